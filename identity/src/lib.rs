@@ -2,6 +2,7 @@
 
 pub mod credential;
 mod did;
+pub mod instance;
 pub mod json;
 mod key;
 mod peer_id;
@@ -13,6 +14,7 @@ pub use did::{
     DidDns, DidWeb, Document, DocumentError, InvalidDid, MAX_DOCUMENT, MAX_TXT, Use, did_key_of, document_of,
     peer_of_did_key,
 };
+pub use instance::Instance;
 pub use key::{
     Held, KEY_FILE_LEN, KeyError, MAX_ROTATIONS, Replaced, RotateError, Rotated, Statements, load,
     load_and_hold, load_or_create, peer_id, rotate, rotations, rotations_path,

@@ -55,6 +55,7 @@ use crate::{
     config::RoutingStrategy,
     engine::RouteNews,
     net::{self, ProvideError},
+    other_daemons::OtherDaemons,
 };
 
 /// Most agents in one answer, as registries have it.
@@ -95,6 +96,8 @@ pub struct Parts {
     pub listening: watch::Receiver<bool>,
     /// Where it is told what of the card others cannot find.
     pub unfindable: watch::Sender<Unfindable>,
+    /// Which run of the node this is, and where is told who sees another one.
+    pub other_daemons: OtherDaemons,
 }
 
 /// What of the local agent's card other nodes cannot find, a sentence each.
@@ -218,7 +221,12 @@ pub fn start(
     let mut registries = Vec::new();
     for (place, address) in parts.registries.iter().enumerate() {
         let times = signing::Times::new(place, parts.registries.len());
-        registries.push(Arc::new(Registry::new(address, parts.key.clone(), times)?));
+        registries.push(Arc::new(Registry::new(
+            address,
+            parts.key.clone(),
+            times,
+            parts.other_daemons.clone(),
+        )?));
     }
     let inner = Inner {
         net: parts.net,

@@ -20,7 +20,9 @@ use crate::{
     config::{self, Config},
     engine::Engine,
     health::Health,
-    names, net, outbound,
+    names, net,
+    other_daemons::OtherDaemons,
+    outbound,
     policy::audit::Audit,
     reload::Reload,
     telemetry::{self, Counted, Face},
@@ -126,11 +128,13 @@ impl Node {
         let audit_state = audit.as_ref().map(Audit::state);
         let reload = Reload::new(args, config, audit.as_ref().and_then(Audit::reopener))?;
         let unfindable = watch::Sender::default();
+        let other_daemons = OtherDaemons::new(&keypair);
         let health = Health {
             policy: reload.trouble(),
             audit: audit_state,
             store: config.store_path.clone(),
             card: unfindable.subscribe(),
+            other_daemons: other_daemons.clone(),
         };
         let shown = names::own::names(&config.identity, &config.key_path, me)?;
         let rules = parts::read_rules(&config.policy)?;
@@ -145,7 +149,7 @@ impl Node {
 
         let (events, inbox) = mpsc::channel(EVENTS);
         let (net, net_task) = net::start(
-            parts::net_config(config, keypair.clone(), shown, &loaded)?,
+            parts::net_config(config, keypair.clone(), shown, other_daemons.clone(), &loaded)?,
             events,
         )
         .await?;
@@ -156,7 +160,7 @@ impl Node {
         names::start(names, &ear, heard, engine_stop.clone());
         let anycast_stop = CancellationToken::new();
         let told = (engine.listening(), unfindable);
-        let parts = parts::anycast_parts(config, keypair.clone(), net.clone(), routes, told);
+        let parts = parts::anycast_parts(config, keypair.clone(), net.clone(), routes, told, other_daemons);
         let (anycast, anycast_task) = anycast::start(parts, &anycast_stop)?;
         keep_what_is_bound(&engine, &net, &anycast).await?;
 

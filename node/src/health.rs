@@ -1,13 +1,13 @@
 //! How the daemon is doing besides its work: whether the rules are those of the file, whether decisions can
-//! be written down, whether a store was lost, whether others can find all that the agent's card says. Told by
-//! gRPC health, `/health`, and `anycast status`.
+//! be written down, whether a store was lost, whether others can find all that the agent's card says, whether another
+//! daemon runs with the key. Told by gRPC health, `/health`, and `anycast status`.
 
 use std::path::PathBuf;
 
 use tokio::sync::watch;
 use tonic_health::{ServingStatus, server::HealthReporter};
 
-use crate::{anycast::Unfindable, policy::audit, store::disk};
+use crate::{anycast::Unfindable, other_daemons::OtherDaemons, policy::audit, store::disk};
 
 /// Names under which gRPC health tells how policy and audit log are doing, besides that of NodeService.
 const POLICY: &str = "policy";
@@ -24,6 +24,8 @@ pub(crate) struct Health {
     pub(crate) store: PathBuf,
     /// What of the local agent's card others cannot find.
     pub(crate) card: watch::Receiver<Unfindable>,
+    /// Whether another daemon runs with the key.
+    pub(crate) other_daemons: OtherDaemons,
 }
 
 impl Health {
@@ -48,6 +50,7 @@ impl Health {
             .chain(audit)
             .chain(lost)
             .chain(unfindable)
+            .chain(self.other_daemons.problem())
             .collect()
     }
 

@@ -14,6 +14,7 @@ mod health;
 mod logged;
 pub mod names;
 pub mod net;
+pub mod other_daemons;
 mod outbound;
 pub mod policy;
 mod reload;

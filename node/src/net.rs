@@ -17,6 +17,7 @@ mod frame;
 mod handle;
 mod host;
 mod inbound;
+mod instances;
 mod jitter;
 mod listen;
 mod meetings;
@@ -39,6 +40,8 @@ use std::time::Duration;
 use agentanycast_identity::PeerId;
 use bytes::Bytes;
 use tokio::{sync::mpsc, task::JoinHandle};
+
+use crate::other_daemons::OtherDaemons;
 
 pub use self::{
     budget::Permit,
@@ -91,6 +94,8 @@ pub struct NetConfig {
     pub agent_version: String,
     /// What the node says of itself besides its key.
     pub names: Names,
+    /// Which run of the node this is, and where is told who sees another one.
+    pub other_daemons: OtherDaemons,
     /// How much peers may use.
     pub limits: Limits,
 }

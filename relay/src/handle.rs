@@ -14,7 +14,7 @@ use std::{
 };
 
 use agentanycast_door::rate::{Rate, Rates};
-use agentanycast_identity::rotation::Rotation;
+use agentanycast_identity::{Instance, rotation::Rotation};
 use agentanycast_proto::v1::{FederatedRegistration, RegistryProof};
 use tokio::{sync::watch, time::Instant};
 
@@ -22,9 +22,10 @@ use crate::{
     clock::{Now, now, since_start},
     clock_offsets::{ClockOffsets, Suspect},
     federation::{
-        merge::Nanos,
+        merge::{Nanos, nanos},
         record::{self, Teller},
     },
+    instances::Instances,
     metrics::Metrics,
     proofs::{self, BadProof, Seen, Signature},
     registry::{
@@ -57,6 +58,8 @@ struct Shared {
     seen: Mutex<Seen>,
     /// How far the clocks of those who signed something are from this one's.
     offsets: Mutex<ClockOffsets>,
+    /// Which runs of the agents' nodes have asked of late.
+    instances: Mutex<Instances>,
     /// Requests of one source; None: no limit.
     rate: Option<Rate>,
     /// The same as a number.
@@ -105,6 +108,7 @@ impl Handle {
             registry: RwLock::new(registry),
             seen: Mutex::new(Seen::new(limits.per_source, limits.ttl)),
             offsets: Mutex::default(),
+            instances: Mutex::new(Instances::new(nanos(limits.ttl))),
             limits,
             rate: Rate::new(rate as f64, BURST),
             requests_per_ip: rate,
@@ -256,6 +260,20 @@ impl Handle {
         let expires = self.limited(source, outcome)?;
         self.changed(&peer).await?;
         Ok(expires)
+    }
+
+    /// A run of `peer` has asked, and has proven that it is the peer: the other run that asks too.
+    pub fn asked_by(&self, peer: &str, run: Instance) -> Option<Instance> {
+        let mut instances = self.0.instances.lock().unwrap_or_else(PoisonError::into_inner);
+        let double = instances.asked(now().passed, peer, run)?;
+        drop(instances);
+        if double.is_new {
+            tracing::warn!(
+                peer, instances = ?[double.other, run],
+                "several daemons run with the key of this agent's node: its tasks go to any of them; both are told"
+            );
+        }
+        Some(double.other)
     }
 
     /// See [`Registry::unregister`]; returns once it is written down, where there is a store.

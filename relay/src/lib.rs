@@ -10,6 +10,7 @@ pub mod fuzz;
 pub mod grpc;
 pub mod handle;
 pub mod http;
+pub mod instances;
 mod listen;
 pub mod metrics;
 pub mod net;

@@ -387,8 +387,8 @@ fn read_params(extension: Value, card: &mut AgentCard) -> Result<(), A2aError> {
             did_web: p2p.text_or_empty("didWeb")?,
             did_dns: p2p.text_or_empty("didDns")?,
             verifiable_credentials: texts(p2p.list("verifiableCredentials")?),
-            // Told from node to node only.
-            key_rotations: Vec::new(),
+            // The rest is told from node to node only.
+            ..P2pExtension::default()
         });
     }
     for more in params.list("skills")? {
@@ -469,7 +469,7 @@ mod tests {
                 did_web,
                 did_dns,
                 verifiable_credentials: list,
-                key_rotations: Vec::new(),
+                ..P2pExtension::default()
             },
         );
         (text(), text(), text(), text(), vec(skill, 0..3), option::of(p2p)).prop_map(

@@ -153,6 +153,7 @@ fn request_of(
         agent_description: cut(&card.description, MAX_DESCRIPTION),
         addresses: addresses.iter().take(MAX_ADDRESSES).cloned().collect(),
         key_rotations: key_rotations.to_vec(),
+        instance: Vec::new(),
     })
 }
 

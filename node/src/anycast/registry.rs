@@ -41,6 +41,7 @@ use super::{
     registration::{Answer, Say},
     signing::Times,
 };
+use crate::other_daemons::OtherDaemons;
 
 /// How long a registry may take for an answer, connecting included.
 pub(super) const CALL: Duration = Duration::from_secs(3);
@@ -76,6 +77,7 @@ pub(super) struct Registry {
     is_there: AtomicBool,
     key: Keypair,
     me: PeerId,
+    other_daemons: OtherDaemons,
     /// Its peer id, once it has said so.
     relay: Mutex<Option<String>>,
     /// When requests to it are signed.
@@ -147,7 +149,12 @@ fn secured(address: &str, endpoint: Endpoint) -> Result<Endpoint, InvalidRegistr
 
 impl Registry {
     /// `times` are no other registry's: two of them may be the same relay, by two names.
-    pub(super) fn new(address: &str, key: Keypair, times: Times) -> Result<Self, InvalidRegistry> {
+    pub(super) fn new(
+        address: &str,
+        key: Keypair,
+        times: Times,
+        other_daemons: OtherDaemons,
+    ) -> Result<Self, InvalidRegistry> {
         let channel = secured(address, endpoint(address)?)?.connect_lazy();
         let client = RegistryServiceClient::new(channel.clone()).max_decoding_message_size(MAX_RECEIPT);
         Ok(Self {
@@ -158,6 +165,7 @@ impl Registry {
             is_there: AtomicBool::new(false),
             me: agentanycast_identity::peer_id(&key),
             key,
+            other_daemons,
             relay: Mutex::new(None),
             times: Mutex::new(times),
         })
@@ -244,20 +252,35 @@ impl Registry {
     }
 
     async fn register(&self, request: &RegisterSkillsRequest) -> Result<Duration, Status> {
-        let signed = self.signed("RegisterSkills", request.clone());
+        let request = RegisterSkillsRequest {
+            instance: self.other_daemons.own(),
+            ..request.clone()
+        };
+        let signed = self.signed("RegisterSkills", request);
         let mut client = self.client.clone();
         let (answer, life) = self.within(client.register_skills(signed)).await?;
-        Ok(life.unwrap_or_else(|| ttl(answer.expires_at)))
+        let life = life.unwrap_or_else(|| ttl(answer.expires_at));
+        self.note_other(&answer.other_instance, life);
+        Ok(life)
     }
 
     async fn renew(&self) -> Result<Duration, Status> {
         let request = HeartbeatRequest {
             peer_id: self.me.to_string(),
+            instance: self.other_daemons.own(),
         };
         let signed = self.signed("Heartbeat", request);
         let mut client = self.client.clone();
         let (answer, life) = self.within(client.heartbeat(signed)).await?;
-        Ok(life.unwrap_or_else(|| ttl(answer.expires_at)))
+        let life = life.unwrap_or_else(|| ttl(answer.expires_at));
+        self.note_other(&answer.other_instance, life);
+        Ok(life)
+    }
+
+    /// Whether it knows another run of this node; it says so with each renewal.
+    fn note_other(&self, other: &[u8], life: Duration) {
+        let others = (!other.is_empty()).then_some(other);
+        self.other_daemons.told(&self.address, others, life);
     }
 
     async fn unregister(&self) -> Result<Duration, Status> {

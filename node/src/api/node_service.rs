@@ -166,7 +166,7 @@ impl NodeService for Api {
             warnings: if own {
                 self.anycast().unfindable()
             } else {
-                Vec::new()
+                self.warnings_of(peer)
             },
         }))
     }
@@ -326,6 +326,14 @@ impl NodeService for Api {
 }
 
 impl Api {
+    /// What whoever sends tasks to this peer should know.
+    fn warnings_of(&self, peer: agentanycast_identity::PeerId) -> Vec<String> {
+        let doubles = self.net().doubles(peer);
+        let several =
+            format!("{doubles} daemons run with the key of this peer, and its tasks go to any of them");
+        if doubles > 1 { vec![several] } else { Vec::new() }
+    }
+
     async fn keep_card(
         &self,
         peer: agentanycast_identity::PeerId,

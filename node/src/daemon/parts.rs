@@ -21,6 +21,7 @@ use crate::{
     engine::{self, Engine},
     names::{self, Dns, Ear},
     net,
+    other_daemons::OtherDaemons,
     policy::{
         Rules,
         audit::{self, Audit},
@@ -164,6 +165,7 @@ pub(super) fn net_config(
     config: &Config,
     keypair: identity::Keypair,
     names: net::Names,
+    other_daemons: OtherDaemons,
     loaded: &engine::Loaded,
 ) -> anyhow::Result<net::NetConfig> {
     let authorities = config
@@ -187,6 +189,7 @@ pub(super) fn net_config(
         dht: dht_config(&config.anycast),
         agent_version: format!("agentanycast-rs/{}", env!("CARGO_PKG_VERSION")),
         names,
+        other_daemons,
         limits: net::Limits::default(),
     })
 }
@@ -214,6 +217,7 @@ pub(super) fn anycast_parts(
     net: net::Handle,
     routes: Routes,
     (listening, unfindable): (watch::Receiver<bool>, watch::Sender<anycast::Unfindable>),
+    other_daemons: OtherDaemons,
 ) -> anycast::Parts {
     let named = std::iter::once(&config.anycast.registry_addr).chain(&config.anycast.registry_addrs);
     let mut registries: Vec<String> = Vec::new();
@@ -241,6 +245,7 @@ pub(super) fn anycast_parts(
         routes,
         listening,
         unfindable,
+        other_daemons,
     }
 }
 

@@ -4,17 +4,18 @@
 
 use std::{
     io,
-    sync::{Arc, PoisonError, RwLock},
-    time::Duration,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    time::{Duration, Instant},
 };
 
-use agentanycast_identity::{PeerId, did_key_of};
+use agentanycast_identity::{Instance, PeerId, did_key_of};
 use agentanycast_proto::{
     unfold,
     v1::{AgentCard, P2pExtension},
 };
 use bytes::Bytes;
 use futures::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use libp2p::swarm::ConnectionId;
 use prost::Message;
 use tokio::{sync::mpsc, time::timeout};
 
@@ -22,9 +23,11 @@ use super::{
     budget::PeerBudget,
     counters::Counters,
     frame::Decoder,
-    streams::{Control, OpenError, Protocol},
+    instances::Instances,
+    streams::{Control, OpenError, OutboundStream, Protocol},
     writer::{WRITE_TIMEOUT, write_frames},
 };
+use crate::other_daemons::OtherDaemons;
 
 /// Largest encoded card, inclusive (wire contract, "Agent cards").
 pub const MAX_CARD_BYTES: usize = 256 << 10;
@@ -33,6 +36,11 @@ pub const MAX_CARD_BYTES: usize = 256 << 10;
 const MAX_ELEMENTS: usize = 16 << 10;
 /// Longest wait for a peer's card.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Most runs of a peer that it is told of.
+const MOST_SEEN: usize = 4;
+/// How long it counts that a peer sees several runs of this node: it says so again after each ping, every 15 s.
+const SEEN_HOLDS: Duration = Duration::from_mins(1);
 
 /// Why a card was dropped.
 #[derive(Debug, thiserror::Error)]
@@ -88,6 +96,9 @@ pub(super) struct Cards {
     names: Names,
     own: RwLock<Own>,
     control: Control,
+    /// Which runs of which peers are connected.
+    instances: Mutex<Instances>,
+    other_daemons: OtherDaemons,
     /// Where checked cards go.
     received: mpsc::Sender<(PeerId, Bytes)>,
     counters: Arc<Counters>,
@@ -97,6 +108,7 @@ impl Cards {
     pub(super) fn new(
         local: PeerId,
         names: Names,
+        other_daemons: OtherDaemons,
         control: Control,
         received: mpsc::Sender<(PeerId, Bytes)>,
         counters: Arc<Counters>,
@@ -106,6 +118,8 @@ impl Cards {
             names,
             own: RwLock::default(),
             control,
+            instances: Mutex::default(),
+            other_daemons,
             received,
             counters,
         };
@@ -116,6 +130,11 @@ impl Cards {
     /// What is on every card besides the key.
     pub(super) fn names(&self) -> &Names {
         &self.names
+    }
+
+    /// Which runs of which peers are connected.
+    pub(super) fn instances(&self) -> MutexGuard<'_, Instances> {
+        self.instances.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes `card` as our own, with our names in it. False when there is nothing to show to others.
@@ -145,8 +164,7 @@ impl Cards {
         let bare = (self.names != Names::default()).then(AgentCard::default);
         let encoded = own.card.clone().or(bare).map(|mut card| {
             let extension = card.p2p_extension.get_or_insert_default();
-            extension.peer_id = self.local.to_string();
-            extension.did_key = did_key_of(self.local).unwrap_or_default();
+            self.sign_with_instance(extension);
             extension.relay_addresses.clone_from(&own.relayed);
             self.names.write(extension);
             Bytes::from(card.encode_to_vec())
@@ -166,23 +184,88 @@ impl Cards {
 
     /// Whether there is a card to show.
     pub(super) fn has_own(&self) -> bool {
-        self.own().is_some()
+        let own = self.own.read().unwrap_or_else(PoisonError::into_inner);
+        own.shown.is_some()
     }
 
-    fn own(&self) -> Option<Bytes> {
-        let own = self.own.read().unwrap_or_else(PoisonError::into_inner);
-        own.shown.clone()
+    /// Says who this is, and which run.
+    fn sign_with_instance(&self, extension: &mut P2pExtension) {
+        extension.peer_id = self.local.to_string();
+        extension.did_key = did_key_of(self.local).unwrap_or_default();
+        extension.instance = self.other_daemons.own();
+    }
+
+    /// What `peer` is shown, if there is anything: with the runs of it that are there at once.
+    fn own_for(&self, peer: PeerId) -> Option<Bytes> {
+        let own = {
+            let own = self.own.read().unwrap_or_else(PoisonError::into_inner);
+            own.shown.clone()?
+        };
+        let seen = self.instances().at_once(peer, Instant::now());
+        if seen.is_empty() {
+            return Some(own);
+        }
+        // What is appended to an encoded message is merged with it.
+        let mut shown = own.to_vec();
+        shown.extend(encode_seen(&seen));
+        Some(if shown.len() <= MAX_CARD_BYTES {
+            shown.into()
+        } else {
+            own
+        })
+    }
+
+    /// What a node without a card shows to a peer that has told its run.
+    fn run_for(&self, peer: PeerId) -> Bytes {
+        let mut extension = P2pExtension::default();
+        self.sign_with_instance(&mut extension);
+        let card = AgentCard {
+            p2p_extension: Some(extension),
+            ..AgentCard::default()
+        };
+        let seen = self.instances().at_once(peer, Instant::now());
+        let mut shown = card.encode_to_vec();
+        if !seen.is_empty() {
+            shown.extend(encode_seen(&seen));
+        }
+        shown.into()
     }
 
     /// Opens an exchange with `peer`. What the peer shows is passed on and returned; `None` when it shows
     /// nothing.
     pub(super) async fn fetch(&self, peer: PeerId) -> Result<Option<AgentCard>, OpenError> {
-        let (mut stream, _) = self.control.open(peer.into(), Protocol::Card).await?;
-        match offer(&mut stream, self.own()).await {
+        let stream = self.control.open(peer.into(), Protocol::Card).await?;
+        self.exchange(peer, stream).await
+    }
+
+    /// The same on one connection of the peer.
+    pub(super) async fn fetch_on(
+        &self,
+        peer: PeerId,
+        connection: ConnectionId,
+    ) -> Result<Option<AgentCard>, OpenError> {
+        let stream = self
+            .control
+            .open_on(peer.into(), connection, Protocol::Card)
+            .await?;
+        self.exchange(peer, stream).await
+    }
+
+    async fn exchange(&self, peer: PeerId, opened: OutboundStream) -> Result<Option<AgentCard>, OpenError> {
+        let OutboundStream {
+            mut stream,
+            connection,
+            ..
+        } = opened;
+        match offer(&mut stream, self.own_for(peer)).await {
             Ok(Some(bytes)) => {
                 let card = self
                     .check(peer, &bytes)
                     .map_err(|refused| OpenError::Io(io::Error::new(io::ErrorKind::InvalidData, refused)))?;
+                self.note_run(peer, connection, &card);
+                if says_only_its_run(&card) {
+                    return Ok(None);
+                }
                 self.pass_on(peer, bytes).await;
                 Ok(Some(card))
             }
@@ -198,13 +281,22 @@ impl Cards {
     pub(super) async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         peer: PeerId,
+        connection: ConnectionId,
         mut stream: S,
         budget: &Arc<PeerBudget>,
     ) {
-        let result = respond(&mut stream, budget, self.own(), async |bytes| {
-            if self.check(peer, &bytes).is_ok() {
+        let result = respond(&mut stream, budget, async |bytes| {
+            let card = bytes.as_ref().and_then(|bytes| self.check(peer, bytes).ok());
+            let told = card
+                .as_ref()
+                .is_some_and(|card| self.note_run(peer, connection, card));
+            if let (Some(card), Some(bytes)) = (card, bytes)
+                && !says_only_its_run(&card)
+            {
                 self.pass_on(peer, bytes).await;
             }
+            // Only to who understands it: to others it would be the card of an agent without a name.
+            self.own_for(peer).or_else(|| told.then(|| self.run_for(peer)))
         });
         if let Err(error) = result.await {
             self.count_bad(&error);
@@ -222,6 +314,20 @@ impl Cards {
                 tracing::warn!(%peer, %refused, "card dropped; further ones of this peer are only counted");
             }
         })
+    }
+
+    /// Notes which run of `peer` has shown this card, and which runs of this node it sees; whether it told its run.
+    fn note_run(&self, peer: PeerId, connection: ConnectionId, card: &AgentCard) -> bool {
+        let Some(extension) = &card.p2p_extension else {
+            return false;
+        };
+        let Some(instance) = Instance::read(peer, &extension.instance) else {
+            return false;
+        };
+        self.instances().told(peer, connection, instance, Instant::now());
+        let seen = extension.instances_seen.iter().map(Vec::as_slice);
+        self.other_daemons.told(&peer.to_string(), seen, SEEN_HOLDS);
+        true
     }
 
     async fn pass_on(&self, peer: PeerId, card: Bytes) {
@@ -262,16 +368,14 @@ async fn offer<S: AsyncRead + AsyncWrite + Unpin>(
     read_card(stream, None).await
 }
 
+/// Reads the opener's card, if it shows one, and answers with what `answer` makes of it.
 async fn respond<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     budget: &Arc<PeerBudget>,
-    own: Option<Bytes>,
-    received: impl AsyncFnOnce(Bytes),
+    answer: impl AsyncFnOnce(Option<Bytes>) -> Option<Bytes>,
 ) -> io::Result<()> {
-    if let Some(bytes) = read_card(stream, Some(budget)).await? {
-        received(bytes).await;
-    }
-    if let Some(card) = own {
+    let theirs = read_card(stream, Some(budget)).await?;
+    if let Some(card) = answer(theirs).await {
         write_frames(stream, &[card]).await?;
     }
     close(stream).await
@@ -314,6 +418,38 @@ async fn read_card<R: AsyncRead + Unpin>(
     timeout(READ_TIMEOUT, read)
         .await
         .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+/// The runs of a peer that are seen at once, to be appended to an encoded card.
+fn encode_seen(seen: &[Instance]) -> Vec<u8> {
+    let seen = seen.iter().take(MOST_SEEN);
+    let extension = P2pExtension {
+        instances_seen: seen.map(|run| run.as_bytes().to_vec()).collect(),
+        ..P2pExtension::default()
+    };
+    let card = AgentCard {
+        p2p_extension: Some(extension),
+        ..AgentCard::default()
+    };
+    card.encode_to_vec()
+}
+
+/// Whether a card is only there to say which run of a node shows it.
+fn says_only_its_run(card: &AgentCard) -> bool {
+    let Some(extension) = card.p2p_extension.as_ref() else {
+        return false;
+    };
+    let only = AgentCard {
+        p2p_extension: Some(P2pExtension {
+            peer_id: extension.peer_id.clone(),
+            did_key: extension.did_key.clone(),
+            instance: extension.instance.clone(),
+            instances_seen: extension.instances_seen.clone(),
+            ..P2pExtension::default()
+        }),
+        ..AgentCard::default()
+    };
+    !extension.instance.is_empty() && *card == only
 }
 
 /// Reads a card and checks that it claims nobody but `peer`. Empty claims are accepted.

@@ -6,7 +6,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     fmt,
     sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use agentanycast_identity::PeerId;
@@ -157,9 +157,14 @@ impl Handle {
     /// See [`OpenError`]. A peer that has not yet said what it speaks is believed to speak envelopes; if
     /// it does not, [`FrameWriter::closed`] resolves.
     pub async fn open_stream(&self, peer: PeerId) -> Result<FrameWriter, OpenError> {
-        let (stream, relay) = self.shared.control.open(peer.into(), Protocol::Envelopes).await?;
+        let opened = self.shared.control.open(peer.into(), Protocol::Envelopes).await?;
         let counters = Arc::clone(&self.shared.counters);
-        Ok(FrameWriter::new(peer, relay.map(PeerId::from), stream, counters))
+        Ok(FrameWriter::new(
+            peer,
+            opened.relay.map(PeerId::from),
+            opened.stream,
+            counters,
+        ))
     }
 
     /// The turns of all that moves much data on this node.
@@ -285,6 +290,12 @@ impl Handle {
     /// See [`OpenError`]; a card that claims another peer is an `Io` error of kind `InvalidData`.
     pub async fn fetch_card(&self, peer: PeerId) -> Result<Option<AgentCard>, OpenError> {
         self.shared.cards.fetch(peer).await
+    }
+
+    /// How many daemons with the key of `peer` are seen at the same time here; 0: one, or none.
+    pub fn doubles(&self, peer: PeerId) -> usize {
+        let instances = self.shared.cards.instances();
+        instances.at_once(peer, Instant::now()).len()
     }
 
     /// What the network has done so far.

@@ -127,6 +127,7 @@ impl Host {
         let own = Cards::new(
             local,
             config.names.clone(),
+            config.other_daemons.clone(),
             control.clone(),
             received,
             Arc::clone(&counters),
@@ -347,7 +348,12 @@ impl Host {
                         let (turns, relay) = (shared.turns.clone(), inbound.relay.map(PeerId::from));
                         inbound::serve(peer, relay, inbound.stream, budget, events, counters, turns).await;
                     }
-                    Protocol::Card => shared.cards.answer(peer, inbound.stream, &budget).await,
+                    Protocol::Card => {
+                        let cards = &shared.cards;
+                        cards
+                            .answer(peer, inbound.connection, inbound.stream, &budget)
+                            .await;
+                    }
                 }
             };
             stop.run_until_cancelled(serving).await;

@@ -70,7 +70,19 @@ pub(super) struct InboundStream {
     pub(super) peer: PeerId,
     pub(super) protocol: Protocol,
     pub(super) stream: Stream,
+    /// The connection that it came on.
+    pub(super) connection: ConnectionId,
     /// The relay that it came through; `None`: directly.
+    pub(super) relay: Option<PeerId>,
+}
+
+/// A stream that we opened.
+#[derive(Debug)]
+pub(super) struct OutboundStream {
+    pub(super) stream: Stream,
+    /// The connection that it goes on.
+    pub(super) connection: ConnectionId,
+    /// The relay that it goes through; `None`: directly.
     pub(super) relay: Option<PeerId>,
 }
 
@@ -164,6 +176,7 @@ impl Behaviour {
         self.pending.insert(connection, sender);
         Handler::new(
             peer,
+            connection,
             relay,
             requests,
             self.inbound.clone(),
@@ -174,38 +187,51 @@ impl Behaviour {
 
 impl Control {
     /// Opens a stream of `protocol` to `peer`, within [`OPEN_TIMEOUT`]. A connection that ends meanwhile is
-    /// replaced by the next best one. With the stream comes the relay that it goes through; `None`: directly.
-    pub(super) async fn open(
-        &self,
-        peer: PeerId,
-        protocol: Protocol,
-    ) -> Result<(Stream, Option<PeerId>), OpenError> {
+    /// replaced by the next best one.
+    pub(super) async fn open(&self, peer: PeerId, protocol: Protocol) -> Result<OutboundStream, OpenError> {
         timeout(OPEN_TIMEOUT, self.open_on_best(peer, protocol))
             .await
             .unwrap_or(Err(OpenError::Timeout))
     }
 
-    async fn open_on_best(
+    /// The same on one connection of the peer.
+    pub(super) async fn open_on(
         &self,
         peer: PeerId,
+        connection: ConnectionId,
         protocol: Protocol,
-    ) -> Result<(Stream, Option<PeerId>), OpenError> {
+    ) -> Result<OutboundStream, OpenError> {
+        let link = self.links.get(peer, connection).ok_or(OpenError::NotConnected)?;
+        let opened = timeout(OPEN_TIMEOUT, link.open(protocol)).await;
+        opened
+            .unwrap_or(Some(Err(OpenError::Timeout)))
+            .unwrap_or(Err(OpenError::NotConnected))
+    }
+
+    async fn open_on_best(&self, peer: PeerId, protocol: Protocol) -> Result<OutboundStream, OpenError> {
         let mut tried = Vec::new();
         loop {
-            let Link {
-                connection,
-                relay,
-                requests,
-            } = self.links.best(peer, protocol, &tried)?;
-            let (reply, answer) = oneshot::channel();
-            // Either fails only when the connection is gone.
-            if requests.send(OpenRequest { protocol, reply }).await.is_ok()
-                && let Ok(result) = answer.await
-            {
-                return result.map(|stream| (stream, relay));
+            let link = self.links.best(peer, protocol, &tried)?;
+            if let Some(opened) = link.open(protocol).await {
+                return opened;
             }
-            tried.push(connection);
+            tried.push(link.connection);
         }
+    }
+}
+
+impl Link {
+    /// Opens a stream on this connection; `None` when it is gone.
+    async fn open(&self, protocol: Protocol) -> Option<Result<OutboundStream, OpenError>> {
+        let (reply, answer) = oneshot::channel();
+        // Either fails only when the connection is gone.
+        self.requests.send(OpenRequest { protocol, reply }).await.ok()?;
+        let stream = answer.await.ok()?;
+        Some(stream.map(|stream| OutboundStream {
+            stream,
+            connection: self.connection,
+            relay: self.relay,
+        }))
     }
 }
 
@@ -233,6 +259,12 @@ impl Links {
         let link =
             untried().nth(choose(untried().map(|link| link.relay.is_some())).ok_or(OpenError::NotConnected)?);
         link.cloned().ok_or(OpenError::NotConnected)
+    }
+
+    fn get(&self, peer: PeerId, connection: ConnectionId) -> Option<Link> {
+        let peers = self.lock();
+        let mut links = peers.get(&peer)?.links.iter();
+        links.find(|link| link.connection == connection).cloned()
     }
 
     fn remove(&self, peer: PeerId, connection: ConnectionId) {

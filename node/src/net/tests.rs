@@ -29,8 +29,10 @@ struct Node {
 }
 
 fn config(listen: &[&str]) -> NetConfig {
+    let keypair = Keypair::generate_ed25519();
     NetConfig {
-        keypair: Keypair::generate_ed25519(),
+        other_daemons: OtherDaemons::new(&keypair),
+        keypair,
         listen_addrs: listen.iter().map(ToString::to_string).collect(),
         preferred_listen: Vec::new(),
         bootstrap_peers: Vec::new(),
@@ -220,7 +222,7 @@ async fn a_claim_over_the_limit_resets_the_stream() {
     use futures::{AsyncReadExt, AsyncWriteExt};
     let (a, b) = pair(TCP).await;
     let protocol = streams::Protocol::Envelopes;
-    let (mut stream, _) = a
+    let streams::OutboundStream { mut stream, .. } = a
         .handle
         .shared
         .control
@@ -311,7 +313,7 @@ async fn a_card_that_claims_another_peer_is_dropped() {
         (Bytes::from(vec![1; MAX_CARD_BYTES + 1]), 1),
     ] {
         let protocol = streams::Protocol::Card;
-        let (mut stream, _) = a
+        let streams::OutboundStream { mut stream, .. } = a
             .handle
             .shared
             .control

@@ -704,6 +704,12 @@ pub struct P2pExtension {
     /// Additive: the peer's changes of keys, the latest first, at most 8 of 212 bytes (docs/protocol.md, "Change of keys").
     #[prost(bytes = "vec", repeated, tag = "100")]
     pub key_rotations: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
+    /// Additive: which run of the node shows this card, 80 bytes (docs/protocol.md, "One key on two nodes").
+    #[prost(bytes = "vec", tag = "101")]
+    pub instance: ::prost::alloc::vec::Vec<u8>,
+    /// Additive: only to a peer of whose key several runs answer the one who shows this card: these, at most 4.
+    #[prost(bytes = "vec", repeated, tag = "102")]
+    pub instances_seen: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SkillInfo {
@@ -757,11 +763,17 @@ pub struct RegisterSkillsRequest {
     /// Additive: who the peer was before, as P2PExtension.key_rotations says it.
     #[prost(bytes = "vec", repeated, tag = "101")]
     pub key_rotations: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
+    /// Additive: which run of the node asks, as P2PExtension.instance says it.
+    #[prost(bytes = "vec", tag = "102")]
+    pub instance: ::prost::alloc::vec::Vec<u8>,
 }
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RegisterSkillsResponse {
     #[prost(message, optional, tag = "1")]
     pub expires_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// Additive: another run of a node with this key, which asks too.
+    #[prost(bytes = "vec", tag = "100")]
+    pub other_instance: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct UnregisterSkillsRequest {
@@ -795,11 +807,17 @@ pub struct DiscoverBySkillResponse {
 pub struct HeartbeatRequest {
     #[prost(string, tag = "1")]
     pub peer_id: ::prost::alloc::string::String,
+    /// Additive: which run of the node asks, as P2PExtension.instance says it.
+    #[prost(bytes = "vec", tag = "100")]
+    pub instance: ::prost::alloc::vec::Vec<u8>,
 }
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct HeartbeatResponse {
     #[prost(message, optional, tag = "1")]
     pub expires_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// Additive: another run of a node with this key, which asks too.
+    #[prost(bytes = "vec", tag = "100")]
+    pub other_instance: ::prost::alloc::vec::Vec<u8>,
 }
 /// Generated client implementations.
 pub mod registry_service_client {

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use agentanycast_identity::{
-    MAX_ROTATIONS, PeerId,
+    Instance, MAX_ROTATIONS, PeerId,
     rotation::{Rotation, chain},
 };
 use agentanycast_proto::{
@@ -24,7 +24,7 @@ use super::{
 use crate::{
     handle::Handle,
     metrics::seconds,
-    registry::{HEARTBEAT, Query, REGISTER, Refused, UNREGISTER, timestamp},
+    registry::{Caller, HEARTBEAT, Query, REGISTER, Refused, UNREGISTER, timestamp},
 };
 
 const DISCOVER: &str = "/agentanycast.v1.RegistryService/DiscoverBySkill";
@@ -66,6 +66,8 @@ async fn register(
         Some(proof) => rotations(&message, proof.time_ms),
         None => Vec::new(),
     };
+    let run = run(&message.peer_id, &message.instance, &caller);
+    let peer = message.peer_id.clone();
     let outcome = handle.register(message.into(), caller).await;
     let expires = outcome.map_err(|error| call::status(&error))?;
     for rotation in rotations {
@@ -74,7 +76,20 @@ async fn register(
     }
     Ok(RegisterSkillsResponse {
         expires_at: Some(timestamp(expires)),
+        other_instance: other_run(handle, &peer, run),
     })
+}
+
+/// Which run of a node asks, where the request is proven to be its own.
+fn run(peer: &str, instance: &[u8], caller: &Caller) -> Option<Instance> {
+    caller.proof.as_ref()?;
+    Instance::read(peer.parse().ok()?, instance)
+}
+
+/// The other run that asks too, as it is told; empty where there is none.
+fn other_run(handle: &Handle, peer: &str, run: Option<Instance>) -> Vec<u8> {
+    let other = run.and_then(|run| handle.asked_by(peer, run));
+    other.map(|other| other.as_bytes().to_vec()).unwrap_or_default()
 }
 
 /// The changes of keys that lead to a peer and count at this time, the latest first.
@@ -114,10 +129,12 @@ async fn heartbeat(
     let (metadata, _, Whole { message, bytes }) = request.into_parts();
     let signed = (HEARTBEAT, message.peer_id.as_str(), &*bytes);
     let caller = call::caller(handle, &metadata, source, signed)?;
+    let run = run(&message.peer_id, &message.instance, &caller);
     let outcome = handle.heartbeat(&message.peer_id, caller);
     let expires = outcome.map_err(|refused| call::refusal(&refused))?;
     Ok(HeartbeatResponse {
         expires_at: Some(timestamp(expires)),
+        other_instance: other_run(handle, &message.peer_id, run),
     })
 }
 
@@ -166,7 +183,7 @@ mod tests {
     use crate::{
         clock::now,
         federation::merge::Clock,
-        registry::{Agent, Caller, Limits, Registry},
+        registry::{Agent, Limits, Registry},
     };
 
     /// Agents of whom each says something else: half have the one tag, half the other, and nobody both. A source has ten

@@ -63,6 +63,7 @@ impl Agent {
             agent_description: self.description.clone(),
             addresses: self.addresses.clone(),
             key_rotations: Vec::new(),
+            instance: Vec::new(),
         };
         let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3);
         said.encode_to_vec().iter().fold(0xCBF2_9CE4_8422_2325, step)

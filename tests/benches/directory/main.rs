@@ -134,6 +134,7 @@ async fn run(verdict: &mut Verdict) {
         let beats = caller
             .for_a_while(HEARTBEAT, slice * 4, 16, move |n| HeartbeatRequest {
                 peer_id: peer(n % entries),
+                ..HeartbeatRequest::default()
             })
             .await;
         println!("  heartbeat            {beats}");

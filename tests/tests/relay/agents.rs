@@ -31,6 +31,7 @@ pub(crate) fn registration(peer: &str, skill: &str) -> RegisterSkillsRequest {
 pub(crate) fn heartbeat(peer: &str) -> HeartbeatRequest {
     HeartbeatRequest {
         peer_id: peer.to_owned(),
+        ..HeartbeatRequest::default()
     }
 }
 

@@ -33,6 +33,7 @@ async fn a_clock_that_is_set_costs_a_registry_nothing() {
         client.register_skills(registration(&peer, "s")).await.unwrap();
         let renewed = HeartbeatRequest {
             peer_id: peer.clone(),
+            ..HeartbeatRequest::default()
         };
         client.heartbeat(renewed).await.unwrap();
         assert!(finds(&relay, "s", &peer).await, "{set} s");

@@ -19,6 +19,7 @@ mod commands;
 mod dashboard;
 mod descriptors;
 mod disk;
+mod doubles;
 mod faces;
 mod federation;
 mod front;

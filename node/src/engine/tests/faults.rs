@@ -89,6 +89,7 @@ impl Running {
 
 fn net_config(keypair: Keypair, listen: &[&str]) -> net::NetConfig {
     net::NetConfig {
+        other_daemons: crate::other_daemons::OtherDaemons::new(&keypair),
         keypair,
         listen_addrs: listen.iter().map(ToString::to_string).collect(),
         preferred_listen: Vec::new(),

@@ -19,6 +19,7 @@ use super::{
         StartError,
         addresses::{self, Origin, Scope},
         behaviour::BehaviourEvent,
+        instances::Change,
         roster::Connection,
     },
     Host, dialing,
@@ -122,7 +123,10 @@ impl Host {
                 connection,
                 result,
             }) => match result {
-                Ok(rtt) => self.shared.roster_mut().pinged(peer.into(), connection, rtt),
+                Ok(rtt) => {
+                    self.shared.roster_mut().pinged(peer.into(), connection, rtt);
+                    self.on_answered(peer.into(), connection);
+                }
                 Err(ping::Failure::Timeout) => {
                     tracing::debug!(%peer, "connection closed: it does not answer pings");
                     self.swarm.close_connection(connection);
@@ -205,6 +209,13 @@ impl Host {
     fn on_closed(&mut self, peer: PeerId, id: ConnectionId) {
         self.soundings.remove(&id);
         self.meetings.ended(id);
+        let change = self.shared.cards.instances().closed(id, Instant::now());
+        let ends = change == Some(Change::Single);
+        note_doubles(peer, change);
+        if ends {
+            // Whoever is left is told.
+            self.show_card(peer);
+        }
         // Sums up the roster first: its lock must not be held when the next call takes it.
         let last = self.shared.roster_mut().closed(peer, id);
         if last {
@@ -225,6 +236,28 @@ impl Host {
         self.tasks.spawn(async move {
             if let Some(Err(error)) = stop.run_until_cancelled(cards.fetch(peer)).await {
                 tracing::debug!(%peer, %error, "card not exchanged");
+            }
+        });
+    }
+
+    /// A peer has answered a ping: which tells whether two daemons run with its key, and they are told.
+    fn on_answered(&mut self, peer: PeerId, connection: ConnectionId) {
+        let now = Instant::now();
+        let (change, is_doubled) = {
+            let mut instances = self.shared.cards.instances();
+            let change = instances.answered(connection, now);
+            (change, !instances.at_once(peer, now).is_empty())
+        };
+        let was_doubled = change == Some(Change::Single);
+        note_doubles(peer, change);
+        if !is_doubled && !was_doubled {
+            return;
+        }
+        let (cards, stop) = (Arc::clone(&self.shared.cards), self.stop.clone());
+        self.tasks.spawn(async move {
+            let exchange = stop.run_until_cancelled(cards.fetch_on(peer, connection));
+            if let Some(Err(error)) = exchange.await {
+                tracing::debug!(%peer, %error, "a peer was not told that another daemon has its key");
             }
         });
     }
@@ -277,5 +310,21 @@ impl Host {
         let addresses = self.book.of(peer.into());
         self.feed
             .addresses(peer, addresses.iter().map(ToString::to_string).collect());
+    }
+}
+
+/// Logs that two daemons run with the key of a peer, or not any more.
+fn note_doubles(peer: PeerId, change: Option<Change>) {
+    match change {
+        Some(Change::Doubled(runs)) => {
+            tracing::warn!(
+                %peer, instances = ?runs,
+                "several daemons run with the key of this peer, and its tasks go to any of them; tell whoever runs it"
+            );
+        }
+        Some(Change::Single) => {
+            tracing::info!(%peer, "one daemon runs with the key of this peer, as far as is seen here");
+        }
+        None => {}
     }
 }

@@ -14,7 +14,7 @@ use libp2p::{
     InboundUpgrade, OutboundUpgrade, PeerId, Stream,
     core::UpgradeInfo,
     swarm::{
-        ConnectionHandler, ConnectionHandlerEvent, StreamUpgradeError, SubstreamProtocol,
+        ConnectionHandler, ConnectionHandlerEvent, ConnectionId, StreamUpgradeError, SubstreamProtocol,
         handler::{ConnectionEvent, DialUpgradeError, FullyNegotiatedInbound, FullyNegotiatedOutbound},
     },
 };
@@ -37,6 +37,7 @@ pub(in crate::net) struct OpenRequest {
 /// The handler of one connection.
 pub(in crate::net) struct Handler {
     peer: PeerId,
+    connection: ConnectionId,
     relay: Option<PeerId>,
     requests: mpsc::Receiver<OpenRequest>,
     negotiating: usize,
@@ -47,6 +48,7 @@ pub(in crate::net) struct Handler {
 impl Handler {
     pub(super) fn new(
         peer: PeerId,
+        connection: ConnectionId,
         relay: Option<PeerId>,
         requests: mpsc::Receiver<OpenRequest>,
         inbound: mpsc::Sender<InboundStream>,
@@ -54,6 +56,7 @@ impl Handler {
     ) -> Self {
         Self {
             peer,
+            connection,
             relay,
             requests,
             negotiating: 0,
@@ -67,6 +70,7 @@ impl Handler {
             peer: self.peer,
             protocol,
             stream,
+            connection: self.connection,
             relay: self.relay,
         };
         if let Err(refused) = self.inbound.try_send(inbound) {

@@ -79,7 +79,7 @@ async fn a_burst_of_a_thousand_streams_loses_none() {
     let writes = (0..1000u32).map(|n| {
         let control = a.control.clone();
         async move {
-            let (mut stream, _) = control.open(b.peer, Protocol::Envelopes).await.unwrap();
+            let OutboundStream { mut stream, .. } = control.open(b.peer, Protocol::Envelopes).await.unwrap();
             stream.write_all(&n.to_be_bytes()).await.unwrap();
             stream.close().await.unwrap();
         }
@@ -96,7 +96,7 @@ async fn a_full_queue_resets_and_counts() {
     let (a, mut b, _run_a, _run_b) = connected(2).await;
     let mut streams = Vec::new();
     for _ in 0..5 {
-        streams.push(a.control.open(b.peer, Protocol::Card).await.unwrap().0);
+        streams.push(a.control.open(b.peer, Protocol::Card).await.unwrap().stream);
     }
     // Each refused stream ends for its opener; the two accepted ones do not.
     let ended = streams.iter_mut().map(|stream| async {

@@ -69,6 +69,7 @@ impl Peer {
             HEARTBEAT,
             &HeartbeatRequest {
                 peer_id: self.id.clone(),
+                ..HeartbeatRequest::default()
             },
             time_ms,
         )

@@ -102,7 +102,11 @@ impl Owner {
                 ..RegisterSkillsRequest::default()
             }
             .encode_to_vec(),
-            HEARTBEAT => HeartbeatRequest { peer_id }.encode_to_vec(),
+            HEARTBEAT => HeartbeatRequest {
+                peer_id,
+                ..HeartbeatRequest::default()
+            }
+            .encode_to_vec(),
             _ => UnregisterSkillsRequest {
                 peer_id,
                 skill_ids: Vec::new(),

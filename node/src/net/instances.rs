@@ -1,0 +1,122 @@
+//! PURE list of the runs of nodes that are connected: whether two daemons run with one key.
+//!
+//! A run tells its [`Instance`] in the card exchange of each connection. The one rule: two runs of a key are two daemons
+//! only when each has answered a ping within [`ALIVE`] and after the other was first heard of. Neither addresses, nor the
+//! number of connections, nor a daemon that was started again say anything. `now` is an argument.
+
+use std::{
+    collections::{HashMap, HashSet},
+    time::{Duration, Instant},
+};
+
+use agentanycast_identity::{Instance, PeerId};
+use libp2p::swarm::ConnectionId;
+
+/// For how long an answered ping shows that a run is there: two pings.
+pub(super) const ALIVE: Duration = Duration::from_secs(30);
+
+/// A connection to a run.
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    peer: PeerId,
+    instance: Instance,
+    /// When the run told itself here first.
+    since: Instant,
+    /// When it answered a ping here last.
+    answered: Option<Instant>,
+}
+
+/// What a ping has shown of a peer that it had not before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// Several daemons run with its key: these runs.
+    Doubled(Vec<Instance>),
+    /// One does, as far as is seen here.
+    Single,
+}
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub(super) struct Instances {
+    links: HashMap<ConnectionId, Link>,
+    /// Peers of which [`Change::Doubled`] was told last.
+    doubled: HashSet<PeerId>,
+}
+
+impl Instances {
+    /// A run of `peer` has told itself on this connection.
+    pub(super) fn told(&mut self, peer: PeerId, connection: ConnectionId, instance: Instance, now: Instant) {
+        let link = self.links.entry(connection).or_insert(Link {
+            peer,
+            instance,
+            since: now,
+            answered: None,
+        });
+        if (link.peer, link.instance) != (peer, instance) {
+            *link = Link {
+                peer,
+                instance,
+                since: now,
+                answered: None,
+            };
+        }
+    }
+
+    /// A ping was answered on this connection.
+    pub(super) fn answered(&mut self, connection: ConnectionId, now: Instant) -> Option<Change> {
+        let link = self.links.get_mut(&connection)?;
+        link.answered = Some(now);
+        let peer = link.peer;
+        self.change(peer, now)
+    }
+
+    /// The connection is closed.
+    pub(super) fn closed(&mut self, connection: ConnectionId, now: Instant) -> Option<Change> {
+        let link = self.links.remove(&connection)?;
+        self.change(link.peer, now)
+    }
+
+    /// The runs of a peer that are there at the same time; empty where that is not more than one.
+    pub(super) fn at_once(&self, peer: PeerId, now: Instant) -> Vec<Instance> {
+        let runs = self.runs(peer);
+        let is_alive = |(_, answered): &(Instant, Option<Instant>)| {
+            answered.is_some_and(|answered| now.saturating_duration_since(answered) <= ALIVE)
+        };
+        let overlaps = |instance: &Instance| {
+            let (since, answered) = runs[instance];
+            runs.iter().any(|(other, times)| {
+                other != instance && is_alive(times) && times.1 > Some(since) && answered > Some(times.0)
+            })
+        };
+        let mut there: Vec<_> = runs
+            .iter()
+            .filter(|(instance, times)| is_alive(times) && overlaps(instance))
+            .map(|(instance, _)| *instance)
+            .collect();
+        there.sort_by(|a, b| a.as_bytes().cmp(b.as_bytes()));
+        there
+    }
+
+    /// Of each run of a peer: when it was heard of first, and when it answered last.
+    fn runs(&self, peer: PeerId) -> HashMap<Instance, (Instant, Option<Instant>)> {
+        let mut runs = HashMap::new();
+        for link in self.links.values().filter(|link| link.peer == peer) {
+            let (since, answered) = runs.entry(link.instance).or_insert((link.since, link.answered));
+            *since = link.since.min(*since);
+            *answered = link.answered.max(*answered);
+        }
+        runs
+    }
+
+    fn change(&mut self, peer: PeerId, now: Instant) -> Option<Change> {
+        let there = self.at_once(peer, now);
+        if there.is_empty() {
+            return self.doubled.remove(&peer).then_some(Change::Single);
+        }
+        self.doubled.insert(peer).then_some(Change::Doubled(there))
+    }
+}
+
+#[cfg(test)]
+#[path = "instances/tests.rs"]
+mod tests;

@@ -1,0 +1,177 @@
+use agentanycast_identity::{Keypair, peer_id};
+use proptest::prelude::*;
+
+use super::*;
+
+const PING: Duration = Duration::from_secs(15);
+
+struct World {
+    instances: Instances,
+    now: Instant,
+    peer: PeerId,
+    runs: [Instance; 3],
+}
+
+impl World {
+    fn new() -> Self {
+        let key = Keypair::generate_ed25519();
+        Self {
+            instances: Instances::default(),
+            now: Instant::now(),
+            peer: peer_id(&key),
+            runs: [0; 3].map(|_| Instance::new(&key).unwrap()),
+        }
+    }
+
+    fn told(&mut self, connection: usize, run: usize) {
+        let connection = ConnectionId::new_unchecked(connection);
+        self.instances
+            .told(self.peer, connection, self.runs[run], self.now);
+    }
+
+    fn answered(&mut self, connection: usize) -> Option<Change> {
+        let connection = ConnectionId::new_unchecked(connection);
+        self.instances.answered(connection, self.now)
+    }
+
+    fn wait(&mut self, time: Duration) {
+        self.now += time;
+    }
+
+    fn at_once(&self) -> usize {
+        self.instances.at_once(self.peer, self.now).len()
+    }
+}
+
+#[test]
+fn two_daemons_are_told_once_and_again_when_one_is_gone() {
+    let mut world = World::new();
+    world.told(1, 0);
+    world.wait(PING);
+    assert_eq!(world.answered(1), None);
+    world.told(2, 1);
+    world.wait(Duration::from_millis(1));
+    assert_eq!(
+        world.answered(2),
+        None,
+        "the first may have ended since it answered"
+    );
+    world.wait(PING);
+    assert!(matches!(world.answered(1), Some(Change::Doubled(runs)) if runs.len() == 2));
+    assert_eq!(world.answered(2), None, "told once");
+    // One ends, and its host with it, so that its connection stays for a while.
+    for _ in 0..2 {
+        world.wait(PING);
+        assert_eq!(world.answered(2), None);
+    }
+    world.wait(PING);
+    assert_eq!(world.answered(2), Some(Change::Single));
+    assert_eq!(world.at_once(), 0);
+}
+
+#[test]
+fn a_daemon_that_was_started_again_is_one() {
+    let mut world = World::new();
+    world.told(1, 0);
+    world.wait(PING);
+    world.answered(1);
+    // Killed: over QUIC its old connection stands until it is noticed.
+    world.told(2, 1);
+    for _ in 0..4 {
+        world.wait(Duration::from_secs(5));
+        assert_eq!(world.answered(2), None);
+        assert_eq!(world.at_once(), 0);
+    }
+}
+
+#[test]
+fn a_connection_that_ends_ends_it() {
+    let mut world = World::new();
+    world.told(1, 0);
+    world.told(2, 1);
+    world.wait(PING);
+    world.answered(1);
+    assert!(world.answered(2).is_some());
+    let closed = world.instances.closed(ConnectionId::new_unchecked(1), world.now);
+    assert_eq!(closed, Some(Change::Single));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Told(usize, usize),
+    Answered(usize),
+    Closed(usize),
+    Wait(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        (0..4_usize, 0..3_usize).prop_map(|(connection, run)| Step::Told(connection, run)),
+        (0..4_usize).prop_map(Step::Answered),
+        (0..4_usize).prop_map(Step::Closed),
+        (1..40_u64).prop_map(Step::Wait),
+    ]
+}
+
+proptest! {
+    /// Against the whole history: two runs are there at once when each answered, on a connection that stands, within 30 s
+    /// and after the other was told there.
+    #[test]
+    fn it_says_what_the_history_says(steps in prop::collection::vec(step(), 0..60)) {
+        let mut world = World::new();
+        // Of each connection: its run, when it was told, its answers.
+        let mut history: HashMap<usize, (usize, Instant, Vec<Instant>)> = HashMap::new();
+        let mut doubled = false;
+        for step in steps {
+            // No two things happen at the same moment.
+            world.wait(Duration::from_nanos(1));
+            let now = world.now;
+            let change = match step {
+                Step::Told(connection, run) => {
+                    world.told(connection, run);
+                    let known = history.entry(connection).or_insert((run, now, Vec::new()));
+                    if known.0 != run {
+                        *known = (run, now, Vec::new());
+                    }
+                    None
+                }
+                Step::Answered(connection) => {
+                    if let Some((_, _, answers)) = history.get_mut(&connection) {
+                        answers.push(now);
+                    }
+                    world.answered(connection)
+                }
+                Step::Closed(connection) => {
+                    history.remove(&connection);
+                    world.instances.closed(ConnectionId::new_unchecked(connection), now)
+                }
+                Step::Wait(seconds) => {
+                    world.wait(Duration::from_secs(seconds));
+                    None
+                }
+            };
+            match change {
+                Some(Change::Doubled(_)) => {
+                    prop_assert!(!doubled);
+                    doubled = true;
+                }
+                Some(Change::Single) => {
+                    prop_assert!(doubled);
+                    doubled = false;
+                }
+                None => {}
+            }
+            let now = world.now;
+            let of = |run: usize| history.values().filter(move |(other, _, _)| *other == run);
+            let since = |run: usize| of(run).map(|(_, since, _)| *since).min();
+            let alive = |run: usize, after: Option<Instant>| {
+                let mut answers = of(run).flat_map(|(_, _, answers)| answers);
+                after.is_some_and(|after| answers.any(|at| *at > after && now - *at <= ALIVE))
+            };
+            let expected = (0..3).filter(|run| {
+                (0..3).any(|other| other != *run && alive(*run, since(other)) && alive(other, since(*run)))
+            });
+            prop_assert_eq!(world.at_once(), expected.count());
+        }
+    }
+}
