@@ -50,6 +50,18 @@ pub struct Skill {
     pub tags: BTreeMap<String, String>,
 }
 
+/// The card of a peer, and what else the daemon knows of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KnownCard {
+    /// The card; where there is a successor, of before then.
+    pub card: AgentCard,
+    /// Who the peer is since it changed its key, if the daemon knows that it did.
+    pub successor: Option<PeerId>,
+    /// What whoever sends it tasks should know, a sentence each: that several daemons run with its key.
+    pub warnings: Vec<String>,
+}
+
 /// How to reach an agent peer to peer, and who vouches for it (`P2PExtension` of the protocol).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reach {

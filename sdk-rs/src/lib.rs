@@ -51,7 +51,7 @@ mod session;
 mod task;
 mod transport;
 
-pub use card::{AgentCard, Reach, Skill};
+pub use card::{AgentCard, KnownCard, Reach, Skill};
 pub use error::{Error, ErrorKind};
 pub use handle::{
     BoxStream, MAX_ARTIFACT_IN_MEMORY, TaskHandle,

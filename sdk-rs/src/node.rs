@@ -8,7 +8,7 @@ use agentanycast_proto::v1;
 use tokio::sync::Mutex;
 
 use crate::{
-    card::AgentCard,
+    card::{AgentCard, KnownCard},
     error::{Error, ErrorKind, Subject},
     handle::TaskHandle,
     message::Message,
@@ -121,7 +121,7 @@ impl Node {
 
     /// The card of a peer: fetched if it is connected, else the one known from before.
     pub async fn card_of(&self, peer: &PeerId) -> Result<AgentCard, Error> {
-        self.card_and_successor_of(peer).await.map(|(card, _)| card)
+        self.known_card_of(peer).await.map(|known| known.card)
     }
 
     async fn peer_card(&self, peer: &PeerId) -> Result<v1::GetPeerCardResponse, Error> {
@@ -132,12 +132,14 @@ impl Node {
         self.session().call(Subject::Card, request, rpc).await
     }
 
-    /// The same, and who the peer is since it changed its key, if the daemon knows that it did: the card is
-    /// of before then.
-    pub async fn card_and_successor_of(&self, peer: &PeerId) -> Result<(AgentCard, Option<PeerId>), Error> {
+    /// The same, with what else the daemon knows of the peer.
+    pub async fn known_card_of(&self, peer: &PeerId) -> Result<KnownCard, Error> {
         let answer = self.peer_card(peer).await?;
-        let card = answer.card.map(AgentCard::from).ok_or_else(|| missing("card"))?;
-        Ok((card, PeerId::from_daemon(answer.successor_peer_id)))
+        Ok(KnownCard {
+            card: answer.card.map(AgentCard::from).ok_or_else(|| missing("card"))?,
+            successor: PeerId::from_daemon(answer.successor_peer_id),
+            warnings: answer.warnings,
+        })
     }
 
     /// The connected peers.

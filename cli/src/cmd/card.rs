@@ -15,8 +15,8 @@ pub(crate) async fn run(context: &Context, args: CardArgs) -> Result<(), Failure
     let node = context.connect().await?;
     let (card, successor, warnings) = if let Some(target) = &target {
         target.reach(&node).await?;
-        let (card, successor) = node.card_and_successor_of(&target.peer).await?;
-        (card, successor, Vec::new())
+        let known = node.known_card_of(&target.peer).await?;
+        (known.card, known.successor, known.warnings)
     } else {
         (own_card(&node).await?, None, node.card_warnings().await?)
     };

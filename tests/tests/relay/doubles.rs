@@ -89,10 +89,11 @@ async fn a_peer_that_both_are_connected_to_tells_both() {
     let witness = Daemon::builder().start().await;
     let home = new_home();
     let builder = || with_key_of(&home).bootstrap(witness.tcp());
-    // Neither of them has an agent, and so no card; the witness has one.
+    // The second has no agent, and so no card.
     let node = witness.node().await;
     node.set_card(card("witness", "s")).await.unwrap();
     let mut first = builder().start().await;
+    first.node().await.set_card(card("bob", "s")).await.unwrap();
     let mut second = builder().start().await;
     for daemon in [&first, &second] {
         let told = eventually_within(PINGS, "both are told", || told(daemon)).await;
@@ -105,6 +106,8 @@ async fn a_peer_that_both_are_connected_to_tells_both() {
         "{}",
         witness.log_tail()
     );
+    let known = node.known_card_of(first.peer_id()).await.unwrap();
+    assert_eq!(known.warnings.len(), 1, "{known:?}");
     second.kill().await;
     eventually("the one that is left is told", || async {
         told(&first).await.is_none().then_some(())
