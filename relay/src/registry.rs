@@ -18,7 +18,7 @@ mod source;
 mod table;
 mod walk;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use agentanycast_identity::{proof::MAX_SKEW, rotation::Rotation};
 use agentanycast_proto::v1::RegistryProof;
@@ -51,6 +51,10 @@ pub const REGISTER: &str = "/agentanycast.v1.RegistryService/RegisterSkills";
 pub const UNREGISTER: &str = "/agentanycast.v1.RegistryService/UnregisterSkills";
 /// The RPC that extends.
 pub const HEARTBEAT: &str = "/agentanycast.v1.RegistryService/Heartbeat";
+
+/// How far ahead of this relay's clock a request may have been signed that is before all later ones: twice as far as two
+/// clocks that are each believed can be apart.
+const MOST_AHEAD: Duration = MAX_SKEW.saturating_mul(4);
 
 /// Instead of an RPC: the proof is no request but a [`Rotation`], whose old key is the peer's.
 pub const KEY_ROTATION: &str = "key rotation";
@@ -204,7 +208,7 @@ impl Registry {
             return Ok(());
         }
         let over = agent.skills.is_empty();
-        let stood_ms = record.stamp.proven_ms;
+        let stood_ms = signed_last(&record, now);
         let (proven_ms, proofs) = match caller.proof {
             Some(proof) if skills.is_empty() => (stood_ms.max(proof.time_ms), vec![proof]),
             Some(proof) if record.is_verified() => {
@@ -252,10 +256,9 @@ impl Registry {
         else {
             return Ok(());
         };
-        let stood_ms = record.stamp.proven_ms;
+        let stood_ms = signed_last(&record, now);
         // No statement keeps the old key from coming back for longer than a request of its own would.
-        let latest_ms = now.wall.saturating_add(nanos(MAX_SKEW)) / (SECOND / 1000);
-        let (proven_ms, proofs) = if (stood_ms..=latest_ms).contains(&by.at_ms()) {
+        let (proven_ms, proofs) = if (stood_ms..=latest_ms(now)).contains(&by.at_ms()) {
             (by.at_ms(), vec![proof_of(by)])
         } else {
             (stood_ms, Vec::new())
@@ -292,7 +295,7 @@ impl Registry {
             let signed_ms = proof.time_ms;
             let proofs = renewed_by(&record.proofs, proof);
             room::check_proofs(&proofs, &self.limits)?;
-            record.stamp.proven_ms = record.stamp.proven_ms.max(signed_ms);
+            record.stamp.proven_ms = signed_last(&record, now).max(signed_ms);
             record.proofs = proofs.into();
         }
         record.stamp.version = self.clock.next(now.wall);
@@ -351,7 +354,7 @@ impl Registry {
     /// Whether a request for `peer` may be taken at all.
     fn admit(&self, now: Now, peer: &str, proof: Option<&RegistryProof>) -> Result<(), Refused> {
         if let Some(proof) = proof {
-            let stood_ms = self.own(peer).map_or(0, |record| record.stamp.proven_ms);
+            let stood_ms = self.own(peer).map_or(0, |record| signed_last(record, now));
             if proof.time_ms < stood_ms {
                 // Other relays keep what was signed last, so this one must too.
                 return Err(Refused::Outdated {
@@ -513,6 +516,19 @@ fn proof_of(rotation: &Rotation) -> RegistryProof {
         signature: Vec::new(),
         time_ms: rotation.at_ms(),
     }
+}
+
+/// The latest time that a request is signed with which is taken now, in milliseconds since 1970.
+fn latest_ms(now: Now) -> u64 {
+    now.wall.saturating_add(nanos(MAX_SKEW)) / (SECOND / 1000)
+}
+
+/// When the peer has signed last, in milliseconds since 1970; 0 where that is further ahead than clocks of relays are wrong
+/// that others believe. Both clocks were wrong then, and what the peer signs by right ones must not wait until that time.
+fn signed_last(record: &Record, now: Now) -> u64 {
+    let signed_ms = record.stamp.proven_ms;
+    let counts_until = now.wall.saturating_add(nanos(MOST_AHEAD)) / (SECOND / 1000);
+    if signed_ms <= counts_until { signed_ms } else { 0 }
 }
 
 /// Until when, in passed time, a request may come that was signed before what the peer of this record signed

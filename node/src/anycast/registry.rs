@@ -415,6 +415,11 @@ pub(super) fn refusal(registry: &str, status: &Status, now: SystemTime) -> Strin
     let here = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     let here_ms = u64::try_from(here.as_millis()).unwrap_or(u64::MAX);
     let apart = here_ms.abs_diff(relay_ms).div_ceil(1000);
+    if apart <= MAX_SKEW.as_secs() {
+        return format!(
+            "{registry} refused the time that a request was signed with, which was not this clock's; the next one is signed anew"
+        );
+    }
     let suspect = metadata
         .get(SUSPECT_KEY)
         .and_then(|suspect| suspect.to_str().ok());

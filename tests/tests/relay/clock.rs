@@ -105,3 +105,33 @@ async fn a_node_says_why_it_is_not_registered_and_accuses_no_clock() {
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_was_ahead_for_both_sides_costs_no_registration() {
+    let Some(clock) = FakeClock::new() else { return };
+    let relay = with(&clock).args(["--registry-ttl=3s"]).start().await;
+    let bob = clock
+        .environment()
+        .into_iter()
+        .fold(daemon(&[&relay]), |builder, (name, value)| {
+            builder.env(name, value)
+        });
+    let bob = bob.start().await;
+    let node = bob.node().await;
+    node.set_card(card("bob", "s")).await.unwrap();
+    let _agent = Agent::echo(&node);
+    let registered = async || {
+        let state = node.network().await.unwrap().registries.remove(0);
+        let is_found = finds(&relay, "s", bob.peer_id().as_str()).await;
+        (state.registered && is_found).then_some(())
+    };
+    eventually("the node is registered", registered).await;
+    clock.set(HOUR);
+    // It signs by the wrong clock several times.
+    tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+    eventually("the node is registered by both wrong clocks", registered).await;
+    clock.set(0);
+    // What is signed by the right clock is taken: the entry is renewed beyond its life.
+    tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+    eventually("the node is registered by both right clocks", registered).await;
+}

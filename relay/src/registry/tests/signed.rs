@@ -86,6 +86,50 @@ fn what_has_expired_is_not_renewed_by_what_was_signed_before_it() {
     assert_eq!(registry.figures(), Figures::default());
 }
 
+#[test]
+fn what_was_signed_while_a_clock_was_wrong_does_not_hold_up_what_a_right_one_signs() {
+    const HOUR_MS: u64 = 3_600_000;
+    let mut registry = registry(Limits::default());
+    let at = |seconds: u64, ahead_ms: u64| Now {
+        passed: START + seconds * SECOND,
+        wall: START + seconds * SECOND + ahead_ms * 1_000_000,
+    };
+    let one = || agent("p", &[skill("s", &[])]);
+    registry
+        .register(at(0, HOUR_MS), one(), signed(NOW_MS + HOUR_MS))
+        .unwrap();
+    registry
+        .heartbeat(at(10, HOUR_MS), "p", signed(NOW_MS + HOUR_MS + 10_000))
+        .unwrap();
+    // Both clocks are right again.
+    registry
+        .heartbeat(at(20, 0), "p", signed(NOW_MS + 20_000))
+        .unwrap();
+    let older = registry
+        .heartbeat(at(21, 0), "p", signed(NOW_MS + 19_000))
+        .map(|_| ());
+    outdated(&older, NOW_MS + 19_000, NOW_MS + 20_000);
+    registry
+        .unregister(at(30, 0), "p", &[], signed(NOW_MS + 30_000))
+        .unwrap();
+    let older = registry
+        .register(at(31, 0), one(), signed(NOW_MS + 29_000))
+        .map(|_| ());
+    outdated(&older, NOW_MS + 29_000, NOW_MS + 30_000);
+    registry
+        .register(at(32, 0), one(), signed(NOW_MS + 32_000))
+        .unwrap();
+
+    // The same of an entry that has expired meanwhile.
+    registry
+        .register(at(40, HOUR_MS), one(), signed(NOW_MS + HOUR_MS + 40_000))
+        .unwrap();
+    registry.expire(at(90, 0), usize::MAX);
+    registry
+        .register(at(90, 0), one(), signed(NOW_MS + 90_000))
+        .unwrap();
+}
+
 /// A registration of a peer that it has signed, when, at that registry.
 fn really_signed(registry: &mut Registry, key: &Keypair, time_ms: u64) {
     let peer = peer_id(key).to_string();
