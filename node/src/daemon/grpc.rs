@@ -12,6 +12,7 @@ use agentanycast_proto::{
 };
 use tokio_util::sync::CancellationToken;
 use tonic::{server::NamedService as _, service::InterceptorLayer, transport::Server};
+use tonic_health::ServingStatus;
 use tower::util::MapResponseLayer;
 
 use crate::{
@@ -40,6 +41,9 @@ const KEEPALIVE: Duration = Duration::from_secs(20);
 
 /// Streams that a client may reset before they are taken up; deployed SDKs drop a stream per task.
 const PENDING_RESETS: usize = 4096;
+
+/// The name under which gRPC health tells of the whole daemon, which probes ask for by default.
+const WHOLE: &str = "";
 
 /// The services on the daemon's socket, as reflection lists them.
 const SERVED: [&str; 9] = [
@@ -110,11 +114,13 @@ pub(super) fn serve(
         .add_service(diagnostics);
     Ok(tokio::spawn(async move {
         health.set_serving::<NodeServiceServer<Api>>().await;
+        health.set_service_status(WHOLE, ServingStatus::Serving).await;
         let watch_health = async {
             tokio::join!(
                 async {
                     engine.failed().await;
                     health.set_not_serving::<NodeServiceServer<Api>>().await;
+                    health.set_service_status(WHOLE, ServingStatus::NotServing).await;
                 },
                 wellbeing.tell(&health),
             );

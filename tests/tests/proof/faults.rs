@@ -83,13 +83,16 @@ fn is_clear(status: &Status) -> bool {
 /// Waits until the daemon says of itself that it does not serve.
 async fn not_serving(daemon: &Daemon) {
     let channel = rpc::channel(daemon.grpc()).await.unwrap();
-    eventually("the daemon is NOT_SERVING", || async {
-        let service = "agentanycast.v1.NodeService".to_owned();
-        let request = HealthCheckRequest { service };
-        let answer = HealthClient::new(channel.clone()).check(request).await.unwrap();
-        (answer.into_inner().status() == ServingStatus::NotServing).then_some(())
-    })
-    .await;
+    // Probes ask for the whole, without a name.
+    for service in ["agentanycast.v1.NodeService", ""] {
+        eventually("the daemon is NOT_SERVING", || async {
+            let service = service.to_owned();
+            let request = HealthCheckRequest { service };
+            let answer = HealthClient::new(channel.clone()).check(request).await.unwrap();
+            (answer.into_inner().status() == ServingStatus::NotServing).then_some(())
+        })
+        .await;
+    }
 }
 
 /// No thread of the daemon has panicked, as far as its log tells. The database library may where it meets
