@@ -13,6 +13,7 @@
 
 pub mod a2a;
 pub mod auth;
+mod base64_text;
 pub mod config;
 pub mod fetch;
 #[cfg(any(test, feature = "fuzz"))]

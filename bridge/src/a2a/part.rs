@@ -7,10 +7,7 @@ use agentanycast_proto::{
     exact::{self, EXACT},
     v1::{self, DataPart, RawPart, TextPart, UrlPart, part::Content},
 };
-use base64::{
-    Engine as _, alphabet,
-    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig, general_purpose::STANDARD},
-};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -19,6 +16,7 @@ use super::{
     labels::{self, Annex, METADATA},
     version::Version,
 };
+use crate::base64_text;
 
 /// The label with what a part says besides.
 const ANNEX: &str = "a2a.part";
@@ -28,12 +26,6 @@ const MEDIA_TYPE: &str = "a2a.mediaType";
 
 /// How 0.3 marks a data part whose data is no object: it is the field `value` of one. The official SDKs do so.
 const WRAPPED: &str = "data_part_compat";
-
-/// Takes base64 of either alphabet's letters with padding or without, as protobuf's JSON does.
-const LENIENT: GeneralPurposeConfig =
-    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
-const STANDARD_LENIENT: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
-const URL_SAFE_LENIENT: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
 
 /// What a part is made of before it is one.
 #[derive(Default)]
@@ -345,21 +337,5 @@ fn required<T>(value: Option<T>, path: &str) -> Result<T, A2aError> {
 }
 
 fn decode(base64: &str, path: &str) -> Result<Vec<u8>, A2aError> {
-    // Some encoders break lines.
-    let unbroken: String;
-    let base64 = if base64.contains(|letter: char| letter.is_ascii_whitespace()) {
-        unbroken = base64.split_ascii_whitespace().collect();
-        unbroken.as_str()
-    } else {
-        base64
-    };
-    let url_safe = base64.contains(['-', '_']);
-    let engine = if url_safe {
-        URL_SAFE_LENIENT
-    } else {
-        STANDARD_LENIENT
-    };
-    engine
-        .decode(base64)
-        .map_err(|error| A2aError::params(format!("{path} is not base64: {error}")))
+    base64_text::decode(base64).map_err(|error| A2aError::params(format!("{path} is not base64: {error}")))
 }

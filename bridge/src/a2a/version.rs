@@ -26,13 +26,26 @@ impl Version {
         if given.is_empty() {
             return Ok(Self::V03);
         }
-        let mut numbers = given.splitn(3, '.');
-        let patch_is_number = |patch: Option<&str>| patch.is_none_or(|patch| patch.parse::<u32>().is_ok());
-        match (numbers.next(), numbers.next()) {
-            (Some("0"), Some("3")) if patch_is_number(numbers.next()) => Ok(Self::V03),
-            (Some("1"), Some("0")) if patch_is_number(numbers.next()) => Ok(Self::V10),
-            _ => Err(unsupported(given)),
-        }
+        Self::named(given).ok_or_else(|| unsupported(given))
+    }
+
+    /// The version that a text means, as cards and requests write it: with or without a `v` and a patch. 0.2 is
+    /// spoken as 0.3, and 1 is 1.0.
+    pub(crate) fn named(given: &str) -> Option<Self> {
+        let bare = given.trim();
+        let bare = bare.strip_prefix(['v', 'V']).unwrap_or(bare);
+        // A version before a release, or a build, is spoken as the release.
+        let release = bare.split(['-', '+']).next().unwrap_or_default();
+        let mut numbers = release.splitn(3, '.');
+        let version = match (numbers.next(), numbers.next()) {
+            (Some("0"), Some("2" | "3")) => Self::V03,
+            (Some("1"), None | Some("0")) => Self::V10,
+            _ => return None,
+        };
+        let patch = numbers.next();
+        patch
+            .is_none_or(|patch| patch.parse::<u32>().is_ok())
+            .then_some(version)
     }
 
     /// Checks that a request that is written in this version also asks for it.
@@ -72,10 +85,13 @@ mod tests {
             (Some("0.3.26"), Version::V03),
             (Some("1.0"), Version::V10),
             (Some(" 1.0.7 "), Version::V10),
+            (Some("1"), Version::V10),
+            (Some("v0.3"), Version::V03),
+            (Some("0.2.6"), Version::V03),
         ] {
             assert_eq!(Version::asked(header).unwrap(), version, "{header:?}");
         }
-        for bad in ["1", "1.1", "2.0", "0.2.6", "1.0.x", "one", "1.0.0.0", "."] {
+        for bad in ["1.1", "2.0", "0.1", "1.0.x", "one", "1.0.0.0", ".", "v"] {
             let error = Version::asked(Some(bad)).unwrap_err();
             assert_eq!(error.reason(), Reason::VersionNotSupported, "{bad}");
         }

@@ -165,24 +165,25 @@ fn read(body: Value, asked: Option<&str>) -> Result<Call, Failed> {
         error,
     };
     let invalid = |text| failed(Version::V10, A2aError::new(Reason::InvalidRequest, text));
-    if call.get("jsonrpc") != Some(&json!("2.0")) {
-        return Err(invalid("jsonrpc must be \"2.0\""));
-    }
     let Some(Value::String(name)) = call.remove("method") else {
         return Err(invalid("method must be a text"));
     };
+    let named = Method::named(&name);
+    streams.set(named.is_some_and(|(_, method)| method.streams()));
+    if call.get("jsonrpc") != Some(&json!("2.0")) {
+        return Err(invalid("jsonrpc must be \"2.0\""));
+    }
     let written = if name.contains('/') {
         Version::V03
     } else {
         Version::V10
     };
-    let Some((version, method)) = Method::named(&name) else {
+    let Some((version, method)) = named else {
         let error = Version::asked(asked)
             .err()
             .unwrap_or_else(|| request::unknown_method(&name));
         return Err(failed(written, error));
     };
-    streams.set(method.streams());
     version.agree(asked).map_err(|error| failed(version, error))?;
     let params = call.remove("params").unwrap_or_default();
     let request = request::read(version, method, params).map_err(|error| failed(version, error))?;

@@ -8,14 +8,16 @@ use agentanycast_proto::{
     exact::{self, EXACT},
     v1::{self, DataPart, MessageRole, Part, RawPart, TaskStatus, TextPart, UrlPart, part::Content},
 };
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value};
 
 use super::{
     arguments::{Arguments, Wrong},
     tools::ToolName,
 };
-use crate::gateway::{Target, peer};
+use crate::{
+    base64_text,
+    gateway::{Target, peer},
+};
 
 /// Longest names of agents, skills, tasks and conversations, in bytes: the node's own bound.
 pub(super) const MAX_ID: usize = 256;
@@ -239,8 +241,7 @@ fn file(mut given: Arguments) -> Result<Part, Wrong> {
             (Content::RawPart(RawPart { data, filename }), "text/plain")
         }
         [None, Some(base64), None] => {
-            let data = STANDARD
-                .decode(&base64)
+            let data = base64_text::decode(&base64)
                 .map_err(|error| format!("{} is not base64: {error}", given.name("base64")))?;
             (
                 Content::RawPart(RawPart { data, filename }),

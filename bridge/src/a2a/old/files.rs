@@ -25,8 +25,9 @@ const MANY: [&str; 5] = ["history", "artifacts", "tasks", "parts", "content"];
 /// The names of the field.
 const BYTES: [&str; 2] = ["fileWithBytes", "file_with_bytes"];
 
-/// What begins the `User-Agent` of clients that put the text of base64 there: the official Python SDK over REST and over
-/// gRPC, and nodes of this product, which speak to agents of 0.3 as that SDK does.
+/// What is in the `User-Agent` of clients that put the text of base64 there: the official Python SDK over REST and over
+/// gRPC, which names the library behind what the caller says of itself, and nodes of this product, which speak to agents
+/// of 0.3 as that SDK does.
 const BASE64_CLIENTS: [&str; 3] = ["python-httpx/", "grpc-python", "agentanycast/"];
 
 /// What the field of bytes has.
@@ -41,7 +42,7 @@ pub(crate) enum Files {
 impl Files {
     /// What a client with this `User-Agent` puts there, and reads.
     pub(crate) fn of_client(user_agent: Option<&str>) -> Self {
-        let puts_base64 = |agent: &str| BASE64_CLIENTS.iter().any(|name| agent.starts_with(name));
+        let puts_base64 = |agent: &str| BASE64_CLIENTS.iter().any(|name| agent.contains(name));
         if user_agent.is_some_and(puts_base64) {
             Self::Base64
         } else {
@@ -115,7 +116,9 @@ mod tests {
             ),
             (Some("agentanycast/0.1.0"), Files::Base64),
             (Some("node"), Files::Bytes),
-            (Some("curl/8.1 python-httpx/0.28.1"), Files::Bytes),
+            (Some("my-app/1.0 grpc-python/1.85.1 grpc-c/53.0.0"), Files::Base64),
+            (Some("my-app/1.0 python-httpx/0.28.1"), Files::Base64),
+            (Some("my-app/1.0"), Files::Bytes),
             (None, Files::Bytes),
         ] {
             assert_eq!(Files::of_client(agent), expected, "{agent:?}");

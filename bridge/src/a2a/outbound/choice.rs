@@ -177,7 +177,7 @@ impl<'a> Listed<'a> {
             .into_iter()
             .find(|version| !version.is_empty())
             .unwrap_or_default();
-        let (Some(binding), Some(version)) = (Binding::read(named), read_version(said)) else {
+        let (Some(binding), Some(version)) = (Binding::read(named), Version::named(said)) else {
             self.foreign
                 .push(format!("{:?} of version {:?}", short(named), short(said)));
             return;
@@ -223,17 +223,6 @@ impl<'a> Listed<'a> {
             "no interface that its card lists has a URL that can be called: {}",
             told.join("; ")
         )))
-    }
-}
-
-/// The version of that name. 0.2 is spoken as 0.3, which it differs from in what it lacks.
-fn read_version(said: &str) -> Option<Version> {
-    let said = said.strip_prefix(['v', 'V']).unwrap_or(said);
-    let mut numbers = said.split('.');
-    match (numbers.next(), numbers.next()) {
-        (Some("1"), None | Some("0")) => Some(Version::V10),
-        (Some("0"), Some("2" | "3")) => Some(Version::V03),
-        _ => None,
     }
 }
 
@@ -443,7 +432,7 @@ mod tests {
             ("", None),
             ("latest", None),
         ] {
-            assert_eq!(read_version(said), version, "{said}");
+            assert_eq!(Version::named(said), version, "{said}");
         }
     }
 

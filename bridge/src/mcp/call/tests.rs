@@ -122,7 +122,7 @@ fn a_message_has_all_that_was_given() {
         &json!({"message": "hi", "agent": "did:key:z6MkpTHR8VNsBxYAAWHut2Geadd9jSwuBV8xRoAnwWsdvktH",
         "data": {"n": 9_007_199_254_740_993_u64}, "context_id": "c", "wait_seconds": 0.0, "files": [
             {"name": "a.txt", "text": "ä"},
-            {"name": "b.png", "base64": "AAEC", "media_type": "image/png"},
+            {"name": "b.png", "base64": "AAE\nC", "media_type": "image/png"},
             {"url": "https://example.org/c"},
         ]}),
     );
