@@ -20,7 +20,6 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     context::Context,
     failure::{Code, Failure},
-    output,
 };
 
 pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
@@ -30,10 +29,11 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
         Ok(_) => {}
         // No daemon can be where such an option says.
         Err(failure) if failure.is_usage() => return Err(failure),
-        Err(failure) => output::complain(&format!(
+        // Through the log, which does not wait for a standard error that nobody reads.
+        Err(failure) => tracing::warn!(
             "{}; calls of tools fail until a daemon answers",
             failure.message()
-        )),
+        ),
     }
     let context = context.clone();
     let connect = move || {
