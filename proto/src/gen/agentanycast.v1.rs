@@ -2057,7 +2057,7 @@ pub struct GetPeerCardResponse {
     /// Additive: who the peer is since it changed its key; empty if it is not known to have done so.
     #[prost(string, tag = "100")]
     pub successor_peer_id: ::prost::alloc::string::String,
-    /// Additive, of this node's own card only: as SetAgentCardResponse.warnings.
+    /// Additive, of this node's own card: as SetAgentCardResponse.warnings; of another: that several daemons run with its key.
     #[prost(string, repeated, tag = "101")]
     pub warnings: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
