@@ -8,8 +8,9 @@ COPY . .
 # What --version shows besides the version.
 ARG REVISION=""
 ENV AGENTANYCAST_REVISION=$REVISION
-RUN cargo build --locked --release --bin agentanycast-relay --bin agentanycastd --bin anycast
-RUN mkdir -p /out && cp target/release/agentanycast-relay target/release/agentanycastd target/release/anycast /out/
+RUN cargo build --locked --release -p agentanycast-cli --features full --bin anycast
+# One program, which is each of these by its name.
+RUN mkdir -p /out && cp target/release/anycast /out/ && ln -s anycast /out/agentanycastd && ln -s anycast /out/agentanycast-relay
 
 FROM debian:bookworm-slim AS base
 ARG VERSION="0.1.0"
@@ -31,7 +32,7 @@ USER 10001:10001
 STOPSIGNAL SIGTERM
 
 FROM base AS relay
-COPY --from=build /out/agentanycast-relay /usr/local/bin/
+COPY --from=build /out/ /usr/local/bin/
 VOLUME /var/lib/agentanycast
 # Nodes; agents and other relays; monitor; directory and dashboard.
 EXPOSE 4001/tcp 4001/udp 50052/tcp 9090/tcp 8081/tcp
@@ -41,7 +42,7 @@ ENTRYPOINT ["agentanycast-relay"]
 CMD ["--key=/var/lib/agentanycast/relay.key", "--store=/var/lib/agentanycast/registry"]
 
 FROM base AS node
-COPY --from=build /out/agentanycastd /out/anycast /usr/local/bin/
+COPY --from=build /out/ /usr/local/bin/
 VOLUME /var/lib/agentanycast
 EXPOSE 4002/tcp 4002/udp
 HEALTHCHECK --interval=10s --timeout=5s --start-period=5s --retries=3 \
@@ -52,7 +53,7 @@ CMD ["--key=/var/lib/agentanycast/node.key", "--store-path=/var/lib/agentanycast
      "--listen=/ip4/0.0.0.0/tcp/4002,/ip4/0.0.0.0/udp/4002/quic-v1,/ip6/::/tcp/4002,/ip6/::/udp/4002/quic-v1"]
 
 FROM base AS agent
-COPY --from=build /out/anycast /usr/local/bin/
+COPY --from=build /out/ /usr/local/bin/
 HEALTHCHECK --interval=10s --timeout=5s --start-period=5s --retries=3 \
   CMD ["anycast", "--daemon=unix:///run/agentanycast/daemon.sock", "card"]
 ENTRYPOINT ["anycast"]

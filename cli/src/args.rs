@@ -98,6 +98,12 @@ pub(crate) enum Command {
     /// Run the daemon in the foreground; takes the options of agentanycastd
     #[command(disable_help_flag = true)]
     Daemon(DaemonArgs),
+    /// Run a relay in the foreground; takes the options of agentanycast-relay
+    #[command(disable_help_flag = true)]
+    Relay(RelayArgs),
+    /// Run the HTTP bridge in the foreground; takes the options of agentanycast-bridge
+    #[command(disable_help_flag = true)]
+    Bridge(BridgeArgs),
 }
 
 #[derive(Debug, ClapArgs)]
@@ -380,6 +386,20 @@ pub(crate) struct CancelArgs {
 #[derive(Debug, ClapArgs)]
 pub(crate) struct DaemonArgs {
     /// Options of agentanycastd; `anycast daemon --help` lists them
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) arguments: Vec<OsString>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct RelayArgs {
+    /// Options of agentanycast-relay; `anycast relay --help` lists them
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) arguments: Vec<OsString>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct BridgeArgs {
+    /// Options of agentanycast-bridge; `anycast bridge --help` lists them
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) arguments: Vec<OsString>,
 }

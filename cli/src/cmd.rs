@@ -48,6 +48,8 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Failu
         Command::Credential(command) => credential::run(context, command).await,
         Command::Seal(args) => sealed::seal(context, &args),
         Command::Unseal(args) => sealed::unseal(context, &args),
-        Command::Daemon(_) => Err(Failure::usage("the daemon is run by itself")),
+        Command::Daemon(_) | Command::Relay(_) | Command::Bridge(_) => {
+            Err(Failure::usage("a program is run by itself"))
+        }
     }
 }

@@ -1,12 +1,12 @@
-//! `anycast`: the user's command. Sends tasks, looks at the daemon, shows a demo, and carries the
-//! daemon itself as `anycast daemon`.
+//! `anycast`: the user's command. Sends tasks, looks at the daemon, shows a demo, and carries the daemon, the relay and
+//! the bridge: as `anycast daemon`, `anycast relay` and `anycast bridge`, or called by their names.
 //!
 //! Exit codes: 0 done; 1 the task failed, was rejected or canceled, or something else went wrong;
 //! 2 usage; 3 the daemon cannot be reached; 4 the target was not found; 5 time-out;
 //! 6 nobody could be asked who has the skill: no registry answered, or none is configured;
 //! 141 standard output was closed before all was written, as by `| head`.
 
-use std::process::ExitCode;
+use std::{ffi::OsString, process::ExitCode};
 
 use clap::Parser;
 
@@ -19,13 +19,19 @@ mod failure;
 mod interrupt;
 mod json;
 mod output;
+mod programs;
 mod progress;
 mod saving;
 mod target;
 mod usage;
 
-fn main() -> ExitCode {
-    let args = match args::Args::try_parse() {
+/// Runs the command, or the program whose name it was called by. `args` begins with the program's name.
+pub fn main_with_args(args: impl Iterator<Item = OsString>) -> ExitCode {
+    let args: Vec<OsString> = args.collect();
+    if let Some(program) = programs::Program::called_by(args.first()) {
+        return program.run(args);
+    }
+    let args = match args::Args::try_parse_from(args) {
         Ok(args) => args,
         Err(error) => return usage::report(error),
     };
@@ -33,6 +39,12 @@ fn main() -> ExitCode {
     let outcome = match command {
         // The daemon brings a runtime of its own.
         args::Command::Daemon(daemon) => return cmd::daemon::run(&context, daemon.arguments),
+        args::Command::Relay(relay) => {
+            return programs::Program::Relay.run_as_command(&context, relay.arguments);
+        }
+        args::Command::Bridge(bridge) => {
+            return programs::Program::Bridge.run_as_command(&context, bridge.arguments);
+        }
         command => run(&context, command),
     };
     match outcome {

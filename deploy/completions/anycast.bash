@@ -19,6 +19,9 @@ _anycast() {
             anycast,audit)
                 cmd="anycast__subcmd__audit"
                 ;;
+            anycast,bridge)
+                cmd="anycast__subcmd__bridge"
+                ;;
             anycast,cancel)
                 cmd="anycast__subcmd__cancel"
                 ;;
@@ -54,6 +57,9 @@ _anycast() {
                 ;;
             anycast,policy)
                 cmd="anycast__subcmd__policy"
+                ;;
+            anycast,relay)
+                cmd="anycast__subcmd__relay"
                 ;;
             anycast,relays)
                 cmd="anycast__subcmd__relays"
@@ -121,6 +127,9 @@ _anycast() {
             anycast__subcmd__help,audit)
                 cmd="anycast__subcmd__help__subcmd__audit"
                 ;;
+            anycast__subcmd__help,bridge)
+                cmd="anycast__subcmd__help__subcmd__bridge"
+                ;;
             anycast__subcmd__help,cancel)
                 cmd="anycast__subcmd__help__subcmd__cancel"
                 ;;
@@ -156,6 +165,9 @@ _anycast() {
                 ;;
             anycast__subcmd__help,policy)
                 cmd="anycast__subcmd__help__subcmd__policy"
+                ;;
+            anycast__subcmd__help,relay)
+                cmd="anycast__subcmd__help__subcmd__relay"
                 ;;
             anycast__subcmd__help,relays)
                 cmd="anycast__subcmd__help__subcmd__relays"
@@ -242,7 +254,7 @@ _anycast() {
 
     case "${cmd}" in
         anycast)
-            opts="-h -V --home --daemon --json --help --version demo send status peers discover relays card tasks task trace top cancel id mcp policy audit key credential seal unseal daemon help"
+            opts="-h -V --home --daemon --json --help --version demo send status peers discover relays card tasks task trace top cancel id mcp policy audit key credential seal unseal daemon relay bridge help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -338,6 +350,28 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__bridge)
+            opts="--home --daemon --json"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 --home)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -694,7 +728,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__help)
-            opts="demo send status peers discover relays card tasks task trace top cancel id mcp policy audit key credential seal unseal daemon help"
+            opts="demo send status peers discover relays card tasks task trace top cancel id mcp policy audit key credential seal unseal daemon relay bridge help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -724,6 +758,20 @@ _anycast() {
         anycast__subcmd__help__subcmd__audit__subcmd__verify)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__bridge)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -976,6 +1024,20 @@ _anycast() {
         anycast__subcmd__help__subcmd__policy__subcmd__show)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__relay)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1392,6 +1454,28 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__relay)
+            opts="--home --daemon --json"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 --home)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

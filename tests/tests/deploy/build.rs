@@ -118,7 +118,7 @@ fn its_commands_build_the_programs() {
         let status = command.status().unwrap();
         assert!(status.success(), "{text}");
     }
-    for program in ["agentanycast-relay", "agentanycastd"] {
+    for program in ["anycast", "agentanycast-relay", "agentanycastd"] {
         let said = Command::new(out.join(program)).arg("--version").output().unwrap();
         let said = String::from_utf8(said.stdout).unwrap();
         let commit = match way {
@@ -139,7 +139,7 @@ fn its_commands_build_the_programs() {
             .collect();
         assert!(!files.is_empty(), "{target}");
         for file in files {
-            assert!(out.join(file).is_file(), "{target}: {file}");
+            assert!(out.join(file).exists(), "{target}: {file}");
         }
     }
 }

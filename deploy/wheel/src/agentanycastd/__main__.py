@@ -1,0 +1,5 @@
+"""`python -m agentanycastd` is `anycast`."""
+
+from agentanycastd import anycast
+
+anycast()
