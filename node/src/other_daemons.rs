@@ -114,7 +114,7 @@ impl Said {
 mod tests {
     use super::*;
 
-    const HOLDS: Duration = Duration::from_secs(60);
+    const HOLDS: Duration = Duration::from_mins(1);
 
     #[test]
     fn only_a_run_that_this_key_has_signed_counts() {
