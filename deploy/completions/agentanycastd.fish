@@ -11,6 +11,7 @@ complete -c agentanycastd -l wss-ca-file -d 'Certificate authorities (PEM) of ws
 complete -c agentanycastd -l enable-webtransport -d 'Not available' -r
 complete -c agentanycastd -l store-path -d 'Directory of tasks, cards and artifacts [default: "~/.agentanycast/data"]' -r
 complete -c agentanycastd -l log-level -d 'error, warn, info, debug or trace [default: "info"]' -r
+complete -c agentanycastd -l log-file -d 'Write the log to this file instead of standard error, at most 64 MiB with the files before it' -r
 complete -c agentanycastd -l transport -d 'auto or libp2p [default: "auto"]' -r
 complete -c agentanycastd -l namespace -d 'default [default: "default"]' -r
 complete -c agentanycastd -l metrics-listen -d 'Show metrics, health and readiness over HTTP at HOST:PORT [default: "127.0.0.1:9464"]' -r

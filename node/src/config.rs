@@ -73,8 +73,11 @@ pub struct Config {
     pub offline_queue_ttl: Option<Duration>,
     /// How much is logged. Default: info.
     pub log_level: LogLevel,
-    /// How log lines look. Default: json.
+    /// How log lines look. Default: auto.
     pub log_format: LogFormat,
+    /// The file that the log goes to instead of standard error, of 16 MiB at most, with the three before it. Default:
+    /// none.
+    pub log_file: Option<PathBuf>,
     /// How long a claimed task outlives its last agent's connection. Default: 5 min.
     pub agent_grace: Duration,
     /// A task fails when so many agents have ended while they had it and had not reported on it; 0: never.
@@ -419,7 +422,8 @@ impl Config {
             store_path: at_home("~/.agentanycast/data"),
             offline_queue_ttl: Some(Duration::from_hours(24)),
             log_level: LogLevel::Info,
-            log_format: LogFormat::Json,
+            log_format: LogFormat::Auto,
+            log_file: None,
             agent_grace: Duration::from_mins(5),
             max_agent_ends: 5,
             task_retention: Duration::from_hours(7 * 24),

@@ -58,7 +58,12 @@ pub fn main_with_args(args: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 fn run_process(config: Config, args: Vec<OsString>) -> anyhow::Result<()> {
-    process::begin(PROGRAM, config.log_level, config.log_format);
+    process::begin_with_log_file(
+        PROGRAM,
+        config.log_level,
+        config.log_format,
+        config.log_file.as_deref(),
+    )?;
     process::warn_of_variables(&config::PROGRAM);
     // One thread: on small machines the hops of a task's road cost more across threads than on one
     // (docs/design.md, "Threads").

@@ -1,4 +1,4 @@
-//! Logging: structured lines on standard error, since standard output belongs to the start-up lines.
+//! Logging: structured lines on standard error, since standard output belongs to the start-up lines, or in a file.
 //!
 //! A thread that logs puts its line in a bounded backlog; the thread of the log writes it. A standard error that is not read
 //! costs lines, which are counted, and never holds up the program.
@@ -9,14 +9,16 @@
 mod backlog;
 #[cfg(test)]
 mod captured;
+mod file;
 mod json;
 mod text;
 mod writer;
 
 use std::{
     collections::VecDeque,
-    io::{self, Write},
+    io::{self, IsTerminal as _, Write},
     panic,
+    path::Path,
     sync::{Mutex, PoisonError},
     thread,
 };
@@ -104,22 +106,29 @@ pub fn newest(most: usize) -> Vec<String> {
     LAST.lock().unwrap_or_else(PoisonError::into_inner).newest(most)
 }
 
-/// Begins to log.
+/// Begins to log, to standard error or to the file.
 ///
 /// # Errors
-/// If this process has a logger already, or the system gives no thread.
-pub fn init(level: LogLevel, format: LogFormat) -> io::Result<()> {
-    writer::start()?;
+/// If this process has a logger already, the system gives no thread, or the file cannot be opened.
+pub fn init(level: LogLevel, format: LogFormat, file: Option<&Path>) -> io::Result<()> {
+    let is_shown = file.is_none() && io::stderr().is_terminal();
+    match file {
+        Some(path) => writer::start_with_file(file::RotatingFile::open(path)?)?,
+        None => writer::start()?,
+    }
     let lines = fmt::layer().with_writer(|| writer::Line);
-    let lines = match format {
-        LogFormat::Json => lines
+    let is_text = match format {
+        LogFormat::Text => true,
+        LogFormat::Json => false,
+        LogFormat::Auto => is_shown,
+    };
+    let lines = if is_text {
+        lines.fmt_fields(text::Fields).with_ansi(is_shown).boxed()
+    } else {
+        lines
             .fmt_fields(JsonFields::new())
             .event_format(json::Json)
-            .boxed(),
-        LogFormat::Text => lines
-            .fmt_fields(text::Fields)
-            .with_ansi(io::IsTerminal::is_terminal(&io::stderr()))
-            .boxed(),
+            .boxed()
     };
     let kept = fmt::layer()
         .fmt_fields(text::Fields)

@@ -4,6 +4,7 @@ use std::{
     fmt::Display,
     future::Future,
     io::{self, Write as _},
+    path::Path,
     process::ExitCode,
     thread,
     time::Duration,
@@ -84,11 +85,39 @@ fn refuse(program: &str, error: &ConfigError) -> ExitCode {
     ExitCode::from(EXIT_CODE)
 }
 
-/// Sets up what a run needs of its process: the log, panics in it, descriptors.
+/// Sets up what a run needs of its process: the log on standard error, panics in it, descriptors.
 pub fn begin(program: &str, level: LogLevel, format: LogFormat) {
-    if let Err(error) = logging::init(level, format) {
+    if let Err(error) = logging::init(level, format, None) {
         complain(program, &format!("cannot log: {error}"));
     }
+    begin_without_log();
+}
+
+/// As [`begin`], with the log in this file, where one is given.
+///
+/// # Errors
+/// When the file cannot be opened.
+pub fn begin_with_log_file(
+    program: &str,
+    level: LogLevel,
+    format: LogFormat,
+    log_file: Option<&Path>,
+) -> io::Result<()> {
+    let Some(path) = log_file else {
+        begin(program, level, format);
+        return Ok(());
+    };
+    logging::init(level, format, Some(path)).map_err(|error| {
+        let path = path.display();
+        let text =
+            format!("cannot write the log {path}: {error}; mend its path or its rights, or set --log-file");
+        io::Error::new(error.kind(), text)
+    })?;
+    begin_without_log();
+    Ok(())
+}
+
+fn begin_without_log() {
     logging::log_panics();
     raise_descriptor_limit();
 }

@@ -127,6 +127,7 @@ impl Check<'_> {
             ("grpc_tls_cert", &c.grpc.tls_cert),
             ("grpc_tls_key", &c.grpc.tls_key),
             ("wss_ca_file", &c.wss_ca_file),
+            ("log_file", &c.log_file),
             ("policy.audit_log_path", &c.policy.audit_log_path),
         ];
         let access = access

@@ -35,6 +35,7 @@ const OWN: &[Key] = &[
     key!(Config, "offline_queue_ttl", offline_queue_ttl),
     key!(Config, "log_level", log_level).variable("LOG_LEVEL").flag("log-level", "LEVEL", "error, warn, info, debug or trace"),
     key!(Config, "log_format", log_format),
+    key!(Config, "log_file", log_file).variable("LOG_FILE").flag("log-file", "FILE", "Write the log to this file instead of standard error, at most 64 MiB with the files before it"),
     key!(Config, "agent_grace", agent_grace),
     key!(Config, "max_agent_ends", max_agent_ends),
     key!(Config, "task_retention", task_retention),

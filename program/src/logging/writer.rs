@@ -1,5 +1,5 @@
-//! Writes the log to standard error by a thread of its own, so that a standard error that is not read stops this
-//! thread and nothing else.
+//! Writes the log to standard error, or to a file, by a thread of its own, so that a standard error that is not read
+//! stops this thread and nothing else.
 //!
 //! Each line is written whole and in order. Lines that found no room or could not be written are counted, and a line
 //! of the log says how many they were as soon as the next line can be written.
@@ -9,13 +9,17 @@ use std::{
     io::{self, Write},
     sync::{
         Condvar, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc,
     },
     thread,
     time::{Duration, Instant},
 };
 
-use super::backlog::{Backlog, Entry};
+use super::{
+    backlog::{Backlog, Entry},
+    file::RotatingFile,
+};
 
 /// How long [`finish`] waits for the lines that are left.
 const LAST_LINES: Duration = Duration::from_secs(1);
@@ -26,7 +30,10 @@ const TRY_AGAIN: Duration = Duration::from_millis(10);
 /// Lines that were dropped since the start.
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
-static STDERR: Queue = Queue::new();
+static LINES: Queue = Queue::new();
+
+/// The lines go to a file.
+static HAS_FILE: AtomicBool = AtomicBool::new(false);
 
 /// The backlog between those who log and the thread.
 struct Queue {
@@ -100,12 +107,26 @@ impl Queue {
 /// # Errors
 /// When the system gives no thread.
 pub(super) fn start() -> io::Result<()> {
-    let mut state = STDERR.state.lock().unwrap_or_else(PoisonError::into_inner);
+    start_with(io::stderr())
+}
+
+/// Starts the thread with a file instead of standard error. A thread that runs already goes on as before.
+///
+/// # Errors
+/// When the system gives no thread.
+pub(super) fn start_with_file(file: RotatingFile) -> io::Result<()> {
+    start_with(file)?;
+    HAS_FILE.store(true, Ordering::Relaxed);
+    Ok(())
+}
+
+fn start_with(out: impl Write + Send + 'static) -> io::Result<()> {
+    let mut state = LINES.state.lock().unwrap_or_else(PoisonError::into_inner);
     if !state.has_thread {
         thread::Builder::new().name("log".to_owned()).spawn(|| {
-            let mut sink = Sink::new(io::stderr());
+            let mut sink = Sink::new(out);
             loop {
-                sink.take(STDERR.next());
+                sink.take(LINES.next());
             }
         })?;
         state.has_thread = true;
@@ -113,20 +134,36 @@ pub(super) fn start() -> io::Result<()> {
     Ok(())
 }
 
-/// Writes a line that is not an event of the log, such as the error that a program ends with.
+/// Writes a line that is not an event of the log, such as the error that a program ends with. It is on standard error
+/// also where the log has a file: a service manager shows it.
 pub(crate) fn say(line: &str) {
     let line = format!("{line}\n").into_bytes();
     if start().is_ok() {
-        STDERR.push(line);
+        if HAS_FILE.load(Ordering::Relaxed) {
+            repeat_on_stderr(line.clone());
+        }
+        LINES.push(line);
     } else {
         // There is nobody left to tell when this fails too.
         let _ = io::stderr().write_all(&line);
     }
 }
 
+/// Waits 1 s at most: a standard error that is not read holds up nothing.
+fn repeat_on_stderr(line: Vec<u8>) {
+    let (done, written) = mpsc::channel();
+    let spawned = thread::Builder::new().spawn(move || {
+        let _ = io::stderr().write_all(&line);
+        let _ = done.send(());
+    });
+    if spawned.is_ok() {
+        let _ = written.recv_timeout(LAST_LINES);
+    }
+}
+
 /// Waits until the log is written, at most 1 s: a standard error that is not read does not hold up the end.
 pub fn finish() {
-    STDERR.drained(LAST_LINES);
+    LINES.drained(LAST_LINES);
 }
 
 /// Lines of the log that were dropped since the start.
@@ -146,7 +183,7 @@ impl Write for Line {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let is_own = OWN.with_borrow_mut(|own| own.as_mut().map(|own| own.extend_from_slice(line)).is_some());
         if !is_own {
-            STDERR.push(line.to_vec());
+            LINES.push(line.to_vec());
         }
         Ok(line.len())
     }
@@ -156,7 +193,7 @@ impl Write for Line {
     }
 }
 
-/// Standard error, and what of the log was not written to it.
+/// Where the log goes, and what of it was not written there.
 struct Sink<W> {
     out: W,
     /// Lines that were dropped and not yet spoken of.
@@ -236,7 +273,7 @@ fn notice(lines: u64) -> Vec<u8> {
     OWN.set(Some(Vec::new()));
     tracing::error!(
         lines,
-        "lines of the log were dropped here: standard error was not read, or could not be written; \
+        "lines of the log were dropped here: standard error was not read, or the log could not be written; \
          let a program read it, or free the disk that it goes to"
     );
     OWN.take().unwrap_or_default()

@@ -484,6 +484,8 @@ words! {
 words! {
     /// How a log line is written.
     LogFormat {
+        /// For people where standard error is a terminal and the log goes there, else JSON.
+        Auto = "auto",
         /// One JSON object per line.
         Json = "json",
         /// For people.
