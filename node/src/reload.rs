@@ -7,7 +7,7 @@
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
-use agentanycast_program::file_version::FileVersion;
+use agentanycast_program::{file_version::FileVersion, service_manager};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::watch,
@@ -88,8 +88,10 @@ impl Reload {
                     if let Some(audit) = &self.audit {
                         audit.reopen();
                     }
+                    service_manager::reloading();
                     self.seen = self.file.as_deref().and_then(FileVersion::of);
                     self.read(&engine, &ear, Cause::Asked).await;
+                    service_manager::ready();
                 }
                 _ = look.tick() => {
                     let now = self.file.as_deref().and_then(FileVersion::of);

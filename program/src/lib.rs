@@ -2,7 +2,7 @@
 //!
 //! Floor 1: it knows no protocol and no crate of ours. `settings`, `address`, `failure`, `json_lines`, `sanitize` and
 //! `spans` are pure; `logging` and `process` touch this process and nothing else; `listening` and `resolver` look at this
-//! host; `traces` tells a collector.
+//! host; `service_manager` tells who started the program, `traces` a collector.
 
 pub mod address;
 #[cfg(feature = "corpus")]
@@ -18,6 +18,7 @@ pub mod process;
 #[cfg(feature = "resolver")]
 pub mod resolver;
 pub mod sanitize;
+pub mod service_manager;
 pub mod settings;
 pub mod spans;
 #[cfg(feature = "traces")]

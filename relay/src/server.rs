@@ -13,6 +13,7 @@ use agentanycast_identity::{self as identity, Keypair};
 use agentanycast_program::{
     listening,
     process::{self, StartLines},
+    service_manager,
     traces::{Teller, Traces},
 };
 use anyhow::Context as _;
@@ -69,21 +70,28 @@ async fn run(config: Config) -> anyhow::Result<()> {
     let lines = relay.lines.join("\n") + "\n";
     let announcing = StartLines::Stdout.announce(lines.into_bytes());
     tokio::pin!(announcing);
+    let living = service_manager::keep_alive();
+    tokio::pin!(living);
+    service_manager::ready();
     let mut outcome = Ok(());
     loop {
         tokio::select! {
             () = stop.asked() => break,
+            () = &mut living => {}
             error = &mut announcing => {
                 outcome = Err(error.into());
                 break;
             }
             Some(()) = hangup.recv() => {
+                service_manager::reloading();
                 tracing::info!("SIGHUP: the relay reads no file again; restart it to change its settings");
+                service_manager::ready();
             }
             part = relay.ended_by_itself() => anyhow::bail!("the {part} has ended; its last error is in the log"),
         }
     }
     tracing::info!("stopping");
+    service_manager::stopping();
     if tokio::time::timeout(STOP_WITHIN, relay.stop()).await.is_err() {
         tracing::warn!("stopped before everything was drained");
     }
