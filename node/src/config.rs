@@ -4,6 +4,7 @@
 //! adds: `keys`, the table of all settings, and `check`, which knows what goes together and what is not
 //! built yet.
 
+pub mod by_name;
 mod check;
 mod grpc;
 mod keys;
@@ -387,6 +388,22 @@ pub fn load_again(args: &[OsString]) -> (Option<PathBuf>, Result<Loaded, ConfigE
         )
     });
     (file.into_inner(), loaded)
+}
+
+/// The configuration as a process with these arguments would have it, with this text in its file: how a change of the
+/// file is checked before it is made.
+///
+/// # Errors
+/// See [`ConfigError`].
+pub fn load_with_file_text(args: &[OsString], text: &str) -> Result<Loaded, ConfigError> {
+    let home = std::env::home_dir();
+    settings::load(
+        &PROGRAM,
+        args.iter().cloned(),
+        settings::variables(&PROGRAM)?,
+        |_: &Path| Ok(text.to_owned()),
+        home.as_deref(),
+    )
 }
 
 /// The configuration from the arguments, environment, files and home directory of this process.

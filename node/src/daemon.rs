@@ -3,13 +3,18 @@
 
 mod fronts;
 mod grpc;
+mod hints;
+mod home;
 mod parts;
 mod program_link;
 
 use std::{ffi::OsString, io, net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
 
 use agentanycast_identity as identity;
-use agentanycast_program::process::{self, StartLines};
+use agentanycast_program::{
+    process::{self, StartLines},
+    service_manager,
+};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -28,6 +33,7 @@ use crate::{
     telemetry::{self, Counted, Face},
 };
 use fronts::Fronts;
+use home::Home;
 
 /// Events of the network that wait for the engine.
 const EVENTS: usize = 1024;
@@ -78,7 +84,20 @@ fn run_process(config: Config, args: Vec<OsString>) -> anyhow::Result<()> {
 
 async fn run(config: Config, args: Vec<OsString>) -> anyhow::Result<()> {
     let mut stop = process::Stop::listen()?;
-    let mut node = Node::start(&config, args).await?;
+    let entered = tokio::select! {
+        entered = Home::enter(&config) => entered?,
+        () = stop.asked() => return Ok(()),
+    };
+    let key = match entered {
+        Home::Free(keypair, held) => (keypair, held),
+        Home::Served(host) => {
+            return tokio::select! {
+                outcome = host.be_guest() => outcome,
+                () = stop.asked() => Ok(()),
+            };
+        }
+    };
+    let mut node = Node::start(&config, key, args).await?;
     program_link::place_in_home(&config);
     let start_lines = if node.fronts.take_stdout() {
         StartLines::Log
@@ -88,17 +107,23 @@ async fn run(config: Config, args: Vec<OsString>) -> anyhow::Result<()> {
     let mut lines = Vec::new();
     node.announce(&mut lines)?;
     let served = node.fronts.stdio();
+    let hints = hints::Hints::new(&config);
+    hints.say_ready(node.net.local_peer(), start_lines);
+    service_manager::ready();
     let mut outcome = Ok(());
     tokio::select! {
         () = stop.asked() => {}
+        () = service_manager::keep_alive() => {}
         part = node.ended_by_itself() => anyhow::bail!("the {part} has ended; its last error is in the log"),
         served = served => outcome = served,
         error = start_lines.announce(lines) => outcome = Err(error.into()),
     }
     tracing::info!("stopping");
+    service_manager::stopping();
     if tokio::time::timeout(STOP_WITHIN, node.stop()).await.is_err() {
         tracing::warn!("stopped before everything was drained; what was accepted is on disk");
     }
+    hints.say_stopped();
     outcome
 }
 
@@ -123,8 +148,11 @@ struct Node {
 }
 
 impl Node {
-    async fn start(config: &Config, args: Vec<OsString>) -> anyhow::Result<Self> {
-        let (keypair, held) = identity::load_and_hold(&config.key_path)?;
+    async fn start(
+        config: &Config,
+        (keypair, held): (identity::Keypair, identity::Held),
+        args: Vec<OsString>,
+    ) -> anyhow::Result<Self> {
         let me = identity::peer_id(&keypair);
         let routes = Routes::new();
         let traces_stop = CancellationToken::new();

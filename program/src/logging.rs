@@ -32,8 +32,7 @@ use tracing_subscriber::{
 
 use crate::settings::{LogFormat, LogLevel};
 
-pub(crate) use writer::say;
-pub use writer::{dropped_lines, finish};
+pub use writer::{dropped_lines, finish, say};
 
 /// Crates below us that say at `info` what only their authors need: held one level back, and never
 /// beyond `debug`, because their traces would contain the bytes of messages.

@@ -13,7 +13,7 @@ mod value;
 use std::{collections::BTreeMap, ffi::OsString, io, path::Path};
 
 pub use environment::{UnknownVariable, unknown_variables};
-pub use error::{ConfigError, Source, quoted};
+pub use error::{ConfigError, Source, nearest, quoted};
 pub use file::read_file;
 pub use flags::command;
 pub use value::{

@@ -136,7 +136,7 @@ fn start_with(out: impl Write + Send + 'static) -> io::Result<()> {
 
 /// Writes a line that is not an event of the log, such as the error that a program ends with. It is on standard error
 /// also where the log has a file: a service manager shows it.
-pub(crate) fn say(line: &str) {
+pub fn say(line: &str) {
     let line = format!("{line}\n").into_bytes();
     if start().is_ok() {
         if HAS_FILE.load(Ordering::Relaxed) {

@@ -195,7 +195,7 @@ fn without_variable(flag: Option<&String>) -> String {
 }
 
 /// The known name that is most like a mistyped one, if any is like it at all.
-pub(super) fn nearest<'a>(given: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(given: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     // Above this, people see the likeness too.
     const ALIKE: f64 = 0.8;
     known

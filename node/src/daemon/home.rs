@@ -1,0 +1,145 @@
+//! Whose home it is: a daemon serves it alone. One that finds its home served, or about to be, by another daemon of the same
+//! key is a guest: it waits until the other one answers, says where that is, stays a little, and ends well.
+//!
+//! So two programs on the published SDKs can start at once. Each starts a daemon where it finds no socket, takes the end of
+//! the process for a failure while there is none, and is served by whichever daemon has the socket.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use agentanycast_identity::{self as identity, Held, KeyError, Keypair, PeerId};
+use agentanycast_program::{process::StartLines, service_manager};
+use agentanycast_proto::v1::{self, node_service_client::NodeServiceClient};
+use hyper_util::rt::TokioIo;
+use tokio::{
+    net::UnixStream,
+    time::{Instant, sleep, timeout},
+};
+use tonic::{
+    Request,
+    transport::{Endpoint, Uri},
+};
+
+use crate::{
+    api::listen::ListenError,
+    config::{Config, GrpcListen},
+};
+
+/// How long the other daemon may take until it answers: opening a large store takes seconds, and the SDKs wait as long.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
+
+/// Time between two looks for it.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How long one call may take.
+const CALL: Duration = Duration::from_secs(2);
+
+/// How long a guest stays after the other one has answered: a program that started it looks for the socket meanwhile.
+const STAY: Duration = Duration::from_secs(2);
+
+/// What a daemon finds when it starts.
+pub(super) enum Home {
+    /// Nobody serves it; the key is held for this process.
+    Free(Keypair, Held),
+    /// Another daemon serves it.
+    Served(Host),
+}
+
+/// The daemon that serves a home, as it describes itself.
+#[derive(Debug)]
+pub(super) struct Host {
+    peer: String,
+    addresses: Vec<String>,
+}
+
+impl Home {
+    /// Holds the key of the home, or waits until the daemon that holds it answers on the home's socket.
+    pub(super) async fn enter(config: &Config) -> anyhow::Result<Self> {
+        let Some(socket) = socket_in_home(config) else {
+            let (key, held) = identity::load_and_hold(&config.key_path)?;
+            return Ok(Self::Free(key, held));
+        };
+        let until = Instant::now() + ANSWERS_WITHIN;
+        loop {
+            let (free, key) = match identity::load_and_hold(&config.key_path) {
+                Ok((key, held)) => (Some(held), key),
+                Err(KeyError::InUse { .. }) => (None, identity::load_or_create(&config.key_path)?),
+                Err(error) => return Err(error.into()),
+            };
+            if let Some(host) = ask(socket, config.grpc.token_file.as_deref()).await {
+                if host.peer == identity::peer_id(&key).to_string() {
+                    return Ok(Self::Served(host));
+                }
+                let path = socket.to_owned();
+                return Err(ListenError::InUse { path }.into());
+            }
+            match free {
+                Some(held) => return Ok(Self::Free(key, held)),
+                None if Instant::now() < until => sleep(LOOK).await,
+                None => {
+                    let path = config.key_path.clone();
+                    return Err(KeyError::InUse { path }.into());
+                }
+            }
+        }
+    }
+}
+
+impl Host {
+    /// Announces the other daemon as if it were this one, and returns when a guest may end.
+    pub(super) async fn be_guest(&self) -> anyhow::Result<()> {
+        tracing::info!(peer = self.peer, "another daemon serves this home; this one ends");
+        let mut lines = format!("PEER_ID={}\n", self.peer);
+        for address in &self.addresses {
+            lines.push_str(&format!("LISTEN_ADDR={address}/p2p/{}\n", self.peer));
+        }
+        service_manager::ready();
+        tokio::select! {
+            error = StartLines::Stdout.announce(lines.into_bytes()) => Err(error.into()),
+            () = sleep(STAY) => Ok(()),
+        }
+    }
+}
+
+/// The socket, if it is in the same directory as the key: then both belong to one daemon. MCP on standard input and output
+/// is served by this process or by none.
+fn socket_in_home(config: &Config) -> Option<&Path> {
+    match &config.grpc_listen {
+        GrpcListen::Unix(socket) if !config.mcp.stdio && socket.parent() == config.key_path.parent() => {
+            Some(socket)
+        }
+        _ => None,
+    }
+}
+
+/// The daemon that answers on a socket, if one does.
+async fn ask(socket: &Path, token_file: Option<&Path>) -> Option<Host> {
+    let token = match token_file {
+        Some(path) => Some(std::fs::read_to_string(path).ok()?),
+        None => None,
+    };
+    let info = timeout(CALL, info(socket.to_owned(), token)).await.ok()??;
+    Some(Host {
+        peer: info.peer_id.parse::<PeerId>().ok()?.to_string(),
+        addresses: info.listen_addresses,
+    })
+}
+
+async fn info(socket: PathBuf, token: Option<String>) -> Option<v1::NodeInfo> {
+    let connect = tower::service_fn(move |_: Uri| {
+        let socket = socket.clone();
+        async move { Ok::<_, io::Error>(TokioIo::new(UnixStream::connect(socket).await?)) }
+    });
+    let endpoint = Endpoint::from(Uri::from_static("http://localhost"));
+    let channel = endpoint.connect_with_connector(connect).await.ok()?;
+    let mut request = Request::new(v1::GetNodeInfoRequest::default());
+    if let Some(token) = token {
+        let value = format!("Bearer {}", token.trim()).parse().ok()?;
+        request.metadata_mut().insert("authorization", value);
+    }
+    let answer = NodeServiceClient::new(channel).get_node_info(request).await;
+    answer.ok()?.into_inner().node_info
+}
