@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
-use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum, builder::FalseyValueParser};
 
 /// What `--help` says about boxes.
 const BOXES: &str = "A box is a nonce of 24 bytes and a NaCl box between the X25519 keys of both Ed25519 keys (libsodium: crypto_box_easy).
@@ -42,10 +42,28 @@ pub(crate) struct Global {
     /// Print JSON for scripts
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    /// Start no daemon where none runs
+    #[arg(long, global = true, env = "ANYCAST_NO_START", value_parser = FalseyValueParser::new())]
+    pub(crate) no_start: bool,
+    /// Keep this relay in the home's settings, for the daemon that the command starts: a multiaddr that ends in
+    /// /p2p/PEER_ID; can be repeated
+    #[arg(long = "relay", global = true, value_name = "ADDR", conflicts_with = "daemon")]
+    pub(crate) relays: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Start the home's daemon in the background, and wait until it is ready
+    Up(UpArgs),
+    /// Stop the home's daemon; it finishes what it has in hand first
+    Down,
+    /// Stop the home's daemon and start it again, with the settings as they are now
+    Restart,
+    /// Show what the home's daemon has logged
+    Logs(LogsArgs),
+    /// Look at and change the settings of the home's daemon
+    #[command(subcommand)]
+    Config(ConfigCommand),
     /// Run an echo agent, or a whole exchange between two daemons
     Demo(DemoArgs),
     /// Send a task and wait for its result
@@ -104,6 +122,73 @@ pub(crate) enum Command {
     /// Run the HTTP bridge in the foreground; takes the options of agentanycast-bridge
     #[command(disable_help_flag = true)]
     Bridge(BridgeArgs),
+}
+
+impl Command {
+    /// Whether the command needs a daemon, and starts the home's where none runs.
+    pub(crate) fn starts_daemon(&self) -> bool {
+        match self {
+            Self::Up(_)
+            | Self::Restart
+            | Self::Send(_)
+            | Self::Peers
+            | Self::Discover(_)
+            | Self::Relays
+            | Self::Card(_)
+            | Self::Tasks(_)
+            | Self::Task(_)
+            | Self::Trace(_)
+            | Self::Top(_)
+            | Self::Cancel(_)
+            | Self::Mcp => true,
+            Self::Demo(demo) => !demo.pair,
+            _ => false,
+        }
+    }
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct UpArgs {
+    /// Keep in the home's settings where the daemon listens: multiaddrs such as /ip4/0.0.0.0/tcp/4002; a comma list, or
+    /// repeated
+    #[arg(long, value_name = "ADDRS", value_delimiter = ',')]
+    pub(crate) listen: Vec<String>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct LogsArgs {
+    /// Go on with what is logged from now on, until Ctrl-C
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+    /// How many of the last lines
+    #[arg(long, short = 'n', default_value_t = 100, value_name = "N")]
+    pub(crate) lines: usize,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Print the value of a setting, its default where nothing sets it; with --json also where it comes from
+    Get {
+        /// The setting by its name in the file, such as log_level or policy.trust
+        #[arg(value_name = "KEY")]
+        key: String,
+    },
+    /// Set a setting in the home's file, after a check of the whole; a daemon that runs takes over rules of [policy] at
+    /// once, and everything else at its next start
+    Set {
+        /// The setting by its name in the file
+        #[arg(value_name = "KEY")]
+        key: String,
+        /// A word, a comma list for a list, or TOML for tables
+        #[arg(value_name = "VALUE", allow_hyphen_values = true)]
+        value: String,
+    },
+    /// Take a setting out of the home's file, so that its default counts
+    Unset {
+        /// The setting by its name in the file
+        #[arg(value_name = "KEY")]
+        key: String,
+    },
 }
 
 #[derive(Debug, ClapArgs)]

@@ -5,17 +5,21 @@ use crate::{args::Command, context::Context, failure::Failure};
 mod audit;
 mod cancel;
 mod card;
+mod config;
 mod credential;
 pub(crate) mod daemon;
 mod demo;
 mod discover;
+mod down;
 mod id;
 mod key;
+mod logs;
 mod mcp;
 mod pair;
 mod peers;
 mod policy;
 mod relays;
+mod restart;
 mod sealed;
 mod send;
 mod status;
@@ -23,10 +27,16 @@ mod task;
 mod tasks;
 mod top;
 mod trace;
+mod up;
 
 /// Runs any command but the daemon.
 pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Failure> {
     match command {
+        Command::Up(args) => up::run(context, &args).await,
+        Command::Down => down::run(context).await,
+        Command::Restart => restart::run(context).await,
+        Command::Logs(args) => logs::run(context, &args).await,
+        Command::Config(command) => config::run(context, command).await,
         Command::Demo(demo) if demo.pair => pair::run(context).await,
         Command::Demo(demo) => demo::run(context, demo).await,
         Command::Send(send) => send::run(context, send).await,

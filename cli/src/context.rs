@@ -5,17 +5,20 @@ use std::{
     net::TcpStream,
     os::unix::{fs::MetadataExt as _, net::UnixStream},
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use agentanycast::{AgentCard, ErrorKind, Node, NodeBuilder};
+use agentanycast::{Error, ErrorKind, Node, NodeBuilder};
 use agentanycast_identity::{self as identity, Keypair};
 use agentanycast_node::config::{self, Loaded};
 
 use crate::{
-    args::{Global, PolicyFile},
+    args::{Command, Global, PolicyFile},
+    background::BackgroundDaemon,
     failure::{Code, Failure},
     output,
+    settings_file::SettingsFile,
+    system_daemon::{self, SystemDaemon},
 };
 
 /// How long a call waits for a daemon that is being restarted. A person is waiting too.
@@ -27,8 +30,8 @@ const DEFAULT_HOME: &str = "~/.agentanycast";
 /// The daemon's socket inside a home.
 const SOCKET: &str = "daemon.sock";
 
-/// The socket of the daemon that the package's service runs.
-const SERVICE_SOCKET: &str = "/run/agentanycast/daemon.sock";
+/// How long a daemon that has just taken its socket may take to answer there.
+const FIRST_ANSWER: Duration = Duration::from_secs(15);
 
 /// How long a TCP connection to a daemon of this host may take.
 const PROBE: Duration = Duration::from_millis(300);
@@ -47,6 +50,9 @@ pub(crate) struct Context {
     pub(crate) home_given: bool,
     daemon: Option<String>,
     pub(crate) json: bool,
+    no_start: bool,
+    /// To be kept in the settings of the home.
+    relays: Vec<String>,
 }
 
 impl Context {
@@ -56,7 +62,19 @@ impl Context {
             home: global.home.unwrap_or_else(|| DEFAULT_HOME.into()),
             daemon: global.daemon,
             json: global.json,
+            no_start: global.no_start,
+            relays: global.relays,
         }
+    }
+
+    /// Refuses relays that the command would do nothing with.
+    pub(crate) fn check_relays(&self, command: &Command) -> Result<(), Failure> {
+        if self.relays.is_empty() || command.starts_daemon() {
+            return Ok(());
+        }
+        Err(Failure::usage(
+            "--relay goes with commands that start a daemon; `anycast up --relay ADDR` keeps the relay",
+        ))
     }
 
     fn builder(&self) -> NodeBuilder {
@@ -70,13 +88,42 @@ impl Context {
 
     /// The home as a full path.
     pub(crate) fn directory(&self) -> Result<PathBuf, Failure> {
-        let home = match self.home.strip_prefix("~") {
-            Ok(rest) => std::env::home_dir()
-                .ok_or_else(|| Failure::usage("there is no home directory; give one with --home"))?
-                .join(rest),
-            Err(_) => self.home.clone(),
-        };
-        Ok(std::path::absolute(home)?)
+        Ok(std::path::absolute(expand(&self.home)?)?)
+    }
+
+    /// The socket of the home's daemon.
+    pub(crate) fn socket(&self) -> Result<PathBuf, Failure> {
+        Ok(self.directory()?.join(SOCKET))
+    }
+
+    /// The `--home` that a hint repeats, with a space behind it.
+    pub(crate) fn home_option(&self) -> String {
+        if self.home_given {
+            format!("--home {} ", self.home.display())
+        } else {
+            String::new()
+        }
+    }
+
+    /// The file that the home's daemon has its settings from; it may be missing.
+    pub(crate) fn settings_path(&self) -> Result<PathBuf, Failure> {
+        match std::env::var_os(CONFIG_VARIABLE).filter(|path| !path.is_empty()) {
+            Some(path) => Ok(std::path::absolute(expand(Path::new(&path))?)?),
+            None => Ok(self.directory()?.join(CONFIG_FILE)),
+        }
+    }
+
+    /// The argument that names the settings to the home's daemon, if there are some. A link that leads nowhere is there,
+    /// too: its daemon does not start without the rules.
+    pub(crate) fn settings_arguments(&self) -> Result<Vec<OsString>, Failure> {
+        let path = self.settings_path()?;
+        let is_named = std::env::var_os(CONFIG_VARIABLE).is_some_and(|path| !path.is_empty());
+        if !is_named && path.symlink_metadata().is_err() {
+            return Ok(Vec::new());
+        }
+        let mut argument = OsString::from("--config=");
+        argument.push(path);
+        Ok(vec![argument])
     }
 
     /// The daemon's settings that were given, or those of the home.
@@ -116,17 +163,140 @@ impl Context {
 
     /// The daemon that runs; it is an error if none does.
     pub(crate) async fn connect(&self) -> Result<Node, Failure> {
+        self.reach().await.map_err(|error| match error.kind() {
+            ErrorKind::DaemonUnavailable => none_runs(&self.nobody_there()),
+            _ => error.into(),
+        })
+    }
+
+    /// The daemon that was named, or else the home's, or else the package's where this user may use it.
+    async fn reach(&self) -> Result<Node, Error> {
         let address = self.daemon.as_deref().unwrap_or_default();
-        self.builder()
-            .connect(address)
-            .await
-            .map_err(|error| match error.kind() {
-                ErrorKind::DaemonUnavailable => {
-                    let message = self.nobody_there();
-                    Failure::new(Code::Daemon, "DaemonUnavailable", message)
+        match self.builder().connect(address).await {
+            Err(error)
+                if error.kind() == ErrorKind::DaemonUnavailable
+                    && self.system_daemon() == SystemDaemon::Usable =>
+            {
+                let address = unix_address(Path::new(system_daemon::SOCKET));
+                self.builder().connect(address).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// The package's daemon, which stands in for that of the default home.
+    fn system_daemon(&self) -> SystemDaemon {
+        if self.daemon.is_some() || self.home_given {
+            return SystemDaemon::Absent;
+        }
+        let me = rustix::process::geteuid().as_raw();
+        SystemDaemon::find(Path::new(system_daemon::SOCKET), me)
+    }
+
+    /// The daemon that runs, or the home's, which is started in the background and stays. Relays that were given are kept
+    /// first.
+    pub(crate) async fn connect_or_start(&self) -> Result<Node, Failure> {
+        let are_relays_new = self.keep_relays()?;
+        match self.reach().await {
+            Ok(node) => {
+                if are_relays_new {
+                    self.say_restart_is_needed()?;
                 }
-                _ => error.into(),
-            })
+                return Ok(node);
+            }
+            Err(error) if error.kind() != ErrorKind::DaemonUnavailable => return Err(error.into()),
+            Err(_) => self.check_may_start()?,
+        }
+        let running = BackgroundDaemon::new(self)?.start().await?;
+        if running.is_new {
+            output::complain(&format!(
+                "started the daemon (pid {}); anycast {}down stops it",
+                running.pid.as_raw_nonzero(),
+                self.home_option()
+            ));
+        }
+        self.first_answer().await
+    }
+
+    /// Refuses to start a daemon where the user does not want one, or has another one.
+    fn check_may_start(&self) -> Result<(), Failure> {
+        if self.daemon.is_some() || self.of_another_user().is_some() {
+            return Err(none_runs(&self.nobody_there()));
+        }
+        if self.no_start {
+            let why = self.nobody_there();
+            return Err(none_runs(&format!(
+                "{why}; --no-start or ANYCAST_NO_START keeps this command from it"
+            )));
+        }
+        // Who has had a node of their own goes on with it.
+        let is_fresh = !self.directory()?.join("key").exists();
+        match self.system_daemon() {
+            SystemDaemon::OfUser(owner) if is_fresh => Err(none_runs(&format!(
+                "this host has a daemon for all, of the user with the number {owner}, who alone may use it: run this as that \
+                 user, as with `sudo -u '#{owner}'`, or start one of your own with `anycast up`"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// The home's daemon, whose socket is there.
+    pub(crate) async fn first_answer(&self) -> Result<Node, Failure> {
+        let until = Instant::now() + FIRST_ANSWER;
+        loop {
+            match self.builder().connect("").await {
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::DaemonUnavailable | ErrorKind::Timeout)
+                        && Instant::now() < until =>
+                {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+                outcome => return Ok(outcome?),
+            }
+        }
+    }
+
+    /// Keeps the relays that were given in the settings of the home; whether one of them is new there.
+    pub(crate) fn keep_relays(&self) -> Result<bool, Failure> {
+        if self.relays.is_empty() {
+            return Ok(false);
+        }
+        for relay in &self.relays {
+            let is_peer = relay.rsplit_once("/p2p/").is_some_and(|(address, peer)| {
+                !address.is_empty() && !peer.contains('/') && !peer.is_empty()
+            });
+            if !is_peer {
+                return Err(Failure::usage(format!(
+                    "--relay {relay:?}: expected a multiaddr that ends in /p2p/PEER_ID, as the relay prints it behind RELAY_ADDR="
+                )));
+            }
+        }
+        SettingsFile::of(self)?.add_to_list("bootstrap_peers", &self.relays)
+    }
+
+    /// Says that what was kept waits for the next start of the daemon that runs.
+    pub(crate) fn say_restart_is_needed(&self) -> Result<(), Failure> {
+        output::complain(&format!(
+            "kept in {}; `anycast {}restart` makes the daemon that runs use it",
+            self.settings_path()?.display(),
+            self.home_option()
+        ));
+        Ok(())
+    }
+
+    /// Refuses the address of a daemon where a command is about the home's.
+    pub(crate) fn refuse_address(&self) -> Result<(), Failure> {
+        if self.daemon.is_none() {
+            return Ok(());
+        }
+        Err(Failure::usage(
+            "this command is about the daemon of a home, which --home names; leave --daemon out",
+        ))
+    }
+
+    /// That the home has no daemon that runs, and where it was looked for.
+    pub(crate) fn nobody_runs(&self) -> Failure {
+        none_runs(&self.nobody_there())
     }
 
     fn nobody_there(&self) -> String {
@@ -134,9 +304,13 @@ impl Context {
             return why;
         }
         let (tried, source, advice) = self.tried();
-        let elsewhere = match self.elsewhere(&tried) {
-            Some(other) => format!(", or use the daemon that runs at {other} with `--daemon {other}`"),
-            None => String::new(),
+        let elsewhere = match (self.elsewhere(&tried), self.system_daemon()) {
+            (_, SystemDaemon::OfUser(owner)) => format!(
+                "; the daemon of this host is that of the user with the number {owner}, who alone may use it, as with \
+                 `sudo -u '#{owner}'`"
+            ),
+            (Some(other), _) => format!(", or use the daemon that runs at {other} with `--daemon {other}`"),
+            (None, _) => String::new(),
         };
         format!("no daemon is running at {tried} ({source}); {advice}{elsewhere}")
     }
@@ -152,10 +326,10 @@ impl Context {
         let directory = self.directory().unwrap_or_else(|_| self.home.clone());
         let tried = unix_address(&directory.join(SOCKET));
         if self.home_given {
-            let advice = format!("start one with `anycast --home {home} daemon`");
+            let advice = format!("start one with `anycast --home {home} up`");
             return (tried, format!("from --home {home}"), advice);
         }
-        let advice = "start one with `anycast daemon`".to_owned();
+        let advice = "start one with `anycast up`".to_owned();
         (tried, format!("from the default home {home}"), advice)
     }
 
@@ -171,7 +345,7 @@ impl Context {
             _ => None,
         };
         let default = std::env::home_dir().map(|home| home.join(".agentanycast").join(SOCKET));
-        let usual = default.into_iter().chain([PathBuf::from(SERVICE_SOCKET)]);
+        let usual = default.into_iter().chain([PathBuf::from(system_daemon::SOCKET)]);
         let mut places = set.into_iter().chain(usual.map(|path| unix_address(&path)));
         places.find(|address| address != tried && is_listened_on(address))
     }
@@ -195,24 +369,20 @@ impl Context {
             _ => None,
         }
     }
+}
 
-    /// The daemon that runs, or one that is started for as long as the node is kept.
-    pub(crate) async fn connect_or_start(&self, card: Option<AgentCard>) -> Result<Node, Failure> {
-        let node = if self.daemon.is_some() {
-            self.connect().await?
-        } else {
-            self.builder()
-                .daemon_command(own_program()?, ["daemon"])
-                .start()
-                .await?
-        };
-        if let Some(card) = card {
-            for warning in node.set_card(card).await? {
-                output::complain(&format!("anycast: {warning}"));
-            }
-        }
-        Ok(node)
-    }
+fn none_runs(message: &str) -> Failure {
+    Failure::new(Code::Daemon, "DaemonUnavailable", message)
+}
+
+/// Replaces a leading `~` by the user's home directory.
+fn expand(path: &Path) -> Result<PathBuf, Failure> {
+    let Ok(rest) = path.strip_prefix("~") else {
+        return Ok(path.to_owned());
+    };
+    let home = std::env::home_dir();
+    let home = home.ok_or_else(|| Failure::usage("there is no home directory; give one with --home"))?;
+    Ok(home.join(rest))
 }
 
 fn unix_address(socket: &Path) -> String {

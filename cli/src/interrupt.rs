@@ -1,5 +1,5 @@
-//! The user's wish to stop: Ctrl-C, a polite kill, a terminal that is closed. Waited for wherever a
-//! command waits, so that a daemon started for the command is always stopped with it.
+//! The user's wish to stop: Ctrl-C, a polite kill, a terminal that is closed. Waited for wherever a command waits, so that
+//! it ends what it has begun.
 
 use std::io;
 

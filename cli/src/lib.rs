@@ -11,6 +11,7 @@ use std::{ffi::OsString, process::ExitCode};
 use clap::Parser;
 
 mod args;
+mod background;
 mod cmd;
 mod content;
 mod context;
@@ -22,6 +23,8 @@ mod output;
 mod programs;
 mod progress;
 mod saving;
+mod settings_file;
+mod system_daemon;
 mod target;
 mod usage;
 
@@ -36,6 +39,9 @@ pub fn main_with_args(args: impl Iterator<Item = OsString>) -> ExitCode {
         Err(error) => return usage::report(error),
     };
     let (context, command) = (context::Context::new(args.global), args.command);
+    if let Err(failure) = context.check_relays(&command) {
+        return failure.report(context.json);
+    }
     let outcome = match command {
         // The daemon brings a runtime of its own.
         args::Command::Daemon(daemon) => return cmd::daemon::run(&context, daemon.arguments),

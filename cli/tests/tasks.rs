@@ -5,7 +5,7 @@
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{TcpListener, TcpStream},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
 };
 
@@ -43,6 +43,7 @@ struct Running {
     process: Child,
     /// Not read any more, and open: what it says has somewhere to go.
     _said: BufReader<ChildStdout>,
+    home: PathBuf,
 }
 
 impl Running {
@@ -61,6 +62,7 @@ impl Running {
         Self {
             process: child,
             _said: said,
+            home: home.to_owned(),
         }
     }
 
@@ -71,9 +73,10 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Politely, so that a daemon that it has started ends with it.
         let _ = Command::new("kill").arg(self.process.id().to_string()).status();
         let _ = self.process.wait();
+        // A daemon that it has started stays.
+        let _ = command(&self.home).arg("down").output();
     }
 }
 

@@ -25,6 +25,11 @@ fn stderr(assert: &assert_cmd::assert::Assert) -> String {
 fn help_names_the_commands_and_the_exit_codes() {
     let help = stdout(&anycast(&["--help"]).success());
     for word in [
+        "up",
+        "down",
+        "restart",
+        "logs",
+        "config",
         "demo",
         "send",
         "status",
@@ -76,10 +81,10 @@ fn a_missing_file_is_named() {
 #[test]
 fn without_a_daemon_status_says_how_to_start_one() {
     let failed = anycast(&["status"]).code(3);
-    assert!(stderr(&failed).contains("anycast daemon"), "{}", stderr(&failed));
+    assert!(stderr(&failed).contains("`anycast up`"), "{}", stderr(&failed));
     let failed = anycast(&["status", "--home", "/nowhere"]).code(3);
     assert!(
-        stderr(&failed).contains("anycast --home /nowhere daemon"),
+        stderr(&failed).contains("anycast --home /nowhere up"),
         "{}",
         stderr(&failed)
     );
@@ -119,7 +124,7 @@ fn a_daemon_that_runs_elsewhere_is_named() {
     for part in [
         address(&home).as_str(),
         "the default home ~/.agentanycast",
-        "`anycast daemon`",
+        "`anycast up`",
     ] {
         assert!(alone.contains(part), "{part}: {alone}");
     }

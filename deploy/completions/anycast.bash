@@ -19,14 +19,14 @@ _anycast() {
             anycast,audit)
                 cmd="anycast__subcmd__audit"
                 ;;
-            anycast,bridge)
-                cmd="anycast__subcmd__bridge"
-                ;;
             anycast,cancel)
                 cmd="anycast__subcmd__cancel"
                 ;;
             anycast,card)
                 cmd="anycast__subcmd__card"
+                ;;
+            anycast,config)
+                cmd="anycast__subcmd__config"
                 ;;
             anycast,credential)
                 cmd="anycast__subcmd__credential"
@@ -40,6 +40,9 @@ _anycast() {
             anycast,discover)
                 cmd="anycast__subcmd__discover"
                 ;;
+            anycast,down)
+                cmd="anycast__subcmd__down"
+                ;;
             anycast,help)
                 cmd="anycast__subcmd__help"
                 ;;
@@ -48,6 +51,9 @@ _anycast() {
                 ;;
             anycast,key)
                 cmd="anycast__subcmd__key"
+                ;;
+            anycast,logs)
+                cmd="anycast__subcmd__logs"
                 ;;
             anycast,mcp)
                 cmd="anycast__subcmd__mcp"
@@ -58,11 +64,11 @@ _anycast() {
             anycast,policy)
                 cmd="anycast__subcmd__policy"
                 ;;
-            anycast,relay)
-                cmd="anycast__subcmd__relay"
-                ;;
             anycast,relays)
                 cmd="anycast__subcmd__relays"
+                ;;
+            anycast,restart)
+                cmd="anycast__subcmd__restart"
                 ;;
             anycast,seal)
                 cmd="anycast__subcmd__seal"
@@ -88,6 +94,9 @@ _anycast() {
             anycast,unseal)
                 cmd="anycast__subcmd__unseal"
                 ;;
+            anycast,up)
+                cmd="anycast__subcmd__up"
+                ;;
             anycast__subcmd__audit,help)
                 cmd="anycast__subcmd__audit__subcmd__help"
                 ;;
@@ -99,6 +108,30 @@ _anycast() {
                 ;;
             anycast__subcmd__audit__subcmd__help,verify)
                 cmd="anycast__subcmd__audit__subcmd__help__subcmd__verify"
+                ;;
+            anycast__subcmd__config,get)
+                cmd="anycast__subcmd__config__subcmd__get"
+                ;;
+            anycast__subcmd__config,help)
+                cmd="anycast__subcmd__config__subcmd__help"
+                ;;
+            anycast__subcmd__config,set)
+                cmd="anycast__subcmd__config__subcmd__set"
+                ;;
+            anycast__subcmd__config,unset)
+                cmd="anycast__subcmd__config__subcmd__unset"
+                ;;
+            anycast__subcmd__config__subcmd__help,get)
+                cmd="anycast__subcmd__config__subcmd__help__subcmd__get"
+                ;;
+            anycast__subcmd__config__subcmd__help,help)
+                cmd="anycast__subcmd__config__subcmd__help__subcmd__help"
+                ;;
+            anycast__subcmd__config__subcmd__help,set)
+                cmd="anycast__subcmd__config__subcmd__help__subcmd__set"
+                ;;
+            anycast__subcmd__config__subcmd__help,unset)
+                cmd="anycast__subcmd__config__subcmd__help__subcmd__unset"
                 ;;
             anycast__subcmd__credential,help)
                 cmd="anycast__subcmd__credential__subcmd__help"
@@ -127,14 +160,14 @@ _anycast() {
             anycast__subcmd__help,audit)
                 cmd="anycast__subcmd__help__subcmd__audit"
                 ;;
-            anycast__subcmd__help,bridge)
-                cmd="anycast__subcmd__help__subcmd__bridge"
-                ;;
             anycast__subcmd__help,cancel)
                 cmd="anycast__subcmd__help__subcmd__cancel"
                 ;;
             anycast__subcmd__help,card)
                 cmd="anycast__subcmd__help__subcmd__card"
+                ;;
+            anycast__subcmd__help,config)
+                cmd="anycast__subcmd__help__subcmd__config"
                 ;;
             anycast__subcmd__help,credential)
                 cmd="anycast__subcmd__help__subcmd__credential"
@@ -148,6 +181,9 @@ _anycast() {
             anycast__subcmd__help,discover)
                 cmd="anycast__subcmd__help__subcmd__discover"
                 ;;
+            anycast__subcmd__help,down)
+                cmd="anycast__subcmd__help__subcmd__down"
+                ;;
             anycast__subcmd__help,help)
                 cmd="anycast__subcmd__help__subcmd__help"
                 ;;
@@ -156,6 +192,9 @@ _anycast() {
                 ;;
             anycast__subcmd__help,key)
                 cmd="anycast__subcmd__help__subcmd__key"
+                ;;
+            anycast__subcmd__help,logs)
+                cmd="anycast__subcmd__help__subcmd__logs"
                 ;;
             anycast__subcmd__help,mcp)
                 cmd="anycast__subcmd__help__subcmd__mcp"
@@ -166,11 +205,11 @@ _anycast() {
             anycast__subcmd__help,policy)
                 cmd="anycast__subcmd__help__subcmd__policy"
                 ;;
-            anycast__subcmd__help,relay)
-                cmd="anycast__subcmd__help__subcmd__relay"
-                ;;
             anycast__subcmd__help,relays)
                 cmd="anycast__subcmd__help__subcmd__relays"
+                ;;
+            anycast__subcmd__help,restart)
+                cmd="anycast__subcmd__help__subcmd__restart"
                 ;;
             anycast__subcmd__help,seal)
                 cmd="anycast__subcmd__help__subcmd__seal"
@@ -196,8 +235,20 @@ _anycast() {
             anycast__subcmd__help,unseal)
                 cmd="anycast__subcmd__help__subcmd__unseal"
                 ;;
+            anycast__subcmd__help,up)
+                cmd="anycast__subcmd__help__subcmd__up"
+                ;;
             anycast__subcmd__help__subcmd__audit,verify)
                 cmd="anycast__subcmd__help__subcmd__audit__subcmd__verify"
+                ;;
+            anycast__subcmd__help__subcmd__config,get)
+                cmd="anycast__subcmd__help__subcmd__config__subcmd__get"
+                ;;
+            anycast__subcmd__help__subcmd__config,set)
+                cmd="anycast__subcmd__help__subcmd__config__subcmd__set"
+                ;;
+            anycast__subcmd__help__subcmd__config,unset)
+                cmd="anycast__subcmd__help__subcmd__config__subcmd__unset"
                 ;;
             anycast__subcmd__help__subcmd__credential,issue)
                 cmd="anycast__subcmd__help__subcmd__credential__subcmd__issue"
@@ -254,7 +305,7 @@ _anycast() {
 
     case "${cmd}" in
         anycast)
-            opts="-h -V --home --daemon --json --help --version demo send status peers discover relays card tasks task trace top cancel id mcp policy audit key credential seal unseal daemon relay bridge help"
+            opts="-h -V --home --daemon --json --no-start --relay --help --version up down restart logs config demo send status peers discover relays card tasks task trace top cancel id mcp policy audit key credential seal unseal daemon help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -268,6 +319,10 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -276,7 +331,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__audit)
-            opts="-h --home --daemon --json --help verify help"
+            opts="-h --home --daemon --json --no-start --relay --help verify help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -287,6 +342,10 @@ _anycast() {
                     return 0
                     ;;
                 --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -340,7 +399,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__audit__subcmd__verify)
-            opts="-h --before --chained --home --daemon --json --help"
+            opts="-h --before --chained --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -358,25 +417,7 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        anycast__subcmd__bridge)
-            opts="--home --daemon --json"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --home)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --daemon)
+                --relay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -388,7 +429,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__cancel)
-            opts="-h --home --daemon --json --help"
+            opts="-h --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -399,6 +440,10 @@ _anycast() {
                     return 0
                     ;;
                 --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -410,7 +455,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__card)
-            opts="-h --home --daemon --json --help"
+            opts="-h --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -421,6 +466,184 @@ _anycast() {
                     return 0
                     ;;
                 --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__config)
+            opts="-h --home --daemon --json --no-start --relay --help get set unset help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__config__subcmd__get)
+            opts="-h --home --daemon --json --no-start --relay --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__config__subcmd__help)
+            opts="get set unset help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__config__subcmd__help__subcmd__get)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__config__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__config__subcmd__help__subcmd__set)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__config__subcmd__help__subcmd__unset)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__config__subcmd__set)
+            opts="-h --home --daemon --json --no-start --relay --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__config__subcmd__unset)
+            opts="-h --home --daemon --json --no-start --relay --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -432,7 +655,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__credential)
-            opts="-h --home --daemon --json --help issue verify status-list help"
+            opts="-h --home --daemon --json --no-start --relay --help issue verify status-list help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -443,6 +666,10 @@ _anycast() {
                     return 0
                     ;;
                 --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -524,7 +751,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__credential__subcmd__issue)
-            opts="-h --subject --capability --days --key --issuer --suite --status-list --status-index --home --daemon --json --help"
+            opts="-h --subject --capability --days --key --issuer --suite --status-list --status-index --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -570,6 +797,10 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -578,7 +809,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__credential__subcmd__status__subcmd__list)
-            opts="-h --url --revoke --days --key --issuer --home --daemon --json --help"
+            opts="-h --url --revoke --days --key --issuer --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -612,6 +843,10 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -620,7 +855,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__credential__subcmd__verify)
-            opts="-h --issuer --config --home --daemon --json --help"
+            opts="-h --issuer --config --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -642,6 +877,10 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -650,7 +889,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__daemon)
-            opts="--home --daemon --json"
+            opts="--home --daemon --json --no-start --relay"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -664,6 +903,10 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -672,7 +915,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__demo)
-            opts="-h --pair --name --home --daemon --json --help"
+            opts="-h --pair --name --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -690,6 +933,10 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -698,7 +945,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__discover)
-            opts="-h --tag --limit --home --daemon --json --help"
+            opts="-h --tag --limit --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -720,6 +967,36 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__down)
+            opts="-h --home --daemon --json --no-start --relay --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -728,7 +1005,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__help)
-            opts="demo send status peers discover relays card tasks task trace top cancel id mcp policy audit key credential seal unseal daemon relay bridge help"
+            opts="up down restart logs config demo send status peers discover relays card tasks task trace top cancel id mcp policy audit key credential seal unseal daemon help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -769,20 +1046,6 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        anycast__subcmd__help__subcmd__bridge)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
         anycast__subcmd__help__subcmd__cancel)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -800,6 +1063,62 @@ _anycast() {
         anycast__subcmd__help__subcmd__card)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__config)
+            opts="get set unset"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__config__subcmd__get)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__config__subcmd__set)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__config__subcmd__unset)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -909,6 +1228,20 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        anycast__subcmd__help__subcmd__down)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         anycast__subcmd__help__subcmd__help)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -954,6 +1287,20 @@ _anycast() {
         anycast__subcmd__help__subcmd__key__subcmd__rotate)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__logs)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1035,7 +1382,7 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        anycast__subcmd__help__subcmd__relay)
+        anycast__subcmd__help__subcmd__relays)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1049,7 +1396,7 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        anycast__subcmd__help__subcmd__relays)
+        anycast__subcmd__help__subcmd__restart)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1175,8 +1522,22 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        anycast__subcmd__help__subcmd__up)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         anycast__subcmd__id)
-            opts="-h --home --daemon --json --help"
+            opts="-h --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1187,6 +1548,10 @@ _anycast() {
                     return 0
                     ;;
                 --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1198,7 +1563,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__key)
-            opts="-h --home --daemon --json --help rotate help"
+            opts="-h --home --daemon --json --no-start --relay --help rotate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1209,6 +1574,10 @@ _anycast() {
                     return 0
                     ;;
                 --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1262,7 +1631,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__key__subcmd__rotate)
-            opts="-h --key --home --daemon --json --help"
+            opts="-h --key --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1280,6 +1649,44 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__logs)
+            opts="-f -n -h --follow --lines --home --daemon --json --no-start --relay --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --lines)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -n)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1288,7 +1695,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__mcp)
-            opts="-h --home --daemon --json --help"
+            opts="-h --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1299,6 +1706,10 @@ _anycast() {
                     return 0
                     ;;
                 --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1310,7 +1721,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__peers)
-            opts="-h --home --daemon --json --help"
+            opts="-h --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1321,6 +1732,10 @@ _anycast() {
                     return 0
                     ;;
                 --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1332,7 +1747,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__policy)
-            opts="-h --home --daemon --json --help check show help"
+            opts="-h --home --daemon --json --no-start --relay --help check show help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1346,6 +1761,10 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1354,7 +1773,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__policy__subcmd__check)
-            opts="-h --source --vouched --skill --config --home --daemon --json --help"
+            opts="-h --source --vouched --skill --config --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1377,6 +1796,10 @@ _anycast() {
                     return 0
                     ;;
                 --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1444,7 +1867,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__policy__subcmd__show)
-            opts="-h --config --home --daemon --json --help"
+            opts="-h --config --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1462,25 +1885,7 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        anycast__subcmd__relay)
-            opts="--home --daemon --json"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --home)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --daemon)
+                --relay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1492,7 +1897,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__relays)
-            opts="-h --home --daemon --json --help"
+            opts="-h --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1506,6 +1911,36 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__restart)
+            opts="-h --home --daemon --json --no-start --relay --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1514,7 +1949,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__seal)
-            opts="-h --for --key --home --daemon --json --help"
+            opts="-h --for --key --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1536,6 +1971,10 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1544,7 +1983,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__send)
-            opts="-h --skill --url --seal-for --stream --timeout --output --meta --home --daemon --json --help"
+            opts="-h --skill --url --seal-for --stream --timeout --output --meta --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1574,6 +2013,10 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1582,7 +2025,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__status)
-            opts="-h --home --daemon --json --help"
+            opts="-h --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1596,6 +2039,10 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1604,7 +2051,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__task)
-            opts="-h --wait --timeout --output --home --daemon --json --help"
+            opts="-h --wait --timeout --output --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1626,6 +2073,10 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1634,7 +2085,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__tasks)
-            opts="-h --status --limit --home --daemon --json --help"
+            opts="-h --status --limit --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1656,6 +2107,10 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1664,7 +2119,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__top)
-            opts="-h --once --interval --home --daemon --json --help"
+            opts="-h --once --interval --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1682,6 +2137,10 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1690,7 +2149,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__trace)
-            opts="-h --home --daemon --json --help"
+            opts="-h --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1704,6 +2163,10 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1712,7 +2175,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__unseal)
-            opts="-h --from --key --home --daemon --json --help"
+            opts="-h --from --key --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1731,6 +2194,40 @@ _anycast() {
                     return 0
                     ;;
                 --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__up)
+            opts="-h --listen --home --daemon --json --no-start --relay --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --listen)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -58,6 +58,15 @@ pub fn cpu_times(pid: Pid) -> (Duration, Duration) {
     (time(), time())
 }
 
+/// Whether it has ended. One that only waits for its parent to ask how it ended has.
+pub fn has_ended(pid: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
+    let state = stat
+        .rsplit_once(')')
+        .and_then(|(_, rest)| rest.trim_start().chars().next());
+    matches!(state, None | Some('Z' | 'X'))
+}
+
 /// Number of threads.
 ///
 /// # Panics

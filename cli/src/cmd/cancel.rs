@@ -3,7 +3,7 @@
 use crate::{args::CancelArgs, context::Context, failure::Failure, json, output};
 
 pub(crate) async fn run(context: &Context, args: CancelArgs) -> Result<(), Failure> {
-    let node = context.connect().await?;
+    let node = context.connect_or_start().await?;
     let task = node.task_handle(args.task).cancel().await?;
     if context.json {
         return Ok(output::json(&json::summary(&task).into())?);

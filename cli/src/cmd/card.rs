@@ -12,7 +12,7 @@ use crate::{
 
 pub(crate) async fn run(context: &Context, args: CardArgs) -> Result<(), Failure> {
     let target = args.target.as_deref().map(PeerTarget::parse).transpose()?;
-    let node = context.connect().await?;
+    let node = context.connect_or_start().await?;
     let (card, successor, warnings) = if let Some(target) = &target {
         target.reach(&node).await?;
         let known = node.known_card_of(&target.peer).await?;

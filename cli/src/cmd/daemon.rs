@@ -7,6 +7,7 @@ use std::{
 };
 
 use crate::{
+    background,
     context::{CONFIG_VARIABLE, Context, own_program},
     failure::{Code, Failure},
 };
@@ -22,6 +23,7 @@ const STORE_PATH: &str = "AGENTANYCAST_STORE_PATH";
 /// Runs the daemon. `--home` becomes the daemon's own settings; since they travel in the environment,
 /// this program then starts itself anew in its place.
 pub(crate) fn run(context: &Context, arguments: Vec<OsString>) -> ExitCode {
+    background::leave_session();
     if !context.home_given {
         // The first argument is the program's name, as in any argument list.
         return agentanycast_node::main_with_args(std::iter::once(PROGRAM.into()).chain(arguments));

@@ -17,7 +17,10 @@ const SKILL: &str = "echo";
 
 pub(crate) async fn run(context: &Context, args: DemoArgs) -> Result<(), Failure> {
     let mut interrupt = Interrupt::new()?;
-    let node = context.connect_or_start(Some(card(&args.name))).await?;
+    let node = context.connect_or_start().await?;
+    for warning in node.set_card(card(&args.name)).await? {
+        output::complain(&format!("anycast: {warning}"));
+    }
     let outcome = serve(context, &node, &mut interrupt).await;
     node.shutdown().await;
     outcome

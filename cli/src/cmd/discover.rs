@@ -19,7 +19,7 @@ pub(crate) async fn run(context: &Context, args: DiscoverArgs) -> Result<(), Fai
         ));
     }
     let tags = once_each(args.tags)?;
-    let node = context.connect().await?;
+    let node = context.connect_or_start().await?;
     let answer = node.discover(&args.skill, &tags, args.limit.into()).await?;
     if let Some(caution) = caution(&answer) {
         output::complain(&caution);

@@ -1,5 +1,5 @@
-//! `anycast mcp`: the MCP gateway on standard input and output, before the daemon that runs. What a desktop client or an
-//! editor starts; it ends with its input.
+//! `anycast mcp`: the MCP gateway on standard input and output, before the home's daemon, which it starts where none runs.
+//! What a desktop client or an editor starts; it ends with its input.
 //!
 //! It serves without a daemon too, since such a client does not start it again: calls fail with the reason
 //! until a daemon answers.
@@ -25,7 +25,7 @@ use crate::{
 pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
     // Standard output is for MCP alone; what went wrong is on standard error, where clients keep it as a log.
     process::begin("anycast mcp", LogLevel::Warn, LogFormat::Text);
-    match context.connect().await {
+    match context.connect_or_start().await {
         Ok(_) => {}
         // No daemon can be where such an option says.
         Err(failure) if failure.is_usage() => return Err(failure),
@@ -40,7 +40,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
         let context = context.clone();
         async move {
             let away = |failure: Failure| GatewayError::new(ErrorKind::Unavailable, failure.message());
-            context.connect().await.map_err(away)
+            context.connect_or_start().await.map_err(away)
         }
         .boxed()
     };

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::{context::Context, failure::Failure, json, output};
 
 pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
-    let peers = context.connect().await?.peers().await?;
+    let peers = context.connect_or_start().await?.peers().await?;
     if context.json {
         return Ok(output::json(&Value::Array(
             peers.iter().map(json::peer).collect(),

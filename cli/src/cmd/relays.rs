@@ -5,7 +5,7 @@ use agentanycast::Relay;
 use crate::{context::Context, failure::Failure, json, output};
 
 pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
-    let network = context.connect().await?.network().await?;
+    let network = context.connect_or_start().await?.network().await?;
     if context.json {
         return Ok(output::json(&json::network(&network))?);
     }

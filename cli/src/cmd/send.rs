@@ -35,7 +35,7 @@ pub(crate) async fn run(context: &Context, args: SendArgs) -> Result<(), Failure
         .map(|peer| PeerTarget::of_option("--seal-for", peer))
         .transpose()?;
     let message = Source::parse(&args.text).message()?;
-    let node = context.connect_or_start(None).await?;
+    let node = context.connect_or_start().await?;
     let outcome = async {
         let interrupted = || {
             Failure::new(

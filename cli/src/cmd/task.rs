@@ -13,7 +13,7 @@ use crate::{
 
 pub(crate) async fn run(context: &Context, args: TaskArgs) -> Result<(), Failure> {
     let mut interrupt = Interrupt::new()?;
-    let node = context.connect().await?;
+    let node = context.connect_or_start().await?;
     let (handle, mut task) = find(&node, &args.task).await?;
     if args.wait {
         tokio::select! {

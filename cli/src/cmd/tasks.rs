@@ -11,7 +11,7 @@ use crate::{
 };
 
 pub(crate) async fn run(context: &Context, args: TasksArgs) -> Result<(), Failure> {
-    let node = context.connect().await?;
+    let node = context.connect_or_start().await?;
     let statuses = args.statuses.into_iter().map(TaskStatus::from).collect();
     let tasks = node
         .tasks(&TaskFilter {

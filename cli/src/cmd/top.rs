@@ -30,7 +30,7 @@ const LOG_LINES: usize = 64;
 const SMALLEST: Rect = Rect::new(0, 0, 80, 24);
 
 pub(crate) async fn run(context: &Context, args: TopArgs) -> Result<(), Failure> {
-    let node = context.connect().await?;
+    let node = context.connect_or_start().await?;
     if args.once {
         return once(context, &node, args.interval).await;
     }

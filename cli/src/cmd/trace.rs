@@ -25,7 +25,7 @@ use crate::{
 const MAX_REASON: usize = 2000;
 
 pub(crate) async fn run(context: &Context, args: TraceArgs) -> Result<(), Failure> {
-    let mut trace = context.connect().await?.trace(&args.task).await?;
+    let mut trace = context.connect_or_start().await?.trace(&args.task).await?;
     if let Some(task) = &mut trace.task {
         shorten(task);
     }

@@ -92,10 +92,11 @@ impl Host {
     /// Announces the other daemon as if it were this one, and returns when a guest may end.
     pub(super) async fn be_guest(&self) -> anyhow::Result<()> {
         tracing::info!(peer = self.peer, "another daemon serves this home; this one ends");
-        let mut lines = format!("PEER_ID={}\n", self.peer);
-        for address in &self.addresses {
-            lines.push_str(&format!("LISTEN_ADDR={address}/p2p/{}\n", self.peer));
-        }
+        let peer = &self.peer;
+        let addresses = self.addresses.iter();
+        let lines: String = std::iter::once(format!("PEER_ID={peer}\n"))
+            .chain(addresses.map(|address| format!("LISTEN_ADDR={address}/p2p/{peer}\n")))
+            .collect();
         service_manager::ready();
         tokio::select! {
             error = StartLines::Stdout.announce(lines.into_bytes()) => Err(error.into()),

@@ -502,7 +502,11 @@ async fn the_command_serves_a_desktop_client() {
 async fn the_command_serves_without_a_daemon_until_there_is_one() {
     let home = Home::new();
     let mut command = Command::new(command::program());
-    command.arg("--home").arg(home.path()).arg("mcp").env_clear();
+    command
+        .arg("--home")
+        .arg(home.path())
+        .args(["mcp", "--no-start"])
+        .env_clear();
     let mut client = Piped::start(command).await;
     let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
     let tools = client.asked(&list).await;

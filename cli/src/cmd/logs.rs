@@ -1,0 +1,210 @@
+//! `anycast logs`: the end of the log of the home's daemon, and what is added to it. Lines of JSON are shown as text on a
+//! terminal, and as they are elsewhere.
+
+use std::{
+    fs::{File, Metadata},
+    io::{self, IsTerminal as _, Read as _, Seek as _, SeekFrom},
+    os::unix::fs::MetadataExt as _,
+    path::PathBuf,
+    time::Duration,
+};
+
+use crate::{
+    args::LogsArgs,
+    background::BackgroundDaemon,
+    context::Context,
+    failure::{Code, Failure},
+    interrupt::Interrupt,
+    output,
+};
+
+mod line;
+
+/// How often the file is looked at for new lines.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// How much is read at a time.
+const PIECE: u64 = 64 << 10;
+
+/// Longest line that is put together; what is longer is shown in pieces.
+const MAX_LINE: usize = 1 << 20;
+
+pub(crate) async fn run(context: &Context, args: &LogsArgs) -> Result<(), Failure> {
+    context.refuse_address()?;
+    let mut interrupt = Interrupt::new()?;
+    let path = BackgroundDaemon::new(context)?.log().to_owned();
+    let mut log = Log::open(path, args.lines).map_err(|(path, error)| {
+        let text = match error.kind() {
+            io::ErrorKind::NotFound => format!(
+                "there is no log {}: no daemon was started in the background here; one that runs in a terminal logs there",
+                path.display()
+            ),
+            _ => format!("cannot read the log {}: {error}", path.display()),
+        };
+        Failure::new(Code::General, "Io", text)
+    })?;
+    let as_text = io::stdout().is_terminal() && !context.json;
+    log.show(as_text)?;
+    if args.follow {
+        loop {
+            tokio::select! {
+                () = interrupt.wait() => break,
+                () = tokio::time::sleep(LOOK) => log.show(as_text)?,
+            }
+        }
+    }
+    log.show_rest(as_text)
+}
+
+/// The log while it is read.
+struct Log {
+    path: PathBuf,
+    file: File,
+    /// A line whose end has not been written yet.
+    begun: Vec<u8>,
+}
+
+impl Log {
+    /// Opened so that so many lines are left.
+    fn open(path: PathBuf, lines: usize) -> Result<Self, (PathBuf, io::Error)> {
+        let opened = File::open(&path).and_then(|mut file| {
+            let from = start_of_last(&mut file, lines)?;
+            file.seek(SeekFrom::Start(from))?;
+            Ok(file)
+        });
+        match opened {
+            Ok(file) => Ok(Self {
+                path,
+                file,
+                begun: Vec::new(),
+            }),
+            Err(error) => Err((path, error)),
+        }
+    }
+
+    /// Prints what has been added, also where the file was begun anew in between.
+    fn show(&mut self, as_text: bool) -> Result<(), Failure> {
+        self.read_on(as_text)?;
+        if let Ok(there) = std::fs::metadata(&self.path)
+            && !is_same(&there, &self.file.metadata()?)
+        {
+            // What was added to the old file before it was moved.
+            self.read_on(as_text)?;
+            if !self.begun.is_empty() {
+                print(&std::mem::take(&mut self.begun), as_text)?;
+            }
+            self.file = File::open(&self.path)?;
+            self.read_on(as_text)?;
+        }
+        Ok(())
+    }
+
+    fn read_on(&mut self, as_text: bool) -> Result<(), Failure> {
+        loop {
+            let mut piece = Vec::new();
+            (&mut self.file).take(PIECE).read_to_end(&mut piece)?;
+            if piece.is_empty() {
+                return Ok(());
+            }
+            for part in piece.split_inclusive(|byte| *byte == b'\n') {
+                self.begun.extend_from_slice(part);
+                if part.ends_with(b"\n") || self.begun.len() > MAX_LINE {
+                    print(&std::mem::take(&mut self.begun), as_text)?;
+                }
+            }
+        }
+    }
+
+    /// Prints a last line without its end.
+    fn show_rest(mut self, as_text: bool) -> Result<(), Failure> {
+        match std::mem::take(&mut self.begun) {
+            rest if rest.is_empty() => Ok(()),
+            rest => print(&rest, as_text),
+        }
+    }
+}
+
+fn print(line: &[u8], as_text: bool) -> Result<(), Failure> {
+    let text = String::from_utf8_lossy(line);
+    let text = text.trim_end_matches('\n');
+    if !as_text {
+        return Ok(output::bytes(format!("{text}\n").as_bytes())?);
+    }
+    let pieces = line::pieces(text);
+    let pieces: Vec<(&str, output::Paint)> = pieces
+        .iter()
+        .map(|(text, paint)| (text.as_str(), *paint))
+        .collect();
+    Ok(output::pieces(&pieces)?)
+}
+
+fn is_same(one: &Metadata, other: &Metadata) -> bool {
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+/// Where the last so many lines begin.
+fn start_of_last(file: &mut File, lines: usize) -> io::Result<u64> {
+    let length = file.metadata()?.len();
+    let (mut at, mut found) = (length, 0);
+    while at > 0 {
+        let from = at.saturating_sub(PIECE);
+        file.seek(SeekFrom::Start(from))?;
+        let mut piece = Vec::new();
+        (&mut *file).take(at - from).read_to_end(&mut piece)?;
+        for (index, _) in piece.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n') {
+            let position = from + index as u64;
+            // The newline at the end of the file ends the last line, and begins none.
+            if position + 1 < length {
+                found += 1;
+            }
+            if found >= lines {
+                return Ok(if lines == 0 { length } else { position + 1 });
+            }
+        }
+        at = from;
+    }
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn left(text: &str, lines: usize) -> String {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        let from = start_of_last(&mut File::open(file.path()).unwrap(), lines).unwrap();
+        text[from as usize..].to_owned()
+    }
+
+    #[test]
+    fn the_last_lines_are_found() {
+        assert_eq!(left("a\nb\nc\n", 2), "b\nc\n");
+        assert_eq!(left("a\nb\nc", 2), "b\nc");
+        assert_eq!(left("a\nb\n", 7), "a\nb\n");
+        assert_eq!(left("a\nb\n", 0), "");
+        assert_eq!(left("", 3), "");
+        // Over more than one piece.
+        let long = format!("{}\n", "x".repeat(PIECE as usize - 1));
+        assert_eq!(
+            left(&format!("first\n{long}{long}last\n"), 3),
+            format!("{long}{long}last\n")
+        );
+    }
+
+    #[test]
+    fn lines_are_followed_into_the_next_file() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("log");
+        std::fs::write(&path, "one\ntwo\nthr").unwrap();
+        let mut log = Log::open(path.clone(), 1).map_err(|(_, error)| error).unwrap();
+        assert!(log.show(false).is_ok());
+        assert_eq!(log.begun, b"thr");
+        std::fs::rename(&path, home.path().join("log.1")).unwrap();
+        std::fs::write(&path, "fo").unwrap();
+        assert!(log.show(false).is_ok());
+        assert_eq!(log.begun, b"fo");
+        let ino = std::fs::metadata(&path).unwrap().ino();
+        assert_eq!(log.file.metadata().unwrap().ino(), ino);
+    }
+}

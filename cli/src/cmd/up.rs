@@ -1,0 +1,65 @@
+//! `anycast up`: starts the home's daemon in the background, and shows who and where it is.
+
+use serde_json::json;
+
+use crate::{
+    args::UpArgs,
+    background::{BackgroundDaemon, Running},
+    context::Context,
+    failure::{Code, Failure},
+    output,
+    settings_file::SettingsFile,
+};
+
+pub(crate) async fn run(context: &Context, args: &UpArgs) -> Result<(), Failure> {
+    context.refuse_address()?;
+    let mut is_changed = context.keep_relays()?;
+    if !args.listen.is_empty() {
+        is_changed |= SettingsFile::of(context)?.set("listen_addrs", &args.listen.join(","))?;
+    }
+    let daemon = BackgroundDaemon::new(context)?;
+    let running = daemon.start().await?;
+    if is_changed && !running.is_new {
+        context.say_restart_is_needed()?;
+    }
+    show(context, &daemon, running).await
+}
+
+/// Who the daemon is and where, once it answers.
+pub(super) async fn show(
+    context: &Context,
+    daemon: &BackgroundDaemon,
+    running: Running,
+) -> Result<(), Failure> {
+    let info = context.first_answer().await?.info().await?;
+    let unnamed = || Failure::new(Code::General, "Protocol", "the daemon did not say who it is");
+    let peer = info.peer_id.ok_or_else(unnamed)?;
+    let pid = running.pid.as_raw_nonzero();
+    let addresses: Vec<String> = info
+        .listen_addresses
+        .iter()
+        .map(|address| format!("{address}/p2p/{peer}"))
+        .collect();
+    let log = daemon.log().display().to_string();
+    if context.json {
+        return Ok(output::json(&json!({
+            "pid": pid, "started": running.is_new, "peer_id": peer.as_str(), "addresses": addresses, "log": log,
+        }))?);
+    }
+    let state = if running.is_new { "started" } else { "runs already" };
+    output::fields(&[
+        (
+            "daemon",
+            format!(
+                "{state}, pid {pid}; anycast {}down stops it",
+                context.home_option()
+            ),
+        ),
+        ("peer id", peer.to_string()),
+        ("log", log),
+    ])?;
+    for address in addresses {
+        output::fields(&[("listens", address)])?;
+    }
+    Ok(())
+}
