@@ -57,3 +57,15 @@ fn a_bad_setting_is_not_tried_again_and_again() {
         assert_eq!(said(&unit, "RestartPreventExitStatus"), ["2"], "{program}");
     }
 }
+
+/// systemd hears from both daemons, and what a unit lets them do does not stop that.
+#[test]
+fn the_daemons_tell_systemd_what_they_do() {
+    for program in ["agentanycastd", "agentanycast-relay"] {
+        let unit = read(&format!("deploy/systemd/{program}.service"));
+        assert_eq!(said(&unit, "Type"), ["notify"], "{program}");
+        assert_eq!(said(&unit, "WatchdogSec"), ["60s"], "{program}");
+        let families = said(&unit, "RestrictAddressFamilies")[0];
+        assert!(families.split(' ').any(|family| family == "AF_UNIX"), "{program}");
+    }
+}
