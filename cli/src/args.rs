@@ -64,6 +64,9 @@ pub(crate) enum Command {
     /// Look at and change the settings of the home's daemon
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Have the system start the home's daemon at login: a user unit of systemd, or an agent of launchd
+    #[command(subcommand)]
+    Service(ServiceCommand),
     /// Run an echo agent, or a whole exchange between two daemons
     Demo(DemoArgs),
     /// Send a task and wait for its result
@@ -189,6 +192,16 @@ pub(crate) enum ConfigCommand {
         #[arg(value_name = "KEY")]
         key: String,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ServiceCommand {
+    /// Make the service and start it; it starts at each login, and where this user may say so, with the system
+    Install,
+    /// Stop the service and remove it
+    Uninstall,
+    /// Show whether it is there, starts at login, runs, and goes on after the logout; exit code 1 if it does not run
+    Status,
 }
 
 #[derive(Debug, ClapArgs)]

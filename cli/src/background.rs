@@ -25,6 +25,7 @@ use tokio::{
 use crate::{
     context::{Context, own_program},
     failure::{Code, Failure},
+    service::Service,
 };
 
 /// Held while a daemon is started or stopped.
@@ -81,6 +82,7 @@ pub(crate) struct BackgroundDaemon {
     log: PathBuf,
     config: Box<Config>,
     sources: Sources,
+    service: Service,
 }
 
 impl BackgroundDaemon {
@@ -107,6 +109,7 @@ impl BackgroundDaemon {
             arguments.push(flag("--log-file=", &log));
         }
         let (config, sources) = settings(&arguments)?;
+        let service = Service::of_home(&home, !context.home_given)?;
         Ok(Self {
             home,
             socket,
@@ -114,12 +117,18 @@ impl BackgroundDaemon {
             log,
             config,
             sources,
+            service,
         })
     }
 
     /// Where it logs.
     pub(crate) fn log(&self) -> &Path {
         &self.log
+    }
+
+    /// The arguments that it is started with, as `anycast daemon` takes them.
+    pub(crate) fn arguments(&self) -> &[OsString] {
+        &self.arguments
     }
 
     /// The settings that it is started with.
@@ -181,6 +190,13 @@ impl BackgroundDaemon {
             );
             Failure::new(Code::Daemon, "DaemonUnavailable", text)
         })?;
+        // A home that has a service has its daemon from there, so that it is started again after a crash.
+        if self.service.is_installed()
+            && self.service.start().await.is_ok()
+            && let Some(pid) = self.pid().await?
+        {
+            return Ok(Running { pid, is_new: true });
+        }
         let mut child = self.spawn()?;
         let began = Instant::now();
         loop {

@@ -22,6 +22,7 @@ mod relays;
 mod restart;
 mod sealed;
 mod send;
+mod service;
 mod status;
 mod task;
 mod tasks;
@@ -37,6 +38,7 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Failu
         Command::Restart => restart::run(context).await,
         Command::Logs(args) => logs::run(context, &args).await,
         Command::Config(command) => config::run(context, command).await,
+        Command::Service(command) => service::run(context, command).await,
         Command::Demo(demo) if demo.pair => pair::run(context).await,
         Command::Demo(demo) => demo::run(context, demo).await,
         Command::Send(send) => send::run(context, send).await,

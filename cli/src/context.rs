@@ -113,6 +113,12 @@ impl Context {
         }
     }
 
+    /// The file that counts as long as a home that was given has none.
+    pub(crate) fn default_settings(&self) -> Option<PathBuf> {
+        let home = std::env::home_dir().filter(|_| self.home_given)?;
+        Some(home.join(".agentanycast").join(CONFIG_FILE))
+    }
+
     /// The argument that names the settings to the home's daemon, if there are some. A link that leads nowhere is there,
     /// too: its daemon does not start without the rules.
     pub(crate) fn settings_arguments(&self) -> Result<Vec<OsString>, Failure> {

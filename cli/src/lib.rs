@@ -23,6 +23,7 @@ mod output;
 mod programs;
 mod progress;
 mod saving;
+mod service;
 mod settings_file;
 mod system_daemon;
 mod target;

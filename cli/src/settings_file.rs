@@ -25,6 +25,9 @@ const MODE: u32 = 0o600;
 #[derive(Debug)]
 pub(crate) struct SettingsFile {
     path: PathBuf,
+    /// What counts as long as the file is not there, and is what a new file begins with: a home that was given has the
+    /// settings of the default home until it has some of its own.
+    stand_in: Option<PathBuf>,
 }
 
 impl SettingsFile {
@@ -32,6 +35,7 @@ impl SettingsFile {
     pub(crate) fn of(context: &Context) -> Result<Self, Failure> {
         Ok(Self {
             path: context.settings_path()?,
+            stand_in: context.default_settings(),
         })
     }
 
@@ -111,7 +115,7 @@ impl SettingsFile {
         }
         let before = match settings::read_file(&self.path) {
             Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.stand_in()?,
             Err(error) => return Err(failed("read")(error)),
         };
         let mut document: DocumentMut = before
@@ -125,6 +129,17 @@ impl SettingsFile {
         self.check(&after)?;
         self.replace(&after).map_err(failed("write"))?;
         Ok(true)
+    }
+
+    fn stand_in(&self) -> Result<String, Failure> {
+        let Some(path) = self.stand_in.as_deref() else {
+            return Ok(String::new());
+        };
+        match settings::read_file(path) {
+            Ok(text) => Ok(text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+            Err(error) => Err(general(format!("cannot read {}: {error}", path.display()))),
+        }
     }
 
     fn check(&self, text: &str) -> Result<(), Failure> {
@@ -240,7 +255,7 @@ mod tests {
         if !text.is_empty() {
             fs::write(&path, text).unwrap();
         }
-        (home, SettingsFile { path })
+        (home, SettingsFile { path, stand_in: None })
     }
 
     fn text(file: &SettingsFile) -> String {
@@ -329,6 +344,25 @@ mod tests {
         let (_home, file) = file("log_level = \"info\"\nthis is\n");
         let error = file.set("log_level", "debug").unwrap_err();
         assert!(error.message().contains("config.toml:2"), "{error:?}");
+    }
+
+    #[test]
+    fn a_new_file_begins_with_what_counted_before() {
+        let (home, mut file) = file("");
+        let shared = home.path().join("shared.toml");
+        let rules = "[policy]\ntrust = \"pinned\" # ours\n";
+        fs::write(&shared, rules).unwrap();
+        file.stand_in = Some(shared.clone());
+        file.set("log_level", "debug").unwrap();
+        let after = text(&file);
+        assert!(
+            after.contains(rules) && after.contains("log_level = \"debug\""),
+            "{after}"
+        );
+        // From then on the home's own counts.
+        fs::write(&shared, "enable_mdns = false\n").unwrap();
+        file.set("log_level", "warn").unwrap();
+        assert!(!text(&file).contains("enable_mdns"));
     }
 
     #[test]

@@ -10,6 +10,8 @@
 
 mod background;
 mod guest;
+mod service;
+mod service_manager;
 
 use std::{
     net::TcpListener,

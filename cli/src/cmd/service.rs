@@ -1,0 +1,123 @@
+//! `anycast service`: has the system start the home's daemon at login, or not any more, and says whether it does.
+
+use serde_json::json;
+
+use crate::{
+    args::ServiceCommand,
+    background::BackgroundDaemon,
+    context::{Context, own_program},
+    failure::{Code, Failure},
+    output,
+    service::{Lingering, Service},
+};
+
+pub(crate) async fn run(context: &Context, command: ServiceCommand) -> Result<(), Failure> {
+    context.refuse_address()?;
+    let service = Service::of_home(&context.directory()?, !context.home_given)?;
+    match command {
+        ServiceCommand::Install => install(context, &service).await,
+        ServiceCommand::Uninstall => uninstall(context, &service).await,
+        ServiceCommand::Status => status(context, &service).await,
+    }
+}
+
+async fn install(context: &Context, service: &Service) -> Result<(), Failure> {
+    // Settings that are wrong are told before anything is written.
+    let daemon = BackgroundDaemon::new(context)?;
+    service.install(&own_program()?, daemon.arguments()).await?;
+    // The service's daemon takes the place of one that runs by itself.
+    daemon.stop().await?;
+    service.restart().await?;
+    let lingering = service.enable_lingering().await;
+    let path = service.path().display().to_string();
+    if context.json {
+        return Ok(output::json(&json!({
+            "name": service.name(), "file": path, "lingering": word(&lingering), "linger_command": advice(&lingering),
+        }))?);
+    }
+    output::fields(&[
+        (
+            "service",
+            format!("{}, started now and at each login", service.name()),
+        ),
+        ("home", service.home().display().to_string()),
+        ("file", path),
+        ("lingers", text(&lingering)),
+    ])?;
+    Ok(())
+}
+
+async fn uninstall(context: &Context, service: &Service) -> Result<(), Failure> {
+    if !service.is_installed() {
+        return Err(not_installed(context, service));
+    }
+    service.uninstall().await?;
+    let name = service.name();
+    if context.json {
+        return Ok(output::json(&json!({"name": name}))?);
+    }
+    Ok(output::line(&format!(
+        "removed the service {name}, and stopped its daemon"
+    ))?)
+}
+
+async fn status(context: &Context, service: &Service) -> Result<(), Failure> {
+    if !service.is_installed() {
+        return Err(not_installed(context, service));
+    }
+    let (at_login, now) = service.state().await?;
+    let lingering = service.lingering().await;
+    let path = service.path().display().to_string();
+    if context.json {
+        output::json(&json!({
+            "name": service.name(), "file": path, "at_login": at_login, "state": now, "lingering": word(&lingering),
+            "linger_command": advice(&lingering),
+        }))?;
+    } else {
+        output::fields(&[
+            ("service", service.name()),
+            ("home", service.home().display().to_string()),
+            ("file", path),
+            ("at login", at_login),
+            ("state", now.clone()),
+            ("lingers", text(&lingering)),
+        ])?;
+    }
+    match now.as_str() {
+        "active" | "activating" | "reloading" | "running" => Ok(()),
+        _ => Err(Failure::new(Code::General, "ServiceInactive", now).told()),
+    }
+}
+
+fn not_installed(context: &Context, service: &Service) -> Failure {
+    let text = format!(
+        "there is no service {}; `anycast {}service install` makes it",
+        service.name(),
+        context.home_option()
+    );
+    Failure::new(Code::NotFound, "NoService", text)
+}
+
+fn word(lingering: &Lingering) -> Option<bool> {
+    match lingering {
+        Lingering::On => Some(true),
+        Lingering::Off(_) => Some(false),
+        Lingering::Unknown => None,
+    }
+}
+
+fn advice(lingering: &Lingering) -> Option<&str> {
+    match lingering {
+        Lingering::Off(command) => Some(command),
+        _ => None,
+    }
+}
+
+/// Empty where there is no such thing.
+fn text(lingering: &Lingering) -> String {
+    match lingering {
+        Lingering::On => "yes: it starts with the system, and goes on after the logout".to_owned(),
+        Lingering::Off(command) => format!("no: it ends with the last session; `{command}` lets it go on"),
+        Lingering::Unknown => String::new(),
+    }
+}

@@ -1,0 +1,224 @@
+//! `anycast service` with a service manager that is played by scripts: they write down how they are called, and start the
+//! unit's command.
+
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt as _,
+    path::PathBuf,
+};
+
+use agentanycast_tests::{User, eventually, process::has_ended, skipped};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+/// `systemctl --user`: starts the command of the unit, and says whether it runs.
+const SYSTEMCTL: &str = r#"#!/bin/sh
+echo "systemctl $*" >>"$0.calls"
+[ -e "$0.broken" ] && { echo "Failed to connect to bus: No medium found" >&2; exit 1; }
+unit=$HOME/.config/systemd/user/$3
+[ "$3" = --now ] && unit=$HOME/.config/systemd/user/$4
+running() { [ -e "$0.pid" ] && kill -0 "$(cat "$0.pid")" 2>/dev/null && ! grep -q '^State:.Z' "/proc/$(cat "$0.pid")/status"; }
+stop() { running && kill "$(cat "$0.pid")" && while running; do sleep 0.05; done; rm -f "$0.pid"; }
+start() {
+    command=$(sed -n 's/^ExecStart=//p' "$unit")
+    eval "setsid env ANYCAST_TEST_UNIT=1 $command >/dev/null 2>&1 &
+        echo \$! >'$0.pid'"
+    while ! [ -S "$HOME/.agentanycast/daemon.sock" ]; do sleep 0.05; done
+}
+case $2 in
+    restart) stop; start ;;
+    start) running || { rm -f "$HOME/.agentanycast/daemon.sock"; start; } ;;
+    disable) stop ;;
+    is-enabled) echo enabled ;;
+    is-active) if running; then echo active; else echo failed; exit 3; fi ;;
+esac
+exit 0
+"#;
+
+/// A user who may not switch lingering on, unless there is the file that says so.
+const LOGINCTL: &str = r#"#!/bin/sh
+echo "loginctl $*" >>"$0.calls"
+case $1 in
+    show-user) if [ -e "$0.lingers" ]; then echo yes; else echo no; fi ;;
+    enable-linger) if [ -e "$0.may" ]; then touch "$0.lingers"; else echo "Access denied" >&2; exit 1; fi ;;
+esac
+"#;
+
+struct Scene {
+    user: User,
+    programs: TempDir,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let programs = tempfile::tempdir().unwrap();
+        for (name, script) in [("systemctl", SYSTEMCTL), ("loginctl", LOGINCTL)] {
+            let path = programs.path().join(name);
+            fs::write(&path, script).unwrap();
+            fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+        }
+        let path = format!("{}:/usr/bin:/bin", programs.path().display());
+        Self {
+            user: User::new().env("PATH", path),
+            programs,
+        }
+    }
+
+    fn mark(&self, name: &str) {
+        fs::write(self.programs.path().join(name), "").unwrap();
+    }
+
+    fn calls(&self, program: &str) -> String {
+        let path = self.programs.path().join(format!("{program}.calls"));
+        fs::read_to_string(path).unwrap_or_default()
+    }
+
+    fn unit(&self) -> PathBuf {
+        self.user
+            .directory()
+            .join(".config/systemd/user/agentanycast.service")
+    }
+
+    /// The process that the played service manager has started.
+    fn pid(&self) -> Pid {
+        let text = fs::read_to_string(self.programs.path().join("systemctl.pid")).unwrap();
+        Pid::from_raw(text.trim().parse().unwrap()).unwrap()
+    }
+}
+
+#[tokio::test]
+async fn the_service_takes_the_daemon_over_and_starts_it_again() {
+    let scene = Scene::new();
+    let user = &scene.user;
+    assert_eq!(user.run(&["service", "status"]).await.status.code(), Some(4));
+    assert_eq!(user.run(&["service", "uninstall"]).await.status.code(), Some(4));
+    let (by_itself, peer) = user.up(&[]).await;
+
+    let said = user.run(&["service", "install"]).await;
+    assert!(said.status.success(), "{}", said.said);
+    let advice = format!(
+        "`sudo loginctl enable-linger {}`",
+        rustix::process::geteuid().as_raw()
+    );
+    assert!(
+        said.said.contains("agentanycast.service") && said.said.contains(&advice),
+        "{}",
+        said.said
+    );
+    assert!(has_ended(by_itself), "two daemons");
+    let calls = scene.calls("systemctl");
+    for call in [
+        "daemon-reload",
+        "enable agentanycast.service",
+        "restart agentanycast.service",
+    ] {
+        assert!(
+            calls.contains(&format!("systemctl --user {call}\n")),
+            "{call}: {calls}"
+        );
+    }
+    let unit = fs::read_to_string(scene.unit()).unwrap();
+    for line in [
+        "Type=notify",
+        "Restart=on-failure",
+        "RestartPreventExitStatus=2",
+        "WantedBy=default.target",
+    ] {
+        assert!(unit.lines().any(|found| found == line), "{line}: {unit}");
+    }
+    eventually("the service's daemon answers", || async {
+        user.is_served().then_some(())
+    })
+    .await;
+    assert_eq!(user.up(&[]).await, (scene.pid(), peer.clone()));
+
+    let status = user.ask(&["service", "status"]).await;
+    assert_eq!(
+        (&status["state"], &status["at_login"]),
+        (&"active".into(), &"enabled".into()),
+        "{status}"
+    );
+    assert_eq!(status["lingering"], false, "{status}");
+
+    // After a crash a command has the service start it, and not a daemon by itself.
+    let crashed = scene.pid();
+    kill_process(crashed, Signal::KILL).unwrap();
+    eventually("it ends", || async { has_ended(crashed).then_some(()) }).await;
+    assert_eq!(user.run(&["service", "status"]).await.status.code(), Some(1));
+    let said = user.run(&["tasks"]).await;
+    assert!(
+        said.status.success() && said.said.contains("started the daemon (pid "),
+        "{}",
+        said.said
+    );
+    assert!(
+        scene
+            .calls("systemctl")
+            .contains("systemctl --user start agentanycast.service\n")
+    );
+    assert_ne!(scene.pid(), crashed);
+    assert_eq!(user.up(&[]).await, (scene.pid(), peer));
+
+    scene.mark("loginctl.may");
+    let again = user.ask(&["service", "install"]).await;
+    assert_eq!(
+        (&again["lingering"], &again["linger_command"]),
+        (&true.into(), &serde_json::Value::Null)
+    );
+    let said = user.run(&["service", "uninstall"]).await;
+    assert!(said.status.success(), "{}", said.said);
+    assert!(!scene.unit().exists() && !user.is_served());
+    assert!(
+        scene
+            .calls("systemctl")
+            .contains("systemctl --user disable --now agentanycast.service\n")
+    );
+}
+
+#[tokio::test]
+async fn without_a_service_manager_nothing_is_left_and_commands_start_the_daemon_themselves() {
+    let scene = Scene::new();
+    scene.mark("systemctl.broken");
+    let said = scene.user.run(&["service", "install"]).await;
+    assert_eq!(said.status.code(), Some(1), "{}", said.said);
+    assert!(
+        said.said.contains("No medium found") && said.said.contains("anycast up"),
+        "{}",
+        said.said
+    );
+    assert!(!scene.unit().exists());
+    // One that was installed, on a host that is a container now.
+    fs::create_dir_all(scene.unit().parent().unwrap()).unwrap();
+    fs::write(scene.unit(), "").unwrap();
+    let (_, peer) = scene.user.up(&[]).await;
+    assert!(peer.starts_with("12D3KooW"), "{peer}");
+    // The unit goes before the user's daemon is ended.
+    fs::remove_file(scene.unit()).unwrap();
+}
+
+/// What systemd itself says of the unit.
+#[tokio::test]
+async fn systemd_understands_the_unit() {
+    if std::process::Command::new("systemd-analyze")
+        .arg("--version")
+        .output()
+        .is_err()
+    {
+        skipped("there is no systemd-analyze here");
+        return;
+    }
+    let scene = Scene::new();
+    scene.user.ask(&["service", "install"]).await;
+    let output = std::process::Command::new("systemd-analyze")
+        .args(["verify", "--user", "--man=no"])
+        .arg(scene.unit())
+        .env("XDG_RUNTIME_DIR", scene.user.directory())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.success() && !said.contains("agentanycast.service:"),
+        "{said}"
+    );
+    scene.user.ask(&["service", "uninstall"]).await;
+}
