@@ -24,6 +24,7 @@ mod descriptors;
 mod hostile;
 mod kills;
 mod libp2p;
+mod lifecycle;
 mod mcp;
 mod outbound;
 mod peer;

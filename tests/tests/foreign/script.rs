@@ -87,10 +87,15 @@ impl Script {
         input.flush().await.unwrap();
     }
 
+    /// Its process.
+    pub(crate) fn pid(&self) -> Pid {
+        let pid = self.child.id().and_then(|id| Pid::from_raw(id as i32));
+        pid.expect("it runs")
+    }
+
     /// Sends SIGINT, as Ctrl-C does.
     pub(crate) fn interrupt(&self) {
-        let pid = self.child.id().and_then(|id| Pid::from_raw(id as i32));
-        kill_process(pid.expect("it runs"), Signal::INT).unwrap();
+        kill_process(self.pid(), Signal::INT).unwrap();
     }
 
     /// Closes its input and waits for its end.
