@@ -5,7 +5,8 @@
 //! the process for a failure while there is none, and is served by whichever daemon has the socket.
 
 use std::{
-    io,
+    fs, io,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -30,6 +31,9 @@ use crate::{
 
 /// How long the other daemon may take until it answers: opening a large store takes seconds, and the SDKs wait as long.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
+
+/// How long a key may have two names while its file is made.
+const NAMED_ONCE_WITHIN: Duration = Duration::from_secs(1);
 
 /// Time between two looks for it.
 const LOOK: Duration = Duration::from_millis(100);
@@ -62,7 +66,7 @@ impl Home {
             let (key, held) = identity::load_and_hold(&config.key_path)?;
             return Ok(Self::Free(key, held));
         };
-        let until = Instant::now() + ANSWERS_WITHIN;
+        let began = Instant::now();
         loop {
             let (free, key) = match identity::load_and_hold(&config.key_path) {
                 Ok((key, held)) => (Some(held), key),
@@ -78,7 +82,7 @@ impl Home {
             }
             match free {
                 Some(held) => return Ok(Self::Free(key, held)),
-                None if Instant::now() < until => sleep(LOOK).await,
+                None if began.elapsed() < wait_for(&config.key_path) => sleep(LOOK).await,
                 None => {
                     let path = config.key_path.clone();
                     return Err(KeyError::InUse { path }.into());
@@ -116,10 +120,24 @@ fn socket_in_home(config: &Config) -> Option<&Path> {
     }
 }
 
+/// How long the daemon that holds the key is waited for.
+fn wait_for(key: &Path) -> Duration {
+    if has_one_name(key) {
+        ANSWERS_WITHIN
+    } else {
+        NAMED_ONCE_WITHIN
+    }
+}
+
+/// Whether the key is a file with one name. One with several may be that of a daemon with another socket.
+fn has_one_name(key: &Path) -> bool {
+    fs::symlink_metadata(key).is_ok_and(|found| found.is_file() && found.nlink() == 1)
+}
+
 /// The daemon that answers on a socket, if one does.
 async fn ask(socket: &Path, token_file: Option<&Path>) -> Option<Host> {
     let token = match token_file {
-        Some(path) => Some(std::fs::read_to_string(path).ok()?),
+        Some(path) => Some(fs::read_to_string(path).ok()?),
         None => None,
     };
     let info = timeout(CALL, info(socket.to_owned(), token)).await.ok()??;
