@@ -12,6 +12,7 @@ mod background;
 mod guest;
 mod service;
 mod service_manager;
+mod system;
 
 use std::{
     net::TcpListener,
