@@ -106,7 +106,7 @@ mod tests {
     fn words_become_the_toml_that_the_file_reads() {
         for (name, word, toml) in [
             ("log_level", "Debug", "\"debug\""),
-            ("offline_queue_ttl", "90m", "\"1h30m\""),
+            ("offline_queue_ttl", "90m", "\"90m\""),
             ("enable_mdns", "off", "false"),
             ("max_open_tasks", "7", "7"),
             (
