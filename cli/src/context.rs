@@ -1,6 +1,7 @@
 //! What all commands share: the home, the daemon's address, the way to reach or start a daemon.
 
 use std::{
+    convert::Infallible,
     ffi::OsString,
     net::TcpStream,
     os::unix::{fs::MetadataExt as _, net::UnixStream},
@@ -14,7 +15,7 @@ use agentanycast_node::config::{self, Loaded};
 
 use crate::{
     args::{Command, Global, PolicyFile},
-    background::BackgroundDaemon,
+    background::{BackgroundDaemon, serving},
     failure::{Code, Failure},
     output,
     settings_file::SettingsFile,
@@ -35,6 +36,10 @@ const FIRST_ANSWER: Duration = Duration::from_secs(15);
 
 /// How long a TCP connection to a daemon of this host may take.
 const PROBE: Duration = Duration::from_millis(300);
+
+/// How often a daemon that may have crashed is looked for, and how seldom at last where it cannot be started.
+const CRASH_LOOK: Duration = Duration::from_secs(1);
+const MAX_CRASH_LOOK: Duration = Duration::from_mins(1);
 
 /// The daemon's settings inside a home.
 const CONFIG_FILE: &str = "config.toml";
@@ -213,6 +218,12 @@ impl Context {
             Err(error) if error.kind() != ErrorKind::DaemonUnavailable => return Err(error.into()),
             Err(_) => self.check_may_start()?,
         }
+        self.start().await?;
+        self.first_answer().await
+    }
+
+    /// Starts the home's daemon, unless it runs, and says so.
+    async fn start(&self) -> Result<(), Failure> {
         let running = BackgroundDaemon::new(self)?.start().await?;
         if running.is_new {
             output::complain(&format!(
@@ -221,7 +232,27 @@ impl Context {
                 self.home_option()
             ));
         }
-        self.first_answer().await
+        Ok(())
+    }
+
+    /// Starts the home's daemon again whenever it has crashed, which leaves its socket behind; one that was stopped removes
+    /// it, and stays away. For a command that goes on for hours. Never returns.
+    pub(crate) async fn start_after_crashes(&self) -> Infallible {
+        let socket = match self.socket() {
+            Ok(socket) if self.daemon.is_none() && !self.no_start => socket,
+            _ => return std::future::pending().await,
+        };
+        let mut pause = CRASH_LOOK;
+        loop {
+            tokio::time::sleep(pause).await;
+            let has_crashed = socket.symlink_metadata().is_ok() && matches!(serving(&socket).await, Ok(None));
+            if !has_crashed {
+                pause = CRASH_LOOK;
+            } else if let Err(failure) = self.start().await {
+                output::complain(failure.message());
+                pause = (pause * 2).min(MAX_CRASH_LOOK);
+            }
+        }
     }
 
     /// Refuses to start a daemon where the user does not want one, or has another one.

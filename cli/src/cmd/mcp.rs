@@ -35,9 +35,9 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
             failure.message()
         ),
     }
-    let context = context.clone();
+    let of_calls = context.clone();
     let connect = move || {
-        let context = context.clone();
+        let context = of_calls.clone();
         async move {
             let away = |failure: Failure| GatewayError::new(ErrorKind::Unavailable, failure.message());
             context.connect_or_start().await.map_err(away)
@@ -46,7 +46,10 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
     };
     let gateway = LateGateway::new(Box::new(connect));
     let tools = Tools::new(Arc::new(gateway), Arc::default());
-    let served = mcp::serve_stdio(Arc::new(tools), CancellationToken::new()).await;
+    let served = tokio::select! {
+        served = mcp::serve_stdio(Arc::new(tools), CancellationToken::new()) => served,
+        never = context.start_after_crashes() => match never {},
+    };
     logging::finish();
     served.map_err(|error| Failure::new(Code::General, "Protocol", format!("{error:#}")))
 }

@@ -310,6 +310,33 @@ async fn the_command_for_mcp_starts_the_daemon() {
     assert!(user.is_served(), "the daemon stays");
 }
 
+/// A client starts its server once, and for long.
+#[tokio::test]
+async fn the_command_for_mcp_starts_the_daemon_again_after_a_crash_and_not_after_a_stop() {
+    let user = User::new();
+    let mut mcp = user
+        .command(&["mcp"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    eventually("the daemon runs", || async { user.is_served().then_some(()) }).await;
+    let (pid, peer) = user.up(&[]).await;
+    kill(pid).await;
+    eventually("the daemon runs again", || async {
+        user.is_served().then_some(())
+    })
+    .await;
+    let (again, same) = user.up(&[]).await;
+    assert_ne!(pid, again);
+    assert_eq!(peer, same);
+    assert!(user.run(&["down"]).await.status.success());
+    tokio::time::sleep(std::time::Duration::from_millis(1500)).await;
+    assert!(!user.is_served(), "it was stopped");
+    drop(mcp.stdin.take());
+    within("it ends with its input", mcp.wait()).await.unwrap();
+}
+
 /// The daemon's link in the home is to this program, and is the daemon when it is called so.
 #[tokio::test]
 async fn a_link_to_the_command_is_the_daemon() {
