@@ -2,6 +2,7 @@
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
+use agentanycast_program::duration;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum, builder::FalseyValueParser};
 
 /// What `--help` says about boxes.
@@ -233,7 +234,7 @@ pub(crate) struct SendArgs {
     /// Print artifacts as they come (with --json: one JSON object per line)
     #[arg(long)]
     pub(crate) stream: bool,
-    /// Give up waiting after this long, such as 30s, 5m or 2h; 0 waits for ever
+    /// Give up waiting after this long, such as 30s, 1h30m or 2d; 0 waits for ever
     #[arg(long, default_value = "5m", value_parser = parse_duration, value_name = "TIME")]
     pub(crate) timeout: Duration,
     /// Write artifacts that are not text into this directory
@@ -449,7 +450,7 @@ pub(crate) struct TaskArgs {
     /// Wait for its end first, and end as `anycast send` does
     #[arg(long)]
     pub(crate) wait: bool,
-    /// Give up waiting after this long, such as 30s, 5m or 2h; 0 waits for ever
+    /// Give up waiting after this long, such as 30s, 1h30m or 2d; 0 waits for ever
     #[arg(long, default_value = "5m", value_parser = parse_duration, value_name = "TIME", requires = "wait")]
     pub(crate) timeout: Duration,
     /// Write artifacts that are not text into this directory
@@ -514,19 +515,9 @@ pub(crate) enum State {
     Rejected,
 }
 
-/// A number with a unit: `250ms`, `30s`, `5m`, `2h`; a bare number counts seconds.
+/// A time such as `250ms`, `30s`, `1h30m` or `2d`; a bare number counts seconds.
 fn parse_duration(text: &str) -> Result<Duration, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let wrong = || "expected a number with ms, s, m or h, such as 30s".to_owned();
-    let number: u32 = number.parse().map_err(|_| wrong())?;
-    match unit {
-        "ms" => Ok(Duration::from_millis(number.into())),
-        "" | "s" => Ok(Duration::from_secs(number.into())),
-        "m" => Ok(Duration::from_secs(u64::from(number) * 60)),
-        "h" => Ok(Duration::from_secs(u64::from(number) * 3600)),
-        _ => Err(wrong()),
-    }
+    duration::parse_seconds(text).ok_or_else(|| format!("expected {}", duration::ALLOWED))
 }
 
 /// Not so short that watching becomes work, nor so long that it looks dead.
@@ -568,7 +559,9 @@ mod tests {
         assert_eq!(parse_duration("250ms"), Ok(Duration::from_millis(250)));
         assert_eq!(parse_duration("90"), Ok(Duration::from_secs(90)));
         assert_eq!(parse_duration("2h"), Ok(Duration::from_hours(2)));
-        assert!(parse_duration("soon").is_err() && parse_duration("5d").is_err());
+        assert_eq!(parse_duration("1h30m"), Ok(Duration::from_mins(90)));
+        assert_eq!(parse_duration("5d"), Ok(Duration::from_hours(120)));
+        assert!(parse_duration("soon").is_err());
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! What our daemons have in common as programs: settings, log, start and end, descriptors, ports, traces.
 //!
-//! Floor 1: it knows no protocol and no crate of ours. `settings`, `address`, `failure`, `json_lines`, `sanitize` and
-//! `spans` are pure; `logging` and `process` touch this process and nothing else; `listening` and `resolver` look at this
-//! host; `service_manager` tells who started the program, `traces` a collector.
+//! Floor 1: it knows no protocol and no crate of ours. `settings`, `address`, `duration`, `failure`, `json_lines`,
+//! `sanitize` and `spans` are pure; `logging` and `process` touch this process and nothing else; `listening` and `resolver`
+//! look at this host; `service_manager` tells who started the program, `traces` a collector.
 
 pub mod address;
 #[cfg(feature = "corpus")]
 pub mod corpus;
+pub mod duration;
 pub mod failure;
 pub mod file_version;
 pub mod json_lines;

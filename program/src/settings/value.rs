@@ -12,7 +12,7 @@ use std::{
 use multiaddr::Multiaddr;
 
 use super::error::nearest;
-use crate::sanitize;
+use crate::{duration, sanitize};
 
 /// A value before it is known what it should be.
 #[derive(Clone, Debug, PartialEq)]
@@ -318,58 +318,18 @@ impl<T: Setting> Setting for Vec<T> {
     }
 }
 
-/// Units of time, longest first, in milliseconds.
-const TIME_UNITS: [(&str, u64); 5] = [
-    ("d", 86_400_000),
-    ("h", 3_600_000),
-    ("m", 60_000),
-    ("s", 1000),
-    ("ms", 1),
-];
-
-/// Longest time that makes sense in a setting: 100 years, so that adding it to a clock cannot overflow.
-const LONGEST: Duration = Duration::from_hours(100 * 365 * 24);
-
 impl Setting for Duration {
     fn read(raw: &Raw, _: Option<&Path>) -> Result<Self, Refusal> {
         let time = match raw {
             Raw::Integer(0) => Some(Self::ZERO),
-            _ => raw.text().and_then(time),
+            _ => raw.text().and_then(duration::parse),
         };
-        time.filter(|time| *time <= LONGEST)
-            .ok_or_else(|| raw.refuse("a time such as 500ms, 30s, 5m, 1h30m or 7d, at most 100 years"))
+        time.ok_or_else(|| raw.refuse(duration::ALLOWED))
     }
 
     fn show(&self) -> String {
-        let millis = self.as_millis() as u64;
-        // A day is written as hours, as people do.
-        let fits =
-            |&&(unit, size): &&(&str, u64)| millis.is_multiple_of(size) && (unit != "d" || millis > size);
-        match TIME_UNITS.iter().find(fits) {
-            Some((unit, size)) if millis > 0 => literal(&format!("{}{unit}", millis / size)),
-            _ => literal(&"0"),
-        }
+        literal(&duration::format(*self))
     }
-}
-
-/// One or more numbers with units, `1h30m`; `0` needs none.
-fn time(text: &str) -> Option<Duration> {
-    if text == "0" {
-        return Some(Duration::ZERO);
-    }
-    let (mut rest, mut millis) = (text, 0_u64);
-    while !rest.is_empty() {
-        let (number, after) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit())?);
-        let (unit, after) = after.split_at(after.find(|c: char| c.is_ascii_digit()).unwrap_or(after.len()));
-        let (_, size) = TIME_UNITS.iter().find(|(name, _)| *name == unit)?;
-        millis = number
-            .parse::<u64>()
-            .ok()?
-            .checked_mul(*size)?
-            .checked_add(millis)?;
-        rest = after;
-    }
-    (!text.is_empty()).then(|| Duration::from_millis(millis))
 }
 
 /// "0" is no limit.
