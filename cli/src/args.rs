@@ -1,6 +1,10 @@
 //! What can be typed: the options and commands, with their help.
 
-use std::{ffi::OsString, path::PathBuf, time::Duration};
+use std::{
+    ffi::OsString,
+    path::PathBuf,
+    time::{Duration, SystemTime},
+};
 
 use agentanycast_program::duration;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum, builder::FalseyValueParser};
@@ -19,6 +23,8 @@ const EXIT_CODES: &str = "Exit codes:
   4  the target was not found
   5  time-out
   6  nobody could be asked who has the skill: no registry answered, or none is configured
+  7  the agent asks for input, and there is no terminal to answer at
+  130  ended by Ctrl-C; 129 and 143: ended by SIGHUP and SIGTERM
   141  standard output was closed before all was written, as by `| head`";
 
 /// Send tasks to agents, peer to peer.
@@ -73,6 +79,12 @@ pub(crate) enum Command {
     /// Send a task and wait for its result
     #[command(after_help = EXIT_CODES)]
     Send(SendArgs),
+    /// Answer a task that asks for input, and wait for its result
+    #[command(after_help = EXIT_CODES)]
+    Reply(ReplyArgs),
+    /// Send a task once more: the same message to the same target
+    #[command(after_help = EXIT_CODES)]
+    Retry(RetryArgs),
     /// Show the daemon
     Status,
     /// List the connected peers
@@ -219,8 +231,9 @@ pub(crate) struct DemoArgs {
 pub(crate) struct SendArgs {
     /// Peer id, did:key, or multiaddr that ends in /p2p/PEER_ID; a skill or URL with --skill or --url
     pub(crate) target: String,
-    /// The text; @FILE sends a file, - reads standard input
-    pub(crate) text: String,
+    /// What is sent, a part of the message each: a text, @FILE for a file, or - for standard input
+    #[arg(required = true, value_name = "PART")]
+    pub(crate) parts: Vec<String>,
     /// TARGET is a skill: any agent that has it
     #[arg(long, conflicts_with = "url")]
     pub(crate) skill: bool,
@@ -231,6 +244,29 @@ pub(crate) struct SendArgs {
     /// it, and take only answers that it has sealed
     #[arg(long, value_name = "PEER", requires = "url")]
     pub(crate) seal_for: Option<String>,
+    #[command(flatten)]
+    pub(crate) follow: FollowArgs,
+    /// The task fails if it has not ended by then: a time from now, such as 10m or 2d, or a date such as
+    /// 2030-01-31T12:00:00Z
+    #[arg(long, value_parser = parse_deadline, value_name = "TIME")]
+    pub(crate) deadline: Option<SystemTime>,
+    /// The conversation that the task belongs to, as `anycast task` shows it [default: a new one]
+    #[arg(long, value_name = "ID")]
+    pub(crate) context: Option<String>,
+    /// A new task in the conversation of this earlier one
+    #[arg(long, value_name = "TASK_ID", conflicts_with = "context")]
+    pub(crate) reply_to: Option<String>,
+    /// Attach a label, such as priority=low; can be repeated
+    #[arg(long = "meta", value_parser = parse_label, value_name = "KEY=VALUE")]
+    pub(crate) metadata: Vec<(String, String)>,
+}
+
+/// How a task is followed once it is sent.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct FollowArgs {
+    /// Print the task's id and end; the task goes on, and `anycast task` shows what comes of it
+    #[arg(long, conflicts_with_all = ["stream", "timeout", "output"])]
+    pub(crate) no_wait: bool,
     /// Print artifacts as they come (with --json: one JSON object per line)
     #[arg(long)]
     pub(crate) stream: bool,
@@ -240,9 +276,27 @@ pub(crate) struct SendArgs {
     /// Write artifacts that are not text into this directory
     #[arg(long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
-    /// Attach a label, such as priority=low; can be repeated
-    #[arg(long = "meta", value_parser = parse_label, value_name = "KEY=VALUE")]
-    pub(crate) metadata: Vec<(String, String)>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ReplyArgs {
+    /// The id of a task that was sent from here and asks for input
+    #[arg(value_name = "TASK_ID", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub(crate) task: String,
+    /// The answer, a part of the message each: a text, @FILE for a file, or - for standard input
+    #[arg(required = true, value_name = "PART")]
+    pub(crate) parts: Vec<String>,
+    #[command(flatten)]
+    pub(crate) follow: FollowArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct RetryArgs {
+    /// The id of a task that was sent from here and has ended
+    #[arg(value_name = "TASK_ID", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub(crate) task: String,
+    #[command(flatten)]
+    pub(crate) follow: FollowArgs,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -518,6 +572,18 @@ pub(crate) enum State {
 /// A time such as `250ms`, `30s`, `1h30m` or `2d`; a bare number counts seconds.
 fn parse_duration(text: &str) -> Result<Duration, String> {
     duration::parse_seconds(text).ok_or_else(|| format!("expected {}", duration::ALLOWED))
+}
+
+/// A time from now on as [`parse_duration`] reads it, or a date of RFC 3339.
+fn parse_deadline(text: &str) -> Result<SystemTime, String> {
+    if let Ok(date) = text.parse::<jiff::Timestamp>() {
+        return Ok(date.into());
+    }
+    let from_now = duration::parse_seconds(text).filter(|time| !time.is_zero());
+    let deadline = from_now.and_then(|time| SystemTime::now().checked_add(time));
+    deadline.ok_or_else(|| {
+        "expected a time from now such as 10m or 2d, or a date such as 2030-01-31T12:00:00Z".to_owned()
+    })
 }
 
 /// Not so short that watching becomes work, nor so long that it looks dead.

@@ -11,6 +11,7 @@ pub(crate) mod daemon;
 mod demo;
 mod discover;
 mod down;
+mod follow;
 mod id;
 mod key;
 mod logs;
@@ -20,6 +21,8 @@ mod peers;
 mod policy;
 mod relays;
 mod restart;
+mod reply;
+mod retry;
 mod sealed;
 mod send;
 mod service;
@@ -42,6 +45,8 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Failu
         Command::Demo(demo) if demo.pair => pair::run(context).await,
         Command::Demo(demo) => demo::run(context, demo).await,
         Command::Send(send) => send::run(context, send).await,
+        Command::Reply(reply) => reply::run(context, reply).await,
+        Command::Retry(retry) => retry::run(context, retry).await,
         Command::Status => status::run(context).await,
         Command::Discover(discover) => discover::run(context, discover).await,
         Command::Peers => peers::run(context).await,

@@ -1,4 +1,4 @@
-//! What is sent: a text, a file, or standard input, as a message.
+//! What is sent: texts, files, and standard input, as the parts of one message.
 
 use std::{
     io::{self, Read},
@@ -13,9 +13,9 @@ use crate::failure::Failure;
 /// of it is for the rest of the message.
 const MAX_CONTENT: u64 = 15 << 20;
 
-/// Where the content comes from.
+/// Where the content of a part comes from.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Source<'a> {
+enum Source<'a> {
     Text(&'a str),
     File(&'a Path),
     StandardInput,
@@ -23,7 +23,7 @@ pub(crate) enum Source<'a> {
 
 impl<'a> Source<'a> {
     /// `@FILE`, `-`, or the text itself.
-    pub(crate) fn parse(text: &'a str) -> Self {
+    fn parse(text: &'a str) -> Self {
         match text {
             "-" => Self::StandardInput,
             _ => text
@@ -32,20 +32,45 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Reads it whole. UTF-8 becomes a text part, anything else a raw part.
-    pub(crate) fn message(&self) -> Result<Message, Failure> {
-        match self {
-            Self::Text(text) => Ok(Message::text(*text)),
-            Self::StandardInput => {
-                let bytes = read(io::stdin().lock(), "standard input", MAX_CONTENT)?;
-                Ok(Message::new([part(bytes, "")]))
-            }
+    /// Reads it whole, at most that many bytes: the part, and how many they were. UTF-8 becomes a text part, anything
+    /// else a raw part.
+    fn read(&self, most: u64) -> Result<(Part, u64), Failure> {
+        let (bytes, name) = match self {
+            Self::Text(text) => return Ok((Part::text(*text), text.len() as u64)),
+            Self::StandardInput => (read(io::stdin().lock(), "standard input", most)?, String::new()),
             Self::File(path) => {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
-                Ok(Message::new([part(open(path, MAX_CONTENT)?, &name)]))
+                (open(path, most)?, name.into_owned())
             }
-        }
+        };
+        let size = bytes.len() as u64;
+        Ok((part(bytes, &name), size))
     }
+}
+
+/// A message of these parts, as they are typed.
+pub(crate) fn message<T: AsRef<str>>(parts: &[T]) -> Result<Message, Failure> {
+    let sources: Vec<Source<'_>> = parts.iter().map(|part| Source::parse(part.as_ref())).collect();
+    let from_input = sources.iter().filter(|source| **source == Source::StandardInput);
+    if from_input.count() > 1 {
+        return Err(Failure::usage(
+            "- is given twice; standard input can be read once",
+        ));
+    }
+    let (mut read, mut room) = (Vec::new(), MAX_CONTENT);
+    for source in sources {
+        let (part, size) = source.read(room)?;
+        room = room.checked_sub(size).ok_or_else(|| too_large("the message"))?;
+        read.push(part);
+    }
+    Ok(Message::new(read))
+}
+
+/// Whether one of the parts reads standard input.
+pub(crate) fn reads_input<T: AsRef<str>>(parts: &[T]) -> bool {
+    parts
+        .iter()
+        .any(|part| Source::parse(part.as_ref()) == Source::StandardInput)
 }
 
 /// What is in a file, or on standard input for `-`: at most that many bytes.
@@ -76,6 +101,10 @@ fn read(source: impl Read, name: &str, most: u64) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
+fn too_large(what: &str) -> Failure {
+    Failure::usage(format!("{what} has more than {MAX_CONTENT} bytes"))
+}
+
 fn part(bytes: Vec<u8>, filename: &str) -> Part {
     match String::from_utf8(bytes) {
         Ok(text) if filename.is_empty() => Part::text(text),
@@ -93,16 +122,31 @@ mod tests {
         assert_eq!(Source::parse("hello"), Source::Text("hello"));
         assert_eq!(Source::parse("-"), Source::StandardInput);
         assert_eq!(Source::parse("@a/b"), Source::File(Path::new("a/b")));
+        assert!(reads_input(&["a", "-"]) && !reads_input(&["a", "@-"]));
+        assert!(message(&["-", "-"]).is_err(), "it can be read once");
     }
 
     #[test]
     fn a_binary_file_keeps_its_name() {
         let file = tempfile::Builder::new().suffix(".bin").tempfile().unwrap();
+        let at = format!("@{}", file.path().display());
         std::fs::write(file.path(), [0xff, 0x00]).unwrap();
-        let message = Source::File(file.path()).message().unwrap();
-        assert_eq!(message.parts[0].as_raw(), Some([0xff, 0x00].as_slice()));
+        let sent = message(&["look:", &at]).unwrap();
+        assert_eq!(sent.parts[0].as_text(), Some("look:"));
+        assert_eq!(sent.parts[1].as_raw(), Some([0xff, 0x00].as_slice()));
         std::fs::write(file.path(), "ü").unwrap();
-        assert_eq!(Source::File(file.path()).message().unwrap().text_content(), "ü");
-        assert!(Source::File(Path::new("/nowhere")).message().is_err());
+        assert_eq!(message(&[&at]).unwrap().text_content(), "ü");
+        assert!(message(&["@/nowhere"]).is_err());
+    }
+
+    #[test]
+    fn parts_are_bounded_together() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(8 << 20).unwrap();
+        let at = format!("@{}", file.path().display());
+        assert!(message(&[&at]).is_ok());
+        assert!(message(&[&at, &at]).is_err());
+        let text = "x".repeat((MAX_CONTENT + 1) as usize);
+        assert!(message(&[text]).is_err());
     }
 }

@@ -18,6 +18,10 @@ pub(crate) enum Code {
     NotFound = 4,
     Timeout = 5,
     Discovery = 6,
+    Input = 7,
+    HungUp = 129,
+    Interrupted = 130,
+    Terminated = 143,
     OutputClosed = process::OUTPUT_CLOSED as isize,
 }
 
@@ -27,6 +31,8 @@ pub(crate) struct Failure {
     code: Code,
     kind: String,
     message: String,
+    /// The task that it is about.
+    task: Option<String>,
     /// Everything has been said already.
     silent: bool,
 }
@@ -37,6 +43,7 @@ impl Failure {
             code,
             kind: kind.to_owned(),
             message: message.into(),
+            task: None,
             silent: false,
         }
     }
@@ -60,6 +67,12 @@ impl Failure {
         &self.message
     }
 
+    /// The task that it is about, for scripts.
+    pub(crate) fn about(mut self, task: &str) -> Self {
+        self.task = Some(task.to_owned());
+        self
+    }
+
     /// A failure that standard output already tells in full.
     pub(crate) fn told(mut self) -> Self {
         self.silent = true;
@@ -71,10 +84,12 @@ impl Failure {
         if !self.silent {
             if as_json {
                 let message = sanitize::without_passwords(&self.message);
+                let mut document = json!({"error": {"kind": self.kind, "message": message}});
+                if let Some(task) = &self.task {
+                    document["error"]["task_id"] = task.as_str().into();
+                }
                 // When even this cannot be written there is only the code left.
-                drop(output::json(
-                    &json!({"error": {"kind": self.kind, "message": message}}),
-                ));
+                drop(output::json(&document));
             } else {
                 output::complain(&format!("anycast: {}", self.message));
             }

@@ -5,9 +5,33 @@ use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::failure::Code;
+
 /// The signals that end a command. From its making on none of them kills the process by itself.
 #[derive(Debug)]
 pub(crate) struct Interrupt([Signal; 3]);
+
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// SIGINT: what goes on shall be given up.
+    Cancel,
+    /// SIGTERM: this command shall end.
+    End,
+    /// SIGHUP: nobody sees any more what it says.
+    HangUp,
+}
+
+impl Wish {
+    /// How a command ends that was asked to.
+    pub(crate) fn code(self) -> Code {
+        match self {
+            Self::Cancel => Code::Interrupted,
+            Self::End => Code::Terminated,
+            Self::HangUp => Code::HungUp,
+        }
+    }
+}
 
 impl Interrupt {
     pub(crate) fn new() -> io::Result<Self> {
@@ -21,11 +45,16 @@ impl Interrupt {
 
     /// Resolves when one of them has come. May be dropped and called again.
     pub(crate) async fn wait(&mut self) {
+        self.wish().await;
+    }
+
+    /// As [`Interrupt::wait`]; says which.
+    pub(crate) async fn wish(&mut self) -> Wish {
         let [interrupt, terminate, hangup] = &mut self.0;
         tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            _ = hangup.recv() => {}
+            _ = interrupt.recv() => Wish::Cancel,
+            _ = terminate.recv() => Wish::End,
+            _ = hangup.recv() => Wish::HangUp,
         }
     }
 }

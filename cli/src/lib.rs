@@ -4,7 +4,8 @@
 //! Exit codes: 0 done; 1 the task failed, was rejected or canceled, or something else went wrong;
 //! 2 usage; 3 the daemon cannot be reached; 4 the target was not found; 5 time-out;
 //! 6 nobody could be asked who has the skill: no registry answered, or none is configured;
-//! 141 standard output was closed before all was written, as by `| head`.
+//! 7 the agent asks for input, and nobody is there to answer; 130 ended by Ctrl-C; 129 and 143 ended by SIGHUP
+//! and SIGTERM; 141 standard output was closed before all was written, as by `| head`.
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -12,6 +13,7 @@ use clap::Parser;
 
 mod args;
 mod background;
+mod artifact_files;
 mod cmd;
 mod content;
 mod context;
@@ -19,10 +21,10 @@ mod did;
 mod failure;
 mod interrupt;
 mod json;
+mod keys;
 mod output;
 mod programs;
 mod progress;
-mod saving;
 mod service;
 mod settings_file;
 mod system_daemon;

@@ -71,12 +71,16 @@ pub(crate) fn flat(text: &str) -> String {
 
 /// As [`flat`], and not longer than a terminal is wide.
 pub(crate) fn brief(text: &str) -> String {
-    const WIDTH: usize = 72;
+    brief_to(text, 72)
+}
+
+/// As [`flat`], and not longer than that many characters.
+pub(crate) fn brief_to(text: &str, width: usize) -> String {
     let flat = flat(text);
-    if flat.chars().count() <= WIDTH {
+    if flat.chars().count() <= width {
         flat
     } else {
-        flat.chars().take(WIDTH - 1).chain(['…']).collect()
+        flat.chars().take(width.saturating_sub(1)).chain(['…']).collect()
     }
 }
 

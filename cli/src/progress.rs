@@ -6,16 +6,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::output::brief;
+use crate::output::{brief_to, flat};
 
 /// How often the time shown grows.
 const TICK: Duration = Duration::from_secs(1);
+
+/// Where the terminal does not say how wide it is.
+const WIDTH: usize = 80;
 
 /// A line of progress with the time since it was made.
 #[derive(Debug)]
 pub(crate) struct Progress {
     shown: bool,
     text: String,
+    /// What can be done meanwhile; it is shown whole.
+    hint: String,
     start: Instant,
 }
 
@@ -25,13 +30,25 @@ impl Progress {
         Self {
             shown: !json && io::stderr().is_terminal(),
             text: String::new(),
+            hint: String::new(),
             start: Instant::now(),
         }
     }
 
+    /// Whether anybody sees it.
+    pub(crate) fn is_shown(&self) -> bool {
+        self.shown
+    }
+
     /// Shows what goes on now.
     pub(crate) fn show(&mut self, text: &str) {
-        self.text = brief(text);
+        self.show_with(text, "");
+    }
+
+    /// As [`Progress::show`], and what can be done meanwhile.
+    pub(crate) fn show_with(&mut self, text: &str, hint: &str) {
+        self.text = flat(text);
+        hint.clone_into(&mut self.hint);
         self.draw();
     }
 
@@ -50,8 +67,9 @@ impl Progress {
     }
 
     fn draw(&self) {
-        let seconds = self.start.elapsed().as_secs();
-        self.write(&format!("{} ({seconds} s)", self.text));
+        if self.shown {
+            self.write(&line(&self.text, &self.hint, self.start.elapsed(), width()));
+        }
     }
 
     fn write(&self, text: &str) {
@@ -63,8 +81,51 @@ impl Progress {
     }
 }
 
+fn width() -> usize {
+    let size = rustix::termios::tcgetwinsize(rustix::stdio::stderr());
+    size.map_or(WIDTH, |size| usize::from(size.ws_col)).max(WIDTH / 2)
+}
+
+/// The line, short of the terminal's width: one that wraps could not be wiped.
+fn line(text: &str, hint: &str, since: Duration, width: usize) -> String {
+    let end = match hint {
+        "" => format!(" ({} s)", since.as_secs()),
+        hint => format!("; {hint} ({} s)", since.as_secs()),
+    };
+    let room = width.saturating_sub(end.chars().count() + 1);
+    brief_to(&format!("{}{end}", brief_to(text, room.max(1))), width - 1)
+}
+
 impl Drop for Progress {
     fn drop(&mut self) {
         self.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn what_can_be_done_is_shown_whole() {
+        let since = Duration::from_secs(7);
+        assert_eq!(line("working", "", since, 80), "working (7 s)");
+        let hint = "Ctrl-C cancels, d leaves it queued";
+        let long = "bob is not connected: ".repeat(9);
+        let shown = line(&long, hint, since, 80);
+        assert!(shown.starts_with("bob is") && shown.contains("…; Ctrl-C cancels, d leaves it queued (7 s)"));
+        assert_eq!(shown.chars().count(), 79);
+    }
+
+    proptest! {
+        #[test]
+        fn a_line_is_shorter_than_the_terminal(
+            text in ".{0,200}", hint in ".{0,60}", seconds in any::<u32>(), width in 40..300_usize
+        ) {
+            let shown = line(&flat(&text), &flat(&hint), Duration::from_secs(seconds.into()), width);
+            prop_assert!(shown.chars().count() < width);
+        }
     }
 }

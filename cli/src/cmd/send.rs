@@ -1,31 +1,11 @@
-//! `anycast send`: sends a task, follows it, answers its questions at a terminal, prints the result.
+//! `anycast send`: sends a task, and follows it.
 
-use std::{borrow::Cow, io::IsTerminal, path::PathBuf, time::Duration};
+use agentanycast::{Message, Node, Target, TaskHandle};
 
-use agentanycast::{Artifact, Message, Node, Target, Task, TaskHandle, TaskStatus, TaskUpdate};
-use futures::StreamExt;
-use serde_json::json;
-
+use super::{follow::Follower, task};
 use crate::{
-    args::SendArgs,
-    content::Source,
-    context::Context,
-    failure::{Code, Failure},
-    interrupt::Interrupt,
-    json, output,
-    progress::Progress,
-    target::PeerTarget,
+    args::SendArgs, content, context::Context, failure::Failure, interrupt::Interrupt, target::PeerTarget,
 };
-
-mod live;
-mod question;
-pub(super) mod whole;
-
-/// After the task's end, its last artifacts are on their way already.
-const LAST_ARTIFACTS: Duration = Duration::from_secs(10);
-
-/// How long a cancel may take after Ctrl-C.
-const CANCEL_LIMIT: Duration = Duration::from_secs(2);
 
 pub(crate) async fn run(context: &Context, args: SendArgs) -> Result<(), Failure> {
     let mut interrupt = Interrupt::new()?;
@@ -34,33 +14,26 @@ pub(crate) async fn run(context: &Context, args: SendArgs) -> Result<(), Failure
     let reader = reader
         .map(|peer| PeerTarget::of_option("--seal-for", peer))
         .transpose()?;
-    let message = Source::parse(&args.text).message()?;
+    let message = content::message(&args.parts)?;
     let node = context.connect_or_start().await?;
-    let outcome = async {
-        let interrupted = || {
-            Failure::new(
-                Code::General,
-                "Interrupted",
-                "interrupted before the task was sent",
-            )
-        };
-        let mut exchange = Exchange {
-            context,
-            args: &args,
-            progress: Progress::new(context.json),
-        };
-        let handle = tokio::select! {
-            handle = exchange.deliver(&node, aim, reader, message) => handle?,
-            () = interrupt.wait() => return Err(interrupted()),
-        };
-        tokio::select! {
-            outcome = exchange.until_done(&handle) => outcome,
-            () = interrupt.wait() => Err(cancel(&handle).await),
-        }
-    };
-    let outcome = outcome.await;
+    let mut follower = Follower::new(context, &node, &args.follow, content::reads_input(&args.parts));
+    if let Aim::Peer(_) = aim {
+        follower = follower.named(short(&args.target));
+    }
+    let sending = deliver(&node, &args, aim, reader, message);
+    let outcome = follower.send(&mut interrupt, sending).await;
     node.shutdown().await;
     outcome
+}
+
+/// What a user has typed for a peer, or its end where that is long.
+fn short(target: &str) -> String {
+    const LONG: usize = 24;
+    const END: usize = 8;
+    match target.chars().count() {
+        0..=LONG => target.to_owned(),
+        count => format!("…{}", target.chars().skip(count - END).collect::<String>()),
+    }
 }
 
 /// Whom the task is for.
@@ -79,188 +52,35 @@ impl Aim {
     }
 }
 
-async fn cancel(handle: &TaskHandle) -> Failure {
-    let message = match tokio::time::timeout(CANCEL_LIMIT, handle.cancel()).await {
-        Ok(Ok(_)) => format!("interrupted; task {} was canceled", handle.id()),
-        Ok(Err(error)) => format!("interrupted; task {} was not canceled: {error}", handle.id()),
-        Err(_) => format!("interrupted; task {} was not canceled in time", handle.id()),
+async fn deliver(
+    node: &Node,
+    args: &SendArgs,
+    aim: Aim,
+    reader: Option<PeerTarget>,
+    message: Message,
+) -> Result<TaskHandle, Failure> {
+    let conversation = match (&args.context, &args.reply_to) {
+        (Some(context), _) => context.clone(),
+        (None, Some(earlier)) => task::find(node, earlier).await?.1.context_id,
+        (None, None) => String::new(),
     };
-    Failure::new(Code::General, "Interrupted", message)
-}
-
-struct Exchange<'a> {
-    context: &'a Context,
-    args: &'a SendArgs,
-    progress: Progress,
-}
-
-impl Exchange<'_> {
-    async fn deliver(
-        &mut self,
-        node: &Node,
-        aim: Aim,
-        reader: Option<PeerTarget>,
-        message: agentanycast::Message,
-    ) -> Result<TaskHandle, Failure> {
-        self.progress.show("sending");
-        let target = match aim {
-            Aim::Peer(target) => {
-                target.reach(node).await?;
-                Target::Peer(target.peer)
-            }
-            Aim::Other(target) => target,
-        };
-        let labels = self.args.metadata.iter().cloned().collect();
-        let mut task = node.task(target, message).metadata_from(labels);
-        if let Some(reader) = reader {
-            task = task.sealed_for(&reader.peer);
+    let target = match aim {
+        Aim::Peer(target) => {
+            target.reach(node).await?;
+            Target::Peer(target.peer)
         }
-        Ok(task.send().await?)
-    }
-
-    async fn until_done(&mut self, handle: &TaskHandle) -> Result<(), Failure> {
-        if self.args.timeout.is_zero() {
-            return self.follow(handle).await;
-        }
-        if let Ok(outcome) = tokio::time::timeout(self.args.timeout, self.follow(handle)).await {
-            return outcome;
-        }
-        self.progress.clear();
-        let waited = self.args.timeout;
-        let message = format!(
-            "task {} has not ended within {waited:?}; it was not canceled",
-            handle.id()
-        );
-        Err(Failure::new(Code::Timeout, "Timeout", message))
-    }
-
-    /// Follows the task to its end and prints what comes out.
-    async fn follow(&mut self, handle: &TaskHandle) -> Result<(), Failure> {
-        let mut updates = handle.updates();
-        let mut live = live::Live::new(self.context.json, self.args.output.clone());
-        let mut artifacts = if self.args.stream {
-            handle.artifacts()
-        } else {
-            futures::stream::empty().boxed()
-        }
-        .fuse();
-        loop {
-            tokio::select! {
-                Some(event) = artifacts.next() => {
-                    self.progress.clear();
-                    live.take(handle.id(), event?)?;
-                }
-                update = updates.next() => match update.transpose()? {
-                    Some(update) if !update.status.is_terminal() => self.changed(handle, update).await?,
-                    Some(update) => {
-                        self.say(&update)?;
-                        break;
-                    }
-                    None => break,
-                },
-                () = self.progress.tick() => {}
-            }
-        }
-        self.progress.clear();
-        while let Ok(Some(event)) = tokio::time::timeout(LAST_ARTIFACTS, artifacts.next()).await {
-            live.take(handle.id(), event?)?;
-        }
-        let task = handle.snapshot().await?;
-        self.finish(handle, task, &live).await
-    }
-
-    async fn changed(&mut self, handle: &TaskHandle, update: TaskUpdate) -> Result<(), Failure> {
-        self.say(&update)?;
-        if update.status != TaskStatus::InputRequired {
-            let text = update
-                .message
-                .as_ref()
-                .map(agentanycast::Message::text_content)
-                .unwrap_or_default();
-            self.progress.show(format!("{} {text}", update.status).trim_end());
-            return Ok(());
-        }
-        self.progress.clear();
-        let question = update
-            .message
-            .map(|message| message.text_content())
-            .unwrap_or_default();
-        let at_terminal = std::io::stdin().is_terminal() && !self.context.json && self.args.text != "-";
-        if !at_terminal {
-            // Nobody is there to answer; the agent must not wait for ever.
-            handle.cancel().await?;
-            let asks = if question.is_empty() {
-                "for input, without a word".to_owned()
-            } else {
-                format!("{question:?}")
-            };
-            let message = format!("the agent asks {asks}, and there is no terminal to answer at; canceled");
-            return Err(Failure::new(Code::General, "InputRequired", message));
-        }
-        let answer = question::ask(&question).await?;
-        handle.reply(answer).await?;
-        self.progress.show("answered");
-        Ok(())
-    }
-
-    /// Prints a change where each is wanted: in a JSON stream.
-    fn say(&self, update: &TaskUpdate) -> Result<(), Failure> {
-        if self.context.json && self.args.stream {
-            output::json(&json::update(update))?;
-        }
-        Ok(())
-    }
-
-    async fn finish(&self, handle: &TaskHandle, task: Task, live: &live::Live) -> Result<(), Failure> {
-        let directory = self.args.output.as_deref();
-        if !self.context.json {
-            let task = task.into_result()?;
-            if let Some(peer) = task.sealed_for() {
-                output::complain(&format!(
-                    "sealed: the answer is from {peer}, and nobody on its way could read or change it"
-                ));
-            }
-            for artifact in results(&task).iter().filter(|artifact| !live.has(&artifact.id)) {
-                whole::print(handle, artifact, directory).await?;
-            }
-            return Ok(());
-        }
-        let mut saved: Vec<(String, PathBuf)> = live.saved().to_vec();
-        if let Some(directory) = directory {
-            for artifact in results(&task).iter().filter(|artifact| !live.has(&artifact.id)) {
-                saved.extend(whole::save(handle, artifact, directory).await?);
-            }
-        }
-        let document = json::task(&task, &saved);
-        output::json(&if self.args.stream {
-            json!({"event": "result", "task": document})
-        } else {
-            document
-        })?;
-        task.into_result()
-            .map(drop)
-            .map_err(|error| Failure::from(error).told())
-    }
-}
-
-/// The label of a message that is an answer by itself, and not what was said with a state.
-const ANSWER: &str = "gateway.answer";
-
-/// What came out of a task. Without artifacts it is what was said at the end: agents of A2A may answer by messages
-/// alone.
-fn results(task: &Task) -> Cow<'_, [Artifact]> {
-    if !task.artifacts.is_empty() || task.status != TaskStatus::Completed {
-        return task.artifacts.as_slice().into();
-    }
-    let last = task.status_message.as_ref();
-    let is_answer = |message: &&Message| {
-        let first = message.parts.first();
-        first.is_some_and(|part| part.metadata.contains_key(ANSWER))
-            && last.is_none_or(|last| last.id != message.id)
+        Aim::Other(target) => target,
     };
-    let messages = task.messages.iter().filter(is_answer).chain(last);
-    messages
-        .map(|message| Artifact::new("message", message.parts.iter().cloned()))
-        .collect::<Vec<_>>()
-        .into()
+    let labels = args.metadata.iter().cloned().collect();
+    let mut task = node
+        .task(target, message)
+        .metadata_from(labels)
+        .context_id(conversation);
+    if let Some(deadline) = args.deadline {
+        task = task.deadline(deadline);
+    }
+    if let Some(reader) = reader {
+        task = task.sealed_for(&reader.peer);
+    }
+    Ok(task.send().await?)
 }

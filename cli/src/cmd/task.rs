@@ -2,7 +2,7 @@
 
 use agentanycast::{ErrorKind, Message, Node, Role, Task, TaskHandle, Trace};
 
-use super::send::whole;
+use super::follow::final_output;
 use crate::{
     args::TaskArgs,
     context::Context,
@@ -18,9 +18,9 @@ pub(crate) async fn run(context: &Context, args: TaskArgs) -> Result<(), Failure
     if args.wait {
         tokio::select! {
             ended = until_ended(&handle, &args) => ended?,
-            () = interrupt.wait() => {
+            wish = interrupt.wish() => {
                 let message = format!("interrupted; task {} goes on", args.task);
-                return Err(Failure::new(Code::General, "Interrupted", message));
+                return Err(Failure::new(wish.code(), "Interrupted", message));
             }
         }
         task = handle.snapshot().await?;
@@ -29,7 +29,7 @@ pub(crate) async fn run(context: &Context, args: TaskArgs) -> Result<(), Failure
         let mut saved = Vec::new();
         if let Some(directory) = &args.output {
             for artifact in &task.artifacts {
-                saved.extend(whole::save(&handle, artifact, directory).await?);
+                saved.extend(final_output::save(&handle, artifact, directory).await?);
             }
         }
         output::json(&json::task(&task, &saved))?;
@@ -37,7 +37,7 @@ pub(crate) async fn run(context: &Context, args: TaskArgs) -> Result<(), Failure
         show(&task)?;
         for artifact in &task.artifacts {
             output::line("")?;
-            whole::print(&handle, artifact, args.output.as_deref()).await?;
+            final_output::print(&handle, artifact, args.output.as_deref()).await?;
         }
     }
     if args.wait {
@@ -47,7 +47,7 @@ pub(crate) async fn run(context: &Context, args: TaskArgs) -> Result<(), Failure
 }
 
 /// A task, by the id that it has here; a sealed one also by the one that it has where it was sealed.
-async fn find(node: &Node, asked: &str) -> Result<(TaskHandle, Task), Failure> {
+pub(super) async fn find(node: &Node, asked: &str) -> Result<(TaskHandle, Task), Failure> {
     let handle = node.task_handle(asked);
     let not_found = match handle.snapshot().await {
         Ok(task) => return Ok((handle, task)),

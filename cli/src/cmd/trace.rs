@@ -1,10 +1,10 @@
 //! `anycast trace`: why a task is where it is, from the daemon's store, its queues and its audit log.
 
-mod explain;
 mod outside;
 mod steps;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
+pub(super) mod verdict;
 
 use agentanycast::{
     Hop, Message, OutsideDeed, OutsideFailure, OutsideStep, PeerReach, QueueState, QueuedEnvelope, Refusal,
@@ -12,7 +12,7 @@ use agentanycast::{
 };
 use serde_json::{Value, json};
 
-use self::{explain::Answer, steps::Step};
+use self::{steps::Step, verdict::Answer};
 use crate::{
     args::TraceArgs,
     context::Context,
@@ -29,7 +29,7 @@ pub(crate) async fn run(context: &Context, args: TraceArgs) -> Result<(), Failur
     if let Some(task) = &mut trace.task {
         shorten(task);
     }
-    let answer = explain::explain(&trace);
+    let answer = verdict::explain(&trace);
     let steps = steps::steps(&trace);
     if context.json {
         return Ok(output::json(&document(&args.task, &trace, &answer, &steps))?);
@@ -59,7 +59,7 @@ fn show(id: &str, trace: &Trace, answer: &Answer, steps: &[Step]) -> Result<(), 
             "next",
             answer.advice.as_deref().map(output::flat).unwrap_or_default(),
         ),
-        ("road", output::flat(&explain::road(trace.peer.as_ref()))),
+        ("road", output::flat(&verdict::road(trace.peer.as_ref()))),
     ])?;
     output::line("")?;
     for step in steps {

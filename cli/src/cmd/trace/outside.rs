@@ -3,8 +3,8 @@
 use agentanycast::{OutsideDeed, OutsideFailure, OutsideStep, Task, TaskStatus, Trace};
 
 use super::{
-    explain::{Answer, about_box, answer, remaining, span, times},
     steps::{Step, step},
+    verdict::{Answer, about_box, answer, remaining, span, times},
 };
 
 /// Each thing that was done.

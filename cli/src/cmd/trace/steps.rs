@@ -6,8 +6,8 @@ use agentanycast::{Hop, PeerId, Road, Role, Sent, Side, Task, Trace};
 use serde_json::Value;
 
 use super::{
-    explain::{name, stage, uncounted},
     outside,
+    verdict::{name, stage, uncounted},
 };
 
 /// One step of a task's way.

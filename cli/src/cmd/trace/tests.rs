@@ -20,8 +20,8 @@ use agentanycast::{
 };
 
 use super::{
-    explain::{explain, road},
     steps::steps,
+    verdict::{explain, road},
 };
 
 const ME: &str = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK";
@@ -35,7 +35,7 @@ fn id(text: &str) -> Option<PeerId> {
     Some(text.parse().unwrap())
 }
 
-fn task(status: TaskStatus, reason: &str) -> Task {
+pub(in crate::cmd) fn task(status: TaskStatus, reason: &str) -> Task {
     Task {
         id: "t".to_owned(),
         context_id: "c".to_owned(),
@@ -53,7 +53,7 @@ fn task(status: TaskStatus, reason: &str) -> Task {
     }
 }
 
-fn trace(side: Side, task: Option<Task>) -> Trace {
+pub(in crate::cmd) fn trace(side: Side, task: Option<Task>) -> Trace {
     Trace {
         node: id(ME),
         now: at(100),
@@ -86,7 +86,7 @@ fn trace(side: Side, task: Option<Task>) -> Trace {
     }
 }
 
-fn reach(connected: bool) -> PeerReach {
+pub(in crate::cmd) fn reach(connected: bool) -> PeerReach {
     PeerReach {
         id: id(OTHER),
         connected,
@@ -106,7 +106,7 @@ fn reach(connected: bool) -> PeerReach {
     }
 }
 
-fn envelope(carries_task: bool, state: QueueState) -> QueuedEnvelope {
+pub(in crate::cmd) fn envelope(carries_task: bool, state: QueueState) -> QueuedEnvelope {
     QueuedEnvelope {
         id: "e".to_owned(),
         peer: id(OTHER),

@@ -7,8 +7,9 @@ use agentanycast::{ArtifactEvent, EndReason};
 use serde_json::json;
 
 use crate::{
+    artifact_files,
     failure::{Code, Failure},
-    json, output, saving,
+    json, output,
 };
 
 /// Where the bytes of one artifact go.
@@ -98,7 +99,7 @@ impl Live {
         let Some(directory) = &self.directory else {
             return Ok(Sink::Count);
         };
-        let (file, path) = saving::create(directory, name)?;
+        let (file, path) = artifact_files::create(directory, name)?;
         Ok(Sink::Save(file, path))
     }
 
@@ -147,7 +148,11 @@ impl Live {
                 self.saved.push((artifact_id.clone(), path));
             }
             Sink::Count if !self.json => {
-                output::line(&super::whole::summary(&open.name, &open.media_type, open.bytes))?;
+                output::line(&super::final_output::summary(
+                    &open.name,
+                    &open.media_type,
+                    open.bytes,
+                ))?;
             }
             Sink::Print { .. } | Sink::Count => {}
         }

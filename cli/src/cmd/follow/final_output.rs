@@ -10,9 +10,10 @@ use agentanycast_program::sanitize;
 use futures::StreamExt;
 
 use crate::{
-    cmd::send::live::is_text,
+    artifact_files,
+    cmd::follow::stream_output::is_text,
     failure::{Code, Failure},
-    output, saving,
+    output,
 };
 
 /// Prints an artifact; bytes go into the directory, if there is one.
@@ -84,7 +85,7 @@ async fn save_part(
     } else {
         filename
     };
-    let (mut file, path) = saving::create(directory, name)?;
+    let (mut file, path) = artifact_files::create(directory, name)?;
     match part.as_raw() {
         Some(data) => file.write_all(data)?,
         None => copy(handle, part, &mut |data| file.write_all(data)).await?,

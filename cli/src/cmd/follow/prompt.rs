@@ -24,11 +24,7 @@ pub(super) async fn ask(question: &str) -> Result<String, Failure> {
     });
     let answer = reading.await.map_err(io::Error::other)??;
     if answer.is_empty() {
-        return Err(Failure::new(
-            Code::General,
-            "InputRequired",
-            "no answer was given",
-        ));
+        return Err(Failure::new(Code::Input, "InputRequired", "no answer was given"));
     }
     Ok(answer.trim_end_matches(['\n', '\r']).to_owned())
 }

@@ -488,7 +488,7 @@ pub(super) fn remaining(until: Option<SystemTime>, now: Option<SystemTime>) -> O
     Some(until?.duration_since(now?).unwrap_or_default())
 }
 
-pub(super) fn span(span: Duration) -> String {
+pub(in crate::cmd) fn span(span: Duration) -> String {
     let seconds = span.as_secs();
     match seconds {
         0..60 => format!("{seconds} s"),

@@ -1,0 +1,361 @@
+//! Following a task that was sent from here: what it waits for, its questions, what comes out.
+
+use std::{borrow::Cow, io::IsTerminal, path::PathBuf, time::Duration};
+
+use agentanycast::{Artifact, Message, Node, Task, TaskHandle, TaskStatus, TaskUpdate};
+use agentanycast_program::duration;
+use futures::StreamExt;
+use serde_json::json;
+
+use self::waiting::Waiting;
+use crate::{
+    args::FollowArgs,
+    context::Context,
+    failure::{Code, Failure},
+    interrupt::{Interrupt, Wish},
+    json,
+    keys::Keys,
+    output,
+    progress::Progress,
+};
+
+pub(super) mod final_output;
+mod prompt;
+mod stream_output;
+mod waiting;
+
+/// After the task's end, its last artifacts are on their way already.
+const LAST_ARTIFACTS: Duration = Duration::from_secs(10);
+
+/// How long a cancel may take after Ctrl-C.
+const CANCEL_LIMIT: Duration = Duration::from_secs(2);
+
+/// How long it may take to say what a task waits for.
+const TRACE_LIMIT: Duration = Duration::from_secs(2);
+
+/// The label of a message that is an answer by itself, and not what was said with a state.
+const ANSWER: &str = "gateway.answer";
+
+/// How a wait ended, if nothing failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    /// The task has ended, and what came out is printed.
+    Done,
+    /// The user has left the wait.
+    Left,
+}
+
+/// Follows a task.
+pub(super) struct Follower<'a> {
+    context: &'a Context,
+    node: &'a Node,
+    args: &'a FollowArgs,
+    /// Who was asked, as the user calls them; None: whom the daemon has chosen.
+    whom: Option<String>,
+    /// Whether the terminal is there to answer at.
+    may_ask: bool,
+    progress: Progress,
+    keys: Option<Keys>,
+    /// What the agent said last.
+    news: String,
+}
+
+impl<'a> Follower<'a> {
+    /// `input_is_read`: standard input was the message, and is no terminal to answer at.
+    pub(super) fn new(
+        context: &'a Context,
+        node: &'a Node,
+        args: &'a FollowArgs,
+        input_is_read: bool,
+    ) -> Self {
+        let progress = Progress::new(context.json);
+        Self {
+            context,
+            node,
+            args,
+            whom: None,
+            may_ask: !context.json && !input_is_read && std::io::stdin().is_terminal(),
+            keys: progress.is_shown().then(Keys::new).flatten(),
+            progress,
+            news: String::new(),
+        }
+    }
+
+    /// Says who was asked as the user calls them.
+    pub(super) fn named(mut self, whom: impl Into<String>) -> Self {
+        self.whom = Some(whom.into());
+        self
+    }
+
+    /// Sends by this, and follows the task to its end.
+    pub(super) async fn send(
+        mut self,
+        interrupt: &mut Interrupt,
+        sending: impl Future<Output = Result<TaskHandle, Failure>>,
+    ) -> Result<(), Failure> {
+        self.progress.show("sending");
+        let handle = tokio::select! {
+            handle = sending => handle?,
+            wish = interrupt.wish() => {
+                let message = "interrupted before the daemon said that it has the task; `anycast tasks` shows whether it does";
+                return Err(Failure::new(wish.code(), "Interrupted", message));
+            }
+        };
+        self.follow(&handle, interrupt).await
+    }
+
+    /// Follows the task to its end, unless that was not wanted.
+    async fn follow(&mut self, handle: &TaskHandle, interrupt: &mut Interrupt) -> Result<(), Failure> {
+        let id = handle.id();
+        if self.args.no_wait {
+            self.progress.clear();
+            return Ok(if self.context.json {
+                output::json(&json!({"task_id": id}))
+            } else {
+                output::line(id)
+            }?);
+        }
+        let wish = tokio::select! {
+            ended = self.within_time(handle) => {
+                if ended? == Ended::Left {
+                    self.progress.clear();
+                    output::complain(&format!("task {id} goes on; `{} task {id} --wait` waits for it", self.program()));
+                }
+                return Ok(());
+            }
+            wish = interrupt.wish() => wish,
+        };
+        self.progress.clear();
+        Err(match wish {
+            Wish::Cancel => cancel(handle, interrupt).await,
+            Wish::End | Wish::HangUp => {
+                let message = format!(
+                    "task {id} goes on; `{} task {id} --wait` waits for it",
+                    self.program()
+                );
+                Failure::new(wish.code(), "Left", message)
+            }
+        }
+        .about(id))
+    }
+
+    /// How this program is called for the same daemon.
+    fn program(&self) -> String {
+        if self.context.daemon_given() {
+            format!("anycast --daemon {}", self.node.address())
+        } else if self.context.home_given {
+            format!("anycast --home {}", self.context.home.display())
+        } else {
+            "anycast".to_owned()
+        }
+    }
+
+    async fn within_time(&mut self, handle: &TaskHandle) -> Result<Ended, Failure> {
+        let limit = self.args.timeout;
+        if limit.is_zero() {
+            return self.to_end(handle).await;
+        }
+        if let Ok(outcome) = tokio::time::timeout(limit, self.to_end(handle)).await {
+            return outcome;
+        }
+        self.progress.clear();
+        let id = handle.id();
+        let message = format!(
+            "task {id} has not ended within {}; it was not canceled; `{} trace {id}` says what it waits for",
+            duration::format(limit),
+            self.program()
+        );
+        Err(Failure::new(Code::Timeout, "Timeout", message).about(id))
+    }
+
+    /// Follows the task to its end and prints what comes out.
+    async fn to_end(&mut self, handle: &TaskHandle) -> Result<Ended, Failure> {
+        let mut updates = handle.updates();
+        let mut live = stream_output::Live::new(self.context.json, self.args.output.clone());
+        let mut artifacts = if self.args.stream {
+            handle.artifacts()
+        } else {
+            futures::stream::empty().boxed()
+        }
+        .fuse();
+        loop {
+            tokio::select! {
+                Some(event) = artifacts.next() => {
+                    self.progress.clear();
+                    live.take(handle.id(), event?)?;
+                }
+                update = updates.next() => match update.transpose()? {
+                    Some(update) if !update.status.is_terminal() => self.changed(handle, update).await?,
+                    Some(update) => {
+                        self.say(&update)?;
+                        break;
+                    }
+                    None => break,
+                },
+                key = pressed(&mut self.keys) => if key == b'd' {
+                    return Ok(Ended::Left);
+                },
+                () = self.progress.tick() => self.say_where(handle).await,
+            }
+        }
+        self.progress.clear();
+        while let Ok(Some(event)) = tokio::time::timeout(LAST_ARTIFACTS, artifacts.next()).await {
+            live.take(handle.id(), event?)?;
+        }
+        let task = handle.snapshot().await?;
+        self.finish(handle, task, &live).await.map(|()| Ended::Done)
+    }
+
+    /// Shows where the task is.
+    async fn say_where(&mut self, handle: &TaskHandle) {
+        let trace = tokio::time::timeout(TRACE_LIMIT, self.node.trace(handle.id())).await;
+        // An older daemon cannot say it.
+        let Ok(Ok(trace)) = trace else { return };
+        let Some(waiting) = Waiting::from_trace(&trace, self.whom.as_deref()) else {
+            return;
+        };
+        let hint = match (&self.keys, waiting.arrived) {
+            (Some(_), false) => "Ctrl-C cancels, d leaves it queued",
+            (Some(_), true) => "Ctrl-C cancels, d leaves it running",
+            (None, _) => "Ctrl-C cancels",
+        };
+        let text = if waiting.worked_on && !self.news.is_empty() {
+            &self.news
+        } else {
+            &waiting.says
+        };
+        self.progress.show_with(text, hint);
+    }
+
+    async fn changed(&mut self, handle: &TaskHandle, update: TaskUpdate) -> Result<(), Failure> {
+        self.say(&update)?;
+        let text = update.message.map(|message| message.text_content());
+        let text = text.unwrap_or_default();
+        if update.status != TaskStatus::InputRequired {
+            self.news = format!("{} {text}", update.status).trim_end().to_owned();
+            self.progress.show(&self.news);
+            return Ok(());
+        }
+        self.progress.clear();
+        if !self.may_ask {
+            return Err(self.unanswered(handle, &text).await?);
+        }
+        // What is typed now is the answer.
+        let keys = self.keys.take();
+        let had_keys = keys.is_some();
+        drop(keys);
+        let answer = prompt::ask(&text).await?;
+        self.keys = had_keys.then(Keys::new).flatten();
+        handle.reply(answer).await?;
+        self.progress.show("answered");
+        Ok(())
+    }
+
+    /// Nobody is there to answer: says how it is answered later.
+    async fn unanswered(&self, handle: &TaskHandle, question: &str) -> Result<Failure, Failure> {
+        let id = handle.id();
+        if self.context.json {
+            let task = handle.snapshot().await?;
+            self.print_document(&json::task(&task, &[]))?;
+        }
+        let asks = match question {
+            "" => "for input, without a word".to_owned(),
+            question => format!("{question:?}"),
+        };
+        let message = format!(
+            "the agent asks {asks}, and there is no terminal to answer at; task {id} waits: answer with `{} reply {id} TEXT`",
+            self.program()
+        );
+        Ok(Failure::new(Code::Input, "InputRequired", message).about(id))
+    }
+
+    /// Prints a change where each is wanted: in a JSON stream.
+    fn say(&self, update: &TaskUpdate) -> Result<(), Failure> {
+        if self.context.json && self.args.stream {
+            output::json(&json::update(update))?;
+        }
+        Ok(())
+    }
+
+    /// Prints the task at its end, as JSON.
+    fn print_document(&self, task: &serde_json::Value) -> Result<(), Failure> {
+        Ok(if self.args.stream {
+            output::json(&json!({"event": "result", "task": task}))
+        } else {
+            output::json(task)
+        }?)
+    }
+
+    async fn finish(
+        &self,
+        handle: &TaskHandle,
+        task: Task,
+        live: &stream_output::Live,
+    ) -> Result<(), Failure> {
+        let directory = self.args.output.as_deref();
+        if !self.context.json {
+            let task = task.into_result()?;
+            if let Some(peer) = task.sealed_for() {
+                output::complain(&format!(
+                    "sealed: the answer is from {peer}, and nobody on its way could read or change it"
+                ));
+            }
+            for artifact in results(&task).iter().filter(|artifact| !live.has(&artifact.id)) {
+                final_output::print(handle, artifact, directory).await?;
+            }
+            return Ok(());
+        }
+        let mut saved: Vec<(String, PathBuf)> = live.saved().to_vec();
+        if let Some(directory) = directory {
+            for artifact in results(&task).iter().filter(|artifact| !live.has(&artifact.id)) {
+                saved.extend(final_output::save(handle, artifact, directory).await?);
+            }
+        }
+        self.print_document(&json::task(&task, &saved))?;
+        task.into_result()
+            .map(drop)
+            .map_err(|error| Failure::from(error).about(handle.id()).told())
+    }
+}
+
+/// Cancels the task; a second Ctrl-C does not wait for that.
+async fn cancel(handle: &TaskHandle, interrupt: &mut Interrupt) -> Failure {
+    let id = handle.id();
+    let canceling = tokio::time::timeout(CANCEL_LIMIT, handle.cancel());
+    let message = tokio::select! {
+        outcome = canceling => match outcome {
+            Ok(Ok(_)) => format!("interrupted; task {id} was canceled"),
+            Ok(Err(error)) => format!("interrupted; task {id} was not canceled: {error}"),
+            Err(_) => format!("interrupted; task {id} was not canceled in time"),
+        },
+        _ = interrupt.wish() => format!("interrupted twice; whether task {id} was canceled is not known"),
+    };
+    Failure::new(Code::Interrupted, "Interrupted", message)
+}
+
+/// The next key, if there is a terminal to press it at.
+async fn pressed(keys: &mut Option<Keys>) -> u8 {
+    match keys {
+        Some(keys) => keys.pressed().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What came out of a task. Without artifacts it is what was said at the end: agents of A2A may answer by messages
+/// alone.
+fn results(task: &Task) -> Cow<'_, [Artifact]> {
+    if !task.artifacts.is_empty() || task.status != TaskStatus::Completed {
+        return task.artifacts.as_slice().into();
+    }
+    let last = task.status_message.as_ref();
+    let is_answer = |message: &&Message| {
+        let first = message.parts.first();
+        first.is_some_and(|part| part.metadata.contains_key(ANSWER))
+            && last.is_none_or(|last| last.id != message.id)
+    };
+    let messages = task.messages.iter().filter(is_answer).chain(last);
+    messages
+        .map(|message| Artifact::new("message", message.parts.iter().cloned()))
+        .collect::<Vec<_>>()
+        .into()
+}

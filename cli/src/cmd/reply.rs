@@ -1,0 +1,34 @@
+//! `anycast reply`: answers a task that asks for input, and follows it.
+
+use agentanycast::TaskStatus;
+
+use super::{follow::Follower, task};
+use crate::{
+    args::ReplyArgs,
+    content,
+    context::Context,
+    failure::{Code, Failure},
+    interrupt::Interrupt,
+};
+
+pub(crate) async fn run(context: &Context, args: ReplyArgs) -> Result<(), Failure> {
+    let mut interrupt = Interrupt::new()?;
+    let message = content::message(&args.parts)?;
+    let node = context.connect().await?;
+    let (_, task) = task::find(&node, &args.task).await?;
+    if task.status != TaskStatus::InputRequired {
+        let message = format!(
+            "task {} asks for no input: it is {}; for a new task in its conversation use `anycast send TARGET TEXT --reply-to {}`",
+            task.id, task.status, task.id
+        );
+        return Err(Failure::new(Code::General, "Conflict", message).about(&task.id));
+    }
+    // Found by its other id, it is answered by the one that it has here.
+    let handle = node.task_handle(&task.id);
+    let sending = async {
+        handle.reply(message).await?;
+        Ok(handle.clone())
+    };
+    let follower = Follower::new(context, &node, &args.follow, content::reads_input(&args.parts));
+    follower.send(&mut interrupt, sending).await
+}
