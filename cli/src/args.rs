@@ -79,6 +79,8 @@ pub(crate) enum Command {
     /// Send a task and wait for its result
     #[command(after_help = EXIT_CODES)]
     Send(SendArgs),
+    /// Talk with an agent: each line is a task in the same conversation
+    Chat(ChatArgs),
     /// Answer a task that asks for input, and wait for its result
     #[command(after_help = EXIT_CODES)]
     Reply(ReplyArgs),
@@ -279,6 +281,27 @@ pub(crate) struct FollowArgs {
 }
 
 #[derive(Debug, ClapArgs)]
+pub(crate) struct ChatArgs {
+    /// Peer id, did:key, or multiaddr that ends in /p2p/PEER_ID; a skill or URL with --skill or --url
+    pub(crate) target: String,
+    /// TARGET is a skill: any agent that has it
+    #[arg(long, conflicts_with = "url")]
+    pub(crate) skill: bool,
+    /// TARGET is the URL of an A2A agent outside the network, which the daemon calls
+    #[arg(long)]
+    pub(crate) url: bool,
+    /// Go on with this conversation, as `anycast task` shows it, and show what was said in it [default: a new one]
+    #[arg(long, value_name = "ID")]
+    pub(crate) context: Option<String>,
+    /// Give up waiting for an answer after this long, such as 30s, 1h30m or 2d; 0 waits for ever
+    #[arg(long, default_value = "5m", value_parser = parse_duration, value_name = "TIME")]
+    pub(crate) timeout: Duration,
+    /// Write artifacts that are not text into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Debug, ClapArgs)]
 pub(crate) struct ReplyArgs {
     /// The id of a task that was sent from here and asks for input
     #[arg(value_name = "TASK_ID", value_parser = clap::builder::NonEmptyStringValueParser::new())]
@@ -322,6 +345,9 @@ pub(crate) struct TasksArgs {
     /// Only tasks in this state; can be repeated
     #[arg(long = "status", value_enum, value_name = "STATE")]
     pub(crate) statuses: Vec<State>,
+    /// Go on, and show each task again when it changes (with --json: one JSON object per line)
+    #[arg(long)]
+    pub(crate) watch: bool,
     /// At most this many; 0 = all
     #[arg(long, default_value_t = 50)]
     pub(crate) limit: usize,

@@ -6,6 +6,7 @@ mod audit;
 mod cancel;
 mod card;
 mod config;
+mod chat;
 mod credential;
 pub(crate) mod daemon;
 mod demo;
@@ -45,6 +46,7 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Failu
         Command::Demo(demo) if demo.pair => pair::run(context).await,
         Command::Demo(demo) => demo::run(context, demo).await,
         Command::Send(send) => send::run(context, send).await,
+        Command::Chat(chat) => chat::run(context, chat).await,
         Command::Reply(reply) => reply::run(context, reply).await,
         Command::Retry(retry) => retry::run(context, retry).await,
         Command::Status => status::run(context).await,

@@ -62,6 +62,16 @@ impl Failure {
         self.code == Code::Usage
     }
 
+    /// Whether the task waits for an answer.
+    pub(crate) fn is_question(&self) -> bool {
+        self.code == Code::Input
+    }
+
+    /// Whether the wait was ended by a signal other than Ctrl-C.
+    pub(crate) fn is_end(&self) -> bool {
+        matches!(self.code, Code::Terminated | Code::HungUp)
+    }
+
     /// What happened, for people.
     pub(crate) fn message(&self) -> &str {
         &self.message

@@ -112,22 +112,44 @@ fn paint(text: &str, paint: Paint) -> String {
 
 /// Rows under a head, in columns as wide as their widest cell, each on one line.
 pub(crate) fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> io::Result<()> {
-    let mut widths = head.map(|cell| cell.chars().count());
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
+    Table::new(head).print(rows)
+}
+
+/// A table whose rows come one after the other.
+#[derive(Debug)]
+pub(crate) struct Table<const N: usize> {
+    head: Option<[String; N]>,
+    widths: [usize; N],
+}
+
+impl<const N: usize> Table<N> {
+    pub(crate) fn new(head: [&str; N]) -> Self {
+        Self {
+            widths: head.map(|cell| cell.chars().count()),
+            head: Some(head.map(str::to_owned)),
         }
     }
-    let render = |cells: Vec<&str>| {
+
+    /// Prints further rows, and the head before the first; columns do not become narrower.
+    pub(crate) fn print(&mut self, rows: &[[String; N]]) -> io::Result<()> {
+        for row in rows {
+            for (width, cell) in self.widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        if let Some(head) = self.head.take() {
+            pieces(&[(&self.render(&head), Paint::Faint)])?;
+        }
+        rows.iter().try_for_each(|row| line(&self.render(row)))
+    }
+
+    fn render(&self, cells: &[String; N]) -> String {
         let padded = cells
             .iter()
-            .zip(widths)
+            .zip(self.widths)
             .map(|(cell, width)| format!("{cell:<width$}"));
         padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    };
-    pieces(&[(&render(head.to_vec()), Paint::Faint)])?;
-    rows.iter()
-        .try_for_each(|row| line(&render(row.iter().map(String::as_str).collect())))
+    }
 }
 
 /// Name and value, each pair on one line.

@@ -27,8 +27,15 @@ pub(crate) struct Progress {
 impl Progress {
     /// Silent in JSON mode and away from a terminal.
     pub(crate) fn new(json: bool) -> Self {
+        let mut progress = Self::silent();
+        progress.shown = !json && io::stderr().is_terminal();
+        progress
+    }
+
+    /// One that shows nothing.
+    pub(crate) fn silent() -> Self {
         Self {
-            shown: !json && io::stderr().is_terminal(),
+            shown: false,
             text: String::new(),
             hint: String::new(),
             start: Instant::now(),

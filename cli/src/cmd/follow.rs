@@ -58,6 +58,8 @@ pub(super) struct Follower<'a> {
     keys: Option<Keys>,
     /// What the agent said last.
     news: String,
+    /// The task, once the daemon has it.
+    task: Option<String>,
 }
 
 impl<'a> Follower<'a> {
@@ -78,6 +80,7 @@ impl<'a> Follower<'a> {
             keys: progress.is_shown().then(Keys::new).flatten(),
             progress,
             news: String::new(),
+            task: None,
         }
     }
 
@@ -87,9 +90,25 @@ impl<'a> Follower<'a> {
         self
     }
 
+    /// Leaves questions to the caller, wherever they could be answered here.
+    pub(super) fn without_questions(mut self) -> Self {
+        self.may_ask = false;
+        self
+    }
+
+    /// The task that was sent.
+    pub(super) fn task(&self) -> Option<&str> {
+        self.task.as_deref()
+    }
+
+    /// What the agent asked last.
+    pub(super) fn question(&self) -> &str {
+        &self.news
+    }
+
     /// Sends by this, and follows the task to its end.
     pub(super) async fn send(
-        mut self,
+        &mut self,
         interrupt: &mut Interrupt,
         sending: impl Future<Output = Result<TaskHandle, Failure>>,
     ) -> Result<(), Failure> {
@@ -101,7 +120,11 @@ impl<'a> Follower<'a> {
                 return Err(Failure::new(wish.code(), "Interrupted", message));
             }
         };
-        self.follow(&handle, interrupt).await
+        self.task = Some(handle.id().to_owned());
+        let outcome = self.follow(&handle, interrupt).await;
+        // Whoever goes on with the terminal has it as it was.
+        (self.progress, self.keys) = (Progress::silent(), None);
+        outcome
     }
 
     /// Follows the task to its end, unless that was not wanted.
@@ -238,6 +261,7 @@ impl<'a> Follower<'a> {
         }
         self.progress.clear();
         if !self.may_ask {
+            self.news = output::within(&text);
             return Err(self.unanswered(handle, &text).await?);
         }
         // What is typed now is the answer.

@@ -29,6 +29,6 @@ pub(crate) async fn run(context: &Context, args: ReplyArgs) -> Result<(), Failur
         handle.reply(message).await?;
         Ok(handle.clone())
     };
-    let follower = Follower::new(context, &node, &args.follow, content::reads_input(&args.parts));
+    let mut follower = Follower::new(context, &node, &args.follow, content::reads_input(&args.parts));
     follower.send(&mut interrupt, sending).await
 }

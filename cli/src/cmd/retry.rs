@@ -30,7 +30,7 @@ pub(crate) async fn run(context: &Context, args: RetryArgs) -> Result<(), Failur
             again.further
         ));
     }
-    let follower = Follower::new(context, &node, &args.follow, false);
+    let mut follower = Follower::new(context, &node, &args.follow, false);
     follower.send(&mut interrupt, again.send(&node)).await
 }
 

@@ -9,7 +9,7 @@ use crate::{
 
 pub(crate) async fn run(context: &Context, args: SendArgs) -> Result<(), Failure> {
     let mut interrupt = Interrupt::new()?;
-    let aim = Aim::parse(&args)?;
+    let aim = Aim::parse(&args.target, args.skill, args.url)?;
     let reader = args.seal_for.as_deref();
     let reader = reader
         .map(|peer| PeerTarget::of_option("--seal-for", peer))
@@ -27,7 +27,7 @@ pub(crate) async fn run(context: &Context, args: SendArgs) -> Result<(), Failure
 }
 
 /// What a user has typed for a peer, or its end where that is long.
-fn short(target: &str) -> String {
+pub(super) fn short(target: &str) -> String {
     const LONG: usize = 24;
     const END: usize = 8;
     match target.chars().count() {
@@ -37,18 +37,30 @@ fn short(target: &str) -> String {
 }
 
 /// Whom the task is for.
-enum Aim {
+pub(super) enum Aim {
     Peer(PeerTarget),
     Other(Target),
 }
 
 impl Aim {
-    fn parse(args: &SendArgs) -> Result<Self, Failure> {
-        Ok(match (args.skill, args.url) {
-            (true, _) => Self::Other(Target::skill(&args.target)),
-            (_, true) => Self::Other(Target::url(&args.target)),
-            _ => Self::Peer(PeerTarget::parse(&args.target)?),
+    /// As it is typed, and whether that is a skill or an URL.
+    pub(super) fn parse(target: &str, is_skill: bool, is_url: bool) -> Result<Self, Failure> {
+        Ok(match (is_skill, is_url) {
+            (true, _) => Self::Other(Target::skill(target)),
+            (_, true) => Self::Other(Target::url(target)),
+            _ => Self::Peer(PeerTarget::parse(target)?),
         })
+    }
+
+    /// The target; an address that was given for a peer is connected to.
+    pub(super) async fn reach(self, node: &Node) -> Result<Target, Failure> {
+        match self {
+            Self::Peer(target) => {
+                target.reach(node).await?;
+                Ok(Target::Peer(target.peer))
+            }
+            Self::Other(target) => Ok(target),
+        }
     }
 }
 
@@ -64,13 +76,7 @@ async fn deliver(
         (None, Some(earlier)) => task::find(node, earlier).await?.1.context_id,
         (None, None) => String::new(),
     };
-    let target = match aim {
-        Aim::Peer(target) => {
-            target.reach(node).await?;
-            Target::Peer(target.peer)
-        }
-        Aim::Other(target) => target,
-    };
+    let target = aim.reach(node).await?;
     let labels = args.metadata.iter().cloned().collect();
     let mut task = node
         .task(target, message)

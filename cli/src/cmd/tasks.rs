@@ -1,25 +1,41 @@
 //! `anycast tasks`: the daemon's tasks, sent and received, newest change first.
 
-use agentanycast::{Task, TaskFilter, TaskStatus};
+use std::{
+    collections::HashMap,
+    time::{Duration, SystemTime},
+};
+
+use agentanycast::{Node, Task, TaskFilter, TaskStatus};
 use serde_json::Value;
 
 use crate::{
     args::{State, TasksArgs},
     context::Context,
     failure::Failure,
+    interrupt::Interrupt,
     json, output,
 };
+
+const HEAD: [&str; 5] = ["TASK", "STATE", "CHANGED", "WITH", "SKILL"];
+
+/// Time between two looks for changes.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How far back it is looked: changes of the same moment may come to be seen one after the other.
+const OVERLAP: Duration = Duration::from_secs(2);
 
 pub(crate) async fn run(context: &Context, args: TasksArgs) -> Result<(), Failure> {
     let node = context.connect_or_start().await?;
     let statuses = args.statuses.into_iter().map(TaskStatus::from).collect();
-    let tasks = node
-        .tasks(&TaskFilter {
-            statuses,
-            limit: args.limit,
-            ..TaskFilter::default()
-        })
-        .await?;
+    let filter = TaskFilter {
+        statuses,
+        limit: args.limit,
+        ..TaskFilter::default()
+    };
+    if args.watch {
+        return watch(context, &node, filter).await;
+    }
+    let tasks = node.tasks(&filter).await?;
     if context.json {
         let documents = tasks.iter().map(|task| json::summary(task).into());
         return Ok(output::json(&Value::Array(documents.collect()))?);
@@ -30,10 +46,42 @@ pub(crate) async fn run(context: &Context, args: TasksArgs) -> Result<(), Failur
     }
     let own = node.info().await?.peer_id;
     let rows: Vec<_> = tasks.into_iter().map(|task| row(task, own.as_ref())).collect();
-    Ok(output::table(
-        ["TASK", "STATE", "CHANGED", "WITH", "SKILL"],
-        &rows,
-    )?)
+    Ok(output::table(HEAD, &rows)?)
+}
+
+/// Shows tasks, oldest change first, and each again when it changes, until somebody interrupts.
+async fn watch(context: &Context, node: &Node, mut filter: TaskFilter) -> Result<(), Failure> {
+    let mut interrupt = Interrupt::new()?;
+    let own = node.info().await?.peer_id;
+    let mut table = output::Table::new(HEAD);
+    let mut shown: HashMap<String, (TaskStatus, Option<SystemTime>)> = HashMap::new();
+    loop {
+        let mut tasks = node.tasks(&filter).await?;
+        tasks.retain(|task| shown.get(&task.id) != Some(&(task.status, task.updated_at)));
+        tasks.reverse();
+        for task in &tasks {
+            shown.insert(task.id.clone(), (task.status, task.updated_at));
+            if context.json {
+                output::json(&json::summary(task).into())?;
+            }
+        }
+        let latest = tasks.iter().filter_map(|task| task.updated_at).max();
+        if let Some(from) = latest.and_then(|latest| latest.checked_sub(OVERLAP)) {
+            filter.changed_after = filter.changed_after.max(Some(from));
+            // What has not changed since then is not asked for again.
+            shown.retain(|_, (_, changed)| changed.is_none_or(|changed| changed >= from));
+        }
+        // All changes after the first look.
+        filter.limit = 0;
+        if !context.json {
+            let rows: Vec<_> = tasks.into_iter().map(|task| row(task, own.as_ref())).collect();
+            table.print(&rows)?;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(LOOK) => {}
+            wish = interrupt.wish() => return Err(Failure::new(wish.code(), "Interrupted", "interrupted")),
+        }
+    }
 }
 
 fn row(task: Task, own: Option<&agentanycast::PeerId>) -> [String; 5] {

@@ -233,3 +233,101 @@ fn on_a_terminal_a_question_is_answered_there() {
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("ask deep blue ["), "{text}");
 }
+
+#[test]
+fn a_chat_is_one_conversation() {
+    let scene = Scene::start();
+    let (home, peer) = (scene.home(), scene.peer());
+    std::fs::write(home.join("note.txt"), "from a file").unwrap();
+    let mut terminal = Terminal::run(home, &["chat", peer]);
+    terminal.shows("/help says what can be typed");
+    terminal.types("good morning\r");
+    terminal.shows("good morning  [");
+    let file = home.join("note.tx");
+    terminal.types(&format!("see @{}\t\r", file.display()));
+    terminal.shows("see|from a file");
+    terminal.types("/qiut\r");
+    terminal.shows("/qiut is no command");
+    terminal.types("ask\r");
+    terminal.shows("asks: Which colour?");
+    terminal.types("blue\r");
+    terminal.shows("ask blue [");
+    terminal.types("wait\r");
+    terminal.shows("Ctrl-C cancels");
+    terminal.types("\u{3}");
+    terminal.shows("was canceled");
+    terminal.types("\u{4}");
+    let (text, code) = terminal.ended();
+    assert_eq!(code, Some(0), "{text}");
+    let tasks = document(home, &["tasks"]);
+    let tasks = tasks.as_array().unwrap();
+    assert_eq!(tasks.len(), 4, "{tasks:?}");
+    let context = tasks[0]["context_id"].as_str().unwrap();
+    assert!(
+        tasks.iter().all(|task| task["context_id"] == context),
+        "{tasks:?}"
+    );
+    assert_eq!(tasks[0]["status"], "canceled", "{tasks:?}");
+
+    let mut terminal = Terminal::run(home, &["chat", peer, "--context", context]);
+    terminal.shows("ask blue [");
+    terminal.types("/quit\r");
+    let (text, code) = terminal.ended();
+    assert!(code == Some(0) && text.contains("good morning"), "{text}");
+}
+
+#[test]
+fn a_chat_without_a_terminal_reads_lines() {
+    let scene = Scene::start();
+    let mut child = command(scene.home())
+        .args(["chat", scene.peer()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"one\n\nask\nblue\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success(),
+        "{said} {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(
+        matches!(lines.as_slice(), [one, blue] if one.starts_with("one  [") && blue.starts_with("ask blue [")),
+        "{said}"
+    );
+}
+
+#[test]
+fn tasks_are_watched() {
+    use std::io::BufRead as _;
+    let scene = Scene::start();
+    let home = scene.home();
+    let (_, code) = run(home, &["send", scene.peer(), "before"]);
+    assert_eq!(code, Some(0));
+    let mut child = command(home)
+        .args(["--json", "tasks", "--watch"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = std::io::BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut next = || -> Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
+    assert_eq!(next()["status"], "completed");
+    let (id, _) = run(home, &["send", NOBODY, "later", "--no-wait"]);
+    let seen = next();
+    assert_eq!(
+        (&seen["id"], &seen["status"]),
+        (&id.trim().into(), &"submitted".into())
+    );
+    run(home, &["cancel", id.trim()]);
+    let seen = next();
+    assert_eq!(
+        (&seen["id"], &seen["status"]),
+        (&id.trim().into(), &"canceled".into())
+    );
+    kill(&child, "INT");
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}

@@ -1,0 +1,195 @@
+//! `anycast chat`: a conversation at the terminal, or line by line from standard input. Each line is a task in the same
+//! context; where the agent asks, the next line answers.
+
+mod editor;
+mod line;
+
+use agentanycast::{Message, Node, Role, Target, TaskFilter};
+
+use self::{editor::Editor, line::Line};
+use super::{
+    follow::Follower,
+    send::{Aim, short},
+};
+use crate::{
+    args::{ChatArgs, FollowArgs},
+    content,
+    context::Context,
+    failure::Failure,
+    interrupt::Interrupt,
+    output::{self, Paint},
+};
+
+/// What can be typed besides messages.
+const HELP: &str =
+    "Each line is sent as it is; @FILE in it sends that file (Tab completes it), @@ stands for @.
+/help shows this, /context the id of the conversation, /quit or Ctrl-D ends.
+While an answer is awaited Ctrl-C cancels the task, and d leaves it.";
+
+pub(crate) async fn run(context: &Context, args: ChatArgs) -> Result<(), Failure> {
+    let mut interrupt = Interrupt::new()?;
+    let aim = Aim::parse(&args.target, args.skill, args.url)?;
+    let node = context.connect_or_start(None).await?;
+    let outcome = async {
+        let mut chat = Chat::begin(context, &node, aim, &args).await?;
+        chat.run(&mut interrupt).await
+    };
+    let outcome = outcome.await;
+    node.shutdown().await;
+    outcome
+}
+
+struct Chat<'a> {
+    context: &'a Context,
+    node: &'a Node,
+    target: Target,
+    /// What the user calls it.
+    name: String,
+    conversation: String,
+    follow: FollowArgs,
+    editor: Editor,
+    /// The task that waits for the next line.
+    asking: Option<String>,
+}
+
+impl<'a> Chat<'a> {
+    async fn begin(context: &'a Context, node: &'a Node, aim: Aim, args: &ChatArgs) -> Result<Self, Failure> {
+        let target = aim.reach(node).await?;
+        if let Some(conversation) = &args.context {
+            show_history(context, node, conversation).await?;
+        }
+        Ok(Self {
+            context,
+            node,
+            target,
+            name: short(&args.target),
+            conversation: args
+                .context
+                .clone()
+                .unwrap_or_else(|| uuid::Uuid::new_v4().to_string()),
+            follow: FollowArgs {
+                no_wait: false,
+                stream: true,
+                timeout: args.timeout,
+                output: args.output.clone(),
+            },
+            editor: Editor::new(context.json)?,
+            asking: None,
+        })
+    }
+
+    async fn run(&mut self, interrupt: &mut Interrupt) -> Result<(), Failure> {
+        if self.editor.is_terminal() {
+            output::complain(&format!(
+                "talking with {}; /help says what can be typed",
+                self.name
+            ));
+        }
+        loop {
+            let prompt = if self.asking.is_some() { "answer> " } else { "> " };
+            let typed = tokio::select! {
+                typed = self.editor.line(prompt) => typed?,
+                wish = interrupt.wish() => return Err(Failure::new(wish.code(), "Interrupted", "interrupted")),
+            };
+            let Some(typed) = typed else { return Ok(()) };
+            let parts = match line::parse(&typed) {
+                Line::Nothing => continue,
+                Line::Quit => return Ok(()),
+                Line::Help => {
+                    HELP.lines().for_each(output::complain);
+                    continue;
+                }
+                Line::Context => {
+                    output::line(&self.conversation)?;
+                    continue;
+                }
+                Line::Unknown(command) => {
+                    output::complain(&format!(
+                        "{command} is no command; /help lists them, and //… sends a line that begins with /"
+                    ));
+                    continue;
+                }
+                Line::Message(parts) => parts,
+            };
+            let outcome = match content::message(&parts) {
+                Ok(message) => self.exchange(message, interrupt).await,
+                Err(unreadable) => Err(unreadable),
+            };
+            match outcome {
+                Ok(()) => {}
+                Err(failure) if failure.is_question() => {}
+                Err(failure)
+                    if failure.is_daemon_away() || failure.is_end() || !self.editor.is_terminal() =>
+                {
+                    return Err(failure);
+                }
+                Err(failure) => output::complain(&format!("anycast: {}", failure.message())),
+            }
+        }
+    }
+
+    /// Sends a message, and waits for what comes of it.
+    async fn exchange(&mut self, message: Message, interrupt: &mut Interrupt) -> Result<(), Failure> {
+        let mut follower = Follower::new(self.context, self.node, &self.follow, false)
+            .named(&self.name)
+            .without_questions();
+        let asking = self.asking.take();
+        let sending = async {
+            if let Some(task) = &asking {
+                let handle = self.node.task_handle(task);
+                handle.reply(message).await?;
+                return Ok(handle);
+            }
+            let task = self.node.task(self.target.clone(), message);
+            Ok(task.context_id(&self.conversation).send().await?)
+        };
+        let outcome = follower.send(interrupt, sending).await;
+        if let Err(failure) = &outcome
+            && failure.is_question()
+        {
+            self.asking = follower.task().map(str::to_owned);
+            if !self.context.json {
+                output::complain(&format!("{} asks: {}", self.name, follower.question()));
+            }
+        }
+        outcome
+    }
+}
+
+/// What was said in a conversation before.
+async fn show_history(context: &Context, node: &Node, conversation: &str) -> Result<(), Failure> {
+    let filter = TaskFilter {
+        context_id: conversation.to_owned(),
+        ..TaskFilter::default()
+    };
+    let mut tasks = node.tasks(&filter).await?;
+    if tasks.is_empty() {
+        output::complain(&format!(
+            "anycast: nothing was said in the conversation {} before",
+            output::flat(conversation)
+        ));
+    }
+    if context.json {
+        return Ok(());
+    }
+    tasks.sort_by_key(|task| task.created_at);
+    for task in tasks {
+        let task = node.task_handle(task.id).snapshot().await?;
+        for message in &task.messages {
+            say(message)?;
+        }
+        for artifact in &task.artifacts {
+            output::foreign(&artifact.text_content())?;
+        }
+    }
+    Ok(())
+}
+
+fn say(message: &Message) -> Result<(), Failure> {
+    let text = message.text_content();
+    Ok(if message.role == Role::User {
+        output::pieces(&[("> ", Paint::Faint), (&output::within(&text), Paint::Faint)])
+    } else {
+        output::foreign(&text)
+    }?)
+}
