@@ -91,6 +91,8 @@ pub(crate) enum Command {
     Status,
     /// List the connected peers
     Peers,
+    /// Ping a peer: whether it answers, how fast, directly or through a relay
+    Ping(PingArgs),
     /// Find agents by skill
     Discover(DiscoverArgs),
     /// Show how the daemon is reached through relays, and how it reaches each peer
@@ -332,6 +334,18 @@ pub(crate) struct DiscoverArgs {
     /// At most this many, 1 to 1000
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) limit: u16,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct PingArgs {
+    /// Peer id, did:key, or multiaddr that ends in /p2p/PEER_ID
+    pub(crate) target: String,
+    /// How many pings; 0 goes on until Ctrl-C
+    #[arg(long, short = 'c', default_value_t = 5)]
+    pub(crate) count: u32,
+    /// Time between two pings, such as 500ms or 2s
+    #[arg(long, short = 'i', default_value = "1s", value_parser = parse_interval, value_name = "TIME")]
+    pub(crate) interval: Duration,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -19,6 +19,7 @@ mod logs;
 mod mcp;
 mod pair;
 mod peers;
+mod ping;
 mod policy;
 mod relays;
 mod restart;
@@ -50,6 +51,7 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Failu
         Command::Reply(reply) => reply::run(context, reply).await,
         Command::Retry(retry) => retry::run(context, retry).await,
         Command::Status => status::run(context).await,
+        Command::Ping(ping) => ping::run(context, ping).await,
         Command::Discover(discover) => discover::run(context, discover).await,
         Command::Peers => peers::run(context).await,
         Command::Relays => relays::run(context).await,

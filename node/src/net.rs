@@ -27,6 +27,7 @@ mod probe;
 mod reach;
 mod reservation;
 mod roster;
+mod round_trip;
 mod streams;
 #[cfg(test)]
 mod tests;
@@ -55,6 +56,7 @@ pub use self::{
     reach::Reachable,
     reservation::{CircuitLimit, RelaySnapshot, ReservationState},
     roster::PeerSnapshot,
+    round_trip::{NoAnswer, RoundTrip},
     streams::OpenError,
     turns::Turns,
     writer::FrameWriter,

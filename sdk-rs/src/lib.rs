@@ -65,6 +65,7 @@ pub use node::{
     network::{Nat, Network, PeerPath, PlaceState, RegistryState, Relay},
     notes::TaskNote,
     peers::{Discovered, DiscoveredAgent, DiscoveredSkill, NodeInfo, Peer, Road},
+    ping::PingAnswer,
     trace::{
         AuditTrail, FormerKey, Hop, OutsideDeed, OutsideFailure, OutsideStep, PeerReach, QueueState,
         QueuedEnvelope, Sent, Side, Trace,

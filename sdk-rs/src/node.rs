@@ -25,6 +25,7 @@ pub(crate) mod daemon;
 pub(crate) mod network;
 pub(crate) mod notes;
 pub(crate) mod peers;
+pub(crate) mod ping;
 pub(crate) mod trace;
 
 pub use builder::NodeBuilder;

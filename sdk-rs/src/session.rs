@@ -401,6 +401,17 @@ impl Session {
         self.call(Subject::Task, request, rpc).await
     }
 
+    pub(crate) async fn ping_peer(
+        &self,
+        request: v1::PingPeerRequest,
+    ) -> Result<v1::PingPeerResponse, Error> {
+        let rpc = |_, request: v1::PingPeerRequest| {
+            let mut client = self.diagnostics.clone();
+            async move { client.ping_peer(request).await }
+        };
+        self.call(Subject::Peer, request, rpc).await
+    }
+
     pub(crate) async fn activity(
         &self,
         request: v1::GetActivityRequest,

@@ -6,8 +6,8 @@ use agentanycast_identity::PeerId;
 use agentanycast_program::{address::bare_url, logging};
 use agentanycast_proto::v1::{
     AuditTrail, ConnectionType, FormerKey, GetActivityRequest, GetActivityResponse, PeerQueue, PeerReach,
-    QueueState, QueuedEnvelope, Refusal, StatusCount, TaskRoad, TaskSent, TaskSide, TaskTurn,
-    TraceTaskRequest, TraceTaskResponse, diagnostics_service_server::DiagnosticsService,
+    PingPeerRequest, PingPeerResponse, QueueState, QueuedEnvelope, Refusal, StatusCount, TaskRoad, TaskSent,
+    TaskSide, TaskTurn, TraceTaskRequest, TraceTaskResponse, diagnostics_service_server::DiagnosticsService,
 };
 use tonic::{Request, Response, Status};
 
@@ -104,6 +104,39 @@ impl DiagnosticsService for Api {
             // The engine refuses everything then, and why is what is asked here.
             Err(_) if !base.store_failure.is_empty() => base,
             Err(error) => return Err(status_for_asker(&error)),
+        }))
+    }
+
+    async fn ping_peer(
+        &self,
+        request: Request<PingPeerRequest>,
+    ) -> Result<Response<PingPeerResponse>, Status> {
+        let id = request.into_inner().peer_id;
+        let peer: PeerId = id
+            .parse()
+            .map_err(|error| Status::invalid_argument(format!("peer_id {id:?}: {error}")))?;
+        let outcome = self.net().ping(peer).await;
+        let reach = self.reach(peer).await;
+        let base = PingPeerResponse {
+            addresses: reach.addresses,
+            ..PingPeerResponse::default()
+        };
+        Ok(Response::new(match outcome {
+            Ok(answer) => PingPeerResponse {
+                round_trip: answer.took.try_into().ok(),
+                connection_type: match answer.relay {
+                    None => ConnectionType::Direct,
+                    Some(_) => ConnectionType::Relay,
+                } as i32,
+                relay_peer_id: answer.relay.map(|relay| relay.to_string()).unwrap_or_default(),
+                ..base
+            },
+            Err(error) => PingPeerResponse {
+                error: error.to_string(),
+                connection_type: reach.connection_type,
+                relay_peer_id: reach.relay_peer_id,
+                ..base
+            },
         }))
     }
 }

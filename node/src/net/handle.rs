@@ -25,6 +25,7 @@ use super::{
     reach::Reachable,
     reservation::RelaySnapshot,
     roster::{PeerSnapshot, Roster},
+    round_trip::{self, NoAnswer, RoundTrip},
     streams::{Control, OpenError, Protocol},
     turns::Turns,
     writer::FrameWriter,
@@ -290,6 +291,14 @@ impl Handle {
     /// See [`OpenError`]; a card that claims another peer is an `Io` error of kind `InvalidData`.
     pub async fn fetch_card(&self, peer: PeerId) -> Result<Option<AgentCard>, OpenError> {
         self.shared.cards.fetch(peer).await
+    }
+
+    /// Pings `peer` on its best connection (direct before relayed), within 10 s.
+    ///
+    /// # Errors
+    /// See [`NoAnswer`].
+    pub async fn ping(&self, peer: PeerId) -> Result<RoundTrip, NoAnswer> {
+        round_trip::measure(&self.shared.control, peer).await
     }
 
     /// How many daemons with the key of `peer` are seen at the same time here; 0: one, or none.

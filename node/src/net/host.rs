@@ -328,7 +328,7 @@ impl Host {
             return;
         };
         let exchange = match inbound.protocol {
-            Protocol::Envelopes => None,
+            Protocol::Envelopes | Protocol::Ping => None,
             Protocol::Card => {
                 let Some(exchange) = budget.card() else {
                     self.shared.counters.refused_streams.increment();
@@ -354,6 +354,8 @@ impl Host {
                             .answer(peer, inbound.connection, inbound.stream, &budget)
                             .await;
                     }
+                    // None is accepted: libp2p's own behaviour answers them.
+                    Protocol::Ping => {}
                 }
             };
             stop.run_until_cancelled(serving).await;

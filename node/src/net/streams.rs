@@ -1,4 +1,5 @@
-//! Our own stream behaviour: opens and accepts streams of the two protocols of the network.
+//! Our own stream behaviour: opens and accepts streams of the two protocols of the network,
+//! and opens those of libp2p's ping.
 //!
 //! [`Control::open`] picks the best connection to a peer (direct before relayed, then the newest) and
 //! hands the request straight to that connection's handler, so it does not wait for the swarm. Inbound
@@ -48,11 +49,15 @@ pub(super) enum Protocol {
     Envelopes,
     /// Agent cards, one exchange per stream.
     Card,
+    /// libp2p's ping, several per stream. It is only opened: what peers open is libp2p's own behaviour's.
+    Ping,
 }
 
 impl Protocol {
-    /// All of them, in the order in which they are offered.
-    pub(super) const ALL: [Self; 2] = [Self::Envelopes, Self::Card];
+    /// All that are opened.
+    const OPENED: [Self; 3] = [Self::Envelopes, Self::Card, Self::Ping];
+    /// Those that peers may open, in the order in which they are offered.
+    pub(super) const ACCEPTED: [Self; 2] = [Self::Envelopes, Self::Card];
 }
 
 impl AsRef<str> for Protocol {
@@ -60,6 +65,7 @@ impl AsRef<str> for Protocol {
         match self {
             Self::Envelopes => "/agentanycast/a2a/1.0",
             Self::Card => "/agentanycast/card/1.0",
+            Self::Ping => "/ipfs/ping/1.0.0",
         }
     }
 }
@@ -167,7 +173,7 @@ impl Behaviour {
     pub(super) fn set_protocols(&self, peer: PeerId, protocols: &[StreamProtocol]) {
         if let Some(links) = self.links.lock().get_mut(&peer) {
             let speaks = |ours: &Protocol| protocols.iter().any(|theirs| theirs.as_ref() == ours.as_ref());
-            links.speaks = Some(Protocol::ALL.into_iter().filter(speaks).collect());
+            links.speaks = Some(Protocol::OPENED.into_iter().filter(speaks).collect());
         }
     }
 

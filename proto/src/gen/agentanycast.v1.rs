@@ -5586,6 +5586,29 @@ pub mod network_service_server {
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PingPeerRequest {
+    #[prost(string, tag = "1")]
+    pub peer_id: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PingPeerResponse {
+    /// Not there: no answer came.
+    #[prost(message, optional, tag = "1")]
+    pub round_trip: ::core::option::Option<::prost_types::Duration>,
+    /// Why none came; empty if one did.
+    #[prost(string, tag = "2")]
+    pub error: ::prost::alloc::string::String,
+    /// The connection that the ping went over; where none was, as the peer is reached now.
+    #[prost(enumeration = "ConnectionType", tag = "3")]
+    pub connection_type: i32,
+    /// Multiaddrs of the peer in use, direct ones first, at most 32.
+    #[prost(string, repeated, tag = "4")]
+    pub addresses: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The relay that it went through, if it did.
+    #[prost(string, tag = "5")]
+    pub relay_peer_id: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TraceTaskRequest {
     #[prost(string, tag = "1")]
     pub task_id: ::prost::alloc::string::String,
@@ -6237,6 +6260,33 @@ pub mod diagnostics_service_client {
                 );
             self.inner.unary(req, path, codec).await
         }
+        /// Whether a peer answers, and how fast: one ping, on the connection that streams use. It does not connect.
+        pub async fn ping_peer(
+            &mut self,
+            request: impl tonic::IntoRequest<super::PingPeerRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::PingPeerResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::SizedCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/agentanycast.v1.DiagnosticsService/PingPeer",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("agentanycast.v1.DiagnosticsService", "PingPeer"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -6266,6 +6316,14 @@ pub mod diagnostics_service_server {
             request: tonic::Request<super::GetActivityRequest>,
         ) -> std::result::Result<
             tonic::Response<super::GetActivityResponse>,
+            tonic::Status,
+        >;
+        /// Whether a peer answers, and how fast: one ping, on the connection that streams use. It does not connect.
+        async fn ping_peer(
+            &self,
+            request: tonic::Request<super::PingPeerRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::PingPeerResponse>,
             tonic::Status,
         >;
     }
@@ -6422,6 +6480,51 @@ pub mod diagnostics_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = GetActivitySvc(inner);
+                        let codec = crate::codec::SizedCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/agentanycast.v1.DiagnosticsService/PingPeer" => {
+                    #[allow(non_camel_case_types)]
+                    struct PingPeerSvc<T: DiagnosticsService>(pub Arc<T>);
+                    impl<
+                        T: DiagnosticsService,
+                    > tonic::server::UnaryService<super::PingPeerRequest>
+                    for PingPeerSvc<T> {
+                        type Response = super::PingPeerResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::PingPeerRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as DiagnosticsService>::ping_peer(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = PingPeerSvc(inner);
                         let codec = crate::codec::SizedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

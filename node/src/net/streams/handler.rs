@@ -147,7 +147,7 @@ impl UpgradeInfo for Accept {
     type InfoIter = array::IntoIter<Protocol, 2>;
 
     fn protocol_info(&self) -> Self::InfoIter {
-        Protocol::ALL.into_iter()
+        Protocol::ACCEPTED.into_iter()
     }
 }
 
