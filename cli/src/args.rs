@@ -121,6 +121,8 @@ pub(crate) enum Command {
     /// Look at audit logs
     #[command(subcommand)]
     Audit(AuditCommand),
+    /// Look for what keeps the daemon from working, and say what to do; exit code 1 if there is something
+    Doctor,
     /// Change the key of this node
     #[command(subcommand)]
     Key(KeyCommand),

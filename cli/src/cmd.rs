@@ -12,6 +12,7 @@ pub(crate) mod daemon;
 mod demo;
 mod discover;
 mod down;
+mod doctor;
 mod follow;
 mod id;
 mod key;
@@ -52,6 +53,7 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Failu
         Command::Retry(retry) => retry::run(context, retry).await,
         Command::Status => status::run(context).await,
         Command::Ping(ping) => ping::run(context, ping).await,
+        Command::Doctor => doctor::run(context).await,
         Command::Discover(discover) => discover::run(context, discover).await,
         Command::Peers => peers::run(context).await,
         Command::Relays => relays::run(context).await,

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic")]
 
 mod agent;
+mod doctor;
+mod ping;
 mod talk;
 mod terminal;
 

@@ -1,0 +1,138 @@
+//! What all checks go by: the settings, and what the daemon says of itself, if one answers.
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use agentanycast::{Activity, Network, Node, NodeInfo, Task, TaskFilter};
+use agentanycast_node::config::{self, Config, Loaded};
+
+use crate::{context::Context, failure::Failure};
+
+/// How long a daemon may take to say what is asked.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
+/// How many tasks are looked at.
+const TASKS: usize = 200;
+
+/// See the module's text.
+pub(super) struct Facts {
+    /// Where the daemon lives; None: it was named by its address, and may live on another host.
+    pub(super) home: Option<PathBuf>,
+    /// The settings that the daemon of the home has, or would have.
+    pub(super) settings: Result<Box<Config>, String>,
+    /// The file that they are in.
+    pub(super) settings_file: Option<PathBuf>,
+    /// What the daemon says, or why none does.
+    pub(super) daemon: Result<Told, String>,
+}
+
+/// What a daemon says of itself.
+pub(super) struct Told {
+    pub(super) address: String,
+    pub(super) info: NodeInfo,
+    pub(super) network: Network,
+    pub(super) activity: Activity,
+    /// The tasks that changed last.
+    pub(super) tasks: Vec<Task>,
+}
+
+impl Facts {
+    pub(super) async fn gather(context: &Context) -> Result<Self, Failure> {
+        let home = if context.daemon_given() {
+            None
+        } else {
+            Some(context.directory()?)
+        };
+        let (settings_file, settings) = config::load_again(&arguments(context, home.as_deref())?);
+        let settings = match settings {
+            Ok(Loaded::Run { config, .. }) => Ok(config),
+            Ok(_) => Err("the settings do not say how to run".to_owned()),
+            Err(error) => Err(error.to_string()),
+        };
+        Ok(Self {
+            home,
+            settings,
+            settings_file,
+            daemon: ask(context).await,
+        })
+    }
+
+    /// What the daemon says, if there is one.
+    pub(super) fn told(&self) -> Option<&Told> {
+        self.daemon.as_ref().ok()
+    }
+
+    /// The settings, if the daemon that they are for is the one of the home.
+    pub(super) fn config(&self) -> Option<&Config> {
+        self.home.as_ref()?;
+        self.settings.as_deref().ok()
+    }
+
+    /// What the daemon says of itself that does not work, where this is how it begins.
+    pub(super) fn problems_like(&self, start: &'static str) -> impl Iterator<Item = &str> {
+        let all = self
+            .told()
+            .map(|told| told.activity.problems.as_slice())
+            .unwrap_or_default();
+        all.iter()
+            .map(String::as_str)
+            .filter(move |problem| problem.starts_with(start))
+    }
+}
+
+/// The arguments that the daemon of this home has.
+fn arguments(context: &Context, home: Option<&Path>) -> Result<Vec<OsString>, Failure> {
+    let mut arguments: Vec<OsString> = vec!["agentanycastd".into()];
+    let Some(home) = home.filter(|_| context.home_given) else {
+        return Ok(arguments);
+    };
+    let mut socket = OsString::from("unix://");
+    socket.push(home.join("daemon.sock"));
+    arguments.extend([
+        "--key".into(),
+        home.join("key").into(),
+        "--grpc-listen".into(),
+        socket,
+    ]);
+    arguments.extend(["--store-path".into(), home.join("data").into()]);
+    if let Some(path) = context.settings_of_home()? {
+        arguments.extend(["--config".into(), path.into()]);
+    }
+    Ok(arguments)
+}
+
+async fn ask(context: &Context) -> Result<Told, String> {
+    let asking = async {
+        let node = context.connect().await?;
+        let told = tell(&node).await?;
+        Ok::<_, Failure>(told)
+    };
+    match tokio::time::timeout(ANSWER_LIMIT, asking).await {
+        Ok(outcome) => outcome.map_err(|failure| failure.message().to_owned()),
+        Err(_) => Err(format!(
+            "the daemon has not answered within {} s",
+            ANSWER_LIMIT.as_secs()
+        )),
+    }
+}
+
+async fn tell(node: &Node) -> Result<Told, agentanycast::Error> {
+    let info = node.info().await?;
+    let (network, activity) = tokio::try_join!(node.network(), node.activity(0))?;
+    // A daemon whose store has failed lists none.
+    let filter = TaskFilter {
+        limit: TASKS,
+        ..TaskFilter::default()
+    };
+    let tasks = node.tasks(&filter).await.unwrap_or_default();
+    Ok(Told {
+        address: node.address(),
+        info,
+        network,
+        activity,
+        tasks,
+    })
+}
