@@ -123,6 +123,8 @@ pub(crate) enum Command {
     Audit(AuditCommand),
     /// Look for what keeps the daemon from working, and say what to do; exit code 1 if there is something
     Doctor,
+    /// Write an archive for a report of a fault: settings, log, figures; no keys, no tokens, nothing of what tasks say
+    Bugreport(BugreportArgs),
     /// Change the key of this node
     #[command(subcommand)]
     Key(KeyCommand),
@@ -348,6 +350,13 @@ pub(crate) struct PingArgs {
     /// Time between two pings, such as 500ms or 2s
     #[arg(long, short = 'i', default_value = "1s", value_parser = parse_interval, value_name = "TIME")]
     pub(crate) interval: Duration,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct BugreportArgs {
+    /// Where it is written; a file that is there is not replaced [default: anycast-bugreport-TIME.tar.gz here]
+    #[arg(long, short = 'o', value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -3,6 +3,7 @@
 use crate::{args::Command, context::Context, failure::Failure};
 
 mod audit;
+mod bugreport;
 mod cancel;
 mod card;
 mod config;
@@ -54,6 +55,7 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Failu
         Command::Status => status::run(context).await,
         Command::Ping(ping) => ping::run(context, ping).await,
         Command::Doctor => doctor::run(context).await,
+        Command::Bugreport(report) => bugreport::run(context, report).await,
         Command::Discover(discover) => discover::run(context, discover).await,
         Command::Peers => peers::run(context).await,
         Command::Relays => relays::run(context).await,

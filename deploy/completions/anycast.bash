@@ -19,14 +19,17 @@ _anycast() {
             anycast,audit)
                 cmd="anycast__subcmd__audit"
                 ;;
+            anycast,bugreport)
+                cmd="anycast__subcmd__bugreport"
+                ;;
             anycast,cancel)
                 cmd="anycast__subcmd__cancel"
                 ;;
             anycast,card)
                 cmd="anycast__subcmd__card"
                 ;;
-            anycast,config)
-                cmd="anycast__subcmd__config"
+            anycast,chat)
+                cmd="anycast__subcmd__chat"
                 ;;
             anycast,credential)
                 cmd="anycast__subcmd__credential"
@@ -40,8 +43,8 @@ _anycast() {
             anycast,discover)
                 cmd="anycast__subcmd__discover"
                 ;;
-            anycast,down)
-                cmd="anycast__subcmd__down"
+            anycast,doctor)
+                cmd="anycast__subcmd__doctor"
                 ;;
             anycast,help)
                 cmd="anycast__subcmd__help"
@@ -52,14 +55,14 @@ _anycast() {
             anycast,key)
                 cmd="anycast__subcmd__key"
                 ;;
-            anycast,logs)
-                cmd="anycast__subcmd__logs"
-                ;;
             anycast,mcp)
                 cmd="anycast__subcmd__mcp"
                 ;;
             anycast,peers)
                 cmd="anycast__subcmd__peers"
+                ;;
+            anycast,ping)
+                cmd="anycast__subcmd__ping"
                 ;;
             anycast,policy)
                 cmd="anycast__subcmd__policy"
@@ -67,17 +70,17 @@ _anycast() {
             anycast,relays)
                 cmd="anycast__subcmd__relays"
                 ;;
-            anycast,restart)
-                cmd="anycast__subcmd__restart"
+            anycast,reply)
+                cmd="anycast__subcmd__reply"
+                ;;
+            anycast,retry)
+                cmd="anycast__subcmd__retry"
                 ;;
             anycast,seal)
                 cmd="anycast__subcmd__seal"
                 ;;
             anycast,send)
                 cmd="anycast__subcmd__send"
-                ;;
-            anycast,service)
-                cmd="anycast__subcmd__service"
                 ;;
             anycast,status)
                 cmd="anycast__subcmd__status"
@@ -97,9 +100,6 @@ _anycast() {
             anycast,unseal)
                 cmd="anycast__subcmd__unseal"
                 ;;
-            anycast,up)
-                cmd="anycast__subcmd__up"
-                ;;
             anycast__subcmd__audit,help)
                 cmd="anycast__subcmd__audit__subcmd__help"
                 ;;
@@ -111,30 +111,6 @@ _anycast() {
                 ;;
             anycast__subcmd__audit__subcmd__help,verify)
                 cmd="anycast__subcmd__audit__subcmd__help__subcmd__verify"
-                ;;
-            anycast__subcmd__config,get)
-                cmd="anycast__subcmd__config__subcmd__get"
-                ;;
-            anycast__subcmd__config,help)
-                cmd="anycast__subcmd__config__subcmd__help"
-                ;;
-            anycast__subcmd__config,set)
-                cmd="anycast__subcmd__config__subcmd__set"
-                ;;
-            anycast__subcmd__config,unset)
-                cmd="anycast__subcmd__config__subcmd__unset"
-                ;;
-            anycast__subcmd__config__subcmd__help,get)
-                cmd="anycast__subcmd__config__subcmd__help__subcmd__get"
-                ;;
-            anycast__subcmd__config__subcmd__help,help)
-                cmd="anycast__subcmd__config__subcmd__help__subcmd__help"
-                ;;
-            anycast__subcmd__config__subcmd__help,set)
-                cmd="anycast__subcmd__config__subcmd__help__subcmd__set"
-                ;;
-            anycast__subcmd__config__subcmd__help,unset)
-                cmd="anycast__subcmd__config__subcmd__help__subcmd__unset"
                 ;;
             anycast__subcmd__credential,help)
                 cmd="anycast__subcmd__credential__subcmd__help"
@@ -163,14 +139,17 @@ _anycast() {
             anycast__subcmd__help,audit)
                 cmd="anycast__subcmd__help__subcmd__audit"
                 ;;
+            anycast__subcmd__help,bugreport)
+                cmd="anycast__subcmd__help__subcmd__bugreport"
+                ;;
             anycast__subcmd__help,cancel)
                 cmd="anycast__subcmd__help__subcmd__cancel"
                 ;;
             anycast__subcmd__help,card)
                 cmd="anycast__subcmd__help__subcmd__card"
                 ;;
-            anycast__subcmd__help,config)
-                cmd="anycast__subcmd__help__subcmd__config"
+            anycast__subcmd__help,chat)
+                cmd="anycast__subcmd__help__subcmd__chat"
                 ;;
             anycast__subcmd__help,credential)
                 cmd="anycast__subcmd__help__subcmd__credential"
@@ -184,8 +163,8 @@ _anycast() {
             anycast__subcmd__help,discover)
                 cmd="anycast__subcmd__help__subcmd__discover"
                 ;;
-            anycast__subcmd__help,down)
-                cmd="anycast__subcmd__help__subcmd__down"
+            anycast__subcmd__help,doctor)
+                cmd="anycast__subcmd__help__subcmd__doctor"
                 ;;
             anycast__subcmd__help,help)
                 cmd="anycast__subcmd__help__subcmd__help"
@@ -196,14 +175,14 @@ _anycast() {
             anycast__subcmd__help,key)
                 cmd="anycast__subcmd__help__subcmd__key"
                 ;;
-            anycast__subcmd__help,logs)
-                cmd="anycast__subcmd__help__subcmd__logs"
-                ;;
             anycast__subcmd__help,mcp)
                 cmd="anycast__subcmd__help__subcmd__mcp"
                 ;;
             anycast__subcmd__help,peers)
                 cmd="anycast__subcmd__help__subcmd__peers"
+                ;;
+            anycast__subcmd__help,ping)
+                cmd="anycast__subcmd__help__subcmd__ping"
                 ;;
             anycast__subcmd__help,policy)
                 cmd="anycast__subcmd__help__subcmd__policy"
@@ -211,17 +190,17 @@ _anycast() {
             anycast__subcmd__help,relays)
                 cmd="anycast__subcmd__help__subcmd__relays"
                 ;;
-            anycast__subcmd__help,restart)
-                cmd="anycast__subcmd__help__subcmd__restart"
+            anycast__subcmd__help,reply)
+                cmd="anycast__subcmd__help__subcmd__reply"
+                ;;
+            anycast__subcmd__help,retry)
+                cmd="anycast__subcmd__help__subcmd__retry"
                 ;;
             anycast__subcmd__help,seal)
                 cmd="anycast__subcmd__help__subcmd__seal"
                 ;;
             anycast__subcmd__help,send)
                 cmd="anycast__subcmd__help__subcmd__send"
-                ;;
-            anycast__subcmd__help,service)
-                cmd="anycast__subcmd__help__subcmd__service"
                 ;;
             anycast__subcmd__help,status)
                 cmd="anycast__subcmd__help__subcmd__status"
@@ -241,20 +220,8 @@ _anycast() {
             anycast__subcmd__help,unseal)
                 cmd="anycast__subcmd__help__subcmd__unseal"
                 ;;
-            anycast__subcmd__help,up)
-                cmd="anycast__subcmd__help__subcmd__up"
-                ;;
             anycast__subcmd__help__subcmd__audit,verify)
                 cmd="anycast__subcmd__help__subcmd__audit__subcmd__verify"
-                ;;
-            anycast__subcmd__help__subcmd__config,get)
-                cmd="anycast__subcmd__help__subcmd__config__subcmd__get"
-                ;;
-            anycast__subcmd__help__subcmd__config,set)
-                cmd="anycast__subcmd__help__subcmd__config__subcmd__set"
-                ;;
-            anycast__subcmd__help__subcmd__config,unset)
-                cmd="anycast__subcmd__help__subcmd__config__subcmd__unset"
                 ;;
             anycast__subcmd__help__subcmd__credential,issue)
                 cmd="anycast__subcmd__help__subcmd__credential__subcmd__issue"
@@ -273,15 +240,6 @@ _anycast() {
                 ;;
             anycast__subcmd__help__subcmd__policy,show)
                 cmd="anycast__subcmd__help__subcmd__policy__subcmd__show"
-                ;;
-            anycast__subcmd__help__subcmd__service,install)
-                cmd="anycast__subcmd__help__subcmd__service__subcmd__install"
-                ;;
-            anycast__subcmd__help__subcmd__service,status)
-                cmd="anycast__subcmd__help__subcmd__service__subcmd__status"
-                ;;
-            anycast__subcmd__help__subcmd__service,uninstall)
-                cmd="anycast__subcmd__help__subcmd__service__subcmd__uninstall"
                 ;;
             anycast__subcmd__key,help)
                 cmd="anycast__subcmd__key__subcmd__help"
@@ -313,30 +271,6 @@ _anycast() {
             anycast__subcmd__policy__subcmd__help,show)
                 cmd="anycast__subcmd__policy__subcmd__help__subcmd__show"
                 ;;
-            anycast__subcmd__service,help)
-                cmd="anycast__subcmd__service__subcmd__help"
-                ;;
-            anycast__subcmd__service,install)
-                cmd="anycast__subcmd__service__subcmd__install"
-                ;;
-            anycast__subcmd__service,status)
-                cmd="anycast__subcmd__service__subcmd__status"
-                ;;
-            anycast__subcmd__service,uninstall)
-                cmd="anycast__subcmd__service__subcmd__uninstall"
-                ;;
-            anycast__subcmd__service__subcmd__help,help)
-                cmd="anycast__subcmd__service__subcmd__help__subcmd__help"
-                ;;
-            anycast__subcmd__service__subcmd__help,install)
-                cmd="anycast__subcmd__service__subcmd__help__subcmd__install"
-                ;;
-            anycast__subcmd__service__subcmd__help,status)
-                cmd="anycast__subcmd__service__subcmd__help__subcmd__status"
-                ;;
-            anycast__subcmd__service__subcmd__help,uninstall)
-                cmd="anycast__subcmd__service__subcmd__help__subcmd__uninstall"
-                ;;
             *)
                 ;;
         esac
@@ -344,7 +278,7 @@ _anycast() {
 
     case "${cmd}" in
         anycast)
-            opts="-h -V --home --daemon --json --no-start --relay --help --version up down restart logs config service demo send status peers discover relays card tasks task trace top cancel id mcp policy audit key credential seal unseal daemon help"
+            opts="-h -V --home --daemon --json --help --version demo send chat reply retry status peers ping discover relays card tasks task trace top cancel id mcp policy audit doctor bugreport key credential seal unseal daemon help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -358,10 +292,6 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --relay)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -370,7 +300,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__audit)
-            opts="-h --home --daemon --json --no-start --relay --help verify help"
+            opts="-h --home --daemon --json --help verify help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -381,10 +311,6 @@ _anycast() {
                     return 0
                     ;;
                 --daemon)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --relay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -438,7 +364,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__audit__subcmd__verify)
-            opts="-h --before --chained --home --daemon --json --no-start --relay --help"
+            opts="-h --before --chained --home --daemon --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -456,7 +382,33 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --relay)
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__bugreport)
+            opts="-o -h --output --home --daemon --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -468,7 +420,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__cancel)
-            opts="-h --home --daemon --json --no-start --relay --help"
+            opts="-h --home --daemon --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -479,10 +431,6 @@ _anycast() {
                     return 0
                     ;;
                 --daemon)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --relay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -494,7 +442,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__card)
-            opts="-h --home --daemon --json --no-start --relay --help"
+            opts="-h --home --daemon --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -508,10 +456,6 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --relay)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -519,170 +463,30 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        anycast__subcmd__config)
-            opts="-h --home --daemon --json --no-start --relay --help get set unset help"
+        anycast__subcmd__chat)
+            opts="-h --skill --url --context --timeout --output --home --daemon --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --home)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --daemon)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --relay)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        anycast__subcmd__config__subcmd__get)
-            opts="-h --home --daemon --json --no-start --relay --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --home)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --daemon)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --relay)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        anycast__subcmd__config__subcmd__help)
-            opts="get set unset help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        anycast__subcmd__config__subcmd__help__subcmd__get)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        anycast__subcmd__config__subcmd__help__subcmd__help)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        anycast__subcmd__config__subcmd__help__subcmd__set)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        anycast__subcmd__config__subcmd__help__subcmd__unset)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        anycast__subcmd__config__subcmd__set)
-            opts="-h --home --daemon --json --no-start --relay --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --home)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --daemon)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --relay)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        anycast__subcmd__config__subcmd__unset)
-            opts="-h --home --daemon --json --no-start --relay --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --home)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --daemon)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --relay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -694,7 +498,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__credential)
-            opts="-h --home --daemon --json --no-start --relay --help issue verify status-list help"
+            opts="-h --home --daemon --json --help issue verify status-list help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -705,10 +509,6 @@ _anycast() {
                     return 0
                     ;;
                 --daemon)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --relay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -790,7 +590,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__credential__subcmd__issue)
-            opts="-h --subject --capability --days --key --issuer --suite --status-list --status-index --home --daemon --json --no-start --relay --help"
+            opts="-h --subject --capability --days --key --issuer --suite --status-list --status-index --home --daemon --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -836,10 +636,6 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --relay)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -848,7 +644,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__credential__subcmd__status__subcmd__list)
-            opts="-h --url --revoke --days --key --issuer --home --daemon --json --no-start --relay --help"
+            opts="-h --url --revoke --days --key --issuer --home --daemon --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -882,10 +678,6 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --relay)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -894,7 +686,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__credential__subcmd__verify)
-            opts="-h --issuer --config --home --daemon --json --no-start --relay --help"
+            opts="-h --issuer --config --home --daemon --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -916,10 +708,6 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --relay)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -928,7 +716,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__daemon)
-            opts="--home --daemon --json --no-start --relay"
+            opts="--home --daemon --json"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -942,10 +730,6 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --relay)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -954,7 +738,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__demo)
-            opts="-h --pair --name --home --daemon --json --no-start --relay --help"
+            opts="-h --pair --name --home --daemon --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -972,10 +756,6 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --relay)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -984,7 +764,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__discover)
-            opts="-h --tag --limit --home --daemon --json --no-start --relay --help"
+            opts="-h --tag --limit --home --daemon --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1006,10 +786,6 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --relay)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1017,8 +793,8 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        anycast__subcmd__down)
-            opts="-h --home --daemon --json --no-start --relay --help"
+        anycast__subcmd__doctor)
+            opts="-h --home --daemon --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1032,10 +808,6 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --relay)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1044,7 +816,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__help)
-            opts="up down restart logs config service demo send status peers discover relays card tasks task trace top cancel id mcp policy audit key credential seal unseal daemon help"
+            opts="demo send chat reply retry status peers ping discover relays card tasks task trace top cancel id mcp policy audit doctor bugreport key credential seal unseal daemon help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1085,6 +857,20 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        anycast__subcmd__help__subcmd__bugreport)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         anycast__subcmd__help__subcmd__cancel)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -1113,51 +899,9 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        anycast__subcmd__help__subcmd__config)
-            opts="get set unset"
+        anycast__subcmd__help__subcmd__chat)
+            opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        anycast__subcmd__help__subcmd__config__subcmd__get)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        anycast__subcmd__help__subcmd__config__subcmd__set)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        anycast__subcmd__help__subcmd__config__subcmd__unset)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1267,7 +1011,7 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        anycast__subcmd__help__subcmd__down)
+        anycast__subcmd__help__subcmd__doctor)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1337,20 +1081,6 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        anycast__subcmd__help__subcmd__logs)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
         anycast__subcmd__help__subcmd__mcp)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -1366,6 +1096,20 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__help__subcmd__peers)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__ping)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1435,7 +1179,21 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        anycast__subcmd__help__subcmd__restart)
+        anycast__subcmd__help__subcmd__reply)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__retry)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1466,62 +1224,6 @@ _anycast() {
         anycast__subcmd__help__subcmd__send)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        anycast__subcmd__help__subcmd__service)
-            opts="install uninstall status"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        anycast__subcmd__help__subcmd__service__subcmd__install)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        anycast__subcmd__help__subcmd__service__subcmd__status)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        anycast__subcmd__help__subcmd__service__subcmd__uninstall)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1617,22 +1319,8 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        anycast__subcmd__help__subcmd__up)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
         anycast__subcmd__id)
-            opts="-h --home --daemon --json --no-start --relay --help"
+            opts="-h --home --daemon --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1643,10 +1331,6 @@ _anycast() {
                     return 0
                     ;;
                 --daemon)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --relay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1658,7 +1342,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__key)
-            opts="-h --home --daemon --json --no-start --relay --help rotate help"
+            opts="-h --home --daemon --json --help rotate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1669,10 +1353,6 @@ _anycast() {
                     return 0
                     ;;
                 --daemon)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --relay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1726,7 +1406,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__key__subcmd__rotate)
-            opts="-h --key --home --daemon --json --no-start --relay --help"
+            opts="-h --key --home --daemon --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1744,44 +1424,6 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --relay)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        anycast__subcmd__logs)
-            opts="-f -n -h --follow --lines --home --daemon --json --no-start --relay --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --lines)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                -n)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --home)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --daemon)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --relay)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1790,7 +1432,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__mcp)
-            opts="-h --home --daemon --json --no-start --relay --help"
+            opts="-h --home --daemon --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1801,10 +1443,6 @@ _anycast() {
                     return 0
                     ;;
                 --daemon)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --relay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1816,7 +1454,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__peers)
-            opts="-h --home --daemon --json --no-start --relay --help"
+            opts="-h --home --daemon --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1830,7 +1468,41 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --relay)
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__ping)
+            opts="-c -i -h --count --interval --home --daemon --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --count)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -c)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --interval)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -i)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1842,7 +1514,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__policy)
-            opts="-h --home --daemon --json --no-start --relay --help check show help"
+            opts="-h --home --daemon --json --help check show help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1856,10 +1528,6 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --relay)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1868,7 +1536,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__policy__subcmd__check)
-            opts="-h --source --vouched --skill --config --home --daemon --json --no-start --relay --help"
+            opts="-h --source --vouched --skill --config --home --daemon --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1891,10 +1559,6 @@ _anycast() {
                     return 0
                     ;;
                 --daemon)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --relay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1962,7 +1626,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__policy__subcmd__show)
-            opts="-h --config --home --daemon --json --no-start --relay --help"
+            opts="-h --config --home --daemon --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1980,10 +1644,6 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --relay)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1992,7 +1652,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__relays)
-            opts="-h --home --daemon --json --no-start --relay --help"
+            opts="-h --home --daemon --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2003,10 +1663,6 @@ _anycast() {
                     return 0
                     ;;
                 --daemon)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --relay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -2017,13 +1673,21 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        anycast__subcmd__restart)
-            opts="-h --home --daemon --json --no-start --relay --help"
+        anycast__subcmd__reply)
+            opts="-h --no-wait --stream --timeout --output --home --daemon --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --home)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -2032,7 +1696,33 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --relay)
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__retry)
+            opts="-h --no-wait --stream --timeout --output --home --daemon --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -2044,7 +1734,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__seal)
-            opts="-h --for --key --home --daemon --json --no-start --relay --help"
+            opts="-h --for --key --home --daemon --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2066,10 +1756,6 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --relay)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -2078,7 +1764,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__send)
-            opts="-h --skill --url --seal-for --stream --timeout --output --meta --home --daemon --json --no-start --relay --help"
+            opts="-h --skill --url --seal-for --no-wait --stream --timeout --output --deadline --context --reply-to --meta --home --daemon --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2096,6 +1782,18 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --deadline)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --context)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --reply-to)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --meta)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -2108,184 +1806,6 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --relay)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        anycast__subcmd__service)
-            opts="-h --home --daemon --json --no-start --relay --help install uninstall status help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --home)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --daemon)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --relay)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        anycast__subcmd__service__subcmd__help)
-            opts="install uninstall status help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        anycast__subcmd__service__subcmd__help__subcmd__help)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        anycast__subcmd__service__subcmd__help__subcmd__install)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        anycast__subcmd__service__subcmd__help__subcmd__status)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        anycast__subcmd__service__subcmd__help__subcmd__uninstall)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        anycast__subcmd__service__subcmd__install)
-            opts="-h --home --daemon --json --no-start --relay --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --home)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --daemon)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --relay)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        anycast__subcmd__service__subcmd__status)
-            opts="-h --home --daemon --json --no-start --relay --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --home)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --daemon)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --relay)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        anycast__subcmd__service__subcmd__uninstall)
-            opts="-h --home --daemon --json --no-start --relay --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --home)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --daemon)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --relay)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -2294,7 +1814,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__status)
-            opts="-h --home --daemon --json --no-start --relay --help"
+            opts="-h --home --daemon --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2305,10 +1825,6 @@ _anycast() {
                     return 0
                     ;;
                 --daemon)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --relay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -2320,7 +1836,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__task)
-            opts="-h --wait --timeout --output --home --daemon --json --no-start --relay --help"
+            opts="-h --wait --timeout --output --home --daemon --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2342,10 +1858,6 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --relay)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -2354,7 +1866,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__tasks)
-            opts="-h --status --limit --home --daemon --json --no-start --relay --help"
+            opts="-h --status --watch --limit --home --daemon --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2376,10 +1888,6 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --relay)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -2388,7 +1896,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__top)
-            opts="-h --once --interval --home --daemon --json --no-start --relay --help"
+            opts="-h --once --interval --home --daemon --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2406,10 +1914,6 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --relay)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -2418,7 +1922,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__trace)
-            opts="-h --home --daemon --json --no-start --relay --help"
+            opts="-h --home --daemon --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2432,10 +1936,6 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --relay)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -2444,7 +1944,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__unseal)
-            opts="-h --from --key --home --daemon --json --no-start --relay --help"
+            opts="-h --from --key --home --daemon --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2463,40 +1963,6 @@ _anycast() {
                     return 0
                     ;;
                 --daemon)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --relay)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        anycast__subcmd__up)
-            opts="-h --listen --home --daemon --json --no-start --relay --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --listen)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --home)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --daemon)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --relay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

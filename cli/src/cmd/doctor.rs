@@ -5,8 +5,8 @@ mod clock;
 mod daemon;
 mod disk;
 mod dns;
-mod facts;
-mod finding;
+pub(super) mod facts;
+pub(super) mod finding;
 mod key;
 mod program_link;
 mod registries;
@@ -54,7 +54,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
 }
 
 /// All that is found, in an order in which a cause stands before what it may have caused.
-async fn check(facts: &Facts) -> Vec<Finding> {
+pub(super) async fn check(facts: &Facts) -> Vec<Finding> {
     let mut findings = settings::check(facts);
     findings.extend(daemon::check(facts));
     findings.extend(version::check(facts));

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic")]
 
 mod agent;
+mod bugreport;
 mod doctor;
 mod ping;
 mod talk;

@@ -18,29 +18,29 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 const TASKS: usize = 200;
 
 /// See the module's text.
-pub(super) struct Facts {
+pub(in crate::cmd) struct Facts {
     /// Where the daemon lives; None: it was named by its address, and may live on another host.
-    pub(super) home: Option<PathBuf>,
+    pub(in crate::cmd) home: Option<PathBuf>,
     /// The settings that the daemon of the home has, or would have.
-    pub(super) settings: Result<Box<Config>, String>,
+    pub(in crate::cmd) settings: Result<Box<Config>, String>,
     /// The file that they are in.
-    pub(super) settings_file: Option<PathBuf>,
+    pub(in crate::cmd) settings_file: Option<PathBuf>,
     /// What the daemon says, or why none does.
-    pub(super) daemon: Result<Told, String>,
+    pub(in crate::cmd) daemon: Result<Told, String>,
 }
 
 /// What a daemon says of itself.
-pub(super) struct Told {
-    pub(super) address: String,
-    pub(super) info: NodeInfo,
-    pub(super) network: Network,
-    pub(super) activity: Activity,
+pub(in crate::cmd) struct Told {
+    pub(in crate::cmd) address: String,
+    pub(in crate::cmd) info: NodeInfo,
+    pub(in crate::cmd) network: Network,
+    pub(in crate::cmd) activity: Activity,
     /// The tasks that changed last.
-    pub(super) tasks: Vec<Task>,
+    pub(in crate::cmd) tasks: Vec<Task>,
 }
 
 impl Facts {
-    pub(super) async fn gather(context: &Context) -> Result<Self, Failure> {
+    pub(in crate::cmd) async fn gather(context: &Context) -> Result<Self, Failure> {
         let home = if context.daemon_given() {
             None
         } else {
@@ -61,18 +61,18 @@ impl Facts {
     }
 
     /// What the daemon says, if there is one.
-    pub(super) fn told(&self) -> Option<&Told> {
+    pub(in crate::cmd) fn told(&self) -> Option<&Told> {
         self.daemon.as_ref().ok()
     }
 
     /// The settings, if the daemon that they are for is the one of the home.
-    pub(super) fn config(&self) -> Option<&Config> {
+    pub(in crate::cmd) fn config(&self) -> Option<&Config> {
         self.home.as_ref()?;
         self.settings.as_deref().ok()
     }
 
     /// What the daemon says of itself that does not work, where this is how it begins.
-    pub(super) fn problems_like(&self, start: &'static str) -> impl Iterator<Item = &str> {
+    pub(in crate::cmd) fn problems_like(&self, start: &'static str) -> impl Iterator<Item = &str> {
         let all = self
             .told()
             .map(|told| told.activity.problems.as_slice())
@@ -84,7 +84,7 @@ impl Facts {
 }
 
 /// The arguments that the daemon of this home has.
-fn arguments(context: &Context, home: Option<&Path>) -> Result<Vec<OsString>, Failure> {
+pub(in crate::cmd) fn arguments(context: &Context, home: Option<&Path>) -> Result<Vec<OsString>, Failure> {
     let mut arguments: Vec<OsString> = vec!["agentanycastd".into()];
     let Some(home) = home.filter(|_| context.home_given) else {
         return Ok(arguments);

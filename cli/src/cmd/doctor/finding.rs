@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 /// How it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(in crate::cmd) enum State {
     /// As it should be.
     Good,
     /// Nothing is wrong, or it cannot be known here.
@@ -15,18 +15,18 @@ pub(super) enum State {
 
 /// What a check has found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Finding {
+pub(in crate::cmd) struct Finding {
     /// Which check.
-    pub(super) check: &'static str,
-    pub(super) state: State,
+    pub(in crate::cmd) check: &'static str,
+    pub(in crate::cmd) state: State,
     /// What is so.
-    pub(super) says: String,
+    pub(in crate::cmd) says: String,
     /// What to do about it.
-    pub(super) advice: Option<String>,
+    pub(in crate::cmd) advice: Option<String>,
 }
 
 impl Finding {
-    pub(super) fn good(check: &'static str, says: impl Into<String>) -> Self {
+    pub(in crate::cmd) fn good(check: &'static str, says: impl Into<String>) -> Self {
         Self {
             check,
             state: State::Good,
@@ -35,14 +35,18 @@ impl Finding {
         }
     }
 
-    pub(super) fn note(check: &'static str, says: impl Into<String>) -> Self {
+    pub(in crate::cmd) fn note(check: &'static str, says: impl Into<String>) -> Self {
         Self {
             state: State::Note,
             ..Self::good(check, says)
         }
     }
 
-    pub(super) fn problem(check: &'static str, says: impl Into<String>, advice: impl Into<String>) -> Self {
+    pub(in crate::cmd) fn problem(
+        check: &'static str,
+        says: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> Self {
         Self {
             state: State::Problem,
             advice: Some(advice.into()),
@@ -50,7 +54,7 @@ impl Finding {
         }
     }
 
-    pub(super) fn document(&self) -> Value {
+    pub(in crate::cmd) fn document(&self) -> Value {
         let state = match self.state {
             State::Good => "ok",
             State::Note => "note",

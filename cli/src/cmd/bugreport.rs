@@ -1,0 +1,203 @@
+//! `anycast bugreport`: an archive of what somebody who looks for a fault asks for. What is in the key file, in tokens and
+//! in tasks is never read for it, and what looks like a secret in a log is left out.
+
+mod archive;
+mod redact;
+mod store_figures;
+
+use std::{
+    fs::File,
+    io::{self, Read as _, Seek as _, SeekFrom},
+    path::{Path, PathBuf},
+    time::SystemTime,
+};
+
+use agentanycast::Activity;
+use agentanycast_node::config::{self, Loaded};
+use agentanycast_program::VERSION;
+use serde_json::{Value, json};
+
+use self::archive::Archive;
+use super::doctor::{
+    self,
+    facts::{self, Facts},
+    finding::Finding,
+};
+use crate::{
+    args::BugreportArgs,
+    context::Context,
+    failure::{Code, Failure},
+    json, output,
+};
+
+/// Lines of its log that a daemon keeps.
+const LOG_LINES: usize = 256;
+
+/// How much of the end of a log file is taken, in bytes.
+const LOG_FILE: u64 = 1 << 20;
+
+/// Where daemons that were started in the background log to, inside a home.
+const LOG_FILES: [&str; 2] = ["logs/daemon.log", "logs/daemon.log.1"];
+
+const README: &str = "For a report of a fault in AgentAnycast, made by `anycast bugreport`.
+
+report.json    versions, what `anycast doctor` found, and what the daemon said of itself: peers, relays, counts of tasks
+settings.txt   the daemon's settings, each with where it comes from; without passwords
+log.txt        what the daemon logged last; logs/ has the ends of the log files
+store.json     how many files and bytes the store has, and how much room its disk
+
+No keys, no tokens and nothing of what tasks say is in it. Peer ids, addresses and paths are: look through it before you
+give it to others.
+";
+
+pub(crate) async fn run(context: &Context, args: BugreportArgs) -> Result<(), Failure> {
+    let path = args.output.unwrap_or_else(default_name);
+    let facts = Facts::gather(context).await?;
+    let findings = doctor::check(&facts).await;
+    let log = match context.connect().await {
+        Ok(node) => node
+            .activity(LOG_LINES)
+            .await
+            .map(|activity| activity.log)
+            .unwrap_or_default(),
+        Err(_) => Vec::new(),
+    };
+    let mut archive = Archive::create(&path).map_err(|error| wrong(&path, &error))?;
+    let added = add_all(&mut archive, context, &facts, &findings, &log);
+    added
+        .and_then(|()| archive.finish())
+        .map_err(|error| wrong(&path, &error))?;
+    if context.json {
+        return Ok(output::json(&json!({"path": path}))?);
+    }
+    output::line(&format!("wrote {}", path.display()))?;
+    output::complain("it has peer ids, addresses and paths: look through it before you give it to others");
+    Ok(())
+}
+
+fn default_name() -> PathBuf {
+    let now = jiff::Timestamp::now().strftime("%Y%m%d-%H%M%S").to_string();
+    format!("anycast-bugreport-{now}.tar.gz").into()
+}
+
+fn wrong(path: &Path, error: &io::Error) -> Failure {
+    let advice = match error.kind() {
+        io::ErrorKind::AlreadyExists => "; remove it, or name another one with --output",
+        _ => "",
+    };
+    Failure::new(
+        Code::General,
+        "Io",
+        format!("cannot write {}: {error}{advice}", path.display()),
+    )
+}
+
+fn add_all(
+    archive: &mut Archive,
+    context: &Context,
+    facts: &Facts,
+    findings: &[Finding],
+    log: &[String],
+) -> io::Result<()> {
+    archive.add("README.txt", README)?;
+    let report = redact::text(&format!("{:#}\n", report(facts, findings)));
+    archive.add("report.json", &report)?;
+    archive.add("settings.txt", &redact::text(&settings(context, facts)))?;
+    let lines: Vec<String> = log.iter().map(|line| redact::text(line)).collect();
+    archive.add("log.txt", &(lines.join("\n") + "\n"))?;
+    if let Some(home) = &facts.home {
+        for name in LOG_FILES {
+            if let Some(text) = end_of(&home.join(name))? {
+                archive.add(name, &redact::text(&text))?;
+            }
+        }
+    }
+    if let Some(config) = facts.config() {
+        let figures = store_figures::document(&config.store_path);
+        archive.add("store.json", &format!("{figures:#}\n"))?;
+    }
+    Ok(())
+}
+
+/// What is known without the daemon, and what it says.
+fn report(facts: &Facts, findings: &[Finding]) -> Value {
+    let told = facts.told();
+    json!({
+        "made_at": json::time(Some(SystemTime::now())),
+        "program": VERSION,
+        "system": {
+            "os": std::env::consts::OS,
+            "arch": std::env::consts::ARCH,
+            "kernel": std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim(),
+            "processors": std::thread::available_parallelism().map_or(0, usize::from),
+        },
+        "doctor": findings.iter().map(Finding::document).collect::<Vec<_>>(),
+        "daemon_error": facts.daemon.as_ref().err(),
+        "daemon": told.map(|told| json!({
+            "address": told.address,
+            "version": told.info.version,
+            "peer_id": told.info.peer_id.as_ref().map(ToString::to_string),
+            "started_at": json::time(told.info.started_at),
+            "listen_addresses": told.info.listen_addresses,
+            "agent_listening": told.info.agent_listening,
+        })),
+        "network": told.map(|told| json::network(&told.network)),
+        "activity": told.map(|told| activity(&told.activity)),
+    })
+}
+
+/// Counts, without what the log and refusals say of tasks.
+fn activity(activity: &Activity) -> Value {
+    let tasks = activity.tasks.iter().map(|count| {
+        json!({
+            "status": count.status.as_str(),
+            "now": count.now,
+            "outbound_total": count.outbound_total,
+            "inbound_total": count.inbound_total,
+        })
+    });
+    json!({
+        "now": json::time(activity.now),
+        "store_failure": activity.store_failure,
+        "problems": activity.problems,
+        "tasks": tasks.collect::<Vec<_>>(),
+        "queued": activity.queued,
+        "sent": activity.sent,
+        "parked": activity.parked,
+        "refusals": activity.refusals.iter().map(|refusal| refusal.count).sum::<u64>(),
+    })
+}
+
+/// The settings as the daemon would print them, which leaves secrets out; or why it cannot.
+fn settings(context: &Context, facts: &Facts) -> String {
+    let Ok(mut arguments) = facts::arguments(context, facts.home.as_deref()) else {
+        return String::new();
+    };
+    arguments.push("--print-config".into());
+    match config::load_again(&arguments).1 {
+        Ok(Loaded::PrintConfig { text, refused }) => {
+            let refused = refused.map(|error| format!("\n# refused: {error}\n"));
+            text + &refused.unwrap_or_default()
+        }
+        Ok(_) => String::new(),
+        Err(error) => format!("# {error}\n"),
+    }
+}
+
+/// The end of a log file, from the begin of a line; None: it is not there.
+fn end_of(path: &Path) -> io::Result<Option<String>> {
+    let mut file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let size = file.metadata()?.len();
+    file.seek(SeekFrom::Start(size.saturating_sub(LOG_FILE)))?;
+    let mut end = Vec::new();
+    file.take(LOG_FILE).read_to_end(&mut end)?;
+    let text = String::from_utf8_lossy(&end).into_owned();
+    Ok(Some(match text.split_once('\n') {
+        Some((_, whole)) if size > LOG_FILE => whole.to_owned(),
+        _ => text,
+    }))
+}
