@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use agentanycast::{Error, ErrorKind, TaskError};
 use agentanycast_program::{process, sanitize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::output;
 
@@ -91,20 +91,36 @@ impl Failure {
 
     /// Says what happened and gives the exit code.
     pub(crate) fn report(&self, as_json: bool) -> ExitCode {
-        if !self.silent {
-            if as_json {
-                let message = sanitize::without_passwords(&self.message);
-                let mut document = json!({"error": {"kind": self.kind, "message": message}});
-                if let Some(task) = &self.task {
-                    document["error"]["task_id"] = task.as_str().into();
-                }
-                // When even this cannot be written there is only the code left.
+        if self.code == Code::OutputClosed {
+            // In silence.
+        } else if as_json {
+            let document = self.document();
+            output::json_error(&document);
+            // Scripts of before the errors were on standard error look here. When even this cannot be written there is only
+            // the code left.
+            if !self.silent {
                 drop(output::json(&document));
-            } else {
-                output::complain(&format!("anycast: {}", self.message));
             }
+        } else if !self.silent {
+            output::complain(&format!("anycast: {}", self.message));
         }
         ExitCode::from(self.code as u8)
+    }
+
+    /// Of a command line that cannot be read: on standard error alone, as JSON.
+    pub(crate) fn report_usage(&self) -> ExitCode {
+        output::json_error(&self.document());
+        ExitCode::from(self.code as u8)
+    }
+
+    /// For scripts.
+    fn document(&self) -> Value {
+        let message = output::flat(&sanitize::without_passwords(&self.message));
+        let mut error = json!({"kind": self.kind, "message": message, "exit_code": self.code as u8});
+        if let Some(task) = &self.task {
+            error["task_id"] = task.as_str().into();
+        }
+        json!({"error": error})
     }
 }
 

@@ -1,4 +1,5 @@
-//! The JSON that `--json` prints. Names are stable: scripts depend on them.
+//! The JSON that `--json` prints. Names are stable: scripts depend on them, and docs/json.schema.json has them all. A name
+//! that was changed stays beside the new one for a release ([`with_old_names`]).
 
 use std::{path::PathBuf, time::SystemTime};
 
@@ -8,6 +9,33 @@ use agentanycast::{
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Map, Value, json};
+
+/// The version of the names and their meaning; every object that a command prints has it as `schema_version`. It grows
+/// when a name goes or means something else, not when one is added.
+pub(crate) const SCHEMA_VERSION: u32 = 1;
+
+/// The object, or each object of the list, with the version of its names.
+pub(crate) fn versioned(document: &Value) -> Value {
+    let mut document = document.clone();
+    let mark = |one: &mut Value| {
+        if let Value::Object(fields) = one {
+            fields.insert("schema_version".to_owned(), SCHEMA_VERSION.into());
+        }
+    };
+    match &mut document {
+        Value::Array(all) => all.iter_mut().for_each(mark),
+        one => mark(one),
+    }
+    document
+}
+
+/// The object, in which what has the first name of a pair has the second one too, the one from before.
+pub(crate) fn with_old_names(mut document: Value, names: &[(&str, &str)]) -> Value {
+    for (new, old) in names {
+        document[*old] = document[*new].clone();
+    }
+    document
+}
 
 /// RFC 3339, or null when not known.
 pub(crate) fn time(time: Option<SystemTime>) -> Value {
@@ -30,6 +58,8 @@ pub(crate) fn task(task: &Task, saved: &[(String, PathBuf)]) -> Value {
 pub(crate) fn summary(task: &Task) -> Map<String, Value> {
     let peer = |peer: &Option<agentanycast::PeerId>| peer.as_ref().map(ToString::to_string);
     let fields = [
+        ("task_id", task.id.clone().into()),
+        // The name from before.
         ("id", task.id.clone().into()),
         ("context_id", task.context_id.clone().into()),
         ("status", task.status.as_str().into()),
@@ -138,21 +168,22 @@ pub(crate) fn chunk(task_id: &str, artifact_id: &str, data: &[u8]) -> Value {
 }
 
 pub(crate) fn peer(peer: &Peer) -> Value {
-    json!({
+    let document = json!({
         "peer_id": peer.id.as_ref().map(ToString::to_string),
-        "road": peer.road.to_string(),
+        "via": peer.road.to_string(),
         "addresses": peer.addresses,
         "connected_at": time(peer.connected_at),
-    })
+    });
+    with_old_names(document, &[("via", "road")])
 }
 
 pub(crate) fn network(network: &Network) -> Value {
     let id = |id: &Option<agentanycast::PeerId>| id.as_ref().map(ToString::to_string);
     let relay = |relay: &Relay| {
-        json!({
+        let document = json!({
             "peer_id": id(&relay.id),
             "address": relay.address,
-            "place": relay.state.to_string(),
+            "slot": relay.state.to_string(),
             "since": time(relay.since),
             "renewed_at": time(relay.renewed_at),
             "next_try": time(relay.next_try),
@@ -160,19 +191,23 @@ pub(crate) fn network(network: &Network) -> Value {
             "addresses": relay.addresses,
             "circuit_bytes": relay.circuit_bytes,
             "circuit_seconds": relay.circuit_duration.map(|duration| duration.as_secs()),
-        })
+        });
+        with_old_names(document, &[("slot", "place")])
     };
     let peer = |peer: &PeerPath| {
-        json!({
+        let document = json!({
             "peer_id": id(&peer.id),
-            "road": peer.road.to_string(),
+            "via": peer.road.to_string(),
             "addresses": peer.addresses,
             "connected_at": time(peer.connected_at),
             "round_trip_ms": peer.round_trip.map(|rtt| rtt.as_secs_f64() * 1000.0),
-        })
+        });
+        with_old_names(document, &[("via", "road")])
     };
+    let addresses = network.direct_addresses.iter().chain(&network.relayed_addresses);
     json!({
         "nat": network.nat.to_string(),
+        "addresses": addresses.collect::<Vec<_>>(),
         "direct_addresses": network.direct_addresses,
         "relayed_addresses": network.relayed_addresses,
         "relays": network.relays.iter().map(relay).collect::<Vec<_>>(),
@@ -213,6 +248,7 @@ pub(crate) fn card(card: &AgentCard) -> Value {
         })
     });
     json!({
+        "peer_id": card.reach.as_ref().and_then(|reach| Some(reach.peer_id.as_ref()?.to_string())),
         "name": card.name,
         "description": card.description,
         "version": card.version,

@@ -41,6 +41,9 @@ pub fn main_with_args(args: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(args) => args,
         Err(error) => return usage::report(error),
     };
+    if args.global.json {
+        output::complain_in_json();
+    }
     let (context, command) = (context::Context::new(args.global), args.command);
     if let Err(failure) = context.check_relays(&command) {
         return failure.report(context.json);

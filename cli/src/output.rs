@@ -3,11 +3,14 @@
 
 use std::{
     io::{self, IsTerminal, Write},
+    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, SystemTime},
 };
 
 use agentanycast_program::sanitize::{self, printable};
 use serde_json::Value;
+
+use crate::json;
 
 /// Prints the text as one line on standard output.
 pub(crate) fn line(text: &str) -> io::Result<()> {
@@ -37,9 +40,28 @@ pub(crate) fn foreign(text: &str) -> io::Result<()> {
     if text.ends_with('\n') { Ok(()) } else { line("") }
 }
 
-/// One JSON document on one line.
+/// One JSON document on one line, of this program's own shape.
 pub(crate) fn json(document: &Value) -> io::Result<()> {
+    raw_json(&json::versioned(document))
+}
+
+/// One JSON document on one line, whose shape is somebody else's.
+pub(crate) fn raw_json(document: &Value) -> io::Result<()> {
     line(&sanitize::json(&document.to_string()))
+}
+
+/// Whether what is said on standard error is JSON too.
+static ERRORS_AS_JSON: AtomicBool = AtomicBool::new(false);
+
+/// From now on, what is said on standard error is JSON.
+pub(crate) fn complain_in_json() {
+    ERRORS_AS_JSON.store(true, Ordering::Relaxed);
+}
+
+/// One JSON document on one line of standard error. A closed standard error is ignored.
+pub(crate) fn json_error(document: &Value) {
+    let text = json::versioned(document).to_string();
+    let _ = writeln!(io::stderr().lock(), "{}", sanitize::json(&text));
 }
 
 /// All writing to standard output.
@@ -50,13 +72,16 @@ fn write(data: &[u8]) -> io::Result<()> {
     written.map_err(|error| io::Error::new(error.kind(), format!("cannot write to standard output: {error}")))
 }
 
-/// Prints the text as one line on standard error. A closed standard error is ignored.
+/// Prints the text as one line on standard error; with `--json` as the warning in an object. A closed standard error is
+/// ignored.
 pub(crate) fn complain(text: &str) {
-    let _ = writeln!(
-        io::stderr().lock(),
-        "{}",
-        flat(&sanitize::without_passwords(text))
-    );
+    let text = flat(&sanitize::without_passwords(text));
+    if ERRORS_AS_JSON.load(Ordering::Relaxed) {
+        let text = text.strip_prefix("anycast: ").unwrap_or(&text);
+        json_error(&serde_json::json!({"warning": text}));
+    } else {
+        let _ = writeln!(io::stderr().lock(), "{text}");
+    }
 }
 
 /// As [`printable`], with all lines but the first moved in, so that none looks as if this program said it.

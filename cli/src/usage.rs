@@ -1,13 +1,18 @@
 //! What the command line itself is answered: help, version, and errors of usage, which repeat arguments.
 
-use std::{io, process::ExitCode};
+use std::{ffi::OsString, io, process::ExitCode};
 
 use agentanycast_program::{process::OUTPUT_CLOSED, sanitize};
 use clap::error::{ContextKind, ContextValue};
 
+use crate::failure::Failure;
+
 /// Prints what the parser says, and gives the exit code: 0 for help and version, 2 for an error.
 pub(crate) fn report(error: clap::Error) -> ExitCode {
     let error = sanitized(error);
+    if error.use_stderr() && wants_json(std::env::args_os()) {
+        return Failure::usage(told(&error)).report_usage();
+    }
     match error.print() {
         Err(failed) if !error.use_stderr() => match failed.kind() {
             io::ErrorKind::BrokenPipe => ExitCode::from(OUTPUT_CLOSED),
@@ -15,6 +20,21 @@ pub(crate) fn report(error: clap::Error) -> ExitCode {
         },
         _ => ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(u8::MAX)),
     }
+}
+
+/// Whether JSON was asked for, in arguments that cannot be read otherwise; behind `--` there are none.
+fn wants_json(mut arguments: impl Iterator<Item = OsString>) -> bool {
+    arguments
+        .by_ref()
+        .take_while(|argument| argument != "--")
+        .any(|argument| argument == "--json")
+}
+
+/// What is wrong, without the usage and the tips.
+fn told(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    let wrong = text.split("\n\n").next().unwrap_or_default();
+    wrong.trim_start_matches("error: ").to_owned()
 }
 
 /// The error with every argument in it on one line, without control characters and passwords of URLs.

@@ -138,7 +138,7 @@ fn report(facts: &Facts, findings: &[Finding]) -> Value {
             "version": told.info.version,
             "peer_id": told.info.peer_id.as_ref().map(ToString::to_string),
             "started_at": json::time(told.info.started_at),
-            "listen_addresses": told.info.listen_addresses,
+            "addresses": told.info.listen_addresses,
             "agent_listening": told.info.agent_listening,
         })),
         "network": told.map(|told| json::network(&told.network)),

@@ -60,7 +60,7 @@ fn issue(context: &Context, args: IssueArgs) -> Result<(), Failure> {
         status,
     };
     let signed = grant.sign(&key, args.suite.into(), now).map_err(failed)?;
-    Ok(output::json(&signed)?)
+    Ok(output::raw_json(&signed)?)
 }
 
 /// Signs the list that says which credentials were taken back, and prints it.
@@ -74,7 +74,7 @@ fn status_list(context: &Context, args: StatusListArgs) -> Result<(), Failure> {
     }
     let for_ms = u64::from(args.days) * DAY_MS;
     let signed = list.sign(&args.url, &issuer(args.issuer, &key)?, &key, now(), for_ms);
-    Ok(output::json(&signed.map_err(failed)?)?)
+    Ok(output::raw_json(&signed.map_err(failed)?)?)
 }
 
 /// Says whether a credential counts. It is an error if it does not.

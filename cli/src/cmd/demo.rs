@@ -51,7 +51,9 @@ async fn serve(context: &Context, node: &Node, interrupt: &mut Interrupt) -> Res
                 let sender = task.sender().map(ToString::to_string).unwrap_or_default();
                 task.complete([answer]).await?;
                 let told = if as_json {
-                    output::json(&json!({"task_id": task.id(), "sender": sender, "text": text}))
+                    output::json(
+                        &json!({"task_id": task.id(), "peer_id": sender, "sender": sender, "text": text}),
+                    )
                 } else {
                     output::pieces(&[
                         (&sender, Paint::Faint),

@@ -290,7 +290,12 @@ impl<'a> Follower<'a> {
             "the agent asks {asks}, and there is no terminal to answer at; task {id} waits: answer with `{} reply {id} TEXT`",
             self.program()
         );
-        Ok(Failure::new(Code::Input, "InputRequired", message).about(id))
+        let failure = Failure::new(Code::Input, "InputRequired", message).about(id);
+        Ok(if self.context.json {
+            failure.told()
+        } else {
+            failure
+        })
     }
 
     /// Prints a change where each is wanted: in a JSON stream.

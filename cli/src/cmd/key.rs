@@ -27,7 +27,9 @@ pub(crate) async fn run(context: &Context, command: KeyCommand) -> Result<(), Fa
     let statement = identity::rotations_path(&path);
     if context.json {
         return Ok(output::json(&json!({
-            "old": old.to_string(), "new": new.to_string(), "did_key": did,
+            "peer_id": new.to_string(), "old_peer_id": old.to_string(), "did_key": did,
+            // The names from before.
+            "old": old.to_string(), "new": new.to_string(),
             "old_key": done.kept, "older_key": done.moved, "rotations": statement,
         }))?);
     }

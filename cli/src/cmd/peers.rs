@@ -25,7 +25,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
         ]
     });
     Ok(output::table(
-        ["PEER", "ROAD", "SINCE", "ADDRESSES"],
+        ["PEER", "VIA", "SINCE", "ADDRESSES"],
         &rows.collect::<Vec<_>>(),
     )?)
 }

@@ -28,7 +28,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
             ]
         });
         output::table(
-            ["RELAY", "PLACE", "SINCE", "NEXT TRY", "A CIRCUIT", "LAST ERROR"],
+            ["RELAY", "SLOT", "SINCE", "NEXT TRY", "A CIRCUIT", "LAST ERROR"],
             &rows.collect::<Vec<_>>(),
         )?;
     }
@@ -51,7 +51,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
         ]
     });
     Ok(output::table(
-        ["PEER", "ROAD", "ROUND TRIP", "ADDRESSES"],
+        ["PEER", "VIA", "ROUND TRIP", "ADDRESSES"],
         &rows.collect::<Vec<_>>(),
     )?)
 }

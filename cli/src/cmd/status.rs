@@ -36,7 +36,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
             "did_key": did,
             "version": info.version,
             "daemon": node.address(),
-            "listen_addresses": info.listen_addresses,
+            "addresses": info.listen_addresses,
             "publicly_reachable": info.publicly_reachable,
             "connected_peers": info.connected_peers,
             "started_at": json::time(info.started_at),
@@ -44,7 +44,10 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
             "problems": problems,
             "registries": registries.iter().map(json::registry).collect::<Vec<_>>(),
         });
-        output::json(&document)?;
+        output::json(&json::with_old_names(
+            document,
+            &[("addresses", "listen_addresses")],
+        ))?;
         return healthy(failure);
     }
     output::fields(&[

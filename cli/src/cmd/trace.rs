@@ -59,7 +59,7 @@ fn show(id: &str, trace: &Trace, answer: &Answer, steps: &[Step]) -> Result<(), 
             "next",
             answer.advice.as_deref().map(output::flat).unwrap_or_default(),
         ),
-        ("road", output::flat(&verdict::road(trace.peer.as_ref()))),
+        ("via", output::flat(&verdict::road(trace.peer.as_ref()))),
     ])?;
     output::line("")?;
     for step in steps {
@@ -117,9 +117,9 @@ fn document(id: &str, trace: &Trace, answer: &Answer, steps: &[Step]) -> Value {
         .iter()
         .map(|step| json!({"at": json::time(step.at), "kind": step.kind, "what": step.what}))
         .collect();
-    json!({
+    let document = json!({
         "task_id": own_id(id, trace),
-        "node": trace.node.as_ref().map(ToString::to_string),
+        "node_peer_id": trace.node.as_ref().map(ToString::to_string),
         "now": json::time(trace.now),
         "side": side,
         "status": trace.task.as_ref().map(|task| task.status.as_str()),
@@ -163,14 +163,15 @@ fn document(id: &str, trace: &Trace, answer: &Answer, steps: &[Step]) -> Value {
             "error": audit.error,
             "lines": audit.lines.iter().map(|line| serde_json::from_str(line).unwrap_or(Value::Null)).collect::<Vec<Value>>(),
         })),
-    })
+    });
+    json::with_old_names(document, &[("node_peer_id", "node")])
 }
 
 fn peer(peer: &PeerReach) -> Value {
-    json!({
+    let document = json!({
         "peer_id": peer.id.as_ref().map(ToString::to_string),
         "connected": peer.connected,
-        "road": peer.connected.then(|| peer.road.to_string()),
+        "via": peer.connected.then(|| peer.road.to_string()),
         "connected_at": json::time(peer.connected_at),
         "round_trip_ms": peer.round_trip.map(|rtt| rtt.as_secs_f64() * 1000.0),
         "addresses": peer.addresses,
@@ -181,7 +182,8 @@ fn peer(peer: &PeerReach) -> Value {
             "peer_id": relay.to_string(),
             "addresses": peer.relay_addresses,
         })),
-    })
+    });
+    json::with_old_names(document, &[("via", "road")])
 }
 
 fn refusal(refusal: &Refusal) -> Value {
@@ -196,7 +198,9 @@ fn refusal(refusal: &Refusal) -> Value {
 }
 
 fn hop(hop: &Hop) -> Value {
-    json!({"road": hop.road.to_string(), "relay": hop.relay.as_ref().map(ToString::to_string)})
+    let document =
+        json!({"via": hop.road.to_string(), "relay_peer_id": hop.relay.as_ref().map(ToString::to_string)});
+    json::with_old_names(document, &[("via", "road"), ("relay_peer_id", "relay")])
 }
 
 fn sent(sent: &Sent) -> Value {

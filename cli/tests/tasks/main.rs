@@ -5,6 +5,7 @@
 mod agent;
 mod bugreport;
 mod doctor;
+mod json;
 mod ping;
 mod talk;
 mod terminal;
@@ -40,8 +41,10 @@ fn run(home: &Path, arguments: &[&str]) -> (String, Option<i32>) {
     (text, output.status.code())
 }
 
+/// What a command printed as JSON.
 fn document(home: &Path, arguments: &[&str]) -> Value {
-    let (text, _) = run(home, &[&["--json"], arguments].concat());
+    let output = command(home).arg("--json").args(arguments).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {text}"))
 }
 

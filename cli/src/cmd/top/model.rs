@@ -126,17 +126,21 @@ impl View {
             })
         });
         let peers = self.peers.iter().map(|peer| {
-            json!({
+            let document = json!({
                 "peer_id": peer.id,
-                "road": peer.road.map(|road| road.to_string()),
+                "via": peer.road.map(|road| road.to_string()),
                 "round_trip_ms": peer.round_trip.map(|rtt| rtt.as_secs_f64() * 1000.0),
                 "waiting": peer.waiting,
                 "address": peer.address,
-            })
+                "addresses": (!peer.address.is_empty()).then_some(&peer.address).into_iter().collect::<Vec<_>>(),
+            });
+            json::with_old_names(document, &[("via", "road")])
         });
         let refusals = self.refusals.iter().map(|refusal| {
             json!({
                 "seconds_ago": refusal.ago.as_secs_f64(),
+                "peer_id": refusal.who.parse::<PeerId>().ok().map(|peer| peer.to_string()),
+                // The name from before; of what was asked beside this node it says so.
                 "peer": refusal.who,
                 "by_peer": refusal.by_peer,
                 "task_id": refusal.task,

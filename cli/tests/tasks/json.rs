@@ -1,0 +1,239 @@
+//! What each command prints with `--json` is as docs/json.schema.json says: every name in it, and no other.
+
+use std::{collections::BTreeSet, fs, path::Path, process::Stdio};
+
+use jsonschema::Validator;
+use serde_json::{Value, json};
+
+use super::{NOBODY, Running, agent::Agent, command};
+
+fn schema() -> Value {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/json.schema.json");
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+/// Checks documents, and remembers which definitions there was one for.
+struct Checker {
+    schema: Value,
+    seen: BTreeSet<&'static str>,
+}
+
+impl Checker {
+    fn new() -> Self {
+        Self {
+            schema: schema(),
+            seen: BTreeSet::new(),
+        }
+    }
+
+    fn validator(&self, definition: &str) -> Validator {
+        let mut one = self.schema.clone();
+        let fields = one.as_object_mut().unwrap();
+        fields.remove("anyOf");
+        fields.insert("$ref".to_owned(), format!("#/$defs/{definition}").into());
+        jsonschema::validator_for(&one).unwrap()
+    }
+
+    /// Each line has to be as the definition says; there is at least one.
+    fn lines(&mut self, definition: &'static str, text: &[u8]) -> Vec<Value> {
+        let validator = self.validator(definition);
+        let text = std::str::from_utf8(text).unwrap();
+        let documents: Vec<Value> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert!(!documents.is_empty(), "{definition}: nothing was printed");
+        for document in &documents {
+            let wrong: Vec<String> = validator
+                .iter_errors(document)
+                .map(|error| format!("{} at {}", error, error.instance_path()))
+                .collect();
+            assert!(wrong.is_empty(), "{definition}: {wrong:#?}\nin {document:#}");
+        }
+        self.seen.insert(definition);
+        documents
+    }
+
+    /// Runs a command that does not fail, and checks what it prints; its last document.
+    fn prints(&mut self, home: &Path, definition: &'static str, arguments: &[&str]) -> Value {
+        let output = command(home)
+            .arg("--json")
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {said}");
+        self.lines(definition, &output.stdout).pop().unwrap()
+    }
+
+    /// Runs a command that fails: its error on standard error, and on standard output that too, or its answer.
+    fn fails(&mut self, home: &Path, code: i32, answer: Option<&'static str>, arguments: &[&str]) -> Value {
+        let output = command(home)
+            .arg("--json")
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {output:?}");
+        let error = self.lines("error", &output.stderr).pop().unwrap();
+        assert_eq!(error["error"]["exit_code"], code, "{arguments:?}: {error}");
+        if let Some(answer) = answer {
+            self.lines(answer, &output.stdout);
+        }
+        error
+    }
+}
+
+#[test]
+fn the_schema_is_sound() {
+    let schema = schema();
+    jsonschema::meta::validate(&schema).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    assert!(validator.is_valid(&json!({"schema_version": 1, "task_id": "x"})));
+    for wrong in [
+        json!({"task_id": "x"}),
+        json!({"schema_version": 2, "task_id": "x"}),
+        json!("x"),
+    ] {
+        assert!(!validator.is_valid(&wrong), "{wrong}");
+    }
+}
+
+#[test]
+fn each_command_prints_what_the_schema_says() {
+    let root = tempfile::tempdir().unwrap();
+    let home = root.path();
+    let other = tempfile::tempdir().unwrap();
+    let mut checker = Checker::new();
+    // Without a daemon.
+    checker.fails(home, 3, Some("error"), &["status"]);
+    checker.fails(home, 1, Some("doctor"), &["doctor"]);
+    let report = home.join("report.tar.gz");
+    checker.prints(home, "bugreport", &["bugreport", "-o", report.to_str().unwrap()]);
+
+    let _daemon = Running::daemon(home);
+    let agent = Agent::asking(home);
+    let peer = agent.peer.as_str();
+    let _other = Running::start(other.path(), &["demo"]);
+    let status = checker.prints(other.path(), "status", &["status"]);
+    let there = status["peer_id"].as_str().unwrap().to_owned();
+    let at = format!("{}/p2p/{there}", status["addresses"][0].as_str().unwrap());
+
+    for arguments in [
+        &["send", at.as_str(), "hello"][..],
+        &["send", &at, "hello", "--stream"],
+    ] {
+        let output = command(home).arg("--json").args(arguments).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let definition = if arguments.contains(&"--stream") {
+            "event"
+        } else {
+            "task"
+        };
+        checker.lines(definition, &output.stdout);
+    }
+    checker.prints(home, "status", &["status"]);
+    checker.prints(home, "id", &["id"]);
+    checker.prints(home, "peers", &["peers"]);
+    checker.prints(home, "network", &["relays"]);
+    checker.prints(home, "card", &["card"]);
+    checker.prints(home, "card", &["card", &there]);
+    checker.prints(home, "ping", &["ping", &there, "-c", "1"]);
+    checker.prints(home, "doctor", &["doctor"]);
+    let tasks = checker.prints(home, "tasks", &["tasks"]);
+    let done = tasks[0]["task_id"].as_str().unwrap();
+    checker.prints(home, "task", &["task", done]);
+    checker.prints(home, "trace", &["trace", done]);
+    checker.prints(home, "task", &["retry", done]);
+    let sent = checker.prints(home, "sent", &["send", NOBODY, "hello", "--no-wait"]);
+    let waits = sent["task_id"].as_str().unwrap();
+    checker.prints(home, "trace", &["trace", waits]);
+    checker.prints(home, "top", &["top", "--once", "--interval", "100ms"]);
+    let canceled = checker.prints(home, "task_summary", &["cancel", waits]);
+    assert_eq!(canceled["task_id"], waits);
+
+    let error = checker.fails(home, 7, Some("task"), &["send", peer, "ask"]);
+    let asking = error["error"]["task_id"].as_str().unwrap();
+    checker.prints(home, "task", &["reply", asking, "blue"]);
+    checker.fails(
+        home,
+        5,
+        Some("error"),
+        &["send", NOBODY, "hello", "--timeout", "200ms"],
+    );
+    checker.fails(home, 4, Some("error"), &["task", "no-such-task"]);
+    checker.fails(home, 2, Some("error"), &["send", "nobody", "hello"]);
+    // Before anything is known of what is wanted.
+    for arguments in [
+        &["send"][..],
+        &["no-such-command"],
+        &["tasks", "--limit", "x"],
+        &[],
+    ] {
+        let error = checker.fails(home, 2, None, arguments);
+        assert_eq!(error["error"]["kind"], "Usage", "{error}");
+    }
+    checker.fails(home, 6, Some("error"), &["discover", "echo"]);
+}
+
+#[test]
+fn what_is_said_of_files_is_as_the_schema_says() {
+    let root = home_with_rules();
+    let home = root.path();
+    let mut checker = Checker::new();
+    checker.prints(home, "policy_show", &["policy", "show"]);
+    checker.prints(home, "policy_check", &["policy", "check", "--source", "local"]);
+    checker.fails(
+        home,
+        1,
+        Some("policy_check"),
+        &["policy", "check", "--source", NOBODY],
+    );
+    let log = home.join("audit.jsonl");
+    fs::write(&log, "").unwrap();
+    checker.prints(home, "audit_verify", &["audit", "verify", log.to_str().unwrap()]);
+    drop(Running::daemon(home));
+    checker.prints(home, "key_rotate", &["key", "rotate"]);
+    let id = checker.prints(home, "id", &["id"]);
+    let subject = id["did_key"].as_str().unwrap();
+    let issued = command(home)
+        .args(["credential", "issue", "--subject", subject, "--capability", "echo"])
+        .output()
+        .unwrap();
+    assert!(issued.status.success(), "{issued:?}");
+    let credential: Value = serde_json::from_slice(&issued.stdout).unwrap();
+    assert!(
+        credential.get("schema_version").is_none(),
+        "it is signed as it is: {credential}"
+    );
+    let file = home.join("credential.json");
+    fs::write(&file, &issued.stdout).unwrap();
+    checker.prints(
+        home,
+        "credential_verify",
+        &["credential", "verify", file.to_str().unwrap()],
+    );
+}
+
+fn home_with_rules() -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    fs::create_dir(root.path().join("home")).unwrap();
+    let rules = "[[policy.acl]]\nsource = 'local'\nallow = true\n";
+    fs::write(root.path().join("home/config.toml"), rules).unwrap();
+    root
+}
+
+#[test]
+fn the_demo_prints_what_the_schema_says() {
+    let root = tempfile::tempdir().unwrap();
+    let mut checker = Checker::new();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_anycast"))
+        .env_clear()
+        .env("HOME", root.path())
+        .args(["--json", "demo", "--pair"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    checker.lines("demo_pair", &output.stdout);
+}
