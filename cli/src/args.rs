@@ -6,8 +6,12 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use agentanycast_program::duration;
-use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum, builder::FalseyValueParser};
+use agentanycast_program::{duration, pages::Shell};
+use clap::{
+    Args as ClapArgs, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum, builder::FalseyValueParser,
+};
+
+use crate::examples;
 
 /// What `--help` says about boxes.
 const BOXES: &str = "A box is a nonce of 24 bytes and a NaCl box between the X25519 keys of both Ed25519 keys (libsodium: crypto_box_easy).
@@ -37,8 +41,21 @@ pub(crate) struct Args {
     pub(crate) command: Command,
 }
 
+impl Args {
+    /// Reads a command line; the first word is the program's name.
+    pub(crate) fn parse_from_words(words: Vec<OsString>) -> Result<Self, clap::Error> {
+        Self::from_arg_matches(&command().try_get_matches_from(words)?)
+    }
+}
+
+/// All commands with their help.
+pub(crate) fn command() -> clap::Command {
+    examples::added(Args::command())
+}
+
 /// Options of every command.
 #[derive(Debug, ClapArgs)]
+#[command(next_help_heading = "Options of every command")]
 pub(crate) struct Global {
     /// Directory of the daemon's key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]
     #[arg(long, global = true, value_name = "DIR")]
@@ -125,6 +142,10 @@ pub(crate) enum Command {
     Doctor,
     /// Write an archive for a report of a fault: settings, log, figures; no keys, no tokens, nothing of what tasks say
     Bugreport(BugreportArgs),
+    /// Print what a shell completes command lines of anycast with
+    Completions(CompletionsArgs),
+    /// Print a manual page, or write them all
+    Man(ManArgs),
     /// Change the key of this node
     #[command(subcommand)]
     Key(KeyCommand),
@@ -356,6 +377,23 @@ pub(crate) struct PingArgs {
 pub(crate) struct BugreportArgs {
     /// Where it is written; a file that is there is not replaced [default: anycast-bugreport-TIME.tar.gz here]
     #[arg(long, short = 'o', value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: Shell,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct ManArgs {
+    /// The command whose page is printed, such as send or policy check [default: anycast itself]
+    #[arg(conflicts_with = "output")]
+    pub(crate) command: Vec<String>,
+    /// Write the pages of all commands into this directory
+    #[arg(long, short = 'o', value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
 }
 
@@ -656,19 +694,17 @@ fn parse_label(text: &str) -> Result<(String, String), String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
     fn the_definition_is_sound() {
-        Args::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]
     fn the_man_pages_and_completions_are_fresh() {
         let top = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        agentanycast_program::pages::check(Args::command(), &top).unwrap();
+        agentanycast_program::pages::check(command(), &top).unwrap();
     }
 
     #[test]

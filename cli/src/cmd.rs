@@ -8,6 +8,7 @@ mod cancel;
 mod card;
 mod config;
 mod chat;
+mod completions;
 mod credential;
 pub(crate) mod daemon;
 mod demo;
@@ -18,6 +19,7 @@ mod follow;
 mod id;
 mod key;
 mod logs;
+mod man;
 mod mcp;
 mod pair;
 mod peers;
@@ -56,6 +58,8 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Failu
         Command::Ping(ping) => ping::run(context, ping).await,
         Command::Doctor => doctor::run(context).await,
         Command::Bugreport(report) => bugreport::run(context, report).await,
+        Command::Completions(args) => completions::run(&args),
+        Command::Man(args) => man::run(context, &args),
         Command::Discover(discover) => discover::run(context, discover).await,
         Command::Peers => peers::run(context).await,
         Command::Relays => relays::run(context).await,

@@ -9,8 +9,6 @@
 
 use std::{ffi::OsString, process::ExitCode};
 
-use clap::Parser;
-
 mod args;
 mod background;
 mod artifact_files;
@@ -18,6 +16,7 @@ mod cmd;
 mod content;
 mod context;
 mod did;
+mod examples;
 mod failure;
 mod interrupt;
 mod json;
@@ -37,7 +36,7 @@ pub fn main_with_args(args: impl Iterator<Item = OsString>) -> ExitCode {
     if let Some(program) = programs::Program::called_by(args.first()) {
         return program.run(args);
     }
-    let args = match args::Args::try_parse_from(args) {
+    let args = match args::Args::parse_from_words(args) {
         Ok(args) => args,
         Err(error) => return usage::report(error),
     };

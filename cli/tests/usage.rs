@@ -94,6 +94,20 @@ fn without_a_daemon_status_says_how_to_start_one() {
 }
 
 #[test]
+fn completions_and_pages_are_printed() {
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(
+            stdout(&anycast(&["completions", shell]).success()).contains("bugreport"),
+            "{shell}"
+        );
+    }
+    assert!(stdout(&anycast(&["man"]).success()).contains(".TH"));
+    assert!(stdout(&anycast(&["man", "policy", "check"]).success()).contains("vouched"));
+    anycast(&["man", "no-such-command"]).code(2);
+    anycast(&["completions", "no-such-shell"]).code(2);
+}
+
+#[test]
 fn demo_pair_shows_a_task_answered() {
     let text = stdout(&anycast(&["demo", "--pair"]).success());
     for word in ["daemon A", "daemon B", "direct", "completed", "echo: Hello"] {

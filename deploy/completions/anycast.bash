@@ -19,6 +19,9 @@ _anycast() {
             anycast,audit)
                 cmd="anycast__subcmd__audit"
                 ;;
+            anycast,bridge)
+                cmd="anycast__subcmd__bridge"
+                ;;
             anycast,bugreport)
                 cmd="anycast__subcmd__bugreport"
                 ;;
@@ -30,6 +33,9 @@ _anycast() {
                 ;;
             anycast,chat)
                 cmd="anycast__subcmd__chat"
+                ;;
+            anycast,completions)
+                cmd="anycast__subcmd__completions"
                 ;;
             anycast,credential)
                 cmd="anycast__subcmd__credential"
@@ -55,6 +61,9 @@ _anycast() {
             anycast,key)
                 cmd="anycast__subcmd__key"
                 ;;
+            anycast,man)
+                cmd="anycast__subcmd__man"
+                ;;
             anycast,mcp)
                 cmd="anycast__subcmd__mcp"
                 ;;
@@ -66,6 +75,9 @@ _anycast() {
                 ;;
             anycast,policy)
                 cmd="anycast__subcmd__policy"
+                ;;
+            anycast,relay)
+                cmd="anycast__subcmd__relay"
                 ;;
             anycast,relays)
                 cmd="anycast__subcmd__relays"
@@ -139,6 +151,9 @@ _anycast() {
             anycast__subcmd__help,audit)
                 cmd="anycast__subcmd__help__subcmd__audit"
                 ;;
+            anycast__subcmd__help,bridge)
+                cmd="anycast__subcmd__help__subcmd__bridge"
+                ;;
             anycast__subcmd__help,bugreport)
                 cmd="anycast__subcmd__help__subcmd__bugreport"
                 ;;
@@ -150,6 +165,9 @@ _anycast() {
                 ;;
             anycast__subcmd__help,chat)
                 cmd="anycast__subcmd__help__subcmd__chat"
+                ;;
+            anycast__subcmd__help,completions)
+                cmd="anycast__subcmd__help__subcmd__completions"
                 ;;
             anycast__subcmd__help,credential)
                 cmd="anycast__subcmd__help__subcmd__credential"
@@ -175,6 +193,9 @@ _anycast() {
             anycast__subcmd__help,key)
                 cmd="anycast__subcmd__help__subcmd__key"
                 ;;
+            anycast__subcmd__help,man)
+                cmd="anycast__subcmd__help__subcmd__man"
+                ;;
             anycast__subcmd__help,mcp)
                 cmd="anycast__subcmd__help__subcmd__mcp"
                 ;;
@@ -186,6 +207,9 @@ _anycast() {
                 ;;
             anycast__subcmd__help,policy)
                 cmd="anycast__subcmd__help__subcmd__policy"
+                ;;
+            anycast__subcmd__help,relay)
+                cmd="anycast__subcmd__help__subcmd__relay"
                 ;;
             anycast__subcmd__help,relays)
                 cmd="anycast__subcmd__help__subcmd__relays"
@@ -278,7 +302,7 @@ _anycast() {
 
     case "${cmd}" in
         anycast)
-            opts="-h -V --home --daemon --json --help --version demo send chat reply retry status peers ping discover relays card tasks task trace top cancel id mcp policy audit doctor bugreport key credential seal unseal daemon help"
+            opts="-h -V --home --daemon --json --help --version daemon relay bridge demo send reply retry chat status peers ping discover relays card tasks task trace top cancel id mcp doctor bugreport completions man policy audit key credential seal unseal help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -389,6 +413,28 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        anycast__subcmd__bridge)
+            opts="--home --daemon --json"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         anycast__subcmd__bugreport)
             opts="-o -h --output --home --daemon --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -482,6 +528,28 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__completions)
+            opts="-h --home --daemon --json --help bash elvish fish powershell zsh"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 --home)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -816,7 +884,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__help)
-            opts="demo send chat reply retry status peers ping discover relays card tasks task trace top cancel id mcp policy audit doctor bugreport key credential seal unseal daemon help"
+            opts="daemon relay bridge demo send reply retry chat status peers ping discover relays card tasks task trace top cancel id mcp doctor bugreport completions man policy audit key credential seal unseal help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -846,6 +914,20 @@ _anycast() {
         anycast__subcmd__help__subcmd__audit__subcmd__verify)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__bridge)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -900,6 +982,20 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__help__subcmd__chat)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__completions)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1081,6 +1177,20 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        anycast__subcmd__help__subcmd__man)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         anycast__subcmd__help__subcmd__mcp)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -1154,6 +1264,20 @@ _anycast() {
         anycast__subcmd__help__subcmd__policy__subcmd__show)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__relay)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1431,6 +1555,36 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        anycast__subcmd__man)
+            opts="-o -h --output --home --daemon --json --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         anycast__subcmd__mcp)
             opts="-h --home --daemon --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -1636,6 +1790,28 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__relay)
+            opts="--home --daemon --json"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 --home)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

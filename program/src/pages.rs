@@ -1,10 +1,11 @@
-//! Man pages and shell completions, made from what a program's command line is, and committed in `deploy/`. For tests,
-//! which keep them fresh: with `UPDATE_GENERATED=1` they are written.
+//! Man pages and shell completions, made from what a program's command line is, and committed in `deploy/`. Tests
+//! keep them fresh: with `UPDATE_GENERATED=1` they are written.
 
 use std::{fs, io, path::Path};
 
 use clap::Command;
-use clap_complete::{Generator, Shell, generate};
+pub use clap_complete::Shell;
+use clap_complete::{Generator, generate};
 use clap_mangen::Man;
 
 /// Where they are, from the top of the workspace.
@@ -20,15 +21,14 @@ const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Zsh, Shell::Fish];
 /// # Errors
 /// Which one is not as it is made, or cannot be read or written.
 pub fn check(command: Command, top: &Path) -> Result<(), String> {
-    // A page says the version, and not what some build was made from.
-    let mut command = command.version(env!("CARGO_PKG_VERSION"));
-    command.build();
-    let mut pages = Vec::new();
-    man(&command, &mut pages).map_err(|error| format!("the man page cannot be made: {error}"))?;
+    let manual = manual(command.clone()).map_err(|error| format!("the man page cannot be made: {error}"))?;
+    let mut pages: Vec<(String, Vec<u8>)> = manual
+        .into_iter()
+        .map(|(name, text)| (format!("{MAN}/{name}"), text))
+        .collect();
     let name = command.get_name().to_owned();
     for shell in SHELLS {
-        let mut text = Vec::new();
-        generate(shell, &mut command, name.clone(), &mut text);
+        let text = completions(command.clone(), shell);
         pages.push((format!("{COMPLETIONS}/{}", shell.file_name(&name)), text));
     }
     for (place, text) in pages {
@@ -47,6 +47,31 @@ pub fn check(command: Command, top: &Path) -> Result<(), String> {
     Ok(())
 }
 
+/// What a shell completes the command line of a program with.
+pub fn completions(command: Command, shell: Shell) -> Vec<u8> {
+    let (name, mut command) = (command.get_name().to_owned(), built(command));
+    let mut text = Vec::new();
+    generate(shell, &mut command, name, &mut text);
+    text
+}
+
+/// The manual pages of a program: of itself, and of each of its commands, as git has them: `anycast-send.1`.
+///
+/// # Errors
+/// None that comes of a page.
+pub fn manual(command: Command) -> io::Result<Vec<(String, Vec<u8>)>> {
+    let mut pages = Vec::new();
+    man(&built(command), &mut pages)?;
+    Ok(pages)
+}
+
+/// A page says the version, and not what some build was made from.
+fn built(command: Command) -> Command {
+    let mut command = command.version(env!("CARGO_PKG_VERSION"));
+    command.build();
+    command
+}
+
 /// The page of a command, and one of each command in it, as git has them: `anycast-send.1`.
 fn man(command: &Command, pages: &mut Vec<(String, Vec<u8>)>) -> io::Result<()> {
     let name = command
@@ -55,7 +80,7 @@ fn man(command: &Command, pages: &mut Vec<(String, Vec<u8>)>) -> io::Result<()> 
         .to_owned();
     let mut text = Vec::new();
     Man::new(command.clone()).render(&mut text)?;
-    pages.push((format!("{MAN}/{name}.1"), text));
+    pages.push((format!("{name}.1"), text));
     let inner = command
         .get_subcommands()
         .filter(|inner| inner.get_name() != "help" && !inner.is_hide_set());

@@ -67,5 +67,5 @@ pub async fn told(daemon: &Daemon, args: &[&str]) -> Said {
 pub async fn asked(daemon: &Daemon, args: &[&str]) -> Value {
     let said = told(daemon, &[&["--json"], args].concat()).await;
     assert!(said.status.success(), "{}", said.said);
-    serde_json::from_str(&said.said).unwrap_or_else(|_| panic!("no JSON: {}", said.said))
+    serde_json::from_str(&said.printed).unwrap_or_else(|_| panic!("no JSON: {}", said.said))
 }

@@ -182,6 +182,9 @@ fn what_is_said_of_files_is_as_the_schema_says() {
     let root = home_with_rules();
     let home = root.path();
     let mut checker = Checker::new();
+    let pages = home.join("man");
+    checker.prints(home, "manual", &["man", "--output", pages.to_str().unwrap()]);
+    assert!(pages.join("anycast-policy-check.1").is_file());
     checker.prints(home, "policy_show", &["policy", "show"]);
     checker.prints(home, "policy_check", &["policy", "check", "--source", "local"]);
     checker.fails(
@@ -198,7 +201,14 @@ fn what_is_said_of_files_is_as_the_schema_says() {
     let id = checker.prints(home, "id", &["id"]);
     let subject = id["did_key"].as_str().unwrap();
     let issued = command(home)
-        .args(["credential", "issue", "--subject", subject, "--capability", "echo"])
+        .args([
+            "credential",
+            "issue",
+            "--subject",
+            subject,
+            "--capability",
+            "echo",
+        ])
         .output()
         .unwrap();
     assert!(issued.status.success(), "{issued:?}");

@@ -364,7 +364,7 @@ async fn numbers_are_kept_or_refused() {
         // The command line says the same, on either side.
         for daemon in [&scene.pair.alice, &scene.pair.bob] {
             let told = told(daemon, &["--json", "task", task["id"].as_str().unwrap()]).await;
-            let document: Value = serde_json::from_str(&told.said).unwrap();
+            let document: Value = serde_json::from_str(&told.printed).unwrap();
             let shown = &document["artifacts"][0]["parts"][1]["data"];
             assert_eq!(shown.to_string(), sent.to_string(), "{}", told.said);
         }

@@ -34,7 +34,7 @@ async fn json_of_the_command_is_one_line_for_every_reader() {
     let said = command::told(&scene.pair.bob, &["--json", "send", &peer, &message]).await;
     assert!(said.status.success(), "{}", said.said);
     assert!(is_lines(&said.said), "{:?}", said.said);
-    let task: Value = serde_json::from_str(&said.said).unwrap();
+    let task: Value = serde_json::from_str(&said.printed).unwrap();
     assert!(texts(&task).contains(&TEXT.to_owned()), "{task}");
     assert_eq!(
         task["messages"][0]["parts"][0],

@@ -43,7 +43,7 @@ fn a_check_says_what_would_happen_and_why() {
         let mut args: Vec<OsString> = args.map(OsString::from).to_vec();
         args.push(path.clone().into());
         let said = anycast(args);
-        let answer: Value = serde_json::from_str(&said.said).unwrap_or_else(|_| panic!("{}", said.said));
+        let answer: Value = serde_json::from_str(&said.printed).unwrap_or_else(|_| panic!("{}", said.said));
         (said.status.code(), answer)
     };
     let friend = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK";
@@ -140,11 +140,11 @@ fn a_peer_is_asked_about_with_all_that_is_known_of_it() {
     let credential = "allow, by acl 2: with a credential of did:web:issuer.example (--vouched)";
     assert!(hint.said.contains(credential), "{}", hint.said);
     let hint = run(&format!("--json check --source {KEY} --skill echo"));
-    let hint: Value = serde_json::from_str(&hint.said).unwrap();
+    let hint: Value = serde_json::from_str(&hint.printed).unwrap();
     assert_eq!(hint["if_vouched"]["by"], "acl 2");
     assert_eq!(hint["if_vouched"]["issuers"][0], "did:web:issuer.example");
     assert!(run("show").said.contains("did:web:issuer.example"));
-    let shown: Value = serde_json::from_str(&run("show --json").said).unwrap();
+    let shown: Value = serde_json::from_str(&run("show --json").printed).unwrap();
     assert_eq!(shown["trusted_issuers"][0], "did:web:issuer.example");
     std::fs::write(&path, "[policy]\ntrust = 'known'\n").unwrap();
     let nobody = run(&format!("check --source {KEY} --vouched"));

@@ -48,7 +48,7 @@ async fn each_registry_that_was_asked_is_named_with_what_became_of_it() {
     }
     let said = discover(&asker, &["echo", "--json"]).await;
     assert_eq!(said.status.code(), Some(6), "{}", said.said);
-    let error: serde_json::Value = serde_json::from_str(&said.said).unwrap();
+    let error: serde_json::Value = serde_json::from_str(&said.printed).unwrap();
     assert_eq!(error["error"]["kind"], "DiscoveryUnavailable");
 }
 

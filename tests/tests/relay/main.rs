@@ -19,6 +19,7 @@ mod commands;
 mod dashboard;
 mod descriptors;
 mod disk;
+mod doctor;
 mod doubles;
 mod faces;
 mod federation;

@@ -160,7 +160,7 @@ async fn a_disk_that_fails_is_noticed() {
     assert_eq!(top.status.code(), Some(1), "{}", top.said);
     let status = told(&daemon, &["--json", "status"]).await;
     assert_eq!(status.status.code(), Some(1), "{}", status.said);
-    let status: serde_json::Value = serde_json::from_str(&status.said).unwrap();
+    let status: serde_json::Value = serde_json::from_str(&status.printed).unwrap();
     let failure = status["store_failure"].clone();
     let health = daemon.metrics().get("/health").await;
     assert_eq!(health.body["problems"], serde_json::json!([failure]));

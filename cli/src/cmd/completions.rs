@@ -1,0 +1,12 @@
+//! `anycast completions`: what a shell completes command lines with.
+
+use crate::{
+    args::{self, CompletionsArgs},
+    failure::Failure,
+    output,
+};
+
+pub(crate) fn run(args: &CompletionsArgs) -> Result<(), Failure> {
+    let text = agentanycast_program::pages::completions(args::command(), args.shell);
+    Ok(output::bytes(&text)?)
+}

@@ -1,0 +1,431 @@
+//! Two examples of each command, behind its help.
+
+use clap::Command;
+
+/// Commands by their path, each with its examples: what is typed, and what that does.
+const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
+    (
+        "demo",
+        [
+            (
+                "anycast demo --pair",
+                "show a task between two daemons on this machine",
+            ),
+            ("anycast demo --name echo", "answer whoever sends a task here"),
+        ],
+    ),
+    (
+        "send",
+        [
+            (
+                "anycast send bob \"What is in this file?\" @report.pdf",
+                "a text and a file, to a peer",
+            ),
+            (
+                "anycast send --skill translate \"Good morning\" --timeout 30s",
+                "to any agent that has the skill",
+            ),
+        ],
+    ),
+    (
+        "reply",
+        [
+            ("anycast reply 3f2a9c51 \"the blue one\"", "answer a question"),
+            (
+                "anycast reply 3f2a9c51 @photo.png --no-wait",
+                "answer with a file, and do not wait",
+            ),
+        ],
+    ),
+    (
+        "retry",
+        [
+            ("anycast retry 3f2a9c51", "send the same again, and wait"),
+            (
+                "anycast retry 3f2a9c51 --no-wait",
+                "print the new task's id and end",
+            ),
+        ],
+    ),
+    (
+        "chat",
+        [
+            ("anycast chat bob", "talk with a peer's agent"),
+            (
+                "anycast chat --skill translate --output files",
+                "with whoever has the skill; files go into a directory",
+            ),
+        ],
+    ),
+    (
+        "status",
+        [
+            ("anycast status", "who this node is, and how it is connected"),
+            (
+                "anycast status --json",
+                "the same for a script; it fails if the store has failed",
+            ),
+        ],
+    ),
+    (
+        "peers",
+        [
+            ("anycast peers", "who is connected, and how"),
+            ("anycast peers --json", "the same for a script"),
+        ],
+    ),
+    (
+        "ping",
+        [
+            ("anycast ping bob", "five pings"),
+            (
+                "anycast ping bob --count 0 --interval 200ms",
+                "until Ctrl-C, five a second",
+            ),
+        ],
+    ),
+    (
+        "discover",
+        [
+            ("anycast discover translate", "who has the skill"),
+            (
+                "anycast discover translate --tag lang=de --limit 5",
+                "five of those who have the tag too",
+            ),
+        ],
+    ),
+    (
+        "relays",
+        [
+            ("anycast relays", "slots at relays, and the way to each peer"),
+            ("anycast relays --json", "the same for a script"),
+        ],
+    ),
+    (
+        "card",
+        [
+            ("anycast card", "what this node's agent says of itself"),
+            ("anycast card bob", "what a peer's does"),
+        ],
+    ),
+    (
+        "tasks",
+        [
+            ("anycast tasks --status working", "those that are worked on"),
+            ("anycast tasks --watch", "all, and each again when it changes"),
+        ],
+    ),
+    (
+        "task",
+        [
+            ("anycast task 3f2a9c51", "what was said and what came out"),
+            (
+                "anycast task 3f2a9c51 --wait --output files",
+                "wait for its end, and save its files",
+            ),
+        ],
+    ),
+    (
+        "trace",
+        [
+            (
+                "anycast trace 3f2a9c51",
+                "why the task is where it is, and what to do",
+            ),
+            ("anycast trace 3f2a9c51 --json", "all that is known of it"),
+        ],
+    ),
+    (
+        "top",
+        [
+            ("anycast top", "what the daemon does, each second"),
+            ("anycast top --once --json", "once, for a script"),
+        ],
+    ),
+    (
+        "cancel",
+        [
+            ("anycast cancel 3f2a9c51", "end it here and at the agent"),
+            ("anycast cancel 3f2a9c51 --json", "the same for a script"),
+        ],
+    ),
+    (
+        "id",
+        [
+            ("anycast id", "what others call this node"),
+            (
+                "anycast id --home /srv/agent",
+                "of another home, by its key if no daemon runs",
+            ),
+        ],
+    ),
+    (
+        "mcp",
+        [
+            ("anycast mcp", "what a desktop client or an editor starts"),
+            ("anycast --home /srv/agent mcp", "with the daemon of another home"),
+        ],
+    ),
+    (
+        "doctor",
+        [
+            ("anycast doctor", "what is wrong, and what to do about it"),
+            (
+                "anycast doctor --json",
+                "the same for a health check; exit code 1 if something is",
+            ),
+        ],
+    ),
+    (
+        "bugreport",
+        [
+            ("anycast bugreport", "an archive in this directory"),
+            (
+                "anycast bugreport --output /tmp/report.tar.gz",
+                "an archive there",
+            ),
+        ],
+    ),
+    (
+        "completions",
+        [
+            (
+                "anycast completions bash > ~/.local/share/bash-completion/completions/anycast",
+                "for bash",
+            ),
+            (
+                "anycast completions fish > ~/.config/fish/completions/anycast.fish",
+                "for fish",
+            ),
+        ],
+    ),
+    (
+        "man",
+        [
+            ("anycast man send | man -l -", "read the page of a command"),
+            (
+                "anycast man --output ~/.local/share/man/man1",
+                "write the pages of all commands",
+            ),
+        ],
+    ),
+    (
+        "policy check",
+        [
+            (
+                "anycast policy check --source 12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK",
+                "may this peer send tasks here?",
+            ),
+            (
+                "anycast policy check --source http:alice --skill translate",
+                "may this caller of the bridge use the skill?",
+            ),
+        ],
+    ),
+    (
+        "policy show",
+        [
+            ("anycast policy show", "the rules of the default home's daemon"),
+            (
+                "anycast policy show --config /etc/agentanycast/config.toml",
+                "those in this file",
+            ),
+        ],
+    ),
+    (
+        "audit verify",
+        [
+            (
+                "anycast audit verify audit.jsonl",
+                "was a line changed, removed or added?",
+            ),
+            (
+                "anycast audit verify audit.jsonl.1 audit.jsonl --chained",
+                "of a log that was rotated; all lines have to be chained",
+            ),
+        ],
+    ),
+    (
+        "key rotate",
+        [
+            ("anycast key rotate", "a new key for the default home"),
+            ("anycast key rotate --key /srv/agent/key", "for this key file"),
+        ],
+    ),
+    (
+        "credential issue",
+        [
+            (
+                "anycast credential issue --subject did:web:agent.example --capability translate",
+                "say that this agent can translate",
+            ),
+            (
+                "anycast credential issue --subject did:web:agent.example --days 7 --key issuer.key",
+                "for a week, with this key",
+            ),
+        ],
+    ),
+    (
+        "credential verify",
+        [
+            ("anycast credential verify credential.json", "does it count?"),
+            (
+                "anycast credential verify - --issuer did:web:issuer.example",
+                "from standard input, and of this issuer",
+            ),
+        ],
+    ),
+    (
+        "credential status-list",
+        [
+            (
+                "anycast credential status-list --url https://issuer.example/list --revoke 7",
+                "take entry 7 back",
+            ),
+            (
+                "anycast credential status-list --url https://issuer.example/list --days 1",
+                "an empty list for a day",
+            ),
+        ],
+    ),
+    (
+        "seal",
+        [
+            (
+                "anycast seal --for did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK letter.txt > box",
+                "for this peer alone",
+            ),
+            (
+                "anycast seal --for did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK - > box",
+                "from standard input",
+            ),
+        ],
+    ),
+    (
+        "unseal",
+        [
+            (
+                "anycast unseal --from did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK box",
+                "of this peer",
+            ),
+            (
+                "anycast unseal --from did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK --key old.key box",
+                "with the key of before",
+            ),
+        ],
+    ),
+];
+
+/// The command with examples behind the help of each of its commands.
+pub(crate) fn added(command: Command) -> Command {
+    EXAMPLES.iter().fold(command, |command, (path, examples)| {
+        let path: Vec<&str> = path.split(' ').collect();
+        at(command, &path, &text(examples))
+    })
+}
+
+/// Adds the text to the command at the path, if there is one.
+fn at(command: Command, path: &[&str], text: &str) -> Command {
+    let Some((name, rest)) = path.split_first() else {
+        let after = match command.get_after_help() {
+            Some(other) => format!("{text}\n\n{other}"),
+            None => text.to_owned(),
+        };
+        return command.after_help(after);
+    };
+    if command.find_subcommand(name).is_none() {
+        return command;
+    }
+    command.mut_subcommand(*name, |inner| at(inner, rest, text))
+}
+
+fn text(examples: &[(&str, &str)]) -> String {
+    let lines = examples
+        .iter()
+        .map(|(typed, does)| format!("  {typed}\n      {does}"));
+    format!("Examples:\n{}", lines.collect::<Vec<_>>().join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory as _, Parser as _};
+
+    use super::*;
+    use crate::args::Args;
+
+    /// What a shell makes of a line, up to a pipe or a redirection.
+    fn words(line: &str) -> Vec<String> {
+        let (mut words, mut quoted) = (vec![String::new()], false);
+        for c in line.chars() {
+            match c {
+                '"' => quoted = !quoted,
+                '|' | '>' if !quoted => break,
+                ' ' if !quoted => words.push(String::new()),
+                c => words.last_mut().unwrap().push(c),
+            }
+        }
+        words.retain(|word| !word.is_empty());
+        words
+    }
+
+    #[test]
+    fn each_example_can_be_typed() {
+        for (path, examples) in EXAMPLES {
+            for (typed, does) in examples {
+                assert!(Args::try_parse_from(words(typed)).is_ok(), "{typed}");
+                let first = path.split(' ').next().unwrap();
+                assert!(
+                    words(typed).iter().any(|word| word == first) && !does.is_empty(),
+                    "{typed}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn each_command_has_examples() {
+        /// The other programs have help of their own.
+        const OTHERS: [&str; 3] = ["daemon", "relay", "bridge"];
+        fn lacking(command: &Command, path: &str, found: &mut Vec<String>) {
+            for inner in command.get_subcommands() {
+                let path = format!("{path} {}", inner.get_name()).trim().to_owned();
+                if inner.has_subcommands() {
+                    lacking(inner, &path, found);
+                } else if !OTHERS.contains(&path.as_str())
+                    && inner
+                        .get_after_help()
+                        .is_none_or(|help| !help.to_string().contains("Examples:"))
+                {
+                    found.push(path);
+                }
+            }
+        }
+        let mut without = Vec::new();
+        lacking(&added(Args::command()), "", &mut without);
+        assert_eq!(without, [""; 0]);
+    }
+
+    #[test]
+    fn own_options_stand_before_those_of_all_commands() {
+        let mut command = added(Args::command());
+        command.build();
+        let help = command
+            .find_subcommand_mut("send")
+            .unwrap()
+            .render_help()
+            .to_string();
+        let place = |text: &str| {
+            help.find(text)
+                .unwrap_or_else(|| panic!("{text} is missing in {help}"))
+        };
+        let order = [
+            "--timeout",
+            "Options of every command:",
+            "--json",
+            "Examples:",
+            "Exit codes:",
+        ]
+        .map(place);
+        assert!(order.is_sorted(), "{help}");
+    }
+}
