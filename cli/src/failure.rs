@@ -78,7 +78,7 @@ impl Failure {
     }
 
     /// The task that it is about, for scripts.
-    pub(crate) fn about(mut self, task: &str) -> Self {
+    pub(crate) fn of_task(mut self, task: &str) -> Self {
         self.task = Some(task.to_owned());
         self
     }

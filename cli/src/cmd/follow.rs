@@ -159,7 +159,7 @@ impl<'a> Follower<'a> {
                 Failure::new(wish.code(), "Left", message)
             }
         }
-        .about(id))
+        .of_task(id))
     }
 
     /// How this program is called for the same daemon.
@@ -188,7 +188,7 @@ impl<'a> Follower<'a> {
             duration::format(limit),
             self.program()
         );
-        Err(Failure::new(Code::Timeout, "Timeout", message).about(id))
+        Err(Failure::new(Code::Timeout, "Timeout", message).of_task(id))
     }
 
     /// Follows the task to its end and prints what comes out.
@@ -290,7 +290,7 @@ impl<'a> Follower<'a> {
             "the agent asks {asks}, and there is no terminal to answer at; task {id} waits: answer with `{} reply {id} TEXT`",
             self.program()
         );
-        let failure = Failure::new(Code::Input, "InputRequired", message).about(id);
+        let failure = Failure::new(Code::Input, "InputRequired", message).of_task(id);
         Ok(if self.context.json {
             failure.told()
         } else {
@@ -343,7 +343,7 @@ impl<'a> Follower<'a> {
         self.print_document(&json::task(&task, &saved))?;
         task.into_result()
             .map(drop)
-            .map_err(|error| Failure::from(error).about(handle.id()).told())
+            .map_err(|error| Failure::from(error).of_task(handle.id()).told())
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) async fn run(context: &Context, args: ReplyArgs) -> Result<(), Failur
             "task {} asks for no input: it is {}; for a new task in its conversation use `anycast send TARGET TEXT --reply-to {}`",
             task.id, task.status, task.id
         );
-        return Err(Failure::new(Code::General, "Conflict", message).about(&task.id));
+        return Err(Failure::new(Code::General, "Conflict", message).of_task(&task.id));
     }
     // Found by its other id, it is answered by the one that it has here.
     let handle = node.task_handle(&task.id);

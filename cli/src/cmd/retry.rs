@@ -47,7 +47,7 @@ struct Again {
 
 impl Again {
     async fn from_task(node: &Node, task: Task) -> Result<Self, Failure> {
-        let conflict = |text: String| Failure::new(Code::General, "Conflict", text).about(&task.id);
+        let conflict = |text: String| Failure::new(Code::General, "Conflict", text).of_task(&task.id);
         let id = &task.id;
         if !task.status.is_terminal() {
             let advice = format!(

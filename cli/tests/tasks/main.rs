@@ -126,7 +126,7 @@ fn what_came_out_is_shown_again() {
     let _daemon = Running::daemon(here.path());
     let _agent = Running::start(there.path(), &["demo"]);
     let status = document(there.path(), &["status"]);
-    let address = status["listen_addresses"][0].as_str().unwrap();
+    let address = status["addresses"][0].as_str().unwrap();
     let peer = status["peer_id"].as_str().unwrap();
     let target = if address.contains("/p2p/") {
         address.to_owned()

@@ -9,7 +9,7 @@ fn a_peer_answers_until_it_is_gone() {
     let other = Running::daemon(there.path());
     let status = document(there.path(), &["status"]);
     let peer = status["peer_id"].as_str().unwrap();
-    let address = format!("{}/p2p/{peer}", status["listen_addresses"][0].as_str().unwrap());
+    let address = format!("{}/p2p/{peer}", status["addresses"][0].as_str().unwrap());
     let (text, code) = run(here.path(), &["ping", &address, "-c", "3", "-i", "100ms"]);
     assert_eq!(code, Some(0), "{text}");
     assert_eq!(text.matches("answer in ").count(), 3, "{text}");

@@ -12,7 +12,7 @@ use super::{NOBODY, Running, agent::Agent, command, document, run, terminal::Ter
 
 struct Scene {
     home: tempfile::TempDir,
-    _daemon: Running,
+    daemon: Running,
     agent: Agent,
 }
 
@@ -21,11 +21,7 @@ impl Scene {
         let home = tempfile::tempdir().unwrap();
         let daemon = Running::daemon(home.path());
         let agent = Agent::asking(home.path());
-        Self {
-            home,
-            _daemon: daemon,
-            agent,
-        }
+        Self { home, daemon, agent }
     }
 
     fn home(&self) -> &Path {
@@ -330,4 +326,29 @@ fn tasks_are_watched() {
     );
     kill(&child, "INT");
     assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+/// A cancel that the daemon does not answer is waited for; a second Ctrl-C is not.
+#[test]
+fn a_second_interrupt_leaves_at_once() {
+    let scene = Scene::start();
+    let home = scene.home();
+    let child = command(home)
+        .args(["send", NOBODY, "hello", "twice"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let id = waits(home, "twice");
+    kill(&scene.daemon.process, "STOP");
+    kill(&child, "INT");
+    std::thread::sleep(Duration::from_millis(300));
+    let second = std::time::Instant::now();
+    kill(&child, "INT");
+    let output = child.wait_with_output().unwrap();
+    let took = second.elapsed();
+    kill(&scene.daemon.process, "CONT");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.contains("interrupted twice") && said.contains(&id), "{said}");
+    assert!(took < Duration::from_secs(1), "{took:?}");
 }

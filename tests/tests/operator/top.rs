@@ -37,7 +37,7 @@ async fn once_as_json_and_as_text() {
     );
     assert!(completed["sent_per_second"].is_number(), "{top}");
     assert_eq!(top["peers"][0]["peer_id"], pair.bob.peer_id().to_string());
-    assert_eq!(top["peers"][0]["road"], "direct");
+    assert_eq!(top["peers"][0]["via"], "direct");
     assert_eq!(top["agent_listens"], false);
     assert!(!top["log"].as_array().unwrap().is_empty(), "{top}");
     let there = asked(&pair.bob, &["top", "--once", "--interval", "100ms"]).await;
@@ -50,7 +50,7 @@ async fn once_as_json_and_as_text() {
     let top = asked(&pair.alice, &["top", "--once", "--interval", "100ms"]).await;
     assert_eq!(top["queue"]["queued"], 1, "{top}");
     assert_eq!(
-        (&top["peers"][0]["waiting"], &top["peers"][0]["road"]),
+        (&top["peers"][0]["waiting"], &top["peers"][0]["via"]),
         (&1.into(), &Value::Null),
         "{top}"
     );

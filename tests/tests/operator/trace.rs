@@ -40,7 +40,7 @@ async fn a_task_that_was_delivered() {
     // Nobody listens yet: the sender sees that it arrived, the receiver what it waits for.
     let sent = says(&pair.alice, handle.id(), "delivered").await;
     assert_eq!(kinds(&sent), ["sent", "went", "acknowledged"]);
-    assert_eq!(sent["sent"]["over"]["road"], "direct", "{sent}");
+    assert_eq!(sent["sent"]["over"]["via"], "direct", "{sent}");
     assert_eq!(sent["peer"]["relay"], Value::Null, "{sent}");
     assert!(
         sent["arrived_at"].is_string() && sent["peer"]["connected"] == true,

@@ -115,7 +115,7 @@ async fn places_and_paths_are_shown() {
     assert_eq!(path[1], "direct");
     let json = asked(&here, &["relays"]).await;
     assert_eq!(json["relays"][0]["peer_id"], relay.id());
-    assert_eq!(json["relays"][0]["place"], "held");
+    assert_eq!(json["relays"][0]["slot"], "held");
     // What the relay lets a circuit carry, by default.
     assert_eq!(json["relays"][0]["circuit_bytes"], 1 << 30);
     assert_eq!(json["relays"][0]["circuit_seconds"], 3600);
@@ -124,7 +124,7 @@ async fn places_and_paths_are_shown() {
     let other = peers
         .iter()
         .find(|peer| peer["peer_id"] == there.peer_id().to_string());
-    assert_eq!(other.unwrap()["road"], "direct", "{json}");
+    assert_eq!(other.unwrap()["via"], "direct", "{json}");
 }
 
 /// A relay with the limits that libp2p's own ones have by default.

@@ -65,14 +65,14 @@ async fn the_relay_of_a_task_is_named_on_both_sides() {
     let through = format!("through the relay {}", relay.id());
     let sent = asked(&alice, &["trace", handle.id()]).await;
     assert_eq!(sent["sent"]["over"]["relay"], relay.id(), "{sent}");
-    assert_eq!(sent["sent"]["over"]["road"], "relay", "{sent}");
+    assert_eq!(sent["sent"]["over"]["via"], "relay", "{sent}");
     assert_eq!(
         step(&sent, "went"),
         format!("sent to {}, {through}", bob.peer_id())
     );
     // And as they are connected now.
     let reach = &sent["peer"];
-    assert_eq!(reach["road"], "relay", "{sent}");
+    assert_eq!(reach["via"], "relay", "{sent}");
     assert_eq!(reach["relay"]["peer_id"], relay.id(), "{sent}");
     let at = relay.addresses[0].split("/p2p/").next().unwrap();
     assert_eq!(reach["relay"]["addresses"][0], at, "{sent}");
