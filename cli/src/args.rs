@@ -8,7 +8,8 @@ use std::{
 
 use agentanycast_program::{duration, pages::Shell};
 use clap::{
-    Args as ClapArgs, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum, builder::FalseyValueParser,
+    Args as ClapArgs, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum,
+    builder::FalseyValueParser,
 };
 
 use crate::examples;
@@ -176,6 +177,10 @@ impl Command {
             Self::Up(_)
             | Self::Restart
             | Self::Send(_)
+            | Self::Reply(_)
+            | Self::Retry(_)
+            | Self::Chat(_)
+            | Self::Ping(_)
             | Self::Peers
             | Self::Discover(_)
             | Self::Relays

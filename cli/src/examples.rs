@@ -5,6 +5,91 @@ use clap::Command;
 /// Commands by their path, each with its examples: what is typed, and what that does.
 const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
     (
+        "up",
+        [
+            ("anycast up", "start the daemon of the default home, which stays"),
+            (
+                "anycast up --relay /dns4/relay.example/tcp/4001/p2p/12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK",
+                "with a relay, so that it is reached behind a NAT",
+            ),
+        ],
+    ),
+    (
+        "down",
+        [
+            ("anycast down", "stop the daemon of the default home"),
+            ("anycast down --home /srv/agent", "of another home"),
+        ],
+    ),
+    (
+        "restart",
+        [
+            ("anycast restart", "take over changed settings"),
+            ("anycast restart --home /srv/agent", "of another home"),
+        ],
+    ),
+    (
+        "logs",
+        [
+            ("anycast logs", "the last 100 lines"),
+            ("anycast logs --follow -n 20", "20 lines, and what comes"),
+        ],
+    ),
+    (
+        "config get",
+        [
+            ("anycast config get log_level", "what it is set to"),
+            ("anycast config get policy.trust --json", "and by what"),
+        ],
+    ),
+    (
+        "config set",
+        [
+            (
+                "anycast config set log_level debug",
+                "log more, from the next start on",
+            ),
+            (
+                "anycast config set bootstrap_peers /dns4/relay.example/tcp/4001",
+                "a list, of which this is all",
+            ),
+        ],
+    ),
+    (
+        "config unset",
+        [
+            ("anycast config unset log_level", "back to the default"),
+            ("anycast config unset bootstrap_peers", "no relay any more"),
+        ],
+    ),
+    (
+        "service install",
+        [
+            ("anycast service install", "start the daemon at login"),
+            (
+                "anycast service install --home /srv/agent",
+                "that of another home",
+            ),
+        ],
+    ),
+    (
+        "service uninstall",
+        [
+            ("anycast service uninstall", "not any more"),
+            (
+                "anycast service uninstall --home /srv/agent",
+                "that of another home",
+            ),
+        ],
+    ),
+    (
+        "service status",
+        [
+            ("anycast service status", "is it there, and does it run?"),
+            ("anycast service status --json", "the same for a script"),
+        ],
+    ),
+    (
         "demo",
         [
             (

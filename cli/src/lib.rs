@@ -10,8 +10,8 @@
 use std::{ffi::OsString, process::ExitCode};
 
 mod args;
-mod background;
 mod artifact_files;
+mod background;
 mod cmd;
 mod content;
 mod context;

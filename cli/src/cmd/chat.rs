@@ -29,7 +29,7 @@ While an answer is awaited Ctrl-C cancels the task, and d leaves it.";
 pub(crate) async fn run(context: &Context, args: ChatArgs) -> Result<(), Failure> {
     let mut interrupt = Interrupt::new()?;
     let aim = Aim::parse(&args.target, args.skill, args.url)?;
-    let node = context.connect_or_start(None).await?;
+    let node = context.connect_or_start().await?;
     let outcome = async {
         let mut chat = Chat::begin(context, &node, aim, &args).await?;
         chat.run(&mut interrupt).await

@@ -17,7 +17,7 @@ use crate::{
 pub(crate) async fn run(context: &Context, args: PingArgs) -> Result<(), Failure> {
     let mut interrupt = Interrupt::new()?;
     let target = PeerTarget::parse(&args.target)?;
-    let node = context.connect().await?;
+    let node = context.connect_or_start().await?;
     let mut tally = Tally::default();
     let pinging = async {
         target.reach(&node).await?;

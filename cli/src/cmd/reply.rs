@@ -14,7 +14,7 @@ use crate::{
 pub(crate) async fn run(context: &Context, args: ReplyArgs) -> Result<(), Failure> {
     let mut interrupt = Interrupt::new()?;
     let message = content::message(&args.parts)?;
-    let node = context.connect().await?;
+    let node = context.connect_or_start().await?;
     let (_, task) = task::find(&node, &args.task).await?;
     if task.status != TaskStatus::InputRequired {
         let message = format!(
