@@ -344,7 +344,7 @@ mod tests {
     #[test]
     fn the_man_page_and_completions_are_fresh() {
         let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        agentanycast_program::pages::check(settings::command(&PROGRAM), &top).unwrap();
+        agentanycast_program::pages::check(&settings::command(&PROGRAM), &top).unwrap();
     }
 
     /// The usual clients give a call up after 60 s.

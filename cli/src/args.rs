@@ -709,7 +709,7 @@ mod tests {
     #[test]
     fn the_man_pages_and_completions_are_fresh() {
         let top = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        agentanycast_program::pages::check(command(), &top).unwrap();
+        agentanycast_program::pages::check(&command(), &top).unwrap();
     }
 
     #[test]

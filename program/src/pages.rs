@@ -20,7 +20,7 @@ const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Zsh, Shell::Fish];
 ///
 /// # Errors
 /// Which one is not as it is made, or cannot be read or written.
-pub fn check(command: Command, top: &Path) -> Result<(), String> {
+pub fn check(command: &Command, top: &Path) -> Result<(), String> {
     let manual = manual(command.clone()).map_err(|error| format!("the man page cannot be made: {error}"))?;
     let mut pages: Vec<(String, Vec<u8>)> = manual
         .into_iter()

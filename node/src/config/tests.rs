@@ -602,5 +602,5 @@ proptest! {
 #[test]
 fn the_man_page_and_completions_are_fresh() {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    agentanycast_program::pages::check(settings::command(&PROGRAM), &top).unwrap();
+    agentanycast_program::pages::check(&settings::command(&PROGRAM), &top).unwrap();
 }
