@@ -75,11 +75,11 @@ pub(crate) enum Command {
     /// Show the daemon
     Status,
     /// List the connected peers
-    Peers,
+    Peers(PeersArgs),
     /// Find agents by skill
     Discover(DiscoverArgs),
     /// Show how the daemon is reached through relays, and how it reaches each peer
-    Relays,
+    Relays(PeersArgs),
     /// Show an agent's card
     Card(CardArgs),
     /// List tasks, newest change first
@@ -94,6 +94,9 @@ pub(crate) enum Command {
     Top(TopArgs),
     /// Cancel a task
     Cancel(CancelArgs),
+    /// Name peers, so that commands take the name for the peer's id
+    #[command(subcommand)]
+    Alias(AliasCommand),
     /// Show who this node is: peer id and did:key
     Id,
     /// Serve MCP on standard input and output: the agents of the network as tools, for a desktop client or an editor
@@ -134,9 +137,9 @@ impl Command {
             Self::Up(_)
             | Self::Restart
             | Self::Send(_)
-            | Self::Peers
+            | Self::Peers(_)
             | Self::Discover(_)
-            | Self::Relays
+            | Self::Relays(_)
             | Self::Card(_)
             | Self::Tasks(_)
             | Self::Task(_)
@@ -216,7 +219,8 @@ pub(crate) struct DemoArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct SendArgs {
-    /// Peer id, did:key, or multiaddr that ends in /p2p/PEER_ID; a skill or URL with --skill or --url
+    /// The peer: an alias, its card's name, its id or a unique piece of it, did:key, did:web, or multiaddr that ends in
+    /// /p2p/PEER_ID; a skill or URL with --skill or --url
     pub(crate) target: String,
     /// The text; @FILE sends a file, - reads standard input
     pub(crate) text: String,
@@ -226,7 +230,7 @@ pub(crate) struct SendArgs {
     /// TARGET is the URL of an A2A agent outside the network, which the daemon calls
     #[arg(long)]
     pub(crate) url: bool,
-    /// With --url: seal the task for this peer (peer id or did:key), so that whoever carries it can neither read nor change
+    /// With --url: seal the task for this peer (named as TARGET is), so that whoever carries it can neither read nor change
     /// it, and take only answers that it has sealed
     #[arg(long, value_name = "PEER", requires = "url")]
     pub(crate) seal_for: Option<String>,
@@ -245,12 +249,48 @@ pub(crate) struct SendArgs {
 }
 
 #[derive(Debug, ClapArgs)]
+pub(crate) struct PeersArgs {
+    /// Show ids whole
+    #[arg(long)]
+    pub(crate) full: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AliasCommand {
+    /// Give a peer a name
+    Add {
+        /// The name: letters, digits, and - _ . @ behind the first
+        name: String,
+        /// The peer: its id, did:key, did:web, multiaddr, another alias, its card's name, or a unique piece of its id
+        peer: String,
+        /// Take the name from the peer that has it
+        #[arg(long)]
+        force: bool,
+    },
+    /// List the names that were given
+    Ls {
+        /// Show ids whole
+        #[arg(long)]
+        full: bool,
+    },
+    /// Forget names
+    Rm {
+        /// The names
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<String>,
+    },
+}
+
+#[derive(Debug, ClapArgs)]
 pub(crate) struct DiscoverArgs {
     /// The skill's id
     pub(crate) skill: String,
     /// Only agents whose skill has this tag, such as lang=de; can be repeated
     #[arg(long = "tag", value_parser = parse_label, value_name = "KEY=VALUE")]
     pub(crate) tags: Vec<(String, String)>,
+    /// Show ids whole
+    #[arg(long)]
+    pub(crate) full: bool,
     /// At most this many, 1 to 1000
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) limit: u16,
@@ -258,7 +298,8 @@ pub(crate) struct DiscoverArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct CardArgs {
-    /// Peer id, did:key or multiaddr; without, the local agent's card
+    /// The peer: an alias, its card's name, its id or a unique piece of it, did:key, did:web or multiaddr; without, the
+    /// local agent's card
     pub(crate) target: Option<String>,
 }
 
@@ -267,6 +308,9 @@ pub(crate) struct TasksArgs {
     /// Only tasks in this state; can be repeated
     #[arg(long = "status", value_enum, value_name = "STATE")]
     pub(crate) statuses: Vec<State>,
+    /// Show ids whole
+    #[arg(long)]
+    pub(crate) full: bool,
     /// At most this many; 0 = all
     #[arg(long, default_value_t = 50)]
     pub(crate) limit: usize,
@@ -276,7 +320,7 @@ pub(crate) struct TasksArgs {
 pub(crate) enum PolicyCommand {
     /// Say what would become of a task, and which rule decides; exit code 1 if it would be denied
     Check {
-        /// Who sends it: a peer id, did:key:…, did:web:… or did:dns:… (taken as proven), http:CALLER, or local; can be
+        /// Who sends it: an alias, a peer id, did:key:…, did:web:… or did:dns:… (taken as proven), http:CALLER, or local; can be
         /// repeated for a peer with several names, a second key being one that it had before
         #[arg(long = "source", value_name = "SOURCE", required = true)]
         sources: Vec<String>,
@@ -339,7 +383,7 @@ pub(crate) enum CredentialCommand {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct IssueArgs {
-    /// Whom it is about: a peer id, or a DID
+    /// Whom it is about: an alias, a peer id, or a DID
     #[arg(long)]
     pub(crate) subject: String,
     /// What the subject can do, such as the id of a skill; can be repeated
@@ -417,7 +461,7 @@ pub(crate) struct StatusListArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct SealArgs {
-    /// Who can open it: peer id or did:key
+    /// Who can open it: an alias, peer id or did:key, or what else names a peer to the daemon
     #[arg(long = "for", value_name = "PEER")]
     pub(crate) reader: String,
     /// Whose box it is: a key file [default: the home's]
@@ -430,7 +474,7 @@ pub(crate) struct SealArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct UnsealArgs {
-    /// The other end of the box: peer id or did:key
+    /// The other end of the box: an alias, peer id or did:key, or what else names a peer to the daemon
     #[arg(long = "from", value_name = "PEER")]
     pub(crate) writer: String,
     /// Who opens it: a key file, such as the one from before a change of keys [default: the home's]
@@ -443,7 +487,7 @@ pub(crate) struct UnsealArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct TaskArgs {
-    /// The task's id, as `anycast tasks` lists it
+    /// The task's id or its beginning, as `anycast tasks` lists it
     #[arg(value_name = "TASK_ID", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) task: String,
     /// Wait for its end first, and end as `anycast send` does
@@ -459,7 +503,7 @@ pub(crate) struct TaskArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct TraceArgs {
-    /// The task's id, as `anycast tasks` lists it, or as its sender knows it
+    /// The task's id or its beginning, as `anycast tasks` lists it, or the id that its sender knows
     #[arg(value_name = "TASK_ID", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) task: String,
 }
@@ -476,7 +520,7 @@ pub(crate) struct TopArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct CancelArgs {
-    /// The task's id, as `anycast tasks` lists it
+    /// The task's id or its beginning, as `anycast tasks` lists it
     #[arg(value_name = "TASK_ID", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) task: String,
 }

@@ -2,6 +2,7 @@
 
 use crate::{args::Command, context::Context, failure::Failure};
 
+mod alias;
 mod audit;
 mod cancel;
 mod card;
@@ -44,22 +45,23 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Failu
         Command::Send(send) => send::run(context, send).await,
         Command::Status => status::run(context).await,
         Command::Discover(discover) => discover::run(context, discover).await,
-        Command::Peers => peers::run(context).await,
-        Command::Relays => relays::run(context).await,
+        Command::Peers(args) => peers::run(context, args).await,
+        Command::Relays(args) => relays::run(context, args).await,
         Command::Card(card) => card::run(context, card).await,
         Command::Task(task) => task::run(context, task).await,
         Command::Top(args) => top::run(context, args).await,
         Command::Trace(task) => trace::run(context, task).await,
         Command::Cancel(cancel) => cancel::run(context, cancel).await,
         Command::Tasks(tasks) => tasks::run(context, tasks).await,
+        Command::Alias(command) => alias::run(context, command).await,
         Command::Id => id::run(context).await,
         Command::Mcp => mcp::run(context).await,
         Command::Policy(command) => policy::run(context, command),
         Command::Audit(command) => audit::run(context, command),
         Command::Key(command) => key::run(context, command).await,
         Command::Credential(command) => credential::run(context, command).await,
-        Command::Seal(args) => sealed::seal(context, &args),
-        Command::Unseal(args) => sealed::unseal(context, &args),
+        Command::Seal(args) => sealed::seal(context, &args).await,
+        Command::Unseal(args) => sealed::unseal(context, &args).await,
         Command::Daemon(_) | Command::Relay(_) | Command::Bridge(_) => {
             Err(Failure::usage("a program is run by itself"))
         }

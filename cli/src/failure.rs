@@ -55,6 +55,20 @@ impl Failure {
         self.code == Code::Usage
     }
 
+    /// The same failure, said to be of this option's value.
+    pub(crate) fn about(mut self, option: &str) -> Self {
+        self.message = format!("{option}: {}", self.message);
+        self
+    }
+
+    /// The same failure, with what else could be tried, if it is about a name.
+    pub(crate) fn hinting(mut self, hint: &str) -> Self {
+        if matches!(self.kind.as_str(), "Usage" | "PeerNotFound") {
+            self.message.push_str(hint);
+        }
+        self
+    }
+
     /// What happened, for people.
     pub(crate) fn message(&self) -> &str {
         &self.message

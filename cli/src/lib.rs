@@ -10,6 +10,7 @@ use std::{ffi::OsString, process::ExitCode};
 
 use clap::Parser;
 
+mod aliases;
 mod args;
 mod background;
 mod cmd;
@@ -19,14 +20,18 @@ mod did;
 mod failure;
 mod interrupt;
 mod json;
+mod lookup;
+mod nearest;
 mod output;
 mod programs;
 mod progress;
 mod saving;
 mod service;
 mod settings_file;
+mod short_id;
 mod system_daemon;
 mod target;
+mod tasks_by_id;
 mod usage;
 
 /// Runs the command, or the program whose name it was called by. `args` begins with the program's name.

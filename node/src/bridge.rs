@@ -142,6 +142,7 @@ impl Gateway for LocalGateway {
             group: listing.group.into(),
             context_id: listing.context_id,
             changed_after,
+            id_prefix: String::new(),
         };
         let page = self.api.list_tasks(call(request)).await.map_err(no_task)?;
         let page = page.into_inner();

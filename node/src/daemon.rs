@@ -10,6 +10,7 @@ mod program_link;
 
 use std::{ffi::OsString, io, net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
 
+use agentanycast_bridge::fetch::Fetcher;
 use agentanycast_identity as identity;
 use agentanycast_program::{
     process::{self, StartLines},
@@ -220,6 +221,7 @@ impl Node {
             parts::limits_of(config),
             audit_log,
             health.clone(),
+            names::WebNames::new(Fetcher::new(&config.bridge.outbound)?),
         );
         let outbound_stop = CancellationToken::new();
         let outbound = outbound::start(

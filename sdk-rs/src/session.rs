@@ -18,9 +18,9 @@ use agentanycast_proto::{
     MAX_GRPC_MESSAGE,
     v1::{
         self, diagnostics_service_client::DiagnosticsServiceClient,
-        network_service_client::NetworkServiceClient, node_service_client::NodeServiceClient,
-        session_service_client::SessionServiceClient, task_list_service_client::TaskListServiceClient,
-        task_note_service_client::TaskNoteServiceClient,
+        directory_service_client::DirectoryServiceClient, network_service_client::NetworkServiceClient,
+        node_service_client::NodeServiceClient, session_service_client::SessionServiceClient,
+        task_list_service_client::TaskListServiceClient, task_note_service_client::TaskNoteServiceClient,
     },
 };
 use prost::Message as _;
@@ -74,6 +74,7 @@ const NO_CARD: u64 = u64::MAX;
 
 pub(crate) type NodeClient = NodeServiceClient<InterceptedService<Channel, MaxMessage>>;
 pub(crate) type TaskListClient = TaskListServiceClient<InterceptedService<Channel, MaxMessage>>;
+pub(crate) type DirectoryClient = DirectoryServiceClient<InterceptedService<Channel, MaxMessage>>;
 pub(crate) type NetworkClient = NetworkServiceClient<InterceptedService<Channel, MaxMessage>>;
 pub(crate) type DiagnosticsClient = DiagnosticsServiceClient<InterceptedService<Channel, MaxMessage>>;
 pub(crate) type NoteClient = TaskNoteServiceClient<InterceptedService<Channel, MaxMessage>>;
@@ -115,6 +116,7 @@ pub(crate) struct Session {
     network: NetworkClient,
     notes: NoteClient,
     diagnostics: DiagnosticsClient,
+    directory: DirectoryClient,
     stream: CurrentStream,
     connections: Arc<AtomicU64>,
     card: Mutex<Option<v1::AgentCard>>,
@@ -132,6 +134,7 @@ impl Session {
         let network = NetworkServiceClient::with_interceptor(channel.clone(), max_message.clone());
         let notes = TaskNoteServiceClient::with_interceptor(channel.clone(), max_message.clone());
         let diagnostics = DiagnosticsServiceClient::with_interceptor(channel.clone(), max_message.clone());
+        let directory = DirectoryServiceClient::with_interceptor(channel.clone(), max_message.clone());
         let stream = SessionServiceClient::with_interceptor(channel, max_message)
             .max_decoding_message_size(MAX_GRPC_MESSAGE);
         Self {
@@ -142,6 +145,7 @@ impl Session {
             network: network.max_decoding_message_size(MAX_GRPC_MESSAGE),
             notes,
             diagnostics: diagnostics.max_decoding_message_size(MAX_GRPC_MESSAGE),
+            directory: directory.max_decoding_message_size(MAX_GRPC_MESSAGE),
             stream: CurrentStream::new(stream, Arc::clone(&connections)),
             connections,
             card: Mutex::new(None),
@@ -388,6 +392,23 @@ impl Session {
             async move { client.get_network(request).await }
         };
         self.call(Subject::Node, v1::GetNetworkRequest {}, rpc).await
+    }
+
+    pub(crate) async fn known_peers(&self) -> Result<v1::ListKnownPeersResponse, Error> {
+        let rpc = |_, request: v1::ListKnownPeersRequest| {
+            let mut client = self.directory.clone();
+            async move { client.list_known_peers(request).await }
+        };
+        self.call(Subject::Node, v1::ListKnownPeersRequest {}, rpc).await
+    }
+
+    pub(crate) async fn resolve_did(&self, did: &str) -> Result<v1::ResolveDidResponse, Error> {
+        let rpc = |_, request: v1::ResolveDidRequest| {
+            let mut client = self.directory.clone();
+            async move { client.resolve_did(request).await }
+        };
+        let request = v1::ResolveDidRequest { did: did.to_owned() };
+        self.call(Subject::Peer, request, rpc).await
     }
 
     pub(crate) async fn trace_task(

@@ -96,6 +96,7 @@ impl Gateway for SdkGateway {
             changed_after: listing
                 .changed_after
                 .map(|millis| UNIX_EPOCH + Duration::from_millis(millis)),
+            ..TaskFilter::default()
         };
         let page = self.node.task_page(&filter, listing.after).await?;
         Ok(Listed {

@@ -26,7 +26,14 @@ pub(crate) fn run(context: &Context, command: PolicyCommand) -> Result<(), Failu
             vouched,
             skill,
             file,
-        } => check(context, &Asked::read(&sources)?, vouched, &skill, &file),
+        } => {
+            let meant = |source: String| Ok(context.alias(&source)?.unwrap_or(source));
+            let sources = sources
+                .into_iter()
+                .map(meant)
+                .collect::<Result<Vec<_>, Failure>>()?;
+            check(context, &Asked::read(&sources)?, vouched, &skill, &file)
+        }
         PolicyCommand::Show(file) => show(context, &file),
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     interrupt::Interrupt,
     json, output,
     progress::Progress,
-    target::PeerTarget,
+    target::Wanted,
 };
 
 mod live;
@@ -29,11 +29,10 @@ const CANCEL_LIMIT: Duration = Duration::from_secs(2);
 
 pub(crate) async fn run(context: &Context, args: SendArgs) -> Result<(), Failure> {
     let mut interrupt = Interrupt::new()?;
-    let aim = Aim::parse(&args)?;
+    let aim = Aim::parse(context, &args)?;
     let reader = args.seal_for.as_deref();
-    let reader = reader
-        .map(|peer| PeerTarget::of_option("--seal-for", peer))
-        .transpose()?;
+    let reader = reader.map(|peer| Wanted::read(context, peer)).transpose();
+    let reader = reader.map_err(|failure| failure.about("--seal-for"))?;
     let message = Source::parse(&args.text).message()?;
     let node = context.connect_or_start().await?;
     let outcome = async {
@@ -65,18 +64,23 @@ pub(crate) async fn run(context: &Context, args: SendArgs) -> Result<(), Failure
 
 /// Whom the task is for.
 enum Aim {
-    Peer(PeerTarget),
+    Peer(Wanted),
     Other(Target),
 }
 
 impl Aim {
-    fn parse(args: &SendArgs) -> Result<Self, Failure> {
+    fn parse(context: &Context, args: &SendArgs) -> Result<Self, Failure> {
         Ok(match (args.skill, args.url) {
             (true, _) => Self::Other(Target::skill(&args.target)),
             (_, true) => Self::Other(Target::url(&args.target)),
-            _ => Self::Peer(PeerTarget::parse(&args.target)?),
+            _ => Self::Peer(Wanted::read(context, &args.target).map_err(no_peer)?),
         })
     }
+}
+
+/// A skill, or an agent's URL, was perhaps meant.
+fn no_peer(failure: Failure) -> Failure {
+    failure.hinting("; --skill sends to a skill, --url to a URL")
 }
 
 async fn cancel(handle: &TaskHandle) -> Failure {
@@ -99,12 +103,13 @@ impl Exchange<'_> {
         &mut self,
         node: &Node,
         aim: Aim,
-        reader: Option<PeerTarget>,
+        reader: Option<Wanted>,
         message: agentanycast::Message,
     ) -> Result<TaskHandle, Failure> {
         self.progress.show("sending");
         let target = match aim {
-            Aim::Peer(target) => {
+            Aim::Peer(wanted) => {
+                let target = wanted.find(self.context, node).await.map_err(no_peer)?;
                 target.reach(node).await?;
                 Target::Peer(target.peer)
             }
@@ -113,6 +118,8 @@ impl Exchange<'_> {
         let labels = self.args.metadata.iter().cloned().collect();
         let mut task = node.task(target, message).metadata_from(labels);
         if let Some(reader) = reader {
+            let reader = reader.find(self.context, node).await;
+            let reader = reader.map_err(|failure| failure.about("--seal-for"))?;
             task = task.sealed_for(&reader.peer);
         }
         Ok(task.send().await?)

@@ -9,12 +9,13 @@ use crate::{
     failure::{Code, Failure},
     interrupt::Interrupt,
     json, output,
+    tasks_by_id::whole_id,
 };
 
 pub(crate) async fn run(context: &Context, args: TaskArgs) -> Result<(), Failure> {
     let mut interrupt = Interrupt::new()?;
     let node = context.connect_or_start().await?;
-    let (handle, mut task) = find(&node, &args.task).await?;
+    let (handle, mut task) = find(&node, &whole_id(&node, &args.task).await?).await?;
     if args.wait {
         tokio::select! {
             ended = until_ended(&handle, &args) => ended?,

@@ -7,7 +7,9 @@ use crate::{
     args::{State, TasksArgs},
     context::Context,
     failure::Failure,
-    json, output,
+    json,
+    lookup::{self, Names},
+    output, short_id, target,
 };
 
 pub(crate) async fn run(context: &Context, args: TasksArgs) -> Result<(), Failure> {
@@ -21,7 +23,11 @@ pub(crate) async fn run(context: &Context, args: TasksArgs) -> Result<(), Failur
         })
         .await?;
     if context.json {
-        let documents = tasks.iter().map(|task| json::summary(task).into());
+        let documents = tasks.iter().map(|task| {
+            let mut document = json::summary(task);
+            document.insert("asked".to_owned(), task.asked.clone().into());
+            document.into()
+        });
         return Ok(output::json(&Value::Array(documents.collect()))?);
     }
     if tasks.is_empty() {
@@ -29,28 +35,33 @@ pub(crate) async fn run(context: &Context, args: TasksArgs) -> Result<(), Failur
         return Ok(());
     }
     let own = node.info().await?.peer_id;
-    let rows: Vec<_> = tasks.into_iter().map(|task| row(task, own.as_ref())).collect();
+    let names = target::names(context, &node).await?;
+    let rows = tasks
+        .into_iter()
+        .map(|task| row(task, own.as_ref(), &names, args.full));
+    let rows: Vec<_> = rows.collect();
     Ok(output::table(
-        ["TASK", "STATE", "CHANGED", "WITH", "SKILL"],
+        ["TASK", "STATE", "CHANGED", "WITH", "SKILL", "ASKED"],
         &rows,
     )?)
 }
 
-fn row(task: Task, own: Option<&agentanycast::PeerId>) -> [String; 5] {
+fn row(task: Task, own: Option<&agentanycast::PeerId>, names: &Names, full: bool) -> [String; 6] {
     let sent = task.originator.as_ref() == own;
     let (arrow, other) = if sent {
         ("to", task.assignee)
     } else {
         ("from", task.originator)
     };
-    let other = other.map(|peer| format!("{arrow} {peer}")).unwrap_or_default();
+    let other = other.map(|peer| format!("{arrow} {}", lookup::shown(names, &peer, full)));
     let status = task.status.to_string();
     [
-        output::brief(&task.id),
+        output::brief(if full { &task.id } else { short_id::task(&task.id) }),
         status,
         output::ago(task.updated_at),
-        other,
+        other.unwrap_or_default(),
         output::brief(&task.skill),
+        output::brief(&task.asked),
     ]
 }
 

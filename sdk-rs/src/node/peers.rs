@@ -76,6 +76,30 @@ pub struct Peer {
     pub connected_at: Option<SystemTime>,
 }
 
+/// A peer that the daemon knows by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownPeer {
+    /// Its name on the network.
+    pub id: PeerId,
+    /// What its card calls its agent; empty if it has shown none. Any card may have any name.
+    pub name: String,
+    /// It is the daemon itself.
+    pub own: bool,
+    /// It is connected now.
+    pub connected: bool,
+}
+
+impl KnownPeer {
+    pub(super) fn read(peer: v1::KnownPeer) -> Option<Self> {
+        Some(Self {
+            id: PeerId::from_daemon(peer.peer_id)?,
+            name: peer.name,
+            own: peer.own,
+            connected: peer.connected,
+        })
+    }
+}
+
 /// What discovery found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Discovered {

@@ -14,10 +14,11 @@ use crate::stage::{python, scripts};
 const OURS: i32 = 100;
 
 /// The files that are ours altogether.
-const OUR_FILES: [&str; 9] = [
+const OUR_FILES: [&str; 10] = [
     "agentanycast/v1/agent_record.proto",
     "agentanycast/v1/anycast.proto",
     "agentanycast/v1/diagnostics_service.proto",
+    "agentanycast/v1/directory_service.proto",
     "agentanycast/v1/network_service.proto",
     "agentanycast/v1/registry_proof.proto",
     "agentanycast/v1/sealed.proto",

@@ -50,6 +50,7 @@ fn task(status: TaskStatus, reason: &str) -> Task {
         assignee: id(OTHER),
         metadata: BTreeMap::new(),
         attempts: Vec::new(),
+        asked: String::new(),
     }
 }
 
