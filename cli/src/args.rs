@@ -78,6 +78,10 @@ pub(crate) enum Command {
     Peers(PeersArgs),
     /// Find agents by skill
     Discover(DiscoverArgs),
+    /// List the agents that are known: this node's, those nearby, and those that registries tell of
+    Agents(AgentsArgs),
+    /// List the skills of known agents
+    Skills(SkillsArgs),
     /// Show how the daemon is reached through relays, and how it reaches each peer
     Relays(PeersArgs),
     /// Show an agent's card
@@ -140,6 +144,8 @@ impl Command {
             | Self::Peers(_)
             | Self::Discover(_)
             | Self::Relays(_)
+            | Self::Agents(_)
+            | Self::Skills(_)
             | Self::Card(_)
             | Self::Tasks(_)
             | Self::Task(_)
@@ -246,6 +252,27 @@ pub(crate) struct SendArgs {
     /// Attach a label, such as priority=low; can be repeated
     #[arg(long = "meta", value_parser = parse_label, value_name = "KEY=VALUE")]
     pub(crate) metadata: Vec<(String, String)>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct AgentsArgs {
+    /// Only agents that have this skill. Without it, registries are asked for the skills that are heard of here: they
+    /// answer for one skill at a time
+    #[arg(long, value_name = "SKILL", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub(crate) skill: Option<String>,
+    /// Only this node's agent and those of connected peers: no registry is asked
+    #[arg(long)]
+    pub(crate) local: bool,
+    /// Show ids whole
+    #[arg(long)]
+    pub(crate) full: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct SkillsArgs {
+    /// Only of this node's agent and those of connected peers: no registry is asked
+    #[arg(long)]
+    pub(crate) local: bool,
 }
 
 #[derive(Debug, ClapArgs)]

@@ -2,6 +2,7 @@
 
 use crate::{args::Command, context::Context, failure::Failure};
 
+mod agents;
 mod alias;
 mod audit;
 mod cancel;
@@ -24,6 +25,7 @@ mod restart;
 mod sealed;
 mod send;
 mod service;
+mod skills;
 mod status;
 mod task;
 mod tasks;
@@ -46,6 +48,8 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Failu
         Command::Status => status::run(context).await,
         Command::Discover(discover) => discover::run(context, discover).await,
         Command::Peers(args) => peers::run(context, args).await,
+        Command::Agents(args) => agents::run(context, args).await,
+        Command::Skills(args) => skills::run(context, args).await,
         Command::Relays(args) => relays::run(context, args).await,
         Command::Card(card) => card::run(context, card).await,
         Command::Task(task) => task::run(context, task).await,

@@ -21,7 +21,6 @@ mod failure;
 mod interrupt;
 mod json;
 mod lookup;
-mod nearest;
 mod output;
 mod programs;
 mod progress;

@@ -164,7 +164,8 @@ impl Names {
             .unwrap_or(text);
         let near = self.aliases.keys().map(String::as_str);
         let near = near.chain(self.known.iter().map(|known| known.card_name.as_str()));
-        let meant = crate::nearest::nearest(text, near).map(|near| format!("; did you mean {near}?"));
+        let meant =
+            agentanycast_program::nearest::nearest(text, near).map(|near| format!("; did you mean {near}?"));
         let short = if bare.chars().count() < MIN_PIECE && bare.chars().all(char::is_alphanumeric) {
             format!(" (a piece of an id has {MIN_PIECE} characters or more)")
         } else {

@@ -236,3 +236,59 @@ fn a_box_is_made_for_an_alias() {
         "{code:?}: {text}"
     );
 }
+
+/// Hosts that are connected find each other's agents without a registry.
+#[test]
+fn agents_are_found_by_skill_without_a_registry() {
+    let homes = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [here, there] = [homes[0].path(), homes[1].path()];
+    // On all addresses, as it does by itself: a LAN is told by them.
+    let _daemon = Running::start(here, &["daemon"]);
+    let (text, code) = run(here, &["agents"]);
+    assert!(code == Some(0) && text.contains("no agent is known"), "{text}");
+    let (agent, peer, address) = echo(there, "parrot");
+    let (_, code) = run(here, &["card", &address]);
+    assert_eq!(code, Some(0));
+
+    let found = document(here, &["discover", "echo"]);
+    assert_eq!(found[0]["peer_id"], peer.as_str());
+    assert_eq!(
+        (&found[0]["name"], &found[0]["verified"]),
+        (&"parrot".into(), &true.into())
+    );
+    says(here, &["send", "--skill", "echo", "by skill"], "by skill");
+    for arguments in [
+        &["agents"][..],
+        &["agents", "--local"],
+        &["agents", "--skill", "echo"],
+    ] {
+        says(here, arguments, "parrot");
+        says(here, arguments, "LAN");
+        let agents = document(here, arguments);
+        assert_eq!(agents["agents"].as_array().unwrap().len(), 1, "{agents}");
+        assert_eq!(agents["agents"][0]["skills"][0]["id"], "echo");
+    }
+    says(there, &["agents"], "this node");
+    says(here, &["skills"], "parrot");
+    assert_eq!(
+        document(here, &["skills", "--local"])[0]["peer_ids"][0],
+        peer.as_str()
+    );
+
+    for command in [
+        &["send", "--skill", "ecoh", "hello"][..],
+        &["discover", "ecoh"],
+        &["agents", "--skill", "ecoh"],
+    ] {
+        is_refused(here, command, &["ecoh", "did you mean echo?"]);
+    }
+    let (text, code) = run(here, &["send", "--skill", "paint", "hello"]);
+    assert!(
+        code == Some(4) && !text.contains("did you mean"),
+        "{code:?}: {text}"
+    );
+
+    drop(agent);
+    let (text, code) = run(here, &["agents", "--local"]);
+    assert!(code == Some(0) && text.contains("no agent is known"), "{text}");
+}

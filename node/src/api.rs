@@ -163,7 +163,7 @@ fn status_for_asker(error: &EngineError) -> Status {
 /// The gRPC status of a search that found nobody: deployed SDKs tell by it whether there is no agent or no answer.
 fn status_of_search(error: &SearchError) -> Status {
     match error {
-        SearchError::Nobody(_) => Status::not_found(error.to_string()),
+        SearchError::Nobody { .. } => Status::not_found(error.to_string()),
         _ => Status::unavailable(error.to_string()),
     }
 }

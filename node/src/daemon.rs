@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    anycast::{self, Anycast, Routes},
+    anycast::{self, Anycast, Neighbours, Routes},
     api::{Api, auth::Gate, listen},
     bridge::LocalGateway,
     config::{self, Config},
@@ -155,7 +155,7 @@ impl Node {
         args: Vec<OsString>,
     ) -> anyhow::Result<Self> {
         let me = identity::peer_id(&keypair);
-        let routes = Routes::new();
+        let (routes, neighbours) = (Routes::new(), Neighbours::default());
         let traces_stop = CancellationToken::new();
         let traces = parts::start_traces(config, me, traces_stop.clone())?;
         let audit = parts::open_audit(&config.policy)?;
@@ -177,6 +177,7 @@ impl Node {
             routes: routes.clone(),
             on_span: traces.hear,
             ear: ear.clone(),
+            neighbours: neighbours.clone(),
         };
         let mut loaded = parts::load_engine(config, keypair.clone(), hooks)?;
         loaded.guard(rules, audit, config.policy.audit_required)?;
@@ -194,7 +195,14 @@ impl Node {
         names::start(names, &ear, heard, engine_stop.clone());
         let anycast_stop = CancellationToken::new();
         let told = (engine.listening(), unfindable);
-        let parts = parts::anycast_parts(config, keypair.clone(), net.clone(), routes, told, other_daemons);
+        let parts = parts::anycast_parts(
+            config,
+            keypair.clone(),
+            net.clone(),
+            (routes, neighbours),
+            told,
+            other_daemons,
+        );
         let (anycast, anycast_task) = anycast::start(parts, &anycast_stop)?;
         keep_what_is_bound(&engine, &net, &anycast).await?;
 

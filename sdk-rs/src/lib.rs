@@ -64,7 +64,9 @@ pub use node::{
     activity::{Activity, PeerQueue, Refusal, StatusCount},
     network::{Nat, Network, PeerPath, PlaceState, RegistryState, Relay},
     notes::TaskNote,
-    peers::{Discovered, DiscoveredAgent, DiscoveredSkill, KnownPeer, NodeInfo, Peer, Road},
+    peers::{
+        Directory, Discovered, DiscoveredAgent, DiscoveredSkill, KnownPeer, ListedAgent, NodeInfo, Peer, Road,
+    },
     trace::{
         AuditTrail, FormerKey, Hop, OutsideDeed, OutsideFailure, OutsideStep, PeerReach, QueueState,
         QueuedEnvelope, Sent, Side, Trace,

@@ -30,7 +30,7 @@ pub(crate) mod trace;
 pub use builder::NodeBuilder;
 use daemon::Daemon;
 use network::Network;
-use peers::{Discovered, KnownPeer, NodeInfo, Peer};
+use peers::{Directory, Discovered, KnownPeer, NodeInfo, Peer};
 
 /// Most tasks that the daemon lists in one answer.
 const TASK_PAGE: usize = 500;
@@ -164,6 +164,16 @@ impl Node {
     pub async fn known_peers(&self) -> Result<Vec<KnownPeer>, Error> {
         let answer = self.session().known_peers().await?;
         Ok(answer.peers.into_iter().filter_map(KnownPeer::read).collect())
+    }
+
+    /// The agents that the daemon knows: its own, those of connected peers, and those that registries tell of; with a
+    /// skill, those that have it. `nearby`: no registry is asked.
+    pub async fn agents(&self, skill: Option<&str>, nearby: bool) -> Result<Directory, Error> {
+        let request = v1::ListAgentsRequest {
+            skill_id: skill.unwrap_or_default().to_owned(),
+            nearby,
+        };
+        Ok(self.session().list_agents(request).await?.into())
     }
 
     /// The peers that a `did:web` names by its document on the web, which the daemon fetches. Kind

@@ -402,6 +402,17 @@ impl Session {
         self.call(Subject::Node, v1::ListKnownPeersRequest {}, rpc).await
     }
 
+    pub(crate) async fn list_agents(
+        &self,
+        request: v1::ListAgentsRequest,
+    ) -> Result<v1::ListAgentsResponse, Error> {
+        let rpc = |_, request: v1::ListAgentsRequest| {
+            let mut client = self.directory.clone();
+            async move { client.list_agents(request).await }
+        };
+        self.call(Subject::Node, request, rpc).await
+    }
+
     pub(crate) async fn resolve_did(&self, did: &str) -> Result<v1::ResolveDidResponse, Error> {
         let rpc = |_, request: v1::ResolveDidRequest| {
             let mut client = self.directory.clone();

@@ -33,7 +33,10 @@ pub(crate) async fn run(context: &Context, args: DiscoverArgs) -> Result<(), Fai
     if found.is_empty() {
         // As a task for this skill would end. With --json the empty list is the whole answer on standard
         // output.
-        let nobody = nobody(&args.skill, &tags);
+        let mut nobody = nobody(&args.skill, &tags);
+        if !answer.meant_skill.is_empty() {
+            nobody = format!("{nobody}; did you mean {}?", output::flat(&answer.meant_skill));
+        }
         output::complain(&format!("anycast: {nobody}"));
         return Err(Failure::new(Code::NotFound, "SkillNotFound", nobody).told());
     }

@@ -2291,6 +2291,9 @@ pub struct DiscoverResponse {
     /// list is missing.
     #[prost(string, repeated, tag = "101")]
     pub unanswered: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Additive: where no agent was found, a skill that is known and was perhaps meant; may be empty.
+    #[prost(string, tag = "102")]
+    pub meant_skill: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct DiscoveredAgent {
@@ -5613,6 +5616,53 @@ pub struct KnownPeer {
     pub connected: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListAgentsRequest {
+    /// Only agents that have it; empty = all.
+    #[prost(string, tag = "1")]
+    pub skill_id: ::prost::alloc::string::String,
+    /// Only this node's agent and those of connected peers: nobody is asked.
+    #[prost(bool, tag = "2")]
+    pub nearby: bool,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListAgentsResponse {
+    /// This node's agent first, then those of connected peers; each peer once.
+    #[prost(message, repeated, tag = "1")]
+    pub agents: ::prost::alloc::vec::Vec<ListedAgent>,
+    /// Registries that did not answer in time, each "ADDRESS: REASON". What only they list is missing.
+    #[prost(string, repeated, tag = "2")]
+    pub unanswered: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The ids of all skills that this node has heard of, also of agents that are gone; at most 1000.
+    #[prost(string, repeated, tag = "3")]
+    pub skills: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListedAgent {
+    #[prost(string, tag = "1")]
+    pub peer_id: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub description: ::prost::alloc::string::String,
+    #[prost(message, repeated, tag = "4")]
+    pub skills: ::prost::alloc::vec::Vec<SkillInfo>,
+    /// It is this node's.
+    #[prost(bool, tag = "5")]
+    pub own: bool,
+    /// How its peer is connected; not set: it is not.
+    #[prost(enumeration = "ConnectionType", tag = "6")]
+    pub connection_type: i32,
+    /// It is connected over an address of this host or its network, as far as addresses tell.
+    #[prost(bool, tag = "7")]
+    pub lan: bool,
+    /// A registry, or the DHT, told of it.
+    #[prost(bool, tag = "8")]
+    pub registered: bool,
+    /// What is said here was said by its peer: on its card, or signed.
+    #[prost(bool, tag = "9")]
+    pub verified: bool,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ResolveDidRequest {
     #[prost(string, tag = "1")]
     pub did: ::prost::alloc::string::String,
@@ -5742,6 +5792,34 @@ pub mod directory_service_client {
                 );
             self.inner.unary(req, path, codec).await
         }
+        /// The agents that are known: this node's, those of connected peers, and those that registries tell of. Registries are
+        /// asked for the skill; without one, for the skills that are known here.
+        pub async fn list_agents(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListAgentsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListAgentsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::SizedCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/agentanycast.v1.DirectoryService/ListAgents",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("agentanycast.v1.DirectoryService", "ListAgents"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
         /// The peers whose keys the document of a did:web holds, fetched now. INVALID_ARGUMENT: it is no did:web. UNAVAILABLE: the
         /// document cannot be had.
         pub async fn resolve_did(
@@ -5791,6 +5869,15 @@ pub mod directory_service_server {
             request: tonic::Request<super::ListKnownPeersRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ListKnownPeersResponse>,
+            tonic::Status,
+        >;
+        /// The agents that are known: this node's, those of connected peers, and those that registries tell of. Registries are
+        /// asked for the skill; without one, for the skills that are known here.
+        async fn list_agents(
+            &self,
+            request: tonic::Request<super::ListAgentsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListAgentsResponse>,
             tonic::Status,
         >;
         /// The peers whose keys the document of a did:web holds, fetched now. INVALID_ARGUMENT: it is no did:web. UNAVAILABLE: the
@@ -5911,6 +5998,51 @@ pub mod directory_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ListKnownPeersSvc(inner);
+                        let codec = crate::codec::SizedCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/agentanycast.v1.DirectoryService/ListAgents" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListAgentsSvc<T: DirectoryService>(pub Arc<T>);
+                    impl<
+                        T: DirectoryService,
+                    > tonic::server::UnaryService<super::ListAgentsRequest>
+                    for ListAgentsSvc<T> {
+                        type Response = super::ListAgentsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListAgentsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as DirectoryService>::list_agents(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListAgentsSvc(inner);
                         let codec = crate::codec::SizedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

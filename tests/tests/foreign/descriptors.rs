@@ -42,6 +42,7 @@ const ADDED: &[&str] = &[
     "message AckPayload: reason = 101",
     "message Artifact: size_bytes = 100",
     "message DiscoveredAgent: verified = 100",
+    "message DiscoverResponse: meant_skill = 102",
     "message DiscoverResponse: remembered = 100",
     "message DiscoverResponse: unanswered = 101",
     "message FederatedRegistration: addresses = 100",

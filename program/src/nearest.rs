@@ -4,7 +4,7 @@
 const ALIKE: f64 = 0.7;
 
 /// The one of these words that is most like `typed`; none if none is like it.
-pub(crate) fn nearest<'a>(typed: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn nearest<'a>(typed: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let alike = words.filter(|word| !word.is_empty());
     let alike = alike.map(|word| {
         (
