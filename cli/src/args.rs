@@ -347,7 +347,7 @@ pub(crate) struct TasksArgs {
 pub(crate) enum PolicyCommand {
     /// Say what would become of a task, and which rule decides; exit code 1 if it would be denied
     Check {
-        /// Who sends it: an alias, a peer id, did:key:…, did:web:… or did:dns:… (taken as proven), http:CALLER, or local; can be
+        /// Who sends it: an alias, a peer id, did:key:…, did:web:…, did:dns:… or invited:LABEL (taken as proven), http:CALLER, or local; can be
         /// repeated for a peer with several names, a second key being one that it had before
         #[arg(long = "source", value_name = "SOURCE", required = true)]
         sources: Vec<String>,

@@ -106,7 +106,8 @@ impl From<Error> for Failure {
             ErrorKind::PeerNotFound
             | ErrorKind::SkillNotFound
             | ErrorKind::TaskNotFound
-            | ErrorKind::CardNotFound => Code::NotFound,
+            | ErrorKind::CardNotFound
+            | ErrorKind::InviteNotFound => Code::NotFound,
             ErrorKind::DiscoveryUnavailable => Code::Discovery,
             _ => Code::General,
         };

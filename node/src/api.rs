@@ -2,7 +2,7 @@
 //!
 //! `node_service` has the sixteen calls, `tasks` what those on one task do, `session` carries the latter on one
 //! stream, `streams` has the two that carry artifacts, `present` keeps answers within what the caller's library
-//! takes, `task_list`, `notes`, `network`, `directory` and `diagnostics` are additive, `too_large` a refusal of the gRPC library in our terms;
+//! takes, `task_list`, `notes`, `network`, `directory`, `invites` and `diagnostics` are additive, `too_large` a refusal of the gRPC library in our terms;
 //! `listen`, `authority` and `auth` are the door.
 
 pub mod auth;
@@ -10,6 +10,7 @@ pub mod authority;
 mod content;
 mod diagnostics;
 mod directory;
+mod invites;
 pub mod listen;
 mod network;
 mod node_service;

@@ -62,6 +62,7 @@ pub use message::{Artifact, Message, Role};
 pub use node::{
     Node, NodeBuilder,
     activity::{Activity, PeerQueue, Refusal, StatusCount},
+    invites::{Invite, NewInvite},
     network::{Nat, Network, PeerPath, PlaceState, RegistryState, Relay},
     notes::TaskNote,
     peers::{

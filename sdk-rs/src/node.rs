@@ -22,6 +22,7 @@ use crate::{
 pub(crate) mod activity;
 pub(crate) mod builder;
 pub(crate) mod daemon;
+pub(crate) mod invites;
 pub(crate) mod network;
 pub(crate) mod notes;
 pub(crate) mod peers;

@@ -18,9 +18,10 @@ use agentanycast_proto::{
     MAX_GRPC_MESSAGE,
     v1::{
         self, diagnostics_service_client::DiagnosticsServiceClient,
-        directory_service_client::DirectoryServiceClient, network_service_client::NetworkServiceClient,
-        node_service_client::NodeServiceClient, session_service_client::SessionServiceClient,
-        task_list_service_client::TaskListServiceClient, task_note_service_client::TaskNoteServiceClient,
+        directory_service_client::DirectoryServiceClient, invite_service_client::InviteServiceClient,
+        network_service_client::NetworkServiceClient, node_service_client::NodeServiceClient,
+        session_service_client::SessionServiceClient, task_list_service_client::TaskListServiceClient,
+        task_note_service_client::TaskNoteServiceClient,
     },
 };
 use prost::Message as _;
@@ -75,6 +76,7 @@ const NO_CARD: u64 = u64::MAX;
 pub(crate) type NodeClient = NodeServiceClient<InterceptedService<Channel, MaxMessage>>;
 pub(crate) type TaskListClient = TaskListServiceClient<InterceptedService<Channel, MaxMessage>>;
 pub(crate) type DirectoryClient = DirectoryServiceClient<InterceptedService<Channel, MaxMessage>>;
+pub(crate) type InviteClient = InviteServiceClient<InterceptedService<Channel, MaxMessage>>;
 pub(crate) type NetworkClient = NetworkServiceClient<InterceptedService<Channel, MaxMessage>>;
 pub(crate) type DiagnosticsClient = DiagnosticsServiceClient<InterceptedService<Channel, MaxMessage>>;
 pub(crate) type NoteClient = TaskNoteServiceClient<InterceptedService<Channel, MaxMessage>>;
@@ -117,6 +119,7 @@ pub(crate) struct Session {
     notes: NoteClient,
     diagnostics: DiagnosticsClient,
     directory: DirectoryClient,
+    invites: InviteClient,
     stream: CurrentStream,
     connections: Arc<AtomicU64>,
     card: Mutex<Option<v1::AgentCard>>,
@@ -135,6 +138,7 @@ impl Session {
         let notes = TaskNoteServiceClient::with_interceptor(channel.clone(), max_message.clone());
         let diagnostics = DiagnosticsServiceClient::with_interceptor(channel.clone(), max_message.clone());
         let directory = DirectoryServiceClient::with_interceptor(channel.clone(), max_message.clone());
+        let invites = InviteServiceClient::with_interceptor(channel.clone(), max_message.clone());
         let stream = SessionServiceClient::with_interceptor(channel, max_message)
             .max_decoding_message_size(MAX_GRPC_MESSAGE);
         Self {
@@ -146,6 +150,7 @@ impl Session {
             notes,
             diagnostics: diagnostics.max_decoding_message_size(MAX_GRPC_MESSAGE),
             directory: directory.max_decoding_message_size(MAX_GRPC_MESSAGE),
+            invites: invites.max_decoding_message_size(MAX_GRPC_MESSAGE),
             stream: CurrentStream::new(stream, Arc::clone(&connections)),
             connections,
             card: Mutex::new(None),
@@ -411,6 +416,47 @@ impl Session {
             async move { client.list_agents(request).await }
         };
         self.call(Subject::Node, request, rpc).await
+    }
+
+    pub(crate) async fn create_invite(
+        &self,
+        request: v1::CreateInviteRequest,
+    ) -> Result<v1::CreateInviteResponse, Error> {
+        let rpc = |_, request: v1::CreateInviteRequest| {
+            let mut client = self.invites.clone();
+            async move { client.create_invite(request).await }
+        };
+        self.call(Subject::Node, request, rpc).await
+    }
+
+    pub(crate) async fn accept_invite(
+        &self,
+        request: v1::AcceptInviteRequest,
+    ) -> Result<v1::AcceptInviteResponse, Error> {
+        let rpc = |_, request: v1::AcceptInviteRequest| {
+            let mut client = self.invites.clone();
+            async move { client.accept_invite(request).await }
+        };
+        self.call(Subject::Node, request, rpc).await
+    }
+
+    pub(crate) async fn list_invites(&self) -> Result<v1::ListInvitesResponse, Error> {
+        let rpc = |_, request: v1::ListInvitesRequest| {
+            let mut client = self.invites.clone();
+            async move { client.list_invites(request).await }
+        };
+        self.call(Subject::Node, v1::ListInvitesRequest {}, rpc).await
+    }
+
+    pub(crate) async fn revoke_invite(&self, name: &str) -> Result<v1::RevokeInviteResponse, Error> {
+        let rpc = |_, request: v1::RevokeInviteRequest| {
+            let mut client = self.invites.clone();
+            async move { client.revoke_invite(request).await }
+        };
+        let request = v1::RevokeInviteRequest {
+            name: name.to_owned(),
+        };
+        self.call(Subject::Invite, request, rpc).await
     }
 
     pub(crate) async fn resolve_did(&self, did: &str) -> Result<v1::ResolveDidResponse, Error> {

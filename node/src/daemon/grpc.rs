@@ -6,9 +6,10 @@ use agentanycast_proto::{
     FILE_DESCRIPTOR_SET, MAX_GRPC_MESSAGE,
     v1::{
         diagnostics_service_server::DiagnosticsServiceServer,
-        directory_service_server::DirectoryServiceServer, network_service_server::NetworkServiceServer,
-        node_service_server::NodeServiceServer, session_service_server::SessionServiceServer,
-        task_list_service_server::TaskListServiceServer, task_note_service_server::TaskNoteServiceServer,
+        directory_service_server::DirectoryServiceServer, invite_service_server::InviteServiceServer,
+        network_service_server::NetworkServiceServer, node_service_server::NodeServiceServer,
+        session_service_server::SessionServiceServer, task_list_service_server::TaskListServiceServer,
+        task_note_service_server::TaskNoteServiceServer,
     },
 };
 use tokio_util::sync::CancellationToken;
@@ -47,7 +48,7 @@ const PENDING_RESETS: usize = 4096;
 const WHOLE: &str = "";
 
 /// The services on the daemon's socket, as reflection lists them.
-const SERVED: [&str; 10] = [
+const SERVED: [&str; 11] = [
     NodeServiceServer::<Api>::NAME,
     SessionServiceServer::<Api>::NAME,
     TaskListServiceServer::<Api>::NAME,
@@ -55,6 +56,7 @@ const SERVED: [&str; 10] = [
     NetworkServiceServer::<Api>::NAME,
     DiagnosticsServiceServer::<Api>::NAME,
     DirectoryServiceServer::<Api>::NAME,
+    InviteServiceServer::<Api>::NAME,
     "grpc.health.v1.Health",
     "grpc.reflection.v1.ServerReflection",
     "grpc.reflection.v1alpha.ServerReflection",
@@ -91,6 +93,7 @@ pub(super) fn serve(
         .max_encoding_message_size(MAX_GRPC_MESSAGE);
     let network = NetworkServiceServer::new(api.clone()).max_encoding_message_size(MAX_GRPC_MESSAGE);
     let directory = DirectoryServiceServer::new(api.clone()).max_encoding_message_size(MAX_GRPC_MESSAGE);
+    let invites = InviteServiceServer::new(api.clone()).max_encoding_message_size(MAX_GRPC_MESSAGE);
     let task_notes = TaskNoteServiceServer::new(api.clone());
     let diagnostics = DiagnosticsServiceServer::new(api.clone()).max_encoding_message_size(MAX_GRPC_MESSAGE);
     let task_list = TaskListServiceServer::new(api)
@@ -115,6 +118,7 @@ pub(super) fn serve(
         .add_service(task_notes)
         .add_service(network)
         .add_service(directory)
+        .add_service(invites)
         .add_service(diagnostics);
     Ok(tokio::spawn(async move {
         health.set_serving::<NodeServiceServer<Api>>().await;
