@@ -98,6 +98,11 @@ pub(crate) enum Command {
     Top(TopArgs),
     /// Cancel a task
     Cancel(CancelArgs),
+    /// Invite another node: print a string that says how this one is reached, with the right to send it tasks
+    Invite(InviteArgs),
+    /// Accept an invite: keep its relay, its right and a name for its node, and see that it answers
+    #[command(after_help = EXIT_CODES)]
+    Join(JoinArgs),
     /// Name peers, so that commands take the name for the peer's id
     #[command(subcommand)]
     Alias(AliasCommand),
@@ -145,6 +150,8 @@ impl Command {
             | Self::Discover(_)
             | Self::Relays(_)
             | Self::Agents(_)
+            | Self::Invite(_)
+            | Self::Join(_)
             | Self::Skills(_)
             | Self::Card(_)
             | Self::Tasks(_)
@@ -225,8 +232,8 @@ pub(crate) struct DemoArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct SendArgs {
-    /// The peer: an alias, its card's name, its id or a unique piece of it, did:key, did:web, or multiaddr that ends in
-    /// /p2p/PEER_ID; a skill or URL with --skill or --url
+    /// The peer: an alias, its card's name, its id or a unique piece of it, did:key, did:web, an invite, or a multiaddr
+    /// that ends in /p2p/PEER_ID; a skill or URL with --skill or --url
     pub(crate) target: String,
     /// The text; @FILE sends a file, - reads standard input
     pub(crate) text: String,
@@ -280,6 +287,63 @@ pub(crate) struct PeersArgs {
     /// Show ids whole
     #[arg(long)]
     pub(crate) full: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct InviteArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<InviteCommand>,
+    #[command(flatten)]
+    pub(crate) new: NewInviteArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct NewInviteArgs {
+    /// The agent beside this node that it is for; it is an error if there is no agent of that name
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+    /// The only skill that may be asked for with it
+    #[arg(long, value_name = "SKILL")]
+    pub(crate) skill: Option<String>,
+    /// How many peers it lets in; each may then send any number of tasks
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) uses: u32,
+    /// How long peers can accept it, such as 30m, 1h or 24h; 0 for ever. Those that have accepted it stay until it is revoked
+    #[arg(long, default_value = "24h", value_parser = parse_duration, value_name = "TIME")]
+    pub(crate) expires: Duration,
+    /// What rules call those that accept it: invited:LABEL [default: the id of the invite]
+    #[arg(long, value_name = "LABEL")]
+    pub(crate) label: Option<String>,
+    /// Say only how this node is reached, and let nobody in
+    #[arg(long, conflicts_with_all = ["skill", "uses", "expires", "label"])]
+    pub(crate) no_right: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum InviteCommand {
+    /// List the invites that this node has given out
+    Ls {
+        /// Show ids whole
+        #[arg(long)]
+        full: bool,
+    },
+    /// Take invites back, with what they let in; tasks that are here go on
+    Revoke {
+        /// The ids of invites, or their labels
+        #[arg(required = true, value_name = "ID|LABEL")]
+        names: Vec<String>,
+    },
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct JoinArgs {
+    /// What `anycast invite` printed at the other node
+    #[arg(value_name = "STRING")]
+    pub(crate) invite: String,
+    /// The alias for that node [default: the name of its agent, if that is free]
+    #[arg(long = "as", value_name = "NAME")]
+    pub(crate) alias: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -14,6 +14,8 @@ mod demo;
 mod discover;
 mod down;
 mod id;
+mod invite;
+mod join;
 mod key;
 mod logs;
 mod mcp;
@@ -57,6 +59,8 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Failu
         Command::Trace(task) => trace::run(context, task).await,
         Command::Cancel(cancel) => cancel::run(context, cancel).await,
         Command::Tasks(tasks) => tasks::run(context, tasks).await,
+        Command::Invite(args) => invite::run(context, args).await,
+        Command::Join(args) => join::run(context, args).await,
         Command::Alias(command) => alias::run(context, command).await,
         Command::Id => id::run(context).await,
         Command::Mcp => mcp::run(context).await,

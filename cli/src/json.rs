@@ -3,8 +3,8 @@
 use std::{path::PathBuf, time::SystemTime};
 
 use agentanycast::{
-    AgentCard, Artifact, Content, DiscoveredAgent, DiscoveredSkill, ListedAgent, Message, Network, Part,
-    Peer, PeerPath, RegistryState, Relay, Skill, Task, TaskUpdate,
+    AgentCard, Artifact, Content, DiscoveredAgent, DiscoveredSkill, Invite, ListedAgent, Message, Network,
+    Part, Peer, PeerPath, RegistryState, Relay, Skill, Task, TaskUpdate,
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Map, Value, json};
@@ -69,6 +69,20 @@ pub(crate) fn found(agent: &DiscoveredAgent) -> Value {
         "description": agent.description,
         "skills": agent.skills.iter().map(skill).collect::<Vec<_>>(),
         "verified": agent.verified,
+    })
+}
+
+/// An invite, without its secret.
+pub(crate) fn invite(invite: &Invite) -> Value {
+    json!({
+        "id": invite.id,
+        "label": invite.label,
+        "agent": invite.agent,
+        "skill": invite.skill,
+        "uses": invite.uses,
+        "created_at": time(invite.created_at),
+        "expires_at": time(invite.expires_at),
+        "peer_ids": invite.peers.iter().map(|peer| peer.as_str()).collect::<Vec<_>>(),
     })
 }
 

@@ -19,6 +19,7 @@ mod context;
 mod did;
 mod failure;
 mod interrupt;
+mod invite_code;
 mod json;
 mod lookup;
 mod output;

@@ -8,6 +8,7 @@ use crate::{
     context::Context,
     did,
     failure::{Code, Failure},
+    invite_code::{self, Invitation},
     lookup::{Known, LookupError, Names, Written},
 };
 
@@ -50,6 +51,17 @@ impl PeerTarget {
             addresses,
             must_answer: false,
         }
+    }
+
+    /// The node of an invite.
+    pub(crate) fn invited(invitation: &Invitation) -> Result<Self, Failure> {
+        let unreadable = |error| Failure::usage(format!("the invite names no peer: {error}"));
+        let peer = invitation.peer.to_string().parse().map_err(unreadable)?;
+        Ok(Self {
+            peer,
+            addresses: invitation.dialled(),
+            must_answer: false,
+        })
     }
 
     /// The peer that a text means; a daemon is asked only for what aliases and the text do not say.
@@ -100,6 +112,10 @@ impl PeerTarget {
 impl Wanted {
     /// What a text says without a daemon. An error if no daemon could know more.
     pub(crate) fn read(context: &Context, text: &str) -> Result<Self, Failure> {
+        if invite_code::is_one(text) {
+            let invitation = Invitation::decode(text).map_err(|error| Failure::usage(error.to_string()))?;
+            return Ok(Self::Found(PeerTarget::invited(&invitation)?));
+        }
         let book = context.aliases()?;
         if let Some(target) = aliased(&book, text) {
             return Ok(Self::Found(target));

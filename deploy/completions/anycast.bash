@@ -16,6 +16,12 @@ _anycast() {
             ",$1")
                 cmd="anycast"
                 ;;
+            anycast,agents)
+                cmd="anycast__subcmd__agents"
+                ;;
+            anycast,alias)
+                cmd="anycast__subcmd__alias"
+                ;;
             anycast,audit)
                 cmd="anycast__subcmd__audit"
                 ;;
@@ -49,6 +55,12 @@ _anycast() {
             anycast,id)
                 cmd="anycast__subcmd__id"
                 ;;
+            anycast,invite)
+                cmd="anycast__subcmd__invite"
+                ;;
+            anycast,join)
+                cmd="anycast__subcmd__join"
+                ;;
             anycast,key)
                 cmd="anycast__subcmd__key"
                 ;;
@@ -79,6 +91,9 @@ _anycast() {
             anycast,service)
                 cmd="anycast__subcmd__service"
                 ;;
+            anycast,skills)
+                cmd="anycast__subcmd__skills"
+                ;;
             anycast,status)
                 cmd="anycast__subcmd__status"
                 ;;
@@ -99,6 +114,30 @@ _anycast() {
                 ;;
             anycast,up)
                 cmd="anycast__subcmd__up"
+                ;;
+            anycast__subcmd__alias,add)
+                cmd="anycast__subcmd__alias__subcmd__add"
+                ;;
+            anycast__subcmd__alias,help)
+                cmd="anycast__subcmd__alias__subcmd__help"
+                ;;
+            anycast__subcmd__alias,ls)
+                cmd="anycast__subcmd__alias__subcmd__ls"
+                ;;
+            anycast__subcmd__alias,rm)
+                cmd="anycast__subcmd__alias__subcmd__rm"
+                ;;
+            anycast__subcmd__alias__subcmd__help,add)
+                cmd="anycast__subcmd__alias__subcmd__help__subcmd__add"
+                ;;
+            anycast__subcmd__alias__subcmd__help,help)
+                cmd="anycast__subcmd__alias__subcmd__help__subcmd__help"
+                ;;
+            anycast__subcmd__alias__subcmd__help,ls)
+                cmd="anycast__subcmd__alias__subcmd__help__subcmd__ls"
+                ;;
+            anycast__subcmd__alias__subcmd__help,rm)
+                cmd="anycast__subcmd__alias__subcmd__help__subcmd__rm"
                 ;;
             anycast__subcmd__audit,help)
                 cmd="anycast__subcmd__audit__subcmd__help"
@@ -160,6 +199,12 @@ _anycast() {
             anycast__subcmd__credential__subcmd__help,verify)
                 cmd="anycast__subcmd__credential__subcmd__help__subcmd__verify"
                 ;;
+            anycast__subcmd__help,agents)
+                cmd="anycast__subcmd__help__subcmd__agents"
+                ;;
+            anycast__subcmd__help,alias)
+                cmd="anycast__subcmd__help__subcmd__alias"
+                ;;
             anycast__subcmd__help,audit)
                 cmd="anycast__subcmd__help__subcmd__audit"
                 ;;
@@ -193,6 +238,12 @@ _anycast() {
             anycast__subcmd__help,id)
                 cmd="anycast__subcmd__help__subcmd__id"
                 ;;
+            anycast__subcmd__help,invite)
+                cmd="anycast__subcmd__help__subcmd__invite"
+                ;;
+            anycast__subcmd__help,join)
+                cmd="anycast__subcmd__help__subcmd__join"
+                ;;
             anycast__subcmd__help,key)
                 cmd="anycast__subcmd__help__subcmd__key"
                 ;;
@@ -223,6 +274,9 @@ _anycast() {
             anycast__subcmd__help,service)
                 cmd="anycast__subcmd__help__subcmd__service"
                 ;;
+            anycast__subcmd__help,skills)
+                cmd="anycast__subcmd__help__subcmd__skills"
+                ;;
             anycast__subcmd__help,status)
                 cmd="anycast__subcmd__help__subcmd__status"
                 ;;
@@ -243,6 +297,15 @@ _anycast() {
                 ;;
             anycast__subcmd__help,up)
                 cmd="anycast__subcmd__help__subcmd__up"
+                ;;
+            anycast__subcmd__help__subcmd__alias,add)
+                cmd="anycast__subcmd__help__subcmd__alias__subcmd__add"
+                ;;
+            anycast__subcmd__help__subcmd__alias,ls)
+                cmd="anycast__subcmd__help__subcmd__alias__subcmd__ls"
+                ;;
+            anycast__subcmd__help__subcmd__alias,rm)
+                cmd="anycast__subcmd__help__subcmd__alias__subcmd__rm"
                 ;;
             anycast__subcmd__help__subcmd__audit,verify)
                 cmd="anycast__subcmd__help__subcmd__audit__subcmd__verify"
@@ -265,6 +328,12 @@ _anycast() {
             anycast__subcmd__help__subcmd__credential,verify)
                 cmd="anycast__subcmd__help__subcmd__credential__subcmd__verify"
                 ;;
+            anycast__subcmd__help__subcmd__invite,ls)
+                cmd="anycast__subcmd__help__subcmd__invite__subcmd__ls"
+                ;;
+            anycast__subcmd__help__subcmd__invite,revoke)
+                cmd="anycast__subcmd__help__subcmd__invite__subcmd__revoke"
+                ;;
             anycast__subcmd__help__subcmd__key,rotate)
                 cmd="anycast__subcmd__help__subcmd__key__subcmd__rotate"
                 ;;
@@ -282,6 +351,24 @@ _anycast() {
                 ;;
             anycast__subcmd__help__subcmd__service,uninstall)
                 cmd="anycast__subcmd__help__subcmd__service__subcmd__uninstall"
+                ;;
+            anycast__subcmd__invite,help)
+                cmd="anycast__subcmd__invite__subcmd__help"
+                ;;
+            anycast__subcmd__invite,ls)
+                cmd="anycast__subcmd__invite__subcmd__ls"
+                ;;
+            anycast__subcmd__invite,revoke)
+                cmd="anycast__subcmd__invite__subcmd__revoke"
+                ;;
+            anycast__subcmd__invite__subcmd__help,help)
+                cmd="anycast__subcmd__invite__subcmd__help__subcmd__help"
+                ;;
+            anycast__subcmd__invite__subcmd__help,ls)
+                cmd="anycast__subcmd__invite__subcmd__help__subcmd__ls"
+                ;;
+            anycast__subcmd__invite__subcmd__help,revoke)
+                cmd="anycast__subcmd__invite__subcmd__help__subcmd__revoke"
                 ;;
             anycast__subcmd__key,help)
                 cmd="anycast__subcmd__key__subcmd__help"
@@ -344,8 +431,212 @@ _anycast() {
 
     case "${cmd}" in
         anycast)
-            opts="-h -V --home --daemon --json --no-start --relay --help --version up down restart logs config service demo send status peers discover relays card tasks task trace top cancel id mcp policy audit key credential seal unseal daemon help"
+            opts="-h -V --home --daemon --json --no-start --relay --help --version up down restart logs config service demo send status peers discover agents skills relays card tasks task trace top cancel invite join alias id mcp policy audit key credential seal unseal daemon help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__agents)
+            opts="-h --skill --local --full --home --daemon --json --no-start --relay --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --skill)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__alias)
+            opts="-h --home --daemon --json --no-start --relay --help add ls rm help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__alias__subcmd__add)
+            opts="-h --force --home --daemon --json --no-start --relay --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__alias__subcmd__help)
+            opts="add ls rm help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__alias__subcmd__help__subcmd__add)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__alias__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__alias__subcmd__help__subcmd__ls)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__alias__subcmd__help__subcmd__rm)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__alias__subcmd__ls)
+            opts="-h --full --home --daemon --json --no-start --relay --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__alias__subcmd__rm)
+            opts="-h --home --daemon --json --no-start --relay --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -984,7 +1275,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__discover)
-            opts="-h --tag --limit --home --daemon --json --no-start --relay --help"
+            opts="-h --tag --full --limit --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1044,8 +1335,78 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__help)
-            opts="up down restart logs config service demo send status peers discover relays card tasks task trace top cancel id mcp policy audit key credential seal unseal daemon help"
+            opts="up down restart logs config service demo send status peers discover agents skills relays card tasks task trace top cancel invite join alias id mcp policy audit key credential seal unseal daemon help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__agents)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__alias)
+            opts="add ls rm"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__alias__subcmd__add)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__alias__subcmd__ls)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__alias__subcmd__rm)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1309,6 +1670,62 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        anycast__subcmd__help__subcmd__invite)
+            opts="ls revoke"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__invite__subcmd__ls)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__invite__subcmd__revoke)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__join)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         anycast__subcmd__help__subcmd__key)
             opts="rotate"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -1533,6 +1950,20 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        anycast__subcmd__help__subcmd__skills)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         anycast__subcmd__help__subcmd__status)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -1638,6 +2069,190 @@ _anycast() {
                 return 0
             fi
             case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__invite)
+            opts="-h --agent --skill --uses --expires --label --no-right --home --daemon --json --no-start --relay --help ls revoke help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --agent)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --skill)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --uses)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --expires)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --label)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__invite__subcmd__help)
+            opts="ls revoke help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__invite__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__invite__subcmd__help__subcmd__ls)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__invite__subcmd__help__subcmd__revoke)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__invite__subcmd__ls)
+            opts="-h --full --home --daemon --json --no-start --relay --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__invite__subcmd__revoke)
+            opts="-h --home --daemon --json --no-start --relay --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__join)
+            opts="-h --as --home --daemon --json --no-start --relay --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --as)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --home)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1816,7 +2431,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__peers)
-            opts="-h --home --daemon --json --no-start --relay --help"
+            opts="-h --full --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1992,7 +2607,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__relays)
-            opts="-h --home --daemon --json --no-start --relay --help"
+            opts="-h --full --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2293,6 +2908,32 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        anycast__subcmd__skills)
+            opts="-h --local --home --daemon --json --no-start --relay --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         anycast__subcmd__status)
             opts="-h --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -2354,7 +2995,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__tasks)
-            opts="-h --status --limit --home --daemon --json --no-start --relay --help"
+            opts="-h --status --full --limit --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

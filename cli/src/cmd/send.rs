@@ -6,15 +6,17 @@ use agentanycast::{Artifact, Message, Node, Target, Task, TaskHandle, TaskStatus
 use futures::StreamExt;
 use serde_json::json;
 
+use super::join;
 use crate::{
     args::SendArgs,
     content::Source,
     context::Context,
     failure::{Code, Failure},
     interrupt::Interrupt,
+    invite_code::{self, Invitation},
     json, output,
     progress::Progress,
-    target::Wanted,
+    target::{PeerTarget, Wanted},
 };
 
 mod live;
@@ -65,6 +67,7 @@ pub(crate) async fn run(context: &Context, args: SendArgs) -> Result<(), Failure
 /// Whom the task is for.
 enum Aim {
     Peer(Wanted),
+    Invited(Box<Invitation>),
     Other(Target),
 }
 
@@ -73,6 +76,10 @@ impl Aim {
         Ok(match (args.skill, args.url) {
             (true, _) => Self::Other(Target::skill(&args.target)),
             (_, true) => Self::Other(Target::url(&args.target)),
+            _ if invite_code::is_one(&args.target) => {
+                let read = Invitation::decode(&args.target);
+                Self::Invited(Box::new(read.map_err(|error| Failure::usage(error.to_string()))?))
+            }
             _ => Self::Peer(Wanted::read(context, &args.target).map_err(no_peer)?),
         })
     }
@@ -107,16 +114,27 @@ impl Exchange<'_> {
         message: agentanycast::Message,
     ) -> Result<TaskHandle, Failure> {
         self.progress.show("sending");
+        let mut skill = String::new();
         let target = match aim {
             Aim::Peer(wanted) => {
                 let target = wanted.find(self.context, node).await.map_err(no_peer)?;
                 target.reach(node).await?;
                 Target::Peer(target.peer)
             }
+            Aim::Invited(invitation) => {
+                let target = PeerTarget::invited(&invitation)?;
+                join::accept(node, &target, &invitation).await?;
+                target.reach(node).await?;
+                skill = invitation.skill;
+                Target::Peer(target.peer)
+            }
             Aim::Other(target) => target,
         };
         let labels = self.args.metadata.iter().cloned().collect();
-        let mut task = node.task(target, message).metadata_from(labels);
+        let mut task = node
+            .task(target, message)
+            .metadata_from(labels)
+            .skill_of_peer(skill);
         if let Some(reader) = reader {
             let reader = reader.find(self.context, node).await;
             let reader = reader.map_err(|failure| failure.about("--seal-for"))?;
