@@ -101,7 +101,12 @@ fn a_task_is_sent_by_an_invite_from_a_bare_home() {
     let sent = document(host, &["tasks"]);
     assert_eq!(sent[0]["skill"], "echo");
     says(guest, &["join", &text], "parrot");
-    fails(guest, &["send", "parrot", "without the skill"], 1, "peers that it knows only");
+    fails(
+        guest,
+        &["send", "parrot", "without the skill"],
+        1,
+        "peers that it knows only",
+    );
     let _ = command(guest).arg("down").output();
     fails(host, &["invite", "--agent", "nobody"], 1, "nobody");
 }

@@ -149,6 +149,10 @@ struct Node {
 }
 
 impl Node {
+    #[expect(
+        clippy::too_many_lines,
+        reason = "the order in which the parts start, in one place"
+    )]
     async fn start(
         config: &Config,
         (keypair, held): (identity::Keypair, identity::Held),

@@ -135,6 +135,11 @@ impl Gateway for SdkGateway {
         Ok(translated.collect())
     }
 
+    async fn agents(&self, skill: Option<&str>) -> Result<Vec<v1::ListedAgent>, GatewayError> {
+        let directory = self.node.agents(skill, false).await?;
+        Ok(directory.agents.into_iter().map(Into::into).collect())
+    }
+
     async fn listening(&self) -> Result<bool, GatewayError> {
         Ok(self.node.info().await?.agent_listening.unwrap_or(true))
     }

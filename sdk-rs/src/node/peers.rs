@@ -144,6 +144,32 @@ impl From<v1::ListAgentsResponse> for Directory {
     }
 }
 
+impl From<ListedAgent> for v1::ListedAgent {
+    fn from(agent: ListedAgent) -> Self {
+        let skill = |skill: DiscoveredSkill| v1::SkillInfo {
+            skill_id: skill.id,
+            description: skill.description,
+            tags: skill.tags,
+        };
+        Self {
+            peer_id: agent.peer_id.map(|peer| peer.to_string()).unwrap_or_default(),
+            name: agent.name,
+            description: agent.description,
+            skills: agent.skills.into_iter().map(skill).collect(),
+            own: agent.own,
+            connection_type: match agent.road {
+                None => v1::ConnectionType::Unspecified.into(),
+                Some(Road::Direct) => v1::ConnectionType::Direct.into(),
+                Some(Road::Relay) => v1::ConnectionType::Relay.into(),
+                Some(Road::Other(number)) => number,
+            },
+            lan: agent.lan,
+            registered: agent.registered,
+            verified: agent.verified,
+        }
+    }
+}
+
 impl From<v1::ListedAgent> for ListedAgent {
     fn from(agent: v1::ListedAgent) -> Self {
         let is_connected = agent.connection_type != i32::from(v1::ConnectionType::Unspecified);
