@@ -25,6 +25,9 @@ _anycast() {
             anycast,audit)
                 cmd="anycast__subcmd__audit"
                 ;;
+            anycast,bridge)
+                cmd="anycast__subcmd__bridge"
+                ;;
             anycast,cancel)
                 cmd="anycast__subcmd__cancel"
                 ;;
@@ -75,6 +78,9 @@ _anycast() {
                 ;;
             anycast,policy)
                 cmd="anycast__subcmd__policy"
+                ;;
+            anycast,relay)
+                cmd="anycast__subcmd__relay"
                 ;;
             anycast,relays)
                 cmd="anycast__subcmd__relays"
@@ -208,6 +214,9 @@ _anycast() {
             anycast__subcmd__help,audit)
                 cmd="anycast__subcmd__help__subcmd__audit"
                 ;;
+            anycast__subcmd__help,bridge)
+                cmd="anycast__subcmd__help__subcmd__bridge"
+                ;;
             anycast__subcmd__help,cancel)
                 cmd="anycast__subcmd__help__subcmd__cancel"
                 ;;
@@ -258,6 +267,9 @@ _anycast() {
                 ;;
             anycast__subcmd__help,policy)
                 cmd="anycast__subcmd__help__subcmd__policy"
+                ;;
+            anycast__subcmd__help,relay)
+                cmd="anycast__subcmd__help__subcmd__relay"
                 ;;
             anycast__subcmd__help,relays)
                 cmd="anycast__subcmd__help__subcmd__relays"
@@ -431,7 +443,7 @@ _anycast() {
 
     case "${cmd}" in
         anycast)
-            opts="-h -V --home --daemon --json --no-start --relay --help --version up down restart logs config service demo send status peers discover agents skills relays card tasks task trace top cancel invite join alias id mcp policy audit key credential seal unseal daemon help"
+            opts="-h -V --home --daemon --json --no-start --relay --help --version up down restart logs config service demo send status peers discover agents skills relays card tasks task trace top cancel invite join alias id mcp policy audit key credential seal unseal daemon relay bridge help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -739,6 +751,32 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__bridge)
+            opts="--home --daemon --json --no-start --relay"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 --home)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1335,7 +1373,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__help)
-            opts="up down restart logs config service demo send status peers discover agents skills relays card tasks task trace top cancel invite join alias id mcp policy audit key credential seal unseal daemon help"
+            opts="up down restart logs config service demo send status peers discover agents skills relays card tasks task trace top cancel invite join alias id mcp policy audit key credential seal unseal daemon relay bridge help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1435,6 +1473,20 @@ _anycast() {
         anycast__subcmd__help__subcmd__audit__subcmd__verify)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__bridge)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1827,6 +1879,20 @@ _anycast() {
         anycast__subcmd__help__subcmd__policy__subcmd__show)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__relay)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -2587,6 +2653,32 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__relay)
+            opts="--home --daemon --json --no-start --relay"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 --home)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
