@@ -175,6 +175,9 @@ pub trait Gateway: Send + Sync {
     /// wait. Goes on over lost connections, with all of them again.
     fn watch_notes(&self) -> BoxStream<'static, Result<v1::WatchTaskNotesResponse, GatewayError>>;
 
+    /// All agents that are known; with a skill, those that have it.
+    async fn agents(&self, skill: Option<&str>) -> Result<Vec<v1::ListedAgent>, GatewayError>;
+
     /// Agents with a skill that has all of these tags, at most `limit`.
     async fn discover(
         &self,
@@ -182,6 +185,17 @@ pub trait Gateway: Send + Sync {
         tags: &BTreeMap<String, String>,
         limit: usize,
     ) -> Result<Vec<v1::DiscoveredAgent>, GatewayError>;
+}
+
+/// How the node reaches an agent, in a word.
+pub(crate) fn reached(agent: &v1::ListedAgent) -> &'static str {
+    match agent.connection_type() {
+        _ if agent.own => "here",
+        v1::ConnectionType::Direct if agent.lan => "lan",
+        v1::ConnectionType::Direct => "direct",
+        v1::ConnectionType::Relay => "relay",
+        v1::ConnectionType::Unspecified => "registry",
+    }
 }
 
 /// Whether a task in this state never changes again.

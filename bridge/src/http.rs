@@ -10,6 +10,7 @@ mod calls;
 mod card;
 pub mod connection;
 mod did;
+mod directory;
 mod entry;
 mod extensions;
 mod health;
@@ -53,6 +54,7 @@ use arriving::Arriving;
 use calls::Grpc;
 use card::Shown;
 pub(crate) use card::{front, of_0_3};
+use directory::Directory;
 use entry::{Admitted, Entry, Peer};
 pub(crate) use extensions::declared;
 use health::Health;
@@ -118,6 +120,7 @@ struct Shared {
     entry: Arc<Entry>,
     shown: Shown,
     health: Health,
+    directory: Directory,
     cors: Option<CorsLayer>,
     requests: Arc<Requests>,
     grpc: Grpc,
@@ -140,6 +143,7 @@ pub fn router(
         entry: Arc::new(entry),
         shown: Shown::default(),
         health: Health::default(),
+        directory: Directory::default(),
         cors: cors(
             &config.cors_origins,
             &[http::Method::GET, http::Method::POST, http::Method::DELETE],
@@ -283,6 +287,7 @@ async fn answer(front: &Front, request: Request) -> Response {
     };
     let base = base.as_str();
     let response = match what {
+        What::Agents | What::Skills | What::Page => front.0.directory.answer(&*front.0.handler, &what).await,
         What::Health | What::Card | What::JsonRpc => json_rpc::answer(&front.0, address, base, request).await,
         What::Rest {
             version,

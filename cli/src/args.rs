@@ -108,13 +108,17 @@ pub(crate) enum Command {
     /// Show the daemon
     Status,
     /// List the connected peers
-    Peers,
+    Peers(PeersArgs),
     /// Ping a peer: whether it answers, how fast, directly or through a relay
     Ping(PingArgs),
     /// Find agents by skill
     Discover(DiscoverArgs),
+    /// List the agents that are known: this node's, those nearby, and those that registries tell of
+    Agents(AgentsArgs),
+    /// List the skills of known agents
+    Skills(SkillsArgs),
     /// Show how the daemon is reached through relays, and how it reaches each peer
-    Relays,
+    Relays(PeersArgs),
     /// Show an agent's card
     Card(CardArgs),
     /// List tasks, newest change first
@@ -129,6 +133,14 @@ pub(crate) enum Command {
     Top(TopArgs),
     /// Cancel a task
     Cancel(CancelArgs),
+    /// Invite another node: print a string that says how this one is reached, with the right to send it tasks
+    Invite(InviteArgs),
+    /// Accept an invite: keep its relay, its right and a name for its node, and see that it answers
+    #[command(after_help = EXIT_CODES)]
+    Join(JoinArgs),
+    /// Name peers, so that commands take the name for the peer's id
+    #[command(subcommand)]
+    Alias(AliasCommand),
     /// Show who this node is: peer id and did:key
     Id,
     /// Serve MCP on standard input and output: the agents of the network as tools, for a desktop client or an editor
@@ -181,9 +193,13 @@ impl Command {
             | Self::Retry(_)
             | Self::Chat(_)
             | Self::Ping(_)
-            | Self::Peers
+            | Self::Peers(_)
             | Self::Discover(_)
-            | Self::Relays
+            | Self::Relays(_)
+            | Self::Agents(_)
+            | Self::Invite(_)
+            | Self::Join(_)
+            | Self::Skills(_)
             | Self::Card(_)
             | Self::Tasks(_)
             | Self::Task(_)
@@ -263,7 +279,8 @@ pub(crate) struct DemoArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct SendArgs {
-    /// Peer id, did:key, or multiaddr that ends in /p2p/PEER_ID; a skill or URL with --skill or --url
+    /// The peer: an alias, its card's name, its id or a unique piece of it, did:key, did:web, an invite, or a multiaddr
+    /// that ends in /p2p/PEER_ID; a skill or URL with --skill or --url
     pub(crate) target: String,
     /// What is sent, a part of the message each: a text, @FILE for a file, or - for standard input
     #[arg(required = true, value_name = "PART")]
@@ -274,7 +291,7 @@ pub(crate) struct SendArgs {
     /// TARGET is the URL of an A2A agent outside the network, which the daemon calls
     #[arg(long)]
     pub(crate) url: bool,
-    /// With --url: seal the task for this peer (peer id or did:key), so that whoever carries it can neither read nor change
+    /// With --url: seal the task for this peer (named as TARGET is), so that whoever carries it can neither read nor change
     /// it, and take only answers that it has sealed
     #[arg(long, value_name = "PEER", requires = "url")]
     pub(crate) seal_for: Option<String>,
@@ -314,7 +331,8 @@ pub(crate) struct FollowArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ChatArgs {
-    /// Peer id, did:key, or multiaddr that ends in /p2p/PEER_ID; a skill or URL with --skill or --url
+    /// The peer: an alias, its card's name, its id or a unique piece of it, did:key, did:web, an invite, or a multiaddr
+    /// that ends in /p2p/PEER_ID; a skill or URL with --skill or --url
     pub(crate) target: String,
     /// TARGET is a skill: any agent that has it
     #[arg(long, conflicts_with = "url")]
@@ -355,12 +373,126 @@ pub(crate) struct RetryArgs {
 }
 
 #[derive(Debug, ClapArgs)]
+pub(crate) struct AgentsArgs {
+    /// Only agents that have this skill. Without it, registries are asked for the skills that are heard of here: they
+    /// answer for one skill at a time
+    #[arg(long, value_name = "SKILL", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    pub(crate) skill: Option<String>,
+    /// Only this node's agent and those of connected peers: no registry is asked
+    #[arg(long)]
+    pub(crate) local: bool,
+    /// Show ids whole
+    #[arg(long)]
+    pub(crate) full: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct SkillsArgs {
+    /// Only of this node's agent and those of connected peers: no registry is asked
+    #[arg(long)]
+    pub(crate) local: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct PeersArgs {
+    /// Show ids whole
+    #[arg(long)]
+    pub(crate) full: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct InviteArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<InviteCommand>,
+    #[command(flatten)]
+    pub(crate) new: NewInviteArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct NewInviteArgs {
+    /// The agent beside this node that it is for; it is an error if there is no agent of that name
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<String>,
+    /// The only skill that may be asked for with it
+    #[arg(long, value_name = "SKILL")]
+    pub(crate) skill: Option<String>,
+    /// How many peers it lets in; each may then send any number of tasks
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) uses: u32,
+    /// How long peers can accept it, such as 30m, 1h or 24h; 0 for ever. Those that have accepted it stay until it is revoked
+    #[arg(long, default_value = "24h", value_parser = parse_duration, value_name = "TIME")]
+    pub(crate) expires: Duration,
+    /// What rules call those that accept it: invited:LABEL [default: the id of the invite]
+    #[arg(long, value_name = "LABEL")]
+    pub(crate) label: Option<String>,
+    /// Say only how this node is reached, and let nobody in
+    #[arg(long, conflicts_with_all = ["skill", "uses", "expires", "label"])]
+    pub(crate) no_right: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum InviteCommand {
+    /// List the invites that this node has given out
+    Ls {
+        /// Show ids whole
+        #[arg(long)]
+        full: bool,
+    },
+    /// Take invites back, with what they let in; tasks that are here go on
+    Revoke {
+        /// The ids of invites, or their labels
+        #[arg(required = true, value_name = "ID|LABEL")]
+        names: Vec<String>,
+    },
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct JoinArgs {
+    /// What `anycast invite` printed at the other node
+    #[arg(value_name = "STRING")]
+    pub(crate) invite: String,
+    /// The alias for that node [default: the name of its agent, if that is free]
+    #[arg(long = "as", value_name = "NAME")]
+    pub(crate) alias: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AliasCommand {
+    /// Give a peer a name
+    Add {
+        /// The name: letters, digits, and - _ . @ behind the first
+        name: String,
+        /// The peer: its id, did:key, did:web, multiaddr, another alias, its card's name, or a unique piece of its id
+        peer: String,
+        /// Take the name from the peer that has it
+        #[arg(long)]
+        force: bool,
+    },
+    /// List the names that were given
+    Ls {
+        /// Show ids whole
+        #[arg(long)]
+        full: bool,
+    },
+    /// Forget names
+    Rm {
+        /// The names
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<String>,
+    },
+}
+
+#[derive(Debug, ClapArgs)]
 pub(crate) struct DiscoverArgs {
     /// The skill's id
     pub(crate) skill: String,
     /// Only agents whose skill has this tag, such as lang=de; can be repeated
     #[arg(long = "tag", value_parser = parse_label, value_name = "KEY=VALUE")]
     pub(crate) tags: Vec<(String, String)>,
+    /// Show ids whole
+    #[arg(long)]
+    pub(crate) full: bool,
     /// At most this many, 1 to 1000
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) limit: u16,
@@ -368,7 +500,8 @@ pub(crate) struct DiscoverArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct PingArgs {
-    /// Peer id, did:key, or multiaddr that ends in /p2p/PEER_ID
+    /// The peer: an alias, its card's name, its id or a unique piece of it, did:key, did:web, or multiaddr that ends in
+    /// /p2p/PEER_ID
     pub(crate) target: String,
     /// How many pings; 0 goes on until Ctrl-C
     #[arg(long, short = 'c', default_value_t = 5)]
@@ -404,7 +537,8 @@ pub(crate) struct ManArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct CardArgs {
-    /// Peer id, did:key or multiaddr; without, the local agent's card
+    /// The peer: an alias, its card's name, its id or a unique piece of it, did:key, did:web or multiaddr; without, the
+    /// local agent's card
     pub(crate) target: Option<String>,
 }
 
@@ -416,6 +550,9 @@ pub(crate) struct TasksArgs {
     /// Go on, and show each task again when it changes (with --json: one JSON object per line)
     #[arg(long)]
     pub(crate) watch: bool,
+    /// Show ids whole
+    #[arg(long)]
+    pub(crate) full: bool,
     /// At most this many; 0 = all
     #[arg(long, default_value_t = 50)]
     pub(crate) limit: usize,
@@ -425,7 +562,7 @@ pub(crate) struct TasksArgs {
 pub(crate) enum PolicyCommand {
     /// Say what would become of a task, and which rule decides; exit code 1 if it would be denied
     Check {
-        /// Who sends it: a peer id, did:key:…, did:web:… or did:dns:… (taken as proven), http:CALLER, or local; can be
+        /// Who sends it: an alias, a peer id, did:key:…, did:web:…, did:dns:… or invited:LABEL (taken as proven), http:CALLER, or local; can be
         /// repeated for a peer with several names, a second key being one that it had before
         #[arg(long = "source", value_name = "SOURCE", required = true)]
         sources: Vec<String>,
@@ -488,7 +625,7 @@ pub(crate) enum CredentialCommand {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct IssueArgs {
-    /// Whom it is about: a peer id, or a DID
+    /// Whom it is about: an alias, a peer id, or a DID
     #[arg(long)]
     pub(crate) subject: String,
     /// What the subject can do, such as the id of a skill; can be repeated
@@ -566,7 +703,7 @@ pub(crate) struct StatusListArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct SealArgs {
-    /// Who can open it: peer id or did:key
+    /// Who can open it: an alias, peer id or did:key, or what else names a peer to the daemon
     #[arg(long = "for", value_name = "PEER")]
     pub(crate) reader: String,
     /// Whose box it is: a key file [default: the home's]
@@ -579,7 +716,7 @@ pub(crate) struct SealArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct UnsealArgs {
-    /// The other end of the box: peer id or did:key
+    /// The other end of the box: an alias, peer id or did:key, or what else names a peer to the daemon
     #[arg(long = "from", value_name = "PEER")]
     pub(crate) writer: String,
     /// Who opens it: a key file, such as the one from before a change of keys [default: the home's]
@@ -592,7 +729,7 @@ pub(crate) struct UnsealArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct TaskArgs {
-    /// The task's id, as `anycast tasks` lists it
+    /// The task's id or its beginning, as `anycast tasks` lists it
     #[arg(value_name = "TASK_ID", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) task: String,
     /// Wait for its end first, and end as `anycast send` does
@@ -608,7 +745,7 @@ pub(crate) struct TaskArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct TraceArgs {
-    /// The task's id, as `anycast tasks` lists it, or as its sender knows it
+    /// The task's id or its beginning, as `anycast tasks` lists it, or the id that its sender knows
     #[arg(value_name = "TASK_ID", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) task: String,
 }
@@ -625,7 +762,7 @@ pub(crate) struct TopArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct CancelArgs {
-    /// The task's id, as `anycast tasks` lists it
+    /// The task's id or its beginning, as `anycast tasks` lists it
     #[arg(value_name = "TASK_ID", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub(crate) task: String,
 }

@@ -2,6 +2,8 @@
 
 use crate::{args::Command, context::Context, failure::Failure};
 
+mod agents;
+mod alias;
 mod audit;
 mod bugreport;
 mod cancel;
@@ -17,6 +19,8 @@ mod doctor;
 mod down;
 mod follow;
 mod id;
+mod invite;
+mod join;
 mod key;
 mod logs;
 mod man;
@@ -32,6 +36,7 @@ mod retry;
 mod sealed;
 mod send;
 mod service;
+mod skills;
 mod status;
 mod task;
 mod tasks;
@@ -61,22 +66,27 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Failu
         Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(context, &args),
         Command::Discover(discover) => discover::run(context, discover).await,
-        Command::Peers => peers::run(context).await,
-        Command::Relays => relays::run(context).await,
+        Command::Peers(args) => peers::run(context, args).await,
+        Command::Agents(args) => agents::run(context, args).await,
+        Command::Skills(args) => skills::run(context, args).await,
+        Command::Relays(args) => relays::run(context, args).await,
         Command::Card(card) => card::run(context, card).await,
         Command::Task(task) => task::run(context, task).await,
         Command::Top(args) => top::run(context, args).await,
         Command::Trace(task) => trace::run(context, task).await,
         Command::Cancel(cancel) => cancel::run(context, cancel).await,
         Command::Tasks(tasks) => tasks::run(context, tasks).await,
+        Command::Invite(args) => invite::run(context, args).await,
+        Command::Join(args) => join::run(context, args).await,
+        Command::Alias(command) => alias::run(context, command).await,
         Command::Id => id::run(context).await,
         Command::Mcp => mcp::run(context).await,
         Command::Policy(command) => policy::run(context, command),
         Command::Audit(command) => audit::run(context, command),
         Command::Key(command) => key::run(context, command).await,
         Command::Credential(command) => credential::run(context, command).await,
-        Command::Seal(args) => sealed::seal(context, &args),
-        Command::Unseal(args) => sealed::unseal(context, &args),
+        Command::Seal(args) => sealed::seal(context, &args).await,
+        Command::Unseal(args) => sealed::unseal(context, &args).await,
         Command::Daemon(_) | Command::Relay(_) | Command::Bridge(_) => {
             Err(Failure::usage("a program is run by itself"))
         }

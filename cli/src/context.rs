@@ -14,6 +14,7 @@ use agentanycast_identity::{self as identity, Keypair};
 use agentanycast_node::config::{self, Loaded};
 
 use crate::{
+    aliases::{self, book::Book},
     args::{Command, Global, PolicyFile},
     background::{BackgroundDaemon, serving},
     failure::{Code, Failure},
@@ -43,6 +44,12 @@ const MAX_CRASH_LOOK: Duration = Duration::from_mins(1);
 
 /// The daemon's settings inside a home.
 const CONFIG_FILE: &str = "config.toml";
+
+/// The daemon's store inside a home.
+const STORE: &str = "data";
+
+/// Says where the store is instead.
+const STORE_VARIABLE: &str = "AGENTANYCAST_STORE_PATH";
 
 /// Names the daemon's settings where no flag does.
 pub(crate) const CONFIG_VARIABLE: &str = "AGENTANYCAST_CONFIG";
@@ -154,6 +161,35 @@ impl Context {
         }
         // A link that leads nowhere is there, too: its daemon does not start without the rules.
         Ok(Some(self.directory()?.join(CONFIG_FILE)).filter(|path| path.symlink_metadata().is_ok()))
+    }
+
+    /// The names that the user has given to peers; none where there is no home.
+    pub(crate) fn aliases(&self) -> Result<Book, Failure> {
+        match self.directory() {
+            Ok(home) => aliases::load(&home),
+            Err(_) if !self.home_given => Ok(Book::default()),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// The id of the peer that the user has given this name; `None` if it is no alias.
+    pub(crate) fn alias(&self, name: &str) -> Result<Option<String>, Failure> {
+        let book = self.aliases()?;
+        Ok(book.get(name).map(|alias| alias.peer.to_string()))
+    }
+
+    /// Whether no daemon can know anything here: none was named, and the home has none of a daemon's files.
+    pub(crate) fn is_unused(&self) -> bool {
+        let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        if self.daemon.is_some()
+            || self.system_daemon() == SystemDaemon::Usable
+            || [CONFIG_VARIABLE, STORE_VARIABLE].into_iter().any(is_set)
+        {
+            return false;
+        }
+        let Ok(home) = self.directory() else { return false };
+        let is_there = |name: &str| home.join(name).symlink_metadata().is_ok();
+        ![STORE, SOCKET, CONFIG_FILE].into_iter().any(is_there)
     }
 
     /// The key file that was given, or the home's.

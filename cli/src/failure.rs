@@ -72,6 +72,20 @@ impl Failure {
         matches!(self.code, Code::Terminated | Code::HungUp)
     }
 
+    /// The same failure, said to be of this option's value.
+    pub(crate) fn about(mut self, option: &str) -> Self {
+        self.message = format!("{option}: {}", self.message);
+        self
+    }
+
+    /// The same failure, with what else could be tried, if it is about a name.
+    pub(crate) fn hinting(mut self, hint: &str) -> Self {
+        if matches!(self.kind.as_str(), "Usage" | "PeerNotFound") {
+            self.message.push_str(hint);
+        }
+        self
+    }
+
     /// What happened, for people.
     pub(crate) fn message(&self) -> &str {
         &self.message
@@ -133,7 +147,8 @@ impl From<Error> for Failure {
             ErrorKind::PeerNotFound
             | ErrorKind::SkillNotFound
             | ErrorKind::TaskNotFound
-            | ErrorKind::CardNotFound => Code::NotFound,
+            | ErrorKind::CardNotFound
+            | ErrorKind::InviteNotFound => Code::NotFound,
             ErrorKind::DiscoveryUnavailable => Code::Discovery,
             _ => Code::General,
         };

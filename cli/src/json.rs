@@ -4,8 +4,8 @@
 use std::{path::PathBuf, time::SystemTime};
 
 use agentanycast::{
-    AgentCard, Artifact, Content, DiscoveredAgent, DiscoveredSkill, Message, Network, Part, Peer, PeerPath,
-    RegistryState, Relay, Skill, Task, TaskUpdate,
+    AgentCard, Artifact, Content, DiscoveredAgent, DiscoveredSkill, Invite, ListedAgent, Message, Network,
+    Part, Peer, PeerPath, RegistryState, Relay, Skill, Task, TaskUpdate,
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Map, Value, json};
@@ -98,6 +98,36 @@ pub(crate) fn found(agent: &DiscoveredAgent) -> Value {
         "name": agent.name,
         "description": agent.description,
         "skills": agent.skills.iter().map(skill).collect::<Vec<_>>(),
+        "verified": agent.verified,
+    })
+}
+
+/// An invite, without its secret.
+pub(crate) fn invite(invite: &Invite) -> Value {
+    json!({
+        "id": invite.id,
+        "label": invite.label,
+        "agent": invite.agent,
+        "skill": invite.skill,
+        "uses": invite.uses,
+        "created_at": time(invite.created_at),
+        "expires_at": time(invite.expires_at),
+        "peer_ids": invite.peers.iter().map(|peer| peer.as_str()).collect::<Vec<_>>(),
+    })
+}
+
+/// An agent of the directory.
+pub(crate) fn listed(agent: &ListedAgent) -> Value {
+    let skill = |skill: &DiscoveredSkill| json!({"id": skill.id, "description": skill.description, "tags": skill.tags});
+    json!({
+        "peer_id": agent.peer_id.as_ref().map(ToString::to_string),
+        "name": agent.name,
+        "description": agent.description,
+        "skills": agent.skills.iter().map(skill).collect::<Vec<_>>(),
+        "own": agent.own,
+        "road": agent.road.map(|road| road.to_string()),
+        "lan": agent.lan,
+        "registered": agent.registered,
         "verified": agent.verified,
     })
 }

@@ -9,6 +9,7 @@
 
 use std::{ffi::OsString, process::ExitCode};
 
+mod aliases;
 mod args;
 mod artifact_files;
 mod background;
@@ -19,15 +20,19 @@ mod did;
 mod examples;
 mod failure;
 mod interrupt;
+mod invite_code;
 mod json;
 mod keys;
+mod lookup;
 mod output;
 mod programs;
 mod progress;
 mod service;
 mod settings_file;
+mod short_id;
 mod system_daemon;
 mod target;
+mod tasks_by_id;
 mod usage;
 
 /// Runs the command, or the program whose name it was called by. `args` begins with the program's name.

@@ -86,12 +86,13 @@ fn a_box_for_the_key_before_a_change_opens_with_that() {
 fn mistakes_are_named() {
     let (a, me) = home().unwrap();
     let me = me.to_string();
-    let nobody = anycast(a.path(), &["seal", "--for", "bob"], b"x").code(2);
+    let nobody = anycast(a.path(), &["seal", "--for", "bob"], b"x").code(4);
     let said = complaint(&nobody);
     assert!(
-        said.contains("--for \"bob\" is no peer") && !said.contains("--skill"),
+        said.contains("--for: no peer \"bob\" is known") && !said.contains("--skill"),
         "{said}"
     );
+    anycast(a.path(), &["seal", "--for", "did:key:zzz"], b"x").code(2);
     for arguments in [
         &["unseal", "--from", "bob"][..],
         &[
@@ -103,8 +104,8 @@ fn mistakes_are_named() {
             "hello",
         ],
     ] {
-        let said = complaint(&anycast(a.path(), arguments, b"x").code(2));
-        assert!(said.contains("\"bob\" is no peer: give a peer id"), "{said}");
+        let said = complaint(&anycast(a.path(), arguments, b"x").code(4));
+        assert!(said.contains("no peer \"bob\" is known"), "{said}");
         assert!(!said.contains("--url"), "{said}");
     }
     let nowhere = anycast(a.path(), &["seal", "--for", &me, "/no/such/file"], b"").code(2);

@@ -65,8 +65,9 @@ fn usage_errors_end_with_2() {
 
 #[test]
 fn a_wrong_target_is_named_before_a_daemon_is_started() {
-    let failed = anycast(&["send", "nobody", "hello"]).code(2);
+    let failed = anycast(&["send", "nobody", "hello"]).code(4);
     assert!(stderr(&failed).contains("\"nobody\""), "{}", stderr(&failed));
+    anycast(&["send", "http://192.0.2.1/", "hello"]).code(2);
     anycast(&["send", "/ip4/192.0.2.1/tcp/1", "hello"]).code(2);
     anycast(&["card", "did:key:zzz"]).code(2);
 }
@@ -275,7 +276,7 @@ fn a_closed_standard_error_changes_no_exit_code() {
     for (arguments, code) in [
         (&["status"][..], 3),
         (&["task"], 2),
-        (&["send", "nobody", "hello"], 2),
+        (&["send", "nobody", "hello"], 4),
         (&["policy", "show"], 0),
     ] {
         let status = std::process::Command::new(env!("CARGO_BIN_EXE_anycast"))

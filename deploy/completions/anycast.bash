@@ -16,14 +16,17 @@ _anycast() {
             ",$1")
                 cmd="anycast"
                 ;;
+            anycast,agents)
+                cmd="anycast__subcmd__agents"
+                ;;
+            anycast,alias)
+                cmd="anycast__subcmd__alias"
+                ;;
             anycast,audit)
                 cmd="anycast__subcmd__audit"
                 ;;
             anycast,bridge)
                 cmd="anycast__subcmd__bridge"
-                ;;
-            anycast,bugreport)
-                cmd="anycast__subcmd__bugreport"
                 ;;
             anycast,cancel)
                 cmd="anycast__subcmd__cancel"
@@ -31,11 +34,8 @@ _anycast() {
             anycast,card)
                 cmd="anycast__subcmd__card"
                 ;;
-            anycast,chat)
-                cmd="anycast__subcmd__chat"
-                ;;
-            anycast,completions)
-                cmd="anycast__subcmd__completions"
+            anycast,config)
+                cmd="anycast__subcmd__config"
                 ;;
             anycast,credential)
                 cmd="anycast__subcmd__credential"
@@ -49,8 +49,8 @@ _anycast() {
             anycast,discover)
                 cmd="anycast__subcmd__discover"
                 ;;
-            anycast,doctor)
-                cmd="anycast__subcmd__doctor"
+            anycast,down)
+                cmd="anycast__subcmd__down"
                 ;;
             anycast,help)
                 cmd="anycast__subcmd__help"
@@ -58,20 +58,23 @@ _anycast() {
             anycast,id)
                 cmd="anycast__subcmd__id"
                 ;;
+            anycast,invite)
+                cmd="anycast__subcmd__invite"
+                ;;
+            anycast,join)
+                cmd="anycast__subcmd__join"
+                ;;
             anycast,key)
                 cmd="anycast__subcmd__key"
                 ;;
-            anycast,man)
-                cmd="anycast__subcmd__man"
+            anycast,logs)
+                cmd="anycast__subcmd__logs"
                 ;;
             anycast,mcp)
                 cmd="anycast__subcmd__mcp"
                 ;;
             anycast,peers)
                 cmd="anycast__subcmd__peers"
-                ;;
-            anycast,ping)
-                cmd="anycast__subcmd__ping"
                 ;;
             anycast,policy)
                 cmd="anycast__subcmd__policy"
@@ -82,17 +85,20 @@ _anycast() {
             anycast,relays)
                 cmd="anycast__subcmd__relays"
                 ;;
-            anycast,reply)
-                cmd="anycast__subcmd__reply"
-                ;;
-            anycast,retry)
-                cmd="anycast__subcmd__retry"
+            anycast,restart)
+                cmd="anycast__subcmd__restart"
                 ;;
             anycast,seal)
                 cmd="anycast__subcmd__seal"
                 ;;
             anycast,send)
                 cmd="anycast__subcmd__send"
+                ;;
+            anycast,service)
+                cmd="anycast__subcmd__service"
+                ;;
+            anycast,skills)
+                cmd="anycast__subcmd__skills"
                 ;;
             anycast,status)
                 cmd="anycast__subcmd__status"
@@ -112,6 +118,33 @@ _anycast() {
             anycast,unseal)
                 cmd="anycast__subcmd__unseal"
                 ;;
+            anycast,up)
+                cmd="anycast__subcmd__up"
+                ;;
+            anycast__subcmd__alias,add)
+                cmd="anycast__subcmd__alias__subcmd__add"
+                ;;
+            anycast__subcmd__alias,help)
+                cmd="anycast__subcmd__alias__subcmd__help"
+                ;;
+            anycast__subcmd__alias,ls)
+                cmd="anycast__subcmd__alias__subcmd__ls"
+                ;;
+            anycast__subcmd__alias,rm)
+                cmd="anycast__subcmd__alias__subcmd__rm"
+                ;;
+            anycast__subcmd__alias__subcmd__help,add)
+                cmd="anycast__subcmd__alias__subcmd__help__subcmd__add"
+                ;;
+            anycast__subcmd__alias__subcmd__help,help)
+                cmd="anycast__subcmd__alias__subcmd__help__subcmd__help"
+                ;;
+            anycast__subcmd__alias__subcmd__help,ls)
+                cmd="anycast__subcmd__alias__subcmd__help__subcmd__ls"
+                ;;
+            anycast__subcmd__alias__subcmd__help,rm)
+                cmd="anycast__subcmd__alias__subcmd__help__subcmd__rm"
+                ;;
             anycast__subcmd__audit,help)
                 cmd="anycast__subcmd__audit__subcmd__help"
                 ;;
@@ -123,6 +156,30 @@ _anycast() {
                 ;;
             anycast__subcmd__audit__subcmd__help,verify)
                 cmd="anycast__subcmd__audit__subcmd__help__subcmd__verify"
+                ;;
+            anycast__subcmd__config,get)
+                cmd="anycast__subcmd__config__subcmd__get"
+                ;;
+            anycast__subcmd__config,help)
+                cmd="anycast__subcmd__config__subcmd__help"
+                ;;
+            anycast__subcmd__config,set)
+                cmd="anycast__subcmd__config__subcmd__set"
+                ;;
+            anycast__subcmd__config,unset)
+                cmd="anycast__subcmd__config__subcmd__unset"
+                ;;
+            anycast__subcmd__config__subcmd__help,get)
+                cmd="anycast__subcmd__config__subcmd__help__subcmd__get"
+                ;;
+            anycast__subcmd__config__subcmd__help,help)
+                cmd="anycast__subcmd__config__subcmd__help__subcmd__help"
+                ;;
+            anycast__subcmd__config__subcmd__help,set)
+                cmd="anycast__subcmd__config__subcmd__help__subcmd__set"
+                ;;
+            anycast__subcmd__config__subcmd__help,unset)
+                cmd="anycast__subcmd__config__subcmd__help__subcmd__unset"
                 ;;
             anycast__subcmd__credential,help)
                 cmd="anycast__subcmd__credential__subcmd__help"
@@ -148,14 +205,17 @@ _anycast() {
             anycast__subcmd__credential__subcmd__help,verify)
                 cmd="anycast__subcmd__credential__subcmd__help__subcmd__verify"
                 ;;
+            anycast__subcmd__help,agents)
+                cmd="anycast__subcmd__help__subcmd__agents"
+                ;;
+            anycast__subcmd__help,alias)
+                cmd="anycast__subcmd__help__subcmd__alias"
+                ;;
             anycast__subcmd__help,audit)
                 cmd="anycast__subcmd__help__subcmd__audit"
                 ;;
             anycast__subcmd__help,bridge)
                 cmd="anycast__subcmd__help__subcmd__bridge"
-                ;;
-            anycast__subcmd__help,bugreport)
-                cmd="anycast__subcmd__help__subcmd__bugreport"
                 ;;
             anycast__subcmd__help,cancel)
                 cmd="anycast__subcmd__help__subcmd__cancel"
@@ -163,11 +223,8 @@ _anycast() {
             anycast__subcmd__help,card)
                 cmd="anycast__subcmd__help__subcmd__card"
                 ;;
-            anycast__subcmd__help,chat)
-                cmd="anycast__subcmd__help__subcmd__chat"
-                ;;
-            anycast__subcmd__help,completions)
-                cmd="anycast__subcmd__help__subcmd__completions"
+            anycast__subcmd__help,config)
+                cmd="anycast__subcmd__help__subcmd__config"
                 ;;
             anycast__subcmd__help,credential)
                 cmd="anycast__subcmd__help__subcmd__credential"
@@ -181,8 +238,8 @@ _anycast() {
             anycast__subcmd__help,discover)
                 cmd="anycast__subcmd__help__subcmd__discover"
                 ;;
-            anycast__subcmd__help,doctor)
-                cmd="anycast__subcmd__help__subcmd__doctor"
+            anycast__subcmd__help,down)
+                cmd="anycast__subcmd__help__subcmd__down"
                 ;;
             anycast__subcmd__help,help)
                 cmd="anycast__subcmd__help__subcmd__help"
@@ -190,20 +247,23 @@ _anycast() {
             anycast__subcmd__help,id)
                 cmd="anycast__subcmd__help__subcmd__id"
                 ;;
+            anycast__subcmd__help,invite)
+                cmd="anycast__subcmd__help__subcmd__invite"
+                ;;
+            anycast__subcmd__help,join)
+                cmd="anycast__subcmd__help__subcmd__join"
+                ;;
             anycast__subcmd__help,key)
                 cmd="anycast__subcmd__help__subcmd__key"
                 ;;
-            anycast__subcmd__help,man)
-                cmd="anycast__subcmd__help__subcmd__man"
+            anycast__subcmd__help,logs)
+                cmd="anycast__subcmd__help__subcmd__logs"
                 ;;
             anycast__subcmd__help,mcp)
                 cmd="anycast__subcmd__help__subcmd__mcp"
                 ;;
             anycast__subcmd__help,peers)
                 cmd="anycast__subcmd__help__subcmd__peers"
-                ;;
-            anycast__subcmd__help,ping)
-                cmd="anycast__subcmd__help__subcmd__ping"
                 ;;
             anycast__subcmd__help,policy)
                 cmd="anycast__subcmd__help__subcmd__policy"
@@ -214,17 +274,20 @@ _anycast() {
             anycast__subcmd__help,relays)
                 cmd="anycast__subcmd__help__subcmd__relays"
                 ;;
-            anycast__subcmd__help,reply)
-                cmd="anycast__subcmd__help__subcmd__reply"
-                ;;
-            anycast__subcmd__help,retry)
-                cmd="anycast__subcmd__help__subcmd__retry"
+            anycast__subcmd__help,restart)
+                cmd="anycast__subcmd__help__subcmd__restart"
                 ;;
             anycast__subcmd__help,seal)
                 cmd="anycast__subcmd__help__subcmd__seal"
                 ;;
             anycast__subcmd__help,send)
                 cmd="anycast__subcmd__help__subcmd__send"
+                ;;
+            anycast__subcmd__help,service)
+                cmd="anycast__subcmd__help__subcmd__service"
+                ;;
+            anycast__subcmd__help,skills)
+                cmd="anycast__subcmd__help__subcmd__skills"
                 ;;
             anycast__subcmd__help,status)
                 cmd="anycast__subcmd__help__subcmd__status"
@@ -244,8 +307,29 @@ _anycast() {
             anycast__subcmd__help,unseal)
                 cmd="anycast__subcmd__help__subcmd__unseal"
                 ;;
+            anycast__subcmd__help,up)
+                cmd="anycast__subcmd__help__subcmd__up"
+                ;;
+            anycast__subcmd__help__subcmd__alias,add)
+                cmd="anycast__subcmd__help__subcmd__alias__subcmd__add"
+                ;;
+            anycast__subcmd__help__subcmd__alias,ls)
+                cmd="anycast__subcmd__help__subcmd__alias__subcmd__ls"
+                ;;
+            anycast__subcmd__help__subcmd__alias,rm)
+                cmd="anycast__subcmd__help__subcmd__alias__subcmd__rm"
+                ;;
             anycast__subcmd__help__subcmd__audit,verify)
                 cmd="anycast__subcmd__help__subcmd__audit__subcmd__verify"
+                ;;
+            anycast__subcmd__help__subcmd__config,get)
+                cmd="anycast__subcmd__help__subcmd__config__subcmd__get"
+                ;;
+            anycast__subcmd__help__subcmd__config,set)
+                cmd="anycast__subcmd__help__subcmd__config__subcmd__set"
+                ;;
+            anycast__subcmd__help__subcmd__config,unset)
+                cmd="anycast__subcmd__help__subcmd__config__subcmd__unset"
                 ;;
             anycast__subcmd__help__subcmd__credential,issue)
                 cmd="anycast__subcmd__help__subcmd__credential__subcmd__issue"
@@ -256,6 +340,12 @@ _anycast() {
             anycast__subcmd__help__subcmd__credential,verify)
                 cmd="anycast__subcmd__help__subcmd__credential__subcmd__verify"
                 ;;
+            anycast__subcmd__help__subcmd__invite,ls)
+                cmd="anycast__subcmd__help__subcmd__invite__subcmd__ls"
+                ;;
+            anycast__subcmd__help__subcmd__invite,revoke)
+                cmd="anycast__subcmd__help__subcmd__invite__subcmd__revoke"
+                ;;
             anycast__subcmd__help__subcmd__key,rotate)
                 cmd="anycast__subcmd__help__subcmd__key__subcmd__rotate"
                 ;;
@@ -264,6 +354,33 @@ _anycast() {
                 ;;
             anycast__subcmd__help__subcmd__policy,show)
                 cmd="anycast__subcmd__help__subcmd__policy__subcmd__show"
+                ;;
+            anycast__subcmd__help__subcmd__service,install)
+                cmd="anycast__subcmd__help__subcmd__service__subcmd__install"
+                ;;
+            anycast__subcmd__help__subcmd__service,status)
+                cmd="anycast__subcmd__help__subcmd__service__subcmd__status"
+                ;;
+            anycast__subcmd__help__subcmd__service,uninstall)
+                cmd="anycast__subcmd__help__subcmd__service__subcmd__uninstall"
+                ;;
+            anycast__subcmd__invite,help)
+                cmd="anycast__subcmd__invite__subcmd__help"
+                ;;
+            anycast__subcmd__invite,ls)
+                cmd="anycast__subcmd__invite__subcmd__ls"
+                ;;
+            anycast__subcmd__invite,revoke)
+                cmd="anycast__subcmd__invite__subcmd__revoke"
+                ;;
+            anycast__subcmd__invite__subcmd__help,help)
+                cmd="anycast__subcmd__invite__subcmd__help__subcmd__help"
+                ;;
+            anycast__subcmd__invite__subcmd__help,ls)
+                cmd="anycast__subcmd__invite__subcmd__help__subcmd__ls"
+                ;;
+            anycast__subcmd__invite__subcmd__help,revoke)
+                cmd="anycast__subcmd__invite__subcmd__help__subcmd__revoke"
                 ;;
             anycast__subcmd__key,help)
                 cmd="anycast__subcmd__key__subcmd__help"
@@ -295,6 +412,30 @@ _anycast() {
             anycast__subcmd__policy__subcmd__help,show)
                 cmd="anycast__subcmd__policy__subcmd__help__subcmd__show"
                 ;;
+            anycast__subcmd__service,help)
+                cmd="anycast__subcmd__service__subcmd__help"
+                ;;
+            anycast__subcmd__service,install)
+                cmd="anycast__subcmd__service__subcmd__install"
+                ;;
+            anycast__subcmd__service,status)
+                cmd="anycast__subcmd__service__subcmd__status"
+                ;;
+            anycast__subcmd__service,uninstall)
+                cmd="anycast__subcmd__service__subcmd__uninstall"
+                ;;
+            anycast__subcmd__service__subcmd__help,help)
+                cmd="anycast__subcmd__service__subcmd__help__subcmd__help"
+                ;;
+            anycast__subcmd__service__subcmd__help,install)
+                cmd="anycast__subcmd__service__subcmd__help__subcmd__install"
+                ;;
+            anycast__subcmd__service__subcmd__help,status)
+                cmd="anycast__subcmd__service__subcmd__help__subcmd__status"
+                ;;
+            anycast__subcmd__service__subcmd__help,uninstall)
+                cmd="anycast__subcmd__service__subcmd__help__subcmd__uninstall"
+                ;;
             *)
                 ;;
         esac
@@ -302,7 +443,7 @@ _anycast() {
 
     case "${cmd}" in
         anycast)
-            opts="-h -V --home --daemon --json --help --version daemon relay bridge demo send reply retry chat status peers ping discover relays card tasks task trace top cancel id mcp doctor bugreport completions man policy audit key credential seal unseal help"
+            opts="-h -V --home --daemon --json --no-start --relay --help --version up down restart logs config service demo send status peers discover agents skills relays card tasks task trace top cancel invite join alias id mcp policy audit key credential seal unseal daemon relay bridge help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -316,6 +457,10 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -323,8 +468,38 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        anycast__subcmd__audit)
-            opts="-h --home --daemon --json --help verify help"
+        anycast__subcmd__agents)
+            opts="-h --skill --local --full --home --daemon --json --no-start --relay --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --skill)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__alias)
+            opts="-h --home --daemon --json --no-start --relay --help add ls rm help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -335,6 +510,184 @@ _anycast() {
                     return 0
                     ;;
                 --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__alias__subcmd__add)
+            opts="-h --force --home --daemon --json --no-start --relay --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__alias__subcmd__help)
+            opts="add ls rm help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__alias__subcmd__help__subcmd__add)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__alias__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__alias__subcmd__help__subcmd__ls)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__alias__subcmd__help__subcmd__rm)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__alias__subcmd__ls)
+            opts="-h --full --home --daemon --json --no-start --relay --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__alias__subcmd__rm)
+            opts="-h --home --daemon --json --no-start --relay --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__audit)
+            opts="-h --home --daemon --json --no-start --relay --help verify help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -388,7 +741,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__audit__subcmd__verify)
-            opts="-h --before --chained --home --daemon --json --help"
+            opts="-h --before --chained --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -406,6 +759,10 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -414,7 +771,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__bridge)
-            opts="--home --daemon --json"
+            opts="--home --daemon --json --no-start --relay"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -428,33 +785,7 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        anycast__subcmd__bugreport)
-            opts="-o -h --output --home --daemon --json --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --output)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                -o)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --home)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --daemon)
+                --relay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -466,7 +797,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__cancel)
-            opts="-h --home --daemon --json --help"
+            opts="-h --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -477,6 +808,10 @@ _anycast() {
                     return 0
                     ;;
                 --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -488,7 +823,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__card)
-            opts="-h --home --daemon --json --help"
+            opts="-h --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -499,6 +834,10 @@ _anycast() {
                     return 0
                     ;;
                 --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -509,30 +848,22 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        anycast__subcmd__chat)
-            opts="-h --skill --url --context --timeout --output --home --daemon --json --help"
+        anycast__subcmd__config)
+            opts="-h --home --daemon --json --no-start --relay --help get set unset help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
-                --context)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --timeout)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --output)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 --home)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -543,9 +874,9 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        anycast__subcmd__completions)
-            opts="-h --home --daemon --json --help bash elvish fish powershell zsh"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+        anycast__subcmd__config__subcmd__get)
+            opts="-h --home --daemon --json --no-start --relay --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -555,6 +886,132 @@ _anycast() {
                     return 0
                     ;;
                 --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__config__subcmd__help)
+            opts="get set unset help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__config__subcmd__help__subcmd__get)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__config__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__config__subcmd__help__subcmd__set)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__config__subcmd__help__subcmd__unset)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__config__subcmd__set)
+            opts="-h --home --daemon --json --no-start --relay --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__config__subcmd__unset)
+            opts="-h --home --daemon --json --no-start --relay --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -566,7 +1023,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__credential)
-            opts="-h --home --daemon --json --help issue verify status-list help"
+            opts="-h --home --daemon --json --no-start --relay --help issue verify status-list help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -577,6 +1034,10 @@ _anycast() {
                     return 0
                     ;;
                 --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -658,7 +1119,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__credential__subcmd__issue)
-            opts="-h --subject --capability --days --key --issuer --suite --status-list --status-index --home --daemon --json --help"
+            opts="-h --subject --capability --days --key --issuer --suite --status-list --status-index --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -704,6 +1165,10 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -712,7 +1177,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__credential__subcmd__status__subcmd__list)
-            opts="-h --url --revoke --days --key --issuer --home --daemon --json --help"
+            opts="-h --url --revoke --days --key --issuer --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -746,6 +1211,10 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -754,7 +1223,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__credential__subcmd__verify)
-            opts="-h --issuer --config --home --daemon --json --help"
+            opts="-h --issuer --config --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -776,6 +1245,10 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -784,7 +1257,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__daemon)
-            opts="--home --daemon --json"
+            opts="--home --daemon --json --no-start --relay"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -798,6 +1271,10 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -806,7 +1283,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__demo)
-            opts="-h --pair --name --home --daemon --json --help"
+            opts="-h --pair --name --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -824,6 +1301,10 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -832,7 +1313,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__discover)
-            opts="-h --tag --limit --home --daemon --json --help"
+            opts="-h --tag --full --limit --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -854,6 +1335,10 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -861,8 +1346,8 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        anycast__subcmd__doctor)
-            opts="-h --home --daemon --json --help"
+        anycast__subcmd__down)
+            opts="-h --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -876,6 +1361,10 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -884,8 +1373,78 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__help)
-            opts="daemon relay bridge demo send reply retry chat status peers ping discover relays card tasks task trace top cancel id mcp doctor bugreport completions man policy audit key credential seal unseal help"
+            opts="up down restart logs config service demo send status peers discover agents skills relays card tasks task trace top cancel invite join alias id mcp policy audit key credential seal unseal daemon relay bridge help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__agents)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__alias)
+            opts="add ls rm"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__alias__subcmd__add)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__alias__subcmd__ls)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__alias__subcmd__rm)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -939,20 +1498,6 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        anycast__subcmd__help__subcmd__bugreport)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
         anycast__subcmd__help__subcmd__cancel)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -981,8 +1526,8 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        anycast__subcmd__help__subcmd__chat)
-            opts=""
+        anycast__subcmd__help__subcmd__config)
+            opts="get set unset"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -995,9 +1540,37 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        anycast__subcmd__help__subcmd__completions)
+        anycast__subcmd__help__subcmd__config__subcmd__get)
             opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__config__subcmd__set)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__config__subcmd__unset)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1107,7 +1680,7 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        anycast__subcmd__help__subcmd__doctor)
+        anycast__subcmd__help__subcmd__down)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1149,6 +1722,62 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        anycast__subcmd__help__subcmd__invite)
+            opts="ls revoke"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__invite__subcmd__ls)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__invite__subcmd__revoke)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__join)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         anycast__subcmd__help__subcmd__key)
             opts="rotate"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -1177,7 +1806,7 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        anycast__subcmd__help__subcmd__man)
+        anycast__subcmd__help__subcmd__logs)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1206,20 +1835,6 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__help__subcmd__peers)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        anycast__subcmd__help__subcmd__ping)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1303,21 +1918,7 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        anycast__subcmd__help__subcmd__reply)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        anycast__subcmd__help__subcmd__retry)
+        anycast__subcmd__help__subcmd__restart)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1346,6 +1947,76 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__help__subcmd__send)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__service)
+            opts="install uninstall status"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__service__subcmd__install)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__service__subcmd__status)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__service__subcmd__uninstall)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__skills)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1443,8 +2114,22 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        anycast__subcmd__help__subcmd__up)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         anycast__subcmd__id)
-            opts="-h --home --daemon --json --help"
+            opts="-h --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1455,6 +2140,194 @@ _anycast() {
                     return 0
                     ;;
                 --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__invite)
+            opts="-h --agent --skill --uses --expires --label --no-right --home --daemon --json --no-start --relay --help ls revoke help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --agent)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --skill)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --uses)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --expires)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --label)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__invite__subcmd__help)
+            opts="ls revoke help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__invite__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__invite__subcmd__help__subcmd__ls)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__invite__subcmd__help__subcmd__revoke)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__invite__subcmd__ls)
+            opts="-h --full --home --daemon --json --no-start --relay --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__invite__subcmd__revoke)
+            opts="-h --home --daemon --json --no-start --relay --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__join)
+            opts="-h --as --home --daemon --json --no-start --relay --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --as)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1466,7 +2339,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__key)
-            opts="-h --home --daemon --json --help rotate help"
+            opts="-h --home --daemon --json --no-start --relay --help rotate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1477,6 +2350,10 @@ _anycast() {
                     return 0
                     ;;
                 --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1530,7 +2407,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__key__subcmd__rotate)
-            opts="-h --key --home --daemon --json --help"
+            opts="-h --key --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1548,6 +2425,10 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1555,18 +2436,18 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        anycast__subcmd__man)
-            opts="-o -h --output --home --daemon --json --help"
+        anycast__subcmd__logs)
+            opts="-f -n -h --follow --lines --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
-                --output)
+                --lines)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                -o)
+                -n)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1575,6 +2456,10 @@ _anycast() {
                     return 0
                     ;;
                 --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1586,7 +2471,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__mcp)
-            opts="-h --home --daemon --json --help"
+            opts="-h --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1597,6 +2482,10 @@ _anycast() {
                     return 0
                     ;;
                 --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1608,7 +2497,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__peers)
-            opts="-h --home --daemon --json --help"
+            opts="-h --full --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1622,41 +2511,7 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        anycast__subcmd__ping)
-            opts="-c -i -h --count --interval --home --daemon --json --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --count)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                -c)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --interval)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                -i)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --home)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --daemon)
+                --relay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1668,7 +2523,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__policy)
-            opts="-h --home --daemon --json --help check show help"
+            opts="-h --home --daemon --json --no-start --relay --help check show help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1682,6 +2537,10 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1690,7 +2549,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__policy__subcmd__check)
-            opts="-h --source --vouched --skill --config --home --daemon --json --help"
+            opts="-h --source --vouched --skill --config --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1713,6 +2572,10 @@ _anycast() {
                     return 0
                     ;;
                 --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1780,7 +2643,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__policy__subcmd__show)
-            opts="-h --config --home --daemon --json --help"
+            opts="-h --config --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1798,6 +2661,10 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1806,7 +2673,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__relay)
-            opts="--home --daemon --json"
+            opts="--home --daemon --json --no-start --relay"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1817,6 +2684,10 @@ _anycast() {
                     return 0
                     ;;
                 --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1828,7 +2699,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__relays)
-            opts="-h --home --daemon --json --help"
+            opts="-h --full --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1839,6 +2710,10 @@ _anycast() {
                     return 0
                     ;;
                 --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1849,21 +2724,13 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        anycast__subcmd__reply)
-            opts="-h --no-wait --stream --timeout --output --home --daemon --json --help"
+        anycast__subcmd__restart)
+            opts="-h --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
-                --timeout)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --output)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 --home)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1872,33 +2739,7 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        anycast__subcmd__retry)
-            opts="-h --no-wait --stream --timeout --output --home --daemon --json --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --timeout)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --output)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --home)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --daemon)
+                --relay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1910,7 +2751,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__seal)
-            opts="-h --for --key --home --daemon --json --help"
+            opts="-h --for --key --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1932,6 +2773,10 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1940,7 +2785,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__send)
-            opts="-h --skill --url --seal-for --no-wait --stream --timeout --output --deadline --context --reply-to --meta --home --daemon --json --help"
+            opts="-h --skill --url --seal-for --stream --timeout --output --meta --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1958,18 +2803,6 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --deadline)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --context)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --reply-to)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 --meta)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1982,6 +2815,10 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1989,8 +2826,8 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        anycast__subcmd__status)
-            opts="-h --home --daemon --json --help"
+        anycast__subcmd__service)
+            opts="-h --home --daemon --json --no-start --relay --help install uninstall status help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2004,6 +2841,210 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__service__subcmd__help)
+            opts="install uninstall status help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__service__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__service__subcmd__help__subcmd__install)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__service__subcmd__help__subcmd__status)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__service__subcmd__help__subcmd__uninstall)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__service__subcmd__install)
+            opts="-h --home --daemon --json --no-start --relay --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__service__subcmd__status)
+            opts="-h --home --daemon --json --no-start --relay --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__service__subcmd__uninstall)
+            opts="-h --home --daemon --json --no-start --relay --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__skills)
+            opts="-h --local --home --daemon --json --no-start --relay --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__status)
+            opts="-h --home --daemon --json --no-start --relay --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -2012,7 +3053,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__task)
-            opts="-h --wait --timeout --output --home --daemon --json --help"
+            opts="-h --wait --timeout --output --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2034,6 +3075,10 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -2042,7 +3087,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__tasks)
-            opts="-h --status --watch --limit --home --daemon --json --help"
+            opts="-h --status --full --limit --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2064,6 +3109,10 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -2072,7 +3121,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__top)
-            opts="-h --once --interval --home --daemon --json --help"
+            opts="-h --once --interval --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2090,6 +3139,10 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -2098,7 +3151,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__trace)
-            opts="-h --home --daemon --json --help"
+            opts="-h --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2112,6 +3165,10 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -2120,7 +3177,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__unseal)
-            opts="-h --from --key --home --daemon --json --help"
+            opts="-h --from --key --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2139,6 +3196,40 @@ _anycast() {
                     return 0
                     ;;
                 --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__up)
+            opts="-h --listen --home --daemon --json --no-start --relay --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --listen)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -2,15 +2,17 @@
 //!
 //! [`start`] gives a [`Anycast`] handle and one task per registry that keeps the local agent registered there.
 //! `board`, `strategy`, `cache`, `found` and `registration` are pure; `registry` speaks gRPC, `gather` waits for all
-//! answers, `look` looks in all places, `keeper` keeps the agent registered. It knows the network for addresses only, and
+//! answers, `look` looks in all places, `neighbours` are connected peers, `directory` lists who is known, `keeper` keeps the agent registered. It knows the network for addresses only, and
 //! of the engine only what became of tasks ([`RouteNews`]).
 
 mod board;
 mod cache;
+mod directory;
 mod found;
 mod gather;
 mod keeper;
 mod look;
+mod neighbours;
 mod presence;
 mod registration;
 mod registrations;
@@ -37,8 +39,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+pub use self::directory::{Directory, Listed};
 pub use self::found::Found;
 pub use self::look::{Discovered, Failures, SearchError, USUAL_FOUND};
+pub use self::neighbours::Neighbours;
 pub use self::registrations::{RegistrationStatus, RegistryStatus};
 pub use self::registry::InvalidRegistry;
 pub(crate) use self::registry::endpoint;
@@ -92,6 +96,8 @@ pub struct Parts {
     pub cache_ttl: Duration,
     /// The routing state, which the engine tells its news.
     pub routes: Routes,
+    /// The cards of connected peers.
+    pub neighbours: Neighbours,
     /// Whether an agent listens for tasks.
     pub listening: watch::Receiver<bool>,
     /// Where it is told what of the card others cannot find.
@@ -131,6 +137,7 @@ pub struct Anycast {
 
 struct Inner {
     net: net::Handle,
+    neighbours: Neighbours,
     registries: Vec<Arc<Registry>>,
     guessed: bool,
     announces: bool,
@@ -171,7 +178,7 @@ impl Resolved {
     fn count(&self, answer: &Result<Kept, SearchError>) {
         let counter = match answer {
             Ok(_) => &self.found,
-            Err(SearchError::Nobody(_)) => &self.nobody,
+            Err(SearchError::Nobody { .. }) => &self.nobody,
             Err(_) => &self.failed,
         };
         counter.fetch_add(1, Relaxed);
@@ -230,6 +237,7 @@ pub fn start(
     }
     let inner = Inner {
         net: parts.net,
+        neighbours: parts.neighbours,
         settled: if parts.register {
             registries.iter().map(|_| watch::Sender::new(0)).collect()
         } else {

@@ -2,13 +2,15 @@
 //!
 //! `node_service` has the sixteen calls, `tasks` what those on one task do, `session` carries the latter on one
 //! stream, `streams` has the two that carry artifacts, `present` keeps answers within what the caller's library
-//! takes, `task_list`, `notes`, `network` and `diagnostics` are additive, `too_large` a refusal of the gRPC library in our terms;
+//! takes, `task_list`, `notes`, `network`, `directory`, `invites` and `diagnostics` are additive, `too_large` a refusal of the gRPC library in our terms;
 //! `listen`, `authority` and `auth` are the door.
 
 pub mod auth;
 pub mod authority;
 mod content;
 mod diagnostics;
+mod directory;
+mod invites;
 pub mod listen;
 mod network;
 mod node_service;
@@ -31,6 +33,7 @@ use crate::{
     anycast::{Anycast, SearchError},
     engine::{Engine, EngineError},
     health::Health,
+    names::WebNames,
     net,
 };
 
@@ -55,6 +58,7 @@ struct Node {
     /// Where decisions are written down, if they are.
     audit_log: Option<PathBuf>,
     health: Health,
+    web_names: WebNames,
 }
 
 /// What the operator set that calls depend on.
@@ -75,6 +79,7 @@ impl Api {
         limits: Limits,
         audit_log: Option<PathBuf>,
         health: Health,
+        web_names: WebNames,
     ) -> Self {
         let started_at = SystemTime::now();
         Self {
@@ -86,6 +91,7 @@ impl Api {
                 limits,
                 audit_log,
                 health,
+                web_names,
             }),
         }
     }
@@ -158,7 +164,7 @@ fn status_for_asker(error: &EngineError) -> Status {
 /// The gRPC status of a search that found nobody: deployed SDKs tell by it whether there is no agent or no answer.
 fn status_of_search(error: &SearchError) -> Status {
     match error {
-        SearchError::Nobody(_) => Status::not_found(error.to_string()),
+        SearchError::Nobody { .. } => Status::not_found(error.to_string()),
         _ => Status::unavailable(error.to_string()),
     }
 }

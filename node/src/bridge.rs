@@ -11,9 +11,10 @@ use agentanycast_proto::{
     MAX_GRPC_MESSAGE,
     v1::{
         self, CancelTaskRequest, DeleteTaskNoteRequest, DiscoverRequest, GetNodeInfoRequest,
-        GetPeerCardRequest, GetTaskRequest, ListTaskNotesRequest, ListTasksRequest, PutTaskNoteRequest,
-        SendTaskRequest, StreamEndReason, SubscribeTaskStreamRequest, SubscribeTaskUpdatesRequest,
-        WatchTaskNotesRequest, node_service_server::NodeService as _, send_task_request,
+        GetPeerCardRequest, GetTaskRequest, ListAgentsRequest, ListTaskNotesRequest, ListTasksRequest,
+        PutTaskNoteRequest, SendTaskRequest, StreamEndReason, SubscribeTaskStreamRequest,
+        SubscribeTaskUpdatesRequest, WatchTaskNotesRequest, directory_service_server::DirectoryService as _,
+        node_service_server::NodeService as _, send_task_request,
         subscribe_task_stream_response::Event as Piece, task_list_service_server::TaskListService as _,
         task_note_service_server::TaskNoteService as _,
     },
@@ -142,6 +143,7 @@ impl Gateway for LocalGateway {
             group: listing.group.into(),
             context_id: listing.context_id,
             changed_after,
+            id_prefix: String::new(),
         };
         let page = self.api.list_tasks(call(request)).await.map_err(no_task)?;
         let page = page.into_inner();
@@ -175,6 +177,15 @@ impl Gateway for LocalGateway {
             Err(status) if status.code() == Code::NotFound => Ok(Vec::new()),
             Err(status) => Err(no_agent(status)),
         }
+    }
+
+    async fn agents(&self, skill: Option<&str>) -> Result<Vec<v1::ListedAgent>, GatewayError> {
+        let request = ListAgentsRequest {
+            skill_id: skill.unwrap_or_default().to_owned(),
+            nearby: false,
+        };
+        let listed = self.api.list_agents(call(request)).await.map_err(no_agent)?;
+        Ok(listed.into_inner().agents)
     }
 
     async fn listening(&self) -> Result<bool, GatewayError> {

@@ -10,6 +10,7 @@ mod program_link;
 
 use std::{ffi::OsString, io, net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
 
+use agentanycast_bridge::fetch::Fetcher;
 use agentanycast_identity as identity;
 use agentanycast_program::{
     process::{self, StartLines},
@@ -19,7 +20,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    anycast::{self, Anycast, Routes},
+    anycast::{self, Anycast, Neighbours, Routes},
     api::{Api, auth::Gate, listen},
     bridge::LocalGateway,
     config::{self, Config},
@@ -148,13 +149,17 @@ struct Node {
 }
 
 impl Node {
+    #[expect(
+        clippy::too_many_lines,
+        reason = "the order in which the parts start, in one place"
+    )]
     async fn start(
         config: &Config,
         (keypair, held): (identity::Keypair, identity::Held),
         args: Vec<OsString>,
     ) -> anyhow::Result<Self> {
         let me = identity::peer_id(&keypair);
-        let routes = Routes::new();
+        let (routes, neighbours) = (Routes::new(), Neighbours::default());
         let traces_stop = CancellationToken::new();
         let traces = parts::start_traces(config, me, traces_stop.clone())?;
         let audit = parts::open_audit(&config.policy)?;
@@ -176,6 +181,7 @@ impl Node {
             routes: routes.clone(),
             on_span: traces.hear,
             ear: ear.clone(),
+            neighbours: neighbours.clone(),
         };
         let mut loaded = parts::load_engine(config, keypair.clone(), hooks)?;
         loaded.guard(rules, audit, config.policy.audit_required)?;
@@ -193,7 +199,14 @@ impl Node {
         names::start(names, &ear, heard, engine_stop.clone());
         let anycast_stop = CancellationToken::new();
         let told = (engine.listening(), unfindable);
-        let parts = parts::anycast_parts(config, keypair.clone(), net.clone(), routes, told, other_daemons);
+        let parts = parts::anycast_parts(
+            config,
+            keypair.clone(),
+            net.clone(),
+            (routes, neighbours),
+            told,
+            other_daemons,
+        );
         let (anycast, anycast_task) = anycast::start(parts, &anycast_stop)?;
         keep_what_is_bound(&engine, &net, &anycast).await?;
 
@@ -220,6 +233,7 @@ impl Node {
             parts::limits_of(config),
             audit_log,
             health.clone(),
+            names::WebNames::new(Fetcher::new(&config.bridge.outbound)?),
         );
         let outbound_stop = CancellationToken::new();
         let outbound = outbound::start(
@@ -316,12 +330,15 @@ async fn serve_metrics(
 /// Keeps the ports for the next start, and shows the card of the last run until an agent sets one.
 async fn keep_what_is_bound(engine: &Engine, net: &net::Handle, anycast: &Anycast) -> anyhow::Result<()> {
     let bound = net.bound_addrs();
-    let card = engine
+    let (card, invites) = engine
         .call(move |core, _| {
             core.set_listened(bound);
-            Ok(core.card())
+            Ok((core.card(), core.accepted_invites()))
         })
         .await?;
+    for (peer, secret) in invites {
+        net.show_invite(peer, Some(secret)).await;
+    }
     if card.is_some() {
         net.set_card(card.clone()).await;
         anycast.recall_card(card);

@@ -19,6 +19,7 @@ mod fate;
 mod feed;
 mod idempotency;
 mod inspect;
+mod invites;
 mod lines;
 mod listing;
 mod lobby;
@@ -86,6 +87,7 @@ use crate::{
     spool::Spool,
     task::{Ended, Status, Task},
 };
+pub use invites::NewInvite;
 pub use listing::{Filter, Listed};
 
 /// Calls that wait for the engine; more wait at their callers.

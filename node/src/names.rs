@@ -9,6 +9,7 @@ mod keeper;
 pub mod own;
 mod roll;
 mod sources;
+mod web;
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,6 +28,7 @@ use claims::Claims;
 use keeper::Keeper;
 use roll::{Roll, Times};
 pub use sources::{BadNameServer, Dns};
+pub use web::{WebNames, WhoisError};
 
 /// Cards that wait to be looked at.
 const QUEUE: usize = 1024;

@@ -10,10 +10,16 @@
 pub mod acl;
 pub mod audit;
 pub mod glob;
+pub mod invites;
 pub mod limits;
 mod read;
 
-use std::{collections::HashSet, fmt, num::NonZeroUsize, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    num::NonZeroUsize,
+    time::Duration,
+};
 
 use agentanycast_identity::{PeerId, did_key_of};
 use lru::LruCache;
@@ -21,6 +27,7 @@ use lru::LruCache;
 use self::{
     acl::{Acl, Group, Ruling},
     glob::Glob,
+    invites::{INVITED, Right},
     limits::{Bounds, Full, Key, Limits, Meter, Override, Usage},
 };
 use crate::names::Asks;
@@ -84,6 +91,8 @@ pub struct Standing {
     pub vouched: bool,
     /// Who it was before it changed its keys, the latest first.
     pub former: Vec<PeerId>,
+    /// What it may by invites of this node.
+    pub invited: Vec<Right>,
 }
 
 /// What became of a question.
@@ -115,6 +124,8 @@ pub enum By {
     NoRules,
     /// This rule, from 1.
     Rule(usize),
+    /// An invite, since no rule matches.
+    Invited,
     /// That no rule matches.
     NoMatch,
     /// That the peer is not known.
@@ -137,6 +148,7 @@ impl fmt::Display for By {
         match self {
             Self::NoRules => f.write_str("no rules"),
             Self::Rule(number) => write!(f, "acl {number}"),
+            Self::Invited => f.write_str("invite"),
             Self::NoMatch => f.write_str("acl default"),
             Self::Unknown => f.write_str("trust known"),
             Self::NotPinned => f.write_str("trust pinned"),
@@ -153,7 +165,7 @@ impl By {
     /// Why a task is refused, for whoever sent it.
     pub fn reason(&self) -> String {
         match self {
-            Self::NoRules => "allowed".to_owned(),
+            Self::NoRules | Self::Invited => "allowed".to_owned(),
             Self::Rule(_) => format!("not allowed by this node's policy ({self})"),
             Self::NoMatch => "not allowed by this node's policy (no rule allows it)".to_owned(),
             Self::Unknown => "this node takes tasks of peers that it knows only".to_owned(),
@@ -196,6 +208,8 @@ pub struct Asker<'a> {
     pub is_remote: bool,
     /// Whether a credential vouches for it.
     pub vouched: bool,
+    /// What it may by invites.
+    pub invited: &'a [Right],
 }
 
 impl Rules {
@@ -295,7 +309,8 @@ impl Rules {
             outcome: Outcome::Deny,
             by,
         };
-        if asker.is_remote {
+        let is_invited = asker.invited.iter().any(|right| right.covers(skill));
+        if asker.is_remote && !is_invited {
             match &self.trust {
                 Trust::Known(patterns) if !asker.vouched && !any_matches(patterns, &names) => {
                     return (no(By::Unknown), bounds);
@@ -307,6 +322,14 @@ impl Rules {
             }
         }
         let ruling = self.acl.ruling(&names, skill);
+        // An invite opens what no rule says anything of. A rule that matches counts.
+        if is_invited && matches!(ruling, Ruling::NoMatch) {
+            let decision = Decision {
+                outcome: Outcome::Allow,
+                by: By::Invited,
+            };
+            return (decision, bounds);
+        }
         let by = match ruling {
             Ruling::NoRules => By::NoRules,
             Ruling::Rule(number) => By::Rule(number),
@@ -325,6 +348,10 @@ impl Rules {
     pub fn seen_as(&self, asker: Asker<'_>, by: By) -> Option<String> {
         if let By::Replaced(_) = by {
             return None;
+        }
+        if by == By::Invited {
+            let name = asker.names.iter().find(|name| name.starts_with(INVITED));
+            return name.map(ToString::to_string);
         }
         let key = asker.keys.first()?;
         let own = [Some(key.to_string()), did_key_of(*key)];
@@ -363,6 +390,7 @@ impl Rules {
         };
         let before = match decision.by {
             By::Rule(number) => number - 1,
+            By::Invited => self.acl.rules.len(),
             _ => 0,
         };
         let mut rules = self.acl.rules.iter().take(before);
@@ -402,6 +430,8 @@ pub struct Policy {
     rules: Rules,
     meter: Meter,
     standings: LruCache<PeerId, Standing>,
+    /// What each peer may by invites.
+    invited: HashMap<PeerId, Vec<Right>>,
 }
 
 impl Policy {
@@ -411,6 +441,16 @@ impl Policy {
             rules,
             meter: Meter::default(),
             standings: LruCache::new(STANDINGS),
+            invited: HashMap::new(),
+        }
+    }
+
+    /// What a peer may by invites from now on.
+    pub fn set_invited(&mut self, peer: PeerId, rights: Vec<Right>) {
+        if rights.is_empty() {
+            self.invited.remove(&peer);
+        } else {
+            self.invited.insert(peer, rights);
         }
     }
 
@@ -474,6 +514,23 @@ impl Policy {
         let nothing = Standing::default();
         let standing = self.standings.get(&peer).unwrap_or(&nothing);
         let rules = &self.rules;
+        let keys = std::iter::once(&peer).chain(&standing.former);
+        let invited = if self.invited.is_empty() {
+            Vec::new()
+        } else {
+            let rights = keys.filter_map(|key| self.invited.get(key));
+            rights.flatten().cloned().collect()
+        };
+        let with_rights;
+        let standing = if invited.is_empty() {
+            standing
+        } else {
+            with_rights = Standing {
+                invited,
+                ..standing.clone()
+            };
+            &with_rights
+        };
         standing.as_asker(Some(peer), |asker| question(rules, asker))
     }
 }
@@ -486,12 +543,19 @@ impl Standing {
             .iter()
             .flat_map(|key| std::iter::once(key.to_string()).chain(did_key_of(*key)));
         let by_key: Vec<String> = by_key.collect();
-        let names: Vec<&str> = by_key.iter().chain(&self.names).map(String::as_str).collect();
+        let by_invite = self
+            .invited
+            .iter()
+            .map(|right| format!("{INVITED}{}", right.label));
+        let by_invite: Vec<String> = by_invite.collect();
+        let names = by_key.iter().chain(&self.names).chain(&by_invite);
+        let names: Vec<&str> = names.map(String::as_str).collect();
         question(Asker {
             names: &names,
             keys: &keys,
             is_remote: true,
             vouched: self.vouched,
+            invited: &self.invited,
         })
     }
 }
@@ -504,6 +568,7 @@ impl Rules {
             keys: &[],
             is_remote: false,
             vouched: false,
+            invited: &[],
         };
         self.judge(asker, skill)
     }

@@ -13,6 +13,7 @@ pub mod file_version;
 pub mod json_lines;
 pub mod listening;
 pub mod logging;
+pub mod nearest;
 #[cfg(feature = "pages")]
 pub mod pages;
 pub mod process;

@@ -195,10 +195,8 @@ impl From<Reach> for v1::P2pExtension {
             did_web: reach.did_web,
             did_dns: reach.did_dns,
             verifiable_credentials: reach.verifiable_credentials,
-            // Statements of the peer's keys and runs are the daemon's to make.
-            key_rotations: Vec::new(),
-            instance: Vec::new(),
-            instances_seen: Vec::new(),
+            // The rest is the daemon's to say.
+            ..Self::default()
         }
     }
 }

@@ -24,6 +24,8 @@ pub enum ErrorKind {
     ArtifactAborted,
     /// The peer is known, but its card is not.
     CardNotFound,
+    /// There is no such invite.
+    InviteNotFound,
     /// The daemon has no way to discover agents (no registry, no DHT).
     DiscoveryUnavailable,
     /// A value that the caller gave is not acceptable; the text names it.
@@ -111,6 +113,7 @@ pub(crate) enum Subject {
     /// `SendTask` to a skill.
     Skill,
     Discovery,
+    Invite,
 }
 
 /// Whether the connection broke rather than the daemon having answered. Only errors made on this
@@ -142,6 +145,7 @@ pub(crate) fn from_status(status: Status, subject: Subject) -> Error {
         (Code::NotFound, Subject::Skill) => ErrorKind::SkillNotFound,
         (Code::NotFound, Subject::Task) => ErrorKind::TaskNotFound,
         (Code::NotFound, Subject::Card) => ErrorKind::CardNotFound,
+        (Code::NotFound, Subject::Invite) => ErrorKind::InviteNotFound,
         (Code::NotFound, _) | (Code::Unavailable, Subject::Peer | Subject::Target) => ErrorKind::PeerNotFound,
         (Code::Unavailable, Subject::Skill | Subject::Discovery) => ErrorKind::DiscoveryUnavailable,
         (Code::Unavailable, _) => ErrorKind::DaemonUnavailable,

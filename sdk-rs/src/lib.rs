@@ -62,9 +62,12 @@ pub use message::{Artifact, Message, Role};
 pub use node::{
     Node, NodeBuilder,
     activity::{Activity, PeerQueue, Refusal, StatusCount},
+    invites::{Invite, NewInvite},
     network::{Nat, Network, PeerPath, PlaceState, RegistryState, Relay},
     notes::TaskNote,
-    peers::{Discovered, DiscoveredAgent, DiscoveredSkill, NodeInfo, Peer, Road},
+    peers::{
+        Directory, Discovered, DiscoveredAgent, DiscoveredSkill, KnownPeer, ListedAgent, NodeInfo, Peer, Road,
+    },
     ping::PingAnswer,
     trace::{
         AuditTrail, FormerKey, Hop, OutsideDeed, OutsideFailure, OutsideStep, PeerReach, QueueState,

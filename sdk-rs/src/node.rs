@@ -22,6 +22,7 @@ use crate::{
 pub(crate) mod activity;
 pub(crate) mod builder;
 pub(crate) mod daemon;
+pub(crate) mod invites;
 pub(crate) mod network;
 pub(crate) mod notes;
 pub(crate) mod peers;
@@ -31,7 +32,7 @@ pub(crate) mod trace;
 pub use builder::NodeBuilder;
 use daemon::Daemon;
 use network::Network;
-use peers::{Discovered, NodeInfo, Peer};
+use peers::{Directory, Discovered, KnownPeer, NodeInfo, Peer};
 
 /// Most tasks that the daemon lists in one answer.
 const TASK_PAGE: usize = 500;
@@ -160,6 +161,34 @@ impl Node {
         Ok(answer.into())
     }
 
+    /// The peers that the daemon knows by name: itself first, then those that are connected, then those that have
+    /// shown a card before.
+    pub async fn known_peers(&self) -> Result<Vec<KnownPeer>, Error> {
+        let answer = self.session().known_peers().await?;
+        Ok(answer.peers.into_iter().filter_map(KnownPeer::read).collect())
+    }
+
+    /// The agents that the daemon knows: its own, those of connected peers, and those that registries tell of; with a
+    /// skill, those that have it. `nearby`: no registry is asked.
+    pub async fn agents(&self, skill: Option<&str>, nearby: bool) -> Result<Directory, Error> {
+        let request = v1::ListAgentsRequest {
+            skill_id: skill.unwrap_or_default().to_owned(),
+            nearby,
+        };
+        Ok(self.session().list_agents(request).await?.into())
+    }
+
+    /// The peers that a `did:web` names by its document on the web, which the daemon fetches. Kind
+    /// `InvalidArgument`: it is no did:web; `PeerNotFound`: its document cannot be had.
+    pub async fn peers_of_did(&self, did: &str) -> Result<Vec<PeerId>, Error> {
+        let answer = self.session().resolve_did(did).await?;
+        Ok(answer
+            .peer_ids
+            .into_iter()
+            .filter_map(PeerId::from_daemon)
+            .collect())
+    }
+
     /// Connects to a peer, trying these multiaddrs first.
     pub async fn connect_peer<A: Into<String>>(
         &self,
@@ -276,10 +305,11 @@ impl Node {
             group: filter.group.map(Vec::from).unwrap_or_default(),
             context_id: filter.context_id.clone(),
             changed_after: filter.changed_after.map(Into::into),
+            id_prefix: filter.id_prefix.clone(),
         };
         let page = self.session().list_tasks(request).await?;
         Ok(TaskPage {
-            tasks: page.tasks.into_iter().map(Task::from).collect(),
+            tasks: listed(page.tasks, page.asked),
             next: page.next_page_token,
             total: usize::try_from(page.total).unwrap_or_default(),
         })
@@ -314,6 +344,13 @@ impl Node {
             daemon.stop().await;
         }
     }
+}
+
+/// Tasks of a list, with what was asked; an older daemon does not say it.
+fn listed(tasks: Vec<v1::Task>, asked: Vec<String>) -> Vec<Task> {
+    let asked = asked.into_iter().chain(std::iter::repeat_with(String::new));
+    let tasks = tasks.into_iter().map(Task::from).zip(asked);
+    tasks.map(|(task, asked)| Task { asked, ..task }).collect()
 }
 
 /// The daemon left out what the protocol says it must send.

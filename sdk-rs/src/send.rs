@@ -151,6 +151,12 @@ impl TaskBuilder {
         self
     }
 
+    /// Of a task that is sent to a peer: the skill that is asked of its agent, which its policy goes by.
+    pub fn skill_of_peer(mut self, skill: impl Into<String>) -> Self {
+        self.request.skill_of_peer = skill.into();
+        self
+    }
+
     /// Of a task that is sent to a URL: seals what it says for this peer, the node of the agent there, so that neither
     /// who carries it nor the bridge before the agent can read or change it. What comes back is taken only if that peer has
     /// sealed it. Fails with kind `Unsupported`, and sends nothing, if the daemon is too old to do so.

@@ -18,6 +18,7 @@ use agentanycast_proto::{
     MAX_GRPC_MESSAGE,
     v1::{
         self, diagnostics_service_client::DiagnosticsServiceClient,
+        directory_service_client::DirectoryServiceClient, invite_service_client::InviteServiceClient,
         network_service_client::NetworkServiceClient, node_service_client::NodeServiceClient,
         session_service_client::SessionServiceClient, task_list_service_client::TaskListServiceClient,
         task_note_service_client::TaskNoteServiceClient,
@@ -74,6 +75,8 @@ const NO_CARD: u64 = u64::MAX;
 
 pub(crate) type NodeClient = NodeServiceClient<InterceptedService<Channel, MaxMessage>>;
 pub(crate) type TaskListClient = TaskListServiceClient<InterceptedService<Channel, MaxMessage>>;
+pub(crate) type DirectoryClient = DirectoryServiceClient<InterceptedService<Channel, MaxMessage>>;
+pub(crate) type InviteClient = InviteServiceClient<InterceptedService<Channel, MaxMessage>>;
 pub(crate) type NetworkClient = NetworkServiceClient<InterceptedService<Channel, MaxMessage>>;
 pub(crate) type DiagnosticsClient = DiagnosticsServiceClient<InterceptedService<Channel, MaxMessage>>;
 pub(crate) type NoteClient = TaskNoteServiceClient<InterceptedService<Channel, MaxMessage>>;
@@ -115,6 +118,8 @@ pub(crate) struct Session {
     network: NetworkClient,
     notes: NoteClient,
     diagnostics: DiagnosticsClient,
+    directory: DirectoryClient,
+    invites: InviteClient,
     stream: CurrentStream,
     connections: Arc<AtomicU64>,
     card: Mutex<Option<v1::AgentCard>>,
@@ -132,6 +137,8 @@ impl Session {
         let network = NetworkServiceClient::with_interceptor(channel.clone(), max_message.clone());
         let notes = TaskNoteServiceClient::with_interceptor(channel.clone(), max_message.clone());
         let diagnostics = DiagnosticsServiceClient::with_interceptor(channel.clone(), max_message.clone());
+        let directory = DirectoryServiceClient::with_interceptor(channel.clone(), max_message.clone());
+        let invites = InviteServiceClient::with_interceptor(channel.clone(), max_message.clone());
         let stream = SessionServiceClient::with_interceptor(channel, max_message)
             .max_decoding_message_size(MAX_GRPC_MESSAGE);
         Self {
@@ -142,6 +149,8 @@ impl Session {
             network: network.max_decoding_message_size(MAX_GRPC_MESSAGE),
             notes,
             diagnostics: diagnostics.max_decoding_message_size(MAX_GRPC_MESSAGE),
+            directory: directory.max_decoding_message_size(MAX_GRPC_MESSAGE),
+            invites: invites.max_decoding_message_size(MAX_GRPC_MESSAGE),
             stream: CurrentStream::new(stream, Arc::clone(&connections)),
             connections,
             card: Mutex::new(None),
@@ -388,6 +397,75 @@ impl Session {
             async move { client.get_network(request).await }
         };
         self.call(Subject::Node, v1::GetNetworkRequest {}, rpc).await
+    }
+
+    pub(crate) async fn known_peers(&self) -> Result<v1::ListKnownPeersResponse, Error> {
+        let rpc = |_, request: v1::ListKnownPeersRequest| {
+            let mut client = self.directory.clone();
+            async move { client.list_known_peers(request).await }
+        };
+        self.call(Subject::Node, v1::ListKnownPeersRequest {}, rpc).await
+    }
+
+    pub(crate) async fn list_agents(
+        &self,
+        request: v1::ListAgentsRequest,
+    ) -> Result<v1::ListAgentsResponse, Error> {
+        let rpc = |_, request: v1::ListAgentsRequest| {
+            let mut client = self.directory.clone();
+            async move { client.list_agents(request).await }
+        };
+        self.call(Subject::Node, request, rpc).await
+    }
+
+    pub(crate) async fn create_invite(
+        &self,
+        request: v1::CreateInviteRequest,
+    ) -> Result<v1::CreateInviteResponse, Error> {
+        let rpc = |_, request: v1::CreateInviteRequest| {
+            let mut client = self.invites.clone();
+            async move { client.create_invite(request).await }
+        };
+        self.call(Subject::Node, request, rpc).await
+    }
+
+    pub(crate) async fn accept_invite(
+        &self,
+        request: v1::AcceptInviteRequest,
+    ) -> Result<v1::AcceptInviteResponse, Error> {
+        let rpc = |_, request: v1::AcceptInviteRequest| {
+            let mut client = self.invites.clone();
+            async move { client.accept_invite(request).await }
+        };
+        self.call(Subject::Node, request, rpc).await
+    }
+
+    pub(crate) async fn list_invites(&self) -> Result<v1::ListInvitesResponse, Error> {
+        let rpc = |_, request: v1::ListInvitesRequest| {
+            let mut client = self.invites.clone();
+            async move { client.list_invites(request).await }
+        };
+        self.call(Subject::Node, v1::ListInvitesRequest {}, rpc).await
+    }
+
+    pub(crate) async fn revoke_invite(&self, name: &str) -> Result<v1::RevokeInviteResponse, Error> {
+        let rpc = |_, request: v1::RevokeInviteRequest| {
+            let mut client = self.invites.clone();
+            async move { client.revoke_invite(request).await }
+        };
+        let request = v1::RevokeInviteRequest {
+            name: name.to_owned(),
+        };
+        self.call(Subject::Invite, request, rpc).await
+    }
+
+    pub(crate) async fn resolve_did(&self, did: &str) -> Result<v1::ResolveDidResponse, Error> {
+        let rpc = |_, request: v1::ResolveDidRequest| {
+            let mut client = self.directory.clone();
+            async move { client.resolve_did(request).await }
+        };
+        let request = v1::ResolveDidRequest { did: did.to_owned() };
+        self.call(Subject::Peer, request, rpc).await
     }
 
     pub(crate) async fn trace_task(

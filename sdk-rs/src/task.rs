@@ -91,6 +91,8 @@ pub struct Task {
     pub metadata: BTreeMap<String, String>,
     /// Who was asked before, for a task sent by skill; oldest first.
     pub attempts: Vec<Attempt>,
+    /// In lists, which have no messages: how the text of the first one begins.
+    pub asked: String,
 }
 
 /// An agent that was sent a task by skill and did not take it.
@@ -237,6 +239,8 @@ pub struct TaskFilter {
     pub context_id: String,
     /// Only those that have changed later.
     pub changed_after: Option<SystemTime>,
+    /// Only those whose id begins so; empty = any.
+    pub id_prefix: String,
 }
 
 /// A page of tasks.
@@ -304,6 +308,7 @@ impl From<v1::Task> for Task {
                     reason: attempt.reason,
                 })
                 .collect(),
+            asked: String::new(),
         }
     }
 }
@@ -371,6 +376,7 @@ mod tests {
                 peer: None,
                 reason: "away".to_owned(),
             }],
+            asked: String::new(),
         };
         assert_eq!(Task::from(v1::Task::from(task.clone())), task);
     }

@@ -116,6 +116,9 @@ pub trait Handler: std::marker::Send + Sync {
     /// The DID document of the node, if this is the path where its did:web has it; `endpoint`: where the node is called.
     async fn document(&self, path: &str, endpoint: Option<&str>) -> Result<Option<Value>, A2aError>;
 
+    /// All agents that the node knows.
+    async fn agents(&self) -> Result<Vec<v1::ListedAgent>, A2aError>;
+
     /// Whether requests can be carried out now.
     async fn check(&self) -> Result<(), A2aError>;
 
@@ -366,6 +369,10 @@ impl Handler for Mesh {
             .ok()
             .and_then(|peer| document_of(&did, peer, endpoint));
         Ok(document)
+    }
+
+    async fn agents(&self) -> Result<Vec<v1::ListedAgent>, A2aError> {
+        Ok(self.gateway.agents(None).await?)
     }
 
     async fn check(&self) -> Result<(), A2aError> {

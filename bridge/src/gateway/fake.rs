@@ -177,6 +177,25 @@ impl Gateway for FakeGateway {
         Ok(found.into_iter().collect())
     }
 
+    async fn agents(&self, skill: Option<&str>) -> Result<Vec<v1::ListedAgent>, GatewayError> {
+        let own = v1::ListedAgent {
+            peer_id: "me".to_owned(),
+            name: "Fake <b>".to_owned(),
+            skills: vec![v1::SkillInfo {
+                skill_id: "echo/all".to_owned(),
+                description: "Says it \"again\"".to_owned(),
+                ..v1::SkillInfo::default()
+            }],
+            own: true,
+            ..v1::ListedAgent::default()
+        };
+        Ok(if skill.is_none_or(|skill| skill == "echo/all") {
+            vec![own]
+        } else {
+            Vec::new()
+        })
+    }
+
     async fn listening(&self) -> Result<bool, GatewayError> {
         Ok(true)
     }

@@ -91,6 +91,10 @@ impl Gateway for LateGateway {
         self.node().await?.card(peer).await
     }
 
+    async fn agents(&self, skill: Option<&str>) -> Result<Vec<v1::ListedAgent>, GatewayError> {
+        self.node().await?.agents(skill).await
+    }
+
     async fn listening(&self) -> Result<bool, GatewayError> {
         self.node().await?.listening().await
     }

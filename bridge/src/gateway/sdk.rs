@@ -96,6 +96,7 @@ impl Gateway for SdkGateway {
             changed_after: listing
                 .changed_after
                 .map(|millis| UNIX_EPOCH + Duration::from_millis(millis)),
+            ..TaskFilter::default()
         };
         let page = self.node.task_page(&filter, listing.after).await?;
         Ok(Listed {
@@ -132,6 +133,11 @@ impl Gateway for SdkGateway {
             verified: agent.verified,
         });
         Ok(translated.collect())
+    }
+
+    async fn agents(&self, skill: Option<&str>) -> Result<Vec<v1::ListedAgent>, GatewayError> {
+        let directory = self.node.agents(skill, false).await?;
+        Ok(directory.agents.into_iter().map(Into::into).collect())
     }
 
     async fn listening(&self) -> Result<bool, GatewayError> {

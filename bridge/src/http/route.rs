@@ -33,6 +33,12 @@ pub(super) enum What {
     /// Whether the bridge can do its work.
     Health,
     Card,
+    /// The agents that are known.
+    Agents,
+    /// Their skills.
+    Skills,
+    /// Both, for people.
+    Page,
     JsonRpc,
     Rest {
         version: Version,
@@ -51,7 +57,7 @@ impl What {
         match self {
             Self::JsonRpc => Words::JsonRpc,
             Self::Rest { version, .. } => Words::Rest(*version),
-            Self::Health | Self::Card => Words::Rest(Version::V10),
+            Self::Health | Self::Card | Self::Agents | Self::Skills | Self::Page => Words::Rest(Version::V10),
         }
     }
 }
@@ -73,6 +79,13 @@ pub(super) fn route(verb: &Verb, path: &str) -> Result<Route, Lost> {
         .map(decode)
         .collect();
     let segments = segments.ok_or(Lost::NoSuchPath(Version::V10))?;
+    if let Some(what) = directory(verb, &segments)? {
+        return Ok(Route {
+            target: Target::Own,
+            base: String::new(),
+            what,
+        });
+    }
     let mut rest: &[String] = &segments;
     let (target, base) = match rest {
         [kind, name, behind @ ..] if kind == "agents" => {
@@ -87,6 +100,22 @@ pub(super) fn route(verb: &Verb, path: &str) -> Result<Route, Lost> {
     };
     let what = what(verb, rest)?;
     Ok(Route { target, base, what })
+}
+
+/// What lists agents: `/agents`, `/skills`, and `/` for who reads it.
+fn directory(verb: &Verb, segments: &[String]) -> Result<Option<What>, Lost> {
+    let reads = *verb == Verb::GET || *verb == Verb::HEAD;
+    let what = match segments {
+        [] if reads => What::Page,
+        [kind] if kind == "agents" => What::Agents,
+        [kind] if kind == "skills" => What::Skills,
+        _ => return Ok(None),
+    };
+    if reads {
+        Ok(Some(what))
+    } else {
+        Err(Lost::NotAllowed(Version::V10, "GET, HEAD"))
+    }
 }
 
 /// The first two segments, as they came.
@@ -340,6 +369,28 @@ mod tests {
             let path = format!("/skills/%C3%BCber%20setzen{path}");
             assert_eq!(found(verb, &path), (target, what), "{path}");
         }
+    }
+
+    #[test]
+    fn agents_and_skills_are_listed() {
+        for (path, what) in [
+            ("/agents", What::Agents),
+            ("/agents/", What::Agents),
+            ("/skills", What::Skills),
+            ("/", What::Page),
+            ("", What::Page),
+        ] {
+            for verb in [Verb::GET, Verb::HEAD] {
+                assert_eq!(found(&verb, path), (Target::Own, what.clone()), "{path}");
+            }
+        }
+        let lost = Err(Lost::NotAllowed(Version::V10, "GET, HEAD"));
+        assert_eq!(route(&Verb::POST, "/agents"), lost);
+        assert_eq!(
+            route(&Verb::GET, "/a2a"),
+            Err(Lost::NotAllowed(Version::V10, "POST"))
+        );
+        assert!(route(&Verb::GET, "/agents/x").is_err(), "one agent has no page");
     }
 
     #[test]

@@ -508,3 +508,26 @@ async fn a_message_of_grpc_is_counted_before_it_is_decoded() {
         assert!(status == 3 && text.contains(said), "{status} {text}");
     }
 }
+
+#[tokio::test]
+async fn agents_and_skills_are_listed_for_programs_and_people() {
+    let front = front();
+    let get = async |path: &str| ask(&front, "GET", path, "1.0", String::new()).await;
+    let (status, media_type, body) = get("/agents").await;
+    assert_eq!((status, media_type.as_str()), (StatusCode::OK, JSON));
+    let agents: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(agents["agents"][0]["peerId"], "me");
+    assert_eq!(agents["agents"][0]["url"], "/agents/me");
+    let (_, _, body) = get("/skills").await;
+    let skills: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(skills["skills"][0]["url"], "/skills/echo%2Fall");
+    let (status, media_type, body) = get("/").await;
+    assert_eq!(
+        (status, media_type.as_str()),
+        (StatusCode::OK, "text/html; charset=utf-8")
+    );
+    assert!(body.contains("Fake &lt;b&gt;") && !body.contains("<b>"), "{body}");
+    assert!(body.contains("Says it &quot;again&quot;"), "{body}");
+    let (status, ..) = ask(&front, "POST", "/agents", "1.0", "{}".to_owned()).await;
+    assert_eq!(status, StatusCode::METHOD_NOT_ALLOWED);
+}

@@ -75,6 +75,10 @@ pub(crate) enum Call {
         /// at most so many.
         limit: usize,
     },
+    /// List agents: with this skill, at most so many.
+    Agents(Option<String>, usize),
+    /// List skills.
+    Skills,
     /// Show a card: a peer's, or the own agent's.
     Card(Option<String>),
     /// Begin a task.
@@ -121,6 +125,12 @@ pub(crate) fn read(tool: ToolName, arguments: Map<String, Value>) -> Result<Call
             };
             (call, &["skill", "tags", "limit"])
         }
+        ToolName::ListAgents => {
+            let skill = given.text("skill", MAX_ID)?.filter(|skill| !skill.is_empty());
+            let limit = given.number("limit", AGENTS, DEFAULT_AGENTS)? as usize;
+            (Call::Agents(skill, limit), &["skill", "limit"])
+        }
+        ToolName::ListSkills => (Call::Skills, &[]),
         ToolName::GetAgentCard => {
             let agent = given.text("agent", MAX_ID)?.filter(|name| !name.is_empty());
             (Call::Card(agent.map(|name| peer(&name))), &["agent"])

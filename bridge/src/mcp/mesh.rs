@@ -203,6 +203,13 @@ impl Tools {
                 let found = self.gateway.discover(&skill, &tags, limit).await?;
                 Ok(Done::ok(shown::found(&found)))
             }
+            Call::Agents(skill, limit) => {
+                let mut agents = self.gateway.agents(skill.as_deref()).await?;
+                let more = agents.len().saturating_sub(limit);
+                agents.truncate(limit);
+                Ok(Done::ok(shown::agents(&agents, more)))
+            }
+            Call::Skills => Ok(Done::ok(shown::skills(&self.gateway.agents(None).await?))),
             Call::Card(agent) => {
                 let agent = match agent {
                     Some(agent) => agent,

@@ -3,6 +3,8 @@
 //! The one rule: what an agent sent is shown as it is or said to be left out, in a bounded answer; nothing is cut in
 //! silence.
 
+use std::collections::BTreeMap;
+
 use agentanycast_program::json_lines;
 use agentanycast_proto::{
     exact::{self, EXACT},
@@ -14,7 +16,7 @@ use serde_json::{Map, Value, json};
 
 use super::call::STATES;
 use crate::{
-    gateway::{Listed, contexts, is_reference, labels::is_auth_required},
+    gateway::{Listed, contexts, is_reference, labels::is_auth_required, reached},
     time::write_time,
 };
 
@@ -42,6 +44,49 @@ pub(super) fn found(agents: &[v1::DiscoveredAgent]) -> CallToolResult {
     let mut json = json!({ "agents": shown });
     if over > 0 {
         json["left_out"] = format!("{over} more agents are left out, since this answer is full").into();
+    }
+    as_json(&json)
+}
+
+/// Agents that are known, as many as an answer holds; so many more there are.
+pub(super) fn agents(agents: &[v1::ListedAgent], more: usize) -> CallToolResult {
+    let of = |agent: &v1::ListedAgent| {
+        json!({"peer_id": agent.peer_id, "name": short(&agent.name), "description": clipped(&agent.description, ABOUT),
+            "skills": agent.skills.iter().map(skill_found).collect::<Vec<_>>(),
+            "reached": reached(agent), "verified": agent.verified})
+    };
+    let (shown, over) = as_many(agents.iter().map(of));
+    let mut json = json!({ "agents": shown });
+    if over + more > 0 {
+        json["left_out"] = format!(
+            "{} more agents are left out; ask for a skill, or for more",
+            over + more
+        )
+        .into();
+    }
+    as_json(&json)
+}
+
+/// Skills of these agents, as many as an answer holds.
+pub(super) fn skills(agents: &[v1::ListedAgent]) -> CallToolResult {
+    let mut skills: BTreeMap<&str, (&str, Vec<&str>)> = BTreeMap::new();
+    for agent in agents {
+        for skill in &agent.skills {
+            let (description, who) = skills.entry(&skill.skill_id).or_default();
+            if description.is_empty() {
+                *description = &skill.description;
+            }
+            who.push(&agent.name);
+        }
+    }
+    let of = |(id, (description, agents)): (&str, (&str, Vec<&str>))| {
+        let agents: Vec<_> = agents.into_iter().map(short).collect();
+        json!({"id": id, "description": clipped(description, ABOUT), "agents": agents})
+    };
+    let (shown, over) = as_many(skills.into_iter().map(of));
+    let mut json = json!({ "skills": shown });
+    if over > 0 {
+        json["left_out"] = format!("{over} more skills are left out, since this answer is full").into();
     }
     as_json(&json)
 }

@@ -18,6 +18,10 @@ use super::call::{
 pub(crate) enum ToolName {
     /// Find agents by skill.
     DiscoverAgents,
+    /// List all agents.
+    ListAgents,
+    /// List their skills.
+    ListSkills,
     /// What an agent says of itself.
     GetAgentCard,
     /// Begin a task.
@@ -34,8 +38,10 @@ pub(crate) enum ToolName {
 
 impl ToolName {
     /// All of them, in the order in which clients list them.
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::DiscoverAgents,
+        Self::ListAgents,
+        Self::ListSkills,
         Self::GetAgentCard,
         Self::AskAgent,
         Self::GetTask,
@@ -53,6 +59,8 @@ impl ToolName {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::DiscoverAgents => "discover_agents",
+            Self::ListAgents => "list_agents",
+            Self::ListSkills => "list_skills",
             Self::GetAgentCard => "get_agent_card",
             Self::AskAgent => "ask_agent",
             Self::GetTask => "get_task",
@@ -70,6 +78,8 @@ impl ToolName {
     fn title(self) -> &'static str {
         match self {
             Self::DiscoverAgents => "Find agents by skill",
+            Self::ListAgents => "List known agents",
+            Self::ListSkills => "List known skills",
             Self::GetAgentCard => "Read an agent's card",
             Self::AskAgent => "Ask an agent",
             Self::GetTask => "Look at a task",
@@ -84,6 +94,16 @@ impl ToolName {
             Self::DiscoverAgents => {
                 "Finds agents of the network that have a skill. Returns each agent's peer_id, which \
                 ask_agent and get_agent_card take as `agent`, with its name and skills."
+                    .to_owned()
+            }
+            Self::ListAgents => {
+                "Lists the agents that are known here: the one beside this node, those of connected nodes, and those that \
+                registries tell of, with their skills. Use it to see who is there at all."
+                    .to_owned()
+            }
+            Self::ListSkills => {
+                "Lists the skills of the agents that are known here, with the agents that have each. ask_agent and \
+                discover_agents take the id as `skill`."
                     .to_owned()
             }
             Self::GetAgentCard => {
@@ -119,7 +139,9 @@ impl ToolName {
 
     fn annotations(self) -> ToolAnnotations {
         let (read_only, destructive, idempotent, open) = match self {
-            Self::DiscoverAgents | Self::GetAgentCard => (true, false, true, true),
+            Self::DiscoverAgents | Self::ListAgents | Self::ListSkills | Self::GetAgentCard => {
+                (true, false, true, true)
+            }
             // An agent may do anything with what it is told.
             Self::AskAgent | Self::ReplyToTask => (false, true, false, true),
             Self::GetTask | Self::ListTasks => (true, false, true, false),
@@ -143,6 +165,14 @@ impl ToolName {
                 }),
                 &["skill"],
             ),
+            Self::ListAgents => object(
+                json!({
+                    "skill": text(MAX_ID, "Only agents that have this skill"),
+                    "limit": number(AGENTS, DEFAULT_AGENTS, "At most so many agents"),
+                }),
+                &[],
+            ),
+            Self::ListSkills => object(json!({}), &[]),
             Self::GetAgentCard => object(
                 json!({"agent": text(MAX_ID, "Peer id or did:key of the agent; without it, the agent beside this node")}),
                 &[],
@@ -187,6 +217,21 @@ impl ToolName {
                     &["peer_id", "name", "skills"],
                 )), "left_out": left_out()}),
                 &["agents"],
+            ),
+            Self::ListAgents => result(
+                json!({"agents": list(&result(
+                    json!({"peer_id": string(), "name": string(), "description": string(), "skills": list(&skill()),
+                        "reached": {"enum": ["here", "lan", "direct", "relay", "registry"]}}),
+                    &["peer_id", "name", "skills"],
+                )), "left_out": left_out()}),
+                &["agents"],
+            ),
+            Self::ListSkills => result(
+                json!({"skills": list(&result(
+                    json!({"id": string(), "description": string(), "agents": list(&string())}),
+                    &["id", "agents"],
+                )), "left_out": left_out()}),
+                &["skills"],
             ),
             Self::GetAgentCard => result(
                 json!({"peer_id": string(), "name": string(), "description": string(), "version": string(),

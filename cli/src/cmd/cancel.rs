@@ -1,10 +1,13 @@
 //! `anycast cancel`: ends a task that is still open, at both sides.
 
-use crate::{args::CancelArgs, context::Context, failure::Failure, json, output};
+use crate::{args::CancelArgs, context::Context, failure::Failure, json, output, tasks_by_id::whole_id};
 
 pub(crate) async fn run(context: &Context, args: CancelArgs) -> Result<(), Failure> {
     let node = context.connect_or_start().await?;
-    let task = node.task_handle(args.task).cancel().await?;
+    let task = node
+        .task_handle(whole_id(&node, &args.task).await?)
+        .cancel()
+        .await?;
     if context.json {
         return Ok(output::json(&json::summary(&task).into())?);
     }

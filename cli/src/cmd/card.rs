@@ -7,13 +7,15 @@ use crate::{
     context::Context,
     failure::{Code, Failure},
     json, output,
-    target::PeerTarget,
+    target::Wanted,
 };
 
 pub(crate) async fn run(context: &Context, args: CardArgs) -> Result<(), Failure> {
-    let target = args.target.as_deref().map(PeerTarget::parse).transpose()?;
+    let wanted = args.target.as_deref();
+    let wanted = wanted.map(|text| Wanted::read(context, text)).transpose()?;
     let node = context.connect_or_start().await?;
-    let (card, successor, warnings) = if let Some(target) = &target {
+    let (card, successor, warnings) = if let Some(wanted) = wanted {
+        let target = wanted.find(context, &node).await?;
         target.reach(&node).await?;
         let known = node.known_card_of(&target.peer).await?;
         (known.card, known.successor, known.warnings)

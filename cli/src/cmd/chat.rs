@@ -9,7 +9,7 @@ use agentanycast::{Message, Node, Role, Target, TaskFilter};
 use self::{editor::Editor, line::Line};
 use super::{
     follow::Follower,
-    send::{Aim, short},
+    send::{Aim, Reached, short},
 };
 use crate::{
     args::{ChatArgs, FollowArgs},
@@ -28,7 +28,7 @@ While an answer is awaited Ctrl-C cancels the task, and d leaves it.";
 
 pub(crate) async fn run(context: &Context, args: ChatArgs) -> Result<(), Failure> {
     let mut interrupt = Interrupt::new()?;
-    let aim = Aim::parse(&args.target, args.skill, args.url)?;
+    let aim = Aim::parse(context, &args.target, args.skill, args.url)?;
     let node = context.connect_or_start().await?;
     let outcome = async {
         let mut chat = Chat::begin(context, &node, aim, &args).await?;
@@ -43,6 +43,8 @@ struct Chat<'a> {
     context: &'a Context,
     node: &'a Node,
     target: Target,
+    /// The only skill of the peer that may be asked for; empty: any.
+    skill: String,
     /// What the user calls it.
     name: String,
     conversation: String,
@@ -54,7 +56,7 @@ struct Chat<'a> {
 
 impl<'a> Chat<'a> {
     async fn begin(context: &'a Context, node: &'a Node, aim: Aim, args: &ChatArgs) -> Result<Self, Failure> {
-        let target = aim.reach(node).await?;
+        let Reached { target, skill } = aim.reach(context, node).await?;
         if let Some(conversation) = &args.context {
             show_history(context, node, conversation).await?;
         }
@@ -62,6 +64,7 @@ impl<'a> Chat<'a> {
             context,
             node,
             target,
+            skill,
             name: short(&args.target),
             conversation: args
                 .context
@@ -140,7 +143,10 @@ impl<'a> Chat<'a> {
                 handle.reply(message).await?;
                 return Ok(handle);
             }
-            let task = self.node.task(self.target.clone(), message);
+            let task = self
+                .node
+                .task(self.target.clone(), message)
+                .skill_of_peer(self.skill.clone());
             Ok(task.context_id(&self.conversation).send().await?)
         };
         let outcome = follower.send(interrupt, sending).await;

@@ -53,7 +53,7 @@ fn issue(context: &Context, args: IssueArgs) -> Result<(), Failure> {
     let grant = Grant {
         id: format!("urn:uuid:{}", uuid::Uuid::new_v4()),
         issuer: issuer(args.issuer, &key)?,
-        subject: subject(&args.subject)?,
+        subject: subject(&context.alias(&args.subject)?.unwrap_or(args.subject))?,
         capabilities: args.capabilities,
         from_ms: now,
         until_ms: (args.days > 0).then(|| now + u64::from(args.days) * DAY_MS),

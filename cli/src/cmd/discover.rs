@@ -9,7 +9,9 @@ use crate::{
     args::DiscoverArgs,
     context::Context,
     failure::{Code, Failure},
-    json, output,
+    json,
+    lookup::{self, Names},
+    output, target,
 };
 
 pub(crate) async fn run(context: &Context, args: DiscoverArgs) -> Result<(), Failure> {
@@ -31,14 +33,21 @@ pub(crate) async fn run(context: &Context, args: DiscoverArgs) -> Result<(), Fai
     if found.is_empty() {
         // As a task for this skill would end. With --json the empty list is the whole answer on standard
         // output.
-        let nobody = nobody(&args.skill, &tags);
+        let mut nobody = nobody(&args.skill, &tags);
+        if !answer.meant_skill.is_empty() {
+            nobody = format!("{nobody}; did you mean {}?", output::flat(&answer.meant_skill));
+        }
         output::complain(&format!("anycast: {nobody}"));
         return Err(Failure::new(Code::NotFound, "SkillNotFound", nobody).told());
     }
     if context.json {
         return Ok(());
     }
-    let rows: Vec<_> = found.into_iter().map(|agent| row(agent, &args.skill)).collect();
+    let names = target::names(context, &node).await?;
+    let rows = found
+        .into_iter()
+        .map(|agent| row(agent, &args.skill, &names, args.full));
+    let rows: Vec<_> = rows.collect();
     Ok(output::table(
         ["PEER", "AGENT", "PROVEN", "TAGS", "DESCRIPTION"],
         &rows,
@@ -85,14 +94,17 @@ fn nobody(skill: &str, tags: &BTreeMap<String, String>) -> String {
     format!("no agent with skill {skill}{with} is known")
 }
 
-fn row(agent: DiscoveredAgent, asked: &str) -> [String; 5] {
+fn row(agent: DiscoveredAgent, asked: &str, names: &Names, full: bool) -> [String; 5] {
     let skill = agent.skills.iter().find(|skill| skill.id == asked);
     let tags = |skill: &DiscoveredSkill| {
         let tags = skill.tags.iter().map(|(key, value)| format!("{key}={value}"));
         tags.collect::<Vec<_>>().join(" ")
     };
     [
-        agent.peer_id.map(|peer| peer.to_string()).unwrap_or_default(),
+        agent
+            .peer_id
+            .map(|peer| lookup::shown(names, &peer, full))
+            .unwrap_or_default(),
         output::brief(&agent.name),
         if agent.verified { "yes" } else { "no" }.to_owned(),
         output::brief(&skill.map(tags).unwrap_or_default()),

@@ -2,10 +2,11 @@
 
 use serde_json::Value;
 
-use crate::{context::Context, failure::Failure, json, output};
+use crate::{args::PeersArgs, context::Context, failure::Failure, json, lookup, output, target};
 
-pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
-    let peers = context.connect_or_start().await?.peers().await?;
+pub(crate) async fn run(context: &Context, args: PeersArgs) -> Result<(), Failure> {
+    let node = context.connect_or_start().await?;
+    let peers = node.peers().await?;
     if context.json {
         return Ok(output::json(&Value::Array(
             peers.iter().map(json::peer).collect(),
@@ -15,8 +16,12 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
         output::complain("no peer is connected");
         return Ok(());
     }
+    let names = target::names(context, &node).await?;
     let rows = peers.into_iter().map(|peer| {
-        let id = peer.id.map(|id| id.to_string()).unwrap_or_default();
+        let id = peer
+            .id
+            .map(|id| lookup::shown(&names, &id, args.full))
+            .unwrap_or_default();
         [
             id,
             peer.road.to_string(),

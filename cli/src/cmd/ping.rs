@@ -11,13 +11,14 @@ use crate::{
     failure::{Code, Failure},
     interrupt::Interrupt,
     output,
-    target::PeerTarget,
+    target::Wanted,
 };
 
 pub(crate) async fn run(context: &Context, args: PingArgs) -> Result<(), Failure> {
     let mut interrupt = Interrupt::new()?;
-    let target = PeerTarget::parse(&args.target)?;
+    let wanted = Wanted::read(context, &args.target)?;
     let node = context.connect_or_start().await?;
+    let target = wanted.find(context, &node).await?;
     let mut tally = Tally::default();
     let pinging = async {
         target.reach(&node).await?;

@@ -8,7 +8,7 @@ use std::{
 use agentanycast_identity::PeerId;
 use agentanycast_node::{
     config::{self, AclRule, Config, Loaded},
-    policy::{By, Decision, HTTP, LOCAL, Name, Outcome, Rules, Standing, limits::Bounds},
+    policy::{By, Decision, HTTP, LOCAL, Name, Outcome, Rules, Standing, invites::Right, limits::Bounds},
 };
 use serde_json::{Value, json};
 
@@ -26,7 +26,14 @@ pub(crate) fn run(context: &Context, command: PolicyCommand) -> Result<(), Failu
             vouched,
             skill,
             file,
-        } => check(context, &Asked::read(&sources)?, vouched, &skill, &file),
+        } => {
+            let meant = |source: String| Ok(context.alias(&source)?.unwrap_or(source));
+            let sources = sources
+                .into_iter()
+                .map(meant)
+                .collect::<Result<Vec<_>, Failure>>()?;
+            check(context, &Asked::read(&sources)?, vouched, &skill, &file)
+        }
         PolicyCommand::Show(file) => show(context, &file),
     }
 }
@@ -230,6 +237,7 @@ impl Asked {
     fn read(sources: &[String]) -> Result<Self, Failure> {
         let mut keys = Vec::new();
         let mut names = Vec::new();
+        let mut invited = Vec::new();
         for source in sources {
             let name: Name = source
                 .parse()
@@ -241,6 +249,12 @@ impl Asked {
                 }
                 Name::Proven(name) => {
                     names.push(name);
+                    continue;
+                }
+                Name::Invited(label) => {
+                    // As one that is for all skills: of which it is, only the node knows.
+                    let skill = String::new();
+                    invited.push(Right { label, skill });
                     continue;
                 }
                 Name::Caller(caller) => format!("{HTTP}{caller}"),
@@ -259,6 +273,7 @@ impl Asked {
             names,
             former: keys.collect(),
             vouched: false,
+            invited,
         };
         Ok(Self::Peer(peer, standing))
     }

@@ -1,14 +1,17 @@
 //! `anycast relays`: how the daemon is reached through relays, and how it reaches each peer.
 
-use agentanycast::Relay;
+use agentanycast::{PeerId, Relay};
 
-use crate::{context::Context, failure::Failure, json, output};
+use crate::{args::PeersArgs, context::Context, failure::Failure, json, lookup, output, target};
 
-pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
-    let network = context.connect_or_start().await?.network().await?;
+pub(crate) async fn run(context: &Context, args: PeersArgs) -> Result<(), Failure> {
+    let node = context.connect_or_start().await?;
+    let network = node.network().await?;
     if context.json {
         return Ok(output::json(&json::network(&network))?);
     }
+    let names = target::names(context, &node).await?;
+    let shown = |peer: &PeerId| lookup::shown(&names, peer, args.full);
     output::fields(&[("nat", network.nat.to_string())])?;
     if network.relays.is_empty() {
         output::complain("no relay: none of the bootstrap peers is one, or there are none");
@@ -18,7 +21,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
                 relay
                     .id
                     .as_ref()
-                    .map_or_else(|| output::flat(&relay.address), ToString::to_string),
+                    .map_or_else(|| output::flat(&relay.address), &shown),
                 relay.state.to_string(),
                 output::ago(relay.since),
                 output::ahead(relay.next_try),
@@ -44,7 +47,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
             .round_trip
             .map(|rtt| format!("{:.1} ms", rtt.as_secs_f64() * 1000.0));
         [
-            peer.id.map(|id| id.to_string()).unwrap_or_default(),
+            peer.id.as_ref().map(&shown).unwrap_or_default(),
             peer.road.to_string(),
             rtt.unwrap_or_default(),
             peer.addresses.join(" "),

@@ -1,5 +1,5 @@
 //! `anycast seal` and `anycast unseal`: content for one peer's eyes alone, for ways on which others can read it. Without a
-//! daemon.
+//! daemon, unless the peer is named by what only a daemon knows.
 
 use std::io::{self, IsTerminal as _};
 
@@ -21,9 +21,9 @@ use crate::{
 const MAX_CONTENT: u64 = 64 << 20;
 
 /// Writes the box to standard output.
-pub(crate) fn seal(context: &Context, args: &SealArgs) -> Result<(), Failure> {
+pub(crate) async fn seal(context: &Context, args: &SealArgs) -> Result<(), Failure> {
     let key = context.key(args.key.as_deref())?;
-    let reader = peer("--for", &args.reader)?;
+    let reader = peer(context, "--for", &args.reader).await?;
     if io::stdout().is_terminal() {
         let text = "a box is bytes, which a terminal cannot show; write it to a file, as with > FILE";
         return Err(Failure::usage(text));
@@ -34,9 +34,9 @@ pub(crate) fn seal(context: &Context, args: &SealArgs) -> Result<(), Failure> {
 }
 
 /// Writes what is in a box to standard output, or nothing.
-pub(crate) fn unseal(context: &Context, args: &UnsealArgs) -> Result<(), Failure> {
+pub(crate) async fn unseal(context: &Context, args: &UnsealArgs) -> Result<(), Failure> {
     let key = context.key(args.key.as_deref())?;
-    let writer = peer("--from", &args.writer)?;
+    let writer = peer(context, "--from", &args.writer).await?;
     let sealed = content::whole(&args.file, MAX_CONTENT + OVERHEAD as u64)?;
     let content = sealed::open(&key, writer, &sealed).map_err(failed)?;
     Ok(output::bytes(&content)?)
@@ -52,8 +52,8 @@ fn failed(error: SealError) -> Failure {
     Failure::new(Code::General, "Sealed", error.to_string())
 }
 
-fn peer(option: &str, text: &str) -> Result<PeerId, Failure> {
-    let target = PeerTarget::of_option(option, text)?;
+async fn peer(context: &Context, option: &str, text: &str) -> Result<PeerId, Failure> {
+    let target = PeerTarget::of_option(context, option, text).await?;
     let peer = target.peer.as_str().parse();
     peer.map_err(|error| Failure::usage(format!("{text:?} is no peer: {error}")))
 }

@@ -2,25 +2,30 @@
 
 use agentanycast::{Message, Node, Target, TaskHandle};
 
-use super::{follow::Follower, task};
+use super::{follow::Follower, join, task};
 use crate::{
-    args::SendArgs, content, context::Context, failure::Failure, interrupt::Interrupt, target::PeerTarget,
+    args::SendArgs,
+    content,
+    context::Context,
+    failure::Failure,
+    interrupt::Interrupt,
+    invite_code::{self, Invitation},
+    target::{PeerTarget, Wanted},
 };
 
 pub(crate) async fn run(context: &Context, args: SendArgs) -> Result<(), Failure> {
     let mut interrupt = Interrupt::new()?;
-    let aim = Aim::parse(&args.target, args.skill, args.url)?;
+    let aim = Aim::parse(context, &args.target, args.skill, args.url)?;
     let reader = args.seal_for.as_deref();
-    let reader = reader
-        .map(|peer| PeerTarget::of_option("--seal-for", peer))
-        .transpose()?;
+    let reader = reader.map(|peer| Wanted::read(context, peer)).transpose();
+    let reader = reader.map_err(|failure| failure.about("--seal-for"))?;
     let message = content::message(&args.parts)?;
     let node = context.connect_or_start().await?;
     let mut follower = Follower::new(context, &node, &args.follow, content::reads_input(&args.parts));
-    if let Aim::Peer(_) = aim {
+    if aim.is_peer() {
         follower = follower.named(short(&args.target));
     }
-    let sending = deliver(&node, &args, aim, reader, message);
+    let sending = deliver(context, &node, &args, aim, reader, message);
     let outcome = follower.send(&mut interrupt, sending).await;
     node.shutdown().await;
     outcome
@@ -38,37 +43,84 @@ pub(super) fn short(target: &str) -> String {
 
 /// Whom the task is for.
 pub(super) enum Aim {
-    Peer(PeerTarget),
+    Peer(Wanted),
+    Invited(Box<Invitation>),
     Other(Target),
+}
+
+/// A target that tasks can be sent to.
+pub(super) struct Reached {
+    pub(super) target: Target,
+    /// The only skill of the peer that may be asked for; empty: any.
+    pub(super) skill: String,
 }
 
 impl Aim {
     /// As it is typed, and whether that is a skill or an URL.
-    pub(super) fn parse(target: &str, is_skill: bool, is_url: bool) -> Result<Self, Failure> {
+    pub(super) fn parse(
+        context: &Context,
+        target: &str,
+        is_skill: bool,
+        is_url: bool,
+    ) -> Result<Self, Failure> {
         Ok(match (is_skill, is_url) {
             (true, _) => Self::Other(Target::skill(target)),
             (_, true) => Self::Other(Target::url(target)),
-            _ => Self::Peer(PeerTarget::parse(target)?),
+            _ if invite_code::is_one(target) => {
+                let read = Invitation::decode(target);
+                Self::Invited(Box::new(read.map_err(|error| Failure::usage(error.to_string()))?))
+            }
+            _ => Self::Peer(Wanted::read(context, target).map_err(no_peer)?),
         })
     }
 
+    /// Whether it is one peer.
+    fn is_peer(&self) -> bool {
+        matches!(self, Self::Peer(_) | Self::Invited(_))
+    }
+
     /// The target; an address that was given for a peer is connected to.
-    pub(super) async fn reach(self, node: &Node) -> Result<Target, Failure> {
+    pub(super) async fn reach(self, context: &Context, node: &Node) -> Result<Reached, Failure> {
         match self {
-            Self::Peer(target) => {
-                target.reach(node).await?;
-                Ok(Target::Peer(target.peer))
+            Self::Peer(wanted) => {
+                let peer = wanted.find(context, node).await.map_err(no_peer)?;
+                peer.reach(node).await?;
+                Ok(Target::Peer(peer.peer).into())
             }
-            Self::Other(target) => Ok(target),
+            Self::Invited(invitation) => {
+                let peer = PeerTarget::invited(&invitation)?;
+                join::accept(node, &peer, &invitation).await?;
+                peer.reach(node).await?;
+                Ok(Reached {
+                    target: Target::Peer(peer.peer),
+                    skill: invitation.skill,
+                })
+            }
+            Self::Other(target) => Ok(target.into()),
         }
     }
 }
 
+impl From<Target> for Reached {
+    fn from(target: Target) -> Self {
+        Self {
+            target,
+            skill: String::new(),
+        }
+    }
+}
+
+/// A skill, or an agent's URL, was perhaps meant.
+fn no_peer(failure: Failure) -> Failure {
+    failure.hinting("; --skill sends to a skill, --url to a URL")
+}
+
 async fn deliver(
+    context: &Context,
     node: &Node,
     args: &SendArgs,
     aim: Aim,
-    reader: Option<PeerTarget>,
+    reader: Option<Wanted>,
     message: Message,
 ) -> Result<TaskHandle, Failure> {
     let conversation = match (&args.context, &args.reply_to) {
@@ -76,16 +128,19 @@ async fn deliver(
         (None, Some(earlier)) => task::find(node, earlier).await?.1.context_id,
         (None, None) => String::new(),
     };
-    let target = aim.reach(node).await?;
+    let Reached { target, skill } = aim.reach(context, node).await?;
     let labels = args.metadata.iter().cloned().collect();
     let mut task = node
         .task(target, message)
         .metadata_from(labels)
-        .context_id(conversation);
+        .context_id(conversation)
+        .skill_of_peer(skill);
     if let Some(deadline) = args.deadline {
         task = task.deadline(deadline);
     }
     if let Some(reader) = reader {
+        let reader = reader.find(context, node).await;
+        let reader = reader.map_err(|failure| failure.about("--seal-for"))?;
         task = task.sealed_for(&reader.peer);
     }
     Ok(task.send().await?)

@@ -9,6 +9,7 @@ use crate::{
     failure::{Code, Failure},
     interrupt::Interrupt,
     json, output,
+    tasks_by_id::whole_id,
 };
 
 pub(crate) async fn run(context: &Context, args: TaskArgs) -> Result<(), Failure> {
@@ -48,13 +49,14 @@ pub(crate) async fn run(context: &Context, args: TaskArgs) -> Result<(), Failure
 
 /// A task, by the id that it has here; a sealed one also by the one that it has where it was sealed.
 pub(super) async fn find(node: &Node, asked: &str) -> Result<(TaskHandle, Task), Failure> {
-    let handle = node.task_handle(asked);
+    let asked = whole_id(node, asked).await?;
+    let handle = node.task_handle(&asked);
     let not_found = match handle.snapshot().await {
         Ok(task) => return Ok((handle, task)),
         Err(error) if error.kind() == ErrorKind::TaskNotFound => error,
         Err(error) => return Err(error.into()),
     };
-    match node.trace(asked).await {
+    match node.trace(&asked).await {
         Ok(Trace { task: Some(task), .. }) => {
             let handle = node.task_handle(task.id);
             let task = handle.snapshot().await?;

@@ -13,10 +13,12 @@ use crate::{
     context::Context,
     failure::Failure,
     interrupt::Interrupt,
-    json, output,
+    json,
+    lookup::{self, Names},
+    output, short_id, target,
 };
 
-const HEAD: [&str; 5] = ["TASK", "STATE", "CHANGED", "WITH", "SKILL"];
+const HEAD: [&str; 6] = ["TASK", "STATE", "CHANGED", "WITH", "SKILL", "ASKED"];
 
 /// Time between two looks for changes.
 const LOOK: Duration = Duration::from_secs(1);
@@ -33,11 +35,11 @@ pub(crate) async fn run(context: &Context, args: TasksArgs) -> Result<(), Failur
         ..TaskFilter::default()
     };
     if args.watch {
-        return watch(context, &node, filter).await;
+        return watch(context, &node, filter, args.full).await;
     }
     let tasks = node.tasks(&filter).await?;
     if context.json {
-        let documents = tasks.iter().map(|task| json::summary(task).into());
+        let documents = tasks.iter().map(document);
         return Ok(output::json(&Value::Array(documents.collect()))?);
     }
     if tasks.is_empty() {
@@ -45,12 +47,16 @@ pub(crate) async fn run(context: &Context, args: TasksArgs) -> Result<(), Failur
         return Ok(());
     }
     let own = node.info().await?.peer_id;
-    let rows: Vec<_> = tasks.into_iter().map(|task| row(task, own.as_ref())).collect();
+    let names = target::names(context, &node).await?;
+    let rows = tasks
+        .into_iter()
+        .map(|task| row(task, own.as_ref(), &names, args.full));
+    let rows: Vec<_> = rows.collect();
     Ok(output::table(HEAD, &rows)?)
 }
 
 /// Shows tasks, oldest change first, and each again when it changes, until somebody interrupts.
-async fn watch(context: &Context, node: &Node, mut filter: TaskFilter) -> Result<(), Failure> {
+async fn watch(context: &Context, node: &Node, mut filter: TaskFilter, full: bool) -> Result<(), Failure> {
     let mut interrupt = Interrupt::new()?;
     let own = node.info().await?.peer_id;
     let mut table = output::Table::new(HEAD);
@@ -62,7 +68,7 @@ async fn watch(context: &Context, node: &Node, mut filter: TaskFilter) -> Result
         for task in &tasks {
             shown.insert(task.id.clone(), (task.status, task.updated_at));
             if context.json {
-                output::json(&json::summary(task).into())?;
+                output::json(&document(task))?;
             }
         }
         let latest = tasks.iter().filter_map(|task| task.updated_at).max();
@@ -74,7 +80,12 @@ async fn watch(context: &Context, node: &Node, mut filter: TaskFilter) -> Result
         // All changes after the first look.
         filter.limit = 0;
         if !context.json {
-            let rows: Vec<_> = tasks.into_iter().map(|task| row(task, own.as_ref())).collect();
+            // Agents come and go meanwhile.
+            let names = target::names(context, node).await?;
+            let rows = tasks
+                .into_iter()
+                .map(|task| row(task, own.as_ref(), &names, full));
+            let rows: Vec<_> = rows.collect();
             table.print(&rows)?;
         }
         tokio::select! {
@@ -84,21 +95,28 @@ async fn watch(context: &Context, node: &Node, mut filter: TaskFilter) -> Result
     }
 }
 
-fn row(task: Task, own: Option<&agentanycast::PeerId>) -> [String; 5] {
+fn document(task: &Task) -> Value {
+    let mut document = json::summary(task);
+    document.insert("asked".to_owned(), task.asked.clone().into());
+    document.into()
+}
+
+fn row(task: Task, own: Option<&agentanycast::PeerId>, names: &Names, full: bool) -> [String; 6] {
     let sent = task.originator.as_ref() == own;
     let (arrow, other) = if sent {
         ("to", task.assignee)
     } else {
         ("from", task.originator)
     };
-    let other = other.map(|peer| format!("{arrow} {peer}")).unwrap_or_default();
+    let other = other.map(|peer| format!("{arrow} {}", lookup::shown(names, &peer, full)));
     let status = task.status.to_string();
     [
-        output::brief(&task.id),
+        output::brief(if full { &task.id } else { short_id::task(&task.id) }),
         status,
         output::ago(task.updated_at),
-        other,
+        other.unwrap_or_default(),
         output::brief(&task.skill),
+        output::brief(&task.asked),
     ]
 }
 

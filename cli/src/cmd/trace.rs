@@ -19,22 +19,25 @@ use crate::{
     failure::Failure,
     json,
     output::{self, Paint},
+    tasks_by_id::whole_id,
 };
 
 /// Most of a reason that is shown, in bytes: an agent outside may give megabytes.
 const MAX_REASON: usize = 2000;
 
 pub(crate) async fn run(context: &Context, args: TraceArgs) -> Result<(), Failure> {
-    let mut trace = context.connect_or_start().await?.trace(&args.task).await?;
+    let node = context.connect_or_start().await?;
+    let asked = whole_id(&node, &args.task).await?;
+    let mut trace = node.trace(&asked).await?;
     if let Some(task) = &mut trace.task {
         shorten(task);
     }
     let answer = verdict::explain(&trace);
     let steps = steps::steps(&trace);
     if context.json {
-        return Ok(output::json(&document(&args.task, &trace, &answer, &steps))?);
+        return Ok(output::json(&document(&asked, &trace, &answer, &steps))?);
     }
-    show(&args.task, &trace, &answer, &steps)
+    show(&asked, &trace, &answer, &steps)
 }
 
 /// Leaves so much of a task's reason as is shown.

@@ -5,6 +5,8 @@
 mod agent;
 mod bugreport;
 mod doctor;
+#[path = "../homes/mod.rs"]
+mod homes;
 mod json;
 mod ping;
 mod talk;
@@ -13,82 +15,15 @@ mod terminal;
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{TcpListener, TcpStream},
-    path::{Path, PathBuf},
-    process::{Child, ChildStdout, Command, Stdio},
+    process::Stdio,
 };
 
 use serde_json::{Value, json};
 
+use homes::{Running, command, document, run};
+
 /// A peer that nobody is.
 const NOBODY: &str = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK";
-
-fn command(home: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_anycast"));
-    command
-        .env_clear()
-        .env("HOME", home)
-        .env("AGENTANYCAST_ENABLE_MDNS", "false")
-        .arg("--home")
-        .arg(home.join("home"));
-    command
-}
-
-/// What a command printed, and its exit code.
-fn run(home: &Path, arguments: &[&str]) -> (String, Option<i32>) {
-    let output = command(home).args(arguments).output().unwrap();
-    let text =
-        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    (text, output.status.code())
-}
-
-/// What a command printed as JSON.
-fn document(home: &Path, arguments: &[&str]) -> Value {
-    let output = command(home).arg("--json").args(arguments).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {text}"))
-}
-
-/// A process that ends with the test.
-struct Running {
-    process: Child,
-    /// Not read any more, and open: what it says has somewhere to go.
-    _said: BufReader<ChildStdout>,
-    home: PathBuf,
-}
-
-impl Running {
-    /// Started, and after its first line of output.
-    fn start(home: &Path, arguments: &[&str]) -> Self {
-        let mut child = command(home)
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        let mut said = BufReader::new(child.stdout.take().unwrap());
-        said.read_line(&mut line).unwrap();
-        assert!(!line.is_empty(), "{arguments:?} ended at once");
-        Self {
-            process: child,
-            _said: said,
-            home: home.to_owned(),
-        }
-    }
-
-    fn daemon(home: &Path) -> Self {
-        Self::start(home, &["daemon", "--listen=/ip4/127.0.0.1/tcp/0"])
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = Command::new("kill").arg(self.process.id().to_string()).status();
-        let _ = self.process.wait();
-        // A daemon that it has started stays.
-        let _ = command(&self.home).arg("down").output();
-    }
-}
 
 #[test]
 fn a_task_that_waits_for_its_peer_is_seen_and_canceled() {

@@ -88,6 +88,11 @@ impl Cache {
         );
     }
 
+    /// The skills that there are answers for, the latest first.
+    pub(super) fn skills(&self) -> impl Iterator<Item = &str> {
+        self.answers.iter().map(|(skill, _)| skill.as_str())
+    }
+
     /// The answer to route one task by, if it is believed still.
     pub(super) fn believed(&mut self, now: Duration, skill: &str) -> Option<Kept> {
         let ttl = self.ttl;

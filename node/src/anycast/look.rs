@@ -1,4 +1,4 @@
-//! Looking for agents with a skill: in what is kept, at registries and in the DHT.
+//! Looking for agents with a skill: in what is kept, on the cards of connected peers, at registries and in the DHT.
 //!
 //! [`Anycast::discover`] answers people, [`Anycast::look_up`] what tasks go by. The rules: an answer is believed for its
 //! time; when nobody can be asked, those that were found last are told, and the local agent serves its own skills.
@@ -14,15 +14,15 @@ use std::{
 };
 
 use agentanycast_proto::v1::AgentCard;
-use futures::TryFutureExt as _;
+use futures::{FutureExt as _, TryFutureExt as _, future::ready};
 
 use super::{
     Anycast, SEARCHES,
     cache::Kept,
     found::{self, Candidate, Found},
-    gather::{DHT_ALONE, Gathered, gather},
+    gather::{Asked, DHT_ALONE, Gathered, gather},
     lock,
-    registry::why,
+    registry::{Registry, why},
 };
 use crate::net::FindError;
 
@@ -59,8 +59,17 @@ pub enum SearchError {
     #[error("no registry answered: {0}")]
     NoAnswer(Failures),
     /// All answered, and none knows one.
-    #[error("no agent with skill {0:?} is known")]
-    Nobody(String),
+    #[error("no agent with skill {skill:?} is known{}", did_you_mean(.meant.as_deref()))]
+    Nobody {
+        /// The skill.
+        skill: String,
+        /// One that is known, and that was perhaps meant.
+        meant: Option<String>,
+    },
+}
+
+fn did_you_mean(skill: Option<&str>) -> String {
+    skill.map_or_else(String::new, |skill| format!("; did you mean {skill}?"))
 }
 
 /// Why each of the registries did not answer; shown in one line.
@@ -185,9 +194,10 @@ impl Anycast {
                 is_new: true,
             }),
             found if found.is_in_doubt() => Err(SearchError::NoAnswer(Failures(found.unanswered))),
-            _ => self
-                .own(skill)
-                .ok_or_else(|| SearchError::Nobody(skill.to_owned())),
+            _ => self.own(skill).ok_or_else(|| SearchError::Nobody {
+                skill: skill.to_owned(),
+                meant: self.meant(skill),
+            }),
         }
     }
 
@@ -247,8 +257,15 @@ impl Anycast {
             let tags = tags.iter().map(|(tag, value)| (tag.clone(), value.clone()));
             let answer = registry.discover(skill, tags, limit);
             let answer = answer.map_err(|status| why(&status));
-            (registry.as_ref(), answer)
+            (Source::Registry(registry.as_ref()), answer.left_future())
         });
+        // Those that are connected answer at once, and hold up nobody.
+        let near = inner
+            .neighbours
+            .with_skill(skill, tags, |peer| inner.net.is_connected(peer));
+        let near = Some(near).filter(|near| !near.is_empty());
+        let near = near.map(|near| (Source::Neighbours, ready(Ok(near)).right_future()));
+        let questions = questions.chain(near);
         let has_dht = AtomicBool::new(true);
         let Gathered {
             mut answers,
@@ -265,8 +282,9 @@ impl Anycast {
             if !failures.is_empty() {
                 return Err(SearchError::NoAnswer(Failures(failures)));
             }
-            // There was nobody else to ask.
-            if !has_dht.load(Relaxed) {
+            // There was nobody else to ask, unless agents are connected, of whom none has it.
+            let is_alone = || !inner.neighbours.is_any(|peer| inner.net.is_connected(peer));
+            if !has_dht.load(Relaxed) && (!guesses.is_empty() || is_alone()) {
                 return Err(if guesses.is_empty() {
                     SearchError::NotConfigured
                 } else {
@@ -304,6 +322,28 @@ impl Anycast {
                 tracing::debug!(%error, "the DHT was not asked");
                 Vec::new()
             }
+        }
+    }
+}
+
+/// Who is asked at once, beside the DHT.
+enum Source<'a> {
+    Registry(&'a Registry),
+    Neighbours,
+}
+
+impl Asked for Source<'_> {
+    fn name(&self) -> &str {
+        match self {
+            Self::Registry(registry) => registry.name(),
+            Self::Neighbours => "connected peers",
+        }
+    }
+
+    fn is_late(&self) -> bool {
+        match self {
+            Self::Registry(registry) => registry.is_late(),
+            Self::Neighbours => false,
         }
     }
 }

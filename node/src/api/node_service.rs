@@ -310,6 +310,8 @@ impl NodeService for Api {
             .discover(&request.skill_id, &request.tags, limit)
             .await
             .map_err(|error| status_of_search(&error))?;
+        let nobody = found.agents.is_empty();
+        let meant_skill = nobody.then(|| self.anycast().meant(&request.skill_id)).flatten();
         let agents = found.agents.into_iter().map(|found| DiscoveredAgent {
             peer_id: found.peer.to_string(),
             agent_name: found.name,
@@ -321,6 +323,7 @@ impl NodeService for Api {
             agents: agents.collect(),
             remembered: found.remembered,
             unanswered: found.unanswered,
+            meant_skill: meant_skill.unwrap_or_default(),
         }))
     }
 }

@@ -1,18 +1,21 @@
 //! TaskListService: the additive list of tasks.
 
 use agentanycast_proto::v1::{
-    ListTasksRequest, ListTasksResponse, task_list_service_server::TaskListService,
+    ListTasksRequest, ListTasksResponse, part::Content, task_list_service_server::TaskListService,
 };
 use tonic::{Request, Response};
 
 use super::{Api, status_for_asker};
 use crate::{
     engine::{Filter, MAX_PAGE, wire},
-    task::{Group, Status},
+    task::{Group, Status, Task},
 };
 
 /// Tasks on a page when the caller does not say.
 const DEFAULT_PAGE: usize = 50;
+
+/// Most of what a task asks that a list shows, in bytes.
+const MAX_ASKED: usize = 200;
 
 #[tonic::async_trait]
 impl TaskListService for Api {
@@ -44,11 +47,13 @@ impl TaskListService for Api {
             group: group_of(&request.group)?,
             context_id: request.context_id,
             changed_after: request.changed_after.as_ref().map(millis),
+            id_prefix: request.id_prefix,
         };
         let listed = self.engine().list(filter, after, size).await;
         let listed = listed.map_err(|error| status_for_asker(&error))?;
         let me = self.engine().me();
         Ok(Response::new(ListTasksResponse {
+            asked: listed.tasks.iter().map(asked).collect(),
             tasks: listed.tasks.iter().map(|task| wire::head(task, me)).collect(),
             next_page_token: listed
                 .next
@@ -68,6 +73,23 @@ pub(super) fn group_of(bytes: &[u8]) -> Result<Option<Group>, tonic::Status> {
         tonic::Status::invalid_argument(format!("group has {} bytes; it has 16, or none", bytes.len()))
     })?;
     Ok(Some(group))
+}
+
+/// How a task's first message begins, as far as it is text.
+fn asked(task: &Task) -> String {
+    let parts = task
+        .messages
+        .first()
+        .into_iter()
+        .flat_map(|message| &message.parts);
+    let texts = parts.filter_map(|part| match &part.content {
+        Some(Content::TextPart(part)) => Some(part.text.as_str()),
+        _ => None,
+    });
+    let Some(text) = texts.into_iter().next() else {
+        return String::new();
+    };
+    text[..text.floor_char_boundary(MAX_ASKED)].to_owned()
 }
 
 /// Unix time in milliseconds; what was before counts as its beginning.

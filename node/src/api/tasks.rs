@@ -97,9 +97,13 @@ impl Api {
     /// What a request asks for, with the peers that it is for.
     async fn to_send(&self, mut request: SendTaskRequest) -> Result<ToSend, Status> {
         let whom = self.whom(&mut request)?;
+        let skill_of_peer = std::mem::take(&mut request.skill_of_peer);
         let mut sent = Box::new(read_request(request)?);
         match whom {
-            Whom::Peer(peer) => sent.peer = Some(peer),
+            Whom::Peer(peer) => {
+                sent.peer = Some(peer);
+                sent.skill = skill_of_peer;
+            }
             Whom::Url(url) => sent.url = url,
             Whom::WhereItIs => {}
             Whom::Skill(skill) => {

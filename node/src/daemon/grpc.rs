@@ -5,9 +5,11 @@ use std::time::Duration;
 use agentanycast_proto::{
     FILE_DESCRIPTOR_SET, MAX_GRPC_MESSAGE,
     v1::{
-        diagnostics_service_server::DiagnosticsServiceServer, network_service_server::NetworkServiceServer,
-        node_service_server::NodeServiceServer, session_service_server::SessionServiceServer,
-        task_list_service_server::TaskListServiceServer, task_note_service_server::TaskNoteServiceServer,
+        diagnostics_service_server::DiagnosticsServiceServer,
+        directory_service_server::DirectoryServiceServer, invite_service_server::InviteServiceServer,
+        network_service_server::NetworkServiceServer, node_service_server::NodeServiceServer,
+        session_service_server::SessionServiceServer, task_list_service_server::TaskListServiceServer,
+        task_note_service_server::TaskNoteServiceServer,
     },
 };
 use tokio_util::sync::CancellationToken;
@@ -46,13 +48,15 @@ const PENDING_RESETS: usize = 4096;
 const WHOLE: &str = "";
 
 /// The services on the daemon's socket, as reflection lists them.
-const SERVED: [&str; 9] = [
+const SERVED: [&str; 11] = [
     NodeServiceServer::<Api>::NAME,
     SessionServiceServer::<Api>::NAME,
     TaskListServiceServer::<Api>::NAME,
     TaskNoteServiceServer::<Api>::NAME,
     NetworkServiceServer::<Api>::NAME,
     DiagnosticsServiceServer::<Api>::NAME,
+    DirectoryServiceServer::<Api>::NAME,
+    InviteServiceServer::<Api>::NAME,
     "grpc.health.v1.Health",
     "grpc.reflection.v1.ServerReflection",
     "grpc.reflection.v1alpha.ServerReflection",
@@ -88,6 +92,8 @@ pub(super) fn serve(
         .max_decoding_message_size(MAX_GRPC_MESSAGE)
         .max_encoding_message_size(MAX_GRPC_MESSAGE);
     let network = NetworkServiceServer::new(api.clone()).max_encoding_message_size(MAX_GRPC_MESSAGE);
+    let directory = DirectoryServiceServer::new(api.clone()).max_encoding_message_size(MAX_GRPC_MESSAGE);
+    let invites = InviteServiceServer::new(api.clone()).max_encoding_message_size(MAX_GRPC_MESSAGE);
     let task_notes = TaskNoteServiceServer::new(api.clone());
     let diagnostics = DiagnosticsServiceServer::new(api.clone()).max_encoding_message_size(MAX_GRPC_MESSAGE);
     let task_list = TaskListServiceServer::new(api)
@@ -111,6 +117,8 @@ pub(super) fn serve(
         .add_service(task_list)
         .add_service(task_notes)
         .add_service(network)
+        .add_service(directory)
+        .add_service(invites)
         .add_service(diagnostics);
     Ok(tokio::spawn(async move {
         health.set_serving::<NodeServiceServer<Api>>().await;

@@ -15,7 +15,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    anycast::{self, Routes},
+    anycast::{self, Neighbours, Routes},
     api,
     config::{self, Config},
     engine::{self, Engine},
@@ -86,6 +86,7 @@ pub(super) struct Hooks {
     pub(super) routes: Routes,
     pub(super) on_span: OnSpan,
     pub(super) ear: Ear,
+    pub(super) neighbours: Neighbours,
 }
 
 /// How the names of peers are looked up.
@@ -106,7 +107,12 @@ pub(super) fn names_parts(
 pub(super) fn load_engine(
     config: &Config,
     key: identity::Keypair,
-    Hooks { routes, on_span, ear }: Hooks,
+    Hooks {
+        routes,
+        on_span,
+        ear,
+        neighbours,
+    }: Hooks,
 ) -> anyhow::Result<engine::Loaded> {
     let me = identity::peer_id(&key);
     let opened = DiskStore::open(&config.store_path)?;
@@ -139,7 +145,10 @@ pub(super) fn load_engine(
         on_span,
         on_card: {
             let ear = ear.clone();
-            Arc::new(move |peer, card| ear.card(peer, card))
+            Arc::new(move |peer, card| {
+                neighbours.card(peer, card);
+                ear.card(peer, card)
+            })
         },
         on_doubt: Arc::new(move |peer| ear.doubt(peer)),
     })?;
@@ -215,7 +224,7 @@ pub(super) fn anycast_parts(
     config: &Config,
     key: identity::Keypair,
     net: net::Handle,
-    routes: Routes,
+    (routes, neighbours): (Routes, Neighbours),
     (listening, unfindable): (watch::Receiver<bool>, watch::Sender<anycast::Unfindable>),
     other_daemons: OtherDaemons,
 ) -> anycast::Parts {
@@ -243,6 +252,7 @@ pub(super) fn anycast_parts(
         strategy: config.anycast.routing_strategy,
         cache_ttl: config.anycast.cache_ttl,
         routes,
+        neighbours,
         listening,
         unfindable,
         other_daemons,

@@ -316,6 +316,11 @@ impl Core {
         Ok(card.map(|card| (*card).clone()))
     }
 
+    /// The peers that have shown a card, the latest first, with the names on them; an empty name is none.
+    pub fn named_peers(&self) -> impl Iterator<Item = (PeerId, &str)> {
+        self.peers.names()
+    }
+
     /// A peer has shown its card; encoded, as it came.
     pub fn put_peer_card(&mut self, peer: PeerId, card: &Bytes) {
         self.peers.put_card(peer, card, &mut self.turn.batch);

@@ -65,6 +65,7 @@ pub struct Core {
     /// Peers that the network is asked to reach.
     pub(super) wanted: HashSet<PeerId>,
     pub(super) peers: super::peers::Peers,
+    pub(super) invites: super::invites::InviteBook,
     pub(super) idempotency: super::idempotency::Keys,
     /// Sealed tasks that came.
     pub(super) sealed: super::idempotency::Keys,
@@ -143,6 +144,7 @@ impl Core {
             connected: HashSet::new(),
             wanted: HashSet::new(),
             peers: super::peers::Peers::load(&*store)?,
+            invites: super::invites::InviteBook::load(&*store)?,
             idempotency: super::idempotency::Keys::load(&*store, tag::IDEMPOTENCY)?,
             sealed: super::idempotency::Keys::load(&*store, tag::SEALED)?,
             tally: Tally::default(),

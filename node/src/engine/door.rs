@@ -25,6 +25,7 @@ use crate::{
     policy::{
         By, Decision, HTTP, LOCAL, MAX_CALLER, Outcome, Policy, Rules, Source, Standing,
         audit::line::{Entry, Transport},
+        invites::Right,
         key,
         limits::{Key, Usage},
     },
@@ -78,7 +79,7 @@ impl Core {
         self.successors.name(rules.named_keys());
         match &mut self.door {
             None if rules.is_open() && !audited => return Ok(()),
-            None => self.door = Some(Box::new(Door::new(rules, audited))),
+            None => self.open_door(rules, audited),
             Some(door) => {
                 door.policy.replace(rules);
                 door.is_audited = audited;
@@ -102,10 +103,23 @@ impl Core {
         if self.door.is_none() && standing == Standing::default() {
             return Ok(());
         }
-        let open = || Box::new(Door::new(Rules::default(), false));
-        let door = self.door.get_or_insert_with(open);
-        door.policy.set_standing(peer, standing);
+        if self.door.is_none() {
+            self.open_door(Rules::default(), false);
+        }
+        if let Some(door) = &mut self.door {
+            door.policy.set_standing(peer, standing);
+        }
         Ok(())
+    }
+
+    /// From here on there is a policy, which knows who holds invites.
+    fn open_door(&mut self, rules: Rules, audited: bool) {
+        let mut door = Door::new(rules, audited);
+        let given = self.invites.given();
+        for peer in given.holders() {
+            door.set_invited(peer, given.rights(peer));
+        }
+        self.door = Some(Box::new(door));
     }
 
     /// What a peer says of itself and does not count from now on, and why: for whoever asks why it was denied.
@@ -218,7 +232,11 @@ impl Core {
             return Ok(());
         }
         self.tally.turned_away(&decision);
-        Err(decision.into())
+        let why_not = self.why_not_invited(now, peer, &send.invite);
+        Err(match (EngineError::from(decision), why_not) {
+            (EngineError::Denied(reason), Some(why)) => EngineError::Denied(format!("{reason}; {why}")),
+            (error, _) => error,
+        })
     }
 
     /// Without rules there is nothing to decide, but for a key that is nobody's any more: whoever has it may be anybody.
@@ -409,6 +427,11 @@ impl Door {
             own: HashMap::new(),
             has: HashMap::new(),
         }
+    }
+
+    /// What a peer may by invites from now on.
+    pub(super) fn set_invited(&mut self, peer: PeerId, rights: Vec<Right>) {
+        self.policy.set_invited(peer, rights);
     }
 
     fn decide(&mut self, now: Now, source: Source<'_>, skill: &str, has: Usage, bytes: u64) -> Decision {

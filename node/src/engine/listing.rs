@@ -20,6 +20,8 @@ pub struct Filter {
     pub context_id: String,
     /// Changed after this, Unix time in milliseconds.
     pub changed_after: Option<u64>,
+    /// Whose id begins so; empty: any.
+    pub id_prefix: String,
 }
 
 /// A page.
@@ -70,6 +72,7 @@ impl Core {
         let newest = self.tasks.newest(filter.group.as_ref(), after);
         newest
             .take_while(|(at, _)| filter.changed_after.is_none_or(|after| *at > after))
+            .filter(|(_, id)| id.starts_with(&filter.id_prefix))
             .filter(move |(_, id)| self.tasks.indexed(id).is_some_and(&is_wanted))
     }
 }

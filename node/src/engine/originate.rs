@@ -332,6 +332,7 @@ impl Core {
                 .as_ref()
                 .is_some_and(|route| !route.taken && !route.rest.is_empty()),
             takes_offers: true,
+            invite: self.invites.secret_for(peer),
         };
         fits(payload.encoded_len(), "message")?;
         self.send(

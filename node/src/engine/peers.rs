@@ -18,11 +18,48 @@ pub(super) const MAX_PEERS: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 /// Cards in memory; the rest is read from the store. At their largest, decoded, they take 2 MiB each.
 const CARDS_IN_MEMORY: NonZeroUsize = NonZeroUsize::new(32).unwrap();
 
+/// Longest name of a card that is kept beside it, in bytes: what is longer is no name to be called by.
+const MAX_NAME: usize = 128;
+
+/// What is known of a kept card without reading it.
+struct CardEntry {
+    /// Its size in bytes, encoded.
+    size: usize,
+    /// Its name, as far as it is kept; empty in a record of an older version, until the card comes again.
+    name: String,
+}
+
+impl CardEntry {
+    fn of(card: &AgentCard, size: usize) -> Self {
+        let name = if card.name.len() <= MAX_NAME {
+            card.name.clone()
+        } else {
+            String::new()
+        };
+        Self { size, name }
+    }
+
+    /// Eight bytes of size, then the name.
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = (self.size as u64).to_be_bytes().to_vec();
+        bytes.extend_from_slice(self.name.as_bytes());
+        bytes
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (size, name) = bytes.split_first_chunk::<8>()?;
+        Some(Self {
+            size: u64::from_be_bytes(*size) as usize,
+            name: String::from_utf8_lossy(name).into_owned(),
+        })
+    }
+}
+
 /// See the module's text.
 pub(super) struct Peers {
     own: Option<Arc<AgentCard>>,
     cards: LruCache<PeerId, Arc<AgentCard>>,
-    with_card: LruCache<PeerId, usize>,
+    with_card: LruCache<PeerId, CardEntry>,
     addresses: LruCache<PeerId, Vec<String>>,
     listen: Vec<String>,
 }
@@ -40,8 +77,8 @@ impl Peers {
             listen: texts(listen.as_deref()),
         };
         store::for_each(store, &[tag::CARD_SIZE], |key, value| {
-            if let (Some(peer), Ok(size)) = (peer_of(key), <[u8; 8]>::try_from(value)) {
-                peers.with_card.put(peer, u64::from_be_bytes(size) as usize);
+            if let (Some(peer), Some(entry)) = (peer_of(key), CardEntry::read(value)) {
+                peers.with_card.put(peer, entry);
             }
             Ok::<(), StoreError>(())
         })?;
@@ -86,13 +123,22 @@ impl Peers {
         Ok(card)
     }
 
+    /// The peers that have shown a card, the latest first, with the names on them.
+    pub(super) fn names(&self) -> impl Iterator<Item = (PeerId, &str)> {
+        self.with_card
+            .iter()
+            .map(|(peer, entry)| (*peer, entry.name.as_str()))
+    }
+
     /// Keeps a peer's card; the oldest peer's goes when there are too many.
     pub(super) fn put_card(&mut self, peer: PeerId, bytes: &Bytes, batch: &mut Batch) {
-        let Some(card) = records::decode(bytes) else {
+        let Some(card) = records::decode::<AgentCard>(bytes) else {
             return; // Whoever passed it on has decoded it.
         };
         let name = peer.to_bytes();
-        if let Some((gone, size)) = self.with_card.push(peer, bytes.len()) {
+        let entry = CardEntry::of(&card, bytes.len());
+        let kept_entry = entry.to_bytes();
+        if let Some((gone, CardEntry { size, .. })) = self.with_card.push(peer, entry) {
             let gone_name = gone.to_bytes();
             batch.delete_large(&records::key(tag::CARD, &gone_name), size);
             if gone != peer {
@@ -101,10 +147,7 @@ impl Peers {
             }
         }
         batch.put_large(&records::key(tag::CARD, &name), bytes.clone());
-        batch.put(
-            records::key(tag::CARD_SIZE, &name),
-            (bytes.len() as u64).to_be_bytes().to_vec(),
-        );
+        batch.put(records::key(tag::CARD_SIZE, &name), kept_entry);
         self.cards.put(peer, Arc::new(card));
     }
 

@@ -69,6 +69,9 @@ impl Core {
                 return Ok(());
             }
         };
+        if let Payload::SendTask(send) = &inbound.payload {
+            self.on_invite(now, peer, &send.invite);
+        }
         if self.is_doubtful(peer, &inbound)? {
             self.doubted = true;
             return Ok(());

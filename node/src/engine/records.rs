@@ -45,6 +45,8 @@ pub(super) mod tag {
     pub(crate) const NOTE: u8 = b'n';
     pub(crate) const SUCCESSOR: u8 = b'r';
     pub(crate) const AGE: u8 = b'g';
+    pub(crate) const INVITE: u8 = b'v';
+    pub(crate) const ACCEPTED: u8 = b'w';
 }
 
 /// `tag ‖ length ‖ name`.

@@ -22,6 +22,7 @@ use super::{
     audience::Audience,
     core::Core,
     courier::{self, Report},
+    invites,
     lobby::Lobby,
     outside::Bell,
     turn::{Effect, EngineError, Now, OnCard, OnDoubt, OnRoute},
@@ -225,8 +226,14 @@ impl Shell {
                 return;
             }
             net::Event::Card { peer, card } => {
-                self.core.put_peer_card(peer, &card);
-                if !(self.on_card)(peer, &card) {
+                // Nobody but the engine sees what is for this node alone.
+                let (card, invite) = invites::split_card(card);
+                self.core.on_invite(now, peer, &invite);
+                let will_be_told = card.is_some_and(|card| {
+                    self.core.put_peer_card(peer, &card);
+                    (self.on_card)(peer, &card)
+                });
+                if !will_be_told {
                     self.core.settle(peer);
                 }
                 Ok(())

@@ -10,6 +10,7 @@ mod failover;
 mod faults;
 mod harness;
 mod inspect;
+mod invites;
 mod lab;
 mod life;
 mod limits;

@@ -21,7 +21,7 @@ use super::{
 };
 
 /// How long a document may take, from the name of its host to its end.
-const WEB_WITHIN: Duration = Duration::from_secs(8);
+pub(super) const WEB_WITHIN: Duration = Duration::from_secs(8);
 
 /// How long the DNS may take, and one of its servers.
 const DNS_WITHIN: Duration = Duration::from_secs(8);

@@ -3,6 +3,7 @@
 //! than the connection's is dropped and counted.
 
 use std::{
+    collections::HashMap,
     io,
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
     time::{Duration, Instant},
@@ -27,7 +28,7 @@ use super::{
     streams::{Control, OpenError, OutboundStream, Protocol},
     writer::{WRITE_TIMEOUT, write_frames},
 };
-use crate::other_daemons::OtherDaemons;
+use crate::{other_daemons::OtherDaemons, policy::invites::SECRET};
 
 /// Largest encoded card, inclusive (wire contract, "Agent cards").
 pub const MAX_CARD_BYTES: usize = 256 << 10;
@@ -95,6 +96,8 @@ pub(super) struct Cards {
     local: PeerId,
     names: Names,
     own: RwLock<Own>,
+    /// Secrets of invites, each for the node that gave it.
+    invites: RwLock<HashMap<PeerId, [u8; SECRET]>>,
     control: Control,
     /// Which runs of which peers are connected.
     instances: Mutex<Instances>,
@@ -117,6 +120,7 @@ impl Cards {
             local,
             names,
             own: RwLock::default(),
+            invites: RwLock::default(),
             control,
             instances: Mutex::default(),
             other_daemons,
@@ -182,10 +186,24 @@ impl Cards {
         own.shown.is_some()
     }
 
-    /// Whether there is a card to show.
-    pub(super) fn has_own(&self) -> bool {
+    /// Whether there is a card to show to `peer`.
+    pub(super) fn has_own(&self, peer: PeerId) -> bool {
         let own = self.own.read().unwrap_or_else(PoisonError::into_inner);
-        own.shown.is_some()
+        own.shown.is_some() || self.invite_for(peer).is_some()
+    }
+
+    /// Shows this secret to `peer` from now on, and to nobody else; `None`: nothing.
+    pub(super) fn set_invite(&self, peer: PeerId, secret: Option<[u8; SECRET]>) {
+        let mut invites = self.invites.write().unwrap_or_else(PoisonError::into_inner);
+        match secret {
+            Some(secret) => drop(invites.insert(peer, secret)),
+            None => drop(invites.remove(&peer)),
+        }
+    }
+
+    fn invite_for(&self, peer: PeerId) -> Option<[u8; SECRET]> {
+        let invites = self.invites.read().unwrap_or_else(PoisonError::into_inner);
+        invites.get(&peer).copied()
     }
 
     /// Says who this is, and which run.
@@ -199,7 +217,12 @@ impl Cards {
     fn own_for(&self, peer: PeerId) -> Option<Bytes> {
         let own = {
             let own = self.own.read().unwrap_or_else(PoisonError::into_inner);
-            own.shown.clone()?
+            let shown = own.shown.clone();
+            drop(own);
+            match self.invite_for(peer) {
+                Some(secret) => with_invite(&shown.unwrap_or_else(|| self.run_card()), &secret),
+                None => shown?,
+            }
         };
         let seen = self.instances().at_once(peer, Instant::now());
         if seen.is_empty() {
@@ -215,16 +238,21 @@ impl Cards {
         })
     }
 
-    /// What a node without a card shows to a peer that has told its run.
-    fn run_for(&self, peer: PeerId) -> Bytes {
+    /// A card that says only who this is, and which run.
+    fn run_card(&self) -> Bytes {
         let mut extension = P2pExtension::default();
         self.sign_with_instance(&mut extension);
         let card = AgentCard {
             p2p_extension: Some(extension),
             ..AgentCard::default()
         };
+        card.encode_to_vec().into()
+    }
+
+    /// What a node without a card shows to a peer that has told its run.
+    fn run_for(&self, peer: PeerId) -> Bytes {
         let seen = self.instances().at_once(peer, Instant::now());
-        let mut shown = card.encode_to_vec();
+        let mut shown = self.run_card().to_vec();
         if !seen.is_empty() {
             shown.extend(encode_seen(&seen));
         }
@@ -259,12 +287,15 @@ impl Cards {
         } = opened;
         match offer(&mut stream, self.own_for(peer)).await {
             Ok(Some(bytes)) => {
-                let card = self
+                let mut card = self
                     .check(peer, &bytes)
                     .map_err(|refused| OpenError::Io(io::Error::new(io::ErrorKind::InvalidData, refused)))?;
                 self.note_run(peer, connection, &card);
                 if says_only_its_run(&card) {
                     return Ok(None);
+                }
+                if let Some(extension) = &mut card.p2p_extension {
+                    extension.invite.clear(); // That is for the engine alone.
                 }
                 self.pass_on(peer, bytes).await;
                 Ok(Some(card))
@@ -353,6 +384,24 @@ fn unsupported(error: io::Error) -> OpenError {
         OpenError::Unsupported(Protocol::Card.as_ref().to_owned())
     } else {
         OpenError::Io(error)
+    }
+}
+
+/// A card with the secret of an invite on it; a card that is too large for it stays without. What is appended to an encoded
+/// message is merged with it.
+fn with_invite(card: &Bytes, secret: &[u8; SECRET]) -> Bytes {
+    let only = AgentCard {
+        p2p_extension: Some(P2pExtension {
+            invite: secret.to_vec(),
+            ..P2pExtension::default()
+        }),
+        ..AgentCard::default()
+    };
+    let both = [&card[..], &only.encode_to_vec()].concat();
+    if both.len() <= MAX_CARD_BYTES {
+        both.into()
+    } else {
+        card.clone()
     }
 }
 

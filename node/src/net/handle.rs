@@ -30,6 +30,7 @@ use super::{
     turns::Turns,
     writer::FrameWriter,
 };
+use crate::policy::invites::SECRET;
 
 /// Longest that [`Handle::set_card`] waits for one peer; the exchange itself goes on.
 const CARD_WAIT: Duration = Duration::from_secs(2);
@@ -278,6 +279,16 @@ impl Handle {
             exchanges.spawn(timeout(CARD_WAIT, exchange));
         }
         exchanges.join_all().await;
+    }
+
+    /// Shows the secret of an invite to the node that gave it, and to no other, from now on; `None`: nothing. If that node is
+    /// connected, returns when it was shown, or after 2 s.
+    pub async fn show_invite(&self, peer: PeerId, secret: Option<[u8; SECRET]>) {
+        self.shared.cards.set_invite(peer, secret);
+        if secret.is_some() && self.is_connected(peer) {
+            // An error means that the peer is gone, and sees it when it comes again.
+            let _ = timeout(CARD_WAIT, self.shared.cards.fetch(peer)).await;
+        }
     }
 
     /// What this node says of itself besides its key.

@@ -14,6 +14,7 @@ use super::{
     HTTP, LOCAL, Rules, Trust,
     acl::{Acl, Group, Rule},
     glob::{Glob, MAX_PATTERN},
+    invites::{INVITED, is_label},
     limits::{Bounds, Limits, Override},
 };
 use crate::config::{self, TrustMode};
@@ -38,14 +39,14 @@ pub struct BadRule {
 }
 
 /// What names begin with that say what they are.
-const SCHEMES: [&str; 4] = [HTTP, "did:key:", "did:web:", "did:dns:"];
+const SCHEMES: [&str; 5] = [HTTP, "did:key:", "did:web:", "did:dns:", INVITED];
 
 /// What the ids of peers begin with: of Ed25519, of secp256k1, of longer keys.
 pub(super) const KEYS: [&str; 3] = ["12D3KooW", "16Uiu2HA", "Qm"];
 
-const SOURCES: &str = "a peer id, did:key:…, did:web:… or did:dns:… in small letters, http:CALLER, local, the name of a group, or a pattern with *";
+const SOURCES: &str = "a peer id, did:key:…, did:web:… or did:dns:… in small letters, invited:LABEL, http:CALLER, local, the name of a group, or a pattern with *";
 
-const MEMBERS: &str = "a peer id, did:key:…, did:web:… or did:dns:… in small letters, http:CALLER, local, or a pattern of those with *; \
+const MEMBERS: &str = "a peer id, did:key:…, did:web:… or did:dns:… in small letters, invited:LABEL, http:CALLER, local, or a pattern of those with *; \
                        a group is no member of another";
 
 impl Rules {
@@ -165,6 +166,8 @@ pub enum Name {
     Key(PeerId),
     /// What a peer has to prove: did:web or did:dns.
     Proven(String),
+    /// A peer that holds an invite with this label.
+    Invited(String),
     /// What a bridge calls its caller.
     Caller(String),
     /// The agent beside this node.
@@ -189,6 +192,9 @@ impl FromStr for Name {
         if let Some(caller) = text.strip_prefix(HTTP).filter(|caller| !caller.is_empty()) {
             return Ok(Self::Caller(caller.to_owned()));
         }
+        if let Some(label) = text.strip_prefix(INVITED).filter(|label| is_label(label)) {
+            return Ok(Self::Invited(label.to_owned()));
+        }
         let web = text.parse::<DidWeb>().is_ok_and(|did| did.to_string() == text);
         if web || text.parse::<DidDns>().is_ok_and(|did| did.to_string() == text) {
             return Ok(Self::Proven(text.to_owned()));
@@ -200,7 +206,10 @@ impl FromStr for Name {
         Err(NobodysName {
             given: text.to_owned(),
             allowed: small.map_or_else(
-                || "a peer id, did:key:…, did:web:…, did:dns:…, http:CALLER or local".to_owned(),
+                || {
+                    "a peer id, did:key:…, did:web:…, did:dns:…, invited:LABEL, http:CALLER or local"
+                        .to_owned()
+                },
                 |small| format!("{small}, in small letters"),
             ),
         })

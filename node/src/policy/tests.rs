@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::*;
+use super::{invites::Right, *};
 use crate::config::{self, AclRule, Groups, TrustMode};
 
 fn peer(number: u8) -> PeerId {
@@ -111,7 +111,7 @@ fn trust_is_asked_first_and_of_peers_only() {
     let standing = |name: &str, vouched| Standing {
         names: vec![name.to_owned()],
         vouched,
-        former: Vec::new(),
+        ..Standing::default()
     };
     known.set_standing(peer(2), standing("did:web:a", false));
     known.set_standing(peer(3), standing("did:key:zOther", true));
@@ -127,6 +127,66 @@ fn trust_is_asked_first_and_of_peers_only() {
     assert!(allows(&mut pinned, Source::Local, "x"));
 }
 
+/// An invite lets in where no rule says anything, for its skill; a rule that matches counts, an explicit deny above all.
+#[test]
+fn an_invite_lets_in_but_not_past_a_rule() {
+    let right = |label: &str, skill: &str| Right {
+        label: label.to_owned(),
+        skill: skill.to_owned(),
+    };
+    let closed = |trust, acl: Vec<config::AclRule>| {
+        policy(&config::Policy {
+            trust,
+            acl,
+            ..config::Policy::default()
+        })
+    };
+    let guest = Source::Peer(peer(1));
+    for trust in [TrustMode::Known, TrustMode::Pinned] {
+        let mut policy = closed(trust, Vec::new());
+        assert!(!allows(&mut policy, guest, "x"));
+        policy.set_invited(peer(1), vec![right("team", "x")]);
+        assert!(allows(&mut policy, guest, "x") && !allows(&mut policy, guest, "y"));
+        assert!(!allows(&mut policy, Source::Peer(peer(2)), "x"));
+        policy.set_invited(peer(1), vec![right("team", "x"), right("all", "")]);
+        assert!(allows(&mut policy, guest, "y"));
+        policy.set_invited(peer(1), Vec::new());
+        assert!(!allows(&mut policy, guest, "x"));
+    }
+    // With rules of which none is about the guest, and with those that are.
+    let friend = rule(&peer(9).to_string(), "*", true);
+    let mut policy = closed(TrustMode::Known, vec![friend.clone()]);
+    policy.set_invited(peer(1), vec![right("team", "")]);
+    assert_eq!(ask(&mut policy, guest, "x").by, By::Invited);
+    assert_eq!(
+        policy.seen_as(peer(1), By::Invited).as_deref(),
+        Some("invited:team")
+    );
+    for source in ["invited:team", "invited:*", "*", peer(1).to_string().as_str()] {
+        let mut policy = closed(
+            TrustMode::Open,
+            vec![friend.clone(), rule(source, "secret", false)],
+        );
+        policy.set_invited(peer(1), vec![right("team", "")]);
+        assert_eq!(ask(&mut policy, guest, "secret").by, By::Rule(2), "{source}");
+        assert_eq!(ask(&mut policy, guest, "x").by, By::Invited, "{source}");
+    }
+    // Who is invited is a name in rules, and no more.
+    let mut policy = closed(TrustMode::Open, vec![rule("invited:team", "x", true)]);
+    assert_eq!(ask(&mut policy, guest, "x").by, By::NoMatch);
+    policy.set_invited(peer(1), vec![right("other", "z")]);
+    assert_eq!(ask(&mut policy, guest, "x").by, By::NoMatch);
+    policy.set_invited(peer(1), vec![right("team", "z")]);
+    assert_eq!(ask(&mut policy, guest, "x").by, By::Rule(1));
+    // A key that it had before holds it too.
+    let standing = Standing {
+        former: vec![peer(1)],
+        ..Standing::default()
+    };
+    policy.set_standing(peer(2), standing);
+    assert_eq!(ask(&mut policy, Source::Peer(peer(2)), "x").by, By::Rule(1));
+}
+
 /// Whoever reads the audit log sees by which name a source was let in, or not.
 #[test]
 fn who_was_not_seen_by_its_key_is_named() {
@@ -135,8 +195,8 @@ fn who_was_not_seen_by_its_key_is_named() {
     let web = "did:web:a.example";
     let standing = || Standing {
         names: vec![web.to_owned()],
-        vouched: false,
         former: vec![peer(2)],
+        ..Standing::default()
     };
     let seen = |settings: &config::Policy| {
         let mut policy = policy(settings);
@@ -241,8 +301,8 @@ proptest! {
         let may_turn = policy.may_turn(peer(1), "x");
         let standing = Standing {
             names: proven.iter().map(|name| (*name).to_owned()).collect(),
-            vouched: false,
             former: if was_another { vec![peer(2)] } else { Vec::new() },
+            ..Standing::default()
         };
         policy.set_standing(peer(1), standing);
         let (after, bounds_after) = policy.judge(asker, "x");

@@ -411,6 +411,9 @@ pub struct SendTaskPayload {
     /// Additive, with `tentative`: the originator answers a task that is offered back (TaskFailPayload.held).
     #[prost(bool, tag = "103")]
     pub takes_offers: bool,
+    /// Additive: the secret of an invite of the receiver, 16 bytes; empty if there is none. Only the receiver is told.
+    #[prost(bytes = "vec", tag = "104")]
+    pub invite: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct TaskStatusUpdatePayload {
@@ -710,6 +713,10 @@ pub struct P2pExtension {
     /// Additive: only to a peer of whose key several runs answer the one who shows this card: these, at most 4.
     #[prost(bytes = "vec", repeated, tag = "102")]
     pub instances_seen: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
+    /// Additive: the secret of an invite of the peer that the card is shown to, 16 bytes; empty if there is none. It is on the
+    /// card only for that peer, on a connection to it.
+    #[prost(bytes = "vec", tag = "110")]
+    pub invite: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SkillInfo {
@@ -2096,6 +2103,9 @@ pub struct SendTaskRequest {
     /// Additive: the answer is without the task's messages and results: who sends it knows them.
     #[prost(bool, tag = "106")]
     pub brief: bool,
+    /// Additive: with a peer_id: the skill that is asked of that peer, which its policy goes by; empty = none.
+    #[prost(string, tag = "110")]
+    pub skill_of_peer: ::prost::alloc::string::String,
     #[prost(oneof = "send_task_request::Target", tags = "1, 2, 3")]
     pub target: ::core::option::Option<send_task_request::Target>,
 }
@@ -2291,6 +2301,9 @@ pub struct DiscoverResponse {
     /// list is missing.
     #[prost(string, repeated, tag = "101")]
     pub unanswered: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// Additive: where no agent was found, a skill that is known and was perhaps meant; may be empty.
+    #[prost(string, tag = "102")]
+    pub meant_skill: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct DiscoveredAgent {
@@ -4385,6 +4398,9 @@ pub struct ListTasksRequest {
     /// Only tasks that have changed later than this, in milliseconds.
     #[prost(message, optional, tag = "6")]
     pub changed_after: ::core::option::Option<::prost_types::Timestamp>,
+    /// Only tasks whose id begins so; empty = all.
+    #[prost(string, tag = "7")]
+    pub id_prefix: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ListTasksResponse {
@@ -4397,6 +4413,9 @@ pub struct ListTasksResponse {
     /// With a group: how many tasks there are on all pages. Else 0.
     #[prost(int32, tag = "3")]
     pub total: i32,
+    /// Of each of the tasks, in their order: the beginning of the text of its first message, at most 200 bytes.
+    #[prost(string, repeated, tag = "4")]
+    pub asked: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// Generated client implementations.
 pub mod task_list_service_client {
@@ -5582,6 +5601,1205 @@ pub mod network_service_server {
     /// Generated gRPC service name
     pub const SERVICE_NAME: &str = "agentanycast.v1.NetworkService";
     impl<T> tonic::server::NamedService for NetworkServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListKnownPeersRequest {}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListKnownPeersResponse {
+    /// This node first, then those that are connected; each once.
+    #[prost(message, repeated, tag = "1")]
+    pub peers: ::prost::alloc::vec::Vec<KnownPeer>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct KnownPeer {
+    #[prost(string, tag = "1")]
+    pub peer_id: ::prost::alloc::string::String,
+    /// As its card says; empty if it has shown none. Not proven: any card may have any name.
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+    /// It is this node.
+    #[prost(bool, tag = "3")]
+    pub own: bool,
+    #[prost(bool, tag = "4")]
+    pub connected: bool,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListAgentsRequest {
+    /// Only agents that have it; empty = all.
+    #[prost(string, tag = "1")]
+    pub skill_id: ::prost::alloc::string::String,
+    /// Only this node's agent and those of connected peers: nobody is asked.
+    #[prost(bool, tag = "2")]
+    pub nearby: bool,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListAgentsResponse {
+    /// This node's agent first, then those of connected peers; each peer once.
+    #[prost(message, repeated, tag = "1")]
+    pub agents: ::prost::alloc::vec::Vec<ListedAgent>,
+    /// Registries that did not answer in time, each "ADDRESS: REASON". What only they list is missing.
+    #[prost(string, repeated, tag = "2")]
+    pub unanswered: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The ids of all skills that this node has heard of, also of agents that are gone; at most 1000.
+    #[prost(string, repeated, tag = "3")]
+    pub skills: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListedAgent {
+    #[prost(string, tag = "1")]
+    pub peer_id: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub description: ::prost::alloc::string::String,
+    #[prost(message, repeated, tag = "4")]
+    pub skills: ::prost::alloc::vec::Vec<SkillInfo>,
+    /// It is this node's.
+    #[prost(bool, tag = "5")]
+    pub own: bool,
+    /// How its peer is connected; not set: it is not.
+    #[prost(enumeration = "ConnectionType", tag = "6")]
+    pub connection_type: i32,
+    /// It is connected over an address of this host or its network, as far as addresses tell.
+    #[prost(bool, tag = "7")]
+    pub lan: bool,
+    /// A registry, or the DHT, told of it.
+    #[prost(bool, tag = "8")]
+    pub registered: bool,
+    /// What is said here was said by its peer: on its card, or signed.
+    #[prost(bool, tag = "9")]
+    pub verified: bool,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ResolveDidRequest {
+    #[prost(string, tag = "1")]
+    pub did: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ResolveDidResponse {
+    /// In the order of the document.
+    #[prost(string, repeated, tag = "1")]
+    pub peer_ids: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+/// Generated client implementations.
+pub mod directory_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Served beside NodeService, on the same socket. It changes nothing.
+    #[derive(Debug, Clone)]
+    pub struct DirectoryServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl DirectoryServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> DirectoryServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> DirectoryServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            DirectoryServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// The peers that a person may mean: this node, those that are connected, and those that have shown a card here.
+        pub async fn list_known_peers(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListKnownPeersRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListKnownPeersResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::SizedCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/agentanycast.v1.DirectoryService/ListKnownPeers",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("agentanycast.v1.DirectoryService", "ListKnownPeers"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// The agents that are known: this node's, those of connected peers, and those that registries tell of. Registries are
+        /// asked for the skill; without one, for the skills that are known here.
+        pub async fn list_agents(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListAgentsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListAgentsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::SizedCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/agentanycast.v1.DirectoryService/ListAgents",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("agentanycast.v1.DirectoryService", "ListAgents"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// The peers whose keys the document of a did:web holds, fetched now. INVALID_ARGUMENT: it is no did:web. UNAVAILABLE: the
+        /// document cannot be had.
+        pub async fn resolve_did(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ResolveDidRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ResolveDidResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::SizedCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/agentanycast.v1.DirectoryService/ResolveDid",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("agentanycast.v1.DirectoryService", "ResolveDid"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+pub mod directory_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with DirectoryServiceServer.
+    #[async_trait]
+    pub trait DirectoryService: std::marker::Send + std::marker::Sync + 'static {
+        /// The peers that a person may mean: this node, those that are connected, and those that have shown a card here.
+        async fn list_known_peers(
+            &self,
+            request: tonic::Request<super::ListKnownPeersRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListKnownPeersResponse>,
+            tonic::Status,
+        >;
+        /// The agents that are known: this node's, those of connected peers, and those that registries tell of. Registries are
+        /// asked for the skill; without one, for the skills that are known here.
+        async fn list_agents(
+            &self,
+            request: tonic::Request<super::ListAgentsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListAgentsResponse>,
+            tonic::Status,
+        >;
+        /// The peers whose keys the document of a did:web holds, fetched now. INVALID_ARGUMENT: it is no did:web. UNAVAILABLE: the
+        /// document cannot be had.
+        async fn resolve_did(
+            &self,
+            request: tonic::Request<super::ResolveDidRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ResolveDidResponse>,
+            tonic::Status,
+        >;
+    }
+    /// Served beside NodeService, on the same socket. It changes nothing.
+    #[derive(Debug)]
+    pub struct DirectoryServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> DirectoryServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for DirectoryServiceServer<T>
+    where
+        T: DirectoryService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/agentanycast.v1.DirectoryService/ListKnownPeers" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListKnownPeersSvc<T: DirectoryService>(pub Arc<T>);
+                    impl<
+                        T: DirectoryService,
+                    > tonic::server::UnaryService<super::ListKnownPeersRequest>
+                    for ListKnownPeersSvc<T> {
+                        type Response = super::ListKnownPeersResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListKnownPeersRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as DirectoryService>::list_known_peers(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListKnownPeersSvc(inner);
+                        let codec = crate::codec::SizedCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/agentanycast.v1.DirectoryService/ListAgents" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListAgentsSvc<T: DirectoryService>(pub Arc<T>);
+                    impl<
+                        T: DirectoryService,
+                    > tonic::server::UnaryService<super::ListAgentsRequest>
+                    for ListAgentsSvc<T> {
+                        type Response = super::ListAgentsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListAgentsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as DirectoryService>::list_agents(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListAgentsSvc(inner);
+                        let codec = crate::codec::SizedCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/agentanycast.v1.DirectoryService/ResolveDid" => {
+                    #[allow(non_camel_case_types)]
+                    struct ResolveDidSvc<T: DirectoryService>(pub Arc<T>);
+                    impl<
+                        T: DirectoryService,
+                    > tonic::server::UnaryService<super::ResolveDidRequest>
+                    for ResolveDidSvc<T> {
+                        type Response = super::ResolveDidResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ResolveDidRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as DirectoryService>::resolve_did(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ResolveDidSvc(inner);
+                        let codec = crate::codec::SizedCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for DirectoryServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "agentanycast.v1.DirectoryService";
+    impl<T> tonic::server::NamedService for DirectoryServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
+/// An invite that this node has given out.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Invite {
+    #[prost(string, tag = "1")]
+    pub id: ::prost::alloc::string::String,
+    /// The attribute that it gives a peer: `invited:LABEL` in rules.
+    #[prost(string, tag = "2")]
+    pub label: ::prost::alloc::string::String,
+    /// The agent that it is for; empty = whichever is beside this node.
+    #[prost(string, tag = "3")]
+    pub agent: ::prost::alloc::string::String,
+    /// The skill that it is for; empty = all.
+    #[prost(string, tag = "4")]
+    pub skill: ::prost::alloc::string::String,
+    /// How many peers it lets in.
+    #[prost(uint32, tag = "5")]
+    pub uses: u32,
+    #[prost(message, optional, tag = "6")]
+    pub created_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// Until when peers can take a use; not set: always. Those that have taken one keep it.
+    #[prost(message, optional, tag = "7")]
+    pub expires_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// The peers that have taken one.
+    #[prost(string, repeated, tag = "8")]
+    pub peer_ids: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CreateInviteRequest {
+    /// Empty = the id of the invite.
+    #[prost(string, tag = "1")]
+    pub label: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub agent: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub skill: ::prost::alloc::string::String,
+    /// 1 to 1000; 0 = 1.
+    #[prost(uint32, tag = "4")]
+    pub uses: u32,
+    /// Not set: it does not expire.
+    #[prost(message, optional, tag = "5")]
+    pub valid_for: ::core::option::Option<::prost_types::Duration>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CreateInviteResponse {
+    #[prost(message, optional, tag = "1")]
+    pub invite: ::core::option::Option<Invite>,
+    /// 16 bytes, told this once: the node keeps their hash.
+    #[prost(bytes = "vec", tag = "2")]
+    pub secret: ::prost::alloc::vec::Vec<u8>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListInvitesRequest {}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListInvitesResponse {
+    /// By the time when they were made.
+    #[prost(message, repeated, tag = "1")]
+    pub invites: ::prost::alloc::vec::Vec<Invite>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RevokeInviteRequest {
+    /// The id of an invite, or a label: then all invites with it.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RevokeInviteResponse {
+    /// As they were.
+    #[prost(message, repeated, tag = "1")]
+    pub invites: ::prost::alloc::vec::Vec<Invite>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AcceptInviteRequest {
+    /// The node that invites.
+    #[prost(string, tag = "1")]
+    pub peer_id: ::prost::alloc::string::String,
+    /// 16 bytes; empty: nothing is shown to it any more.
+    #[prost(bytes = "vec", tag = "2")]
+    pub secret: ::prost::alloc::vec::Vec<u8>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AcceptInviteResponse {}
+/// What the string that `anycast invite` prints holds (docs/protocol.md, "Invites").
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct InviteCode {
+    /// The node that invites: the bytes of its peer id.
+    #[prost(bytes = "vec", tag = "1")]
+    pub peer: ::prost::alloc::vec::Vec<u8>,
+    /// Relays through which it is reached, as multiaddrs that end in /p2p/RELAY, in binary.
+    #[prost(bytes = "vec", repeated, tag = "2")]
+    pub relays: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
+    /// Where it is dialled, as multiaddrs without /p2p, in binary.
+    #[prost(bytes = "vec", repeated, tag = "3")]
+    pub addresses: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
+    /// Registries that know it, but for those at port 50052 of a relay above.
+    #[prost(string, repeated, tag = "4")]
+    pub registries: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The right; empty = none.
+    #[prost(bytes = "vec", tag = "5")]
+    pub secret: ::prost::alloc::vec::Vec<u8>,
+    /// The agent's name, for people.
+    #[prost(string, tag = "6")]
+    pub agent: ::prost::alloc::string::String,
+    /// The skill that the right is for; empty = all.
+    #[prost(string, tag = "7")]
+    pub skill: ::prost::alloc::string::String,
+    /// Until when the right can be taken, Unix seconds; 0 = always.
+    #[prost(int64, tag = "8")]
+    pub expires_at: i64,
+}
+/// Generated client implementations.
+pub mod invite_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Served beside NodeService, on the same socket.
+    #[derive(Debug, Clone)]
+    pub struct InviteServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl InviteServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> InviteServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InviteServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            InviteServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Makes an invite. RESOURCE_EXHAUSTED: there are 256. NOT_FOUND: the agent here has another name.
+        pub async fn create_invite(
+            &mut self,
+            request: impl tonic::IntoRequest<super::CreateInviteRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CreateInviteResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::SizedCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/agentanycast.v1.InviteService/CreateInvite",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("agentanycast.v1.InviteService", "CreateInvite"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        pub async fn list_invites(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListInvitesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListInvitesResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::SizedCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/agentanycast.v1.InviteService/ListInvites",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("agentanycast.v1.InviteService", "ListInvites"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Takes invites back, and with them what they let in: tasks that are here go on. NOT_FOUND: there is none of that name.
+        pub async fn revoke_invite(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RevokeInviteRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RevokeInviteResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::SizedCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/agentanycast.v1.InviteService/RevokeInvite",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("agentanycast.v1.InviteService", "RevokeInvite"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Keeps the secret of another node's invite, and shows it to that node alone, over the encrypted connection to it.
+        pub async fn accept_invite(
+            &mut self,
+            request: impl tonic::IntoRequest<super::AcceptInviteRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::AcceptInviteResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::SizedCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/agentanycast.v1.InviteService/AcceptInvite",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("agentanycast.v1.InviteService", "AcceptInvite"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+pub mod invite_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with InviteServiceServer.
+    #[async_trait]
+    pub trait InviteService: std::marker::Send + std::marker::Sync + 'static {
+        /// Makes an invite. RESOURCE_EXHAUSTED: there are 256. NOT_FOUND: the agent here has another name.
+        async fn create_invite(
+            &self,
+            request: tonic::Request<super::CreateInviteRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::CreateInviteResponse>,
+            tonic::Status,
+        >;
+        async fn list_invites(
+            &self,
+            request: tonic::Request<super::ListInvitesRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListInvitesResponse>,
+            tonic::Status,
+        >;
+        /// Takes invites back, and with them what they let in: tasks that are here go on. NOT_FOUND: there is none of that name.
+        async fn revoke_invite(
+            &self,
+            request: tonic::Request<super::RevokeInviteRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RevokeInviteResponse>,
+            tonic::Status,
+        >;
+        /// Keeps the secret of another node's invite, and shows it to that node alone, over the encrypted connection to it.
+        async fn accept_invite(
+            &self,
+            request: tonic::Request<super::AcceptInviteRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::AcceptInviteResponse>,
+            tonic::Status,
+        >;
+    }
+    /// Served beside NodeService, on the same socket.
+    #[derive(Debug)]
+    pub struct InviteServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> InviteServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for InviteServiceServer<T>
+    where
+        T: InviteService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/agentanycast.v1.InviteService/CreateInvite" => {
+                    #[allow(non_camel_case_types)]
+                    struct CreateInviteSvc<T: InviteService>(pub Arc<T>);
+                    impl<
+                        T: InviteService,
+                    > tonic::server::UnaryService<super::CreateInviteRequest>
+                    for CreateInviteSvc<T> {
+                        type Response = super::CreateInviteResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::CreateInviteRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as InviteService>::create_invite(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = CreateInviteSvc(inner);
+                        let codec = crate::codec::SizedCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/agentanycast.v1.InviteService/ListInvites" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListInvitesSvc<T: InviteService>(pub Arc<T>);
+                    impl<
+                        T: InviteService,
+                    > tonic::server::UnaryService<super::ListInvitesRequest>
+                    for ListInvitesSvc<T> {
+                        type Response = super::ListInvitesResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListInvitesRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as InviteService>::list_invites(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListInvitesSvc(inner);
+                        let codec = crate::codec::SizedCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/agentanycast.v1.InviteService/RevokeInvite" => {
+                    #[allow(non_camel_case_types)]
+                    struct RevokeInviteSvc<T: InviteService>(pub Arc<T>);
+                    impl<
+                        T: InviteService,
+                    > tonic::server::UnaryService<super::RevokeInviteRequest>
+                    for RevokeInviteSvc<T> {
+                        type Response = super::RevokeInviteResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RevokeInviteRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as InviteService>::revoke_invite(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RevokeInviteSvc(inner);
+                        let codec = crate::codec::SizedCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/agentanycast.v1.InviteService/AcceptInvite" => {
+                    #[allow(non_camel_case_types)]
+                    struct AcceptInviteSvc<T: InviteService>(pub Arc<T>);
+                    impl<
+                        T: InviteService,
+                    > tonic::server::UnaryService<super::AcceptInviteRequest>
+                    for AcceptInviteSvc<T> {
+                        type Response = super::AcceptInviteResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::AcceptInviteRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as InviteService>::accept_invite(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = AcceptInviteSvc(inner);
+                        let codec = crate::codec::SizedCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for InviteServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "agentanycast.v1.InviteService";
+    impl<T> tonic::server::NamedService for InviteServiceServer<T> {
         const NAME: &'static str = SERVICE_NAME;
     }
 }

@@ -76,6 +76,117 @@ pub struct Peer {
     pub connected_at: Option<SystemTime>,
 }
 
+/// A peer that the daemon knows by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownPeer {
+    /// Its name on the network.
+    pub id: PeerId,
+    /// What its card calls its agent; empty if it has shown none. Any card may have any name.
+    pub name: String,
+    /// It is the daemon itself.
+    pub own: bool,
+    /// It is connected now.
+    pub connected: bool,
+}
+
+impl KnownPeer {
+    pub(super) fn read(peer: v1::KnownPeer) -> Option<Self> {
+        Some(Self {
+            id: PeerId::from_daemon(peer.peer_id)?,
+            name: peer.name,
+            own: peer.own,
+            connected: peer.connected,
+        })
+    }
+}
+
+/// The agents that the daemon knows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Directory {
+    /// The daemon's own first, then those of connected peers.
+    pub agents: Vec<ListedAgent>,
+    /// Registries that did not answer in time, each with its address and the reason; agents that only they list are missing.
+    pub unanswered: Vec<String>,
+    /// The ids of all skills that the daemon has heard of, also of agents that are gone.
+    pub skills: Vec<String>,
+}
+
+/// An agent, and how it is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedAgent {
+    /// The peer that its daemon is.
+    pub peer_id: Option<PeerId>,
+    /// What it is called.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// What it can do.
+    pub skills: Vec<DiscoveredSkill>,
+    /// It is beside this daemon.
+    pub own: bool,
+    /// How its peer is connected; `None`: it is not.
+    pub road: Option<Road>,
+    /// It is connected over an address of this host or its network.
+    pub lan: bool,
+    /// A registry, or the DHT, told of it.
+    pub registered: bool,
+    /// Its peer itself said this, on its card or signed.
+    pub verified: bool,
+}
+
+impl From<v1::ListAgentsResponse> for Directory {
+    fn from(answer: v1::ListAgentsResponse) -> Self {
+        Self {
+            agents: answer.agents.into_iter().map(Into::into).collect(),
+            unanswered: answer.unanswered,
+            skills: answer.skills,
+        }
+    }
+}
+
+impl From<ListedAgent> for v1::ListedAgent {
+    fn from(agent: ListedAgent) -> Self {
+        let skill = |skill: DiscoveredSkill| v1::SkillInfo {
+            skill_id: skill.id,
+            description: skill.description,
+            tags: skill.tags,
+        };
+        Self {
+            peer_id: agent.peer_id.map(|peer| peer.to_string()).unwrap_or_default(),
+            name: agent.name,
+            description: agent.description,
+            skills: agent.skills.into_iter().map(skill).collect(),
+            own: agent.own,
+            connection_type: match agent.road {
+                None => v1::ConnectionType::Unspecified.into(),
+                Some(Road::Direct) => v1::ConnectionType::Direct.into(),
+                Some(Road::Relay) => v1::ConnectionType::Relay.into(),
+                Some(Road::Other(number)) => number,
+            },
+            lan: agent.lan,
+            registered: agent.registered,
+            verified: agent.verified,
+        }
+    }
+}
+
+impl From<v1::ListedAgent> for ListedAgent {
+    fn from(agent: v1::ListedAgent) -> Self {
+        let is_connected = agent.connection_type != i32::from(v1::ConnectionType::Unspecified);
+        Self {
+            peer_id: PeerId::from_daemon(agent.peer_id),
+            name: agent.name,
+            description: agent.description,
+            skills: agent.skills.into_iter().map(Into::into).collect(),
+            own: agent.own,
+            road: is_connected.then(|| Road::from_daemon(agent.connection_type)),
+            lan: agent.lan,
+            registered: agent.registered,
+            verified: agent.verified,
+        }
+    }
+}
+
 /// What discovery found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Discovered {
@@ -85,6 +196,8 @@ pub struct Discovered {
     pub remembered: bool,
     /// Registries that did not answer in time, each with its address and the reason; agents that only they list are missing.
     pub unanswered: Vec<String>,
+    /// Where nobody was found: a skill that the daemon knows and that was perhaps meant; empty if there is none.
+    pub meant_skill: String,
 }
 
 /// An agent that discovery found.
@@ -152,6 +265,7 @@ impl From<v1::DiscoverResponse> for Discovered {
             agents: answer.agents.into_iter().map(Into::into).collect(),
             remembered: answer.remembered,
             unanswered: answer.unanswered,
+            meant_skill: answer.meant_skill,
         }
     }
 }

@@ -14,10 +14,12 @@ use crate::stage::{python, scripts};
 const OURS: i32 = 100;
 
 /// The files that are ours altogether.
-const OUR_FILES: [&str; 9] = [
+const OUR_FILES: [&str; 11] = [
     "agentanycast/v1/agent_record.proto",
     "agentanycast/v1/anycast.proto",
     "agentanycast/v1/diagnostics_service.proto",
+    "agentanycast/v1/directory_service.proto",
+    "agentanycast/v1/invite_service.proto",
     "agentanycast/v1/network_service.proto",
     "agentanycast/v1/registry_proof.proto",
     "agentanycast/v1/sealed.proto",
@@ -41,6 +43,7 @@ const ADDED: &[&str] = &[
     "message AckPayload: reason = 101",
     "message Artifact: size_bytes = 100",
     "message DiscoveredAgent: verified = 100",
+    "message DiscoverResponse: meant_skill = 102",
     "message DiscoverResponse: remembered = 100",
     "message DiscoverResponse: unanswered = 101",
     "message FederatedRegistration: addresses = 100",
@@ -60,12 +63,14 @@ const ADDED: &[&str] = &[
     "message NodeInfo: seals_tasks = 103",
     "message P2PExtension: instance = 101",
     "message P2PExtension: instances_seen = 102",
+    "message P2PExtension: invite = 110",
     "message P2PExtension: key_rotations = 100",
     "message RegisterSkillsRequest: addresses = 100",
     "message RegisterSkillsRequest: instance = 102",
     "message RegisterSkillsRequest: key_rotations = 101",
     "message RegisterSkillsResponse: other_instance = 100",
     "message SendTaskPayload: further = 101",
+    "message SendTaskPayload: invite = 104",
     "message SendTaskPayload: metadata = 100",
     "message SendTaskPayload: takes_offers = 103",
     "message SendTaskPayload: tentative = 102",
@@ -92,6 +97,7 @@ const ADDED: &[&str] = &[
     "message SendTaskRequest: group = 104",
     "message SendTaskRequest: note = 103",
     "message SendTaskRequest: sealed_for = 105",
+    "message SendTaskRequest: skill_of_peer = 110",
     "message SubscribeTaskUpdatesRequest: or_input = 101",
     "message SubscribeTaskStreamRequest: from_sequence = 101",
     "message SyncRegistrationsRequest: epoch = 100",

@@ -107,6 +107,36 @@ async fn a_name_of_the_web_is_proven_by_the_document_that_the_bridge_serves() {
     }
 }
 
+/// Who sends to a did:web sends to the peer of its document, whatever cards say.
+#[tokio::test]
+async fn a_task_is_sent_to_a_name_of_the_web() {
+    let web = Web::start().await;
+    let did = web.did("");
+    let serving = named(&did).await;
+    let agent = Agent::echo(&serving.node().await);
+    let asking = Builder::new(Home::new())
+        .bootstrap(serving.tcp())
+        .config(&web.known());
+    let asking = asking.start().await;
+    connected(&asking.node().await, &serving).await;
+    let said = told(&asking, &["send", &did, "hello"]).await;
+    assert_eq!(
+        said.status.code(),
+        Some(4),
+        "its document is not there: {}",
+        said.said
+    );
+    assert!(said.said.contains(&did), "{}", said.said);
+    web.put(DOCUMENT, page(&did, id(&serving)));
+    let said = told(&asking, &["send", &did, "hello"]).await;
+    assert!(
+        said.status.success() && said.said.contains("echo: hello"),
+        "{}",
+        said.said
+    );
+    drop(agent);
+}
+
 #[tokio::test]
 async fn a_name_that_is_not_proven_lets_nobody_in() {
     let web = Web::start().await;

@@ -103,11 +103,12 @@ async fn places_and_paths_are_shown() {
     })
     .await;
     connected(&node, &there).await;
-    let said = told(&here, &["relays"]).await;
+    let said = told(&here, &["relays", "--full"]).await;
     let line = |peer: &str| {
-        let line = said.said.lines().find(|line| line.starts_with(peer));
+        let line = said.said.lines().find(|line| line.contains(peer));
         let line = line.unwrap_or_else(|| panic!("{peer}: {}", said.said));
-        line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        let words = line.split_whitespace().map(str::to_owned);
+        words.skip_while(|word| word != peer).collect::<Vec<_>>()
     };
     assert!(said.said.starts_with("nat"), "{}", said.said);
     assert_eq!(line(relay.id())[1], "held");

@@ -23,6 +23,8 @@ async fn health_and_reflection_answer() {
     }
     let served = [
         "agentanycast.v1.DiagnosticsService",
+        "agentanycast.v1.DirectoryService",
+        "agentanycast.v1.InviteService",
         "agentanycast.v1.NetworkService",
         "agentanycast.v1.NodeService",
         "agentanycast.v1.SessionService",

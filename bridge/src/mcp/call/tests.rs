@@ -171,6 +171,7 @@ fn schemas_and_calls_have_the_same_bounds() {
         ),
         (ToolName::GetTask, "wait_seconds", json!({"task_id": "t"})),
         (ToolName::DiscoverAgents, "limit", json!({"skill": "s"})),
+        (ToolName::ListAgents, "limit", json!({})),
         (ToolName::ListTasks, "limit", json!({})),
     ] {
         let schema = property(tool, name);
@@ -275,7 +276,8 @@ proptest! {
             }
             Ok(Call::Discover { limit, tags, .. }) => prop_assert!(limit <= 100 && tags.len() <= MAX_TAGS),
             Ok(Call::List { limit, .. }) => prop_assert!((1..=100).contains(&limit)),
-            Ok(Call::Card(_) | Call::Cancel(_)) => {}
+            Ok(Call::Agents(_, limit)) => prop_assert!((1..=100).contains(&limit)),
+            Ok(Call::Card(_) | Call::Cancel(_) | Call::Skills) => {}
         }
     }
 }

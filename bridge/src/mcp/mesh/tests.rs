@@ -95,6 +95,20 @@ async fn agents_are_found_and_shown() {
     let (tools, alice) = (tools(), caller("alice"));
     let (_, found) = made(&tools, &alice, ToolName::DiscoverAgents, json!({"skill": "echo"})).await;
     assert_eq!(found["structuredContent"]["agents"][0]["skills"][0]["id"], "echo");
+    let (_, all) = made(&tools, &alice, ToolName::ListAgents, json!({})).await;
+    let first = &all["structuredContent"]["agents"][0];
+    assert_eq!(
+        (&first["name"], &first["reached"]),
+        (&json!("Fake <b>"), &json!("here"))
+    );
+    let (_, none) = made(&tools, &alice, ToolName::ListAgents, json!({"skill": "x"})).await;
+    assert_eq!(none["structuredContent"]["agents"], json!([]));
+    let (_, skills) = made(&tools, &alice, ToolName::ListSkills, json!({})).await;
+    let first = &skills["structuredContent"]["skills"][0];
+    assert_eq!(
+        (&first["id"], &first["agents"]),
+        (&json!("echo/all"), &json!(["Fake <b>"]))
+    );
     let (_, own) = made(&tools, &alice, ToolName::GetAgentCard, json!({})).await;
     assert_eq!(own["structuredContent"]["name"], "Fake");
     let (outcome, shown) = made(&tools, &alice, ToolName::GetAgentCard, json!({"agent": "x"})).await;

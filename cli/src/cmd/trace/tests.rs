@@ -50,6 +50,7 @@ pub(in crate::cmd) fn task(status: TaskStatus, reason: &str) -> Task {
         assignee: id(OTHER),
         metadata: BTreeMap::new(),
         attempts: Vec::new(),
+        asked: String::new(),
     }
 }
 

@@ -23,12 +23,13 @@ struct Sent {
     changed: u64,
 }
 
-fn filter() -> impl Strategy<Value = (Option<u8>, Option<u8>, bool, Option<usize>)> {
+fn filter() -> impl Strategy<Value = (Option<u8>, Option<u8>, bool, Option<usize>, usize)> {
     (
         proptest::option::of(0..3_u8),
         proptest::option::of(0..3_u8),
         any::<bool>(),
         proptest::option::of(0..20_usize),
+        0..3_usize,
     )
 }
 
@@ -61,12 +62,13 @@ proptest! {
             lab.restart(A);
         }
         sent.sort_by_key(|task| Reverse((task.changed, task.id.clone())));
-        for (group, context, ended, after) in filters {
+        for (group, context, ended, after, digits) in filters {
             let filter = Filter {
                 statuses: if ended { vec![Status::Completed] } else { Vec::new() },
                 group: group.map(|group| [group; 16]),
                 context_id: context.map(|context| format!("c{context}")).unwrap_or_default(),
                 changed_after: after.and_then(|at| sent.get(at)).map(|task| task.changed),
+                id_prefix: sent.first().map(|task| task.id[..digits].to_owned()).unwrap_or_default(),
             };
             let wanted: Vec<&Sent> = sent
                 .iter()
@@ -74,6 +76,7 @@ proptest! {
                 .filter(|task| filter.context_id.is_empty() || task.context == filter.context_id)
                 .filter(|task| filter.statuses.is_empty() || filter.statuses.contains(&task.status))
                 .filter(|task| filter.changed_after.is_none_or(|after| task.changed > after))
+                .filter(|task| task.id.starts_with(&filter.id_prefix))
                 .collect();
             let (mut read, mut place) = (Vec::new(), None);
             loop {

@@ -201,7 +201,7 @@ impl Host {
         }
         self.reached(peer, id);
         self.on_road(peer, id, relayed, endpoint.is_dialer());
-        if self.shared.cards.has_own() {
+        if self.shared.cards.has_own(peer) {
             self.show_card(peer);
         }
     }

@@ -1,0 +1,214 @@
+//! The agents and skills that the node knows: as JSON for programs at `/agents` and `/skills`, and as a page for people
+//! at `/`. Many may ask: the node, which asks registries, is asked once in 5 s at most.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use agentanycast_proto::v1::{ListedAgent, SkillInfo};
+use axum::{body::Body, response::Response};
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+
+use super::{JSON, failed, response, route::What};
+use crate::{
+    a2a::{error::A2aError, mesh::Handler, version::Version},
+    gateway::reached,
+};
+
+/// How long an answer of the node stands.
+const FRESH: Duration = Duration::from_secs(5);
+
+/// Most agents that are listed.
+const MOST: usize = 1000;
+
+/// A browser runs nothing of the page, and shows it nowhere else.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
+
+/// What the node told last, and when.
+type Told = Option<(Instant, Arc<Vec<ListedAgent>>)>;
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub(super) struct Directory(Mutex<Told>);
+
+impl Directory {
+    /// What was asked for: a list, or the page.
+    pub(super) async fn answer(&self, handler: &dyn Handler, what: &What) -> Response {
+        let agents = match self.agents(handler).await {
+            Ok(agents) => agents,
+            Err(error) => return failed(Version::V10, &error),
+        };
+        match what {
+            What::Agents => response(
+                StatusCode::OK,
+                JSON,
+                &json!({ "agents": agents.iter().map(agent).collect::<Vec<_>>() }),
+            ),
+            What::Skills => response(StatusCode::OK, JSON, &json!({ "skills": skills(&agents) })),
+            _ => page(&agents),
+        }
+    }
+
+    /// Those who ask while the node is being asked wait for the same answer.
+    async fn agents(&self, handler: &dyn Handler) -> Result<Arc<Vec<ListedAgent>>, A2aError> {
+        let mut told = self.0.lock().await;
+        if let Some((since, agents)) = &*told
+            && since.elapsed() < FRESH
+        {
+            return Ok(Arc::clone(agents));
+        }
+        let mut agents = handler.agents().await?;
+        agents.truncate(MOST);
+        let agents = Arc::new(agents);
+        *told = Some((Instant::now(), Arc::clone(&agents)));
+        Ok(agents)
+    }
+}
+
+fn agent(agent: &ListedAgent) -> Value {
+    let skill = |skill: &SkillInfo| json!({"id": skill.skill_id, "description": skill.description, "tags": skill.tags});
+    json!({
+        "peerId": agent.peer_id,
+        "name": agent.name,
+        "description": agent.description,
+        "skills": agent.skills.iter().map(skill).collect::<Vec<_>>(),
+        "reached": reached(agent),
+        "verified": agent.verified,
+        "url": format!("/agents/{}", segment(&agent.peer_id)),
+    })
+}
+
+/// Skills by id; of several descriptions the first counts.
+fn skills(agents: &[ListedAgent]) -> Vec<Value> {
+    let mut skills: BTreeMap<&str, (&str, Vec<Value>)> = BTreeMap::new();
+    for agent in agents {
+        for skill in &agent.skills {
+            let (description, who) = skills.entry(&skill.skill_id).or_default();
+            if description.is_empty() {
+                *description = &skill.description;
+            }
+            who.push(json!({"peerId": agent.peer_id, "name": agent.name}));
+        }
+    }
+    let skill = |(id, (description, agents)): (&str, (&str, Vec<Value>))| json!({"id": id, "description": description, "agents": agents, "url": format!("/skills/{}", segment(id))});
+    skills.into_iter().map(skill).collect()
+}
+
+fn page(agents: &[ListedAgent]) -> Response {
+    let mut rows = String::new();
+    for agent in agents {
+        let skills = agent.skills.iter().map(|skill| {
+            let (id, about) = (escaped(&skill.skill_id), escaped(&skill.description));
+            format!("<span title=\"{about}\">{id}</span>")
+        });
+        // Writing to a text does not fail.
+        let _ = writeln!(
+            rows,
+            "<tr><td>{}<td><code>{}</code><td>{}<td>{}<td>{}",
+            escaped(&agent.name),
+            escaped(&agent.peer_id),
+            reached(agent),
+            skills.collect::<Vec<_>>().join(", "),
+            escaped(&agent.description),
+        );
+    }
+    let html = format!(
+        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>AgentAnycast</title>\n<style>body{{font:16px system-ui;margin:2em}}\
+         table{{border-collapse:collapse}}td,th{{text-align:left;padding:.3em .8em;border-bottom:1px solid #ccc;vertical-align:top}}</style>\n\
+         <h1>Agents</h1>\n<p>This is the A2A bridge of a node. Programs read <a href=\"/agents\">/agents</a>, \
+         <a href=\"/skills\">/skills</a> and <a href=\"/.well-known/agent-card.json\">the card of the agent here</a>.</p>\n\
+         <table><tr><th>Agent<th>Peer<th>Reached<th>Skills<th>About\n{rows}</table>\n</html>\n"
+    );
+    let mut answer = Response::new(Body::from(html));
+    let headers = answer.headers_mut();
+    for (name, value) in [
+        (header::CONTENT_TYPE, "text/html; charset=utf-8"),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (HeaderName::from_static("referrer-policy"), "no-referrer"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    answer
+}
+
+/// A text within HTML.
+fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '&' => safe.push_str("&amp;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            letter if letter.is_control() => safe.push('\u{fffd}'),
+            letter => safe.push(letter),
+        }
+    }
+    safe
+}
+
+/// A text as a segment of a path.
+fn segment(text: &str) -> String {
+    let mut path = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            path.push(char::from(byte));
+        } else {
+            let _ = write!(path, "%{byte:02X}");
+        }
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{super::route::decode, *};
+
+    fn named(name: &str, skill: &str) -> ListedAgent {
+        ListedAgent {
+            peer_id: "12D3KooWx".to_owned(),
+            name: name.to_owned(),
+            skills: vec![SkillInfo {
+                skill_id: skill.to_owned(),
+                ..SkillInfo::default()
+            }],
+            ..ListedAgent::default()
+        }
+    }
+
+    #[test]
+    fn a_skill_is_listed_once_with_those_that_have_it() {
+        let agents = [named("one", "a/b"), named("two", "a/b"), named("three", "c")];
+        let listed = skills(&agents);
+        assert_eq!(listed.len(), 2);
+        assert_eq!(listed[0]["url"], "/skills/a%2Fb");
+        assert_eq!(listed[0]["agents"].as_array().unwrap().len(), 2);
+        assert_eq!(agent(&agents[0])["url"], "/agents/12D3KooWx");
+        assert_eq!(agent(&agents[0])["reached"], "registry");
+    }
+
+    proptest! {
+        #[test]
+        fn what_agents_say_makes_no_html(text in "\\PC{0,20}|[<>&\"'a]{0,20}") {
+            let safe = escaped(&text);
+            let has_mark = |letter| matches!(letter, '<' | '>' | '"' | '\'');
+            prop_assert!(!safe.contains(has_mark), "{}", safe);
+        }
+
+        #[test]
+        fn a_segment_is_read_as_it_was(text in "\\PC{0,40}") {
+            let path = segment(&text);
+            prop_assert_eq!(decode(&path), Some(text));
+        }
+    }
+}

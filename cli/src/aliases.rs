@@ -1,0 +1,85 @@
+//! The user's own names for peers: the file `aliases.toml` in the home, which `anycast alias` edits.
+//!
+//! [`book`] is pure: which names there may be, and how the file reads. This file reads and writes it. The rule: a write
+//! replaces the file whole, under a lock, so that two commands at once lose nothing and no reader sees half of one.
+
+use std::{
+    fs::{self, File},
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+};
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::failure::{Code, Failure};
+
+pub(crate) mod book;
+
+use book::Book;
+
+/// The file inside a home, and the one that is locked while it is changed.
+const FILE: &str = "aliases.toml";
+const LOCK: &str = ".aliases.lock";
+
+/// The aliases of a home; none if the home or the file is not there.
+pub(crate) fn load(home: &Path) -> Result<Book, Failure> {
+    let path = home.join(FILE);
+    let failed = |reason: String| broken(&path, &reason);
+    match fs::metadata(&path) {
+        Ok(about) if about.len() > book::MAX_FILE => {
+            return Err(failed(format!("it has more than {} bytes", book::MAX_FILE)));
+        }
+        Ok(_) => {}
+        Err(error) if is_missing(&error) => return Ok(Book::default()),
+        Err(error) => return Err(failed(error.to_string())),
+    }
+    let text = fs::read_to_string(&path).map_err(|error| failed(error.to_string()))?;
+    Book::parse(&text).map_err(failed)
+}
+
+/// Changes the aliases of a home; the home is made if it is not there. Nothing is written if the change fails.
+pub(crate) fn change<T>(
+    home: &Path,
+    change: impl FnOnce(&mut Book) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    fs::create_dir_all(home)?;
+    let lock = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(home.join(LOCK))?;
+    flock(&lock, FlockOperation::LockExclusive).map_err(io::Error::from)?;
+    let mut book = load(home)?;
+    let before = book.clone();
+    let done = change(&mut book)?;
+    if book != before {
+        write(home, &book)?;
+    }
+    Ok(done)
+}
+
+fn write(home: &Path, book: &Book) -> Result<(), Failure> {
+    // Through a link: it may be kept elsewhere, with other settings.
+    let path = home.join(FILE);
+    let path: PathBuf = fs::canonicalize(&path).unwrap_or(path);
+    let directory = path.parent().unwrap_or(home);
+    let mut fresh = tempfile::NamedTempFile::new_in(directory)?;
+    fresh.write_all(book.to_text().as_bytes())?;
+    fresh.as_file().sync_all()?;
+    fresh
+        .persist(&path)
+        .map_err(|error| broken(&path, &error.error.to_string()))?;
+    Ok(())
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    )
+}
+
+fn broken(path: &Path, reason: &str) -> Failure {
+    let message = format!("cannot use the aliases in {}: {reason}", path.display());
+    Failure::new(Code::General, "Aliases", message)
+}

@@ -1,0 +1,92 @@
+//! `anycast agents`: everybody who is known here, with their skills and how they are reached.
+
+use agentanycast::{ListedAgent, Road};
+use serde_json::json;
+
+use crate::{
+    args::AgentsArgs,
+    context::Context,
+    failure::{Code, Failure},
+    json,
+    lookup::{self, Names},
+    output, target,
+};
+
+pub(crate) async fn run(context: &Context, args: AgentsArgs) -> Result<(), Failure> {
+    let node = context.connect_or_start().await?;
+    let directory = node.agents(args.skill.as_deref(), args.local).await?;
+    tell_unanswered(&directory.unanswered);
+    if context.json {
+        output::json(&json!({
+            "agents": directory.agents.iter().map(json::listed).collect::<Vec<_>>(),
+            "unanswered": directory.unanswered,
+        }))?;
+    }
+    if directory.agents.is_empty() {
+        let Some(skill) = args.skill else {
+            output::complain(
+                "no agent is known: none runs here, no peer is connected, and no registry tells of one",
+            );
+            return Ok(());
+        };
+        let others = directory
+            .skills
+            .iter()
+            .map(String::as_str)
+            .filter(|other| *other != skill);
+        let meant = agentanycast_program::nearest::nearest(&skill, others);
+        let meant = meant.map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
+        let nobody = format!("no agent with skill {skill} is known{meant}");
+        output::complain(&format!("anycast: {nobody}"));
+        return Err(Failure::new(Code::NotFound, "SkillNotFound", nobody).told());
+    }
+    if context.json {
+        return Ok(());
+    }
+    let names = target::names(context, &node).await?;
+    let rows: Vec<_> = directory
+        .agents
+        .iter()
+        .map(|agent| row(agent, &names, args.full))
+        .collect();
+    Ok(output::table(
+        ["AGENT", "PEER", "REACHED", "SKILLS", "DESCRIPTION"],
+        &rows,
+    )?)
+}
+
+/// Says which registries did not answer.
+pub(super) fn tell_unanswered(unanswered: &[String]) {
+    if !unanswered.is_empty() {
+        let who = output::flat(&unanswered.join("; "));
+        output::complain(&format!(
+            "anycast: agents may be missing, not every registry answered: {who}"
+        ));
+    }
+}
+
+/// How an agent is reached, for people.
+pub(super) fn reached(agent: &ListedAgent) -> &'static str {
+    match agent.road {
+        _ if agent.own => "this node",
+        Some(Road::Direct) if agent.lan => "LAN",
+        Some(Road::Relay) => "relay",
+        Some(_) => "direct",
+        None => "registry",
+    }
+}
+
+fn row(agent: &ListedAgent, names: &Names, full: bool) -> [String; 5] {
+    let skills: Vec<_> = agent.skills.iter().map(|skill| skill.id.as_str()).collect();
+    [
+        output::brief(&agent.name),
+        agent
+            .peer_id
+            .as_ref()
+            .map(|peer| lookup::shown(names, peer, full))
+            .unwrap_or_default(),
+        reached(agent).to_owned(),
+        output::brief(&skills.join(" ")),
+        output::brief(&agent.description),
+    ]
+}

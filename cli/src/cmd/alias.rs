@@ -1,0 +1,107 @@
+//! `anycast alias`: the user's own names for peers.
+
+use agentanycast::PeerId;
+use serde_json::{Value, json};
+
+use crate::{
+    aliases::{self, book::Alias},
+    args::AliasCommand,
+    context::Context,
+    failure::{Code, Failure},
+    output, short_id,
+    target::PeerTarget,
+};
+
+pub(crate) async fn run(context: &Context, command: AliasCommand) -> Result<(), Failure> {
+    match command {
+        AliasCommand::Add { name, peer, force } => add(context, &name, &peer, force).await,
+        AliasCommand::Ls { full } => list(context, full),
+        AliasCommand::Rm { names } => remove(context, &names),
+    }
+}
+
+async fn add(context: &Context, name: &str, peer: &str, force: bool) -> Result<(), Failure> {
+    aliases::book::check_name(name).map_err(Failure::usage)?;
+    let target = PeerTarget::find_offline_first(context, peer).await?;
+    let alias = Alias {
+        peer: target.peer,
+        addresses: target.addresses,
+    };
+    let home = context.directory()?;
+    let before = aliases::change(&home, |book| {
+        let before = book.get(name).cloned();
+        if let Some(before) = before
+            .as_ref()
+            .filter(|before| before.peer != alias.peer && !force)
+        {
+            let message = format!(
+                "{name} is {} already; --force gives the name to another peer",
+                before.peer
+            );
+            return Err(Failure::new(Code::General, "AliasTaken", message));
+        }
+        book.set(name, alias.clone()).map_err(Failure::usage)?;
+        Ok(before)
+    })?;
+    if context.json {
+        return Ok(output::json(&document(name, &alias))?);
+    }
+    let was = before.filter(|before| before.peer != alias.peer);
+    let was = was.map(|before| format!(" (it was {})", before.peer));
+    Ok(output::line(&format!(
+        "{name} is {}{}",
+        alias.peer,
+        was.unwrap_or_default()
+    ))?)
+}
+
+fn list(context: &Context, full: bool) -> Result<(), Failure> {
+    let book = context.aliases()?;
+    if context.json {
+        let documents = book.iter().map(|(name, alias)| document(name, alias));
+        return Ok(output::json(&Value::Array(documents.collect()))?);
+    }
+    let rows: Vec<_> = book.iter().map(|(name, alias)| row(name, alias, full)).collect();
+    if rows.is_empty() {
+        output::complain("no alias; `anycast alias add NAME PEER` makes one");
+        return Ok(());
+    }
+    Ok(output::table(["ALIAS", "PEER", "ADDRESSES"], &rows)?)
+}
+
+fn row(name: &str, alias: &Alias, full: bool) -> [String; 3] {
+    let id = |peer: &PeerId| {
+        let id = peer.as_str();
+        if full { id } else { short_id::peer(id) }.to_owned()
+    };
+    [name.to_owned(), id(&alias.peer), alias.addresses.join(" ")]
+}
+
+fn remove(context: &Context, names: &[String]) -> Result<(), Failure> {
+    let removed = aliases::change(&context.directory()?, |book| {
+        let removed = names.iter().map(|name| {
+            let alias = book.remove(name);
+            let missing = || {
+                Failure::new(
+                    Code::NotFound,
+                    "AliasNotFound",
+                    format!("there is no alias {name:?}"),
+                )
+            };
+            Ok((name.clone(), alias.ok_or_else(missing)?))
+        });
+        removed.collect::<Result<Vec<_>, Failure>>()
+    })?;
+    if context.json {
+        let documents = removed.iter().map(|(name, alias)| document(name, alias));
+        return Ok(output::json(&Value::Array(documents.collect()))?);
+    }
+    for (name, alias) in removed {
+        output::line(&format!("removed {name}, which was {}", alias.peer))?;
+    }
+    Ok(())
+}
+
+fn document(name: &str, alias: &Alias) -> Value {
+    json!({"alias": name, "peer_id": alias.peer.as_str(), "addresses": alias.addresses})
+}

@@ -1,0 +1,143 @@
+//! `anycast join`: accepts an invite. What it says is kept, so that the other node is reached by its name from then on.
+
+use agentanycast::{ErrorKind, Node};
+use serde_json::json;
+
+use crate::{
+    aliases::{
+        self,
+        book::{Alias, check_name},
+    },
+    args::JoinArgs,
+    context::Context,
+    failure::{Code, Failure},
+    invite_code::Invitation,
+    output,
+    progress::Progress,
+    settings_file::SettingsFile,
+    short_id,
+    target::PeerTarget,
+};
+
+pub(crate) async fn run(context: &Context, args: JoinArgs) -> Result<(), Failure> {
+    let invitation = Invitation::decode(&args.invite).map_err(|error| Failure::usage(error.to_string()))?;
+    if let Some(alias) = &args.alias {
+        check_name(alias).map_err(Failure::usage)?;
+        refuse_taken(context, alias, &invitation)?;
+    }
+    let is_changed = keep_in_settings(context, &invitation)?;
+    let is_running = context.connect().await.is_ok();
+    let node = context.connect_or_start().await?;
+    let target = PeerTarget::invited(&invitation)?;
+    accept(&node, &target, &invitation).await?;
+    let progress = Progress::new(context.json);
+    let reached = node.connect_peer(&target.peer, target.addresses.iter()).await;
+    progress.clear();
+    let alias = keep_alias(context, &node, &args, &invitation, &target).await?;
+    let connected = reached.map_err(|error| {
+        let kept = "its right, relay and name are kept, and tasks for it are sent when it is there";
+        let who = alias.as_deref().unwrap_or(target.peer.as_str());
+        Failure::new(
+            Code::NotFound,
+            "PeerNotFound",
+            format!("{who} does not answer now: {error}; {kept}"),
+        )
+    })?;
+    if is_changed && is_running {
+        context.say_restart_is_needed()?;
+    }
+    if context.json {
+        return Ok(output::json(&json!({
+            "peer_id": target.peer.as_str(),
+            "alias": alias,
+            "agent": invitation.agent,
+            "skill": invitation.skill,
+            "road": connected.road.to_string(),
+            "has_right": invitation.secret.is_some(),
+        }))?);
+    }
+    let name = alias
+        .as_deref()
+        .unwrap_or_else(|| short_id::peer(target.peer.as_str()));
+    output::fields(&[
+        ("joined", target.peer.to_string()),
+        ("as", alias.clone().unwrap_or_default()),
+        ("reached", connected.road.to_string()),
+        ("skill", output::brief(&invitation.skill)),
+    ])?;
+    output::complain(&format!("try: anycast send {name} \"hello\""));
+    Ok(())
+}
+
+/// Gives the daemon the right of an invite, to be shown to the node that gave it.
+pub(super) async fn accept(node: &Node, target: &PeerTarget, invitation: &Invitation) -> Result<(), Failure> {
+    let Some(secret) = invitation.secret else {
+        return Ok(());
+    };
+    match node.accept_invite(&target.peer, secret.to_vec()).await {
+        Err(error) if error.kind() == ErrorKind::Unsupported => {
+            let message = "the daemon is too old to show an invite; restart it with this version";
+            Err(Failure::new(Code::General, "Unsupported", message))
+        }
+        done => Ok(done?),
+    }
+}
+
+/// Adds the relays and registries to the settings of the home; whether that changes them.
+fn keep_in_settings(context: &Context, invitation: &Invitation) -> Result<bool, Failure> {
+    let relays: Vec<String> = invitation.relays.iter().map(ToString::to_string).collect();
+    if context.daemon_given() || relays.is_empty() && invitation.registries.is_empty() {
+        return Ok(false);
+    }
+    let file = SettingsFile::of(context)?;
+    let mut is_changed = false;
+    if !relays.is_empty() {
+        is_changed |= file.add_to_list("bootstrap_peers", &relays)?;
+    }
+    if !invitation.registries.is_empty() {
+        is_changed |= file.add_to_list("anycast.registry_addrs", &invitation.registries)?;
+    }
+    Ok(is_changed)
+}
+
+fn refuse_taken(context: &Context, alias: &str, invitation: &Invitation) -> Result<(), Failure> {
+    let book = context.aliases()?;
+    let taken = book
+        .get(alias)
+        .filter(|known| known.peer.as_str() != invitation.peer.to_string());
+    taken.map_or(Ok(()), |known| {
+        let message = format!("{alias} is {} already; choose another name with --as", known.peer);
+        Err(Failure::new(Code::General, "AliasTaken", message))
+    })
+}
+
+/// Names the peer as it was asked for, or else as its agent is called if that is no other peer's name.
+async fn keep_alias(
+    context: &Context,
+    node: &Node,
+    args: &JoinArgs,
+    invitation: &Invitation,
+    target: &PeerTarget,
+) -> Result<Option<String>, Failure> {
+    let on_card = match node.card_of(&target.peer).await {
+        Ok(card) => card.name,
+        Err(_) => String::new(),
+    };
+    let wanted = [args.alias.as_deref(), Some(&invitation.agent), Some(&on_card)];
+    let Some(name) = wanted.into_iter().flatten().find(|name| check_name(name).is_ok()) else {
+        return Ok(None);
+    };
+    let alias = Alias {
+        peer: target.peer.clone(),
+        addresses: target.addresses.clone(),
+    };
+    let is_asked = args.alias.is_some();
+    aliases::change(&context.directory()?, |book| {
+        let is_other = book.get(name).is_some_and(|known| known.peer != alias.peer);
+        if is_other && !is_asked {
+            return Ok(None);
+        }
+        book.set(name, alias).map_err(Failure::usage)?;
+        Ok(Some(name.to_owned()))
+    })
+}

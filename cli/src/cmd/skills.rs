@@ -1,0 +1,67 @@
+//! `anycast skills`: what known agents can do, and how many can.
+
+use std::collections::BTreeMap;
+
+use agentanycast::ListedAgent;
+use serde_json::{Value, json};
+
+use super::agents;
+use crate::{args::SkillsArgs, context::Context, failure::Failure, output};
+
+/// Agents that have a skill, and what one of them says of it.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Offer {
+    description: String,
+    agents: Vec<String>,
+    peers: Vec<String>,
+}
+
+pub(crate) async fn run(context: &Context, args: SkillsArgs) -> Result<(), Failure> {
+    let directory = context.connect_or_start().await?.agents(None, args.local).await?;
+    agents::tell_unanswered(&directory.unanswered);
+    let offers = offers(&directory.agents);
+    if context.json {
+        let documents = offers.iter().map(|(skill, offer)| {
+            json!({"id": skill, "description": offer.description, "agents": offer.agents, "peer_ids": offer.peers})
+        });
+        return Ok(output::json(&Value::Array(documents.collect()))?);
+    }
+    if offers.is_empty() {
+        output::complain("no skill is known; `anycast agents` lists who is");
+        return Ok(());
+    }
+    let rows = offers.into_iter().map(|(skill, offer)| {
+        [
+            output::brief(skill),
+            output::brief(&offer.agents.join(", ")),
+            output::brief(&offer.description),
+        ]
+    });
+    Ok(output::table(
+        ["SKILL", "AGENTS", "DESCRIPTION"],
+        &rows.collect::<Vec<_>>(),
+    )?)
+}
+
+/// Skills by name. The first description counts, since this node's agent and those nearby come first.
+fn offers(agents: &[ListedAgent]) -> BTreeMap<&str, Offer> {
+    let mut offers: BTreeMap<&str, Offer> = BTreeMap::new();
+    for agent in agents {
+        for skill in &agent.skills {
+            let offer = offers.entry(&skill.id).or_default();
+            if offer.description.is_empty() {
+                offer.description.clone_from(&skill.description);
+            }
+            let peer = agent
+                .peer_id
+                .as_ref()
+                .map(ToString::to_string)
+                .unwrap_or_default();
+            if !offer.peers.contains(&peer) {
+                offer.agents.push(agent.name.clone());
+                offer.peers.push(peer);
+            }
+        }
+    }
+    offers
+}

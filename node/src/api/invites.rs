@@ -1,0 +1,130 @@
+//! InviteService: invites that this node gives out, and those that it shows to others.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use agentanycast_proto::v1::{
+    self, AcceptInviteRequest, AcceptInviteResponse, CreateInviteRequest, CreateInviteResponse,
+    ListInvitesRequest, ListInvitesResponse, RevokeInviteRequest, RevokeInviteResponse,
+    invite_service_server::InviteService,
+};
+use tonic::{Request, Response, Status};
+
+use super::{Api, peer_of, status_for_asker};
+use crate::{
+    engine::{EngineError, NewInvite},
+    policy::invites::{Invite, SECRET},
+};
+
+/// Longest time that an invite is good for: a hundred years.
+const LONGEST: Duration = Duration::from_hours(876_600);
+
+/// What ids of invites are made of: no letter that is taken for another one.
+const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+
+/// Characters of an id, 40 bits.
+const ID: usize = 8;
+
+#[tonic::async_trait]
+impl InviteService for Api {
+    async fn create_invite(
+        &self,
+        request: Request<CreateInviteRequest>,
+    ) -> Result<Response<CreateInviteResponse>, Status> {
+        let request = request.into_inner();
+        let valid_for = request.valid_for.map(Duration::try_from).transpose();
+        let valid_for = valid_for
+            .ok()
+            .filter(|time| time.is_none_or(|time| time <= LONGEST));
+        let Some(valid_for) = valid_for else {
+            return Err(Status::invalid_argument("valid_for is a time of 0 to 100 years"));
+        };
+        let secret: [u8; SECRET] = rand::random();
+        let id: [u8; ID] = rand::random();
+        let id = id.iter().map(|byte| char::from(LETTERS[usize::from(byte % 32)]));
+        let mut new = NewInvite {
+            id: id.collect(),
+            label: request.label,
+            agent: request.agent,
+            skill: request.skill,
+            uses: request.uses.max(1),
+            expires_at: None,
+            secret,
+        };
+        let invite = self
+            .engine()
+            .call(move |core, now| {
+                new.expires_at = valid_for.map(|time| now.unix.saturating_add(time.as_millis() as u64));
+                core.create_invite(now, new)
+            })
+            .await
+            .map_err(|error| status_for_asker(&error))?;
+        Ok(Response::new(CreateInviteResponse {
+            invite: Some(shown(invite)),
+            secret: secret.to_vec(),
+        }))
+    }
+
+    async fn list_invites(
+        &self,
+        _: Request<ListInvitesRequest>,
+    ) -> Result<Response<ListInvitesResponse>, Status> {
+        let invites = self.engine().call(|core, _| Ok(core.invites())).await;
+        let invites = invites.map_err(|error| status_for_asker(&error))?;
+        Ok(Response::new(ListInvitesResponse {
+            invites: invites.into_iter().map(shown).collect(),
+        }))
+    }
+
+    async fn revoke_invite(
+        &self,
+        request: Request<RevokeInviteRequest>,
+    ) -> Result<Response<RevokeInviteResponse>, Status> {
+        let name = request.into_inner().name;
+        let revoked = self.engine().call(move |core, _| core.revoke_invite(&name)).await;
+        let invites = revoked.map_err(|error| match error {
+            EngineError::Precondition(text) => Status::not_found(text),
+            error => status_for_asker(&error),
+        })?;
+        Ok(Response::new(RevokeInviteResponse {
+            invites: invites.into_iter().map(shown).collect(),
+        }))
+    }
+
+    async fn accept_invite(
+        &self,
+        request: Request<AcceptInviteRequest>,
+    ) -> Result<Response<AcceptInviteResponse>, Status> {
+        let request = request.into_inner();
+        let peer = peer_of(&request.peer_id)?;
+        if peer == self.net().local_peer() {
+            return Err(Status::invalid_argument("the invite is of this node itself"));
+        }
+        let secret: Option<[u8; SECRET]> = match request.secret.as_slice() {
+            [] => None,
+            secret => Some(secret.try_into().map_err(|_| {
+                Status::invalid_argument(format!("the secret has {} bytes; it has {SECRET}", secret.len()))
+            })?),
+        };
+        self.engine()
+            .call(move |core, _| core.accept_invite(peer, secret))
+            .await
+            .map_err(|error| status_for_asker(&error))?;
+        self.net().show_invite(peer, secret).await;
+        Ok(Response::new(AcceptInviteResponse {}))
+    }
+}
+
+/// An invite as it is told, without the hash.
+fn shown(invite: Invite) -> v1::Invite {
+    let time = |millis: u64| prost_types::Timestamp::from(UNIX_EPOCH + Duration::from_millis(millis));
+    v1::Invite {
+        id: invite.id,
+        label: invite.label,
+        agent: invite.agent,
+        skill: invite.skill,
+        uses: invite.uses,
+        created_at: Some(time(invite.created_at)),
+        expires_at: invite.expires_at.map(time),
+        peer_ids: invite.peers.iter().map(ToString::to_string).collect(),
+    }
+}
