@@ -506,7 +506,7 @@ mod tests {
         let order = [
             "--timeout",
             "Options of every command:",
-            "--json",
+            "Print JSON for scripts",
             "Examples:",
             "Exit codes:",
         ]

@@ -235,6 +235,20 @@ fn home_with_rules() -> tempfile::TempDir {
 }
 
 #[test]
+fn what_is_said_of_a_daemon_in_the_background_is_as_the_schema_says() {
+    let root = home_with_rules();
+    let home = root.path();
+    let mut checker = Checker::new();
+    checker.prints(home, "config_get", &["config", "get", "log_level"]);
+    checker.prints(home, "config_change", &["config", "set", "log_level", "debug"]);
+    checker.prints(home, "config_change", &["config", "unset", "log_level"]);
+    checker.prints(home, "up", &["up", "--listen", "/ip4/127.0.0.1/tcp/0"]);
+    checker.prints(home, "up", &["restart"]);
+    checker.prints(home, "down", &["down"]);
+    checker.fails(home, 3, Some("error"), &["down"]);
+}
+
+#[test]
 fn the_demo_prints_what_the_schema_says() {
     let root = tempfile::tempdir().unwrap();
     let mut checker = Checker::new();
