@@ -176,9 +176,9 @@ impl<'a> Follower<'a> {
     async fn within_time(&mut self, handle: &TaskHandle) -> Result<Ended, Failure> {
         let limit = self.args.timeout;
         if limit.is_zero() {
-            return self.to_end(handle).await;
+            return self.until_ended(handle).await;
         }
-        if let Ok(outcome) = tokio::time::timeout(limit, self.to_end(handle)).await {
+        if let Ok(outcome) = tokio::time::timeout(limit, self.until_ended(handle)).await {
             return outcome;
         }
         self.progress.clear();
@@ -192,7 +192,7 @@ impl<'a> Follower<'a> {
     }
 
     /// Follows the task to its end and prints what comes out.
-    async fn to_end(&mut self, handle: &TaskHandle) -> Result<Ended, Failure> {
+    async fn until_ended(&mut self, handle: &TaskHandle) -> Result<Ended, Failure> {
         let mut updates = handle.updates();
         let mut live = stream_output::Live::new(self.context.json, self.args.output.clone());
         let mut artifacts = if self.args.stream {
@@ -255,7 +255,9 @@ impl<'a> Follower<'a> {
         let text = update.message.map(|message| message.text_content());
         let text = text.unwrap_or_default();
         if update.status != TaskStatus::InputRequired {
-            self.news = format!("{} {text}", update.status).trim_end().to_owned();
+            format!("{} {text}", update.status)
+                .trim_end()
+                .clone_into(&mut self.news);
             self.progress.show(&self.news);
             return Ok(());
         }

@@ -114,12 +114,11 @@ struct Tally {
 
 impl Tally {
     fn count(&mut self, answer: &PingAnswer) {
-        match answer.round_trip {
-            Some(took) => self.answers.push(took),
-            None => {
-                self.lost += 1;
-                self.last_error = output::flat(&answer.error);
-            }
+        if let Some(took) = answer.round_trip {
+            self.answers.push(took);
+        } else {
+            self.lost += 1;
+            self.last_error = output::flat(&answer.error);
         }
         // What an answer came over says more than what a lost ping might have.
         if answer.round_trip.is_some() || self.answers.is_empty() {

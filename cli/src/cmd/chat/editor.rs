@@ -38,7 +38,7 @@ impl Editor {
             .completion_type(CompletionType::List)
             .auto_add_history(true)
             .build();
-        let mut lines = Lines::with_history(config, MemHistory::new()).map_err(unusable)?;
+        let mut lines = Lines::with_history(config, MemHistory::new()).map_err(|error| unusable(&error))?;
         lines.set_helper(Some(Files(FilenameCompleter::new())));
         Ok(Self {
             lines: Some(Arc::new(Mutex::new(lines))),
@@ -65,7 +65,7 @@ fn edit(lines: &mut Lines, prompt: &str) -> Result<Option<String>, Failure> {
         Ok(line) => Ok(Some(line)),
         Err(ReadlineError::Interrupted) => Ok(Some(String::new())),
         Err(ReadlineError::Eof) => Ok(None),
-        Err(error) => Err(unusable(error)),
+        Err(error) => Err(unusable(&error)),
     }
 }
 
@@ -83,7 +83,7 @@ fn read() -> Result<Option<String>, Failure> {
     Ok((read > 0).then(|| String::from_utf8_lossy(&line).into_owned()))
 }
 
-fn unusable(error: ReadlineError) -> Failure {
+fn unusable(error: &ReadlineError) -> Failure {
     io::Error::other(format!("the terminal cannot be read: {error}")).into()
 }
 

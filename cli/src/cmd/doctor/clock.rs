@@ -40,9 +40,11 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
         ));
     }
     if findings.is_empty() {
-        findings.push(match registries.iter().any(|registry| registry.registered) {
-            true => Finding::good(CHECK, "a registry takes what it signs"),
-            false => Finding::note(CHECK, "nobody was there to compare it with"),
+        let is_taken = registries.iter().any(|registry| registry.registered);
+        findings.push(if is_taken {
+            Finding::good(CHECK, "a registry takes what it signs")
+        } else {
+            Finding::note(CHECK, "nobody was there to compare it with")
         });
     }
     findings

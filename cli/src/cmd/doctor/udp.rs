@@ -55,21 +55,19 @@ pub(super) async fn check(facts: &Facts) -> Option<Finding> {
     }
     let answers = join_all(targets.iter().map(|target| answers(*target))).await;
     let heard = targets.iter().zip(answers).find(|(_, heard)| *heard);
-    Some(match heard {
-        Some((target, _)) => Finding::good(CHECK, format!("{target} answers")),
-        None => {
-            let tried: Vec<String> = targets.iter().map(ToString::to_string).collect();
-            Finding::problem(
-                CHECK,
-                format!(
-                    "no answer over UDP from {}: it is blocked, or nobody is there",
-                    tried.join(", ")
-                ),
-                "let UDP out in the firewall of this host and network; until then add the relay's TCP address (/tcp/…) to \
-                 bootstrap_peers, which works, and goes through fewer NATs",
-            )
-        }
-    })
+    if let Some((target, _)) = heard {
+        return Some(Finding::good(CHECK, format!("{target} answers")));
+    }
+    let tried: Vec<String> = targets.iter().map(ToString::to_string).collect();
+    Some(Finding::problem(
+        CHECK,
+        format!(
+            "no answer over UDP from {}: it is blocked, or nobody is there",
+            tried.join(", ")
+        ),
+        "let UDP out in the firewall of this host and network; until then add the relay's TCP address (/tcp/…) to \
+         bootstrap_peers, which works, and goes through fewer NATs",
+    ))
 }
 
 /// Where the datagrams of a multiaddr go.
