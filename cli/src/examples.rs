@@ -5,6 +5,87 @@ use clap::Command;
 /// Commands by their path, each with its examples: what is typed, and what that does.
 const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
     (
+        "agents",
+        [
+            ("anycast agents", "everybody who is known, and what each can do"),
+            (
+                "anycast agents --skill translate --local",
+                "who can translate here and nearby",
+            ),
+        ],
+    ),
+    (
+        "skills",
+        [
+            ("anycast skills", "what known agents can do"),
+            ("anycast skills --local", "without asking registries"),
+        ],
+    ),
+    (
+        "invite",
+        [
+            ("anycast invite", "a string that lets one peer in, within a day"),
+            (
+                "anycast invite --skill translate --uses 5 --expires 1h",
+                "five peers, for one skill",
+            ),
+        ],
+    ),
+    (
+        "invite ls",
+        [
+            ("anycast invite ls", "what was given out, and who has accepted it"),
+            ("anycast invite ls --full", "with whole ids"),
+        ],
+    ),
+    (
+        "invite revoke",
+        [
+            ("anycast invite revoke team", "take back what has this label"),
+            ("anycast invite revoke team guests", "several at once"),
+        ],
+    ),
+    (
+        "join",
+        [
+            (
+                "anycast join banycastbexample",
+                "know the node that gave out this string",
+            ),
+            (
+                "anycast join banycastbexample --as bob",
+                "under a name of its own",
+            ),
+        ],
+    ),
+    (
+        "alias add",
+        [
+            (
+                "anycast alias add bob 12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK",
+                "call this peer bob",
+            ),
+            (
+                "anycast alias add bob alice --force",
+                "bob is the one who is alice",
+            ),
+        ],
+    ),
+    (
+        "alias ls",
+        [
+            ("anycast alias ls", "the names that were given"),
+            ("anycast alias ls --full", "with whole ids"),
+        ],
+    ),
+    (
+        "alias rm",
+        [
+            ("anycast alias rm bob", "forget a name"),
+            ("anycast alias rm bob alice", "forget two"),
+        ],
+    ),
+    (
         "up",
         [
             ("anycast up", "start the daemon of the default home, which stays"),

@@ -112,7 +112,7 @@ pub(crate) fn invite(invite: &Invite) -> Value {
         "uses": invite.uses,
         "created_at": time(invite.created_at),
         "expires_at": time(invite.expires_at),
-        "peer_ids": invite.peers.iter().map(|peer| peer.as_str()).collect::<Vec<_>>(),
+        "peer_ids": invite.peers.iter().map(agentanycast::PeerId::as_str).collect::<Vec<_>>(),
     })
 }
 
@@ -125,7 +125,7 @@ pub(crate) fn listed(agent: &ListedAgent) -> Value {
         "description": agent.description,
         "skills": agent.skills.iter().map(skill).collect::<Vec<_>>(),
         "own": agent.own,
-        "road": agent.road.map(|road| road.to_string()),
+        "via": agent.road.map(|road| road.to_string()),
         "lan": agent.lan,
         "registered": agent.registered,
         "verified": agent.verified,

@@ -58,8 +58,8 @@ fn invite(home: &Path, options: &[&str]) -> String {
 fn a_guest_is_let_in_by_an_invite_until_it_is_revoked() {
     let homes = [(); 3].map(|()| tempfile::tempdir().unwrap());
     let [host, guest, other] = [&homes[0], &homes[1], &homes[2]].map(tempfile::TempDir::path);
-    let _host = guarded(host);
-    let (_guest, _other) = (Running::daemon(guest), Running::daemon(other));
+    let running_host = guarded(host);
+    let (running_guest, _other) = (Running::daemon(guest), Running::daemon(other));
     let bare = invite(host, &["--no-right"]);
     fails(guest, &["send", &bare, "hello"], 1, "peers that it knows only");
 
@@ -80,7 +80,7 @@ fn a_guest_is_let_in_by_an_invite_until_it_is_revoked() {
     // Its one use is taken, and the string is worth nothing to another one.
     fails(other, &["send", &text, "hello"], 1, "as many peers as it lets in");
     // Over a restart of both.
-    drop((_host, _guest));
+    drop((running_host, running_guest));
     let (_host, _guest) = (guarded(host), Running::daemon(guest));
     says(guest, &["send", &text, "after a restart"], "after a restart");
     says(host, &["invite", "revoke", "team"], "let in by it no more");

@@ -82,3 +82,8 @@ pub use task::{Attempt, Task, TaskError, TaskFilter, TaskPage, TaskStatus, TaskU
 
 /// Tells a handler that its task was ended by somebody else; from `tokio-util`.
 pub use tokio_util::sync::CancellationToken;
+
+/// The Rust of the README is compiled with the examples of this documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;

@@ -38,16 +38,17 @@ pub(crate) enum ToolName {
 
 impl ToolName {
     /// All of them, in the order in which clients list them.
+    /// New ones come last: what was found by fuzzing names a tool by its place.
     pub(crate) const ALL: [Self; 9] = [
         Self::DiscoverAgents,
-        Self::ListAgents,
-        Self::ListSkills,
         Self::GetAgentCard,
         Self::AskAgent,
         Self::GetTask,
         Self::ReplyToTask,
         Self::CancelTask,
         Self::ListTasks,
+        Self::ListAgents,
+        Self::ListSkills,
     ];
 
     /// The tool of that name.

@@ -52,7 +52,7 @@ pub(crate) async fn run(context: &Context, args: JoinArgs) -> Result<(), Failure
             "alias": alias,
             "agent": invitation.agent,
             "skill": invitation.skill,
-            "road": connected.road.to_string(),
+            "via": connected.road.to_string(),
             "has_right": invitation.secret.is_some(),
         }))?);
     }

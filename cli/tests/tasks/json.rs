@@ -76,7 +76,15 @@ impl Checker {
             .output()
             .unwrap();
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {output:?}");
-        let error = self.lines("error", &output.stderr).pop().unwrap();
+        // Warnings may come before it.
+        let said = std::str::from_utf8(&output.stderr).unwrap();
+        let is_warning =
+            |line: &&str| serde_json::from_str::<Value>(line).is_ok_and(|line| line["warning"].is_string());
+        let (warnings, errors): (Vec<&str>, Vec<&str>) = said.lines().partition(is_warning);
+        if !warnings.is_empty() {
+            self.lines("warning", warnings.join("\n").as_bytes());
+        }
+        let error = self.lines("error", errors.join("\n").as_bytes()).pop().unwrap();
         assert_eq!(error["error"]["exit_code"], code, "{arguments:?}: {error}");
         if let Some(answer) = answer {
             self.lines(answer, &output.stdout);
@@ -163,7 +171,7 @@ fn each_command_prints_what_the_schema_says() {
         &["send", NOBODY, "hello", "--timeout", "200ms"],
     );
     checker.fails(home, 4, Some("error"), &["task", "no-such-task"]);
-    checker.fails(home, 2, Some("error"), &["send", "nobody", "hello"]);
+    checker.fails(home, 4, Some("error"), &["send", "nobody", "hello"]);
     // Before anything is known of what is wanted.
     for arguments in [
         &["send"][..],
@@ -174,7 +182,22 @@ fn each_command_prints_what_the_schema_says() {
         let error = checker.fails(home, 2, None, arguments);
         assert_eq!(error["error"]["kind"], "Usage", "{error}");
     }
-    checker.fails(home, 6, Some("error"), &["discover", "echo"]);
+    // A connected peer has it, and no registry is needed.
+    checker.prints(home, "discover", &["discover", "echo"]);
+    checker.fails(home, 4, Some("discover"), &["discover", "no-such-skill"]);
+
+    // Names, and who is known.
+    checker.prints(home, "agents", &["agents"]);
+    checker.prints(home, "skills", &["skills"]);
+    checker.prints(home, "alias", &["alias", "add", "there", &there]);
+    checker.prints(home, "aliases", &["alias", "ls"]);
+    checker.prints(home, "task", &["send", "there", "hello"]);
+    checker.prints(home, "aliases", &["alias", "rm", "there"]);
+    let invite = checker.prints(other.path(), "invite", &["invite"]);
+    checker.prints(other.path(), "invites", &["invite", "ls"]);
+    checker.prints(home, "join", &["join", invite["invite"].as_str().unwrap()]);
+    let id = invite["id"].as_str().unwrap();
+    checker.prints(other.path(), "invites", &["invite", "revoke", id]);
 }
 
 #[test]

@@ -55,5 +55,5 @@ fn a_peer_answers_until_it_is_gone() {
     let (text, code) = run(here.path(), &["ping", peer]);
     assert_eq!(code, Some(4), "{text}");
     assert_eq!(run(here.path(), &["ping", NOBODY]).1, Some(4));
-    assert_eq!(run(here.path(), &["ping", "nobody"]).1, Some(2));
+    assert_eq!(run(here.path(), &["ping", "nobody"]).1, Some(4));
 }

@@ -136,8 +136,8 @@ fn an_invite_lets_in_but_not_past_a_rule() {
     };
     let closed = |trust, acl: Vec<config::AclRule>| {
         policy(&config::Policy {
-            trust,
             acl,
+            trust,
             ..config::Policy::default()
         })
     };

@@ -510,7 +510,7 @@ async fn the_command_serves_without_a_daemon_until_there_is_one() {
     let mut client = Piped::start(command).await;
     let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
     let tools = client.asked(&list).await;
-    assert_eq!(tools["result"]["tools"].as_array().unwrap().len(), 7, "{tools}");
+    assert_eq!(tools["result"]["tools"].as_array().unwrap().len(), 9, "{tools}");
     for (tool, arguments) in [
         ("list_tasks", json!({})),
         ("get_task", json!({"task_id": "t"})),

@@ -23,8 +23,10 @@ const TO_THE_LETTER: &str = "AGENTANYCAST_TEST_DOCKERFILE";
 /// How the command begins that builds.
 const BUILD: &str = "cargo build ";
 
-/// What stands for it: an error unless the lock file fits the manifests. Nothing is fetched.
-const READ: &str = "cargo metadata --locked --offline --format-version 1 >metadata.json";
+/// What stands for it: an error unless the lock file fits the manifests. Nothing is fetched, so that only what this host needs
+/// is there.
+const READ: &str = "cargo metadata --locked --offline --format-version 1 \
+                    --filter-platform \"$(rustc -vV | sed -n 's/^host: //p')\" >metadata.json";
 
 /// What `COPY . .` brings: everything that is in git and not in .dockerignore, as old as it is.
 fn copy(to: &Path) {

@@ -29,6 +29,7 @@ mod mcp;
 mod outbound;
 mod peer;
 mod python;
+mod readme;
 mod registry;
 mod relayed;
 mod script;

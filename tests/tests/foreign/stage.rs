@@ -118,7 +118,7 @@ impl Stage {
         self
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.home.path()
     }
 

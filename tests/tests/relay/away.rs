@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use crate::anycast::{card, daemon, echo_agent};
 
 async fn discover(daemon: &Daemon, args: &[&str]) -> Said {
-    told(daemon, &[&["discover"], args].concat()).await
+    told(daemon, &[&["discover", "--full"], args].concat()).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -166,7 +166,7 @@ async fn a_registry_beside_a_bootstrap_peer_is_missed_when_it_is_away() {
         (!found.agents.is_empty()).then_some(())
     })
     .await;
-    works(&node).await;
+    // Before the two are connected: then the worker itself says what it can do.
     relay.kill().await;
     tokio::time::sleep(Duration::from_millis(1100)).await;
     let said = discover(&asker, &["dig"]).await;
@@ -189,12 +189,22 @@ async fn an_empty_registry_makes_nobody_forget_what_another_said() {
     let _worker = echo_agent(&[&relay], "worker", "dig").await;
     let asker = forgetful(&[&empty, &relay]).start().await;
     let node = asker.node().await;
-    works(&node).await;
+    let found = async || node.discover("dig", &[].into(), 0).await.unwrap();
+    assert!(!found().await.remembered);
     relay.kill().await;
+    // Before the two are connected: then the worker itself says what it can do.
+    for _ in 0..2 {
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        assert!(found().await.remembered);
+    }
     for _ in 0..2 {
         tokio::time::sleep(Duration::from_millis(1100)).await;
         works(&node).await;
-        assert!(node.discover("dig", &[].into(), 0).await.unwrap().remembered);
+        let found = found().await;
+        assert!(
+            found.agents.len() == 1 && !found.unanswered.is_empty(),
+            "{found:?}"
+        );
     }
     let unknown = node.send_task(Target::skill("fill"), "?").await.unwrap_err();
     assert_eq!(unknown.kind(), ErrorKind::DiscoveryUnavailable, "{unknown}");

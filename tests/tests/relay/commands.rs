@@ -21,7 +21,7 @@ async fn an_agent_is_found_by_its_tag() {
     let claim = registration(&Signer::new().id, "dig");
     relay.client().await.register_skills(claim).await.unwrap();
     let asker = daemon(&[&relay]).start().await;
-    let found = told(&asker, &["discover", "dig", "--tag", "lang=de"]).await;
+    let found = told(&asker, &["discover", "dig", "--tag", "lang=de", "--full"]).await;
     assert!(found.status.success(), "{}", found.said);
     let rows: Vec<Vec<&str>> = found
         .said
