@@ -1,7 +1,7 @@
 //! Whether another daemon runs with this node's key: peers and registries say so when they meet both.
 //!
 //! The one rule: what they say counts only where this key has signed the other run's [`Instance`], and for as long as they
-//! go on saying it. [`Said`] is pure.
+//! go on saying it. `Said` is pure.
 
 use std::{
     collections::BTreeMap,

@@ -17,7 +17,17 @@ from mcp.shared.exceptions import MCPError
 
 MODE, PEER = sys.argv[1:3]
 URL = os.environ.get("MCP_URL")
-NAMES = {"discover_agents", "get_agent_card", "ask_agent", "get_task", "reply_to_task", "cancel_task", "list_tasks"}
+NAMES = {
+    "discover_agents",
+    "list_agents",
+    "list_skills",
+    "get_agent_card",
+    "ask_agent",
+    "get_task",
+    "reply_to_task",
+    "cancel_task",
+    "list_tasks",
+}
 
 
 def client(token=os.environ.get("MCP_TOKEN")):
