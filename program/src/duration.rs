@@ -1,6 +1,6 @@
 //! PURE: times as people write them, `90s`, `1h30m` or `2d`, in settings and on command lines.
 //!
-//! The rule: [`parse`] reads back what [`format`] writes as the same time, to the millisecond.
+//! The rule: [`parse`] reads back what [`format()`] writes as the same time, to the millisecond.
 
 use std::time::Duration;
 
