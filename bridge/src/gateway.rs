@@ -198,6 +198,21 @@ pub(crate) fn reached(agent: &v1::ListedAgent) -> &'static str {
     }
 }
 
+/// The skills of these agents by their ids: what is said of each, of several descriptions the first, and who has it.
+pub(crate) fn skills_of(agents: &[v1::ListedAgent]) -> BTreeMap<&str, (&str, Vec<&v1::ListedAgent>)> {
+    let mut skills: BTreeMap<&str, (&str, Vec<&v1::ListedAgent>)> = BTreeMap::new();
+    for agent in agents {
+        for skill in &agent.skills {
+            let (description, who) = skills.entry(&skill.skill_id).or_default();
+            if description.is_empty() {
+                *description = &skill.description;
+            }
+            who.push(agent);
+        }
+    }
+    skills
+}
+
 /// Whether a task in this state never changes again.
 pub fn is_terminal(status: TaskStatus) -> bool {
     matches!(

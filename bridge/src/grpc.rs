@@ -36,7 +36,8 @@ use crate::{
     },
     auth::Name,
     gateway::Target,
-    http::{FrontConfig, Host, declared, decode, front, idempotency_key, the_one, told, trace},
+    http::{FrontConfig, Host, declared, front, idempotency_key, the_one, told, trace},
+    path_segment::decode,
 };
 
 /// The metadata in which a call says which version it means.

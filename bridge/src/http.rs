@@ -62,7 +62,6 @@ pub(crate) use host::Host;
 use leaving::leaving;
 use refusal::{Refusal, Words};
 pub use requests::Requests;
-pub(crate) use route::decode;
 use route::{Lost, Route, What};
 pub(crate) use told::told;
 

@@ -23,6 +23,7 @@ mod grpc;
 pub mod http;
 pub mod mcp;
 mod notify;
+mod path_segment;
 mod reload;
 pub mod screen;
 mod server;

@@ -2,7 +2,6 @@
 //! at `/`. Many may ask: the node, which asks registries, is asked once in 5 s at most.
 
 use std::{
-    collections::BTreeMap,
     fmt::Write as _,
     sync::Arc,
     time::{Duration, Instant},
@@ -17,7 +16,8 @@ use tokio::sync::Mutex;
 use super::{JSON, failed, response, route::What};
 use crate::{
     a2a::{error::A2aError, mesh::Handler, version::Version},
-    gateway::reached,
+    gateway::{reached, skills_of},
+    path_segment::encode,
 };
 
 /// How long an answer of the node stands.
@@ -54,7 +54,7 @@ impl Directory {
         }
     }
 
-    /// Those who ask while the node is being asked wait for the same answer.
+    /// Those who ask while the node is being asked wait for the same answer; after a failure the next one asks.
     async fn agents(&self, handler: &dyn Handler) -> Result<Arc<Vec<ListedAgent>>, A2aError> {
         let mut told = self.0.lock().await;
         if let Some((since, agents)) = &*told
@@ -79,24 +79,18 @@ fn agent(agent: &ListedAgent) -> Value {
         "skills": agent.skills.iter().map(skill).collect::<Vec<_>>(),
         "reached": reached(agent),
         "verified": agent.verified,
-        "url": format!("/agents/{}", segment(&agent.peer_id)),
+        "url": format!("/agents/{}", encode(&agent.peer_id)),
     })
 }
 
-/// Skills by id; of several descriptions the first counts.
+/// What is said of skills.
 fn skills(agents: &[ListedAgent]) -> Vec<Value> {
-    let mut skills: BTreeMap<&str, (&str, Vec<Value>)> = BTreeMap::new();
-    for agent in agents {
-        for skill in &agent.skills {
-            let (description, who) = skills.entry(&skill.skill_id).or_default();
-            if description.is_empty() {
-                *description = &skill.description;
-            }
-            who.push(json!({"peerId": agent.peer_id, "name": agent.name}));
-        }
-    }
-    let skill = |(id, (description, agents)): (&str, (&str, Vec<Value>))| json!({"id": id, "description": description, "agents": agents, "url": format!("/skills/{}", segment(id))});
-    skills.into_iter().map(skill).collect()
+    let who = |agent: &&ListedAgent| json!({"peerId": agent.peer_id, "name": agent.name});
+    let skill = |(id, (description, agents)): (&str, (&str, Vec<&ListedAgent>))| {
+        let agents: Vec<_> = agents.iter().map(who).collect();
+        json!({"id": id, "description": description, "agents": agents, "url": format!("/skills/{}", encode(id))})
+    };
+    skills_of(agents).into_iter().map(skill).collect()
 }
 
 fn page(agents: &[ListedAgent]) -> Response {
@@ -155,24 +149,11 @@ fn escaped(text: &str) -> String {
     safe
 }
 
-/// A text as a segment of a path.
-fn segment(text: &str) -> String {
-    let mut path = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
-            path.push(char::from(byte));
-        } else {
-            let _ = write!(path, "%{byte:02X}");
-        }
-    }
-    path
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
-    use super::{super::route::decode, *};
+    use super::*;
 
     fn named(name: &str, skill: &str) -> ListedAgent {
         ListedAgent {
@@ -203,12 +184,6 @@ mod tests {
             let safe = escaped(&text);
             let has_mark = |letter| matches!(letter, '<' | '>' | '"' | '\'');
             prop_assert!(!safe.contains(has_mark), "{}", safe);
-        }
-
-        #[test]
-        fn a_segment_is_read_as_it_was(text in "\\PC{0,40}") {
-            let path = segment(&text);
-            prop_assert_eq!(decode(&path), Some(text));
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use http::Uri;
 
-use super::route::decode;
 use crate::a2a::error::A2aError;
+use crate::path_segment::decode;
 
 /// Most parameters of a query: no method has more than a dozen.
 const MOST: usize = 64;

@@ -6,6 +6,7 @@ use super::refusal::Words;
 use crate::{
     a2a::{request::Method, version::Version},
     gateway::{Target, peer},
+    path_segment::decode,
 };
 
 /// Where agents' cards are; the first is that of the specification, the others those of older clients.
@@ -13,9 +14,6 @@ const CARDS: [&str; 3] = ["agent-card.json", "agent.json", "a2a-agent-card"];
 
 /// What the REST paths of 0.3 begin with. So no tenant is called that.
 const OLD: &str = "v1";
-
-/// Longest name of an agent, skill, tenant or task in a path, in bytes. Ids of the mesh take 256.
-const LONGEST: usize = 512;
 
 /// What a path means.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -196,26 +194,6 @@ fn rest_of(version: Version, verb: &Verb, tenant: &str, rest: &[&str]) -> Result
         id: id.to_owned(),
         webhook: webhook.to_owned(),
     })
-}
-
-/// A segment without its percent signs; `None` if it is no text, or longer than any name.
-pub(crate) fn decode(segment: &str) -> Option<String> {
-    let bytes = segment.as_bytes();
-    let mut text = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while let Some(byte) = bytes.get(at) {
-        if *byte == b'%' {
-            let digits = bytes.get(at + 1..at + 3)?;
-            // Not by `from_str_radix`, which takes a sign too.
-            let digit = |digit: u8| char::from(digit).to_digit(16);
-            text.push((digit(digits[0])? * 16 + digit(digits[1])?) as u8);
-            at += 3;
-        } else {
-            text.push(*byte);
-            at += 1;
-        }
-    }
-    String::from_utf8(text).ok().filter(|text| text.len() <= LONGEST)
 }
 
 #[cfg(test)]

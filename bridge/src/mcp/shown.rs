@@ -3,8 +3,6 @@
 //! The one rule: what an agent sent is shown as it is or said to be left out, in a bounded answer; nothing is cut in
 //! silence.
 
-use std::collections::BTreeMap;
-
 use agentanycast_program::json_lines;
 use agentanycast_proto::{
     exact::{self, EXACT},
@@ -16,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::call::STATES;
 use crate::{
-    gateway::{Listed, contexts, is_reference, labels::is_auth_required, reached},
+    gateway::{Listed, contexts, is_reference, labels::is_auth_required, reached, skills_of},
     time::write_time,
 };
 
@@ -69,21 +67,11 @@ pub(super) fn agents(agents: &[v1::ListedAgent], more: usize) -> CallToolResult 
 
 /// Skills of these agents, as many as an answer holds.
 pub(super) fn skills(agents: &[v1::ListedAgent]) -> CallToolResult {
-    let mut skills: BTreeMap<&str, (&str, Vec<&str>)> = BTreeMap::new();
-    for agent in agents {
-        for skill in &agent.skills {
-            let (description, who) = skills.entry(&skill.skill_id).or_default();
-            if description.is_empty() {
-                *description = &skill.description;
-            }
-            who.push(&agent.name);
-        }
-    }
-    let of = |(id, (description, agents)): (&str, (&str, Vec<&str>))| {
-        let agents: Vec<_> = agents.into_iter().map(short).collect();
+    let of = |(id, (description, agents)): (&str, (&str, Vec<&v1::ListedAgent>))| {
+        let agents: Vec<_> = agents.iter().map(|agent| short(&agent.name)).collect();
         json!({"id": id, "description": clipped(description, ABOUT), "agents": agents})
     };
-    let (shown, over) = as_many(skills.into_iter().map(of));
+    let (shown, over) = as_many(skills_of(agents).into_iter().map(of));
     let mut json = json!({ "skills": shown });
     if over > 0 {
         json["left_out"] = format!("{over} more skills are left out, since this answer is full").into();

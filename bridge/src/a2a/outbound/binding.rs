@@ -9,9 +9,12 @@ use super::{
     choice::{Binding, Interface},
     fault::{Fault, Kind, excerpt},
 };
-use crate::a2a::{
-    old::{self, Files},
-    version::Version,
+use crate::{
+    a2a::{
+        old::{self, Files},
+        version::Version,
+    },
+    path_segment::encode,
 };
 
 /// What agents of 0.3 put in the bytes of a file over REST and gRPC: as the servers of the official Python
@@ -131,16 +134,16 @@ impl Ask {
                 let params = self.params(interface.version, "");
                 (Method::POST, path.to_owned(), Some(old::to_send(params, FILES)))
             }
-            Self::Subscribe { id } => (Method::GET, format!("tasks/{}:subscribe", escaped(&id)), None),
+            Self::Subscribe { id } => (Method::GET, format!("tasks/{}:subscribe", encode(&id)), None),
             Self::Get { id } => {
-                let path = format!("tasks/{}?historyLength={HISTORY}", escaped(&id));
+                let path = format!("tasks/{}?historyLength={HISTORY}", encode(&id));
                 (Method::GET, path, None)
             }
             // Only 1.0 has lists, and nobody asks 0.3 for one.
             Self::List { .. } => (Method::GET, "tasks".to_owned(), None),
             Self::Cancel { id } => {
                 let body = json!({ "name": format!("tasks/{id}") });
-                (Method::POST, format!("tasks/{}:cancel", escaped(&id)), Some(body))
+                (Method::POST, format!("tasks/{}:cancel", encode(&id)), Some(body))
             }
         };
         let url = below(&interface.url, &format!("/v1/{path}"));
@@ -150,18 +153,18 @@ impl Ask {
     fn over_rest(self, interface: &Interface) -> Request {
         let mut place = String::new();
         if !interface.tenant.is_empty() {
-            let _ = write!(place, "/{}", escaped(&interface.tenant));
+            let _ = write!(place, "/{}", encode(&interface.tenant));
         }
         let (method, path, body) = match self {
             Self::Send { .. } => (Method::POST, "/message:send".to_owned(), true),
             Self::Stream { .. } => (Method::POST, "/message:stream".to_owned(), true),
-            Self::Subscribe { ref id } => (Method::GET, format!("/tasks/{}:subscribe", escaped(id)), false),
-            Self::Get { ref id } => (Method::GET, format!("/tasks/{}", escaped(id)), false),
+            Self::Subscribe { ref id } => (Method::GET, format!("/tasks/{}:subscribe", encode(id)), false),
+            Self::Get { ref id } => (Method::GET, format!("/tasks/{}", encode(id)), false),
             Self::List { ref context } => {
-                let query = format!("/tasks?contextId={}&pageSize={LISTED}", escaped(context));
+                let query = format!("/tasks?contextId={}&pageSize={LISTED}", encode(context));
                 (Method::GET, query, false)
             }
-            Self::Cancel { ref id } => (Method::POST, format!("/tasks/{}:cancel", escaped(id)), true),
+            Self::Cancel { ref id } => (Method::POST, format!("/tasks/{}:cancel", encode(id)), true),
         };
         place.push_str(&path);
         let url = below(&interface.url, &place);
@@ -280,19 +283,6 @@ pub(crate) fn below(url: &str, path: &str) -> String {
         (false, false) => format!("{base}{path}?{query}"),
         (false, true) => format!("{base}{path}&{query}"),
     }
-}
-
-/// A text as one segment of a path, or one value of a query.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
-            escaped.push(char::from(byte));
-        } else {
-            let _ = write!(escaped, "%{byte:02X}");
-        }
-    }
-    escaped
 }
 
 #[cfg(test)]

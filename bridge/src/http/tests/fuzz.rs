@@ -10,7 +10,8 @@ use prost::Message;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-use super::{Router, ask, change as change_json, decode, documents, front, other};
+use super::{Router, ask, change as change_json, documents, front, other};
+use crate::path_segment::decode;
 
 thread_local! {
     static FRONT: (tokio::runtime::Runtime, Router) =
