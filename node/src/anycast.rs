@@ -2,8 +2,9 @@
 //!
 //! [`start`] gives a [`Anycast`] handle and one task per registry that keeps the local agent registered there.
 //! `board`, `strategy`, `cache`, `found` and `registration` are pure; `registry` speaks gRPC, `gather` waits for all
-//! answers, `look` looks in all places, `neighbours` are connected peers, `directory` lists who is known, `keeper` keeps the agent registered. It knows the network for addresses only, and
-//! of the engine only what became of tasks ([`RouteNews`]).
+//! answers, `look` looks in all places, `neighbours` are connected peers, `directory` lists who is known, `keeper` keeps
+//! the agent registered. It knows the network for addresses only, and of the engine only what became of tasks
+//! ([`RouteNews`]).
 
 mod board;
 mod cache;
@@ -44,8 +45,8 @@ pub use self::found::Found;
 pub use self::look::{Discovered, Failures, SearchError, USUAL_FOUND};
 pub use self::neighbours::Neighbours;
 pub use self::registrations::{RegistrationStatus, RegistryStatus};
-pub use self::registry::InvalidRegistry;
 pub(crate) use self::registry::endpoint;
+pub use self::registry::{InvalidRegistry, registry_beside};
 use self::{
     board::Board,
     cache::{Cache, Kept},

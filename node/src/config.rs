@@ -377,16 +377,7 @@ pub fn load_again(args: &[OsString]) -> (Option<PathBuf>, Result<Loaded, ConfigE
         *file.borrow_mut() = Some(path.to_owned());
         settings::read_file(path)
     };
-    let home = std::env::home_dir();
-    let loaded = settings::variables(&PROGRAM).and_then(|variable| {
-        settings::load(
-            &PROGRAM,
-            args.iter().cloned(),
-            variable,
-            read_file,
-            home.as_deref(),
-        )
-    });
+    let loaded = load_reading(args, read_file);
     (file.into_inner(), loaded)
 }
 
@@ -396,12 +387,20 @@ pub fn load_again(args: &[OsString]) -> (Option<PathBuf>, Result<Loaded, ConfigE
 /// # Errors
 /// See [`ConfigError`].
 pub fn load_with_file_text(args: &[OsString], text: &str) -> Result<Loaded, ConfigError> {
+    load_reading(args, |_: &Path| Ok(text.to_owned()))
+}
+
+/// The configuration by these arguments and the environment of this process, with its files as they are read by this.
+fn load_reading(
+    args: &[OsString],
+    read_file: impl Fn(&Path) -> std::io::Result<String>,
+) -> Result<Loaded, ConfigError> {
     let home = std::env::home_dir();
     settings::load(
         &PROGRAM,
         args.iter().cloned(),
         settings::variables(&PROGRAM)?,
-        |_: &Path| Ok(text.to_owned()),
+        read_file,
         home.as_deref(),
     )
 }

@@ -330,15 +330,12 @@ async fn serve_metrics(
 /// Keeps the ports for the next start, and shows the card of the last run until an agent sets one.
 async fn keep_what_is_bound(engine: &Engine, net: &net::Handle, anycast: &Anycast) -> anyhow::Result<()> {
     let bound = net.bound_addrs();
-    let (card, invites) = engine
+    let card = engine
         .call(move |core, _| {
             core.set_listened(bound);
-            Ok((core.card(), core.accepted_invites()))
+            Ok(core.card())
         })
         .await?;
-    for (peer, secret) in invites {
-        net.show_invite(peer, Some(secret)).await;
-    }
     if card.is_some() {
         net.set_card(card.clone()).await;
         anycast.recall_card(card);

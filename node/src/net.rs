@@ -36,13 +36,13 @@ mod turns;
 mod upgrade;
 mod writer;
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use agentanycast_identity::PeerId;
 use bytes::Bytes;
 use tokio::{sync::mpsc, task::JoinHandle};
 
-use crate::other_daemons::OtherDaemons;
+use crate::{other_daemons::OtherDaemons, policy::invites::SECRET};
 
 pub use self::{
     budget::Permit,
@@ -98,6 +98,8 @@ pub struct NetConfig {
     pub names: Names,
     /// Which run of the node this is, and where is told who sees another one.
     pub other_daemons: OtherDaemons,
+    /// Secrets of invites, each shown to the node that gave it and to no other.
+    pub invites: HashMap<PeerId, [u8; SECRET]>,
     /// How much peers may use.
     pub limits: Limits,
 }

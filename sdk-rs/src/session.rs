@@ -205,6 +205,20 @@ impl Session {
         .await
     }
 
+    /// Calls `rpc` once, also where its answer is lost. For calls that may not be made twice.
+    async fn call_at_most_once<R, T, U>(
+        &self,
+        subject: Subject,
+        request: R,
+        rpc: impl Fn(NodeClient, R) -> U,
+    ) -> Result<T, Error>
+    where
+        U: Future<Output = Result<Response<T>, Status>>,
+    {
+        let answer = self.call_once(subject, request, rpc).await;
+        answer.map_err(|(Failure::Lost(error) | Failure::Answered(error))| error)
+    }
+
     /// As [`Session::call`], for a call on a task.
     pub(crate) async fn task_call<C: Call>(&self, subject: Subject, request: C) -> Result<C::Answer, Error> {
         self.task_call_knowing(subject, &request).await.0
@@ -426,7 +440,8 @@ impl Session {
             let mut client = self.invites.clone();
             async move { client.create_invite(request).await }
         };
-        self.call(Subject::Node, request, rpc).await
+        // Nobody would know the secret of the first one.
+        self.call_at_most_once(Subject::Node, request, rpc).await
     }
 
     pub(crate) async fn accept_invite(
@@ -456,7 +471,8 @@ impl Session {
         let request = v1::RevokeInviteRequest {
             name: name.to_owned(),
         };
-        self.call(Subject::Invite, request, rpc).await
+        // What was revoked the first time would not be found the second time.
+        self.call_at_most_once(Subject::Invite, request, rpc).await
     }
 
     pub(crate) async fn resolve_did(&self, did: &str) -> Result<v1::ResolveDidResponse, Error> {

@@ -117,7 +117,7 @@ impl<'a> Follower<'a> {
             handle = sending => handle?,
             wish = interrupt.wish() => {
                 let message = "interrupted before the daemon said that it has the task; `anycast tasks` shows whether it does";
-                return Err(Failure::new(wish.code(), "Interrupted", message));
+                return Err(wish.failure(message));
             }
         };
         self.task = Some(handle.id().to_owned());
@@ -231,7 +231,7 @@ impl<'a> Follower<'a> {
 
     /// Shows where the task is.
     async fn say_where(&mut self, handle: &TaskHandle) {
-        let trace = tokio::time::timeout(TRACE_LIMIT, self.node.trace(handle.id())).await;
+        let trace = tokio::time::timeout(TRACE_LIMIT, self.node.trace_without_audit(handle.id())).await;
         // An older daemon cannot say it.
         let Ok(Ok(trace)) = trace else { return };
         let Some(waiting) = Waiting::from_trace(&trace, self.whom.as_deref()) else {

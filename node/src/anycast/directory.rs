@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures::{StreamExt as _, stream};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use super::{Anycast, USUAL_FOUND, found, found::Found, lock, look::SearchError, neighbours::found_on};
 
@@ -46,14 +46,7 @@ pub struct Directory {
 impl Anycast {
     /// Who is known; with a skill, who has it. `nearby`: nobody else is asked.
     pub async fn directory(&self, skill: Option<&str>, nearby: bool) -> Directory {
-        let inner = &self.inner;
-        let me = inner.net.local_peer();
-        let own = inner.card.borrow().card.clone();
-        let own = own.map(|card| found_on(me, (*card).clone()));
-        let connected = inner.neighbours.connected(|peer| inner.net.is_connected(peer));
-        // A card without either is of a node beside which no agent is.
-        let is_agent = |found: &Found| !found.name.is_empty() || !found.skills.is_empty();
-        let here: Vec<Found> = own.into_iter().chain(connected).filter(is_agent).collect();
+        let here = self.here();
         let skills = self.heard_of(&here);
         let (told, unanswered) = if nearby {
             Default::default()
@@ -67,15 +60,13 @@ impl Anycast {
         let has_it = |found: &Found| skill.is_none_or(|skill| found.has(skill, &BTreeMap::new()));
         let mut agents: Vec<Listed> = Vec::new();
         for found in here.into_iter().filter(has_it) {
-            let registered = told.iter().any(|other| other.peer == found.peer);
+            let registered = told.iter().any(|other| other.peer == found.peer && !other.near);
             agents.push(Listed { found, registered });
         }
         for found in told {
             if !agents.iter().any(|known| known.found.peer == found.peer) {
-                agents.push(Listed {
-                    found,
-                    registered: true,
-                });
+                let registered = !found.near;
+                agents.push(Listed { found, registered });
             }
         }
         Directory {
@@ -87,15 +78,20 @@ impl Anycast {
 
     /// The skill that was perhaps meant by one that nobody has.
     pub fn meant(&self, skill: &str) -> Option<String> {
-        let inner = &self.inner;
-        let me = inner.net.local_peer();
-        let own = inner.card.borrow().card.clone();
-        let own = own.map(|card| found_on(me, (*card).clone()));
-        let connected = inner.neighbours.connected(|peer| inner.net.is_connected(peer));
-        let here: Vec<Found> = own.into_iter().chain(connected).collect();
-        let skills = self.heard_of(&here);
+        let skills = self.heard_of(&self.here());
         let others = skills.iter().map(String::as_str).filter(|other| *other != skill);
         agentanycast_program::nearest::nearest(skill, others).map(str::to_owned)
+    }
+
+    /// This node's agent, and those of connected peers.
+    fn here(&self) -> Vec<Found> {
+        let inner = &self.inner;
+        let own = inner.card.borrow().card.clone();
+        let own = own.map(|card| found_on(inner.net.local_peer(), (*card).clone()));
+        let connected = inner.neighbours.connected(|peer| inner.net.is_connected(peer));
+        // A card without either is of a node beside which no agent is.
+        let is_agent = |found: &Found| !found.name.is_empty() || !found.skills.is_empty();
+        own.into_iter().chain(connected).filter(is_agent).collect()
     }
 
     /// The skills of these, and those that were asked about lately and found.
@@ -108,8 +104,9 @@ impl Anycast {
 
     /// What registries and the DHT say of these skills.
     async fn told(&self, skills: Vec<String>) -> (Vec<Found>, Vec<String>) {
+        let by = Instant::now() + WITHIN;
         let questions = skills.into_iter().map(|skill| async move {
-            let answer = timeout(WITHIN, self.discover(&skill, &BTreeMap::new(), USUAL_FOUND)).await;
+            let answer = timeout_at(by, self.discover(&skill, &BTreeMap::new(), USUAL_FOUND)).await;
             match answer {
                 Ok(Ok(found)) => (found.agents, found.unanswered),
                 Ok(Err(SearchError::NoAnswer(failures))) => (Vec::new(), failures.0),

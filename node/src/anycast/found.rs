@@ -31,6 +31,8 @@ pub struct Found {
     pub addresses: Vec<String>,
     /// It has proven that this is said by itself.
     pub verified: bool,
+    /// Nobody but its own card says so: it is connected.
+    pub near: bool,
 }
 
 impl Found {
@@ -55,6 +57,7 @@ impl Found {
             skills: said.skills,
             addresses,
             verified: said.verified,
+            near: false,
         })
     }
 
@@ -75,6 +78,7 @@ impl Found {
             skills: record.skills,
             addresses: said.addresses,
             verified,
+            near: false,
         }
     }
 
@@ -108,6 +112,7 @@ impl Candidate {
             }],
             addresses: self.addresses.clone(),
             verified: self.verified,
+            near: false,
         }
     }
 }
@@ -133,6 +138,7 @@ pub(super) fn merged(answers: Vec<Vec<Found>>, limit: usize) -> Vec<Found> {
             continue;
         };
         let known = &mut merged[place];
+        let near = found.near && known.near;
         let (mut better, other) = if found.verified && !known.verified {
             (found, std::mem::replace(known, empty(known.peer)))
         } else {
@@ -143,6 +149,7 @@ pub(super) fn merged(answers: Vec<Vec<Found>>, limit: usize) -> Vec<Found> {
                 better.addresses.push(address);
             }
         }
+        better.near = near;
         *known = better;
     }
     merged.sort_by_key(|found| !found.verified);
@@ -165,6 +172,7 @@ fn empty(peer: PeerId) -> Found {
         skills: Vec::new(),
         addresses: Vec::new(),
         verified: false,
+        near: false,
     }
 }
 
@@ -196,6 +204,21 @@ mod tests {
         let names: Vec<&str> = merged.iter().map(|found| found.name.as_str()).collect();
         assert_eq!(names, ["proven", "three", "two"]);
         assert_eq!(merged[0].addresses, ["/b", "/a", "/c"]);
+    }
+
+    #[test]
+    fn who_is_named_by_others_too_is_not_only_near() {
+        let near = |number| Found {
+            near: true,
+            ..found(number, "near", true, &[])
+        };
+        let answers = vec![vec![near(1), near(2)], vec![found(1, "said", false, &[])]];
+        let merged = merged(answers, 10);
+        let near: Vec<_> = merged
+            .iter()
+            .map(|found| (found.name.as_str(), found.near))
+            .collect();
+        assert_eq!(near, [("near", false), ("near", true)]);
     }
 
     #[test]

@@ -57,9 +57,7 @@ impl Neighbours {
         tags: &BTreeMap<String, String>,
         is_connected: impl Fn(PeerId) -> bool,
     ) -> Vec<Found> {
-        let mut found = self.connected(is_connected);
-        found.retain(|found| found.has(skill, tags));
-        found
+        self.those(|peer, found| found.has(skill, tags) && is_connected(peer))
     }
 
     /// Whether one that is connected has shown a card with a skill.
@@ -72,9 +70,13 @@ impl Neighbours {
 
     /// All that are connected, those first that showed their cards last.
     pub(super) fn connected(&self, is_connected: impl Fn(PeerId) -> bool) -> Vec<Found> {
+        self.those(|peer, _| is_connected(peer))
+    }
+
+    fn those(&self, is_one: impl Fn(PeerId, &Found) -> bool) -> Vec<Found> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let here = known.iter().filter(|(peer, _)| is_connected(**peer));
-        here.map(|(_, found)| found.clone()).collect()
+        let those = known.iter().filter(|(peer, found)| is_one(**peer, found));
+        those.map(|(_, found)| found.clone()).collect()
     }
 }
 
@@ -100,6 +102,7 @@ pub(super) fn found_on(peer: PeerId, card: AgentCard) -> Found {
         skills: skills.filter(fits).collect(),
         addresses: Vec::new(),
         verified: true,
+        near: true,
     }
 }
 

@@ -11,7 +11,7 @@ use agentanycast_proto::v1::{
 };
 use tonic::{Request, Response, Status};
 
-use super::{Api, node_service::peer_info, status_for_asker};
+use super::{Api, node_service::peer_info, peer_of, status_for_asker};
 use crate::{
     delivery::outbox::Stage,
     engine::{self, EngineError, Whereabouts, timestamp, wire},
@@ -34,7 +34,10 @@ impl DiagnosticsService for Api {
         &self,
         request: Request<TraceTaskRequest>,
     ) -> Result<Response<TraceTaskResponse>, Status> {
-        let id = request.into_inner().task_id;
+        let TraceTaskRequest {
+            task_id: id,
+            without_audit,
+        } = request.into_inner();
         if id.is_empty() {
             return Err(Status::invalid_argument("task_id is empty"));
         }
@@ -50,8 +53,8 @@ impl DiagnosticsService for Api {
             Err(_) => (id, By::EitherId),
         };
         let audit = match &self.node.audit_log {
-            Some(path) => Some(audit_trail(path.clone(), id, by).await),
-            None => None,
+            Some(path) if !without_audit => Some(audit_trail(path.clone(), id, by).await),
+            _ => None,
         };
         let is_audited = audit.as_ref().is_some_and(|trail| !trail.lines.is_empty());
         let is_known = is_audited || !refused.is_empty();
@@ -72,6 +75,7 @@ impl DiagnosticsService for Api {
             }
             // A task that was denied was never kept.
             Err(EngineError::NotFound(_)) if is_known => Ok(Response::new(base)),
+            Err(error @ EngineError::NotFound(_)) if without_audit => Err(status_for_asker(&error)),
             Err(error @ EngineError::NotFound(_)) => Err(Status::not_found(match &base.audit {
                 Some(audit) => format!("{error}, nor a decision about it in {}", audit.path),
                 None => format!(
@@ -111,10 +115,7 @@ impl DiagnosticsService for Api {
         &self,
         request: Request<PingPeerRequest>,
     ) -> Result<Response<PingPeerResponse>, Status> {
-        let id = request.into_inner().peer_id;
-        let peer: PeerId = id
-            .parse()
-            .map_err(|error| Status::invalid_argument(format!("peer_id {id:?}: {error}")))?;
+        let peer = peer_of(&request.into_inner().peer_id)?;
         let outcome = self.net().ping(peer).await;
         let reach = self.reach(peer).await;
         let base = PingPeerResponse {

@@ -1,12 +1,14 @@
 //! DirectoryService: which peers and agents this node knows, for people who call them by name.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::{
+    collections::HashSet,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+};
 
 use agentanycast_proto::v1::{
     KnownPeer, ListAgentsRequest, ListAgentsResponse, ListKnownPeersRequest, ListKnownPeersResponse,
     ListedAgent, ResolveDidRequest, ResolveDidResponse, directory_service_server::DirectoryService,
 };
-use libp2p::{Multiaddr, multiaddr::Protocol};
 use tonic::{Request, Response, Status};
 
 use super::{Api, node_service::peer_info, status_for_asker};
@@ -20,7 +22,7 @@ impl DirectoryService for Api {
     ) -> Result<Response<ListKnownPeersResponse>, Status> {
         let me = self.net().local_peer();
         let connected = self.net().peers();
-        let is_connected: std::collections::HashSet<_> = connected.iter().map(|peer| peer.peer).collect();
+        let is_connected: HashSet<_> = connected.iter().map(|peer| peer.peer).collect();
         let (own, named) = self
             .engine()
             .call(|core, _| {
@@ -39,11 +41,11 @@ impl DirectoryService for Api {
         let mut peers = vec![known(me, own, false)];
         let named = named.into_iter().filter(|(peer, _)| *peer != me);
         let (here, before): (Vec<_>, Vec<_>) = named.partition(|(peer, _)| is_connected.contains(peer));
+        let has_name: HashSet<_> = here.iter().map(|(peer, _)| *peer).collect();
         let nameless = connected.iter().map(|peer| peer.peer);
-        let nameless = nameless.filter(|peer| here.iter().all(|(named, _)| named != peer));
-        let nameless: Vec<_> = nameless.map(|peer| (peer, String::new())).collect();
+        let nameless = nameless.filter(|peer| !has_name.contains(peer));
         peers.extend(here.into_iter().map(|(peer, name)| known(peer, name, true)));
-        peers.extend(nameless.into_iter().map(|(peer, name)| known(peer, name, true)));
+        peers.extend(nameless.map(|peer| known(peer, String::new(), true)));
         peers.extend(before.into_iter().map(|(peer, name)| known(peer, name, false)));
         Ok(Response::new(ListKnownPeersResponse { peers }))
     }
@@ -123,11 +125,7 @@ fn is_lan(address: &str, own: &[IpAddr]) -> bool {
 
 /// The IP address that a multiaddr begins with.
 fn ip_of(address: &str) -> Option<IpAddr> {
-    match address.parse::<Multiaddr>().ok()?.iter().next()? {
-        Protocol::Ip4(ip) => Some(ip.into()),
-        Protocol::Ip6(ip) => Some(ip.into()),
-        _ => None,
-    }
+    agentanycast_door::ip_of(&address.parse().ok()?)
 }
 
 #[cfg(test)]

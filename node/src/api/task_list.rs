@@ -82,13 +82,11 @@ fn asked(task: &Task) -> String {
         .first()
         .into_iter()
         .flat_map(|message| &message.parts);
-    let texts = parts.filter_map(|part| match &part.content {
+    let mut texts = parts.filter_map(|part| match &part.content {
         Some(Content::TextPart(part)) => Some(part.text.as_str()),
         _ => None,
     });
-    let Some(text) = texts.into_iter().next() else {
-        return String::new();
-    };
+    let text = texts.next().unwrap_or_default();
     text[..text.floor_char_boundary(MAX_ASKED)].to_owned()
 }
 

@@ -81,15 +81,13 @@ pub fn toml_of_word(name: &str, word: &str) -> Result<String, NameError> {
 /// # Errors
 /// [`NameError::Unknown`]
 pub fn shown(name: &str, config: &Config) -> Result<String, NameError> {
-    let key = match key(name) {
-        Err(NameError::OnlyFlag { .. }) => keys::find(name),
-        key => Some(key?),
-    };
-    let value = key.map(|key| (key.secret, key.plain(config)));
-    Ok(match value {
-        Some((true, value)) if !value.is_empty() => STARS.to_owned(),
-        Some((_, value)) => value,
-        None => String::new(),
+    // Also one that only a flag sets.
+    let key = keys::find(name).map_or_else(|| key(name), Ok)?;
+    let value = key.plain(config);
+    Ok(if key.secret && !value.is_empty() {
+        STARS.to_owned()
+    } else {
+        value
     })
 }
 

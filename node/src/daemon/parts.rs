@@ -9,7 +9,6 @@ use agentanycast_program::{
     traces::{Teller, Traces},
 };
 use anyhow::Context as _;
-use libp2p::{Multiaddr, multiaddr::Protocol};
 use tokio::sync::watch;
 use tokio_rustls::rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use tokio_util::sync::CancellationToken;
@@ -30,9 +29,6 @@ use crate::{
     spool::Spool,
     store::disk::DiskStore,
 };
-
-/// Where relays have their registry by default (docs/operating.md, "Relays").
-const REGISTRY_PORT: u16 = 50_052;
 
 /// What of the settings calls depend on.
 pub(super) fn limits_of(config: &Config) -> api::Limits {
@@ -199,6 +195,7 @@ pub(super) fn net_config(
         agent_version: format!("agentanycast-rs/{}", env!("CARGO_PKG_VERSION")),
         names,
         other_daemons,
+        invites: loaded.core().accepted_invites(),
         limits: net::Limits::default(),
     })
 }
@@ -237,7 +234,7 @@ pub(super) fn anycast_parts(
     }
     let guessed = registries.is_empty();
     if guessed {
-        for address in config.bootstrap_peers.iter().filter_map(registry_beside) {
+        for address in config.bootstrap_peers.iter().filter_map(anycast::registry_beside) {
             if !registries.contains(&address) {
                 registries.push(address);
             }
@@ -257,17 +254,6 @@ pub(super) fn anycast_parts(
         unfindable,
         other_daemons,
     }
-}
-
-/// Where a relay at this address has its registry, unless it was told otherwise: deployed clients name the relay only.
-fn registry_beside(relay: &Multiaddr) -> Option<String> {
-    let host = match relay.iter().next()? {
-        Protocol::Ip4(ip) => ip.to_string(),
-        Protocol::Ip6(ip) => format!("[{ip}]"),
-        Protocol::Dns(name) | Protocol::Dns4(name) | Protocol::Dns6(name) => name.into_owned(),
-        _ => return None,
-    };
-    Some(format!("{host}:{REGISTRY_PORT}"))
 }
 
 fn dht_config(anycast: &config::Anycast) -> Option<net::DhtConfig> {

@@ -4,7 +4,7 @@
 //! The rules: a use that a peer takes is in the batch of what it did with it. A secret goes to the node that gave it and
 //! to no other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{AgentCard, P2pExtension};
@@ -320,9 +320,12 @@ impl Core {
     }
 
     /// What is shown to which nodes.
-    pub fn accepted_invites(&self) -> Vec<(PeerId, [u8; SECRET])> {
-        let accepted = self.invites.accepted.iter();
-        accepted.map(|(peer, secret)| (*peer, *secret)).collect()
+    pub fn accepted_invites(&self) -> HashMap<PeerId, [u8; SECRET]> {
+        self.invites
+            .accepted
+            .iter()
+            .map(|(peer, secret)| (*peer, *secret))
+            .collect()
     }
 
     fn tell_policy_of_rights(&mut self, peer: PeerId) {

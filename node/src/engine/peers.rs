@@ -135,6 +135,11 @@ impl Peers {
         let Some(card) = records::decode::<AgentCard>(bytes) else {
             return; // Whoever passed it on has decoded it.
         };
+        // It is shown again on each connection; `get` makes it the latest.
+        if self.with_card.get(&peer).is_some() && self.cards.peek(&peer).is_some_and(|known| **known == card)
+        {
+            return;
+        }
         let name = peer.to_bytes();
         let entry = CardEntry::of(&card, bytes.len());
         let kept_entry = entry.to_bytes();

@@ -4,7 +4,7 @@
 
 use std::{
     collections::HashMap,
-    io,
+    io, mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
     time::{Duration, Instant},
 };
@@ -112,6 +112,7 @@ impl Cards {
         local: PeerId,
         names: Names,
         other_daemons: OtherDaemons,
+        invites: HashMap<PeerId, [u8; SECRET]>,
         control: Control,
         received: mpsc::Sender<(PeerId, Bytes)>,
         counters: Arc<Counters>,
@@ -120,7 +121,7 @@ impl Cards {
             local,
             names,
             own: RwLock::default(),
-            invites: RwLock::default(),
+            invites: RwLock::new(invites),
             control,
             instances: Mutex::default(),
             other_daemons,
@@ -213,29 +214,29 @@ impl Cards {
         extension.instance = self.other_daemons.own();
     }
 
-    /// What `peer` is shown, if there is anything: with the runs of it that are there at once.
-    fn own_for(&self, peer: PeerId) -> Option<Bytes> {
-        let own = {
+    /// What `peer` is shown, if there is anything: with what is for it alone, the secret of its invite and the runs of it that
+    /// are there at once. `told`: it has told its run, and so is told this one also by a node without a card; to others that
+    /// would be the card of an agent without a name.
+    fn shown_to(&self, peer: PeerId, told: bool) -> Option<Bytes> {
+        let shown = {
             let own = self.own.read().unwrap_or_else(PoisonError::into_inner);
-            let shown = own.shown.clone();
-            drop(own);
-            match self.invite_for(peer) {
-                Some(secret) => with_invite(&shown.unwrap_or_else(|| self.run_card()), &secret),
-                None => shown?,
-            }
+            own.shown.clone()
         };
-        let seen = self.instances().at_once(peer, Instant::now());
-        if seen.is_empty() {
-            return Some(own);
+        let invite = self.invite_for(peer);
+        let mut shown = match shown {
+            Some(shown) => shown,
+            None if told || invite.is_some() => self.run_card(),
+            None => return None,
+        };
+        if let Some(secret) = invite {
+            shown = with(shown, |extension| extension.invite = secret.to_vec());
         }
-        // What is appended to an encoded message is merged with it.
-        let mut shown = own.to_vec();
-        shown.extend(encode_seen(&seen));
-        Some(if shown.len() <= MAX_CARD_BYTES {
-            shown.into()
-        } else {
-            own
-        })
+        let seen = self.instances().at_once(peer, Instant::now());
+        if !seen.is_empty() {
+            let seen = seen.iter().take(MOST_SEEN).map(|run| run.as_bytes().to_vec());
+            shown = with(shown, |extension| extension.instances_seen = seen.collect());
+        }
+        Some(shown)
     }
 
     /// A card that says only who this is, and which run.
@@ -247,16 +248,6 @@ impl Cards {
             ..AgentCard::default()
         };
         card.encode_to_vec().into()
-    }
-
-    /// What a node without a card shows to a peer that has told its run.
-    fn run_for(&self, peer: PeerId) -> Bytes {
-        let seen = self.instances().at_once(peer, Instant::now());
-        let mut shown = self.run_card().to_vec();
-        if !seen.is_empty() {
-            shown.extend(encode_seen(&seen));
-        }
-        shown.into()
     }
 
     /// Opens an exchange with `peer`. What the peer shows is passed on and returned; `None` when it shows
@@ -285,20 +276,20 @@ impl Cards {
             connection,
             ..
         } = opened;
-        match offer(&mut stream, self.own_for(peer)).await {
+        match offer(&mut stream, self.shown_to(peer, false)).await {
             Ok(Some(bytes)) => {
                 let mut card = self
                     .check(peer, &bytes)
                     .map_err(|refused| OpenError::Io(io::Error::new(io::ErrorKind::InvalidData, refused)))?;
                 self.note_run(peer, connection, &card);
-                if says_only_its_run(&card) {
-                    return Ok(None);
+                // An invite is for the engine alone.
+                let extension = card.p2p_extension.as_mut();
+                let invite = extension.map(|extension| mem::take(&mut extension.invite));
+                let is_agent = !says_only_its_run(&card);
+                if is_agent || invite.is_some_and(|invite| !invite.is_empty()) {
+                    self.pass_on(peer, bytes).await;
                 }
-                if let Some(extension) = &mut card.p2p_extension {
-                    extension.invite.clear(); // That is for the engine alone.
-                }
-                self.pass_on(peer, bytes).await;
-                Ok(Some(card))
+                Ok(is_agent.then_some(card))
             }
             Ok(None) => Ok(None),
             Err(error) => {
@@ -326,8 +317,7 @@ impl Cards {
             {
                 self.pass_on(peer, bytes).await;
             }
-            // Only to who understands it: to others it would be the card of an agent without a name.
-            self.own_for(peer).or_else(|| told.then(|| self.run_for(peer)))
+            self.shown_to(peer, told)
         });
         if let Err(error) = result.await {
             self.count_bad(&error);
@@ -387,21 +377,20 @@ fn unsupported(error: io::Error) -> OpenError {
     }
 }
 
-/// A card with the secret of an invite on it; a card that is too large for it stays without. What is appended to an encoded
-/// message is merged with it.
-fn with_invite(card: &Bytes, secret: &[u8; SECRET]) -> Bytes {
-    let only = AgentCard {
-        p2p_extension: Some(P2pExtension {
-            invite: secret.to_vec(),
-            ..P2pExtension::default()
-        }),
+/// An encoded card with more of its extension, for one peer; without it where it would be too large. What is appended to an
+/// encoded message is merged with it.
+fn with(card: Bytes, add: impl FnOnce(&mut P2pExtension)) -> Bytes {
+    let mut extension = P2pExtension::default();
+    add(&mut extension);
+    let more = AgentCard {
+        p2p_extension: Some(extension),
         ..AgentCard::default()
     };
-    let both = [&card[..], &only.encode_to_vec()].concat();
+    let both = [&card[..], &more.encode_to_vec()].concat();
     if both.len() <= MAX_CARD_BYTES {
         both.into()
     } else {
-        card.clone()
+        card
     }
 }
 
@@ -467,20 +456,6 @@ async fn read_card<R: AsyncRead + Unpin>(
     timeout(READ_TIMEOUT, read)
         .await
         .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
-}
-
-/// The runs of a peer that are seen at once, to be appended to an encoded card.
-fn encode_seen(seen: &[Instance]) -> Vec<u8> {
-    let seen = seen.iter().take(MOST_SEEN);
-    let extension = P2pExtension {
-        instances_seen: seen.map(|run| run.as_bytes().to_vec()).collect(),
-        ..P2pExtension::default()
-    };
-    let card = AgentCard {
-        p2p_extension: Some(extension),
-        ..AgentCard::default()
-    };
-    card.encode_to_vec()
 }
 
 /// Whether a card is only there to say which run of a node shows it.

@@ -128,6 +128,7 @@ impl Host {
             local,
             config.names.clone(),
             config.other_daemons.clone(),
+            config.invites.clone(),
             control.clone(),
             received,
             Arc::clone(&counters),

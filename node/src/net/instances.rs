@@ -18,7 +18,7 @@ pub(super) const ALIVE: Duration = Duration::from_secs(30);
 /// A connection to a run.
 #[derive(Clone, Copy, Debug)]
 struct Link {
-    peer: PeerId,
+    connection: ConnectionId,
     instance: Instance,
     /// When the run told itself here first.
     since: Instant,
@@ -38,7 +38,8 @@ pub(super) enum Change {
 /// See the module's text.
 #[derive(Debug, Default)]
 pub(super) struct Instances {
-    links: HashMap<ConnectionId, Link>,
+    /// Of each peer the connections on which it has told its run; never none.
+    links: HashMap<PeerId, Vec<Link>>,
     /// Peers of which [`Change::Doubled`] was told last.
     doubled: HashSet<PeerId>,
 }
@@ -46,34 +47,45 @@ pub(super) struct Instances {
 impl Instances {
     /// A run of `peer` has told itself on this connection.
     pub(super) fn told(&mut self, peer: PeerId, connection: ConnectionId, instance: Instance, now: Instant) {
-        let link = self.links.entry(connection).or_insert(Link {
-            peer,
+        let links = self.links.entry(peer).or_default();
+        let is_known = |link: &Link| (link.connection, link.instance) == (connection, instance);
+        if links.iter().any(is_known) {
+            return;
+        }
+        links.retain(|link| link.connection != connection);
+        links.push(Link {
+            connection,
             instance,
             since: now,
             answered: None,
         });
-        if (link.peer, link.instance) != (peer, instance) {
-            *link = Link {
-                peer,
-                instance,
-                since: now,
-                answered: None,
-            };
-        }
     }
 
-    /// A ping was answered on this connection.
-    pub(super) fn answered(&mut self, connection: ConnectionId, now: Instant) -> Option<Change> {
-        let link = self.links.get_mut(&connection)?;
-        link.answered = Some(now);
-        let peer = link.peer;
+    /// `peer` has answered a ping on this connection.
+    pub(super) fn answered(
+        &mut self,
+        peer: PeerId,
+        connection: ConnectionId,
+        now: Instant,
+    ) -> Option<Change> {
+        let mut links = self.links.get_mut(&peer)?.iter_mut();
+        links.find(|link| link.connection == connection)?.answered = Some(now);
         self.change(peer, now)
     }
 
-    /// The connection is closed.
-    pub(super) fn closed(&mut self, connection: ConnectionId, now: Instant) -> Option<Change> {
-        let link = self.links.remove(&connection)?;
-        self.change(link.peer, now)
+    /// A connection of `peer` is closed.
+    pub(super) fn closed(&mut self, peer: PeerId, connection: ConnectionId, now: Instant) -> Option<Change> {
+        let links = self.links.get_mut(&peer)?;
+        links.retain(|link| link.connection != connection);
+        if links.is_empty() {
+            self.links.remove(&peer);
+        }
+        self.change(peer, now)
+    }
+
+    /// Whether several daemons ran with the key of `peer` when it was looked at last.
+    pub(super) fn is_doubled(&self, peer: PeerId) -> bool {
+        self.doubled.contains(&peer)
     }
 
     /// The runs of a peer that are there at the same time; empty where that is not more than one.
@@ -100,7 +112,7 @@ impl Instances {
     /// Of each run of a peer: when it was heard of first, and when it answered last.
     fn runs(&self, peer: PeerId) -> HashMap<Instance, (Instant, Option<Instant>)> {
         let mut runs = HashMap::new();
-        for link in self.links.values().filter(|link| link.peer == peer) {
+        for link in self.links.get(&peer).into_iter().flatten() {
             let (since, answered) = runs.entry(link.instance).or_insert((link.since, link.answered));
             *since = link.since.min(*since);
             *answered = link.answered.max(*answered);

@@ -32,6 +32,7 @@ fn config(listen: &[&str]) -> NetConfig {
     let keypair = Keypair::generate_ed25519();
     NetConfig {
         other_daemons: OtherDaemons::new(&keypair),
+        invites: HashMap::new(),
         keypair,
         listen_addrs: listen.iter().map(ToString::to_string).collect(),
         preferred_listen: Vec::new(),

@@ -6354,7 +6354,7 @@ pub mod invite_service_client {
             self.inner = self.inner.max_encoding_message_size(limit);
             self
         }
-        /// Makes an invite. RESOURCE_EXHAUSTED: there are 256. NOT_FOUND: the agent here has another name.
+        /// Makes an invite. RESOURCE_EXHAUSTED: there are 256. FAILED_PRECONDITION: the agent here has another name.
         pub async fn create_invite(
             &mut self,
             request: impl tonic::IntoRequest<super::CreateInviteRequest>,
@@ -6474,7 +6474,7 @@ pub mod invite_service_server {
     /// Generated trait containing gRPC methods that should be implemented for use with InviteServiceServer.
     #[async_trait]
     pub trait InviteService: std::marker::Send + std::marker::Sync + 'static {
-        /// Makes an invite. RESOURCE_EXHAUSTED: there are 256. NOT_FOUND: the agent here has another name.
+        /// Makes an invite. RESOURCE_EXHAUSTED: there are 256. FAILED_PRECONDITION: the agent here has another name.
         async fn create_invite(
             &self,
             request: tonic::Request<super::CreateInviteRequest>,
@@ -6830,6 +6830,9 @@ pub struct PingPeerResponse {
 pub struct TraceTaskRequest {
     #[prost(string, tag = "1")]
     pub task_id: ::prost::alloc::string::String,
+    /// The audit log is not searched, which may take long: for who asks again and again.
+    #[prost(bool, tag = "2")]
+    pub without_audit: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct TraceTaskResponse {

@@ -263,8 +263,18 @@ pub struct AuditTrail {
 impl Node {
     /// The way of a task, as far as the daemon knows it. Kind `TaskNotFound`: neither its store nor its audit log does.
     pub async fn trace(&self, task_id: impl Into<String>) -> Result<Trace, Error> {
+        self.traced(task_id.into(), false).await
+    }
+
+    /// The same without the audit log, which takes long to search: for a task that is watched.
+    pub async fn trace_without_audit(&self, task_id: impl Into<String>) -> Result<Trace, Error> {
+        self.traced(task_id.into(), true).await
+    }
+
+    async fn traced(&self, task_id: String, without_audit: bool) -> Result<Trace, Error> {
         let request = v1::TraceTaskRequest {
-            task_id: task_id.into(),
+            task_id,
+            without_audit,
         };
         Ok(self.session().trace_task(request).await?.into())
     }

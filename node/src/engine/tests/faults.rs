@@ -90,6 +90,7 @@ impl Running {
 fn net_config(keypair: Keypair, listen: &[&str]) -> net::NetConfig {
     net::NetConfig {
         other_daemons: crate::other_daemons::OtherDaemons::new(&keypair),
+        invites: std::collections::HashMap::new(),
         keypair,
         listen_addrs: listen.iter().map(ToString::to_string).collect(),
         preferred_listen: Vec::new(),

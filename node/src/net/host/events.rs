@@ -209,7 +209,7 @@ impl Host {
     fn on_closed(&mut self, peer: PeerId, id: ConnectionId) {
         self.soundings.remove(&id);
         self.meetings.ended(id);
-        let change = self.shared.cards.instances().closed(id, Instant::now());
+        let change = self.shared.cards.instances().closed(peer, id, Instant::now());
         let ends = change == Some(Change::Single);
         note_doubles(peer, change);
         if ends {
@@ -242,11 +242,10 @@ impl Host {
 
     /// A peer has answered a ping: which tells whether two daemons run with its key, and they are told.
     fn on_answered(&mut self, peer: PeerId, connection: ConnectionId) {
-        let now = Instant::now();
         let (change, is_doubled) = {
             let mut instances = self.shared.cards.instances();
-            let change = instances.answered(connection, now);
-            (change, !instances.at_once(peer, now).is_empty())
+            let change = instances.answered(peer, connection, Instant::now());
+            (change, instances.is_doubled(peer))
         };
         let was_doubled = change == Some(Change::Single);
         note_doubles(peer, change);

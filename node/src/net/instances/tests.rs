@@ -31,7 +31,7 @@ impl World {
 
     fn answered(&mut self, connection: usize) -> Option<Change> {
         let connection = ConnectionId::new_unchecked(connection);
-        self.instances.answered(connection, self.now)
+        self.instances.answered(self.peer, connection, self.now)
     }
 
     fn wait(&mut self, time: Duration) {
@@ -92,7 +92,9 @@ fn a_connection_that_ends_ends_it() {
     world.wait(PING);
     world.answered(1);
     assert!(world.answered(2).is_some());
-    let closed = world.instances.closed(ConnectionId::new_unchecked(1), world.now);
+    let closed = world
+        .instances
+        .closed(world.peer, ConnectionId::new_unchecked(1), world.now);
     assert_eq!(closed, Some(Change::Single));
 }
 
@@ -143,7 +145,9 @@ proptest! {
                 }
                 Step::Closed(connection) => {
                     history.remove(&connection);
-                    world.instances.closed(ConnectionId::new_unchecked(connection), now)
+                    world
+                        .instances
+                        .closed(world.peer, ConnectionId::new_unchecked(connection), now)
                 }
                 Step::Wait(seconds) => {
                     world.wait(Duration::from_secs(seconds));
@@ -162,6 +166,7 @@ proptest! {
                 None => {}
             }
             let now = world.now;
+            prop_assert_eq!(world.instances.is_doubled(world.peer), doubled);
             let of = |run: usize| history.values().filter(move |(other, _, _)| *other == run);
             let since = |run: usize| of(run).map(|(_, since, _)| *since).min();
             let alive = |run: usize, after: Option<Instant>| {
