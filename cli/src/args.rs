@@ -19,7 +19,7 @@ const BOXES: &str = "A box is a nonce of 24 bytes and a NaCl box between the X25
 Both ends have the same key for it: its maker can open it too, and one that is sent back to its maker opens as from the other.
 It says nothing of when it was made: who must not take the same one twice has to look for that.";
 
-/// What `--help` says about exit codes; `main.rs` says the same.
+/// What `--help` says about exit codes; `lib.rs` says the same.
 const EXIT_CODES: &str = "Exit codes:
   0  done
   1  the task failed, was rejected or canceled, or something else went wrong

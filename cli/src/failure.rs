@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::output;
 
-/// Documented exit codes, see `main.rs`.
+/// Documented exit codes, see `lib.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Code {
     General = 1,
@@ -50,6 +50,11 @@ impl Failure {
 
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(Code::Usage, "Usage", message)
+    }
+
+    /// A daemon that does not say its peer id.
+    pub(crate) fn unnamed_daemon() -> Self {
+        Self::new(Code::General, "Protocol", "the daemon did not say who it is")
     }
 
     /// Whether no daemon answered.

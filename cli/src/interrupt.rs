@@ -5,7 +5,7 @@ use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::failure::Code;
+use crate::failure::{Code, Failure};
 
 /// The signals that end a command. From its making on none of them kills the process by itself.
 #[derive(Debug)]
@@ -30,6 +30,11 @@ impl Wish {
             Self::End => Code::Terminated,
             Self::HangUp => Code::HungUp,
         }
+    }
+
+    /// The end of a command that was asked to end, with what is to be said of it.
+    pub(crate) fn failure(self, message: impl Into<String>) -> Failure {
+        Failure::new(self.code(), "Interrupted", message)
     }
 }
 

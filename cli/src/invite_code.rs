@@ -6,6 +6,7 @@
 //! mistyped is refused, and what is read is written again as the same string.
 
 use agentanycast_identity::PeerId;
+use agentanycast_node::anycast::registry_beside;
 use agentanycast_proto::v1::InviteCode;
 use multiaddr::{Multiaddr, Protocol};
 use multibase::Base;
@@ -35,9 +36,6 @@ const MAX_TEXT: usize = 256;
 
 /// Bytes of a right.
 const SECRET: usize = 16;
-
-/// Where a relay's registry is unless the string says otherwise.
-const REGISTRY_PORT: u16 = 50_052;
 
 /// What a string says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -222,17 +220,6 @@ pub(crate) fn worth_naming(registries: &[String], relays: &[Multiaddr]) -> Vec<S
     let beside: Vec<String> = relays.iter().filter_map(registry_beside).collect();
     let others = registries.iter().filter(|registry| !beside.contains(registry));
     others.take(MAX_REGISTRIES).cloned().collect()
-}
-
-/// Where a relay at this address has its registry, unless it was told otherwise.
-fn registry_beside(relay: &Multiaddr) -> Option<String> {
-    let host = match relay.iter().next()? {
-        Protocol::Ip4(ip) => ip.to_string(),
-        Protocol::Ip6(ip) => format!("[{ip}]"),
-        Protocol::Dns(name) | Protocol::Dns4(name) | Protocol::Dns6(name) => name.into_owned(),
-        _ => return None,
-    };
-    Some(format!("{host}:{REGISTRY_PORT}"))
 }
 
 /// The relays of these circuits, and the addresses, that a string has room for: one address of each relay, and those of

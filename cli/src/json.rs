@@ -90,14 +90,20 @@ fn attempts(task: &Task) -> Value {
     told.collect::<Vec<_>>().into()
 }
 
+/// The skills of an agent that is known.
+fn skills(skills: &[DiscoveredSkill]) -> Value {
+    let skills = skills.iter();
+    let skill = |skill: &DiscoveredSkill| json!({"id": skill.id, "description": skill.description, "tags": skill.tags});
+    skills.map(skill).collect::<Vec<_>>().into()
+}
+
 /// An agent that discovery found.
 pub(crate) fn found(agent: &DiscoveredAgent) -> Value {
-    let skill = |skill: &DiscoveredSkill| json!({"id": skill.id, "description": skill.description, "tags": skill.tags});
     json!({
         "peer_id": agent.peer_id.as_ref().map(ToString::to_string),
         "name": agent.name,
         "description": agent.description,
-        "skills": agent.skills.iter().map(skill).collect::<Vec<_>>(),
+        "skills": skills(&agent.skills),
         "verified": agent.verified,
     })
 }
@@ -118,12 +124,11 @@ pub(crate) fn invite(invite: &Invite) -> Value {
 
 /// An agent of the directory.
 pub(crate) fn listed(agent: &ListedAgent) -> Value {
-    let skill = |skill: &DiscoveredSkill| json!({"id": skill.id, "description": skill.description, "tags": skill.tags});
     json!({
         "peer_id": agent.peer_id.as_ref().map(ToString::to_string),
         "name": agent.name,
         "description": agent.description,
-        "skills": agent.skills.iter().map(skill).collect::<Vec<_>>(),
+        "skills": skills(&agent.skills),
         "own": agent.own,
         "via": agent.road.map(|road| road.to_string()),
         "lan": agent.lan,

@@ -8,7 +8,7 @@ use crate::{
     context::Context,
     did,
     failure::{Code, Failure},
-    invite_code::{self, Invitation},
+    invite_code::{self, CodeError, Invitation},
     lookup::{Known, LookupError, Names, Written},
 };
 
@@ -40,6 +40,12 @@ impl From<LookupError> for Failure {
             LookupError::Ambiguous(_) => (Code::NotFound, "PeerAmbiguous"),
         };
         Self::new(code, kind, error.message())
+    }
+}
+
+impl From<CodeError> for Failure {
+    fn from(error: CodeError) -> Self {
+        Self::usage(error.to_string())
     }
 }
 
@@ -113,7 +119,7 @@ impl Wanted {
     /// What a text says without a daemon. An error if no daemon could know more.
     pub(crate) fn read(context: &Context, text: &str) -> Result<Self, Failure> {
         if invite_code::is_one(text) {
-            let invitation = Invitation::decode(text).map_err(|error| Failure::usage(error.to_string()))?;
+            let invitation = Invitation::decode(text)?;
             return Ok(Self::Found(PeerTarget::invited(&invitation)?));
         }
         let book = context.aliases()?;

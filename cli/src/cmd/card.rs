@@ -36,8 +36,7 @@ pub(crate) async fn run(context: &Context, args: CardArgs) -> Result<(), Failure
 }
 
 async fn own_card(node: &Node) -> Result<AgentCard, Failure> {
-    let unnamed = || Failure::new(Code::General, "Protocol", "the daemon did not say who it is");
-    let own = node.info().await?.peer_id.ok_or_else(unnamed)?;
+    let own = node.info().await?.peer_id.ok_or_else(Failure::unnamed_daemon)?;
     node.card_of(&own).await.map_err(|error| match error.kind() {
         ErrorKind::CardNotFound => {
             let message = "no agent has set a card on this daemon yet";

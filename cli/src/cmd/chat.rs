@@ -92,7 +92,7 @@ impl<'a> Chat<'a> {
             let prompt = if self.asking.is_some() { "answer> " } else { "> " };
             let typed = tokio::select! {
                 typed = self.editor.line(prompt) => typed?,
-                wish = interrupt.wish() => return Err(Failure::new(wish.code(), "Interrupted", "interrupted")),
+                wish = interrupt.wish() => return Err(wish.failure("interrupted")),
             };
             let Some(typed) = typed else { return Ok(()) };
             let parts = match line::parse(&typed) {

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use crate::{
     args::DemoArgs,
     context::Context,
-    failure::{Code, Failure},
+    failure::Failure,
     interrupt::Interrupt,
     output::{self, Paint},
 };
@@ -87,8 +87,7 @@ async fn serve(context: &Context, node: &Node, interrupt: &mut Interrupt) -> Res
 
 async fn announce(context: &Context, node: &Node) -> Result<(), Failure> {
     let info = node.info().await?;
-    let unnamed = || Failure::new(Code::General, "Protocol", "the daemon did not say who it is");
-    let peer = info.peer_id.ok_or_else(unnamed)?;
+    let peer = info.peer_id.ok_or_else(Failure::unnamed_daemon)?;
     let addresses: Vec<String> = info
         .listen_addresses
         .iter()

@@ -22,8 +22,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
         }
         Err(failure) => return Err(failure),
     };
-    let unnamed = || Failure::new(Code::General, "Protocol", "the daemon did not say who it is");
-    let peer = peer.ok_or_else(unnamed)?;
+    let peer = peer.ok_or_else(Failure::unnamed_daemon)?;
     let did = did::from_peer(&peer).unwrap_or_default();
     if context.json {
         return Ok(output::json(&json!({

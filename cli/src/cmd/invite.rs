@@ -47,10 +47,9 @@ async fn create(context: &Context, node: &Node, args: NewInviteArgs) -> Result<(
         .into_iter()
         .map(|registry| registry.address)
         .collect();
-    let unnamed = || Failure::new(Code::General, "Protocol", "the daemon did not say who it is");
-    let me = node.info().await?.peer_id.ok_or_else(unnamed)?;
+    let me = node.info().await?.peer_id.ok_or_else(Failure::unnamed_daemon)?;
     let mut invitation = Invitation {
-        peer: me.as_str().parse().map_err(|_| unnamed())?,
+        peer: me.as_str().parse().map_err(|_| Failure::unnamed_daemon())?,
         registries: invite_code::worth_naming(&registries, &relays),
         relays,
         addresses,

@@ -20,7 +20,7 @@ use crate::{
 };
 
 pub(crate) async fn run(context: &Context, args: JoinArgs) -> Result<(), Failure> {
-    let invitation = Invitation::decode(&args.invite).map_err(|error| Failure::usage(error.to_string()))?;
+    let invitation = Invitation::decode(&args.invite)?;
     if let Some(alias) = &args.alias {
         check_name(alias).map_err(Failure::usage)?;
         refuse_taken(context, alias, &invitation)?;

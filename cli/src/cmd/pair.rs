@@ -37,7 +37,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
     let mut interrupt = Interrupt::new()?;
     tokio::select! {
         outcome = exchange(context) => outcome,
-        wish = interrupt.wish() => Err(Failure::new(wish.code(), "Interrupted", "interrupted")),
+        wish = interrupt.wish() => Err(wish.failure("interrupted")),
     }
 }
 

@@ -21,8 +21,8 @@ pub(crate) async fn run(context: &Context, args: PingArgs) -> Result<(), Failure
     let target = wanted.find(context, &node).await?;
     let mut tally = Tally::default();
     let pinging = async {
-        target.reach(&node).await?;
-        node.connect_peer(&target.peer, Vec::<String>::new()).await?;
+        // Where it is said to be comes first, and it has to answer.
+        node.connect_peer(&target.peer, target.addresses.iter()).await?;
         loop {
             let answer = node.ping(&target.peer).await?;
             tally.count(&answer);
@@ -37,7 +37,7 @@ pub(crate) async fn run(context: &Context, args: PingArgs) -> Result<(), Failure
     };
     let ended = tokio::select! {
         outcome = pinging => outcome,
-        wish = interrupt.wish() => Err(Failure::new(wish.code(), "Interrupted", "interrupted")),
+        wish = interrupt.wish() => Err(wish.failure("interrupted")),
     };
     if tally.sent() > 0 {
         let peer = target.peer.as_str();

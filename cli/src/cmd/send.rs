@@ -66,10 +66,7 @@ impl Aim {
         Ok(match (is_skill, is_url) {
             (true, _) => Self::Other(Target::skill(target)),
             (_, true) => Self::Other(Target::url(target)),
-            _ if invite_code::is_one(target) => {
-                let read = Invitation::decode(target);
-                Self::Invited(Box::new(read.map_err(|error| Failure::usage(error.to_string()))?))
-            }
+            _ if invite_code::is_one(target) => Self::Invited(Box::new(Invitation::decode(target)?)),
             _ => Self::Peer(Wanted::read(context, target).map_err(no_peer)?),
         })
     }

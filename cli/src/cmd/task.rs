@@ -21,7 +21,7 @@ pub(crate) async fn run(context: &Context, args: TaskArgs) -> Result<(), Failure
             ended = until_ended(&handle, &args) => ended?,
             wish = interrupt.wish() => {
                 let message = format!("interrupted; task {} goes on", args.task);
-                return Err(Failure::new(wish.code(), "Interrupted", message));
+                return Err(wish.failure(message));
             }
         }
         task = handle.snapshot().await?;

@@ -81,7 +81,11 @@ async fn watch(context: &Context, node: &Node, mut filter: TaskFilter, full: boo
         filter.limit = 0;
         if !context.json {
             // Agents come and go meanwhile.
-            let names = target::names(context, node).await?;
+            let names = if tasks.is_empty() {
+                Names::default()
+            } else {
+                target::names(context, node).await?
+            };
             let rows = tasks
                 .into_iter()
                 .map(|task| row(task, own.as_ref(), &names, full));
@@ -90,7 +94,7 @@ async fn watch(context: &Context, node: &Node, mut filter: TaskFilter, full: boo
         }
         tokio::select! {
             () = tokio::time::sleep(LOOK) => {}
-            wish = interrupt.wish() => return Err(Failure::new(wish.code(), "Interrupted", "interrupted")),
+            wish = interrupt.wish() => return Err(wish.failure("interrupted")),
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::{
     args::UpArgs,
     background::{BackgroundDaemon, Running},
     context::Context,
-    failure::{Code, Failure},
+    failure::Failure,
     output,
     settings_file::SettingsFile,
 };
@@ -32,8 +32,7 @@ pub(super) async fn show(
     running: Running,
 ) -> Result<(), Failure> {
     let info = context.first_answer().await?.info().await?;
-    let unnamed = || Failure::new(Code::General, "Protocol", "the daemon did not say who it is");
-    let peer = info.peer_id.ok_or_else(unnamed)?;
+    let peer = info.peer_id.ok_or_else(Failure::unnamed_daemon)?;
     let pid = running.pid.as_raw_nonzero();
     let addresses: Vec<String> = info
         .listen_addresses
