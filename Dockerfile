@@ -22,6 +22,7 @@ LABEL org.opencontainers.image.title="AgentAnycast" \
       org.opencontainers.image.revision=$REVISION
 # The authorities by which registries and collectors behind TLS are believed: what ca-certificates makes there.
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
+COPY --from=build /out/ /usr/local/bin/
 # One user for all: a daemon lets in only its own user, and agents in other containers share its socket.
 RUN groupadd --system --gid 10001 agentanycast && useradd --system --uid 10001 --gid 10001 --no-create-home --home-dir /var/lib/agentanycast agentanycast
 RUN install -d -m 0700 -o agentanycast -g agentanycast /var/lib/agentanycast /run/agentanycast
@@ -32,7 +33,6 @@ USER 10001:10001
 STOPSIGNAL SIGTERM
 
 FROM base AS relay
-COPY --from=build /out/ /usr/local/bin/
 VOLUME /var/lib/agentanycast
 # Nodes; agents and other relays; monitor; directory and dashboard.
 EXPOSE 4001/tcp 4001/udp 50052/tcp 9090/tcp 8081/tcp
@@ -42,7 +42,6 @@ ENTRYPOINT ["agentanycast-relay"]
 CMD ["--key=/var/lib/agentanycast/relay.key", "--store=/var/lib/agentanycast/registry"]
 
 FROM base AS node
-COPY --from=build /out/ /usr/local/bin/
 VOLUME /var/lib/agentanycast
 EXPOSE 4002/tcp 4002/udp
 HEALTHCHECK --interval=10s --timeout=5s --start-period=5s --retries=3 \
@@ -53,7 +52,6 @@ CMD ["--key=/var/lib/agentanycast/node.key", "--store-path=/var/lib/agentanycast
      "--listen=/ip4/0.0.0.0/tcp/4002,/ip4/0.0.0.0/udp/4002/quic-v1,/ip6/::/tcp/4002,/ip6/::/udp/4002/quic-v1"]
 
 FROM base AS agent
-COPY --from=build /out/ /usr/local/bin/
 HEALTHCHECK --interval=10s --timeout=5s --start-period=5s --retries=3 \
   CMD ["anycast", "--daemon=unix:///run/agentanycast/daemon.sock", "card"]
 ENTRYPOINT ["anycast"]

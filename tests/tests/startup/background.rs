@@ -210,7 +210,7 @@ async fn relays_and_addresses_are_kept() {
     connected().await;
 }
 
-/// Ten homes of relays at once lose none.
+/// Ten commands that each keep a relay in the settings of one home lose none.
 #[tokio::test]
 async fn settings_that_are_changed_at_once_all_stay() {
     let user = User::new();
