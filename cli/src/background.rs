@@ -4,9 +4,11 @@
 //! could be wrong. Of commands that run at the same time one starts the daemon, or stops it: the others wait for the lock
 //! on the home's file `start.lock`, and find what the first one did.
 
+mod home_process;
+
 use std::{
     ffi::{OsStr, OsString},
-    fs::{DirBuilder, File, TryLockError},
+    fs::{DirBuilder, File},
     io::{self, Read as _, Seek as _, SeekFrom},
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
@@ -15,21 +17,18 @@ use std::{
 };
 
 use agentanycast_node::config::{self, Config, Loaded, Source, Sources};
-use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::{
-    net::UnixStream,
     process::{Child, Command},
     time::sleep,
 };
 
+pub(crate) use self::home_process::{HomeProcess, serving};
 use crate::{
     context::{Context, own_program},
     failure::{Code, Failure},
     service::Service,
 };
-
-/// Held while a daemon is started or stopped.
-const LOCK: &str = "start.lock";
 
 /// Where the daemon logs, unless its settings say otherwise; the SDKs' place.
 const LOG: &str = "logs/daemon.log";
@@ -49,12 +48,6 @@ const OF_SERVICES: [&str; 6] = [
 
 /// How long a daemon may take until its socket answers: opening a large store takes seconds.
 const START_LIMIT: Duration = Duration::from_secs(30);
-
-/// How long a daemon may take to end. It drains for 5 s at most.
-const STOP_LIMIT: Duration = Duration::from_secs(15);
-
-/// How long another command may hold the lock: a stop and a start.
-const LOCK_LIMIT: Duration = Duration::from_mins(1);
 
 /// Time between two looks.
 const LOOK: Duration = Duration::from_millis(20);
@@ -76,8 +69,7 @@ pub(crate) struct Running {
 /// How the daemon of a home is started, and where it is.
 #[derive(Debug)]
 pub(crate) struct BackgroundDaemon {
-    home: PathBuf,
-    socket: PathBuf,
+    process: HomeProcess,
     arguments: Vec<OsString>,
     log: PathBuf,
     config: Box<Config>,
@@ -88,8 +80,8 @@ pub(crate) struct BackgroundDaemon {
 impl BackgroundDaemon {
     /// The daemon of the home, with its settings, which are checked.
     pub(crate) fn new(context: &Context) -> Result<Self, Failure> {
-        let home = context.directory()?;
-        let socket = context.socket()?;
+        let process = HomeProcess::of(context)?;
+        let home = process.home();
         let (config, sources) = settings(&context.settings_arguments()?)?;
         // A home that was given has all of it; the default home leaves to the settings what they say.
         let is_default = |name: &str| context.home_given || sources.of(name) == Source::Default;
@@ -100,7 +92,7 @@ impl BackgroundDaemon {
         if is_default("store_path") {
             arguments.push(flag("--store-path=", home.join("data")));
         }
-        arguments.push(flag("--grpc-listen=unix://", &socket));
+        arguments.push(flag("--grpc-listen=unix://", process.socket()));
         let log = match &config.log_file {
             Some(path) => std::path::absolute(path)?,
             None => home.join(LOG),
@@ -109,10 +101,9 @@ impl BackgroundDaemon {
             arguments.push(flag("--log-file=", &log));
         }
         let (config, sources) = settings(&arguments)?;
-        let service = Service::of_home(&home, !context.home_given)?;
+        let service = Service::of_home(home, !context.home_given)?;
         Ok(Self {
-            home,
-            socket,
+            process,
             arguments,
             log,
             config,
@@ -143,7 +134,7 @@ impl BackgroundDaemon {
 
     /// Has it read again what it can while it runs; whether it runs.
     pub(crate) async fn reload(&self) -> Result<bool, Failure> {
-        let Some(pid) = self.pid().await? else {
+        let Some(pid) = self.process.pid().await? else {
             return Ok(false);
         };
         kill_process(pid, Signal::HUP).map_err(|error| {
@@ -155,32 +146,26 @@ impl BackgroundDaemon {
         Ok(true)
     }
 
-    /// The process that serves the home's socket.
-    pub(crate) async fn pid(&self) -> Result<Option<Pid>, Failure> {
-        serving(&self.socket).await
+    /// The process that serves the home, if there is one.
+    pub(crate) fn process(&self) -> &HomeProcess {
+        &self.process
     }
 
     /// Starts it, unless it runs; it takes calls from then on.
     pub(crate) async fn start(&self) -> Result<Running, Failure> {
-        let _lock = self.lock().await?;
+        let _lock = self.process.lock().await?;
         self.start_locked().await
-    }
-
-    /// Stops it; the process that it was, if it ran.
-    pub(crate) async fn stop(&self) -> Result<Option<Pid>, Failure> {
-        let _lock = self.lock().await?;
-        self.stop_locked().await
     }
 
     /// Stops it if it runs, and starts it.
     pub(crate) async fn restart(&self) -> Result<Running, Failure> {
-        let _lock = self.lock().await?;
-        self.stop_locked().await?;
+        let _lock = self.process.lock().await?;
+        self.process.stop_locked().await?;
         self.start_locked().await
     }
 
     async fn start_locked(&self) -> Result<Running, Failure> {
-        if let Some(pid) = self.pid().await? {
+        if let Some(pid) = self.process.pid().await? {
             return Ok(Running { pid, is_new: false });
         }
         let before = self.open_log().map_err(|error| {
@@ -193,7 +178,7 @@ impl BackgroundDaemon {
         // A home that has a service has its daemon from there, so that it is started again after a crash.
         if self.service.is_installed()
             && self.service.start().await.is_ok()
-            && let Some(pid) = self.pid().await?
+            && let Some(pid) = self.process.pid().await?
         {
             return Ok(Running { pid, is_new: true });
         }
@@ -202,7 +187,7 @@ impl BackgroundDaemon {
         loop {
             let ended = child.try_wait()?;
             // Another daemon of the home may have been quicker, such as one that an SDK starts; then ours ends.
-            if let Some(pid) = self.pid().await? {
+            if let Some(pid) = self.process.pid().await? {
                 let is_new = child.id() == Some(pid.as_raw_nonzero().get().cast_unsigned());
                 return Ok(Running { pid, is_new });
             }
@@ -224,34 +209,13 @@ impl BackgroundDaemon {
         }
     }
 
-    async fn stop_locked(&self) -> Result<Option<Pid>, Failure> {
-        let Some(pid) = self.pid().await? else {
-            return Ok(None);
-        };
-        let number = pid.as_raw_nonzero();
-        kill_process(pid, Signal::TERM)
-            .map_err(|error| general(format!("cannot stop the daemon (pid {number}): {error}")))?;
-        let began = Instant::now();
-        while is_alive(pid) {
-            if began.elapsed() > STOP_LIMIT {
-                return Err(general(format!(
-                    "the daemon (pid {number}) still runs {} s after SIGTERM; `kill -9 {number}` ends it, and no task that \
-                     was accepted is lost",
-                    STOP_LIMIT.as_secs()
-                )));
-            }
-            sleep(LOOK).await;
-        }
-        Ok(Some(pid))
-    }
-
     fn spawn(&self) -> Result<Child, Failure> {
         let mut command = Command::new(own_program()?);
         command
             .arg("daemon")
             .args(&self.arguments)
             .env(MARKER, "1")
-            .current_dir(&self.home)
+            .current_dir(self.process.home())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
@@ -261,39 +225,6 @@ impl BackgroundDaemon {
         command
             .spawn()
             .map_err(|error| general(format!("cannot start the daemon: {error}")))
-    }
-
-    /// Waits until no other command starts or stops the daemon of the home. The system releases the lock with the file.
-    async fn lock(&self) -> Result<File, Failure> {
-        let path = self.home.join(LOCK);
-        let failed = |error: io::Error| general(format!("cannot lock {}: {error}", path.display()));
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&self.home)
-            .map_err(|error| general(format!("cannot make the home {}: {error}", self.home.display())))?;
-        let mut options = File::options();
-        let file = options.create(true).append(true).mode(0o600).open(&path);
-        let file = file.map_err(failed)?;
-        let began = Instant::now();
-        loop {
-            match file.try_lock() {
-                Err(TryLockError::WouldBlock) if began.elapsed() < LOCK_LIMIT => sleep(LOOK).await,
-                Err(TryLockError::WouldBlock) => {
-                    return Err(general(format!(
-                        "another command has held {} for {} s; end it and try again",
-                        path.display(),
-                        LOCK_LIMIT.as_secs()
-                    )));
-                }
-                // A file system without locks: the daemon's own lock on its key still lets one alone run.
-                Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {
-                    return Ok(file);
-                }
-                Err(TryLockError::Error(error)) => return Err(failed(error)),
-                Ok(()) => return Ok(file),
-            }
-        }
     }
 
     /// Makes the log if it is missing, since a daemon that cannot write it says so nowhere else; its length.
@@ -341,48 +272,6 @@ fn settings(arguments: &[OsString]) -> Result<(Box<Config>, Sources), Failure> {
     }
 }
 
-/// The process that takes calls on a socket; `None` if none does.
-pub(crate) async fn serving(socket: &Path) -> Result<Option<Pid>, Failure> {
-    let unknown = |why: &str| {
-        let text = format!(
-            "a daemon answers on {}, and its process is not known: {why}",
-            socket.display()
-        );
-        general(text)
-    };
-    let stream = match UnixStream::connect(socket).await {
-        Ok(stream) => stream,
-        Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
-            ) =>
-        {
-            return Ok(None);
-        }
-        Err(error) => return Err(unknown(&error.to_string())),
-    };
-    let credentials = stream.peer_cred().map_err(|error| unknown(&error.to_string()))?;
-    // In a container of its own its process has no number here.
-    let pid = credentials.pid().and_then(Pid::from_raw);
-    pid.map(Some)
-        .ok_or_else(|| unknown("it runs in another container"))
-}
-
-/// Whether a process has not ended. One that only waits for its parent to ask how it ended has.
-fn is_alive(pid: Pid) -> bool {
-    if test_kill_process(pid) == Err(rustix::io::Errno::SRCH) {
-        return false;
-    }
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
-    // The name of the program is in parentheses, and may have some; its state is behind it.
-    let state = stat.ok().and_then(|stat| {
-        let (_, rest) = stat.rsplit_once(')')?;
-        rest.trim_start().chars().next()
-    });
-    !matches!(state, Some('Z' | 'X'))
-}
-
 /// The line with which the daemon ended, or else the last one, of what was added to the log.
 fn last_words(log: &Path, from: u64) -> io::Result<String> {
     let mut file = File::open(log)?;
@@ -411,25 +300,7 @@ fn general(message: String) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
-
     use super::*;
-
-    #[test]
-    fn a_process_that_ended_is_not_alive_before_its_parent_asks() {
-        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-        let pid = Pid::from_child(&child);
-        assert!(is_alive(pid));
-        child.kill().unwrap();
-        let until = Instant::now() + Duration::from_secs(10);
-        while is_alive(pid) {
-            assert!(Instant::now() < until, "a zombie counts as alive");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        assert!(test_kill_process(pid).is_ok(), "it is a zombie");
-        child.wait().unwrap();
-        assert!(!is_alive(pid));
-    }
 
     #[test]
     fn the_daemons_own_reason_is_found_in_what_is_new_in_the_log() {
@@ -446,16 +317,5 @@ mod tests {
         // The file was begun anew in between.
         std::fs::write(&log, "{\"level\":\"WARN\"}\n\n").unwrap();
         assert_eq!(words(1000), "{\"level\":\"WARN\"}");
-    }
-
-    #[tokio::test]
-    async fn who_serves_a_socket_is_known_and_a_stale_one_is_served_by_nobody() {
-        let home = tempfile::tempdir().unwrap();
-        let socket = home.path().join("s");
-        assert_eq!(serving(&socket).await.unwrap(), None);
-        let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-        assert_eq!(serving(&socket).await.unwrap(), Some(rustix::process::getpid()));
-        drop(listener);
-        assert_eq!(serving(&socket).await.unwrap(), None);
     }
 }

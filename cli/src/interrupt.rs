@@ -53,6 +53,17 @@ impl Interrupt {
         self.wish().await;
     }
 
+    /// Does this unless one of them comes: then nothing that has to be ended has begun, and the command ends.
+    pub(crate) async fn or<T>(
+        &mut self,
+        work: impl Future<Output = Result<T, Failure>>,
+    ) -> Result<T, Failure> {
+        tokio::select! {
+            outcome = work => outcome,
+            wish = self.wish() => Err(wish.failure("interrupted")),
+        }
+    }
+
     /// As [`Interrupt::wait`]; says which.
     pub(crate) async fn wish(&mut self) -> Wish {
         let [interrupt, terminate, hangup] = &mut self.0;

@@ -36,7 +36,7 @@ const LOG_LINES: usize = 256;
 /// How much of the end of a log file is taken, in bytes.
 const LOG_FILE: u64 = 1 << 20;
 
-/// Where daemons that were started in the background log to, inside a home.
+/// The names of the log files in the archive, the newest first; daemons in the background log so inside a home too.
 const LOG_FILES: [&str; 2] = ["logs/daemon.log", "logs/daemon.log.1"];
 
 const README: &str = "For a report of a fault in AgentAnycast, made by `anycast bugreport`.
@@ -52,18 +52,10 @@ give it to others.
 
 pub(crate) async fn run(context: &Context, args: BugreportArgs) -> Result<(), Failure> {
     let path = args.output.unwrap_or_else(default_name);
-    let facts = Facts::gather(context).await?;
+    let facts = Facts::gather(context, LOG_LINES).await?;
     let findings = doctor::check(&facts).await;
-    let log = match context.connect().await {
-        Ok(node) => node
-            .activity(LOG_LINES)
-            .await
-            .map(|activity| activity.log)
-            .unwrap_or_default(),
-        Err(_) => Vec::new(),
-    };
     let mut archive = Archive::create(&path).map_err(|error| wrong(&path, &error))?;
-    let added = add_all(&mut archive, context, &facts, &findings, &log);
+    let added = add_all(&mut archive, context, &facts, &findings);
     added
         .and_then(|()| archive.finish())
         .map_err(|error| wrong(&path, &error))?;
@@ -92,24 +84,21 @@ fn wrong(path: &Path, error: &io::Error) -> Failure {
     )
 }
 
-fn add_all(
-    archive: &mut Archive,
-    context: &Context,
-    facts: &Facts,
-    findings: &[Finding],
-    log: &[String],
-) -> io::Result<()> {
+fn add_all(archive: &mut Archive, context: &Context, facts: &Facts, findings: &[Finding]) -> io::Result<()> {
     archive.add("README.txt", README)?;
     let report = redact::text(&format!("{:#}\n", report(facts, findings)));
     archive.add("report.json", &report)?;
     archive.add("settings.txt", &redact::text(&settings(context, facts)))?;
-    let lines: Vec<String> = log.iter().map(|line| redact::text(line)).collect();
+    let log = facts.told().map(|told| told.activity.log.as_slice());
+    let lines: Vec<String> = log
+        .unwrap_or_default()
+        .iter()
+        .map(|line| redact::text(line))
+        .collect();
     archive.add("log.txt", &(lines.join("\n") + "\n"))?;
-    if let Some(home) = &facts.home {
-        for name in LOG_FILES {
-            if let Some(text) = end_of(&home.join(name))? {
-                archive.add(name, &redact::text(&text))?;
-            }
+    for (name, path) in log_files(facts) {
+        if let Some(text) = end_of(&path)? {
+            archive.add(name, &redact::text(&text))?;
         }
     }
     if let Some(config) = facts.config() {
@@ -144,6 +133,19 @@ fn report(facts: &Facts, findings: &[Finding]) -> Value {
         "network": told.map(|told| json::network(&told.network)),
         "activity": told.map(|told| activity(&told.activity)),
     })
+}
+
+/// The log files of the home's daemon, each with its name in the archive: where the settings say, or else where a daemon in
+/// the background logs.
+fn log_files(facts: &Facts) -> Vec<(&'static str, PathBuf)> {
+    let Some(home) = &facts.home else {
+        return Vec::new();
+    };
+    let set = facts.config().and_then(|config| config.log_file.clone());
+    let newest = set.unwrap_or_else(|| home.join(LOG_FILES[0]));
+    let mut before = newest.clone().into_os_string();
+    before.push(".1");
+    LOG_FILES.into_iter().zip([newest, before.into()]).collect()
 }
 
 /// Counts, without what the log and refusals say of tasks.

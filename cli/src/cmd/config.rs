@@ -64,7 +64,7 @@ async fn tell(context: &Context, file: &SettingsFile, key: &str, is_changed: boo
         } else {
             Effect::AtStart
         }
-    } else if daemon.pid().await?.is_some() {
+    } else if daemon.process().pid().await?.is_some() {
         Effect::AtRestart
     } else {
         Effect::AtStart

@@ -28,7 +28,7 @@ use crate::{
 };
 
 pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
-    let facts = Facts::gather(context).await?;
+    let facts = Facts::gather(context, 0).await?;
     let findings = check(&facts).await;
     let problems = findings
         .iter()

@@ -1,12 +1,12 @@
-//! `anycast down`: stops the home's daemon. It fails where none runs, so that a script knows.
+//! `anycast down`: stops the home's daemon. It fails where none runs, so that a script knows. The settings need not be right.
 
 use serde_json::json;
 
-use crate::{background::BackgroundDaemon, context::Context, failure::Failure, output};
+use crate::{background::HomeProcess, context::Context, failure::Failure, output};
 
 pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
     context.refuse_address()?;
-    let stopped = BackgroundDaemon::new(context)?.stop().await?;
+    let stopped = HomeProcess::of(context)?.stop().await?;
     let Some(pid) = stopped else {
         return Err(context.nobody_runs());
     };

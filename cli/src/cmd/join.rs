@@ -34,6 +34,9 @@ pub(crate) async fn run(context: &Context, args: JoinArgs) -> Result<(), Failure
     let reached = node.connect_peer(&target.peer, target.addresses.iter()).await;
     progress.clear();
     let alias = keep_alias(context, &node, &args, &invitation, &target).await?;
+    if is_changed && is_running {
+        context.say_restart_is_needed()?;
+    }
     let connected = reached.map_err(|error| {
         let kept = "its right, relay and name are kept, and tasks for it are sent when it is there";
         let who = alias.as_deref().unwrap_or(target.peer.as_str());
@@ -43,9 +46,6 @@ pub(crate) async fn run(context: &Context, args: JoinArgs) -> Result<(), Failure
             format!("{who} does not answer now: {error}; {kept}"),
         )
     })?;
-    if is_changed && is_running {
-        context.say_restart_is_needed()?;
-    }
     if context.json {
         return Ok(output::json(&json!({
             "peer_id": target.peer.as_str(),

@@ -34,11 +34,7 @@ struct Side {
 type Step = (TaskStatus, f64);
 
 pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
-    let mut interrupt = Interrupt::new()?;
-    tokio::select! {
-        outcome = exchange(context) => outcome,
-        wish = interrupt.wish() => Err(wish.failure("interrupted")),
-    }
+    Interrupt::new()?.or(exchange(context)).await
 }
 
 async fn exchange(context: &Context) -> Result<(), Failure> {

@@ -17,8 +17,8 @@ use crate::{
 pub(crate) async fn run(context: &Context, args: PingArgs) -> Result<(), Failure> {
     let mut interrupt = Interrupt::new()?;
     let wanted = Wanted::read(context, &args.target)?;
-    let node = context.connect_or_start().await?;
-    let target = wanted.find(context, &node).await?;
+    let node = interrupt.or(context.connect_or_start()).await?;
+    let target = interrupt.or(wanted.find(context, &node)).await?;
     let mut tally = Tally::default();
     let pinging = async {
         // Where it is said to be comes first, and it has to answer.

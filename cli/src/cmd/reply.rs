@@ -12,10 +12,10 @@ use crate::{
 };
 
 pub(crate) async fn run(context: &Context, args: ReplyArgs) -> Result<(), Failure> {
-    let mut interrupt = Interrupt::new()?;
     let message = content::message(&args.parts)?;
-    let node = context.connect_or_start().await?;
-    let (_, task) = task::find(&node, &args.task).await?;
+    let mut interrupt = Interrupt::new()?;
+    let node = interrupt.or(context.connect_or_start()).await?;
+    let (_, task) = interrupt.or(task::find(&node, &args.task)).await?;
     if task.status != TaskStatus::InputRequired {
         let message = format!(
             "task {} asks for no input: it is {}; for a new task in its conversation use `anycast send TARGET TEXT --reply-to {}`",

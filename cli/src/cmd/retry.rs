@@ -21,8 +21,8 @@ const OWN_KEYS: [&str; 4] = ["deadline", "context_id", "task_id", "idempotency_k
 
 pub(crate) async fn run(context: &Context, args: RetryArgs) -> Result<(), Failure> {
     let mut interrupt = Interrupt::new()?;
-    let node = context.connect_or_start().await?;
-    let (_, task) = task::find(&node, &args.task).await?;
+    let node = interrupt.or(context.connect_or_start()).await?;
+    let (_, task) = interrupt.or(task::find(&node, &args.task)).await?;
     let again = Again::from_task(&node, task).await?;
     if again.further > 0 {
         output::complain(&format!(

@@ -26,7 +26,7 @@ async fn install(context: &Context, service: &Service) -> Result<(), Failure> {
     let daemon = BackgroundDaemon::new(context)?;
     service.install(&own_program()?, daemon.arguments()).await?;
     // The service's daemon takes the place of one that runs by itself.
-    daemon.stop().await?;
+    daemon.process().stop().await?;
     service.restart().await?;
     let lingering = service.enable_lingering().await;
     let path = service.path().display().to_string();

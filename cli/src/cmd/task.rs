@@ -14,8 +14,8 @@ use crate::{
 
 pub(crate) async fn run(context: &Context, args: TaskArgs) -> Result<(), Failure> {
     let mut interrupt = Interrupt::new()?;
-    let node = context.connect_or_start().await?;
-    let (handle, mut task) = find(&node, &args.task).await?;
+    let node = interrupt.or(context.connect_or_start()).await?;
+    let (handle, mut task) = interrupt.or(find(&node, &args.task)).await?;
     if args.wait {
         tokio::select! {
             ended = until_ended(&handle, &args) => ended?,

@@ -81,3 +81,18 @@ fn it_is_made_without_a_daemon() {
         "{report:#}"
     );
 }
+
+#[test]
+fn the_log_is_the_file_that_the_settings_name() {
+    let root = tempfile::tempdir().unwrap();
+    let home = root.path();
+    fs::create_dir_all(home.join("home")).unwrap();
+    let log = home.join("elsewhere.log");
+    fs::write(&log, "logged elsewhere\n").unwrap();
+    let settings = format!("log_file = {:?}\n", log.display().to_string());
+    fs::write(home.join("home/config.toml"), settings).unwrap();
+    let path = home.join("report.tar.gz");
+    let (text, code) = run(home, &["bugreport", "--output", path.to_str().unwrap()]);
+    assert_eq!(code, Some(0), "{text}");
+    assert_eq!(unpacked(&path)["logs/daemon.log"], "logged elsewhere\n");
+}

@@ -163,6 +163,26 @@ fn signals_end_the_wait() {
     }
 }
 
+/// Before anything is sent, Ctrl-C ends the command at once: here while it reads what is to be sent.
+#[test]
+fn an_interrupt_ends_a_command_that_still_reads() {
+    let scene = Scene::start();
+    let mut child = command(scene.home())
+        .args(["send", NOBODY, "-"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(child.try_wait().unwrap().is_none(), "it reads its standard input");
+    kill(&child, "INT");
+    let ended = (0..100).any(|_| {
+        std::thread::sleep(Duration::from_millis(50));
+        child.try_wait().unwrap().is_some()
+    });
+    assert!(ended, "Ctrl-C was not heard");
+}
+
 /// The id of the task in which this was said, once it is there.
 fn waits(home: &Path, said: &str) -> String {
     for _ in 0..200 {

@@ -92,6 +92,12 @@ async fn down_ends_it_and_restart_changes_the_process() {
     assert!(!user.socket().exists() && !user.is_served());
     // A restart starts one too.
     assert_eq!(user.ask(&["restart"]).await["started"], true);
+    // Settings that do not parse keep a daemon from starting, not from being stopped.
+    std::fs::write(user.home().join("config.toml"), "log_level = 'loud'\n").unwrap();
+    refused(&user.run(&["restart"]).await, 2, &["config.toml:1", "loud"]);
+    assert!(user.is_served(), "a restart that cannot start stops nothing");
+    assert!(user.run(&["down"]).await.status.success());
+    assert!(!user.is_served());
 }
 
 #[tokio::test]

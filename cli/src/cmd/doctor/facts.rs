@@ -40,7 +40,8 @@ pub(in crate::cmd) struct Told {
 }
 
 impl Facts {
-    pub(in crate::cmd) async fn gather(context: &Context) -> Result<Self, Failure> {
+    /// Asks for so many lines of the daemon's log, too.
+    pub(in crate::cmd) async fn gather(context: &Context, log_lines: usize) -> Result<Self, Failure> {
         let home = if context.daemon_given() {
             None
         } else {
@@ -56,7 +57,7 @@ impl Facts {
             home,
             settings,
             settings_file,
-            daemon: ask(context).await,
+            daemon: ask(context, log_lines).await,
         })
     }
 
@@ -104,10 +105,10 @@ pub(in crate::cmd) fn arguments(context: &Context, home: Option<&Path>) -> Resul
     Ok(arguments)
 }
 
-async fn ask(context: &Context) -> Result<Told, String> {
+async fn ask(context: &Context, log_lines: usize) -> Result<Told, String> {
     let asking = async {
         let node = context.connect().await?;
-        let told = tell(&node).await?;
+        let told = tell(&node, log_lines).await?;
         Ok::<_, Failure>(told)
     };
     match tokio::time::timeout(ANSWER_LIMIT, asking).await {
@@ -119,9 +120,9 @@ async fn ask(context: &Context) -> Result<Told, String> {
     }
 }
 
-async fn tell(node: &Node) -> Result<Told, agentanycast::Error> {
+async fn tell(node: &Node, log_lines: usize) -> Result<Told, agentanycast::Error> {
     let info = node.info().await?;
-    let (network, activity) = tokio::try_join!(node.network(), node.activity(0))?;
+    let (network, activity) = tokio::try_join!(node.network(), node.activity(log_lines))?;
     // A daemon whose store has failed lists none.
     let filter = TaskFilter {
         limit: TASKS,
