@@ -84,6 +84,9 @@ pub struct Config {
     /// A task fails when so many agents have ended while they had it and had not reported on it; 0: never.
     /// Default: 5.
     pub max_agent_ends: u64,
+    /// How long agents of this node may have a task, without the time in which it waits for an answer; then it
+    /// fails. Default: for ever.
+    pub max_task_time: Option<Duration>,
     /// How long a finished task is kept. Default: 7 days.
     pub task_retention: Duration,
     /// How many finished tasks are kept, the newest. Default: 100 000.
@@ -442,6 +445,7 @@ impl Config {
             log_file: None,
             agent_grace: Duration::from_mins(5),
             max_agent_ends: 5,
+            max_task_time: None,
             task_retention: Duration::from_hours(7 * 24),
             task_retention_count: 100_000,
             store_quota: ByteSize(10 << 30),

@@ -47,6 +47,7 @@ mod succession;
 mod successors;
 mod table;
 mod tally;
+mod task_time;
 mod trace;
 mod turn;
 mod unproven;

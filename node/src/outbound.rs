@@ -140,6 +140,7 @@ impl Errands for Port {
         };
         Ok(Some(Errand {
             url: outside.url,
+            allow_private: outside.allow_private,
             task: wire::task(&task, self.engine.me()),
             place: outside.place,
             settled: outside.settled,

@@ -300,6 +300,8 @@ pub struct Sealed {
 pub struct Outside {
     /// Where the agent is.
     pub url: String,
+    /// It may be on this host, or on a private network.
+    pub allow_private: bool,
     /// How far the gateway has got, in its own words: it goes on from there after a restart. At most [`MAX_PLACE`]
     /// bytes.
     pub place: Vec<u8>,

@@ -53,6 +53,7 @@ fn read_request(request: SendTaskRequest) -> Result<SendTask, Status> {
         .ok_or_else(|| Status::invalid_argument("the task has no message"))?;
     Ok(SendTask {
         sealed_for,
+        allow_private: request.allow_private,
         message,
         metadata: request.metadata,
         context_id: request.context_id,

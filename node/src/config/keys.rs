@@ -38,6 +38,7 @@ const OWN: &[Key] = &[
     key!(Config, "log_file", log_file).variable("LOG_FILE").flag("log-file", "FILE", "Write the log to this file instead of standard error, at most 64 MiB with the files before it"),
     key!(Config, "agent_grace", agent_grace),
     key!(Config, "max_agent_ends", max_agent_ends),
+    key!(Config, "max_task_time", max_task_time),
     key!(Config, "task_retention", task_retention),
     key!(Config, "task_retention_count", task_retention_count),
     key!(Config, "store_quota", store_quota),

@@ -124,6 +124,7 @@ pub(super) fn load_engine(
         offline_ttl: config.offline_queue_ttl,
         agent_grace: config.agent_grace,
         max_agent_ends: u32::try_from(config.max_agent_ends).unwrap_or(u32::MAX),
+        max_task_time: config.max_task_time,
         retention: config.task_retention,
         retention_count: usize::try_from(config.task_retention_count).unwrap_or(usize::MAX),
         quota: config.store_quota.0,

@@ -4,6 +4,7 @@
 use std::{collections::HashSet, time::Duration};
 
 use agentanycast_identity::PeerId;
+use agentanycast_program::duration;
 use agentanycast_proto::v1::{AgentCard, GetTaskPayload, a2a_envelope::Payload};
 use bytes::Bytes;
 
@@ -12,7 +13,7 @@ use super::{
     feed::Offered,
     queue::Queue,
     records::{self, EntryRecord, tag},
-    table::unless_damaged,
+    table::{Indexed, unless_damaged},
     trace::Trace,
     turn::{Effect, EngineError, Now},
 };
@@ -79,6 +80,7 @@ impl Core {
         self.ask_again(now)?;
         self.fail_abandoned(now)?;
         self.fail_declined(now)?;
+        self.fail_overlong(now)?;
         let deliveries = self.feed.tick(now.mono, self.limits.agent_grace);
         self.hand_over(now, deliveries)?;
         self.collect(now)?;
@@ -155,6 +157,26 @@ impl Core {
             if is_over {
                 self.abandon_claimed(now, id)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Ends what agents have had for longer than they may.
+    fn fail_overlong(&mut self, now: Now) -> Result<(), StoreError> {
+        let Some(limit) = self.limits.max_task_time else {
+            return Ok(());
+        };
+        let is_with_agents = |(id, known): &(&str, &Indexed)| {
+            let asks = known.status == Status::InputRequired;
+            known.is_assignee && !known.held && !asks && (known.claimed || self.feed.is_held(id))
+        };
+        let with_agents = self.tasks.unended().filter(is_with_agents).map(|(id, _)| id);
+        for id in self.task_time.look(now.mono, limit, with_agents) {
+            let reason = format!(
+                "its agent had it for longer than {}, the limit that its node has set (max_task_time)",
+                duration::format(limit)
+            );
+            unless_damaged(self.abandon(now, &id, &reason))?;
         }
         Ok(())
     }

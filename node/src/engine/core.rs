@@ -57,6 +57,7 @@ pub struct Core {
     /// Tasks sent by skill that nobody has taken yet.
     pub(super) attempts: super::attempts::Attempts,
     /// Claims that their originators have not been told of yet.
+    pub(super) task_time: super::task_time::TaskTime,
     pub(super) unsaid: super::unsaid::Unsaid,
     pub(super) claims: HashMap<String, super::assign::Claim>,
     /// The gRPC connection of each listener.
@@ -138,6 +139,7 @@ impl Core {
             seen: LruCache::new(SEEN_PEERS),
             feed: Feed::new(now.mono),
             attempts: super::attempts::Attempts::default(),
+            task_time: super::task_time::TaskTime::default(),
             unsaid: super::unsaid::Unsaid::default(),
             claims: HashMap::new(),
             listening_on: HashMap::new(),

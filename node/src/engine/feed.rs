@@ -274,6 +274,13 @@ impl Feed {
         offer.is_some_and(|offer| offer.taken)
     }
 
+    /// Whether a listener has been handed the task, which has not ended, and still listens.
+    pub(super) fn is_held(&self, task: &str) -> bool {
+        let number = self.by_task.get(task);
+        let offer = number.and_then(|number| self.offers.get(number));
+        offer.is_some_and(|offer| !offer.news && !offer.holders.is_empty())
+    }
+
     /// Whether the task is on offer, and has not ended.
     pub(super) fn is_on_offer(&self, task: &str) -> bool {
         let number = self.by_task.get(task);

@@ -56,6 +56,8 @@ pub struct SendTask {
     pub url: String,
     /// Sent by skill: who else gets it, in this order, if `peer` does not take it. None: sent to `peer` by name.
     pub others: Option<Vec<PeerId>>,
+    /// With a `url`: that may be of this host, or on a private network.
+    pub allow_private: bool,
     /// With a `url`: who alone may read what the task says.
     pub sealed_for: Option<PeerId>,
     /// What it says.
@@ -226,6 +228,7 @@ impl Core {
             traced,
             outside: (role == Role::Outside).then(|| Outside {
                 url: request.url,
+                allow_private: request.allow_private,
                 ..Outside::default()
             }),
             group: request.group,

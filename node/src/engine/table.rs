@@ -242,6 +242,15 @@ impl TaskTable {
         self.index.iter().map(|(id, known)| (&**id, known))
     }
 
+    /// Those that have not ended, with what is known without reading them; the oldest change first.
+    pub(super) fn unended(&self) -> impl Iterator<Item = (&str, &Indexed)> {
+        let known = |(_, id): &'_ ByTime| self.index.get_key_value(&**id);
+        self.unended
+            .iter()
+            .filter_map(known)
+            .map(|(id, known)| (&**id, known))
+    }
+
     /// When tasks, of this group or all, changed last, and their ids; newest first, beginning before `before`.
     pub(super) fn newest(
         &self,

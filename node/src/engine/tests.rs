@@ -24,3 +24,4 @@ mod refusals;
 mod sealed;
 mod simulation;
 mod succession;
+mod task_time;

@@ -35,6 +35,8 @@ pub struct Limits {
     pub agent_grace: Duration,
     /// A task fails when so many agents have ended while they had it; 0: never.
     pub max_agent_ends: u32,
+    /// How long agents may have a task; None: for ever.
+    pub max_task_time: Option<Duration>,
     /// How long a terminal task is kept.
     pub retention: Duration,
     /// How many terminal tasks are kept.

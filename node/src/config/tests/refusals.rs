@@ -273,6 +273,7 @@ const NOT_ALLOWED: &str = r#"
     max_open_tasks = -1                 | max_open_tasks        | "-1"          | config.toml:1       | from 0
     max_open_tasks = 0                  | max_open_tasks        | "0"           | config.toml:1       | at least 1
     max_open_tasks = 9999999999999999999 | max_open_tasks       | 9999"         | config.toml:1       | a whole number
+    max_task_time = 'soon'              | max_task_time         | "soon"        | config.toml:1       | 30s
     agent_grace = '0'                   | agent_grace           | "0"           | config.toml:1       | longer than 0
     retry_delays = []                   | retry_delays          | "[]"          | config.toml:1       | 1 to 16
     retry_delays = ['0']                | retry_delays          | 0             | config.toml:1       | longer than 0

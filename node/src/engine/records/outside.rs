@@ -20,6 +20,8 @@ pub(super) struct OutsideRecord {
     left_out: u32,
     #[prost(string, tag = "6")]
     remote: String,
+    #[prost(bool, tag = "7")]
+    allow_private: bool,
 }
 
 impl OutsideRecord {
@@ -31,12 +33,14 @@ impl OutsideRecord {
             steps: outside.trail.steps.clone(),
             left_out: outside.trail.left_out,
             remote: outside.trail.remote.clone(),
+            allow_private: outside.allow_private,
         }
     }
 
     pub(super) fn outside(&self) -> Outside {
         Outside {
             url: self.url.clone(),
+            allow_private: self.allow_private,
             place: self.place.clone(),
             settled: self.settled,
             trail: Trail {
@@ -81,6 +85,8 @@ mod tests {
             expected
         );
         assert_eq!(outside.trail, Trail::default());
+        assert!(!outside.allow_private);
+        outside.allow_private = true;
         outside.trail.put(OutsideStep {
             count: 1,
             ..OutsideStep::default()

@@ -26,6 +26,7 @@ pub(super) fn limits() -> Limits {
         offline_ttl: Some(Duration::from_hours(24)),
         agent_grace: Duration::from_mins(5),
         max_agent_ends: 5,
+        max_task_time: None,
         retention: Duration::from_hours(7 * 24),
         retention_count: 100_000,
         quota: 10 << 30,
