@@ -291,6 +291,10 @@ pub(crate) struct SendArgs {
     /// TARGET is the URL of an A2A agent outside the network, which the daemon calls
     #[arg(long)]
     pub(crate) url: bool,
+    /// With --url: the agent may be on the daemon's host or on a private network; the setting bridge.outbound.allow_private
+    /// says so for all tasks
+    #[arg(long, requires = "url")]
+    pub(crate) allow_private: bool,
     /// With --url: seal the task for this peer (named as TARGET is), so that whoever carries it can neither read nor change
     /// it, and take only answers that it has sealed
     #[arg(long, value_name = "PEER", requires = "url")]
@@ -340,6 +344,9 @@ pub(crate) struct ChatArgs {
     /// TARGET is the URL of an A2A agent outside the network, which the daemon calls
     #[arg(long)]
     pub(crate) url: bool,
+    /// With --url: the agent may be on the daemon's host or on a private network
+    #[arg(long, requires = "url")]
+    pub(crate) allow_private: bool,
     /// Go on with this conversation, as `anycast task` shows it, and show what was said in it [default: a new one]
     #[arg(long, value_name = "ID")]
     pub(crate) context: Option<String>,

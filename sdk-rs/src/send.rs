@@ -157,6 +157,13 @@ impl TaskBuilder {
         self
     }
 
+    /// Of a task that is sent to a URL: the daemon may call an agent on its own host or on a private network for it, which it
+    /// does not otherwise unless its settings say so (`bridge.outbound.allow_private`).
+    pub fn allow_private(mut self) -> Self {
+        self.request.allow_private = true;
+        self
+    }
+
     /// Of a task that is sent to a URL: seals what it says for this peer, the node of the agent there, so that neither
     /// who carries it nor the bridge before the agent can read or change it. What comes back is taken only if that peer has
     /// sealed it. Fails with kind `Unsupported`, and sends nothing, if the daemon is too old to do so.

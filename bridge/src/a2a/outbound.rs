@@ -92,6 +92,8 @@ pub struct Outbound {
 struct Shared {
     errands: Arc<dyn Errands>,
     clients: Arc<Clients>,
+    /// The same for errands that may go to this host and to private networks.
+    private_clients: Arc<Clients>,
     cards: Cards,
     patience: Duration,
     within: Duration,
@@ -138,6 +140,7 @@ impl Outbound {
             shared: Arc::new(Shared {
                 errands,
                 clients: Arc::new(Clients::new(config)?),
+                private_clients: Arc::new(Clients::to_private_hosts(config)?),
                 cards: Cards::default(),
                 patience: config.patience,
                 within: config.timeout,

@@ -16,6 +16,8 @@ pub const TRACE_LABELS: [&str; 2] = ["traceparent", "tracestate"];
 pub struct Errand {
     /// Where the agent is.
     pub url: String,
+    /// It may be on the node's host, or on a private network.
+    pub allow_private: bool,
     /// The task as the node has it. What was sent by the node's agent has the role of the user.
     pub task: Task,
     /// The note that was left with the last report; empty at first.

@@ -29,7 +29,7 @@ While an answer is awaited Ctrl-C cancels the task, and d leaves it.";
 pub(crate) async fn run(context: &Context, args: ChatArgs) -> Result<(), Failure> {
     let mut interrupt = Interrupt::new()?;
     let aim = Aim::parse(context, &args.target, args.skill, args.url)?;
-    let node = context.connect_or_start().await?;
+    let node = interrupt.or(context.connect_or_start()).await?;
     let outcome = async {
         let mut chat = Chat::begin(context, &node, aim, &args).await?;
         chat.run(&mut interrupt).await
@@ -48,6 +48,7 @@ struct Chat<'a> {
     /// What the user calls it.
     name: String,
     conversation: String,
+    allow_private: bool,
     follow: FollowArgs,
     editor: Editor,
     /// The task that waits for the next line.
@@ -70,6 +71,7 @@ impl<'a> Chat<'a> {
                 .context
                 .clone()
                 .unwrap_or_else(|| uuid::Uuid::new_v4().to_string()),
+            allow_private: args.allow_private,
             follow: FollowArgs {
                 no_wait: false,
                 stream: true,
@@ -143,10 +145,13 @@ impl<'a> Chat<'a> {
                 handle.reply(message).await?;
                 return Ok(handle);
             }
-            let task = self
+            let mut task = self
                 .node
                 .task(self.target.clone(), message)
                 .skill_of_peer(self.skill.clone());
+            if self.allow_private {
+                task = task.allow_private();
+            }
             Ok(task.context_id(&self.conversation).send().await?)
         };
         let outcome = follower.send(interrupt, sending).await;

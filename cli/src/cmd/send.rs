@@ -14,13 +14,13 @@ use crate::{
 };
 
 pub(crate) async fn run(context: &Context, args: SendArgs) -> Result<(), Failure> {
-    let mut interrupt = Interrupt::new()?;
     let aim = Aim::parse(context, &args.target, args.skill, args.url)?;
     let reader = args.seal_for.as_deref();
     let reader = reader.map(|peer| Wanted::read(context, peer)).transpose();
     let reader = reader.map_err(|failure| failure.about("--seal-for"))?;
     let message = content::message(&args.parts)?;
-    let node = context.connect_or_start().await?;
+    let mut interrupt = Interrupt::new()?;
+    let node = interrupt.or(context.connect_or_start()).await?;
     let mut follower = Follower::new(context, &node, &args.follow, content::reads_input(&args.parts));
     if aim.is_peer() {
         follower = follower.named(short(&args.target));
@@ -132,6 +132,9 @@ async fn deliver(
         .metadata_from(labels)
         .context_id(conversation)
         .skill_of_peer(skill);
+    if args.allow_private {
+        task = task.allow_private();
+    }
     if let Some(deadline) = args.deadline {
         task = task.deadline(deadline);
     }

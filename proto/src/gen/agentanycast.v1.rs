@@ -2106,6 +2106,9 @@ pub struct SendTaskRequest {
     /// Additive: with a peer_id: the skill that is asked of that peer, which its policy goes by; empty = none.
     #[prost(string, tag = "110")]
     pub skill_of_peer: ::prost::alloc::string::String,
+    /// Additive: with a url: for this task, agents on the node's host and on private networks may be called.
+    #[prost(bool, tag = "111")]
+    pub allow_private: bool,
     #[prost(oneof = "send_task_request::Target", tags = "1, 2, 3")]
     pub target: ::core::option::Option<send_task_request::Target>,
 }

@@ -97,6 +97,7 @@ const ADDED: &[&str] = &[
     "message SendTaskRequest: group = 104",
     "message SendTaskRequest: note = 103",
     "message SendTaskRequest: sealed_for = 105",
+    "message SendTaskRequest: allow_private = 111",
     "message SendTaskRequest: skill_of_peer = 110",
     "message SubscribeTaskUpdatesRequest: or_input = 101",
     "message SubscribeTaskStreamRequest: from_sequence = 101",

@@ -221,3 +221,15 @@ pub(crate) async fn reason(node: &Node, url: &str) -> String {
     assert!(!reason.contains('\n') && reason.len() < 1000, "{reason}");
     reason
 }
+
+/// An agent that says hi to each message.
+pub(crate) async fn greeter() -> Agent {
+    Agent::start(async |asked, address| {
+        if is_card(&asked) {
+            card(&format!("http://{address}/"), "1.0", false)
+        } else {
+            said("hi")
+        }
+    })
+    .await
+}

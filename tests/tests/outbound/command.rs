@@ -12,7 +12,7 @@ use tokio_rustls::rustls::{
     pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
 };
 
-use crate::agent::{Agent, card, daemon, is_card, said, status};
+use crate::agent::{Agent, card, daemon, greeter, is_card, said, status};
 
 /// The one line that a task by URL fails with.
 async fn failed(daemon: &Daemon, url: &str) -> String {
@@ -99,9 +99,18 @@ async fn each_failure_says_what_helps() {
 }
 
 #[tokio::test]
-async fn a_private_host_names_the_setting() {
-    let agent = Agent::start(async |_, _| said("hi")).await;
+async fn a_private_host_names_the_flag_and_the_setting() {
+    let agent = greeter().await;
     let (daemon, _node) = daemon("").await;
     let line = failed(&daemon, &agent.url()).await;
-    assert!(line.contains("allow_private"), "{line}");
+    assert!(
+        line.contains("--allow-private") && line.contains("allow_private for it in [bridge.outbound]"),
+        "{line}"
+    );
+    assert_eq!(agent.asked().len(), 0);
+    let sent = ["send", "--url", "--allow-private", &agent.url(), "hello"];
+    let told = told(&daemon, &sent).await;
+    assert_eq!(told.status.code(), Some(0), "{}", told.said);
+    // It is for that task only.
+    failed(&daemon, &agent.url()).await;
 }

@@ -3,22 +3,11 @@
 use agentanycast::{ErrorKind, Target};
 use agentanycast_tests::ending::completed;
 
-use crate::agent::{Agent, card, daemon, is_card, reason, said, send};
-
-async fn agent() -> Agent {
-    Agent::start(async |asked, address| {
-        if is_card(&asked) {
-            card(&format!("http://{address}/"), "1.0", false)
-        } else {
-            said("hi")
-        }
-    })
-    .await
-}
+use crate::agent::{Agent, card, daemon, greeter, reason, send};
 
 #[tokio::test]
 async fn private_hosts_are_called_only_when_that_is_allowed() {
-    let agent = agent().await;
+    let agent = greeter().await;
     let port = agent.address.port();
     let (_daemon, node) = daemon("").await;
     for host in ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "0.0.0.0"] {
@@ -50,7 +39,7 @@ async fn private_hosts_are_called_only_when_that_is_allowed() {
 /// What is allowed for one host is not for another that its card names.
 #[tokio::test]
 async fn a_card_opens_no_other_door() {
-    let inside = agent().await;
+    let inside = greeter().await;
     let url = format!("http://localhost:{}/", inside.address.port());
     let outside = Agent::start(move |_, _| {
         let card = card(&url, "1.0", false);
@@ -73,7 +62,7 @@ async fn a_card_opens_no_other_door() {
 /// What is set for a host is used for who sends there, and for cards that its operator has named, not for others' cards.
 #[tokio::test]
 async fn a_card_does_not_borrow_what_is_set_for_another_host() {
-    let inside = agent().await;
+    let inside = greeter().await;
     let url = format!("http://{}/internal/", inside.address);
     let stranger = Agent::start(move |_, _| {
         let card = card(&url, "1.0", false);

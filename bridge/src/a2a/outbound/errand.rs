@@ -21,6 +21,7 @@ use super::{
     Bell, Shared,
     choice::Choice,
     fault::{Fault, Kind},
+    http::Clients,
     place::Place,
     progress::Progress,
     remote::Remote,
@@ -73,6 +74,7 @@ pub(super) struct Run {
     shared: Arc<Shared>,
     id: String,
     bell: Arc<Bell>,
+    clients: Arc<Clients>,
     /// When the agent was last heard.
     contact: Instant,
     /// Failures since then.
@@ -86,6 +88,7 @@ pub(super) struct Run {
 impl Run {
     pub(super) fn new(shared: Arc<Shared>, id: String, bell: Arc<Bell>) -> Self {
         Self {
+            clients: Arc::clone(&shared.clients),
             shared,
             id,
             bell,
@@ -139,6 +142,9 @@ impl Run {
     }
 
     async fn take_step(&mut self, errand: &Errand, place: &mut Place) -> Result<Next, Failure> {
+        if errand.allow_private {
+            self.clients = Arc::clone(&self.shared.private_clients);
+        }
         let given = place.taken;
         self.told.about(&errand.url, place.choice.as_ref());
         let ours = ours(errand).count();
@@ -296,7 +302,7 @@ impl Run {
 
     fn remote(&self, choice: &Choice) -> Result<Remote, Fault> {
         Remote::new(
-            Arc::clone(&self.shared.clients),
+            Arc::clone(&self.clients),
             choice.interface.clone(),
             self.shared.within,
         )

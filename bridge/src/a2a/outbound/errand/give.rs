@@ -33,9 +33,8 @@ impl Run {
         let choice = if let Some(choice) = &place.choice {
             choice.clone()
         } else {
-            let shared = &self.shared;
-            let (choice, at) = shared.cards.choose(&shared.clients, &errand.url).await?;
-            shared.clients.check_led(&at, self.remote(&choice)?.uri())?;
+            let (choice, at) = self.shared.cards.choose(&self.clients, &errand.url).await?;
+            self.clients.check_led(&at, self.remote(&choice)?.uri())?;
             self.told.about(&errand.url, Some(&choice));
             self.told.did(OutsideDeed::CardRead, &bare_url(&at.to_string()));
             choice

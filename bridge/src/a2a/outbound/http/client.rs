@@ -103,13 +103,26 @@ impl Clients {
     /// # Errors
     /// When a certificate or key cannot be used.
     pub(crate) fn new(config: &Outbound) -> anyhow::Result<Self> {
+        Self::with(config, config.allow_private)
+    }
+
+    /// As configured, but this host and those of private networks may be called. Secrets go without TLS only to whom they
+    /// may otherwise.
+    ///
+    /// # Errors
+    /// When a certificate or key cannot be used.
+    pub(crate) fn to_private_hosts(config: &Outbound) -> anyhow::Result<Self> {
+        Self::with(config, true)
+    }
+
+    fn with(config: &Outbound, calls_private: bool) -> anyhow::Result<Self> {
         let client = |name: &str, host: &Host| {
-            let made = Http::new(host, config.allow_private);
+            let made = Http::new(host, config.allow_private, calls_private);
             made.with_context(|| format!("[bridge.outbound.\"{name}\"]"))
         };
         let hosts = config.hosts.iter();
         Ok(Self {
-            others: Http::new(&Host::default(), config.allow_private)?,
+            others: Http::new(&Host::default(), config.allow_private, calls_private)?,
             hosts: hosts
                 .map(|(name, host)| Ok((name.clone(), client(name, host)?)))
                 .collect::<anyhow::Result<_>>()?,
@@ -162,8 +175,8 @@ fn names(uri: &Uri) -> [String; 2] {
 }
 
 impl Transport {
-    fn new(host: &Host, is_private: bool) -> anyhow::Result<Self> {
-        let connector = Connector::new(if is_private {
+    fn new(host: &Host, calls_private: bool) -> anyhow::Result<Self> {
+        let connector = Connector::new(if calls_private {
             Screen::Private
         } else {
             Screen::Public
@@ -189,13 +202,14 @@ impl Transport {
 }
 
 impl Http {
-    fn new(host: &Host, allow_private: bool) -> anyhow::Result<Self> {
+    fn new(host: &Host, allow_private: bool, calls_private: bool) -> anyhow::Result<Self> {
         let is_private = allow_private || host.allow_private;
+        let calls_private = calls_private || host.allow_private;
         let files = [&host.ca, &host.client_cert, &host.client_key];
         let files = files.into_iter().flatten().cloned().collect();
         let of = host.clone();
         let what = "certificates that agents outside are called with";
-        let transport = Reloaded::new(what, files, move || Transport::new(&of, is_private))?;
+        let transport = Reloaded::new(what, files, move || Transport::new(&of, calls_private))?;
         Ok(Self {
             transport: Arc::new(transport),
             keys: Arc::new(Keys::new(host.credentials.clone())),

@@ -42,7 +42,7 @@ fn known(error: &(dyn Error + 'static)) -> Option<Fault> {
     if let Some(error) = error.downcast_ref::<ConnectError>() {
         return Some(match error {
             ConnectError::Refused { .. } => Fault::last(format!(
-                "{error}; where that is meant, set allow_private for it in [bridge.outbound]"
+                "{error}; where that is meant, send with --allow-private, or set allow_private for it in [bridge.outbound]"
             )),
             ConnectError::NoHost => Fault::last(error.to_string()),
             error => Fault::new(Kind::Unreached, error.to_string()),

@@ -32,6 +32,7 @@ fn artifact(id: &str, texts: &[&str]) -> Artifact {
 fn beginning() -> Progress {
     Progress::of(&Errand {
         url: String::new(),
+        allow_private: false,
         task: v1::Task {
             status: TaskStatus::Submitted.into(),
             messages: vec![Message {
