@@ -263,14 +263,14 @@ impl<'a> Follower<'a> {
         }
         self.progress.clear();
         if !self.may_ask {
-            self.news = output::within(&text);
+            self.news = in_words(&text);
             return Err(self.unanswered(handle, &text).await?);
         }
         // What is typed now is the answer.
         let keys = self.keys.take();
         let had_keys = keys.is_some();
         drop(keys);
-        let answer = prompt::ask(&text).await?;
+        let answer = prompt::ask(&in_words(&text)).await?;
         self.keys = had_keys.then(Keys::new).flatten();
         handle.reply(answer).await?;
         self.progress.show("answered");
@@ -285,7 +285,7 @@ impl<'a> Follower<'a> {
             self.print_document(&json::task(&task, &[]))?;
         }
         let asks = match question {
-            "" => "for input, without a word".to_owned(),
+            "" => in_words(""),
             question => format!("{question:?}"),
         };
         let message = format!(
@@ -389,4 +389,14 @@ fn results(task: &Task) -> Cow<'_, [Artifact]> {
         .map(|message| Artifact::new("message", message.parts.iter().cloned()))
         .collect::<Vec<_>>()
         .into()
+}
+
+/// What an agent asks, also where that has no words: the Python SDK sends none.
+fn in_words(question: &str) -> String {
+    match output::within(question) {
+        empty if empty.is_empty() => {
+            "for input, without saying what (agents on the Python SDK 0.7 cannot say it)".to_owned()
+        }
+        words => words,
+    }
 }

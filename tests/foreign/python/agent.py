@@ -3,6 +3,7 @@
 echo TEXT   complete at once
 fail TEXT   fail with that text
 slow        report progress, then never end
+raise TEXT  report progress, then raise an exception
 ask TEXT    ask for input; complete with all that was said
 large SIZE  complete with an artifact of that many bytes
 
@@ -41,6 +42,9 @@ async def handle(task: IncomingTask) -> None:
         await task.complete(artifacts=[Artifact(name="large", parts=[Part(raw=b"7" * int(rest))])])
     elif word == "slow":
         await task.update_status("working")
+    elif word == "raise":
+        await task.update_status("working")
+        raise RuntimeError(rest)
     elif word == "ask" and len(said) == 1:
         await task.request_input({"parts": [{"text": "what else?"}]})
     elif word == "ask":

@@ -2,8 +2,8 @@
 
 use std::net::TcpListener;
 
-use agentanycast::TaskStatus;
-use agentanycast_tests::{Daemon, Transport, ending::completed, eventually, pair::connected};
+use agentanycast::{TaskFilter, TaskStatus};
+use agentanycast_tests::{Daemon, Transport, command::told, ending::completed, eventually, pair::connected};
 
 use crate::{script::Script, stage::Stage};
 
@@ -210,5 +210,47 @@ async fn an_agent_outlives_its_daemon() {
         bob.kill().await;
         bob.restart().await;
     }
+    agent.succeed().await;
+}
+
+/// A handler raises: the SDK tells nobody. The task ends all the same where its node has a limit or its sender a deadline.
+#[tokio::test]
+async fn a_task_whose_handler_raises_ends_by_the_limit_of_its_node_or_of_its_sender() {
+    let stage = Stage::new(Transport::Tcp);
+    for (limit, args, reason) in [
+        (
+            "max_task_time = \"2s\"\n",
+            &[][..],
+            "longer than 2s, the limit that its node has set (max_task_time)",
+        ),
+        ("", &["--deadline", "2s"], "its deadline has passed"),
+    ] {
+        let bob = Daemon::builder().config(limit).start().await;
+        let alice = Daemon::builder().bootstrap(bob.tcp()).start().await;
+        connected(&alice.node().await, &bob).await;
+        let (agent, peer) = agent(&stage, "daemon", bob.grpc()).await;
+        let said = told(&alice, &[&["send", &peer, "raise out of order"], args].concat()).await;
+        assert_eq!(said.status.code(), Some(1), "{}", said.said);
+        assert!(said.said.contains(reason), "{}", said.said);
+        drop(agent);
+    }
+}
+
+/// The SDK of the agent does not pass on what is asked.
+#[tokio::test]
+async fn a_question_without_words_is_shown_as_one() {
+    let bob = Daemon::builder().start().await;
+    let alice = Daemon::builder().bootstrap(bob.tcp()).start().await;
+    connected(&alice.node().await, &bob).await;
+    let stage = Stage::new(Transport::Tcp);
+    let (agent, peer) = agent(&stage, "daemon", bob.grpc()).await;
+    let said = told(&alice, &["send", &peer, "ask me"]).await;
+    assert_eq!(said.status.code(), Some(7), "{}", said.said);
+    assert!(said.said.contains("without saying what"), "{}", said.said);
+    let id = alice.node().await.tasks(&TaskFilter::default()).await.unwrap()[0]
+        .id
+        .clone();
+    let answered = told(&alice, &["reply", &id, "blue"]).await;
+    assert!(answered.said.contains("ask me | blue"), "{}", answered.said);
     agent.succeed().await;
 }

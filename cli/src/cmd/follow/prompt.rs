@@ -2,10 +2,7 @@
 
 use std::io::{self, BufRead, Write};
 
-use crate::{
-    failure::{Code, Failure},
-    output,
-};
+use crate::failure::{Code, Failure};
 
 /// Longest answer that is read, in bytes.
 const MAX_ANSWER: u64 = 1 << 20;
@@ -13,7 +10,7 @@ const MAX_ANSWER: u64 = 1 << 20;
 /// Shows the question and reads one line.
 pub(super) async fn ask(question: &str) -> Result<String, Failure> {
     let mut stderr = io::stderr().lock();
-    write!(stderr, "The agent asks: {}\n> ", output::within(question))?;
+    write!(stderr, "The agent asks: {question}\n> ")?;
     stderr.flush()?;
     drop(stderr);
     let reading = tokio::task::spawn_blocking(|| {
