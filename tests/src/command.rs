@@ -21,12 +21,16 @@ pub struct Said {
     pub printed: String,
 }
 
+/// Names another program to be tested in its place: that of an installed package.
+const INSTALLED: &str = "AGENTANYCAST_TEST_ANYCAST";
+
 /// The program, which is beside the test executables.
 ///
 /// # Panics
 /// When it is not there.
 pub fn program() -> PathBuf {
-    programs::beside("anycast", "agentanycast-cli")
+    let installed = std::env::var_os(INSTALLED).map(PathBuf::from);
+    installed.unwrap_or_else(|| programs::beside("anycast", "agentanycast-cli"))
 }
 
 /// Runs `anycast`.

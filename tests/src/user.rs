@@ -11,13 +11,14 @@ use rustix::process::Pid;
 use serde_json::Value;
 use tokio::process::Command;
 
-use crate::{command, command::Said, daemon::Home, wait::within};
+use crate::{command, command::Said, daemon::Home, lab::Namespace, wait::within};
 
 /// The user.
 #[derive(Debug, Default)]
 pub struct User {
     directory: Home,
     environment: Vec<(String, String)>,
+    host: Option<Namespace>,
 }
 
 impl User {
@@ -30,6 +31,13 @@ impl User {
     #[must_use]
     pub fn env(mut self, name: &str, value: impl Into<String>) -> Self {
         self.environment.push((name.to_owned(), value.into()));
+        self
+    }
+
+    /// On a host of the laboratory.
+    #[must_use]
+    pub fn on(mut self, host: &Namespace) -> Self {
+        self.host = Some(host.clone());
         self
     }
 
@@ -55,10 +63,17 @@ impl User {
 
     /// A command, to be run as it is.
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(command::program());
+        let program = command::program();
+        let mut command = match &self.host {
+            Some(host) => host.command(&program).into(),
+            None => Command::new(program),
+        };
+        command.args(args).env_clear();
+        if self.host.is_some() {
+            // By which `ip` is found.
+            command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        }
         command
-            .args(args)
-            .env_clear()
             .env("HOME", self.directory())
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())

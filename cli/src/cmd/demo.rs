@@ -17,7 +17,7 @@ const SKILL: &str = "echo";
 
 pub(crate) async fn run(context: &Context, args: DemoArgs) -> Result<(), Failure> {
     let mut interrupt = Interrupt::new()?;
-    let node = context.connect_or_start().await?;
+    let node = interrupt.or(context.connect_or_start()).await?;
     for warning in node.set_card(card(&args.name)).await? {
         output::complain(&format!("anycast: {warning}"));
     }
@@ -102,7 +102,11 @@ async fn announce(context: &Context, node: &Node) -> Result<(), Failure> {
         ("The echo agent listens as ", Paint::Plain),
         (peer.as_str(), Paint::Good),
     ])?;
-    output::line("Send it a task from any home or host on this network:")?;
+    output::line(
+        "anycast invite prints a string by which any other machine reaches it, through its relay too:",
+    )?;
+    output::line("  anycast send STRING \"hello\"")?;
+    output::line("From any home or host on this network:")?;
     output::line(&format!("  anycast send {peer} \"hello\""))?;
     if !addresses.is_empty() {
         output::line("or, where it is not found by itself, by an address:")?;

@@ -9,6 +9,7 @@
 )]
 
 mod background;
+mod first_hour;
 mod guest;
 mod service;
 mod service_manager;
