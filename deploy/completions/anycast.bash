@@ -931,7 +931,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__chat)
-            opts="-h --skill --url --context --timeout --output --home --daemon --json --no-start --relay --help"
+            opts="-h --skill --url --allow-private --context --timeout --output --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3213,7 +3213,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__send)
-            opts="-h --skill --url --seal-for --no-wait --stream --timeout --output --deadline --context --reply-to --meta --home --daemon --json --no-start --relay --help"
+            opts="-h --skill --url --allow-private --seal-for --no-wait --stream --timeout --output --deadline --context --reply-to --meta --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

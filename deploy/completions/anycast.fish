@@ -288,6 +288,7 @@ complete -c anycast -n "__fish_anycast_using_subcommand send" -l daemon -d 'Use 
 complete -c anycast -n "__fish_anycast_using_subcommand send" -l relay -d 'Keep this relay in the home\'s settings, for the daemon that the command starts: a multiaddr that ends in /p2p/PEER_ID; can be repeated' -r
 complete -c anycast -n "__fish_anycast_using_subcommand send" -l skill -d 'TARGET is a skill: any agent that has it'
 complete -c anycast -n "__fish_anycast_using_subcommand send" -l url -d 'TARGET is the URL of an A2A agent outside the network, which the daemon calls'
+complete -c anycast -n "__fish_anycast_using_subcommand send" -l allow-private -d 'With --url: the agent may be on the daemon\'s host or on a private network; the setting bridge.outbound.allow_private says so for all tasks'
 complete -c anycast -n "__fish_anycast_using_subcommand send" -l no-wait -d 'Print the task\'s id and end; the task goes on, and `anycast task` shows what comes of it'
 complete -c anycast -n "__fish_anycast_using_subcommand send" -l stream -d 'Print artifacts as they come (with --json: one JSON object per line)'
 complete -c anycast -n "__fish_anycast_using_subcommand send" -l json -d 'Print JSON for scripts'
@@ -321,6 +322,7 @@ complete -c anycast -n "__fish_anycast_using_subcommand chat" -l daemon -d 'Use 
 complete -c anycast -n "__fish_anycast_using_subcommand chat" -l relay -d 'Keep this relay in the home\'s settings, for the daemon that the command starts: a multiaddr that ends in /p2p/PEER_ID; can be repeated' -r
 complete -c anycast -n "__fish_anycast_using_subcommand chat" -l skill -d 'TARGET is a skill: any agent that has it'
 complete -c anycast -n "__fish_anycast_using_subcommand chat" -l url -d 'TARGET is the URL of an A2A agent outside the network, which the daemon calls'
+complete -c anycast -n "__fish_anycast_using_subcommand chat" -l allow-private -d 'With --url: the agent may be on the daemon\'s host or on a private network'
 complete -c anycast -n "__fish_anycast_using_subcommand chat" -l json -d 'Print JSON for scripts'
 complete -c anycast -n "__fish_anycast_using_subcommand chat" -l no-start -d 'Start no daemon where none runs'
 complete -c anycast -n "__fish_anycast_using_subcommand chat" -s h -l help -d 'Print help'
