@@ -5,6 +5,7 @@
 mod agent;
 mod bugreport;
 mod doctor;
+mod each_command;
 #[path = "../homes/mod.rs"]
 mod homes;
 mod json;
