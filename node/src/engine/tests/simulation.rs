@@ -4,12 +4,18 @@
 //!
 //! `AGENTANYCAST_SEEDS` is the number of seeds (300), `AGENTANYCAST_FIRST_SEED` the first one (0). With one
 //! seed a failure prints the whole run.
+//!
+//! `simulation/outcomes.txt` has one hash over what the first 300 and the first 10 000 seeds come to. A change that is to
+//! keep the behaviour keeps it. `AGENTANYCAST_DIGESTS=FILE` writes a line for each seed: `diff` of two such files names the
+//! seeds that differ.
 
 mod agent;
 mod check;
 mod client;
 mod deployed;
+mod describe;
 mod dice;
+mod digest;
 mod disk;
 mod ledger;
 mod machine;
@@ -21,12 +27,17 @@ mod what;
 mod world;
 
 use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
-use agentanycast_proto::v1::{A2aEnvelope, Message, Part};
-use prost::Message as _;
+use agentanycast_proto::v1::{Message, Part};
+use sha2::{Digest as _, Sha256};
 
 use self::{sabotage::Sabotage, world::World};
 use crate::engine::wire;
@@ -44,8 +55,15 @@ fn number(variable: &str, default: u64) -> u64 {
         .unwrap_or(default)
 }
 
-/// One whole run. What went wrong, if anything did, and its trace.
-fn run(seed: u64, sabotage: Sabotage, tracing: bool) -> (Option<String>, Vec<String>) {
+/// What a run came to.
+struct Run {
+    /// What went wrong, if anything did.
+    wrong: Option<String>,
+    trace: Vec<String>,
+    digest: [u8; 32],
+}
+
+fn run(seed: u64, sabotage: Sabotage, tracing: bool) -> Run {
     let mut world = World::new(seed, sabotage, tracing);
     let done = catch_unwind(AssertUnwindSafe(|| {
         for _ in 0..world.plan.events {
@@ -63,7 +81,35 @@ fn run(seed: u64, sabotage: Sabotage, tracing: bool) -> (Option<String>, Vec<Str
         Ok(()) => world.ledger.wrong.take(),
         Err(_) => Some("it panicked (see above)".into()),
     };
-    (wrong, world.take_trace())
+    Run {
+        wrong,
+        trace: world.take_trace(),
+        digest: world.digest(),
+    }
+}
+
+/// The hash that `outcomes.txt` has for so many seeds from the first one on.
+fn known_outcome(seeds: u64) -> Option<&'static str> {
+    let lines = include_str!("simulation/outcomes.txt").lines();
+    lines
+        .filter_map(|line| line.split_once(' '))
+        .find_map(|(count, hash)| (count == seeds.to_string()).then_some(hash))
+}
+
+/// One line for each seed, and the hash of them all.
+fn outcome(digests: &BTreeMap<u64, [u8; 32]>) -> (String, String) {
+    let hex = |bytes: &[u8]| {
+        bytes.iter().fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+    };
+    let mut lines = String::new();
+    for (seed, digest) in digests {
+        let _ = writeln!(lines, "{seed} {}", hex(digest));
+    }
+    let all = hex(&Sha256::digest(&lines));
+    (lines, all)
 }
 
 #[test]
@@ -72,6 +118,7 @@ fn whatever_breaks_every_accepted_task_ends_once_and_well() {
     let count = number("AGENTANYCAST_SEEDS", 300);
     let next = AtomicU64::new(first);
     let lowest_wrong = AtomicU64::new(u64::MAX);
+    let digests = Mutex::new(BTreeMap::new());
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     std::thread::scope(|scope| {
         for _ in 0..threads {
@@ -82,7 +129,9 @@ fn whatever_breaks_every_accepted_task_ends_once_and_well() {
                     if seed >= first + count || seed > lowest_wrong.load(Ordering::Relaxed) {
                         return;
                     }
-                    if run(seed, Sabotage::None, false).0.is_some() {
+                    let run = run(seed, Sabotage::None, false);
+                    digests.lock().unwrap().insert(seed, run.digest);
+                    if run.wrong.is_some() {
                         lowest_wrong.fetch_min(seed, Ordering::Relaxed);
                     }
                 }
@@ -91,9 +140,19 @@ fn whatever_breaks_every_accepted_task_ends_once_and_well() {
     });
     let seed = lowest_wrong.into_inner();
     if seed == u64::MAX {
+        let (lines, hash) = outcome(&digests.into_inner().unwrap());
+        if let Some(file) = std::env::var_os("AGENTANYCAST_DIGESTS") {
+            std::fs::write(file, lines).unwrap();
+        }
+        if let Some(known) = known_outcome(count).filter(|_| first == 0) {
+            assert_eq!(
+                hash, known,
+                "{count} seeds do not come to what they came to before"
+            );
+        }
         return;
     }
-    let (wrong, trace) = run(seed, Sabotage::None, true);
+    let Run { wrong, trace, .. } = run(seed, Sabotage::None, true);
     let from = if count == 1 {
         0
     } else {
@@ -111,7 +170,7 @@ fn whatever_breaks_every_accepted_task_ends_once_and_well() {
 
 /// Runs with this fault until one goes wrong; how many it took.
 fn noticed(sabotage: Sabotage) -> Option<(u64, String)> {
-    (0..PATIENCE).find_map(|seed| Some((seed, run(seed, sabotage, false).0?)))
+    (0..PATIENCE).find_map(|seed| Some((seed, run(seed, sabotage, false).wrong?)))
 }
 
 #[test]
@@ -127,7 +186,7 @@ fn the_checker_notices() {
 #[test]
 fn some_acknowledgements_stand_for_several_envelopes() {
     let several = |line: &String| line.contains("ACK of ") && !line.contains(" and []");
-    let runs = (0..50).map(|seed| run(seed, Sabotage::None, true).1);
+    let runs = (0..50).map(|seed| run(seed, Sabotage::None, true).trace);
     let count: usize = runs
         .map(|trace| trace.iter().filter(|line| several(line)).count())
         .sum();
@@ -140,55 +199,4 @@ fn text_in(parts: &[Part]) -> String {
         parts: parts.to_vec(),
         ..Message::default()
     })
-}
-
-/// A frame, for the trace.
-fn describe(frame: &[u8]) -> String {
-    use agentanycast_proto::v1::a2a_envelope::Payload;
-    let Ok(envelope) = A2aEnvelope::decode(frame) else {
-        return "garbage".into();
-    };
-    let id: String = envelope.envelope_id.chars().take(8).collect();
-    let what = match &envelope.payload {
-        Some(Payload::Ack(ack)) => {
-            let of: String = ack.acknowledged_envelope_id.chars().take(8).collect();
-            let next = ack
-                .next_sequence
-                .map_or(String::new(), |next| format!(" next {next}"));
-            let also: Vec<&str> = ack
-                .also_acknowledged
-                .iter()
-                .map(|id| id.get(..8).unwrap_or(id))
-                .collect();
-            return format!("ACK of {of} and {also:?} {} {}{next}", ack.outcome, ack.reason);
-        }
-        Some(Payload::SendTask(it)) => {
-            let said = it.message.as_ref().map_or("", |said| said.message_id.as_str());
-            format!("{} {said}", it.task_id)
-        }
-        Some(Payload::TaskStatusUpdate(it)) => {
-            let said = it.message.as_ref().map_or("", |said| said.message_id.as_str());
-            format!("{} is {} {said}", it.task_id, it.status)
-        }
-        Some(Payload::TaskComplete(it)) => it.task_id.clone(),
-        Some(Payload::TaskFail(it)) => format!("{} {}", it.task_id, it.error_message),
-        Some(Payload::TaskCancel(it)) => it.task_id.clone(),
-        Some(Payload::TaskConfirm(it)) => it.task_id.clone(),
-        Some(Payload::GetTask(it)) => it.task_id.clone(),
-        Some(Payload::GetTaskResponse(it)) => {
-            let task = it.task.as_ref();
-            task.map_or(String::new(), |task| {
-                format!("{} is {}", task.task_id, task.status)
-            })
-        }
-        Some(Payload::StreamStart(it)) => format!("{} {}", it.task_id, it.artifact_id),
-        Some(Payload::StreamChunk(it)) => format!("{} {} {}", it.task_id, it.artifact_id, it.sequence),
-        Some(Payload::StreamEnd(it)) => format!("{} {} {}", it.task_id, it.artifact_id, it.reason),
-        None => "empty".into(),
-    };
-    let kind = envelope
-        .r#type()
-        .as_str_name()
-        .trim_start_matches("ENVELOPE_TYPE_");
-    format!("{kind} {what} [{id} #{}]", envelope.sequence)
 }

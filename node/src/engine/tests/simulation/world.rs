@@ -10,7 +10,9 @@ use super::{
     agent::Agent,
     client::{Client, Subscriber},
     deployed::Deployed,
+    describe,
     dice::Dice,
+    digest::Digest,
     ledger::{CallId, Fate, Ledger},
     machine::{Answer, Machine, Out},
     network::{Carries, Network, Notice, Report},
@@ -52,6 +54,7 @@ pub(super) struct World {
     pub(super) moves: u64,
     pub(super) healing: bool,
     trace: Option<Vec<String>>,
+    digest: Digest,
 }
 
 impl World {
@@ -89,6 +92,7 @@ impl World {
             moves: 0,
             healing: false,
             trace: tracing.then(Vec::new),
+            digest: Digest::default(),
             plan,
         };
         let plan = world.plan.text();
@@ -107,6 +111,22 @@ impl World {
 
     pub(super) fn take_trace(&mut self) -> Vec<String> {
         self.trace.take().unwrap_or_default()
+    }
+
+    /// What the run came to, once it is over.
+    pub(super) fn digest(&mut self) -> [u8; 32] {
+        let mut digest = std::mem::take(&mut self.digest);
+        for (at, node) in self.nodes.iter_mut().enumerate() {
+            let Some(core) = &mut node.machine.core else {
+                continue;
+            };
+            let mut ids: Vec<String> = core.task_ids().map(str::to_owned).collect();
+            ids.sort_unstable();
+            for id in ids {
+                digest.task(at, &id, core.task(&id).ok().as_ref());
+            }
+        }
+        digest.finish()
     }
 
     pub(super) fn hosts(&self) -> usize {
@@ -481,7 +501,8 @@ impl World {
             return;
         };
         self.moves += 1;
-        self.note(|| format!("{from} → {to}: {}", super::describe(&frame)));
+        self.note(|| format!("{from} → {to}: {}", describe::line(&frame)));
+        self.digest.envelope(from, to, &frame);
         if to < self.nodes.len() {
             let peer = self.peer_of(from);
             self.input(to, |core, now| core.on_frame(now, peer, &frame));
