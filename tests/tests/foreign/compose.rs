@@ -1,15 +1,15 @@
-//! docker-compose.yml against the published schema of compose files.
-
-use std::path::Path;
+//! The Compose files against the published schema of such files.
 
 use agentanycast_tests::Transport;
 
-use crate::{script::Script, stage::Stage};
+use crate::{pages::page, script::Script, stage::Stage};
 
 #[tokio::test]
-async fn our_compose_file_is_one() {
+async fn our_compose_files_are_some() {
     let stage = Stage::new(Transport::Quic);
-    let mut command = stage.python("compose_file.py");
-    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docker-compose.yml"));
-    assert_eq!(Script::start(command).succeed().await, ["valid"]);
+    for file in ["docker-compose.yml", "examples/team-relay/docker-compose.yml"] {
+        let mut command = stage.python("compose_file.py");
+        command.arg(page(file));
+        assert_eq!(Script::start(command).succeed().await, ["valid"], "{file}");
+    }
 }

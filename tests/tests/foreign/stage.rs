@@ -55,6 +55,14 @@ pub(crate) fn langchain_python() -> PathBuf {
     )
 }
 
+/// The Python of the venv with the SDK and LangGraph.
+pub(crate) fn langgraph_python() -> PathBuf {
+    named(
+        "AGENTANYCAST_TEST_LANGGRAPH_PYTHON",
+        scripts().join("langgraph/.venv/bin/python"),
+    )
+}
+
 /// The client on the A2A project's Rust crate.
 pub(crate) fn rust_a2a() -> PathBuf {
     let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("rust-a2a/target/debug/rust-a2a");

@@ -1,0 +1,38 @@
+"""An agent that counts words.
+
+Usage: python server.py, beside a daemon that runs (`anycast up`).
+"""
+
+import asyncio
+
+from agentanycast import AgentCard, Node, Skill
+
+CARD = AgentCard(
+    name="Counter",
+    description="Counts the words of a text",
+    skills=[Skill(id="count", description="How many words a text has")],
+)
+
+
+async def main():
+    async with Node(card=CARD) as node:
+
+        @node.on_task
+        async def count(task):
+            # The last message is the newest: with an answer to the question below there are more than one.
+            words = [word for part in task.messages[-1].parts for word in (part.text or "").split()]
+            if not words:
+                await task.request_input({"parts": [{"text": "Which text shall be counted?"}]})
+                return
+            await task.update_status("working")
+            answer = f"{len(words)} words, the longest is {max(words, key=len)}"
+            await task.complete(artifacts=[{"name": "count", "parts": [{"text": answer}]}])
+
+        print(f"{CARD.name} serves as {node.peer_id}", flush=True)
+        await node.serve_forever()
+
+
+try:
+    asyncio.run(main())
+except KeyboardInterrupt:
+    pass
