@@ -31,6 +31,7 @@ pub mod process;
 mod programs;
 pub mod relay;
 pub mod rpc;
+pub mod service_manager;
 pub mod stranger;
 pub mod unread;
 pub mod user;

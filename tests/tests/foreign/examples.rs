@@ -1,11 +1,11 @@
 //! The examples, as their READMEs say to run them.
 
-use std::{collections::BTreeSet, fs, net::TcpListener, path::PathBuf};
+use std::{collections::BTreeSet, fs, path::PathBuf};
 
 use crate::{
     pages::{Machine, blocks, page},
     stage::{a2a_python, langgraph_python, python},
-    walk::{HERE, Walk},
+    walk::{HERE, Walk, free_port},
 };
 
 fn example(name: &str) -> PathBuf {
@@ -14,12 +14,6 @@ fn example(name: &str) -> PathBuf {
 
 fn readme(name: &str) -> String {
     fs::read_to_string(example(name).join("README.md")).unwrap()
-}
-
-/// A port of the loopback that nobody has.
-fn free_port() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port().to_string()
 }
 
 /// Follows the README of an example on this machine, in a copy of its directory.

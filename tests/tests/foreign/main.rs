@@ -22,6 +22,7 @@ mod clients;
 mod compose;
 mod descriptors;
 mod examples;
+mod getting_started;
 mod hostile;
 mod kills;
 mod libp2p;

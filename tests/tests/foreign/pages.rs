@@ -43,10 +43,15 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// The lines of a block of shell, without what is said of them and without those that install.
+    /// The commands of a block of shell, without what is said of them and without those that install. One begins at the
+    /// beginning of a line; what is indented belongs to the one before it.
     pub(crate) fn commands(&self) -> Vec<&str> {
         assert_eq!(self.language, "sh", "{}", self.text);
-        let lines = self.text.lines();
+        let starts = self.text.match_indices('\n').map(|(at, _)| at + 1);
+        let starts = starts.filter(|at| !self.text[*at..].starts_with([' ', '\n']));
+        let mut starts: Vec<usize> = [0].into_iter().chain(starts).collect();
+        starts.push(self.text.len());
+        let lines = starts.windows(2).map(|pair| &self.text[pair[0]..pair[1]]);
         let lines = lines.map(|line| line.split(" #").next().unwrap_or_default().trim());
         let (installs, commands): (Vec<&str>, Vec<&str>) = lines
             .filter(|line| !line.is_empty())
@@ -163,6 +168,16 @@ impl Machine {
     pub(crate) async fn newest_task(&self) -> String {
         let tasks: Value = serde_json::from_str(&self.run("anycast tasks --json").await).unwrap();
         tasks[0]["task_id"].as_str().unwrap().to_owned()
+    }
+
+    /// The directory of the programs that are found before all others.
+    pub(crate) fn programs(&self) -> PathBuf {
+        self.0.daemon().parent().unwrap().to_owned()
+    }
+
+    pub(crate) fn read(&self, name: &str) -> Vec<u8> {
+        let path = self.0.path().join(name);
+        fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     }
 
     pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) {

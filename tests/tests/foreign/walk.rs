@@ -6,12 +6,18 @@
 //! reader fills in, the test takes from where the reader has it: STRING from the last invite, PEER_ID from the last
 //! `anycast id`, TASK_ID from the list of tasks.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, net::TcpListener};
 
 use crate::{
     pages::{Block, Machine},
     script::Script,
 };
+
+/// A port of the loopback that nobody has.
+pub(crate) fn free_port() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port().to_string()
+}
 
 /// The machine of lines that name none.
 pub(crate) const HERE: &str = "here";
