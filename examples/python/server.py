@@ -19,12 +19,10 @@ async def main():
 
         @node.on_task
         async def count(task):
-            # The last message is the newest: with an answer to the question below there are more than one.
             words = [word for part in task.messages[-1].parts for word in (part.text or "").split()]
             if not words:
-                await task.request_input({"parts": [{"text": "Which text shall be counted?"}]})
+                await task.fail("there are no words to count")
                 return
-            await task.update_status("working")
             answer = f"{len(words)} words, the longest is {max(words, key=len)}"
             await task.complete(artifacts=[{"name": "count", "parts": [{"text": answer}]}])
 

@@ -52,8 +52,9 @@ async fn agents_over_http() {
 async fn settings_of_mcp_clients() {
     let text = readme("mcp");
     for entry in fs::read_dir(example("mcp")).unwrap() {
-        let name = entry.unwrap().file_name().into_string().unwrap();
-        if name.ends_with(".json") {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|kind| kind == "json") {
+            let name = path.file_name().unwrap().to_string_lossy();
             let tried = format!("\nnode try.mjs {name} ");
             assert!(text.contains(&tried), "nothing starts what {name} names");
         }
