@@ -1,6 +1,6 @@
 //! One file per command.
 
-use crate::{args::Command, context::Context, failure::Failure};
+use crate::{args::Command, bridge, context::Context, failure::Failure};
 
 mod agents;
 mod alias;
@@ -24,7 +24,6 @@ mod join;
 mod key;
 mod logs;
 mod man;
-mod mcp;
 mod pair;
 mod peers;
 mod ping;
@@ -80,7 +79,7 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Failu
         Command::Join(args) => join::run(context, args).await,
         Command::Alias(command) => alias::run(context, command).await,
         Command::Id => id::run(context).await,
-        Command::Mcp => mcp::run(context).await,
+        Command::Mcp => bridge::serve_mcp(context).await,
         Command::Policy(command) => policy::run(context, command),
         Command::Audit(command) => audit::run(context, command),
         Command::Key(command) => key::run(context, command).await,

@@ -1,7 +1,6 @@
 //! What all commands share: the home, the daemon's address, the way to reach or start a daemon.
 
 use std::{
-    convert::Infallible,
     ffi::OsString,
     net::TcpStream,
     os::unix::{fs::MetadataExt as _, net::UnixStream},
@@ -16,7 +15,7 @@ use agentanycast_node::config::{self, Loaded};
 use crate::{
     aliases::{self, book::Book},
     args::{Command, Global, PolicyFile},
-    background::{BackgroundDaemon, serving},
+    background::BackgroundDaemon,
     failure::{Code, Failure},
     output,
     settings_file::SettingsFile,
@@ -38,10 +37,6 @@ const FIRST_ANSWER: Duration = Duration::from_secs(15);
 /// How long a TCP connection to a daemon of this host may take.
 const PROBE: Duration = Duration::from_millis(300);
 
-/// How often a daemon that may have crashed is looked for, and how seldom at last where it cannot be started.
-const CRASH_LOOK: Duration = Duration::from_secs(1);
-const MAX_CRASH_LOOK: Duration = Duration::from_mins(1);
-
 /// The daemon's settings inside a home.
 const CONFIG_FILE: &str = "config.toml";
 
@@ -62,7 +57,7 @@ pub(crate) struct Context {
     pub(crate) home_given: bool,
     daemon: Option<String>,
     pub(crate) json: bool,
-    no_start: bool,
+    pub(crate) no_start: bool,
     /// To be kept in the settings of the home.
     relays: Vec<String>,
 }
@@ -259,7 +254,7 @@ impl Context {
     }
 
     /// Starts the home's daemon, unless it runs, and says so.
-    async fn start(&self) -> Result<(), Failure> {
+    pub(crate) async fn start(&self) -> Result<(), Failure> {
         let running = BackgroundDaemon::new(self)?.start().await?;
         if running.is_new {
             output::complain(&format!(
@@ -269,26 +264,6 @@ impl Context {
             ));
         }
         Ok(())
-    }
-
-    /// Starts the home's daemon again whenever it has crashed, which leaves its socket behind; one that was stopped removes
-    /// it, and stays away. For a command that goes on for hours. Never returns.
-    pub(crate) async fn start_after_crashes(&self) -> Infallible {
-        let socket = match self.socket() {
-            Ok(socket) if self.daemon.is_none() && !self.no_start => socket,
-            _ => return std::future::pending().await,
-        };
-        let mut pause = CRASH_LOOK;
-        loop {
-            tokio::time::sleep(pause).await;
-            let has_crashed = socket.symlink_metadata().is_ok() && matches!(serving(&socket).await, Ok(None));
-            if !has_crashed {
-                pause = CRASH_LOOK;
-            } else if let Err(failure) = self.start().await {
-                output::complain(failure.message());
-                pause = (pause * 2).min(MAX_CRASH_LOOK);
-            }
-        }
     }
 
     /// Refuses to start a daemon where the user does not want one, or has another one.

@@ -28,7 +28,7 @@ pub(crate) enum Code {
 /// Why a command failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    code: Code,
+    pub(crate) code: Code,
     kind: String,
     message: String,
     /// The task that it is about.
@@ -60,11 +60,6 @@ impl Failure {
     /// Whether no daemon answered.
     pub(crate) fn is_daemon_away(&self) -> bool {
         self.code == Code::Daemon
-    }
-
-    /// Whether the command was called with something that cannot be.
-    pub(crate) fn is_usage(&self) -> bool {
-        self.code == Code::Usage
     }
 
     /// Whether the task waits for an answer.

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, path::Path, process::ExitCode};
 
-use crate::{context::Context, failure::Failure};
+use crate::{bridge, context::Context, failure::Failure, relay};
 
 /// A program beside the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +44,8 @@ impl Program {
         let args = args.into_iter();
         match self {
             Self::Daemon => agentanycast_node::main_with_args(args),
-            Self::Relay => relay(args),
-            Self::Bridge => agentanycast_bridge::main_with_args(args),
+            Self::Relay => relay::main_with_args(args),
+            Self::Bridge => bridge::main_with_args(args),
         }
     }
 
@@ -66,19 +66,6 @@ impl Program {
         let args = std::iter::once(self.command().into()).chain(arguments);
         self.run(args.collect())
     }
-}
-
-#[cfg(feature = "relay")]
-fn relay(args: impl Iterator<Item = OsString>) -> ExitCode {
-    agentanycast_relay::main_with_args(args)
-}
-
-#[cfg(not(feature = "relay"))]
-fn relay(_: impl Iterator<Item = OsString>) -> ExitCode {
-    Failure::usage(
-        "built without the relay: build this program with `--features relay`, or run `agentanycast-relay` of a package",
-    )
-    .report(false)
 }
 
 #[cfg(test)]

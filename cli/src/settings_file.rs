@@ -332,7 +332,7 @@ mod tests {
             ("policy.acl", "everybody"),
         ] {
             let error = file.set(name, word).unwrap_err();
-            assert!(error.is_usage(), "{name}: {error:?}");
+            assert_eq!(error.code, Code::Usage, "{name}: {error:?}");
             assert!(error.message().contains(name), "{error:?}");
         }
         assert!(file.unset("colour").is_err());

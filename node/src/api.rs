@@ -62,12 +62,12 @@ struct Node {
 }
 
 /// What the operator set that calls depend on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Limits {
     /// Larger streamed artifacts stay streams, in bytes.
     pub max_artifact_bytes: u64,
-    /// Tasks may be sent to agents beyond this network, by URL.
-    pub outbound: bool,
+    /// Why no tasks may be sent to agents beyond this network, by URL, if none may.
+    pub no_outbound: Option<String>,
 }
 
 impl Api {

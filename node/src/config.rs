@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-use agentanycast_bridge::config::outbound::Outbound;
+use agentanycast_gateways::bridge::{self, outbound::Outbound};
 use agentanycast_program::{
     settings::{self, Program, expand},
     words,
@@ -138,7 +138,7 @@ pub struct Bridge {
     /// Default: false.
     pub enabled: bool,
     /// The rest, as for a bridge that is a program of its own.
-    pub front: agentanycast_bridge::config::Settings,
+    pub front: bridge::Settings,
     /// `[bridge.outbound]`: agents that are called by URL. Default: any on the Internet.
     pub outbound: Outbound,
 }
@@ -408,6 +408,11 @@ fn load_reading(
     )
 }
 
+/// The JSON Schema (draft 2020-12) of the file with the settings.
+pub fn schema() -> settings::Json {
+    settings::schema(&PROGRAM)
+}
+
 /// The configuration from the arguments, environment, files and home directory of this process.
 pub fn load_from_process(args: impl Iterator<Item = OsString>) -> Result<Loaded, ConfigError> {
     settings::load_from_process(&PROGRAM, args)
@@ -415,8 +420,8 @@ pub fn load_from_process(args: impl Iterator<Item = OsString>) -> Result<Loaded,
 
 impl Config {
     /// How MCP is served over HTTP: as the bridge, but at its own address.
-    pub fn mcp_front(&self) -> agentanycast_bridge::config::Settings {
-        agentanycast_bridge::config::Settings {
+    pub fn mcp_front(&self) -> bridge::Settings {
+        bridge::Settings {
             listen: self.mcp.listen.clone(),
             ..self.bridge.front.clone()
         }

@@ -1,16 +1,14 @@
 //! The node as a process: wiring and order. Up: store, engine, network (whose events the engine
 //! already awaits), gRPC, the bridge. Down in reverse: no new requests and calls, drain the engine, let the network go.
 
-mod fronts;
 mod grpc;
 mod hints;
 mod home;
 mod parts;
 mod program_link;
 
-use std::{ffi::OsString, io, net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
+use std::{ffi::OsString, io, net::SocketAddr, process::ExitCode, time::Duration};
 
-use agentanycast_bridge::fetch::Fetcher;
 use agentanycast_identity as identity;
 use agentanycast_program::{
     process::{self, StartLines},
@@ -22,18 +20,16 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     anycast::{self, Anycast, Neighbours, Routes},
     api::{Api, auth::Gate, listen},
-    bridge::LocalGateway,
+    bridge::{self, Counted, Fetcher, Fronts},
     config::{self, Config},
     engine::Engine,
     health::Health,
     names, net,
     other_daemons::OtherDaemons,
-    outbound,
     policy::audit::Audit,
     reload::Reload,
-    telemetry::{self, Counted, Face},
+    telemetry::{self, Face},
 };
-use fronts::Fronts;
 use home::Home;
 
 /// Events of the network that wait for the engine.
@@ -236,7 +232,7 @@ impl Node {
             names::WebNames::new(Fetcher::new(&config.bridge.outbound)?),
         );
         let outbound_stop = CancellationToken::new();
-        let outbound = outbound::start(
+        let outbound = bridge::start_outbound(
             &engine,
             keypair.clone(),
             &config.bridge.outbound,
@@ -244,8 +240,7 @@ impl Node {
         )?;
         let server_stop = CancellationToken::new();
         let gate = Gate::of(&config.grpc)?;
-        let gateway = Arc::new(LocalGateway::new(api.clone(), net.clone()));
-        let fronts = Fronts::start(config, gateway, keypair, counted).await?;
+        let fronts = Fronts::start(config, (api.clone(), net.clone()), keypair, counted).await?;
         let server = grpc::serve(api, gate, listener, (engine, health), server_stop.clone())?;
         Ok(Self {
             _key: held,

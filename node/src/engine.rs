@@ -26,7 +26,7 @@ mod lobby;
 mod marks;
 mod noted;
 mod notes;
-mod originate;
+pub(crate) mod originate;
 mod outside;
 mod peers;
 mod queue;
@@ -62,7 +62,7 @@ use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{AgentCard, Artifact, Message, StreamStart};
 use tokio::sync::{mpsc, oneshot, watch};
 
-pub(crate) use self::originate::{SEALED_NEEDS_URL, travelling};
+pub(crate) use self::originate::SEALED_NEEDS_URL;
 pub use self::{
     artifacts::{ArtifactSender, SendError},
     assign::{Due, StreamRoute},

@@ -15,7 +15,6 @@ mod logged;
 pub mod names;
 pub mod net;
 pub mod other_daemons;
-mod outbound;
 pub mod policy;
 mod reload;
 pub mod sealed;

@@ -13,7 +13,6 @@ mod web;
 
 use std::{sync::Arc, time::Duration};
 
-use agentanycast_bridge::fetch::Fetcher;
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::AgentCard;
 use prost::Message as _;
@@ -23,7 +22,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{engine::Engine, net};
+use crate::{bridge::Fetcher, engine::Engine, net};
 use claims::Claims;
 use keeper::Keeper;
 use roll::{Roll, Times};

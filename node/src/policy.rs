@@ -31,7 +31,7 @@ use self::{
     limits::{Bounds, Full, Key, Limits, Meter, Override, Usage},
 };
 use crate::names::Asks;
-pub use read::{BadRule, Name, NobodysName};
+pub use read::{BadRule, MAX_ENTRIES, Name, NobodysName};
 
 /// The name of the agent beside this node.
 pub const LOCAL: &str = "local";

@@ -11,6 +11,7 @@ pub mod duration;
 pub mod failure;
 pub mod file_version;
 pub mod json_lines;
+pub mod left_out;
 pub mod listening;
 pub mod logging;
 pub mod nearest;
@@ -23,7 +24,6 @@ pub mod sanitize;
 pub mod service_manager;
 pub mod settings;
 pub mod spans;
-#[cfg(feature = "traces")]
 pub mod traces;
 
 /// What `--version` says behind a program's name: the version, in brackets the commit where it is known, and the target.

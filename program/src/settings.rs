@@ -7,17 +7,23 @@ mod environment;
 mod error;
 mod file;
 mod flags;
+mod schema;
 mod show;
 mod value;
 
 use std::{collections::BTreeMap, ffi::OsString, io, path::Path};
 
+/// JSON, as a schema is.
+pub use serde_json::Value as Json;
+
 pub use environment::{UnknownVariable, unknown_variables};
 pub use error::{ConfigError, Source, nearest, quoted};
 pub use file::read_file;
 pub use flags::command;
+pub use schema::{Bounds, of_field, schema};
 pub use value::{
     ByteSize, ListenOn, LogFormat, LogLevel, Raw, Refusal, Setting, Share, expand, host_port, literal,
+    word_schema,
 };
 
 /// The variable that names the file, without the prefix; `--config` goes before it.
@@ -70,6 +76,12 @@ pub struct Key<C> {
     pub set: fn(&mut C, &Raw, Option<&Path>) -> Result<(), Refusal>,
     /// Its value as a TOML literal.
     pub show: fn(&C) -> String,
+    /// What it does, in one line, where its flag does not say so.
+    pub about: Option<&'static str>,
+    /// Its bounds, beyond those of its type.
+    pub bounds: Option<Bounds>,
+    /// The JSON Schema of its type.
+    pub schema: fn() -> serde_json::Value,
 }
 
 /// A flag that sets a setting.
@@ -155,6 +167,26 @@ impl<C> Key<C> {
         self
     }
 
+    /// What it does, in the words of its document.
+    #[must_use]
+    pub const fn what(mut self, about: &'static str) -> Self {
+        self.about = Some(about);
+        self
+    }
+
+    /// With bounds.
+    #[must_use]
+    pub const fn bounds(mut self, bounds: Bounds) -> Self {
+        self.bounds = Some(bounds);
+        self
+    }
+
+    /// What it does, in one line.
+    pub fn about(&self) -> &'static str {
+        let of_flag = || self.flag.map_or("", |flag| flag.help);
+        self.about.unwrap_or_else(of_flag)
+    }
+
     /// Its value in `config` as people know it, without the quotes of TOML.
     pub fn plain(&self, config: &C) -> String {
         let shown = (self.show)(config);
@@ -181,6 +213,9 @@ macro_rules! key {
                 Ok(())
             },
             show: |config| $crate::settings::Setting::show(&config.$($field).+),
+            about: None,
+            bounds: None,
+            schema: || $crate::settings::of_field(|config: &$config| &config.$($field).+),
         }
     };
 }

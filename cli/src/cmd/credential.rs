@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use agentanycast_bridge::{config::outbound::Outbound, fetch::Fetcher};
+use agentanycast_gateways::bridge::outbound::Outbound;
 use agentanycast_identity::{
     self as identity, DidWeb, Document, Keypair, MAX_DOCUMENT, PeerId,
     credential::{
@@ -11,6 +11,7 @@ use agentanycast_identity::{
     did_key_of,
 };
 use agentanycast_node::{
+    bridge::Fetcher,
     config::{self, Loaded},
     policy::Name,
 };

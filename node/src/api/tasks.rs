@@ -136,11 +136,11 @@ impl Api {
                 skill.len()
             ))),
             Some(Target::SkillId(skill)) => Ok(Whom::Skill(skill)),
-            Some(Target::Url(_)) if !self.node.limits.outbound => Err(Status::failed_precondition(
-                "this node calls no agents by URL; set bridge.outbound.enabled to true",
-            )),
-            Some(Target::Url(text)) if text.is_empty() => Err(Status::invalid_argument("url is empty")),
-            Some(Target::Url(text)) => Ok(Whom::Url(text)),
+            Some(Target::Url(text)) => match &self.node.limits.no_outbound {
+                Some(why) => Err(Status::failed_precondition(why)),
+                None if text.is_empty() => Err(Status::invalid_argument("url is empty")),
+                None => Ok(Whom::Url(text)),
+            },
             None => Err(Status::invalid_argument(
                 "the task has no target: set peer_id, skill_id or url",
             )),

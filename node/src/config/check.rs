@@ -5,24 +5,27 @@ use std::{net::IpAddr, path::Path, time::Duration};
 use agentanycast_identity::{DidDns, DidWeb};
 use agentanycast_program::{
     address::behind_transport,
+    left_out::LeftOut,
     settings::quoted,
-    traces::{COLLECTOR, is_collector},
+    traces::{self, COLLECTOR, is_collector},
 };
 use libp2p::{Multiaddr, multiaddr::Protocol};
 
 use super::{Config, ConfigError, GrpcListen, Source, Sources, keys, uses_quic};
-use crate::{anycast::endpoint, names::Dns, policy::Rules};
+use crate::{anycast::endpoint, bridge, names::Dns, policy::Rules};
 
 /// Most waits between two attempts to send: with waits that grow, the last is long past any use.
-const MAX_RETRIES: usize = 16;
+pub(super) const MAX_RETRIES: usize = 16;
 
 /// How long what is said of names may be believed.
-const BELIEVED: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_hours(24);
+pub(super) const BELIEVED: std::ops::RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_hours(24);
 
 /// Checks every rule; the first that is broken is the error.
 pub(super) fn check(config: &Config, sources: &Sources) -> Result<(), ConfigError> {
     let check = Check { config, sources };
     check.built()?;
+    check.parts(bridge::MISSING, traces::MISSING)?;
     check.addresses()?;
     check.registries()?;
     check.paths()?;
@@ -66,6 +69,29 @@ impl Check<'_> {
         ];
         match wanted.into_iter().find(|(on, ..)| *on) {
             Some((_, key, feature, advice)) => Err(self.not_built(key, feature, advice)),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses what is switched on and left out of this program.
+    fn parts(&self, bridge: Option<LeftOut>, exporter: Option<LeftOut>) -> Result<(), ConfigError> {
+        let c = self.config;
+        let wanted = [
+            (c.bridge.enabled, "bridge.enabled", bridge),
+            (c.mcp.enabled, "mcp.enabled", bridge),
+            (c.mcp.stdio, "mcp.stdio", bridge),
+            (c.telemetry.enabled, "telemetry.enabled", exporter),
+        ];
+        let mut missing = wanted
+            .into_iter()
+            .filter_map(|(on, key, part)| on.then_some((key, part?)));
+        match missing.next() {
+            Some((key, part)) => Err(ConfigError::LeftOut {
+                key: key.to_owned(),
+                value: quoted(&self.value(key)),
+                origin: self.sources.of(key),
+                part,
+            }),
             None => Ok(()),
         }
     }
@@ -377,4 +403,45 @@ fn can_dial(address: &Multiaddr) -> bool {
     };
     let behind = parts.get(1..).and_then(behind_transport);
     host && behind.is_some_and(|behind| matches!(behind, [] | [Protocol::P2p(_), ..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use agentanycast_gateways::bridge::LEFT_OUT;
+
+    use super::*;
+
+    /// Where nothing is left out too: a program without gateways is asked by `.ci/without-gateways`.
+    #[test]
+    fn what_is_left_out_is_refused_by_the_setting_that_asks_for_it() {
+        type Ask = fn(&mut Config);
+        let asks: [(&str, Ask); 4] = [
+            ("bridge.enabled", |config| config.bridge.enabled = true),
+            ("mcp.enabled", |config| config.mcp.enabled = true),
+            ("mcp.stdio", |config| config.mcp.stdio = true),
+            ("telemetry.enabled", |config| config.telemetry.enabled = true),
+        ];
+        let sources = Sources::default();
+        let refusal = |config: &Config, bridge, exporter| {
+            let check = Check {
+                config,
+                sources: &sources,
+            };
+            check.parts(bridge, exporter).map_err(|error| error.to_string())
+        };
+        for (key, ask) in asks {
+            let mut config = Config::defaults(None);
+            let left_out = (Some(LEFT_OUT), Some(traces::LEFT_OUT));
+            assert_eq!(refusal(&config, left_out.0, left_out.1), Ok(()));
+            ask(&mut config);
+            assert_eq!(refusal(&config, None, None), Ok(()));
+            let error = refusal(&config, left_out.0, left_out.1).unwrap_err();
+            let part = if key == "telemetry.enabled" {
+                traces::LEFT_OUT
+            } else {
+                LEFT_OUT
+            };
+            assert!(error.starts_with(&format!("{part}; {key}: ")), "{error}");
+        }
+    }
 }

@@ -6,7 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use agentanycast_program::settings::{Raw, Refusal, Setting, expand, host_port, literal};
+use agentanycast_program::settings::{Json as Value, Raw, Refusal, Setting, expand, host_port, literal};
+use serde_json::json;
 
 /// The address of the gRPC face.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,5 +78,9 @@ impl Setting for GrpcListen {
 
     fn show(&self) -> String {
         literal(self)
+    }
+
+    fn schema() -> Value {
+        json!({ "type": "string", "pattern": "^(unix://.+|tcp://.+:[0-9]{1,5})$" })
     }
 }

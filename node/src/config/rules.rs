@@ -3,7 +3,8 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use agentanycast_program::settings::{ByteSize, Raw, Refusal, Setting, literal};
+use agentanycast_program::settings::{ByteSize, Json as Value, Raw, Refusal, Setting, literal};
+use serde_json::json;
 
 /// One `[[policy.acl]]` entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +68,19 @@ impl Setting for AclRule {
         let (source, skill) = (literal(&self.source), literal(&self.skill));
         format!("{{ source = {source}, skill = {skill}, allow = {} }}", self.allow)
     }
+
+    fn schema() -> Value {
+        json!({
+            "type": "object",
+            "properties": {
+                "source": { "type": "string", "default": "*" },
+                "skill": { "type": "string", "default": "*" },
+                "allow": { "type": "boolean" },
+            },
+            "required": ["allow"],
+            "additionalProperties": false,
+        })
+    }
 }
 
 impl Setting for RateOverride {
@@ -103,6 +117,21 @@ impl Setting for RateOverride {
         let shown: Vec<String> = values.into_iter().filter_map(written).collect();
         format!("{{ {} }}", shown.join(", "))
     }
+
+    fn schema() -> Value {
+        json!({
+            "type": "object",
+            "properties": {
+                "source": { "type": "string" },
+                "rps": f64::schema(),
+                "max_in_flight": u64::schema(),
+                "max_bytes": ByteSize::schema(),
+            },
+            "required": ["source"],
+            "minProperties": 2,
+            "additionalProperties": false,
+        })
+    }
 }
 
 impl Setting for Groups {
@@ -126,6 +155,10 @@ impl Setting for Groups {
             return "{}".to_owned();
         }
         format!("{{ {} }}", groups.join(", "))
+    }
+
+    fn schema() -> Value {
+        json!({ "type": "object", "additionalProperties": Vec::<String>::schema() })
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::{io, path::Path, sync::Arc};
 
-use agentanycast_bridge::fetch::Fetcher;
 use agentanycast_identity as identity;
 use agentanycast_program::{
     spans::OnSpan,
@@ -16,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     anycast::{self, Neighbours, Routes},
     api,
+    bridge::{self, Fetcher},
     config::{self, Config},
     engine::{self, Engine},
     names::{self, Dns, Ear},
@@ -34,7 +34,7 @@ use crate::{
 pub(super) fn limits_of(config: &Config) -> api::Limits {
     api::Limits {
         max_artifact_bytes: config.max_artifact_bytes.0,
-        outbound: config.bridge.outbound.enabled,
+        no_outbound: bridge::no_outbound(&config.bridge.outbound, bridge::MISSING),
     }
 }
 

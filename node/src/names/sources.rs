@@ -5,7 +5,6 @@ use std::{
     time::Duration,
 };
 
-use agentanycast_bridge::fetch::{FetchError, Fetcher};
 use agentanycast_identity::{DidDns, Document, MAX_DOCUMENT, MAX_TXT, credential::MAX_STATUS_LIST};
 use agentanycast_program::resolver;
 use hickory_resolver::{
@@ -19,6 +18,7 @@ use super::{
     claims::Source,
     roll::{Failure, Said},
 };
+use crate::bridge::{FetchError, Fetcher};
 
 /// How long a document may take, from the name of its host to its end.
 pub(super) const WEB_WITHIN: Duration = Duration::from_secs(8);

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use agentanycast_bridge::fetch::{FetchError, Fetcher};
 use agentanycast_identity::{DidWeb, Document, DocumentError, InvalidDid, MAX_DOCUMENT, PeerId, Use};
 
 use super::sources::WEB_WITHIN;
+use crate::bridge::{FetchError, Fetcher};
 
 /// Looks up did:web names; cheap to clone.
 #[derive(Clone)]

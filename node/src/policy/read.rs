@@ -20,7 +20,7 @@ use super::{
 use crate::config::{self, TrustMode};
 
 /// Most rules, overrides, groups and members of all groups: each task is held against all of them.
-const MOST: usize = 4096;
+pub const MAX_ENTRIES: usize = 4096;
 
 /// Longest name of a group, in bytes.
 const MAX_GROUP: usize = 64;
@@ -234,7 +234,7 @@ fn groups(written: &BTreeMap<String, Vec<String>>) -> Result<Vec<Group>, BadRule
         allowed: allowed.to_owned(),
     };
     let members: usize = written.values().map(Vec::len).sum();
-    if written.len() + members > MOST {
+    if written.len() + members > MAX_ENTRIES {
         return Err(bad(&members.to_string(), "4096 groups and members at most"));
     }
     let group = |(name, members): (&String, &Vec<String>)| {
@@ -327,12 +327,12 @@ fn pattern(key: &'static str, text: &str) -> Result<Glob, BadRule> {
 }
 
 fn bounded<'a, T>(key: &'static str, list: &'a [T]) -> Result<&'a [T], BadRule> {
-    if list.len() > MOST {
+    if list.len() > MAX_ENTRIES {
         return Err(BadRule {
             key,
             entry: None,
             value: format!("{} entries", list.len()),
-            allowed: format!("{MOST} entries at most"),
+            allowed: format!("{MAX_ENTRIES} entries at most"),
         });
     }
     Ok(list)

@@ -4,13 +4,6 @@
 
 use std::{sync::Arc, time::Instant};
 
-use agentanycast_bridge::{
-    http::{
-        Requests,
-        connection::{self, Door},
-    },
-    mcp::ToolCalls,
-};
 use agentanycast_program::listening;
 use axum::{
     Json, Router,
@@ -26,9 +19,13 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::figures::{EngineFigures, Figures, NetFigures, Peers};
+use super::{
+    connections,
+    figures::{EngineFigures, Figures, NetFigures, Peers},
+};
 use crate::{
     anycast::{Anycast, RegistryStatus},
+    bridge::Counted,
     config,
     engine::Engine,
     health::Health,
@@ -41,16 +38,6 @@ const ANSWER: Duration = Duration::from_secs(5);
 /// The content type of Prometheus text in its OpenMetrics form.
 const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Connections from one address to where figures and health are shown; a site watches from one.
-const WATCHERS: usize = 256;
-
-/// How requests and calls went at what outside protocols reach the node by.
-#[derive(Clone, Default)]
-pub(crate) struct Counted {
-    pub(crate) requests: Arc<Requests>,
-    pub(crate) tool_calls: Arc<ToolCalls>,
-}
-
 /// What is looked at.
 #[derive(Clone)]
 pub struct Face(Arc<Parts>);
@@ -60,8 +47,7 @@ struct Parts {
     net: net::Handle,
     anycast: Anycast,
     wellbeing: Health,
-    requests: Arc<Requests>,
-    tool_calls: Arc<ToolCalls>,
+    counted: Counted,
     started: Instant,
 }
 
@@ -72,7 +58,7 @@ impl Face {
         net: net::Handle,
         anycast: Anycast,
         wellbeing: Health,
-        Counted { requests, tool_calls }: Counted,
+        counted: Counted,
     ) -> Self {
         let started = Instant::now();
         Self(Arc::new(Parts {
@@ -80,8 +66,7 @@ impl Face {
             net,
             anycast,
             wellbeing,
-            requests,
-            tool_calls,
+            counted,
             started,
         }))
     }
@@ -131,13 +116,7 @@ pub async fn bind(metrics: &config::Listener) -> Option<TcpListener> {
 /// Shows them there until `stop`; without a listener, only waits for it.
 pub async fn serve(listener: Option<TcpListener>, face: Face, stop: CancellationToken) {
     match listener {
-        Some(listener) => {
-            let door = Door {
-                tls: None,
-                connections: WATCHERS,
-            };
-            connection::serve(listener, door, router(face), stop).await;
-        }
+        Some(listener) => connections::serve(listener, router(face), stop).await,
         None => stop.cancelled().await,
     }
 }
@@ -162,8 +141,8 @@ async fn metrics(State(face): State<Face>) -> Response {
         transports: parts.net.transports(),
         net: NetFigures::from(parts.net.counters()),
         resolutions: parts.anycast.resolutions(),
-        requests: parts.requests.counts(),
-        tool_calls: parts.tool_calls.counts(),
+        requests: parts.counted.requests(),
+        tool_calls: parts.counted.tool_calls(),
     };
     ([(CONTENT_TYPE, METRICS_TYPE)], figures.text()).into_response()
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt, path::PathBuf};
 
-use crate::sanitize::value_without_passwords;
+use crate::{left_out::LeftOut, sanitize::value_without_passwords};
 
 /// Longest part of a value that an error repeats, in characters.
 const SHOWN: usize = 200;
@@ -131,6 +131,18 @@ pub enum ConfigError {
         feature: &'static str,
         /// What to do.
         advice: &'static str,
+    },
+    /// A part that this program is built without is switched on.
+    #[error("{part}; {key}: {value} ({origin}) asks for it")]
+    LeftOut {
+        /// The setting.
+        key: String,
+        /// Its value, quoted, shortened, and masked if it is secret.
+        value: String,
+        /// Where it came from.
+        origin: Source,
+        /// What is missing.
+        part: LeftOut,
     },
     /// An address is reachable from other hosts and not protected.
     #[error("{key}: {value} ({origin}) can be reached from other hosts; {advice}")]

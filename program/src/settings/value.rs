@@ -10,6 +10,7 @@ use std::{
 };
 
 use multiaddr::Multiaddr;
+use serde_json::{Value, json};
 
 use super::error::nearest;
 use crate::{duration, sanitize};
@@ -93,6 +94,8 @@ pub trait Setting: Sized {
     fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, Refusal>;
     /// A TOML literal.
     fn show(&self) -> String;
+    /// What a file may have for it, as JSON Schema.
+    fn schema() -> Value;
 }
 
 impl Raw {
@@ -172,6 +175,10 @@ impl Setting for String {
     fn show(&self) -> String {
         literal(self)
     }
+
+    fn schema() -> Value {
+        json!({ "type": "string" })
+    }
 }
 
 impl Setting for bool {
@@ -191,6 +198,10 @@ impl Setting for bool {
     fn show(&self) -> String {
         self.to_string()
     }
+
+    fn schema() -> Value {
+        json!({ "type": "boolean" })
+    }
 }
 
 impl Setting for u64 {
@@ -206,6 +217,10 @@ impl Setting for u64 {
 
     fn show(&self) -> String {
         self.to_string()
+    }
+
+    fn schema() -> Value {
+        json!({ "type": "integer", "minimum": 0 })
     }
 }
 
@@ -223,6 +238,10 @@ impl Setting for f64 {
 
     fn show(&self) -> String {
         format!("{self:?}")
+    }
+
+    fn schema() -> Value {
+        json!({ "type": "number", "minimum": 0 })
     }
 }
 
@@ -246,6 +265,10 @@ impl Setting for Share {
     fn show(&self) -> String {
         self.0.show()
     }
+
+    fn schema() -> Value {
+        json!({ "type": "number", "minimum": 0, "maximum": 1 })
+    }
 }
 
 impl Setting for PathBuf {
@@ -259,6 +282,10 @@ impl Setting for PathBuf {
 
     fn show(&self) -> String {
         literal(&self.display())
+    }
+
+    fn schema() -> Value {
+        json!({ "type": "string", "minLength": 1 })
     }
 }
 
@@ -275,6 +302,10 @@ impl Setting for Option<PathBuf> {
     fn show(&self) -> String {
         self.as_ref().map_or_else(|| literal(&""), PathBuf::show)
     }
+
+    fn schema() -> Value {
+        json!({ "type": "string" })
+    }
 }
 
 impl Setting for Multiaddr {
@@ -285,6 +316,10 @@ impl Setting for Multiaddr {
 
     fn show(&self) -> String {
         literal(self)
+    }
+
+    fn schema() -> Value {
+        json!({ "type": "string", "pattern": "^/" })
     }
 }
 
@@ -316,6 +351,10 @@ impl<T: Setting> Setting for Vec<T> {
             self.iter().map(Setting::show).collect::<Vec<_>>().join(", ")
         )
     }
+
+    fn schema() -> Value {
+        json!({ "type": "array", "items": T::schema() })
+    }
 }
 
 impl Setting for Duration {
@@ -330,6 +369,10 @@ impl Setting for Duration {
     fn show(&self) -> String {
         literal(&duration::format(*self))
     }
+
+    fn schema() -> Value {
+        json!({ "anyOf": [{ "type": "string", "pattern": "^(0|([0-9]+(d|h|m|s|ms))+)$" }, { "const": 0 }] })
+    }
 }
 
 /// "0" is no limit.
@@ -340,6 +383,10 @@ impl Setting for Option<Duration> {
 
     fn show(&self) -> String {
         self.unwrap_or_default().show()
+    }
+
+    fn schema() -> Value {
+        Duration::schema()
     }
 }
 
@@ -375,6 +422,11 @@ impl Setting for ByteSize {
             None => literal(&"0B"),
         }
     }
+
+    fn schema() -> Value {
+        let text = "^[0-9]+\\s*([KkMmGgTt][Ii][Bb]|[Bb])?$";
+        json!({ "anyOf": [{ "type": "string", "pattern": text }, { "type": "integer", "minimum": 0 }] })
+    }
 }
 
 fn size(text: &str) -> Option<u64> {
@@ -389,6 +441,11 @@ fn size(text: &str) -> Option<u64> {
         }
     };
     number.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+/// The schema of one of some words.
+pub fn word_schema(words: &[&str]) -> Value {
+    json!({ "type": "string", "enum": words })
 }
 
 /// Makes an enum whose values are single words a [`Setting`](crate::settings::Setting).
@@ -420,6 +477,10 @@ macro_rules! words {
 
             fn show(&self) -> String {
                 $crate::settings::literal(&self.word())
+            }
+
+            fn schema() -> $crate::settings::Json {
+                $crate::settings::word_schema(&[$($word),+])
             }
         }
     };
@@ -481,6 +542,10 @@ impl Setting for ListenOn {
 
     fn show(&self) -> String {
         literal(&self.0)
+    }
+
+    fn schema() -> Value {
+        json!({ "type": "string", "pattern": "^(.*:[0-9]{1,5})?$" })
     }
 }
 

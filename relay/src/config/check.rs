@@ -5,7 +5,7 @@ use std::{path::Path, time::Duration};
 use agentanycast_program::{
     address::behind_transport,
     settings::{ConfigError, Sources, find, host_port, quoted},
-    traces::{COLLECTOR, is_collector},
+    traces::{self, COLLECTOR, is_collector},
 };
 use libp2p::{Multiaddr, multiaddr::Protocol};
 
@@ -41,6 +41,15 @@ struct Check<'a> {
 
 impl Check<'_> {
     fn built(&self) -> Result<(), ConfigError> {
+        if let Some(part) = traces::MISSING.filter(|_| !self.config.otlp_endpoint.is_empty()) {
+            let key = "otlp_endpoint";
+            return Err(ConfigError::LeftOut {
+                key: key.to_owned(),
+                value: quoted(&self.value(key)),
+                origin: self.sources.of(key),
+                part,
+            });
+        }
         if !self.config.enable_webtransport {
             return Ok(());
         }

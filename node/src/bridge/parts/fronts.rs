@@ -5,15 +5,36 @@ use std::{io, sync::Arc};
 use agentanycast_bridge::{
     Bridge, Mcp,
     gateway::Gateway,
-    mcp::{self, Tools},
+    http::Requests,
+    mcp::{self, ToolCalls, Tools},
 };
 use agentanycast_identity::Keypair;
 use tokio_util::sync::CancellationToken;
 
-use crate::{config::Config, telemetry::Counted};
+use super::local::LocalGateway;
+use crate::{api::Api, config::Config, net};
+
+/// How requests and calls went at them.
+#[derive(Clone, Default)]
+pub(crate) struct Counted {
+    requests: Arc<Requests>,
+    tool_calls: Arc<ToolCalls>,
+}
+
+impl Counted {
+    /// Statuses of requests, and how many had each.
+    pub(crate) fn requests(&self) -> Vec<(String, u64)> {
+        self.requests.counts()
+    }
+
+    /// Tools, how calls of them ended, and how many did.
+    pub(crate) fn tool_calls(&self) -> Vec<(&'static str, &'static str, u64)> {
+        self.tool_calls.counts()
+    }
+}
 
 /// Those that the settings want.
-pub(super) struct Fronts {
+pub(crate) struct Fronts {
     bridge: Option<Bridge>,
     mcp: Option<Mcp>,
     /// What is served on standard input and output.
@@ -22,12 +43,13 @@ pub(super) struct Fronts {
 
 impl Fronts {
     /// Before this node, whose key signs the bridge's cards.
-    pub(super) async fn start(
+    pub(crate) async fn start(
         config: &Config,
-        gateway: Arc<dyn Gateway>,
+        (api, net): (Api, net::Handle),
         key: Keypair,
         counted: Counted,
     ) -> anyhow::Result<Self> {
+        let gateway: Arc<dyn Gateway> = Arc::new(LocalGateway::new(api, net));
         let front = &config.bridge.front;
         let Counted { requests, tool_calls } = counted;
         let bridge = if config.bridge.enabled {
@@ -50,7 +72,7 @@ impl Fronts {
     }
 
     /// Where they are.
-    pub(super) fn announce(&self, mut out: impl io::Write) -> io::Result<()> {
+    pub(crate) fn announce(&self, mut out: impl io::Write) -> io::Result<()> {
         if let Some(bridge) = &self.bridge {
             bridge.announce(&mut out)?;
         }
@@ -61,12 +83,12 @@ impl Fronts {
     }
 
     /// Whether standard output is for MCP alone.
-    pub(super) fn take_stdout(&self) -> bool {
+    pub(crate) fn take_stdout(&self) -> bool {
         self.stdio.is_some()
     }
 
     /// Serves standard input, if that is wanted, and returns at its end.
-    pub(super) fn stdio(&self) -> impl Future<Output = anyhow::Result<()>> + use<> {
+    pub(crate) fn stdio(&self) -> impl Future<Output = anyhow::Result<()>> + use<> {
         let tools = self.stdio.clone();
         async move {
             match tools {
@@ -77,7 +99,7 @@ impl Fronts {
     }
 
     /// Returns when one has ended that nobody has stopped.
-    pub(super) async fn ended_by_itself(&mut self) -> &'static str {
+    pub(crate) async fn ended_by_itself(&mut self) -> &'static str {
         tokio::select! {
             () = ended(self.bridge.as_mut().map(Bridge::ended_by_itself)) => "bridge",
             () = ended(self.mcp.as_mut().map(Mcp::ended_by_itself)) => "MCP server",
@@ -85,7 +107,7 @@ impl Fronts {
     }
 
     /// Takes no more requests, and answers those that there are.
-    pub(super) async fn stop(self) {
+    pub(crate) async fn stop(self) {
         let bridge = async {
             if let Some(bridge) = self.bridge {
                 bridge.stop().await;

@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use agentanycast_bridge::{
     a2a::outbound::Outbound,
-    config::outbound::Outbound as Config,
     gateway::{Answer, Deed, Errand, Errands, ErrorKind, GatewayError, Report, Seal, TRACE_LABELS},
 };
+use agentanycast_gateways::bridge::outbound::Outbound as Config;
 use agentanycast_identity::Keypair;
 use agentanycast_proto::v1::{Artifact, Message, OutsideStep, Part, SealedContent, SealedKind};
 use async_trait::async_trait;
@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    engine::{Engine, EngineError, Said, timestamp, travelling, wire},
+    engine::{Engine, EngineError, Said, originate::travelling, timestamp, wire},
     sealed::{self, Ends, Saying},
     task::{Status, Task},
 };

@@ -4,7 +4,7 @@
 //! It serves without a daemon too, since such a client does not start it again: calls fail with the reason
 //! until a daemon answers.
 
-use std::sync::Arc;
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use agentanycast_bridge::{
     gateway::{ErrorKind, GatewayError, LateGateway},
@@ -18,9 +18,15 @@ use futures::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    background::serving,
     context::Context,
     failure::{Code, Failure},
+    output,
 };
+
+/// How often a daemon that may have crashed is looked for, and how seldom at last where it cannot be started.
+const CRASH_LOOK: Duration = Duration::from_secs(1);
+const MAX_CRASH_LOOK: Duration = Duration::from_mins(1);
 
 pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
     // Standard output is for MCP alone; what went wrong is on standard error, where clients keep it as a log.
@@ -28,7 +34,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
     match context.connect_or_start().await {
         Ok(_) => {}
         // No daemon can be where such an option says.
-        Err(failure) if failure.is_usage() => return Err(failure),
+        Err(failure) if failure.code == Code::Usage => return Err(failure),
         // Through the log, which does not wait for a standard error that nobody reads.
         Err(failure) => tracing::warn!(
             "{}; calls of tools fail until a daemon answers",
@@ -48,8 +54,28 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
     let tools = Tools::new(Arc::new(gateway), Arc::default());
     let served = tokio::select! {
         served = mcp::serve_stdio(Arc::new(tools), CancellationToken::new()) => served,
-        never = context.start_after_crashes() => match never {},
+        never = start_after_crashes(context) => match never {},
     };
     logging::finish();
     served.map_err(|error| Failure::new(Code::General, "Protocol", format!("{error:#}")))
+}
+
+/// Starts the home's daemon again whenever it has crashed, which leaves its socket behind; one that was stopped removes
+/// it, and stays away. For a command that goes on for hours. Never returns.
+async fn start_after_crashes(context: &Context) -> Infallible {
+    let socket = match context.socket() {
+        Ok(socket) if !context.daemon_given() && !context.no_start => socket,
+        _ => return std::future::pending().await,
+    };
+    let mut pause = CRASH_LOOK;
+    loop {
+        tokio::time::sleep(pause).await;
+        let has_crashed = socket.symlink_metadata().is_ok() && matches!(serving(&socket).await, Ok(None));
+        if !has_crashed {
+            pause = CRASH_LOOK;
+        } else if let Err(failure) = context.start().await {
+            output::complain(failure.message());
+            pause = (pause * 2).min(MAX_CRASH_LOOK);
+        }
+    }
 }

@@ -8,7 +8,8 @@ use std::{
     time::Duration,
 };
 
-use agentanycast_program::settings::{Raw, Refusal, Setting, literal};
+use agentanycast_program::settings::{Json as Value, Raw, Refusal, Setting, literal};
+use serde_json::{Map, json};
 
 /// Calls to agents outside.
 #[derive(Clone, Debug, PartialEq)]
@@ -123,6 +124,9 @@ const HOST_KEYS: [&str; 6] = [
     "oauth2_scopes",
 ];
 
+/// What the schema of a host is called in that of the settings.
+const HOST_ANCHOR: &str = "outbound-host";
+
 /// How long an agent may be out of reach, and take to answer.
 const TIMES: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_hours(7 * 24);
 
@@ -161,6 +165,37 @@ impl Setting for Outbound {
         let hosts = self.hosts.iter();
         shown.extend(hosts.map(|(name, host)| format!("{} = {}", literal(name), host.show())));
         format!("{{ {} }}", shown.join(", "))
+    }
+
+    fn schema() -> Value {
+        // Tables of hosts whose names have dots and no quotes are tables in tables.
+        let host = json!({ "$ref": format!("#{HOST_ANCHOR}") });
+        let texts = TEXTS.iter().chain(&SECRETS).chain(&SECRET_FILES);
+        let mut fields: Map<String, Value> =
+            texts.map(|name| ((*name).to_owned(), String::schema())).collect();
+        for name in HOST_KEYS {
+            let schema = match name {
+                "allow_private" => bool::schema(),
+                "cards_from" | "oauth2_scopes" => Vec::<String>::schema(),
+                _ => PathBuf::schema(),
+            };
+            fields.insert(name.to_owned(), schema);
+        }
+        json!({
+            "type": "object",
+            "properties": {
+                "enabled": bool::schema(),
+                "allow_private": bool::schema(),
+                "patience": Duration::schema(),
+                "timeout": Duration::schema(),
+            },
+            "additionalProperties": {
+                "$anchor": HOST_ANCHOR,
+                "type": "object",
+                "properties": fields,
+                "additionalProperties": host,
+            },
+        })
     }
 }
 

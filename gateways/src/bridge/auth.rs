@@ -5,7 +5,10 @@ use std::{net::IpAddr, path::PathBuf, time::Duration};
 use super::Settings;
 
 /// How many seconds clocks may differ, at most.
-const LEEWAY: std::ops::RangeInclusive<Duration> = Duration::ZERO..=Duration::from_mins(5);
+pub(super) const LEEWAY: std::ops::RangeInclusive<Duration> = Duration::ZERO..=Duration::from_mins(5);
+
+/// How many requests and connections one caller may be given.
+pub(super) const COUNTS: std::ops::RangeInclusive<u64> = 1..=1_000_000;
 
 /// The ways in which callers say who they are; whoever is known by one of them may call.
 #[derive(Clone, Debug, PartialEq)]
@@ -106,19 +109,19 @@ pub(super) fn check(settings: &Settings) -> Result<(), (&'static str, &'static s
         ("limits.at_once", limits.at_once),
         ("limits.connections", limits.connections),
     ] {
-        if !(1..=1_000_000).contains(&value) {
+        if !COUNTS.contains(&value) {
             return Err((name, "from 1 to 1000000"));
         }
     }
-    if limits.rate > 1_000_000 {
+    if limits.rate > *COUNTS.end() {
         return Err(("limits.rate", "from 0, which is no limit, to 1000000"));
     }
     Ok(())
 }
 
 /// Whether what is read there comes from whom the URL names: by TLS, or from this host.
-pub(crate) fn is_secure_url(url: &str) -> bool {
-    let Ok(url) = reqwest::Url::parse(url) else {
+pub fn is_secure_url(url: &str) -> bool {
+    let Ok(url) = url::Url::parse(url) else {
         return false;
     };
     let local = match url.host_str() {

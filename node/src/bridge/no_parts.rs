@@ -1,0 +1,103 @@
+//! In the place of the bridge where the program is built without it. The settings that turn a front on are refused before
+//! anything starts (`config::check`), tasks by URL when they are sent; documents of the web cannot be had.
+
+use std::{convert::Infallible, io, time::Duration};
+
+use agentanycast_gateways::bridge::{LEFT_OUT, outbound::Outbound};
+use agentanycast_identity::Keypair;
+use agentanycast_program::left_out::LeftOut;
+use bytes::Bytes;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::{api::Api, config::Config, engine::Engine, net};
+
+/// It is left out of this program.
+pub const MISSING: Option<LeftOut> = Some(LEFT_OUT);
+
+/// Counts nothing.
+#[derive(Clone, Default)]
+pub(crate) struct Counted;
+
+impl Counted {
+    pub(crate) fn requests(&self) -> Vec<(String, u64)> {
+        Vec::new()
+    }
+
+    pub(crate) fn tool_calls(&self) -> Vec<(&'static str, &'static str, u64)> {
+        Vec::new()
+    }
+}
+
+/// No front.
+pub(crate) struct Fronts;
+
+#[allow(clippy::unused_async, reason = "its face is that of the fronts")]
+impl Fronts {
+    pub(crate) async fn start(
+        _: &Config,
+        _: (Api, net::Handle),
+        _: Keypair,
+        _: Counted,
+    ) -> anyhow::Result<Self> {
+        Ok(Self)
+    }
+
+    pub(crate) fn announce(&self, _: impl io::Write) -> io::Result<()> {
+        Ok(())
+    }
+
+    pub(crate) fn take_stdout(&self) -> bool {
+        false
+    }
+
+    pub(crate) fn stdio(&self) -> impl Future<Output = anyhow::Result<()>> + use<> {
+        std::future::pending()
+    }
+
+    pub(crate) async fn ended_by_itself(&mut self) -> &'static str {
+        std::future::pending().await
+    }
+
+    pub(crate) async fn stop(self) {}
+}
+
+/// Carries no tasks; waits for `stop`.
+pub(crate) fn start_outbound(
+    _: &Engine,
+    _: Keypair,
+    _: &Outbound,
+    stop: CancellationToken,
+) -> Result<JoinHandle<()>, Infallible> {
+    Ok(tokio::spawn(stop.cancelled_owned()))
+}
+
+/// Why a document is not there.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{LEFT_OUT}")]
+pub struct FetchError {
+    /// Whether it may be there in a moment.
+    pub is_passing: bool,
+}
+
+/// Fetches nothing.
+pub struct Fetcher;
+
+#[allow(clippy::unused_async, reason = "its face is that of the bridge's")]
+impl Fetcher {
+    /// Of any settings.
+    ///
+    /// # Errors
+    /// Never.
+    pub fn new(_: &Outbound) -> Result<Self, Infallible> {
+        Ok(Self)
+    }
+
+    /// Refuses.
+    ///
+    /// # Errors
+    /// [`FetchError`], always.
+    pub async fn get(&self, _: &str, _: usize, _: Duration) -> Result<Bytes, FetchError> {
+        Err(FetchError { is_passing: false })
+    }
+}
