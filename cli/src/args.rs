@@ -249,6 +249,9 @@ pub(crate) enum ConfigCommand {
         #[arg(value_name = "VALUE", allow_hyphen_values = true)]
         value: String,
     },
+    /// Print a JSON Schema of the settings' file, by which an editor completes and checks it: type, default, bounds and a
+    /// description of each setting
+    Schema,
     /// Take a setting out of the home's file, so that its default counts
     Unset {
         /// The setting by its name in the file

@@ -137,6 +137,19 @@ const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
         ],
     ),
     (
+        "config schema",
+        [
+            (
+                "anycast config schema > config.schema.json",
+                "for an editor that checks TOML by a schema",
+            ),
+            (
+                "anycast config schema --json | jq '.properties | keys'",
+                "on one line; what there is to set",
+            ),
+        ],
+    ),
+    (
         "config unset",
         [
             ("anycast config unset log_level", "back to the default"),

@@ -64,6 +64,18 @@ fn usage_errors_end_with_2() {
 }
 
 #[test]
+fn the_schema_of_the_settings_is_printed_for_people_and_on_one_line() {
+    let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+    let [lines, one] = [&["config", "schema"][..], &["config", "schema", "--json"]]
+        .map(|args| stdout(&anycast(args).success()));
+    assert!(lines.lines().count() > 100 && one.lines().count() == 1);
+    assert_eq!(read(&lines), read(&one));
+    let level = &read(&one)["properties"]["log_level"];
+    assert_eq!(level["default"], "info", "{level}");
+    assert!(jsonschema::draft202012::meta::is_valid(&read(&one)));
+}
+
+#[test]
 fn a_wrong_target_is_named_before_a_daemon_is_started() {
     let failed = anycast(&["send", "nobody", "hello"]).code(4);
     assert!(stderr(&failed).contains("\"nobody\""), "{}", stderr(&failed));

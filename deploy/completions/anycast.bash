@@ -187,6 +187,9 @@ _anycast() {
             anycast__subcmd__config,help)
                 cmd="anycast__subcmd__config__subcmd__help"
                 ;;
+            anycast__subcmd__config,schema)
+                cmd="anycast__subcmd__config__subcmd__schema"
+                ;;
             anycast__subcmd__config,set)
                 cmd="anycast__subcmd__config__subcmd__set"
                 ;;
@@ -198,6 +201,9 @@ _anycast() {
                 ;;
             anycast__subcmd__config__subcmd__help,help)
                 cmd="anycast__subcmd__config__subcmd__help__subcmd__help"
+                ;;
+            anycast__subcmd__config__subcmd__help,schema)
+                cmd="anycast__subcmd__config__subcmd__help__subcmd__schema"
                 ;;
             anycast__subcmd__config__subcmd__help,set)
                 cmd="anycast__subcmd__config__subcmd__help__subcmd__set"
@@ -372,6 +378,9 @@ _anycast() {
                 ;;
             anycast__subcmd__help__subcmd__config,get)
                 cmd="anycast__subcmd__help__subcmd__config__subcmd__get"
+                ;;
+            anycast__subcmd__help__subcmd__config,schema)
+                cmd="anycast__subcmd__help__subcmd__config__subcmd__schema"
                 ;;
             anycast__subcmd__help__subcmd__config,set)
                 cmd="anycast__subcmd__help__subcmd__config__subcmd__set"
@@ -995,7 +1004,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__config)
-            opts="-h --home --daemon --json --no-start --relay --help get set unset help"
+            opts="-h --home --daemon --json --no-start --relay --help get set schema unset help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1047,7 +1056,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__config__subcmd__help)
-            opts="get set unset help"
+            opts="get set schema unset help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1088,6 +1097,20 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        anycast__subcmd__config__subcmd__help__subcmd__schema)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         anycast__subcmd__config__subcmd__help__subcmd__set)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
@@ -1109,6 +1132,32 @@ _anycast() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__config__subcmd__schema)
+            opts="-h --home --daemon --json --no-start --relay --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -1741,7 +1790,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__help__subcmd__config)
-            opts="get set unset"
+            opts="get set schema unset"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1755,6 +1804,20 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__help__subcmd__config__subcmd__get)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__config__subcmd__schema)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

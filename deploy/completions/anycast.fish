@@ -204,16 +204,17 @@ complete -c anycast -n "__fish_anycast_using_subcommand logs" -s f -l follow -d 
 complete -c anycast -n "__fish_anycast_using_subcommand logs" -l json -d 'Print JSON for scripts'
 complete -c anycast -n "__fish_anycast_using_subcommand logs" -l no-start -d 'Start no daemon where none runs'
 complete -c anycast -n "__fish_anycast_using_subcommand logs" -s h -l help -d 'Print help'
-complete -c anycast -n "__fish_anycast_using_subcommand config; and not __fish_seen_subcommand_from get set unset help" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
-complete -c anycast -n "__fish_anycast_using_subcommand config; and not __fish_seen_subcommand_from get set unset help" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
-complete -c anycast -n "__fish_anycast_using_subcommand config; and not __fish_seen_subcommand_from get set unset help" -l relay -d 'Keep this relay in the home\'s settings, for the daemon that the command starts: a multiaddr that ends in /p2p/PEER_ID; can be repeated' -r
-complete -c anycast -n "__fish_anycast_using_subcommand config; and not __fish_seen_subcommand_from get set unset help" -l json -d 'Print JSON for scripts'
-complete -c anycast -n "__fish_anycast_using_subcommand config; and not __fish_seen_subcommand_from get set unset help" -l no-start -d 'Start no daemon where none runs'
-complete -c anycast -n "__fish_anycast_using_subcommand config; and not __fish_seen_subcommand_from get set unset help" -s h -l help -d 'Print help'
-complete -c anycast -n "__fish_anycast_using_subcommand config; and not __fish_seen_subcommand_from get set unset help" -f -a "get" -d 'Print the value of a setting, its default where nothing sets it; with --json also where it comes from'
-complete -c anycast -n "__fish_anycast_using_subcommand config; and not __fish_seen_subcommand_from get set unset help" -f -a "set" -d 'Set a setting in the home\'s file, after a check of the whole; a daemon that runs takes over rules of [policy] at once, and everything else at its next start'
-complete -c anycast -n "__fish_anycast_using_subcommand config; and not __fish_seen_subcommand_from get set unset help" -f -a "unset" -d 'Take a setting out of the home\'s file, so that its default counts'
-complete -c anycast -n "__fish_anycast_using_subcommand config; and not __fish_seen_subcommand_from get set unset help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c anycast -n "__fish_anycast_using_subcommand config; and not __fish_seen_subcommand_from get set schema unset help" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand config; and not __fish_seen_subcommand_from get set schema unset help" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
+complete -c anycast -n "__fish_anycast_using_subcommand config; and not __fish_seen_subcommand_from get set schema unset help" -l relay -d 'Keep this relay in the home\'s settings, for the daemon that the command starts: a multiaddr that ends in /p2p/PEER_ID; can be repeated' -r
+complete -c anycast -n "__fish_anycast_using_subcommand config; and not __fish_seen_subcommand_from get set schema unset help" -l json -d 'Print JSON for scripts'
+complete -c anycast -n "__fish_anycast_using_subcommand config; and not __fish_seen_subcommand_from get set schema unset help" -l no-start -d 'Start no daemon where none runs'
+complete -c anycast -n "__fish_anycast_using_subcommand config; and not __fish_seen_subcommand_from get set schema unset help" -s h -l help -d 'Print help'
+complete -c anycast -n "__fish_anycast_using_subcommand config; and not __fish_seen_subcommand_from get set schema unset help" -f -a "get" -d 'Print the value of a setting, its default where nothing sets it; with --json also where it comes from'
+complete -c anycast -n "__fish_anycast_using_subcommand config; and not __fish_seen_subcommand_from get set schema unset help" -f -a "set" -d 'Set a setting in the home\'s file, after a check of the whole; a daemon that runs takes over rules of [policy] at once, and everything else at its next start'
+complete -c anycast -n "__fish_anycast_using_subcommand config; and not __fish_seen_subcommand_from get set schema unset help" -f -a "schema" -d 'Print a JSON Schema of the settings\' file, by which an editor completes and checks it: type, default, bounds and a description of each setting'
+complete -c anycast -n "__fish_anycast_using_subcommand config; and not __fish_seen_subcommand_from get set schema unset help" -f -a "unset" -d 'Take a setting out of the home\'s file, so that its default counts'
+complete -c anycast -n "__fish_anycast_using_subcommand config; and not __fish_seen_subcommand_from get set schema unset help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c anycast -n "__fish_anycast_using_subcommand config; and __fish_seen_subcommand_from get" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand config; and __fish_seen_subcommand_from get" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand config; and __fish_seen_subcommand_from get" -l relay -d 'Keep this relay in the home\'s settings, for the daemon that the command starts: a multiaddr that ends in /p2p/PEER_ID; can be repeated' -r
@@ -226,6 +227,12 @@ complete -c anycast -n "__fish_anycast_using_subcommand config; and __fish_seen_
 complete -c anycast -n "__fish_anycast_using_subcommand config; and __fish_seen_subcommand_from set" -l json -d 'Print JSON for scripts'
 complete -c anycast -n "__fish_anycast_using_subcommand config; and __fish_seen_subcommand_from set" -l no-start -d 'Start no daemon where none runs'
 complete -c anycast -n "__fish_anycast_using_subcommand config; and __fish_seen_subcommand_from set" -s h -l help -d 'Print help'
+complete -c anycast -n "__fish_anycast_using_subcommand config; and __fish_seen_subcommand_from schema" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand config; and __fish_seen_subcommand_from schema" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
+complete -c anycast -n "__fish_anycast_using_subcommand config; and __fish_seen_subcommand_from schema" -l relay -d 'Keep this relay in the home\'s settings, for the daemon that the command starts: a multiaddr that ends in /p2p/PEER_ID; can be repeated' -r
+complete -c anycast -n "__fish_anycast_using_subcommand config; and __fish_seen_subcommand_from schema" -l json -d 'Print JSON for scripts'
+complete -c anycast -n "__fish_anycast_using_subcommand config; and __fish_seen_subcommand_from schema" -l no-start -d 'Start no daemon where none runs'
+complete -c anycast -n "__fish_anycast_using_subcommand config; and __fish_seen_subcommand_from schema" -s h -l help -d 'Print help'
 complete -c anycast -n "__fish_anycast_using_subcommand config; and __fish_seen_subcommand_from unset" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand config; and __fish_seen_subcommand_from unset" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand config; and __fish_seen_subcommand_from unset" -l relay -d 'Keep this relay in the home\'s settings, for the daemon that the command starts: a multiaddr that ends in /p2p/PEER_ID; can be repeated' -r
@@ -234,6 +241,7 @@ complete -c anycast -n "__fish_anycast_using_subcommand config; and __fish_seen_
 complete -c anycast -n "__fish_anycast_using_subcommand config; and __fish_seen_subcommand_from unset" -s h -l help -d 'Print help'
 complete -c anycast -n "__fish_anycast_using_subcommand config; and __fish_seen_subcommand_from help" -f -a "get" -d 'Print the value of a setting, its default where nothing sets it; with --json also where it comes from'
 complete -c anycast -n "__fish_anycast_using_subcommand config; and __fish_seen_subcommand_from help" -f -a "set" -d 'Set a setting in the home\'s file, after a check of the whole; a daemon that runs takes over rules of [policy] at once, and everything else at its next start'
+complete -c anycast -n "__fish_anycast_using_subcommand config; and __fish_seen_subcommand_from help" -f -a "schema" -d 'Print a JSON Schema of the settings\' file, by which an editor completes and checks it: type, default, bounds and a description of each setting'
 complete -c anycast -n "__fish_anycast_using_subcommand config; and __fish_seen_subcommand_from help" -f -a "unset" -d 'Take a setting out of the home\'s file, so that its default counts'
 complete -c anycast -n "__fish_anycast_using_subcommand config; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c anycast -n "__fish_anycast_using_subcommand service; and not __fish_seen_subcommand_from install uninstall status help" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
@@ -630,6 +638,7 @@ complete -c anycast -n "__fish_anycast_using_subcommand help; and __fish_seen_su
 complete -c anycast -n "__fish_anycast_using_subcommand help; and __fish_seen_subcommand_from alias" -f -a "rm" -d 'Forget names'
 complete -c anycast -n "__fish_anycast_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "get" -d 'Print the value of a setting, its default where nothing sets it; with --json also where it comes from'
 complete -c anycast -n "__fish_anycast_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "set" -d 'Set a setting in the home\'s file, after a check of the whole; a daemon that runs takes over rules of [policy] at once, and everything else at its next start'
+complete -c anycast -n "__fish_anycast_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "schema" -d 'Print a JSON Schema of the settings\' file, by which an editor completes and checks it: type, default, bounds and a description of each setting'
 complete -c anycast -n "__fish_anycast_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "unset" -d 'Take a setting out of the home\'s file, so that its default counts'
 complete -c anycast -n "__fish_anycast_using_subcommand help; and __fish_seen_subcommand_from service" -f -a "install" -d 'Make the service and start it; it starts at each login, and where this user may say so, with the system'
 complete -c anycast -n "__fish_anycast_using_subcommand help; and __fish_seen_subcommand_from service" -f -a "uninstall" -d 'Stop the service and remove it'

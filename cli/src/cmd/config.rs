@@ -1,6 +1,6 @@
 //! `anycast config`: the settings of the home's daemon, in its file.
 
-use agentanycast_node::config::{Source, by_name};
+use agentanycast_node::config::{self, Source, by_name};
 use serde_json::json;
 
 use crate::{
@@ -23,6 +23,7 @@ pub(crate) async fn run(context: &Context, command: ConfigCommand) -> Result<(),
     context.refuse_address()?;
     match command {
         ConfigCommand::Get { key } => get(context, &key),
+        ConfigCommand::Schema => schema(context),
         ConfigCommand::Set { key, value } => {
             let file = SettingsFile::of(context)?;
             let is_changed = file.set(&key, &value)?;
@@ -39,7 +40,7 @@ pub(crate) async fn run(context: &Context, command: ConfigCommand) -> Result<(),
 fn get(context: &Context, key: &str) -> Result<(), Failure> {
     let wrong = |error: by_name::NameError| Failure::usage(error.to_string());
     // A name that is wrong is told before settings that are.
-    by_name::shown(key, &agentanycast_node::config::Config::defaults(None)).map_err(wrong)?;
+    by_name::shown(key, &config::Config::defaults(None)).map_err(wrong)?;
     let daemon = BackgroundDaemon::new(context)?;
     let value = by_name::shown(key, daemon.config()).map_err(wrong)?;
     if !context.json {
@@ -53,6 +54,15 @@ fn get(context: &Context, key: &str) -> Result<(), Failure> {
     Ok(output::json(
         &json!({"key": key, "value": value, "source": source}),
     )?)
+}
+
+/// The same of every home: it is about this program.
+fn schema(context: &Context) -> Result<(), Failure> {
+    let schema = config::schema();
+    if context.json {
+        return Ok(output::raw_json(&schema)?);
+    }
+    Ok(output::line(&format!("{schema:#}"))?)
 }
 
 /// Has the daemon take the change over if it can, and says when the change counts.

@@ -516,6 +516,7 @@ fn what_is_printed_is_a_file_that_means_the_same() {
 }
 
 mod refusals;
+mod schema;
 
 /// Settings whose values a test can draw freely, with words for them.
 fn drawn() -> impl Strategy<Value = (&'static str, [Option<String>; 3])> {
