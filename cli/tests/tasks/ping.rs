@@ -57,3 +57,23 @@ fn a_peer_answers_until_it_is_gone() {
     assert_eq!(run(here.path(), &["ping", NOBODY]).1, Some(4));
     assert_eq!(run(here.path(), &["ping", "nobody"]).1, Some(4));
 }
+
+/// Nothing else goes over the connection that would wake it.
+#[test]
+fn a_peer_answers_over_quic() {
+    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for home in [here.path(), there.path()] {
+        let (text, code) = run(home, &["up", "--listen", "/ip4/127.0.0.1/udp/0/quic-v1"]);
+        assert_eq!(code, Some(0), "{text}");
+    }
+    let status = document(there.path(), &["status"]);
+    let peer = status["peer_id"].as_str().unwrap();
+    let address = format!("{}/p2p/{peer}", status["addresses"][0].as_str().unwrap());
+    let (text, code) = run(here.path(), &["ping", &address, "-c", "5", "-i", "1s"]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("directly over QUIC"), "{text}");
+    assert!(text.contains("5 sent, 5 answered, 0 % lost"), "{text}");
+    for home in [here.path(), there.path()] {
+        assert_eq!(run(home, &["down"]).1, Some(0));
+    }
+}
