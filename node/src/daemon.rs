@@ -4,6 +4,7 @@
 mod grpc;
 mod hints;
 mod home;
+mod key_file;
 mod parts;
 mod program_link;
 
@@ -112,6 +113,13 @@ async fn run(config: Config, args: Vec<OsString>) -> anyhow::Result<()> {
         () = stop.asked() => {}
         () = service_manager::keep_alive() => {}
         part = node.ended_by_itself() => anyhow::bail!("the {part} has ended; its last error is in the log"),
+        path = key_file::lost(&config.key_path) => {
+            let path = path.display();
+            outcome = Err(anyhow::anyhow!(
+                "the key {path} was deleted or replaced while the daemon ran; it ends, since it cannot be started again with \
+                 what it would accept"
+            ));
+        }
         served = served => outcome = served,
         error = start_lines.announce(lines) => outcome = Err(error.into()),
     }
@@ -191,6 +199,7 @@ impl Node {
         let engine_stop = CancellationToken::new();
         let (engine, engine_task) = loaded.run(net.clone(), inbox, engine_stop.clone());
         tokio::spawn(reload.run(engine.clone(), ear.clone()));
+        net.judge_invites(parts::invite_judge(engine.clone()));
         let names = parts::names_parts(config, &engine, &net)?;
         names::start(names, &ear, heard, engine_stop.clone());
         let anycast_stop = CancellationToken::new();
