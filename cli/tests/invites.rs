@@ -79,12 +79,14 @@ fn a_guest_is_let_in_by_an_invite_until_it_is_revoked() {
 
     // Its one use is taken, and the string is worth nothing to another one.
     fails(other, &["send", &text, "hello"], 1, "as many peers as it lets in");
+    fails(other, &["join", &text], 1, "as many peers as it lets in");
     // Over a restart of both.
     drop((running_host, running_guest));
     let (_host, _guest) = (guarded(host), Running::daemon(guest));
     says(guest, &["send", &text, "after a restart"], "after a restart");
     says(host, &["invite", "revoke", "team"], "let in by it no more");
     fails(guest, &["send", &text, "hello"], 1, "not known here");
+    fails(guest, &["join", &text], 1, "not known here");
     fails(host, &["invite", "revoke", "team"], 4, "team");
     assert_eq!(document(host, &["invite", "ls"]).as_array().unwrap().len(), 0);
 }
@@ -121,5 +123,6 @@ fn what_is_no_invite_is_refused_before_anything_is_done() {
     fails(home, &["send", "banycastbxyz", "hello"], 2, "checksum");
     fails(home, &["invite", "--uses", "0"], 2, "--uses");
     fails(home, &["invite", "--no-right", "--skill", "x"], 2, "--no-right");
+    fails(home, &["invite", "--skill", ""], 2, "--skill");
     assert!(!home.join("home").exists(), "something was done");
 }

@@ -46,7 +46,7 @@ use crate::{other_daemons::OtherDaemons, policy::invites::SECRET};
 
 pub use self::{
     budget::Permit,
-    card::{MAX_CARD_BYTES, Names},
+    card::{InviteJudge, MAX_CARD_BYTES, Names},
     counters::{Counter, Counters},
     dht::{DescribeError, DhtConfig, DhtMode, DhtNetwork, DhtTimes, FindError, FoundAgent, ProvideError},
     frame::{FrameBatch, MAX_FRAME_BYTES},

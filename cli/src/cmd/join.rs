@@ -33,6 +33,18 @@ pub(crate) async fn run(context: &Context, args: JoinArgs) -> Result<(), Failure
     let progress = Progress::new(context.json);
     let reached = node.connect_peer(&target.peer, target.addresses.iter()).await;
     progress.clear();
+    if reached.is_ok()
+        && let Some(reason) = accept(&node, &target, &invitation).await?
+    {
+        // What lets nobody in is not shown again.
+        node.accept_invite(&target.peer, Vec::new()).await?;
+        let who = short_id::peer(target.peer.as_str());
+        let message = format!(
+            "{who} does not take the invite: {}; ask there for a new one (its relay is kept, no name and no right)",
+            output::flat(&reason)
+        );
+        return Err(Failure::new(Code::General, "InviteRefused", message));
+    }
     let alias = keep_alias(context, &node, &args, &invitation, &target).await?;
     if is_changed && is_running {
         context.say_restart_is_needed()?;
@@ -69,10 +81,15 @@ pub(crate) async fn run(context: &Context, args: JoinArgs) -> Result<(), Failure
     Ok(())
 }
 
-/// Gives the daemon the right of an invite, to be shown to the node that gave it.
-pub(super) async fn accept(node: &Node, target: &PeerTarget, invitation: &Invitation) -> Result<(), Failure> {
+/// Gives the daemon the right of an invite, to be shown to the node that gave it; why that does not take it, if it is
+/// connected and says so.
+pub(super) async fn accept(
+    node: &Node,
+    target: &PeerTarget,
+    invitation: &Invitation,
+) -> Result<Option<String>, Failure> {
     let Some(secret) = invitation.secret else {
-        return Ok(());
+        return Ok(None);
     };
     match node.accept_invite(&target.peer, secret.to_vec()).await {
         Err(error) if error.kind() == ErrorKind::Unsupported => {

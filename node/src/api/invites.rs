@@ -109,8 +109,8 @@ impl InviteService for Api {
             .call(move |core, _| core.accept_invite(peer, secret))
             .await
             .map_err(|error| status_for_asker(&error))?;
-        self.net().show_invite(peer, secret).await;
-        Ok(Response::new(AcceptInviteResponse {}))
+        let refused = self.net().show_invite(peer, secret).await;
+        Ok(Response::new(AcceptInviteResponse { refused }))
     }
 }
 

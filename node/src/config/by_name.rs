@@ -48,9 +48,14 @@ fn key(name: &str) -> Result<&'static keys::Key, NameError> {
         Some(key) => Err(NameError::OnlyFlag { name: key.name }),
         None => Err(NameError::Unknown {
             name: name.to_owned(),
-            near: nearest(name, names()),
+            near: table_of(name).or_else(|| nearest(name, names())),
         }),
     }
+}
+
+/// The setting whose value is a table with this name in it.
+fn table_of(name: &str) -> Option<&'static str> {
+    names().find(|table| name.strip_prefix(table).is_some_and(|rest| rest.starts_with('.')))
 }
 
 /// The names of all settings that the file can have.

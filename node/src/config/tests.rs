@@ -272,7 +272,7 @@ fn other_value(key: &Key) -> String {
         (_, "100000" | "0" | "5") => "7",
         (name, _) if name.contains("bytes") || name.contains("quota") => "1536B",
         (_, shown) if shown.ends_with("h\"") || shown.ends_with("m\"") || shown.ends_with("d\"") => "90m",
-        ("anycast.cache_ttl", _) => "1500ms",
+        ("anycast.cache_ttl" | "max_task_time", _) => "1500ms",
         _ => "word",
     };
     value.to_owned()

@@ -201,6 +201,17 @@ pub(super) fn net_config(
     })
 }
 
+/// Asks the engine which invites let their peers in.
+pub(super) fn invite_judge(engine: Engine) -> net::InviteJudge {
+    Box::new(move |peer, secret| {
+        let engine = engine.clone();
+        Box::pin(async move {
+            let judged = engine.call(move |core, now| Ok(core.why_not_invited(now, peer, &secret)));
+            judged.await.ok().flatten()
+        })
+    })
+}
+
 /// The certificates of a file.
 fn authorities(path: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
     let unusable = || {

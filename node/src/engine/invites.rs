@@ -157,12 +157,12 @@ pub(super) fn split_card(card: Bytes) -> (Option<Bytes>, Vec<u8>) {
     let Ok(mut read) = AgentCard::decode(card.clone()) else {
         return (Some(card), Vec::new()); // Whoever passed it on has decoded it.
     };
-    let secret = read
-        .p2p_extension
-        .as_mut()
-        .map(|extension| std::mem::take(&mut extension.invite));
-    let secret = secret.unwrap_or_default();
-    if secret.is_empty() {
+    let apart = read.p2p_extension.as_mut().map(|extension| {
+        let refused = std::mem::take(&mut extension.invite_refused);
+        (std::mem::take(&mut extension.invite), !refused.is_empty())
+    });
+    let (secret, had_refusal) = apart.unwrap_or_default();
+    if secret.is_empty() && !had_refusal {
         return (Some(card), secret);
     }
     let says_only_who = {
@@ -202,7 +202,15 @@ impl Core {
                 "the skill and the agent of an invite may have {MAX_ID} bytes at most"
             )));
         }
-        let here = self.card().map(|card| card.name).unwrap_or_default();
+        let card = self.card();
+        let has_skill = |card: &AgentCard| card.skills.iter().any(|skill| skill.id == new.skill);
+        if !new.skill.is_empty() && !card.as_ref().is_some_and(has_skill) {
+            return Err(EngineError::Precondition(format!(
+                "no agent beside this node has the skill {:?}",
+                new.skill
+            )));
+        }
+        let here = card.map(|card| card.name).unwrap_or_default();
         if !new.agent.is_empty() && new.agent != here {
             let here = if here.is_empty() {
                 "none".to_owned()
@@ -289,7 +297,7 @@ impl Core {
     }
 
     /// Why the invite that a peer shows does not let it in; `None`: it shows none, or it does.
-    pub(super) fn why_not_invited(&self, now: Now, peer: PeerId, secret: &[u8]) -> Option<&'static str> {
+    pub fn why_not_invited(&self, now: Now, peer: PeerId, secret: &[u8]) -> Option<&'static str> {
         if secret.is_empty() {
             return None;
         }

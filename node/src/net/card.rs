@@ -5,7 +5,7 @@
 use std::{
     collections::HashMap,
     io, mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock},
     time::{Duration, Instant},
 };
 
@@ -15,7 +15,7 @@ use agentanycast_proto::{
     v1::{AgentCard, P2pExtension},
 };
 use bytes::Bytes;
-use futures::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use futures::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, future::BoxFuture};
 use libp2p::swarm::ConnectionId;
 use prost::Message;
 use tokio::{sync::mpsc, time::timeout};
@@ -42,6 +42,9 @@ const READ_TIMEOUT: Duration = Duration::from_secs(30);
 const MOST_SEEN: usize = 4;
 /// How long it counts that a peer sees several runs of this node: it says so again after each ping, every 15 s.
 const SEEN_HOLDS: Duration = Duration::from_mins(1);
+
+/// How long it may take to say whether an invite lets a peer in.
+const JUDGED_WITHIN: Duration = Duration::from_secs(2);
 
 /// Why a card was dropped.
 #[derive(Debug, thiserror::Error)]
@@ -91,6 +94,18 @@ struct Own {
     shown: Option<Bytes>,
 }
 
+/// Why a secret that a peer shows does not let it in; `None`: it does.
+pub type InviteJudge = Box<dyn Fn(PeerId, Vec<u8>) -> BoxFuture<'static, Option<&'static str>> + Send + Sync>;
+
+/// What a peer has shown of itself in an exchange.
+#[derive(Debug, Default)]
+pub(super) struct Shown {
+    /// Its card, if it has an agent or a name.
+    pub(super) card: Option<AgentCard>,
+    /// Why the invite that it was shown does not let this node in; empty: it does, or none was shown.
+    pub(super) invite_refused: String,
+}
+
 /// Our own card and the exchange of it with others.
 pub(super) struct Cards {
     local: PeerId,
@@ -102,6 +117,8 @@ pub(super) struct Cards {
     /// Which runs of which peers are connected.
     instances: Mutex<Instances>,
     other_daemons: OtherDaemons,
+    /// Says why a secret that a peer shows does not let it in.
+    judge: OnceLock<InviteJudge>,
     /// Where checked cards go.
     received: mpsc::Sender<(PeerId, Bytes)>,
     counters: Arc<Counters>,
@@ -125,6 +142,7 @@ impl Cards {
             control,
             instances: Mutex::default(),
             other_daemons,
+            judge: OnceLock::new(),
             received,
             counters,
         };
@@ -252,17 +270,13 @@ impl Cards {
 
     /// Opens an exchange with `peer`. What the peer shows is passed on and returned; `None` when it shows
     /// nothing.
-    pub(super) async fn fetch(&self, peer: PeerId) -> Result<Option<AgentCard>, OpenError> {
+    pub(super) async fn fetch(&self, peer: PeerId) -> Result<Shown, OpenError> {
         let stream = self.control.open(peer.into(), Protocol::Card).await?;
         self.exchange(peer, stream).await
     }
 
     /// The same on one connection of the peer.
-    pub(super) async fn fetch_on(
-        &self,
-        peer: PeerId,
-        connection: ConnectionId,
-    ) -> Result<Option<AgentCard>, OpenError> {
+    pub(super) async fn fetch_on(&self, peer: PeerId, connection: ConnectionId) -> Result<Shown, OpenError> {
         let stream = self
             .control
             .open_on(peer.into(), connection, Protocol::Card)
@@ -270,7 +284,7 @@ impl Cards {
         self.exchange(peer, stream).await
     }
 
-    async fn exchange(&self, peer: PeerId, opened: OutboundStream) -> Result<Option<AgentCard>, OpenError> {
+    async fn exchange(&self, peer: PeerId, opened: OutboundStream) -> Result<Shown, OpenError> {
         let OutboundStream {
             mut stream,
             connection,
@@ -282,16 +296,25 @@ impl Cards {
                     .check(peer, &bytes)
                     .map_err(|refused| OpenError::Io(io::Error::new(io::ErrorKind::InvalidData, refused)))?;
                 self.note_run(peer, connection, &card);
-                // An invite is for the engine alone.
+                // An invite is for the engine alone, and what became of ours for who asks now.
                 let extension = card.p2p_extension.as_mut();
-                let invite = extension.map(|extension| mem::take(&mut extension.invite));
+                let apart = extension.map(|extension| {
+                    (
+                        mem::take(&mut extension.invite),
+                        mem::take(&mut extension.invite_refused),
+                    )
+                });
+                let (invite, invite_refused) = apart.unwrap_or_default();
                 let is_agent = !says_only_its_run(&card);
-                if is_agent || invite.is_some_and(|invite| !invite.is_empty()) {
+                if is_agent || !invite.is_empty() {
                     self.pass_on(peer, bytes).await;
                 }
-                Ok(is_agent.then_some(card))
+                Ok(Shown {
+                    card: is_agent.then_some(card),
+                    invite_refused,
+                })
             }
-            Ok(None) => Ok(None),
+            Ok(None) => Ok(Shown::default()),
             Err(error) => {
                 self.count_bad(&error);
                 Err(unsupported(error))
@@ -312,17 +335,41 @@ impl Cards {
             let told = card
                 .as_ref()
                 .is_some_and(|card| self.note_run(peer, connection, card));
+            let refused = match &card {
+                Some(card) => self.why_refused(peer, card).await,
+                None => None,
+            };
             if let (Some(card), Some(bytes)) = (card, bytes)
                 && !says_only_its_run(&card)
             {
                 self.pass_on(peer, bytes).await;
             }
-            self.shown_to(peer, told)
+            let shown = self.shown_to(peer, told);
+            match refused {
+                Some(reason) => Some(with(shown.unwrap_or_else(|| self.run_card()), |extension| {
+                    extension.invite_refused = reason.to_owned();
+                })),
+                None => shown,
+            }
         });
         if let Err(error) = result.await {
             self.count_bad(&error);
             tracing::debug!(%peer, %error, "card exchange ended");
         }
+    }
+
+    /// Why the invite on this card does not let its peer in; `None`: it does, or there is none.
+    async fn why_refused(&self, peer: PeerId, card: &AgentCard) -> Option<&'static str> {
+        let invite = &card.p2p_extension.as_ref()?.invite;
+        let judge = self.judge.get().filter(|_| !invite.is_empty())?;
+        timeout(JUDGED_WITHIN, judge(peer, invite.clone()))
+            .await
+            .unwrap_or(None)
+    }
+
+    /// From now on this says which invites let their peers in. The first one stays.
+    pub(super) fn judge_invites(&self, judge: InviteJudge) {
+        let _ = self.judge.set(judge);
     }
 
     fn check(&self, peer: PeerId, bytes: &[u8]) -> Result<AgentCard, Refused> {

@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use super::{
-    card::{Cards, Names},
+    card::{Cards, InviteJudge, Names},
     counters::Counters,
     dht,
     listen::Listeners,
@@ -282,13 +282,22 @@ impl Handle {
     }
 
     /// Shows the secret of an invite to the node that gave it, and to no other, from now on; `None`: nothing. If that node is
-    /// connected, returns when it was shown, or after 2 s.
-    pub async fn show_invite(&self, peer: PeerId, secret: Option<[u8; SECRET]>) {
+    /// connected, returns when it was shown, or after 2 s: with why that node does not take it, if it says so.
+    pub async fn show_invite(&self, peer: PeerId, secret: Option<[u8; SECRET]>) -> String {
         self.shared.cards.set_invite(peer, secret);
-        if secret.is_some() && self.is_connected(peer) {
-            // An error means that the peer is gone, and sees it when it comes again.
-            let _ = timeout(CARD_WAIT, self.shared.cards.fetch(peer)).await;
+        if secret.is_none() || !self.is_connected(peer) {
+            return String::new();
         }
+        // An error means that the peer is gone, and sees it when it comes again.
+        match timeout(CARD_WAIT, self.shared.cards.fetch(peer)).await {
+            Ok(Ok(shown)) => shown.invite_refused,
+            Ok(Err(_)) | Err(_) => String::new(),
+        }
+    }
+
+    /// From now on this says which invites let their peers in. The first one stays.
+    pub fn judge_invites(&self, judge: InviteJudge) {
+        self.shared.cards.judge_invites(judge);
     }
 
     /// What this node says of itself besides its key.
@@ -301,7 +310,7 @@ impl Handle {
     /// # Errors
     /// See [`OpenError`]; a card that claims another peer is an `Io` error of kind `InvalidData`.
     pub async fn fetch_card(&self, peer: PeerId) -> Result<Option<AgentCard>, OpenError> {
-        self.shared.cards.fetch(peer).await
+        Ok(self.shared.cards.fetch(peer).await?.card)
     }
 
     /// Pings `peer` on its best connection (direct before relayed), within 10 s.

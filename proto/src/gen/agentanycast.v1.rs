@@ -717,6 +717,9 @@ pub struct P2pExtension {
     /// card only for that peer, on a connection to it.
     #[prost(bytes = "vec", tag = "110")]
     pub invite: ::prost::alloc::vec::Vec<u8>,
+    /// Additive: in the answer to a card with an invite: why that does not let the peer in; empty if it does.
+    #[prost(string, tag = "111")]
+    pub invite_refused: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SkillInfo {
@@ -6235,8 +6238,12 @@ pub struct AcceptInviteRequest {
     #[prost(bytes = "vec", tag = "2")]
     pub secret: ::prost::alloc::vec::Vec<u8>,
 }
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct AcceptInviteResponse {}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AcceptInviteResponse {
+    /// Why the other node does not take the secret, if it is connected and has said so; empty: it takes it, or it is not known.
+    #[prost(string, tag = "1")]
+    pub refused: ::prost::alloc::string::String,
+}
 /// What the string that `anycast invite` prints holds (docs/protocol.md, "Invites").
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct InviteCode {

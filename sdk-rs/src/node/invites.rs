@@ -88,13 +88,15 @@ impl Node {
         Ok(answer.invites.into_iter().map(Into::into).collect())
     }
 
-    /// Keeps the secret of another node's invite, and shows it to that node alone; empty: forgets it.
-    pub async fn accept_invite(&self, peer: &PeerId, secret: Vec<u8>) -> Result<(), Error> {
+    /// Keeps the secret of another node's invite, and shows it to that node alone; empty: forgets it. Why that node does not
+    /// take it, where it is connected and says so.
+    pub async fn accept_invite(&self, peer: &PeerId, secret: Vec<u8>) -> Result<Option<String>, Error> {
         let request = v1::AcceptInviteRequest {
             peer_id: peer.to_string(),
             secret,
         };
-        self.session().accept_invite(request).await.map(drop)
+        let answer = self.session().accept_invite(request).await?;
+        Ok(Some(answer.refused).filter(|refused| !refused.is_empty()))
     }
 }
 

@@ -64,6 +64,7 @@ const ADDED: &[&str] = &[
     "message P2PExtension: instance = 101",
     "message P2PExtension: instances_seen = 102",
     "message P2PExtension: invite = 110",
+    "message P2PExtension: invite_refused = 111",
     "message P2PExtension: key_rotations = 100",
     "message RegisterSkillsRequest: addresses = 100",
     "message RegisterSkillsRequest: instance = 102",

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use agentanycast_identity::PeerId;
-use agentanycast_proto::v1::{AgentCard, P2pExtension, SendTaskPayload, a2a_envelope::Payload};
+use agentanycast_proto::v1::{AgentCard, P2pExtension, SendTaskPayload, Skill, a2a_envelope::Payload};
 use prost::Message as _;
 
 use super::{
@@ -233,7 +233,26 @@ fn a_rule_that_denies_goes_before_an_invite() {
     assert!(asks_for(&mut lab, peer(51), "b", &SHOWN, "other"));
     lab.call(B, |core, _| core.revoke_invite("one")).unwrap();
     let skill = "echo".to_owned();
-    invite(&mut lab, B, NewInvite { skill, ..uses(1) });
+    let id = "two".to_owned();
+    let for_echo = NewInvite { id, skill, ..uses(1) };
+    let unknown = lab.call(B, |core, now| core.create_invite(now, for_echo.clone()));
+    assert!(
+        matches!(unknown, Err(EngineError::Precondition(_))),
+        "{unknown:?}"
+    );
+    let card = AgentCard {
+        skills: vec![Skill {
+            id: "echo".to_owned(),
+            ..Skill::default()
+        }],
+        ..AgentCard::default()
+    };
+    lab.call(B, |core, _| {
+        core.set_card(card);
+        Ok(())
+    })
+    .unwrap();
+    invite(&mut lab, B, for_echo);
     assert!(
         !asks_for(&mut lab, peer(51), "c", &SHOWN, "other"),
         "it is for a skill"
