@@ -33,7 +33,7 @@ pub enum ConnectError {
     #[error("the URL names no host")]
     NoHost,
     /// The screen lets none of its addresses pass.
-    #[error("{host} is {address}, {what}")]
+    #[error("{}", refused(host, *address, what))]
     Refused {
         /// As it was named.
         host: String,
@@ -60,6 +60,16 @@ pub enum ConnectError {
         /// What happened at the last address.
         cause: io::Error,
     },
+}
+
+/// What a host is that the screen lets nothing go to.
+fn refused(host: &str, address: IpAddr, what: &str) -> String {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    if bare.parse() == Ok(address) {
+        format!("{host} is {what}")
+    } else {
+        format!("{host} is {address}, {what}")
+    }
 }
 
 /// Connects to what the screen lets pass. A `tower::Service`, as HTTP clients want one.
