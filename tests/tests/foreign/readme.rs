@@ -39,12 +39,13 @@ async fn the_first_hour_runs_as_it_is_written() {
     let said = first.run(demo[0]).await;
     assert!(demo.len() == 1 && said.contains("echo: Hello"), "{said}");
 
-    let [agent, invite] = blocks.next().unwrap().commands()[..] else {
-        panic!("an agent and an invite")
-    };
-    let mut agent = first.start(agent);
+    let agent = blocks.next().unwrap().commands();
+    assert_eq!(agent.len(), 1, "it stays in its terminal");
+    let mut agent = first.start(agent[0]);
     agent.line_with("listens").await;
-    let invite = first.run(invite).await;
+    let invite = blocks.next().unwrap().commands();
+    assert_eq!(invite.len(), 1);
+    let invite = first.run(invite[0]).await;
     let fill = |line: &str, task: &str| line.replace("STRING", invite.trim()).replace("TASK_ID", task);
 
     let send = blocks.next().unwrap().commands();
