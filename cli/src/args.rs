@@ -9,7 +9,7 @@ use std::{
 use agentanycast_program::{duration, pages::Shell};
 use clap::{
     Args as ClapArgs, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum,
-    builder::FalseyValueParser,
+    builder::{FalseyValueParser, NonEmptyStringValueParser},
 };
 
 use crate::examples;
@@ -62,7 +62,7 @@ pub(crate) struct Global {
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) home: Option<PathBuf>,
     /// Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home's
-    #[arg(long, global = true, value_name = "ADDR")]
+    #[arg(long, global = true, value_name = "ADDR", value_parser = daemon_address)]
     pub(crate) daemon: Option<String>,
     /// Print JSON for scripts
     #[arg(long, global = true)]
@@ -80,7 +80,7 @@ pub(crate) struct Global {
 pub(crate) enum Command {
     /// Start the home's daemon in the background, and wait until it is ready
     Up(UpArgs),
-    /// Stop the home's daemon; it finishes what it has in hand first
+    /// Stop the home's daemon; what it has accepted is on disk, and goes on when it is started again
     Down,
     /// Stop the home's daemon and start it again, with the settings as they are now
     Restart,
@@ -294,8 +294,8 @@ pub(crate) struct SendArgs {
     /// TARGET is the URL of an A2A agent outside the network, which the daemon calls
     #[arg(long)]
     pub(crate) url: bool,
-    /// With --url: the agent may be on the daemon's host or on a private network; the setting bridge.outbound.allow_private
-    /// says so for all tasks
+    /// With --url: the agent may be on the daemon's host or on a private network; allow_private = true in [bridge.outbound] of
+    /// the settings says so for all tasks
     #[arg(long, requires = "url")]
     pub(crate) allow_private: bool,
     /// With --url: seal the task for this peer (named as TARGET is), so that whoever carries it can neither read nor change
@@ -422,10 +422,10 @@ pub(crate) struct InviteArgs {
 #[derive(Debug, ClapArgs)]
 pub(crate) struct NewInviteArgs {
     /// The agent beside this node that it is for; it is an error if there is no agent of that name
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) agent: Option<String>,
-    /// The only skill that may be asked for with it
-    #[arg(long, value_name = "SKILL")]
+    /// The only skill that may be asked for with it; it is an error if the agent beside this node does not have it
+    #[arg(long, value_name = "SKILL", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) skill: Option<String>,
     /// How many peers it lets in; each may then send any number of tasks
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -434,7 +434,7 @@ pub(crate) struct NewInviteArgs {
     #[arg(long, default_value = "24h", value_parser = parse_duration, value_name = "TIME")]
     pub(crate) expires: Duration,
     /// What rules call those that accept it: invited:LABEL [default: the id of the invite]
-    #[arg(long, value_name = "LABEL")]
+    #[arg(long, value_name = "LABEL", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) label: Option<String>,
     /// Say only how this node is reached, and let nobody in
     #[arg(long, conflicts_with_all = ["skill", "uses", "expires", "label"])]
@@ -816,6 +816,14 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
 }
 
 /// A time from now on as [`parse_duration`] reads it, or a date of RFC 3339.
+/// What can be the address of a daemon; a path is one too.
+fn daemon_address(text: &str) -> Result<String, String> {
+    if text.contains('/') {
+        return Ok(text.to_owned());
+    }
+    Err("give unix:///PATH or tcp://HOST:PORT".to_owned())
+}
+
 fn parse_deadline(text: &str) -> Result<SystemTime, String> {
     if let Ok(date) = text.parse::<jiff::Timestamp>() {
         return Ok(date.into());

@@ -182,17 +182,21 @@ impl BackgroundDaemon {
         {
             return Ok(Running { pid, is_new: true });
         }
-        let mut child = self.spawn()?;
+        let (mut child, said) = self.spawn()?;
+        // A command that is given up meanwhile leaves no daemon behind of which nothing was said.
+        let mut begun = Begun(child.id().and_then(|id| Pid::from_raw(id.cast_signed())));
         let began = Instant::now();
         loop {
             let ended = child.try_wait()?;
             // Another daemon of the home may have been quicker, such as one that an SDK starts; then ours ends.
             if let Some(pid) = self.process.pid().await? {
                 let is_new = child.id() == Some(pid.as_raw_nonzero().get().cast_unsigned());
+                begun.0 = None;
                 return Ok(Running { pid, is_new });
             }
             if let Some(status) = ended {
-                return Err(self.did_not_start(status, before));
+                begun.0 = None;
+                return Err(self.did_not_start(status, before, said));
             }
             if began.elapsed() > START_LIMIT {
                 return Err(Failure::new(
@@ -209,7 +213,11 @@ impl BackgroundDaemon {
         }
     }
 
-    fn spawn(&self) -> Result<Child, Failure> {
+    /// The daemon, and what it says on standard error: it logs into its file, and why it ends it says there too.
+    fn spawn(&self) -> Result<(Child, File), Failure> {
+        let said: File = rustix::fs::memfd_create("stderr", rustix::fs::MemfdFlags::CLOEXEC)
+            .map_err(io::Error::from)?
+            .into();
         let mut command = Command::new(own_program()?);
         command
             .arg("daemon")
@@ -218,13 +226,16 @@ impl BackgroundDaemon {
             .current_dir(self.process.home())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::null());
+            .stderr(said.try_clone()?);
         for name in OF_SERVICES {
             command.env_remove(name);
         }
-        command
+        // The daemon outlives this command: locks and pipes of whoever called it are not for the daemon to keep.
+        close_fds::set_fds_cloexec(3, &[]);
+        let child = command
             .spawn()
-            .map_err(|error| general(format!("cannot start the daemon: {error}")))
+            .map_err(|error| general(format!("cannot start the daemon: {error}")))?;
+        Ok((child, said))
     }
 
     /// Makes the log if it is missing, since a daemon that cannot write it says so nowhere else; its length.
@@ -238,8 +249,12 @@ impl BackgroundDaemon {
     }
 
     /// Why a daemon that was to start has ended: its own words.
-    fn did_not_start(&self, status: ExitStatus, log_before: u64) -> Failure {
-        let words = last_words(&self.log, log_before).unwrap_or_default();
+    fn did_not_start(&self, status: ExitStatus, log_before: u64, said: File) -> Failure {
+        let said = last_words(said, 0)
+            .ok()
+            .filter(|words| words.starts_with(LAST_LINE));
+        let logged = || File::open(&self.log).and_then(|log| last_words(log, log_before));
+        let words = said.or_else(|| logged().ok()).unwrap_or_default();
         let why = match words.strip_prefix(LAST_LINE) {
             Some(why) => why.to_owned(),
             None => format!("{status} {words}").trim_end().to_owned(),
@@ -249,6 +264,17 @@ impl BackgroundDaemon {
             self.log.display()
         );
         Failure::new(Code::Daemon, "DaemonUnavailable", message)
+    }
+}
+
+/// A daemon that is being started; ends when it is dropped before its socket answers.
+struct Begun(Option<Pid>);
+
+impl Drop for Begun {
+    fn drop(&mut self) {
+        if let Some(pid) = self.0 {
+            let _ = kill_process(pid, Signal::TERM);
+        }
     }
 }
 
@@ -272,9 +298,8 @@ fn settings(arguments: &[OsString]) -> Result<(Box<Config>, Sources), Failure> {
     }
 }
 
-/// The line with which the daemon ended, or else the last one, of what was added to the log.
-fn last_words(log: &Path, from: u64) -> io::Result<String> {
-    let mut file = File::open(log)?;
+/// The line with which the daemon ended, or else the last one, of what was added to the file.
+fn last_words(mut file: File, from: u64) -> io::Result<String> {
     let length = file.metadata()?.len();
     // A file that was begun anew is shorter.
     let from = if from <= length { from } else { 0 };
@@ -312,7 +337,7 @@ mod tests {
             format!("{old}{{\"level\":\"INFO\"}}\nagentanycastd: key: wrong size\n{{}}\n"),
         )
         .unwrap();
-        let words = |from| last_words(&log, from).unwrap();
+        let words = |from| last_words(File::open(&log).unwrap(), from).unwrap();
         assert_eq!(words(old.len() as u64), "agentanycastd: key: wrong size");
         // The file was begun anew in between.
         std::fs::write(&log, "{\"level\":\"WARN\"}\n\n").unwrap();

@@ -14,21 +14,21 @@ use crate::failure::Failure;
 const MAX_CONTENT: u64 = 15 << 20;
 
 /// Where the content of a part comes from.
-#[derive(Debug, PartialEq, Eq)]
-enum Source<'a> {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source<'a> {
     Text(&'a str),
     File(&'a Path),
     StandardInput,
 }
 
 impl<'a> Source<'a> {
-    /// `@FILE`, `-`, or the text itself.
+    /// `@FILE`, `-`, `@@` for a text that begins with `@`, or the text itself.
     fn parse(text: &'a str) -> Self {
-        match text {
-            "-" => Self::StandardInput,
-            _ => text
-                .strip_prefix('@')
-                .map_or(Self::Text(text), |path| Self::File(Path::new(path))),
+        match (text, text.strip_prefix('@')) {
+            ("-", _) => Self::StandardInput,
+            (_, Some(escaped)) if escaped.starts_with('@') => Self::Text(escaped),
+            (_, Some(path)) => Self::File(Path::new(path)),
+            (_, None) => Self::Text(text),
         }
     }
 
@@ -38,6 +38,11 @@ impl<'a> Source<'a> {
         let (bytes, name) = match self {
             Self::Text(text) => return Ok((Part::text(*text), text.len() as u64)),
             Self::StandardInput => (read(io::stdin().lock(), "standard input", most)?, String::new()),
+            Self::File(path) if path.as_os_str().is_empty() => {
+                return Err(Failure::usage(
+                    "a part is @ without the name of a file; @FILE sends a file, @@TEXT a text that begins with @",
+                ));
+            }
             Self::File(path) => {
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
                 (open(path, most)?, name.into_owned())
@@ -51,6 +56,11 @@ impl<'a> Source<'a> {
 /// A message of these parts, as they are typed.
 pub(crate) fn message<T: AsRef<str>>(parts: &[T]) -> Result<Message, Failure> {
     let sources: Vec<Source<'_>> = parts.iter().map(|part| Source::parse(part.as_ref())).collect();
+    message_from(&sources)
+}
+
+/// A message of these parts.
+pub(crate) fn message_from(sources: &[Source<'_>]) -> Result<Message, Failure> {
     let from_input = sources.iter().filter(|source| **source == Source::StandardInput);
     if from_input.count() > 1 {
         return Err(Failure::usage(
@@ -60,7 +70,9 @@ pub(crate) fn message<T: AsRef<str>>(parts: &[T]) -> Result<Message, Failure> {
     let (mut read, mut room) = (Vec::new(), MAX_CONTENT);
     for source in sources {
         let (part, size) = source.read(room)?;
-        room = room.checked_sub(size).ok_or_else(|| too_large("the message"))?;
+        room = room
+            .checked_sub(size)
+            .ok_or_else(|| too_large("the message", MAX_CONTENT))?;
         read.push(part);
     }
     Ok(Message::new(read))
@@ -96,13 +108,24 @@ fn read(source: impl Read, name: &str, most: u64) -> Result<Vec<u8>, Failure> {
         .read_to_end(&mut bytes)
         .map_err(|error| Failure::usage(format!("cannot read {name}: {error}")))?;
     if bytes.len() as u64 > most {
-        return Err(Failure::usage(format!("{name} has more than {most} bytes")));
+        return Err(too_large(name, most));
     }
     Ok(bytes)
 }
 
-fn too_large(what: &str) -> Failure {
-    Failure::usage(format!("{what} has more than {MAX_CONTENT} bytes"))
+fn too_large(what: &str, most: u64) -> Failure {
+    Failure::usage(format!(
+        "{what} has more than {}; send less, or the address of a file that the agent can fetch",
+        mebibytes(most)
+    ))
+}
+
+/// A number of bytes for people: whole mebibytes as such.
+fn mebibytes(bytes: u64) -> String {
+    match (bytes >> 20, bytes % (1 << 20)) {
+        (whole @ 1.., 0) => format!("{whole} MiB"),
+        _ => format!("{bytes} bytes"),
+    }
 }
 
 fn part(bytes: Vec<u8>, filename: &str) -> Part {
@@ -122,6 +145,8 @@ mod tests {
         assert_eq!(Source::parse("hello"), Source::Text("hello"));
         assert_eq!(Source::parse("-"), Source::StandardInput);
         assert_eq!(Source::parse("@a/b"), Source::File(Path::new("a/b")));
+        assert_eq!(Source::parse("@@a"), Source::Text("@a"));
+        assert!(message(&["@"]).is_err(), "a file without a name");
         assert!(reads_input(&["a", "-"]) && !reads_input(&["a", "@-"]));
         assert!(message(&["-", "-"]).is_err(), "it can be read once");
     }

@@ -121,7 +121,14 @@ impl Names {
     /// The peer that a name, or a piece of an id, means.
     pub(crate) fn find(&self, text: &str) -> Result<PeerId, LookupError> {
         if let Some(peer) = self.aliased(text) {
-            return Ok(peer.clone());
+            // Lists show the ends of ids, and an alias may be one: of another peer it was perhaps read there.
+            let known = self.known.iter().map(|known| &known.peer);
+            let listed = known.filter(|other| short_id::peer(other.as_str()) == text && *other != peer);
+            let several: Vec<&PeerId> = std::iter::once(peer).chain(listed).collect();
+            return match several.as_slice() {
+                [peer] => Ok((*peer).clone()),
+                several => Err(LookupError::Ambiguous(self.ambiguous(text, several))),
+            };
         }
         let mut fits: Vec<&PeerId> = Vec::new();
         let named = self.known.iter().filter(|known| known.card_name == text);

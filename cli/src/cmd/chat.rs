@@ -4,16 +4,21 @@
 mod editor;
 mod line;
 
+use std::path::Path;
+
 use agentanycast::{Message, Node, Role, Target, TaskFilter};
 
-use self::{editor::Editor, line::Line};
+use self::{
+    editor::Editor,
+    line::{Line, Typed},
+};
 use super::{
     follow::Follower,
     send::{Aim, Reached, short},
 };
 use crate::{
     args::{ChatArgs, FollowArgs},
-    content,
+    content::{self, Source},
     context::Context,
     failure::Failure,
     interrupt::Interrupt,
@@ -116,7 +121,8 @@ impl<'a> Chat<'a> {
                 }
                 Line::Message(parts) => parts,
             };
-            let outcome = match content::message(&parts) {
+            let sources: Vec<Source<'_>> = parts.iter().map(Typed::source).collect();
+            let outcome = match content::message_from(&sources) {
                 Ok(message) => self.exchange(message, interrupt).await,
                 Err(unreadable) => Err(unreadable),
             };
@@ -164,6 +170,15 @@ impl<'a> Chat<'a> {
             }
         }
         outcome
+    }
+}
+
+impl Typed {
+    fn source(&self) -> Source<'_> {
+        match self {
+            Self::Text(text) => Source::Text(text),
+            Self::File(path) => Source::File(Path::new(path)),
+        }
     }
 }
 

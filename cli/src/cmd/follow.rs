@@ -270,7 +270,14 @@ impl<'a> Follower<'a> {
         let keys = self.keys.take();
         let had_keys = keys.is_some();
         drop(keys);
-        let answer = prompt::ask(&in_words(&text)).await?;
+        let Some(answer) = prompt::ask(&in_words(&text)).await? else {
+            let id = handle.id();
+            let message = format!(
+                "no answer was given; task {id} waits: answer with `{} reply {id} TEXT`",
+                self.program()
+            );
+            return Err(Failure::new(Code::Input, "InputRequired", message).of_task(id));
+        };
         self.keys = had_keys.then(Keys::new).flatten();
         handle.reply(answer).await?;
         self.progress.show("answered");

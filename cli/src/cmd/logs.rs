@@ -9,6 +9,8 @@ use std::{
     time::Duration,
 };
 
+use serde_json::{Value, json};
+
 use crate::{
     args::LogsArgs,
     background::BackgroundDaemon,
@@ -43,17 +45,34 @@ pub(crate) async fn run(context: &Context, args: &LogsArgs) -> Result<(), Failur
         };
         Failure::new(Code::General, "Io", text)
     })?;
-    let as_text = io::stdout().is_terminal() && !context.json;
-    log.show(as_text)?;
+    let form = match (context.json, io::stdout().is_terminal()) {
+        (true, _) => Form::Json,
+        (false, true) => Form::Text,
+        (false, false) => Form::Raw,
+    };
+    log.show(form)?;
     if args.follow {
-        loop {
+        let wish = loop {
             tokio::select! {
-                () = interrupt.wait() => break,
-                () = tokio::time::sleep(LOOK) => log.show(as_text)?,
+                wish = interrupt.wish() => break wish,
+                () = tokio::time::sleep(LOOK) => log.show(form)?,
             }
-        }
+        };
+        log.show_rest(form)?;
+        return Err(wish.failure("interrupted").told());
     }
-    log.show_rest(as_text)
+    log.show_rest(form)
+}
+
+/// How lines are printed.
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    /// For people.
+    Text,
+    /// As they are in the file.
+    Raw,
+    /// One document each.
+    Json,
 }
 
 /// The log while it is read.
@@ -83,23 +102,23 @@ impl Log {
     }
 
     /// Prints what has been added, also where the file was begun anew in between.
-    fn show(&mut self, as_text: bool) -> Result<(), Failure> {
-        self.read_on(as_text)?;
+    fn show(&mut self, form: Form) -> Result<(), Failure> {
+        self.read_on(form)?;
         if let Ok(there) = std::fs::metadata(&self.path)
             && !is_same(&there, &self.file.metadata()?)
         {
             // What was added to the old file before it was moved.
-            self.read_on(as_text)?;
+            self.read_on(form)?;
             if !self.begun.is_empty() {
-                print(&std::mem::take(&mut self.begun), as_text)?;
+                print(&std::mem::take(&mut self.begun), form)?;
             }
             self.file = File::open(&self.path)?;
-            self.read_on(as_text)?;
+            self.read_on(form)?;
         }
         Ok(())
     }
 
-    fn read_on(&mut self, as_text: bool) -> Result<(), Failure> {
+    fn read_on(&mut self, form: Form) -> Result<(), Failure> {
         loop {
             let mut piece = Vec::new();
             (&mut self.file).take(PIECE).read_to_end(&mut piece)?;
@@ -109,26 +128,31 @@ impl Log {
             for part in piece.split_inclusive(|byte| *byte == b'\n') {
                 self.begun.extend_from_slice(part);
                 if part.ends_with(b"\n") || self.begun.len() > MAX_LINE {
-                    print(&std::mem::take(&mut self.begun), as_text)?;
+                    print(&std::mem::take(&mut self.begun), form)?;
                 }
             }
         }
     }
 
     /// Prints a last line without its end.
-    fn show_rest(mut self, as_text: bool) -> Result<(), Failure> {
+    fn show_rest(mut self, form: Form) -> Result<(), Failure> {
         match std::mem::take(&mut self.begun) {
             rest if rest.is_empty() => Ok(()),
-            rest => print(&rest, as_text),
+            rest => print(&rest, form),
         }
     }
 }
 
-fn print(line: &[u8], as_text: bool) -> Result<(), Failure> {
+fn print(line: &[u8], form: Form) -> Result<(), Failure> {
     let text = String::from_utf8_lossy(line);
     let text = text.trim_end_matches('\n');
-    if !as_text {
-        return Ok(output::bytes(format!("{text}\n").as_bytes())?);
+    match form {
+        Form::Text => {}
+        Form::Raw => return Ok(output::bytes(format!("{text}\n").as_bytes())?),
+        Form::Json => {
+            let read = serde_json::from_str(text).ok().filter(Value::is_object);
+            return Ok(output::json(&read.unwrap_or_else(|| json!({"message": text})))?);
+        }
     }
     let pieces = line::pieces(text);
     let pieces: Vec<(&str, output::Paint)> = pieces
@@ -198,11 +222,11 @@ mod tests {
         let path = home.path().join("log");
         std::fs::write(&path, "one\ntwo\nthr").unwrap();
         let mut log = Log::open(path.clone(), 1).map_err(|(_, error)| error).unwrap();
-        assert!(log.show(false).is_ok());
+        assert!(log.show(Form::Raw).is_ok());
         assert_eq!(log.begun, b"thr");
         std::fs::rename(&path, home.path().join("log.1")).unwrap();
         std::fs::write(&path, "fo").unwrap();
-        assert!(log.show(false).is_ok());
+        assert!(log.show(Form::Raw).is_ok());
         assert_eq!(log.begun, b"fo");
         let ino = std::fs::metadata(&path).unwrap().ino();
         assert_eq!(log.file.metadata().unwrap().ino(), ino);

@@ -1,13 +1,13 @@
 //! `anycast restart`: stops the home's daemon if it runs, and starts it with the settings as they are now.
 
 use super::up;
-use crate::{background::BackgroundDaemon, context::Context, failure::Failure};
+use crate::{background::BackgroundDaemon, context::Context, failure::Failure, interrupt::Interrupt};
 
 pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
     context.refuse_address()?;
     context.keep_relays()?;
     // Settings that are wrong are told while the old daemon still runs.
     let daemon = BackgroundDaemon::new(context)?;
-    let running = daemon.restart().await?;
+    let running = Interrupt::new()?.or(daemon.restart()).await?;
     up::show(context, &daemon, running).await
 }

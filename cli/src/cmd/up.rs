@@ -7,6 +7,7 @@ use crate::{
     background::{BackgroundDaemon, Running},
     context::Context,
     failure::Failure,
+    interrupt::Interrupt,
     output,
     settings_file::SettingsFile,
 };
@@ -18,7 +19,7 @@ pub(crate) async fn run(context: &Context, args: &UpArgs) -> Result<(), Failure>
         is_changed |= SettingsFile::of(context)?.set("listen_addrs", &args.listen.join(","))?;
     }
     let daemon = BackgroundDaemon::new(context)?;
-    let running = daemon.start().await?;
+    let running = Interrupt::new()?.or(daemon.start()).await?;
     if is_changed && !running.is_new {
         context.say_restart_is_needed()?;
     }

@@ -57,6 +57,21 @@ fn what_holds_a_key_needs_nobody() {
 }
 
 #[test]
+fn an_alias_that_is_the_listed_id_of_another_peer_is_asked_about() {
+    let other = numbered(2);
+    let listed = short_id::peer(other.as_str());
+    let names = names(&[(listed, 1)], &[(1, "one"), (2, "two")]);
+    let Err(LookupError::Ambiguous(text)) = names.find(listed) else {
+        panic!("{:?}", names.find(listed));
+    };
+    assert!(
+        text.contains(numbered(1).as_str()) && text.contains(other.as_str()),
+        "{text}"
+    );
+    assert_eq!(names.find(other.as_str().split_at(20).1), Ok(other));
+}
+
+#[test]
 fn an_alias_goes_before_what_peers_say_of_themselves() {
     let names = names(&[("bob", 1)], &[(2, "bob"), (3, "carol")]);
     assert_eq!(names.find("bob"), Ok(numbered(1)));

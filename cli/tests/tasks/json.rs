@@ -267,6 +267,7 @@ fn what_is_said_of_a_daemon_in_the_background_is_as_the_schema_says() {
     checker.prints(home, "config_change", &["config", "unset", "log_level"]);
     checker.prints(home, "up", &["up", "--listen", "/ip4/127.0.0.1/tcp/0"]);
     checker.prints(home, "up", &["restart"]);
+    checker.prints(home, "log_line", &["logs", "-n", "20"]);
     checker.prints(home, "down", &["down"]);
     checker.fails(home, 3, Some("error"), &["down"]);
 }

@@ -2,9 +2,18 @@
 
 use std::{os::unix::fs::PermissionsExt as _, process::Stdio};
 
-use agentanycast_tests::{Daemon, User, command::Said, eventually, process::has_ended, skipped, within};
+use agentanycast_tests::{
+    Daemon, User,
+    command::{self, Said},
+    eventually,
+    process::has_ended,
+    skipped, within,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
+
+/// A peer that nobody has the key of.
+const NOBODY: &str = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK";
 
 /// The process that a command says it has started.
 fn started(said: &Said) -> Option<i32> {
@@ -294,7 +303,7 @@ async fn logs_shows_what_the_daemon_says() {
     let pid = Pid::from_raw(follow.id().unwrap() as i32).unwrap();
     kill_process(pid, Signal::INT).unwrap();
     let status = within("Ctrl-C ends it", follow.wait()).await.unwrap();
-    assert!(status.success(), "{status}");
+    assert_eq!(status.code(), Some(130), "{status}");
 }
 
 #[tokio::test]
@@ -405,4 +414,97 @@ async fn a_daemon_in_a_terminal_speaks_to_people() {
     assert!(said.status.success(), "{}", said.said);
     next("Stopped. Tasks that were accepted").await;
     assert!(!seen.iter().any(|line| line.starts_with('{')), "{seen:#?}");
+}
+
+/// The commands' shell has a lock and a pipe open: the daemon that outlives the commands has not.
+#[tokio::test]
+async fn the_daemon_keeps_nothing_open_of_who_started_it() {
+    let user = User::new();
+    let program = command::program();
+    let lock = user.directory().join("lock");
+    let script = format!(
+        "exec 9>{lock} && flock 9 && '{program}' up",
+        lock = lock.display(),
+        program = program.display()
+    );
+    let mut shell = tokio::process::Command::new("sh");
+    shell
+        .args(["-c", &script])
+        .env("HOME", user.directory())
+        .env("AGENTANYCAST_ENABLE_MDNS", "false");
+    let output = within("the shell ends", shell.output()).await.unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(user.is_served());
+    let free = std::process::Command::new("flock")
+        .args(["-n".as_ref(), lock.as_os_str(), "true".as_ref()])
+        .status();
+    assert!(free.unwrap().success(), "the daemon has the lock of the shell");
+}
+
+/// The home is deleted under its daemon: it ends, and the next one has the place for itself.
+#[tokio::test]
+async fn a_daemon_ends_without_its_key() {
+    let user = User::new();
+    let (old, peer) = user.up(&[]).await;
+    std::fs::remove_dir_all(user.home()).unwrap();
+    let (new, other) = user.up(&[]).await;
+    assert_ne!(peer, other);
+    eventually("the daemon of the deleted home ends", || async {
+        has_ended(old).then_some(())
+    })
+    .await;
+    let again = user.ask(&["up"]).await;
+    assert_eq!(
+        (again["started"].as_bool(), again["pid"].as_i64()),
+        (Some(false), Some(new.as_raw_nonzero().get().into()))
+    );
+}
+
+/// The log cannot say why: standard error does.
+#[tokio::test]
+async fn a_daemon_that_does_not_start_says_why_where_its_log_has_no_room() {
+    let user = User::new();
+    std::fs::create_dir_all(user.home()).unwrap();
+    std::fs::write(user.home().join("config.toml"), "log_file = '/dev/full'\n").unwrap();
+    std::fs::write(user.home().join("key"), "short").unwrap();
+    refused(
+        &user.run(&["up"]).await,
+        3,
+        &["the daemon did not start: ", "key"],
+    );
+}
+
+#[tokio::test]
+async fn down_says_what_has_not_ended() {
+    let user = User::new();
+    user.up(&[]).await;
+    let sent = user.run(&["send", NOBODY, "hello", "--no-wait"]).await;
+    assert!(sent.status.success(), "{}", sent.said);
+    let down = user.run(&["down"]).await;
+    assert!(
+        down.said.contains("1 task has not ended") && down.said.contains("started again"),
+        "{}",
+        down.said
+    );
+}
+
+/// A command that is given up while it starts the daemon leaves none behind.
+#[tokio::test]
+async fn an_interrupted_start_leaves_no_daemon() {
+    let user = User::new();
+    let mut up = user.command(&["up"]).spawn().unwrap();
+    eventually("the start has begun", || async {
+        user.home().join("start.lock").exists().then_some(())
+    })
+    .await;
+    let pid = Pid::from_raw(up.id().unwrap() as i32).unwrap();
+    kill_process(pid, Signal::INT).unwrap();
+    let status = within("the command ends", up.wait()).await.unwrap();
+    if status.code() == Some(130) {
+        tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+        assert!(!user.is_served(), "a daemon of which nothing was said");
+    } else {
+        // It was done before the signal came.
+        assert!(status.success() && user.is_served(), "{status:?}");
+    }
 }

@@ -10,8 +10,16 @@ pub(super) enum Line {
     Quit,
     /// A command that there is not.
     Unknown(String),
-    /// The parts of a message, as [`content::message`](crate::content::message) takes them.
-    Message(Vec<String>),
+    /// The parts of a message.
+    Message(Vec<Typed>),
+}
+
+/// A part of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Typed {
+    Text(String),
+    /// The path of a file.
+    File(String),
 }
 
 /// Reads a line. A word that begins with `@` names a file, with `@@` it is the word without the first of them; a line that
@@ -44,7 +52,7 @@ fn message(line: &str) -> Line {
         match word.strip_prefix('@') {
             Some(file) if !file.is_empty() && !file.starts_with('@') => {
                 flush(&mut text, &mut parts);
-                parts.push(word.to_owned());
+                parts.push(Typed::File(file.to_owned()));
             }
             escaped => {
                 text.push_str(space);
@@ -56,19 +64,13 @@ fn message(line: &str) -> Line {
     Line::Message(parts)
 }
 
-/// Ends a text. One that would be read as a file or as standard input has a space before it, which says nothing.
-fn flush(text: &mut String, parts: &mut Vec<String>) {
+/// Ends a text.
+fn flush(text: &mut String, parts: &mut Vec<Typed>) {
     let part = std::mem::take(text);
     let part = part.trim();
-    if part.is_empty() {
-        return;
+    if !part.is_empty() {
+        parts.push(Typed::Text(part.to_owned()));
     }
-    let is_read = part == "-" || part.starts_with('@');
-    parts.push(if is_read {
-        format!(" {part}")
-    } else {
-        part.to_owned()
-    });
 }
 
 #[cfg(test)]
@@ -77,29 +79,43 @@ mod tests {
 
     use super::*;
 
-    fn parts(line: &str) -> Vec<String> {
+    fn parts(line: &str) -> Vec<Typed> {
         match parse(line) {
             Line::Message(parts) => parts,
             other => panic!("{line:?}: {other:?}"),
         }
     }
 
+    fn text(text: &str) -> Typed {
+        Typed::Text(text.to_owned())
+    }
+
+    fn file(path: &str) -> Typed {
+        Typed::File(path.to_owned())
+    }
+
     #[test]
     fn files_are_taken_out_of_a_line() {
-        assert_eq!(parts(" what is  this? "), ["what is  this?"]);
+        assert_eq!(parts(" what is  this? "), [text("what is  this?")]);
         assert_eq!(
             parts("compare @a.txt with @b/c.txt, please"),
-            ["compare", "@a.txt", "with", "@b/c.txt,", "please"]
+            [
+                text("compare"),
+                file("a.txt"),
+                text("with"),
+                file("b/c.txt,"),
+                text("please")
+            ]
         );
-        assert_eq!(parts("@a"), ["@a"]);
+        assert_eq!(parts("@a"), [file("a")]);
         assert_eq!(
             parts("mail me@example.com @ noon"),
-            ["mail me@example.com @ noon"]
+            [text("mail me@example.com @ noon")]
         );
-        assert_eq!(parts("tell @@bob"), ["tell @bob"]);
-        assert_eq!(parts("@@bob"), [" @bob"]);
-        assert_eq!(parts("-"), [" -"]);
-        assert_eq!(parts("//etc"), ["/etc"]);
+        assert_eq!(parts("tell @@bob"), [text("tell @bob")]);
+        assert_eq!(parts("@@bob"), [text("@bob")]);
+        assert_eq!(parts("-"), [text("-")]);
+        assert_eq!(parts("//etc"), [text("/etc")]);
     }
 
     #[test]
@@ -113,16 +129,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_part_is_empty_and_none_reads_standard_input(line in "[-@/a ]{0,20}|.{0,40}") {
+        fn no_part_is_empty(line in "[-@/a ]{0,20}|.{0,40}") {
             if let Line::Message(parts) = parse(&line) {
                 prop_assert!(!parts.is_empty());
-                prop_assert!(parts.iter().all(|part| !part.is_empty() && part != "-"));
+                let is_empty = |part: &Typed| matches!(part, Typed::Text(text) | Typed::File(text) if text.is_empty());
+                prop_assert!(!parts.iter().any(is_empty));
             }
         }
 
         #[test]
         fn a_text_without_files_stays_as_it_is(line in "[a-z][a-z ]{0,30}[a-z]") {
-            prop_assert_eq!(parts(&line), [line]);
+            prop_assert_eq!(parts(&line), [text(&line)]);
         }
     }
 }

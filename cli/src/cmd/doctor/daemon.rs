@@ -47,11 +47,7 @@ fn away(facts: &Facts, why: &str) -> Finding {
     });
     match socket.and_then(|socket| of_socket(socket)) {
         Some(finding) => finding,
-        None => Finding::problem(
-            CHECK,
-            why,
-            "start one with `anycast daemon`, with the same --home if one was given",
-        ),
+        None => Finding::problem(CHECK, why, "`anycast up`, with the same --home if one was given"),
     }
 }
 

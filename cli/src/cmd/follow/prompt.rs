@@ -2,13 +2,13 @@
 
 use std::io::{self, BufRead, Write};
 
-use crate::failure::{Code, Failure};
+use crate::failure::Failure;
 
 /// Longest answer that is read, in bytes.
 const MAX_ANSWER: u64 = 1 << 20;
 
-/// Shows the question and reads one line.
-pub(super) async fn ask(question: &str) -> Result<String, Failure> {
+/// Shows the question and reads one line; `None`: the input has ended.
+pub(super) async fn ask(question: &str) -> Result<Option<String>, Failure> {
     let mut stderr = io::stderr().lock();
     write!(stderr, "The agent asks: {question}\n> ")?;
     stderr.flush()?;
@@ -20,8 +20,5 @@ pub(super) async fn ask(question: &str) -> Result<String, Failure> {
             .map(|_| answer)
     });
     let answer = reading.await.map_err(io::Error::other)??;
-    if answer.is_empty() {
-        return Err(Failure::new(Code::Input, "InputRequired", "no answer was given"));
-    }
-    Ok(answer.trim_end_matches(['\n', '\r']).to_owned())
+    Ok((!answer.is_empty()).then(|| answer.trim_end_matches(['\n', '\r']).to_owned()))
 }
