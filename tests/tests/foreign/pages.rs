@@ -33,7 +33,18 @@ const INSTALLS: [&str; 10] = [
 ];
 
 /// How such lines begin.
-const INSTALLERS: [&str; 5] = ["cargo ", "docker ", "npm install", "pip ", "pipx "];
+const INSTALLERS: [&str; 10] = [
+    "apt",
+    "brew ",
+    "cargo ",
+    "deploy/",
+    "docker ",
+    "npm install",
+    "pip ",
+    "pipx ",
+    "sudo ",
+    "uv ",
+];
 
 /// A block: its language, the words behind that, which nobody sees who reads the page, and its text.
 pub(crate) struct Block {
