@@ -115,7 +115,7 @@ fn read(source: impl Read, name: &str, most: u64) -> Result<Vec<u8>, Failure> {
 
 fn too_large(what: &str, most: u64) -> Failure {
     Failure::usage(format!(
-        "{what} has more than {}; send less, or the address of a file that the agent can fetch",
+        "{what} has more than {}, the most that is taken; give less, or where the agent can fetch it",
         mebibytes(most)
     ))
 }

@@ -116,5 +116,5 @@ fn mistakes_are_named() {
     let big = a.path().join("big");
     fs::File::create(&big).unwrap().set_len((64 << 20) + 1).unwrap();
     let too_big = anycast(a.path(), &["seal", "--for", &me, big.to_str().unwrap()], b"").code(2);
-    assert!(complaint(&too_big).contains("more than 67108864 bytes"));
+    assert!(complaint(&too_big).contains("more than 64 MiB"));
 }

@@ -62,7 +62,7 @@ fn schema(context: &Context) -> Result<(), Failure> {
     if context.json {
         return Ok(output::raw_json(&schema)?);
     }
-    Ok(output::line(&format!("{schema:#}"))?)
+    Ok(format!("{schema:#}").lines().try_for_each(output::line)?)
 }
 
 /// Has the daemon take the change over if it can, and says when the change counts.
