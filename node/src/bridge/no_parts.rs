@@ -1,6 +1,13 @@
 //! In the place of the bridge where the program is built without it. The settings that turn a front on are refused before
 //! anything starts (`config::check`), tasks by URL when they are sent; documents of the web cannot be had.
 
+#![allow(
+    clippy::unnecessary_wraps,
+    clippy::unused_async,
+    clippy::unused_self,
+    reason = "its face is that of the bridge's parts"
+)]
+
 use std::{convert::Infallible, io, time::Duration};
 
 use agentanycast_gateways::bridge::{LEFT_OUT, outbound::Outbound};
@@ -17,7 +24,7 @@ pub const MISSING: Option<LeftOut> = Some(LEFT_OUT);
 
 /// Counts nothing.
 #[derive(Clone, Default)]
-pub(crate) struct Counted;
+pub(crate) struct Counted(());
 
 impl Counted {
     pub(crate) fn requests(&self) -> Vec<(String, u64)> {
@@ -32,7 +39,6 @@ impl Counted {
 /// No front.
 pub(crate) struct Fronts;
 
-#[allow(clippy::unused_async, reason = "its face is that of the fronts")]
 impl Fronts {
     pub(crate) async fn start(
         _: &Config,
@@ -83,7 +89,6 @@ pub struct FetchError {
 /// Fetches nothing.
 pub struct Fetcher;
 
-#[allow(clippy::unused_async, reason = "its face is that of the bridge's")]
 impl Fetcher {
     /// Of any settings.
     ///
