@@ -19,8 +19,9 @@ use crate::{
 };
 
 /// Lines that build or install.
-const INSTALLS: [&str; 10] = [
+const INSTALLS: [&str; 11] = [
     "cargo install --locked --path cli --features full",
+    "cargo run --locked --profile quick -p agentanycast-cli -- demo --pair",
     "npm install --global agentanycastd",
     "npm install --ignore-scripts",
     "npm install --ignore-scripts agentanycast@0.8.1",
