@@ -84,7 +84,37 @@ fn each_command_works_in_a_terminal_and_off_one() {
     let other = tempfile::tempdir().unwrap();
     let mut runner = Runner::default();
 
-    // Without a daemon.
+    without_a_daemon(&mut runner, home);
+    let _daemon = Running::daemon(home);
+    let agent = Agent::asking(home);
+    let own = agent.peer.as_str();
+    let _other = Running::start(other.path(), &["demo"]);
+    let status = document(other.path(), &["status"]);
+    let there = status["peer_id"].as_str().unwrap();
+    let at = format!("{}/p2p/{there}", status["addresses"][0].as_str().unwrap());
+    with_a_peer(&mut runner, home, own, there, &at);
+    invites(&mut runner, home, other.path());
+    open_tasks(&mut runner, home, own);
+    files(&mut runner, home);
+    assert!(runner.wrong.is_empty(), "{}", runner.wrong.join("\n\n"));
+    let (help, _) = run(home, &["--help"]);
+    let listed = help
+        .split_once("Commands:\n")
+        .unwrap()
+        .1
+        .split_once("\n\n")
+        .unwrap()
+        .0;
+    let listed = listed
+        .lines()
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let listed: BTreeSet<&str> = listed.filter_map(|line| line.split_whitespace().next()).collect();
+    let elsewhere = ELSEWHERE.iter().map(|(name, _)| *name);
+    let known: BTreeSet<&str> = runner.ran.iter().map(String::as_str).chain(elsewhere).collect();
+    assert_eq!(listed, known, "a command is run by no test of a terminal");
+}
+
+fn without_a_daemon(runner: &mut Runner, home: &Path) {
     runner.run(home, &["status"], 3, &["no daemon is running", " up`"]);
     runner.run(home, &["doctor"], 1, &["no daemon"]);
     runner.run(home, &["down"], 3, &["no daemon is running"]);
@@ -102,17 +132,12 @@ fn each_command_works_in_a_terminal_and_off_one() {
     runner.run(home, &["restart"], 0, &["12D3KooW"]);
     runner.run(home, &["logs", "-n", "3"], 0, &["INFO"]);
     assert_eq!(run(home, &["down"]).1, Some(0));
+}
 
-    let _daemon = Running::daemon(home);
-    let agent = Agent::asking(home);
-    let own = agent.peer.as_str();
-    let _other = Running::start(other.path(), &["demo"]);
-    let status = document(other.path(), &["status"]);
-    let there = status["peer_id"].as_str().unwrap();
-    let at = format!("{}/p2p/{there}", status["addresses"][0].as_str().unwrap());
+fn with_a_peer(runner: &mut Runner, home: &Path, own: &str, there: &str, at: &str) {
     runner.run(home, &["status"], 0, &[own]);
     runner.run(home, &["id"], 0, &[own, "did:key:"]);
-    runner.run(home, &["send", &at, "hello {}"], 0, &["hello {}"]);
+    runner.run(home, &["send", at, "hello {}"], 0, &["hello {}"]);
     runner.run(home, &["send", there, "hello {}", "--stream"], 0, &["hello {}"]);
     let done = document(home, &["tasks"])[0]["id"].as_str().unwrap().to_owned();
     runner.run(home, &["tasks"], 0, &["completed"]);
@@ -139,20 +164,24 @@ fn each_command_works_in_a_terminal_and_off_one() {
         0,
         &["wrote"],
     );
+}
 
-    // Invites: the one who is asked, and the one who joins. A terminal shows the QR code too.
-    runner.run(other.path(), &["invite", "--label", "friend{}"], 0, &[]);
-    let (shown, _) = Terminal::run(other.path(), &["invite"]).ended();
+/// The one who is asked, and the one who joins. A terminal shows the QR code too.
+fn invites(runner: &mut Runner, home: &Path, other: &Path) {
+    runner.run(other, &["invite", "--label", "friend{}"], 0, &[]);
+    let (shown, _) = Terminal::run(other, &["invite"]).ended();
     assert!(shown.contains('█') || shown.contains('▀'), "no QR code: {shown}");
-    let invite = document(other.path(), &["invite"])["invite"]
+    let invite = document(other, &["invite"])["invite"]
         .as_str()
         .unwrap()
         .to_owned();
     runner.run(home, &["join", &invite, "--as", "there"], 0, &["joined", "there"]);
-    runner.run(other.path(), &["invite", "ls"], 0, &["friend1", "friend2"]);
-    runner.run(other.path(), &["invite", "revoke", "friend{}"], 0, &["revoked"]);
+    runner.run(other, &["invite", "ls"], 0, &["friend1", "friend2"]);
+    runner.run(other, &["invite", "revoke", "friend{}"], 0, &["revoked"]);
+}
 
-    // A task that waits, and one that asks.
+/// A task that waits, and one that asks.
+fn open_tasks(runner: &mut Runner, home: &Path, own: &str) {
     runner.run(
         home,
         &["send", NOBODY, "hello", "--timeout", "1500ms"],
@@ -179,8 +208,10 @@ fn each_command_works_in_a_terminal_and_off_one() {
         assert!(text.contains("ask blue"), "{text}");
     }
     runner.ran.insert("reply".to_owned());
+}
 
-    // What needs no daemon.
+/// What needs no daemon.
+fn files(runner: &mut Runner, home: &Path) {
     runner.run(home, &["policy", "check", "--source", "local"], 0, &["allow"]);
     runner.run(home, &["policy", "show"], 0, &["no rules"]);
     let log = home.join("audit.jsonl");
@@ -196,21 +227,4 @@ fn each_command_works_in_a_terminal_and_off_one() {
         "echo",
     ];
     runner.run(home, &issue, 0, &["VerifiableCredential"]);
-
-    assert!(runner.wrong.is_empty(), "{}", runner.wrong.join("\n\n"));
-    let (help, _) = run(home, &["--help"]);
-    let listed = help
-        .split_once("Commands:\n")
-        .unwrap()
-        .1
-        .split_once("\n\n")
-        .unwrap()
-        .0;
-    let listed = listed
-        .lines()
-        .filter(|line| line.starts_with("  ") && !line.starts_with("   "));
-    let listed: BTreeSet<&str> = listed.filter_map(|line| line.split_whitespace().next()).collect();
-    let elsewhere = ELSEWHERE.iter().map(|(name, _)| *name);
-    let known: BTreeSet<&str> = runner.ran.iter().map(String::as_str).chain(elsewhere).collect();
-    assert_eq!(listed, known, "a command is run by no test of a terminal");
 }

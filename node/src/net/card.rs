@@ -347,7 +347,7 @@ impl Cards {
             let shown = self.shown_to(peer, told);
             match refused {
                 Some(reason) => Some(with(shown.unwrap_or_else(|| self.run_card()), |extension| {
-                    extension.invite_refused = reason.to_owned();
+                    reason.clone_into(&mut extension.invite_refused);
                 })),
                 None => shown,
             }
