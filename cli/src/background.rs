@@ -23,7 +23,7 @@ use tokio::{
     time::sleep,
 };
 
-pub(crate) use self::home_process::{HomeProcess, serving};
+pub(crate) use self::home_process::HomeProcess;
 use crate::{
     context::{Context, own_program},
     failure::{Code, Failure},

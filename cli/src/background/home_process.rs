@@ -48,6 +48,12 @@ impl HomeProcess {
         &self.socket
     }
 
+    /// Whether it has crashed: its socket is there, and nobody serves it. One that was stopped has removed it.
+    #[cfg(feature = "bridge")]
+    pub(crate) async fn has_crashed(&self) -> bool {
+        self.socket.symlink_metadata().is_ok() && matches!(self.pid().await, Ok(None))
+    }
+
     /// The process that serves the home's socket.
     pub(crate) async fn pid(&self) -> Result<Option<Pid>, Failure> {
         serving(&self.socket).await
@@ -116,7 +122,7 @@ impl HomeProcess {
 }
 
 /// The process that takes calls on a socket; `None` if none does.
-pub(crate) async fn serving(socket: &Path) -> Result<Option<Pid>, Failure> {
+async fn serving(socket: &Path) -> Result<Option<Pid>, Failure> {
     let unknown = |why: &str| {
         let text = format!(
             "a daemon answers on {}, and its process is not known: {why}",

@@ -18,7 +18,7 @@ use futures::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    background::serving,
+    background::HomeProcess,
     context::Context,
     failure::{Code, Failure},
     output,
@@ -63,14 +63,14 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
 /// Starts the home's daemon again whenever it has crashed, which leaves its socket behind; one that was stopped removes
 /// it, and stays away. For a command that goes on for hours. Never returns.
 async fn start_after_crashes(context: &Context) -> Infallible {
-    let socket = match context.socket() {
-        Ok(socket) if !context.daemon_given() && !context.no_start => socket,
+    let process = match HomeProcess::of(context) {
+        Ok(process) if !context.daemon_given() && !context.no_start => process,
         _ => return std::future::pending().await,
     };
     let mut pause = CRASH_LOOK;
     loop {
         tokio::time::sleep(pause).await;
-        let has_crashed = socket.symlink_metadata().is_ok() && matches!(serving(&socket).await, Ok(None));
+        let has_crashed = process.has_crashed().await;
         if !has_crashed {
             pause = CRASH_LOOK;
         } else if let Err(failure) = context.start().await {
