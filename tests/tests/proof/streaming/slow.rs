@@ -26,6 +26,9 @@ use super::{Reading, ask, pieces};
 /// a piece of a MiB on both sides of the count.
 const MAY_BE_AHEAD: u64 = 12 << 20;
 
+/// A buffer of HTTP/2. One that was not full may fill later: other calls on its connection widen the window of them all.
+const BUFFER: u64 = 512 << 10;
+
 /// What a daemon may take for each such stream, in bytes: the same, and the allocator's share.
 const MAY_GROW: u64 = 32 << 20;
 
@@ -129,7 +132,9 @@ async fn readers_that_stop_stop_their_producers_and_nobody_else() {
         tasks += 1;
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert_eq!(taken.load(Ordering::Relaxed), stopped_at, "a producer went on");
+    let later = taken.load(Ordering::Relaxed) - stopped_at;
+    assert!(later <= STREAMS * BUFFER, "producers went on by {later} bytes");
+    assert!(stands_still(&taken).await <= STREAMS * MAY_BE_AHEAD);
     for (daemon, before) in daemons.into_iter().zip(before) {
         let grown = peak_rss_bytes(daemon).saturating_sub(before);
         assert!(grown <= STREAMS * MAY_GROW, "{grown} bytes more");
