@@ -815,7 +815,6 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
     duration::parse_seconds(text).ok_or_else(|| format!("expected {}", duration::ALLOWED))
 }
 
-/// A time from now on as [`parse_duration`] reads it, or a date of RFC 3339.
 /// What can be the address of a daemon; a path is one too.
 fn daemon_address(text: &str) -> Result<String, String> {
     if text.contains('/') {
@@ -824,6 +823,7 @@ fn daemon_address(text: &str) -> Result<String, String> {
     Err("give unix:///PATH or tcp://HOST:PORT".to_owned())
 }
 
+/// A time from now on as [`parse_duration`] reads it, or a date of RFC 3339.
 fn parse_deadline(text: &str) -> Result<SystemTime, String> {
     if let Ok(date) = text.parse::<jiff::Timestamp>() {
         return Ok(date.into());
