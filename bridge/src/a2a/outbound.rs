@@ -136,11 +136,12 @@ impl Outbound {
         config: &config::outbound::Outbound,
         stop: CancellationToken,
     ) -> anyhow::Result<Self> {
+        let clients = Clients::new(config)?;
         Ok(Self {
             shared: Arc::new(Shared {
                 errands,
-                clients: Arc::new(Clients::new(config)?),
-                private_clients: Arc::new(Clients::to_private_hosts(config)?),
+                private_clients: Arc::new(clients.to_private_hosts(config)?),
+                clients: Arc::new(clients),
                 cards: Cards::default(),
                 patience: config.patience,
                 within: config.timeout,

@@ -103,28 +103,34 @@ impl Clients {
     /// # Errors
     /// When a certificate or key cannot be used.
     pub(crate) fn new(config: &Outbound) -> anyhow::Result<Self> {
-        Self::with(config, config.allow_private)
-    }
-
-    /// As configured, but this host and those of private networks may be called. Secrets go without TLS only to whom they
-    /// may otherwise.
-    ///
-    /// # Errors
-    /// When a certificate or key cannot be used.
-    pub(crate) fn to_private_hosts(config: &Outbound) -> anyhow::Result<Self> {
-        Self::with(config, true)
-    }
-
-    fn with(config: &Outbound, calls_private: bool) -> anyhow::Result<Self> {
         let client = |name: &str, host: &Host| {
-            let made = Http::new(host, config.allow_private, calls_private);
+            let made = Http::new(host, config.allow_private);
             made.with_context(|| format!("[bridge.outbound.\"{name}\"]"))
         };
         let hosts = config.hosts.iter();
         Ok(Self {
-            others: Http::new(&Host::default(), config.allow_private, calls_private)?,
+            others: Http::new(&Host::default(), config.allow_private)?,
             hosts: hosts
                 .map(|(name, host)| Ok((name.clone(), client(name, host)?)))
+                .collect::<anyhow::Result<_>>()?,
+        })
+    }
+
+    /// The same clients, with the same credentials, which may call this host and private networks too. Secrets go without
+    /// TLS only to the hosts that they go to so otherwise.
+    ///
+    /// # Errors
+    /// When a certificate or key cannot be used.
+    pub(crate) fn to_private_hosts(&self, config: &Outbound) -> anyhow::Result<Self> {
+        let client = |name: &str, http: &Http| {
+            let host = config.hosts.get(name).cloned().unwrap_or_default();
+            http.to_private_hosts(&host)
+        };
+        let hosts = self.hosts.iter();
+        Ok(Self {
+            others: self.others.to_private_hosts(&Host::default())?,
+            hosts: hosts
+                .map(|(name, http)| Ok((name.clone(), client(name, http)?)))
                 .collect::<anyhow::Result<_>>()?,
         })
     }
@@ -201,21 +207,33 @@ impl Transport {
     }
 }
 
+/// What carries requests to this host, made anew when its certificates change.
+fn transport(host: &Host, calls_private: bool) -> anyhow::Result<Reloaded<Transport>> {
+    let files = [&host.ca, &host.client_cert, &host.client_key];
+    let files = files.into_iter().flatten().cloned().collect();
+    let of = host.clone();
+    let what = "certificates that agents outside are called with";
+    Reloaded::new(what, files, move || Transport::new(&of, calls_private))
+}
+
 impl Http {
-    fn new(host: &Host, allow_private: bool, calls_private: bool) -> anyhow::Result<Self> {
+    fn new(host: &Host, allow_private: bool) -> anyhow::Result<Self> {
         let is_private = allow_private || host.allow_private;
-        let calls_private = calls_private || host.allow_private;
-        let files = [&host.ca, &host.client_cert, &host.client_key];
-        let files = files.into_iter().flatten().cloned().collect();
-        let of = host.clone();
-        let what = "certificates that agents outside are called with";
-        let transport = Reloaded::new(what, files, move || Transport::new(&of, calls_private))?;
         Ok(Self {
-            transport: Arc::new(transport),
+            transport: Arc::new(transport(host, is_private)?),
             keys: Arc::new(Keys::new(host.credentials.clone())),
             is_private,
             cards_from: host.cards_from.clone().into(),
         })
+    }
+
+    /// The same host, which may be on this host or a private network.
+    fn to_private_hosts(&self, host: &Host) -> anyhow::Result<Self> {
+        let mut http = self.clone();
+        if !self.is_private {
+            http.transport = Arc::new(transport(host, true)?);
+        }
+        Ok(http)
     }
 
     /// The same host without its credentials.
