@@ -19,21 +19,28 @@ const MISSING: u32 = 2;
 
 /// Returns once the key file is gone, or another file with other content has its name: that file's path.
 pub(super) async fn lost(path: &Path) -> PathBuf {
-    let Ok(first) = read(path) else {
+    let (Ok(mut known), Ok(content)) = (place(path), fs::read(path)) else {
         // It is somewhere that this process cannot read again.
         return std::future::pending().await;
     };
-    let mut known = first.place;
     let mut missing = 0;
     loop {
         sleep(LOOK).await;
-        match read(path) {
-            Ok(file) if file.place == known => missing = 0,
-            Ok(file) if file.content == first.content => (known, missing) = (file.place, 0),
-            Ok(_) => return path.to_owned(),
+        match place(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => missing += 1,
-            // What cannot be read for the moment is there.
+            // What cannot be looked at for the moment is there.
             Err(_) => missing = 0,
+            Ok(there) => {
+                missing = 0;
+                if there == known {
+                    continue;
+                }
+                match fs::read(path) {
+                    Ok(other) if other == content => known = there,
+                    Ok(_) => return path.to_owned(),
+                    Err(_) => {}
+                }
+            }
         }
         if missing >= MISSING {
             return path.to_owned();
@@ -41,16 +48,8 @@ pub(super) async fn lost(path: &Path) -> PathBuf {
     }
 }
 
-struct KeyFile {
-    /// Its device and inode.
-    place: (u64, u64),
-    content: Vec<u8>,
-}
-
-fn read(path: &Path) -> io::Result<KeyFile> {
+/// The device and inode of the file at a path.
+fn place(path: &Path) -> io::Result<(u64, u64)> {
     let about = fs::metadata(path)?;
-    Ok(KeyFile {
-        place: (about.dev(), about.ino()),
-        content: fs::read(path)?,
-    })
+    Ok((about.dev(), about.ino()))
 }
