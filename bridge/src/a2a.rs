@@ -25,10 +25,10 @@ mod tenant;
 pub mod version;
 
 use crate::time;
-use agentanycast_proto::exact;
 pub(crate) use agentanycast_proto::json::{to_proto, to_struct};
-pub(crate) use exact::depth;
+use agentanycast_proto::struct_json;
 pub(crate) use scan::Scan;
+pub(crate) use struct_json::depth;
 pub(crate) use time::{read_time, rounded as now, write_time};
 
 #[cfg(test)]

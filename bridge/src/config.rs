@@ -31,7 +31,7 @@ pub struct Config {
     pub log_format: LogFormat,
 }
 /// What the command line asks for.
-pub type Loaded = settings::Loaded<Config>;
+pub type Loaded = settings::LoadOutcome<Config>;
 
 /// The bridge to its settings.
 pub(crate) static PROGRAM: Program<Config> = Program {
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn the_man_page_and_completions_are_fresh() {
         let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        agentanycast_program::pages::check(&settings::command(&PROGRAM), &top).unwrap();
+        agentanycast_program::manpages::check(&settings::command(&PROGRAM), &top).unwrap();
     }
 
     /// The usual clients give a call up after 60 s.

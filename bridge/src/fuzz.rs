@@ -125,7 +125,7 @@ pub fn a2a_answer(data: &[u8]) {
 mod tests {
     use std::path::Path;
 
-    use agentanycast_program::corpus::replay;
+    use agentanycast_program::fuzz_corpus::replay;
     use serde_json::{Map, Value};
 
     use super::{METHODS, Method, ToolName, Version, call, request};

@@ -11,7 +11,7 @@ pub(crate) use names::led;
 
 use std::net::IpAddr;
 
-use agentanycast_door::kind::{Kind, kind};
+use agentanycast_door::ip_scope::{IpScope, ip_scope};
 pub use connector::{ConnectError, Connector};
 
 /// Whom connections may go to.
@@ -26,10 +26,10 @@ pub enum Screen {
 impl Screen {
     /// Why no connection goes to this address; `None`: it may.
     pub fn refusal(self, address: IpAddr) -> Option<&'static str> {
-        match kind(address) {
-            Kind::Public => None,
-            Kind::Never(what) => Some(what),
-            Kind::Inside(what) => (self == Self::Public).then_some(what),
+        match ip_scope(address) {
+            IpScope::Public => None,
+            IpScope::Never(what) => Some(what),
+            IpScope::Inside(what) => (self == Self::Public).then_some(what),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use agentanycast_program::{duration, pages::Shell};
+use agentanycast_program::{duration, manpages::Shell};
 use clap::{
     Args as ClapArgs, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum,
     builder::{FalseyValueParser, NonEmptyStringValueParser},
@@ -864,7 +864,7 @@ mod tests {
     #[test]
     fn the_man_pages_and_completions_are_fresh() {
         let top = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        agentanycast_program::pages::check(&command(), &top).unwrap();
+        agentanycast_program::manpages::check(&command(), &top).unwrap();
     }
 
     #[test]

@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agentanycast_node::config::{self, Config, Loaded, Source, Sources};
+use agentanycast_node::config::{self, Config, Loaded, ValueSource, ValueSources};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::{
     process::{Child, Command},
@@ -73,7 +73,7 @@ pub(crate) struct BackgroundDaemon {
     arguments: Vec<OsString>,
     log: PathBuf,
     config: Box<Config>,
-    sources: Sources,
+    sources: ValueSources,
     service: Service,
 }
 
@@ -84,7 +84,7 @@ impl BackgroundDaemon {
         let home = process.home();
         let (config, sources) = settings(&context.settings_arguments()?)?;
         // A home that was given has all of it; the default home leaves to the settings what they say.
-        let is_default = |name: &str| context.home_given || sources.of(name) == Source::Default;
+        let is_default = |name: &str| context.home_given || sources.of(name) == ValueSource::Default;
         let mut arguments = context.settings_arguments()?;
         if is_default("key_path") {
             arguments.push(flag("--key=", home.join("key")));
@@ -97,7 +97,7 @@ impl BackgroundDaemon {
             Some(path) => std::path::absolute(path)?,
             None => home.join(LOG),
         };
-        if sources.of("log_file") == Source::Default {
+        if sources.of("log_file") == ValueSource::Default {
             arguments.push(flag("--log-file=", &log));
         }
         let (config, sources) = settings(&arguments)?;
@@ -128,7 +128,7 @@ impl BackgroundDaemon {
     }
 
     /// Where a setting comes from.
-    pub(crate) fn source_of(&self, name: &str) -> Source {
+    pub(crate) fn source_of(&self, name: &str) -> ValueSource {
         self.sources.of(name)
     }
 
@@ -288,7 +288,7 @@ pub(crate) fn leave_session() {
 }
 
 /// The settings of a daemon with these arguments.
-fn settings(arguments: &[OsString]) -> Result<(Box<Config>, Sources), Failure> {
+fn settings(arguments: &[OsString]) -> Result<(Box<Config>, ValueSources), Failure> {
     let args = std::iter::once("agentanycastd".into()).chain(arguments.iter().cloned());
     let args: Vec<OsString> = args.collect();
     match config::load_again(&args).1 {

@@ -4,10 +4,10 @@
 //! The one rule: a client that is slow to ask, or slow to read, is served for a bounded time, and one that asks nothing
 //! keeps no place from those that do.
 
-mod impatient;
-mod observed;
-mod pieces;
-mod watch;
+mod body_probe;
+mod chunked_body;
+mod idle_timeout;
+mod slow_reader;
 
 use std::{
     convert::Infallible,
@@ -33,12 +33,12 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
-use impatient::Impatient;
-use observed::Observed;
-pub use pieces::Pieces;
-use watch::{Answering, Verdict, Watch};
+use body_probe::BodyProbe;
+pub use chunked_body::ChunkedBody;
+use idle_timeout::IdleTimeout;
+use slow_reader::{ConnectionWatch, PendingResponse, WatchVerdict};
 
-use crate::Sitter;
+use crate::SlotHolder;
 
 /// How many times each connection is looked at in the time that a reader may stand still.
 const LOOKS: u32 = 4;
@@ -48,7 +48,7 @@ const GAVE_WAY: &str = "it asked nothing, and another one took its place";
 
 /// How long a client is waited for.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct ClientTimeouts {
     /// Until it has begun to speak HTTP.
     pub begin: Duration,
     /// While it reads nothing and there is something to read. Of a client that reads less than 4 KiB a second, what it is
@@ -67,8 +67,8 @@ pub async fn serve<S, A, B>(
     builder: &Builder<TokioExecutor>,
     stream: S,
     service: A,
-    patience: Patience,
-    sitter: &Sitter,
+    patience: ClientTimeouts,
+    sitter: &SlotHolder,
     stop: &CancellationToken,
 ) -> Result<(), String>
 where
@@ -77,12 +77,12 @@ where
     A::Future: Send + 'static,
     B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Unpin + Send + 'static,
 {
-    let watch = Watch::new(Instant::now(), patience.reader, patience.quiet, sitter.clone());
-    let service = TowerToHyperService::new(Watched {
+    let watch = ConnectionWatch::new(Instant::now(), patience.reader, patience.quiet, sitter.clone());
+    let service = TowerToHyperService::new(LimitedBody {
         service,
         watch: Arc::clone(&watch),
     });
-    let io = TokioIo::new(Impatient::new(stream, patience.begin, patience.reader));
+    let io = TokioIo::new(IdleTimeout::new(stream, patience.begin, patience.reader));
     let mut connection = pin!(builder.serve_connection(io, service));
     let mut look = tokio::time::interval(patience.reader / LOOKS);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -97,13 +97,13 @@ where
                 connection.as_mut().graceful_shutdown();
             }
             _ = look.tick() => match watch.verdict(Instant::now()) {
-                Verdict::Fine => {}
-                Verdict::Quiet if !ending => {
+                WatchVerdict::Fine => {}
+                WatchVerdict::Quiet if !ending => {
                     ending = true;
                     connection.as_mut().graceful_shutdown();
                 }
-                Verdict::Quiet => return Err("it asked nothing and did not go".to_owned()),
-                Verdict::Standing => return Err("it did not read its answer".to_owned()),
+                WatchVerdict::Quiet => return Err("it asked nothing and did not go".to_owned()),
+                WatchVerdict::Standing => return Err("it did not read its answer".to_owned()),
             },
         }
     }
@@ -111,18 +111,18 @@ where
 
 /// The service of one connection, whose answers are watched.
 #[derive(Clone)]
-struct Watched<A> {
+struct LimitedBody<A> {
     service: A,
-    watch: Arc<Watch>,
+    watch: Arc<ConnectionWatch>,
 }
 
-impl<A, B> Service<Request<Incoming>> for Watched<A>
+impl<A, B> Service<Request<Incoming>> for LimitedBody<A>
 where
     A: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
     A::Future: Send + 'static,
     B: Body<Data = Bytes> + Unpin,
 {
-    type Response = Response<Observed<B>>;
+    type Response = Response<BodyProbe<B>>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
@@ -131,13 +131,13 @@ where
     }
 
     fn call(&mut self, request: Request<Incoming>) -> Self::Future {
-        let answering: Answering = self.watch.begin();
+        let answering: PendingResponse = self.watch.begin();
         let answer = self.service.call(request);
         Box::pin(async move {
             let response = answer.await?;
             // A window that is closed from the beginning keeps the body from being asked for at all.
             answering.given(Instant::now(), 0);
-            Ok(response.map(|body| Observed::new(body, answering)))
+            Ok(response.map(|body| BodyProbe::new(body, answering)))
         })
     }
 }

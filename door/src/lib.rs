@@ -4,24 +4,24 @@
 //! behaviour that applies them to the connections of libp2p, `http` how long a connection of HTTP is waited for.
 //! `interfaces` watches the addresses of this host.
 
-mod bulk;
-mod counts;
+mod byte_quota;
+mod concurrency;
+mod conn_slots;
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(feature = "swarm")]
 mod interfaces;
-pub mod kind;
+pub mod ip_scope;
 mod network;
 pub mod rate;
-mod seats;
 #[cfg(feature = "swarm")]
-mod swarm;
+mod swarm_limits;
 
-pub use bulk::Bulk;
-pub use counts::Counts;
+pub use byte_quota::ByteQuota;
+pub use concurrency::Concurrency;
+pub use conn_slots::{ConnSlots, NoSlot, Slot, SlotHolder};
 #[cfg(feature = "swarm")]
 pub use interfaces::{AddressChange, Interfaces, ip_of, local_ip};
 pub use network::Network;
-pub use seats::{Full, Seat, Seats, Sitter};
 #[cfg(feature = "swarm")]
-pub use swarm::{Behaviour, Limits, address};
+pub use swarm_limits::{Behaviour, SwarmLimits, address};

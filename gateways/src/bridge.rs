@@ -7,15 +7,15 @@ pub mod outbound;
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 use agentanycast_program::{
-    left_out::LeftOut,
-    settings::{self, ByteSize, ConfigError, Key, ListenOn, Sources, quoted},
+    missing_feature::MissingFeature,
+    settings::{self, ByteSize, ConfigError, ListenOn, SettingKey, ValueSources, quoted},
     words,
 };
 
 pub use auth::{Auth, Limits, is_secure_url};
 
 /// What a program says that the bridge is left out of.
-pub const LEFT_OUT: LeftOut = LeftOut {
+pub const LEFT_OUT: MissingFeature = MissingFeature {
     part: "bridge",
     feature: "bridge",
 };
@@ -156,9 +156,9 @@ impl Settings {
     pub fn check<C>(
         &self,
         (prefix, dashes, listen): (&str, &str, &str),
-        keys: &'static [Key<C>],
+        keys: &'static [SettingKey<C>],
         config: &C,
-        sources: &Sources,
+        sources: &ValueSources,
     ) -> Result<(), ConfigError> {
         let bad = |name: &str, allowed: String| {
             let name = if name == "listen" {

@@ -11,7 +11,7 @@ mod status;
 use serde_json::{Value, json};
 
 pub use proof::{ProofError, Suite};
-pub use status::{Entry, MAX_STATUS_LIST, StatusError, StatusList};
+pub use status::{MAX_STATUS_LIST, StatusEntry, StatusError, StatusList};
 
 use crate::{
     PeerId,
@@ -38,7 +38,7 @@ const V1: &str = "https://www.w3.org/2018/credentials/v1";
 const V2: &str = "https://www.w3.org/ns/credentials/v2";
 
 /// The keys of an issuer, by their names (`did:…#…`).
-pub type Keys = Vec<(String, PeerId)>;
+pub type IssuerKeys = Vec<(String, PeerId)>;
 
 /// What is to be said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub struct Grant {
     /// Until when; `None` for ever.
     pub until_ms: Option<u64>,
     /// Where it is said whether it was taken back.
-    pub status: Option<Entry>,
+    pub status: Option<StatusEntry>,
 }
 
 /// A credential that was read. Nothing of it counts before [`Credential::check`].
@@ -153,7 +153,10 @@ impl Credential {
             None => Some(Vec::new()),
             Some(list) => texts(list),
         };
-        let status = document.get("credentialStatus").map(Entry::read).transpose();
+        let status = document
+            .get("credentialStatus")
+            .map(StatusEntry::read)
+            .transpose();
         let grant = Grant {
             id: text(&document, "id").unwrap_or_default().to_owned(),
             issuer: issuer(&document).ok_or(not("it has no issuer"))?.to_owned(),
@@ -185,7 +188,7 @@ impl Credential {
     ///
     /// # Errors
     /// See [`CredentialError`].
-    pub fn check(&self, keys: &Keys, now_ms: u64) -> Result<(), CredentialError> {
+    pub fn check(&self, keys: &IssuerKeys, now_ms: u64) -> Result<(), CredentialError> {
         proof::check(&self.document, &self.grant.issuer, keys, now_ms)?;
         self.check_time(now_ms)
     }
@@ -211,7 +214,7 @@ fn is_its_time(grant: &Grant, now_ms: u64) -> Result<(), CredentialError> {
 }
 
 /// The keys that may issue by the name `did`: of a did:key itself; of another one those of its document.
-pub fn issuer_keys(did: &str, document: Option<&Document>) -> Keys {
+pub fn issuer_keys(did: &str, document: Option<&Document>) -> IssuerKeys {
     if let Some(peer) = peer_of_did_key(did) {
         return key_url_of(peer).map(|name| (name, peer)).into_iter().collect();
     }

@@ -4,7 +4,7 @@
 //! the 32-byte public key. The one rule: a file that exists is either this node's identity or an
 //! error; it is never replaced, because a silently new identity is a different node.
 
-mod hold;
+mod lock;
 mod rotate;
 mod statements;
 
@@ -19,7 +19,7 @@ use libp2p_identity::{Keypair, ed25519};
 use rustix::fs::OFlags;
 
 use crate::PeerId;
-pub use hold::{Held, load_and_hold};
+pub use lock::{KeyLock, load_and_hold};
 pub use rotate::{MAX_ROTATIONS, Replaced, RotateError, Rotated, rotate};
 pub use statements::{Statements, rotations, rotations_path};
 

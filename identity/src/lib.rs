@@ -8,7 +8,7 @@ mod key;
 mod peer_id;
 pub mod proof;
 pub mod rotation;
-pub mod sealed;
+pub mod sealed_box;
 
 pub use did::{
     DidDns, DidWeb, Document, DocumentError, InvalidDid, MAX_DOCUMENT, MAX_TXT, Use, did_key_of, document_of,
@@ -16,7 +16,7 @@ pub use did::{
 };
 pub use instance::Instance;
 pub use key::{
-    Held, KEY_FILE_LEN, KeyError, MAX_ROTATIONS, Replaced, RotateError, Rotated, Statements, load,
+    KEY_FILE_LEN, KeyError, KeyLock, MAX_ROTATIONS, Replaced, RotateError, Rotated, Statements, load,
     load_and_hold, load_or_create, peer_id, rotate, rotations, rotations_path,
 };
 pub use libp2p_identity::Keypair;

@@ -4,7 +4,7 @@
 //! A gateway of the daemon is a module of this shape: two files with one face, chosen here and nowhere else.
 
 use agentanycast_gateways::bridge::outbound::Outbound;
-use agentanycast_program::left_out::LeftOut;
+use agentanycast_program::missing_feature::MissingFeature;
 
 #[cfg(not(feature = "bridge"))]
 #[path = "bridge/no_parts.rs"]
@@ -17,7 +17,7 @@ pub use parts::{FetchError, Fetcher, MISSING};
 
 /// Why a node with these settings takes no tasks that are sent by URL, if it takes none. `missing` is the bridge, where the
 /// program is built without it.
-pub(crate) fn no_outbound(config: &Outbound, missing: Option<LeftOut>) -> Option<String> {
+pub(crate) fn no_outbound(config: &Outbound, missing: Option<MissingFeature>) -> Option<String> {
     match missing {
         Some(part) => Some(format!("this node calls no agents by URL: it is {part}")),
         None if config.enabled => None,

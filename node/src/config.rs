@@ -26,7 +26,7 @@ use agentanycast_program::{
 use libp2p::{Multiaddr, multiaddr::Protocol};
 
 pub use agentanycast_program::settings::{
-    ByteSize, ConfigError, EXIT_CODE, ListenOn, LogFormat, LogLevel, Share, Source, Sources,
+    ByteSize, ConfigError, EXIT_CODE, ListenOn, LogFormat, LogLevel, Share, ValueSource, ValueSources,
 };
 pub use grpc::{GrpcAccess, GrpcListen};
 pub use rules::{AclRule, Groups, RateOverride};
@@ -332,7 +332,7 @@ words! {
 }
 
 /// What the command line asks for.
-pub type Loaded = settings::Loaded<Config>;
+pub type Loaded = settings::LoadOutcome<Config>;
 
 /// Variables of others: the relay and the bridge, the SDKs, the MCP server and the installers beside them, builds and tests.
 const FOREIGN: [&str; 10] = [
@@ -359,12 +359,12 @@ pub(crate) static PROGRAM: Program<Config> = Program {
     keys: KEYS,
     defaults: Config::defaults,
     settle: |config, sources| {
-        if !config.enable_quic && sources.of("listen_addrs") == Source::Default {
+        if !config.enable_quic && sources.of("listen_addrs") == ValueSource::Default {
             config.listen_addrs.retain(|address| !uses_quic(address));
         }
         // Whoever names a collector wants it told, unless that is turned off in so many words.
         let named = !config.telemetry.otlp_endpoint.is_empty();
-        if named && sources.of("telemetry.enabled") == Source::Default {
+        if named && sources.of("telemetry.enabled") == ValueSource::Default {
             config.telemetry.enabled = true;
             sources.follow("telemetry.enabled", "telemetry.otlp_endpoint");
         }

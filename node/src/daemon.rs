@@ -133,7 +133,7 @@ async fn run(config: Config, args: Vec<OsString>) -> anyhow::Result<()> {
 }
 
 struct Node {
-    _key: identity::Held,
+    _key: identity::KeyLock,
     net: net::Handle,
     net_task: tokio::task::JoinHandle<()>,
     anycast_stop: CancellationToken,
@@ -159,7 +159,7 @@ impl Node {
     )]
     async fn start(
         config: &Config,
-        (keypair, held): (identity::Keypair, identity::Held),
+        (keypair, held): (identity::Keypair, identity::KeyLock),
         args: Vec<OsString>,
     ) -> anyhow::Result<Self> {
         let me = identity::peer_id(&keypair);

@@ -9,9 +9,9 @@ use agentanycast_identity::{
     credential::{Credential, Grant, issuer_keys},
     did_key_of, peer_id,
     rotation::Rotation,
-    sealed::{NONCE, seal},
+    sealed_box::{NONCE, seal},
 };
-use agentanycast_program::settings::{self, Loaded};
+use agentanycast_program::settings::{self, LoadOutcome};
 use agentanycast_proto::v1::{A2aEnvelope, Message, Part, RawPart, SealedContent, SealedKind, part::Content};
 use bytes::Bytes;
 use prost::Message as _;
@@ -213,10 +213,10 @@ pub fn config(data: &[u8]) {
         settings::load(&config::PROGRAM, args, |_| None, |_| Ok(text.to_owned()), home)
     };
     match load(&[]) {
-        Ok(Loaded::Run { .. }) => {
+        Ok(LoadOutcome::Run { .. }) => {
             let shown = load(&["--print-config"]);
             assert!(
-                matches!(shown, Ok(Loaded::PrintConfig { refused: None, .. })),
+                matches!(shown, Ok(LoadOutcome::PrintConfig { refused: None, .. })),
                 "{shown:?}"
             );
         }
@@ -238,9 +238,9 @@ mod tests {
     use agentanycast_identity::{
         credential::Suite,
         peer_id,
-        sealed::{NONCE, seal},
+        sealed_box::{NONCE, seal},
     };
-    use agentanycast_program::corpus::replay;
+    use agentanycast_program::fuzz_corpus::replay;
     use agentanycast_proto::v1::{
         Message, Part, SealedContent, SealedKind, TaskStatus, TextPart, part::Content,
     };

@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 
 use agentanycast_identity::{
     Keypair, PeerId, peer_id,
-    sealed::{self, NONCE, SealError},
+    sealed_box::{self, NONCE, SealError},
 };
 use agentanycast_proto::{
-    unfold,
+    decoded_size,
     v1::{Artifact, Message, Part, RawPart, SealedContent, SealedKind, TaskStatus, part::Content},
 };
 use prost::Message as _;
@@ -215,7 +215,7 @@ impl Ends {
             sealed_at_ms: now,
             ..content
         };
-        let data = sealed::seal(&self.key, self.other, nonce, &content.encode_to_vec())?;
+        let data = sealed_box::seal(&self.key, self.other, nonce, &content.encode_to_vec())?;
         Ok(Part {
             content: Some(Content::RawPart(RawPart {
                 data,
@@ -234,8 +234,8 @@ impl Ends {
         let Some(Content::RawPart(raw)) = &part.content else {
             return Err(Refused::NoBox);
         };
-        let content = sealed::open(&self.key, self.other, &raw.data)?;
-        unfold::elements(unfold::Kind::Sealed, &content, MAX_ELEMENTS)
+        let content = sealed_box::open(&self.key, self.other, &raw.data)?;
+        decoded_size::elements(decoded_size::MessageKind::Sealed, &content, MAX_ELEMENTS)
             .map_err(|refused| Refused::Unreadable(refused.to_string()))?;
         let content = SealedContent::decode(content.as_slice())
             .map_err(|error| Refused::Unreadable(error.to_string()))?;

@@ -5,18 +5,18 @@
 //! look at this host; `service_manager` tells who started the program, `traces` a collector.
 
 pub mod address;
-#[cfg(feature = "corpus")]
-pub mod corpus;
 pub mod duration;
-pub mod failure;
+pub mod error_chain;
 pub mod file_version;
+#[cfg(feature = "corpus")]
+pub mod fuzz_corpus;
 pub mod json_lines;
-pub mod left_out;
 pub mod listening;
 pub mod logging;
-pub mod nearest;
 #[cfg(feature = "pages")]
-pub mod pages;
+pub mod manpages;
+pub mod missing_feature;
+pub mod nearest;
 pub mod process;
 #[cfg(feature = "resolver")]
 pub mod resolver;

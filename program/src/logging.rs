@@ -87,9 +87,9 @@ impl Last {
 }
 
 /// Where lines that are kept go: each is written at once.
-struct Keeper;
+struct LogCapture;
 
-impl Write for Keeper {
+impl Write for LogCapture {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         LAST.lock().unwrap_or_else(PoisonError::into_inner).keep(line);
         Ok(line.len())
@@ -115,14 +115,14 @@ pub fn init(level: LogLevel, format: LogFormat, file: Option<&Path>) -> io::Resu
         Some(path) => writer::start_with_file(file::RotatingFile::open(path)?)?,
         None => writer::start()?,
     }
-    let lines = fmt::layer().with_writer(|| writer::Line);
+    let lines = fmt::layer().with_writer(|| writer::QueuedLine);
     let is_text = match format {
         LogFormat::Text => true,
         LogFormat::Json => false,
         LogFormat::Auto => is_shown,
     };
     let lines = if is_text {
-        lines.fmt_fields(text::Fields).with_ansi(is_shown).boxed()
+        lines.fmt_fields(text::TextFields).with_ansi(is_shown).boxed()
     } else {
         lines
             .fmt_fields(JsonFields::new())
@@ -130,10 +130,10 @@ pub fn init(level: LogLevel, format: LogFormat, file: Option<&Path>) -> io::Resu
             .boxed()
     };
     let kept = fmt::layer()
-        .fmt_fields(text::Fields)
+        .fmt_fields(text::TextFields)
         .with_ansi(false)
         .with_target(false)
-        .with_writer(|| Keeper);
+        .with_writer(|| LogCapture);
     let level_kept = match level {
         LogLevel::Error | LogLevel::Warn => level,
         LogLevel::Info | LogLevel::Debug | LogLevel::Trace => LogLevel::Info,

@@ -19,7 +19,7 @@ use tokio::{
 
 use crate::{
     logging, sanitize,
-    settings::{ConfigError, EXIT_CODE, Loaded, LogFormat, LogLevel, Program, unknown_variables},
+    settings::{ConfigError, EXIT_CODE, LoadOutcome, LogFormat, LogLevel, Program, unknown_variables},
 };
 
 /// File descriptors a daemon asks for: connections, streams and files take one each.
@@ -35,7 +35,7 @@ const UNREAD: Duration = Duration::from_secs(5);
 /// fails is named in one line (exit code 1).
 pub fn main<C, E: Display>(
     program: &str,
-    loaded: Result<Loaded<C>, ConfigError>,
+    loaded: Result<LoadOutcome<C>, ConfigError>,
     run: impl FnOnce(C) -> Result<(), E>,
 ) -> ExitCode {
     let code = outcome(program, loaded, run);
@@ -45,22 +45,22 @@ pub fn main<C, E: Display>(
 
 fn outcome<C, E: Display>(
     program: &str,
-    loaded: Result<Loaded<C>, ConfigError>,
+    loaded: Result<LoadOutcome<C>, ConfigError>,
     run: impl FnOnce(C) -> Result<(), E>,
 ) -> ExitCode {
     match loaded {
-        Ok(Loaded::Run { config, .. }) => match run(*config) {
+        Ok(LoadOutcome::Run { config, .. }) => match run(*config) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 complain(program, &format!("{error:#}"));
                 ExitCode::FAILURE
             }
         },
-        Ok(Loaded::PrintConfig { text, refused }) => {
+        Ok(LoadOutcome::PrintConfig { text, refused }) => {
             let printed = print(program, &text);
             refused.map_or(printed, |error| refuse(program, &error))
         }
-        Ok(Loaded::Version(text) | Loaded::Help(text)) => print(program, &text),
+        Ok(LoadOutcome::Version(text) | LoadOutcome::Help(text)) => print(program, &text),
         Err(error) => refuse(program, &error),
     }
 }

@@ -1,7 +1,7 @@
 //! What a daemon is told: flags over environment over file over defaults, each value with its source.
 //!
 //! PURE: the arguments, the environment and the file come in as arguments of [`load`]. A daemon gives its table
-//! of settings ([`Key`]) and its checks in a [`Program`]; the layers are the same for all of them.
+//! of settings ([`SettingKey`]) and its checks in a [`Program`]; the layers are the same for all of them.
 
 mod environment;
 mod error;
@@ -17,12 +17,12 @@ use std::{collections::BTreeMap, ffi::OsString, io, path::Path};
 pub use serde_json::Value as Json;
 
 pub use environment::{UnknownVariable, unknown_variables};
-pub use error::{ConfigError, Source, nearest, quoted};
+pub use error::{ConfigError, ValueSource, nearest, quoted};
 pub use file::read_file;
 pub use flags::command;
 pub use schema::{Bounds, of_field, schema};
 pub use value::{
-    ByteSize, ListenOn, LogFormat, LogLevel, Raw, Refusal, Setting, Share, expand, host_port, literal,
+    ByteSize, InvalidValue, ListenOn, LogFormat, LogLevel, Raw, Setting, Share, expand, host_port, literal,
     word_schema,
 };
 
@@ -48,18 +48,18 @@ pub struct Program<C: 'static> {
     /// Where its file is unless `--config` says otherwise; there it may be missing. None: only where that says.
     pub file: Option<&'static str>,
     /// Every setting.
-    pub keys: &'static [Key<C>],
+    pub keys: &'static [SettingKey<C>],
     /// The defaults, with the home directory for `~` if it is known.
     pub defaults: fn(Option<&Path>) -> C,
     /// Adjusts defaults to what was set, before anything is shown or checked.
-    pub settle: fn(&mut C, &mut Sources),
+    pub settle: fn(&mut C, &mut ValueSources),
     /// What goes together, and what this version has; the first rule that is broken is the error.
-    pub check: fn(&C, &Sources) -> Result<(), ConfigError>,
+    pub check: fn(&C, &ValueSources) -> Result<(), ConfigError>,
 }
 
 /// One setting: a line in a table, a field in the configuration, and nothing else.
 #[derive(Debug)]
-pub struct Key<C> {
+pub struct SettingKey<C> {
     /// Its name in TOML, with the tables it stands in: `mcp.listen`.
     pub name: &'static str,
     /// False if there is only a flag.
@@ -73,7 +73,7 @@ pub struct Key<C> {
     /// Its variable, without the prefix.
     pub variable: Option<&'static str>,
     /// Sets it; the last argument stands for `~`.
-    pub set: fn(&mut C, &Raw, Option<&Path>) -> Result<(), Refusal>,
+    pub set: fn(&mut C, &Raw, Option<&Path>) -> Result<(), InvalidValue>,
     /// Its value as a TOML literal.
     pub show: fn(&C) -> String,
     /// What it does, in one line, where its flag does not say so.
@@ -99,15 +99,15 @@ pub struct Flag {
     pub optional_value: bool,
 }
 
-impl<C> Clone for Key<C> {
+impl<C> Clone for SettingKey<C> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<C> Copy for Key<C> {}
+impl<C> Copy for SettingKey<C> {}
 
-impl<C> Key<C> {
+impl<C> SettingKey<C> {
     /// With a variable of this name behind the prefix.
     #[must_use]
     pub const fn variable(mut self, name: &'static str) -> Self {
@@ -197,7 +197,7 @@ impl<C> Key<C> {
     }
 }
 
-/// A [`Key`] by the configuration, its name in TOML and the field it fills.
+/// A [`SettingKey`] by the configuration, its name in TOML and the field it fills.
 #[macro_export]
 macro_rules! key {
     ($config:ty, $name:expr, $($field:ident).+) => {
@@ -221,7 +221,7 @@ macro_rules! key {
 }
 
 /// Tables as one; `N` is how many settings they have together.
-pub const fn join<C, const N: usize>(tables: &[&[Key<C>]]) -> [Key<C>; N] {
+pub const fn join<C, const N: usize>(tables: &[&[SettingKey<C>]]) -> [SettingKey<C>; N] {
     let mut joined = [tables[0][0]; N];
     let mut count = 0;
     let mut table = 0;
@@ -239,22 +239,22 @@ pub const fn join<C, const N: usize>(tables: &[&[Key<C>]]) -> [Key<C>; N] {
 }
 
 /// The setting of that name.
-pub fn find<C>(keys: &'static [Key<C>], name: &str) -> Option<&'static Key<C>> {
+pub fn find<C>(keys: &'static [SettingKey<C>], name: &str) -> Option<&'static SettingKey<C>> {
     keys.iter().find(|key| key.name == name)
 }
 
 /// Where each value came from: the names of settings that are not defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sources {
-    origins: BTreeMap<&'static str, Source>,
+pub struct ValueSources {
+    origins: BTreeMap<&'static str, ValueSource>,
     /// Of lists of tables, the line of each.
     lines: BTreeMap<&'static str, Vec<usize>>,
 }
 
-impl Sources {
+impl ValueSources {
     /// Where the setting of this TOML name came from.
-    pub fn of(&self, name: &str) -> Source {
-        self.origins.get(name).cloned().unwrap_or(Source::Default)
+    pub fn of(&self, name: &str) -> ValueSource {
+        self.origins.get(name).cloned().unwrap_or(ValueSource::Default)
     }
 
     /// A setting that follows from another one came from where that did.
@@ -265,7 +265,7 @@ impl Sources {
     }
 
     /// Where one entry of a list came from, from 0.
-    pub fn of_entry(&self, name: &str, entry: usize) -> Source {
+    pub fn of_entry(&self, name: &str, entry: usize) -> ValueSource {
         let line = self.lines.get(name).and_then(|lines| lines.get(entry));
         self.of(name).at(line.copied())
     }
@@ -273,13 +273,13 @@ impl Sources {
 
 /// What the command line asks for.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Loaded<C> {
+pub enum LoadOutcome<C> {
     /// To run.
     Run {
         /// The settings, checked.
         config: Box<C>,
         /// Where they came from.
-        sources: Sources,
+        sources: ValueSources,
     },
     /// To print this text, every setting with its source, and end.
     PrintConfig {
@@ -295,10 +295,10 @@ pub enum Loaded<C> {
 }
 
 /// One value in a layer: the setting, what it is to be, and who says so.
-struct Entry<C: 'static> {
-    key: &'static Key<C>,
+struct SettingsEntry<C: 'static> {
+    key: &'static SettingKey<C>,
     raw: Raw,
-    origin: Source,
+    origin: ValueSource,
 }
 
 /// Reads the configuration from all layers and checks it.
@@ -311,11 +311,11 @@ pub fn load<C>(
     env: impl Fn(&str) -> Option<String>,
     read_file: impl Fn(&Path) -> io::Result<String>,
     home: Option<&Path>,
-) -> Result<Loaded<C>, ConfigError> {
+) -> Result<LoadOutcome<C>, ConfigError> {
     let flags = match flags::parse(program, args)? {
         flags::Parsed::Run(flags) => flags,
-        flags::Parsed::Version(text) => return Ok(Loaded::Version(text)),
-        flags::Parsed::Help(text) => return Ok(Loaded::Help(text)),
+        flags::Parsed::Version(text) => return Ok(LoadOutcome::Version(text)),
+        flags::Parsed::Help(text) => return Ok(LoadOutcome::Help(text)),
     };
     let named = || env(&format!("{}{FILE}", program.prefix)).filter(|path| !path.is_empty());
     let mut entries = file::layer(
@@ -329,8 +329,8 @@ pub fn load<C>(
     entries.extend(flags.entries);
 
     let mut config = (program.defaults)(home);
-    let mut sources = Sources::default();
-    for Entry { key, raw, origin } in entries {
+    let mut sources = ValueSources::default();
+    for SettingsEntry { key, raw, origin } in entries {
         (key.set)(&mut config, &raw, home).map_err(|refusal| refused(key, &origin, refusal))?;
         if let Raw::List(items) = &raw {
             sources
@@ -341,20 +341,20 @@ pub fn load<C>(
     }
     (program.settle)(&mut config, &mut sources);
     if flags.print_config {
-        return Ok(Loaded::PrintConfig {
+        return Ok(LoadOutcome::PrintConfig {
             text: show::text(program.keys, &config, &sources),
             refused: (program.check)(&config, &sources).err(),
         });
     }
     (program.check)(&config, &sources)?;
-    Ok(Loaded::Run {
+    Ok(LoadOutcome::Run {
         config: Box::new(config),
         sources,
     })
 }
 
 /// Why a value is not taken.
-fn refused<C>(key: &Key<C>, origin: &Source, refusal: Refusal) -> ConfigError {
+fn refused<C>(key: &SettingKey<C>, origin: &ValueSource, refusal: InvalidValue) -> ConfigError {
     let origin = origin.clone().at(refusal.line);
     if let Some(unknown) = refusal.unknown {
         return ConfigError::UnknownKey {
@@ -380,7 +380,7 @@ fn refused<C>(key: &Key<C>, origin: &Source, refusal: Refusal) -> ConfigError {
 pub fn load_from_process<C>(
     program: &Program<C>,
     args: impl Iterator<Item = OsString>,
-) -> Result<Loaded<C>, ConfigError> {
+) -> Result<LoadOutcome<C>, ConfigError> {
     load(
         program,
         args,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use http::Uri;
 use tokio::task::JoinHandle;
 
-use crate::{left_out::LeftOut, spans::OnSpan};
+use crate::{missing_feature::MissingFeature, spans::OnSpan};
 
 #[cfg(feature = "traces")]
 mod exporter;
@@ -19,7 +19,7 @@ mod exporter;
 pub use exporter::MISSING;
 
 /// What a program says that the exporter is left out of.
-pub const LEFT_OUT: LeftOut = LeftOut {
+pub const LEFT_OUT: MissingFeature = MissingFeature {
     part: "trace exporter",
     feature: "telemetry",
 };
@@ -32,7 +32,7 @@ pub const COLLECTOR: &str = "HOST:PORT or http(s)://HOST:PORT of a collector, wi
 
 /// Who tells which collector.
 #[derive(Clone, Copy, Debug)]
-pub struct Teller<'a> {
+pub struct TraceExporter<'a> {
     /// The program.
     pub service: &'static str,
     /// Its peer id.

@@ -23,11 +23,11 @@ impl<E, D> Default for SizedCodec<E, D> {
 impl<E: Message + 'static, D: Message + Default + 'static> Codec for SizedCodec<E, D> {
     type Encode = E;
     type Decode = D;
-    type Encoder = Writer<E>;
+    type Encoder = SizedEncoder<E>;
     type Decoder = ProstDecoder<D>;
 
-    fn encoder(&mut self) -> Writer<E> {
-        Writer::default()
+    fn encoder(&mut self) -> SizedEncoder<E> {
+        SizedEncoder::default()
     }
 
     fn decoder(&mut self) -> ProstDecoder<D> {
@@ -37,15 +37,15 @@ impl<E: Message + 'static, D: Message + Default + 'static> Codec for SizedCodec<
 
 /// Writes messages.
 #[derive(Debug)]
-pub struct Writer<E>(PhantomData<fn(E)>);
+pub struct SizedEncoder<E>(PhantomData<fn(E)>);
 
-impl<E> Default for Writer<E> {
+impl<E> Default for SizedEncoder<E> {
     fn default() -> Self {
         Self(PhantomData)
     }
 }
 
-impl<E: Written> Encoder for Writer<E> {
+impl<E: EncodedMessage> Encoder for SizedEncoder<E> {
     type Item = E;
     type Error = Status;
 
@@ -56,7 +56,7 @@ impl<E: Written> Encoder for Writer<E> {
 }
 
 /// What can be written: a message, or what a server has encoded already.
-pub trait Written {
+pub trait EncodedMessage {
     /// Writes all of it, the room made at once.
     ///
     /// # Errors
@@ -64,7 +64,7 @@ pub trait Written {
     fn write(&self, target: &mut EncodeBuf<'_>) -> Result<(), EncodeError>;
 }
 
-impl<M: Message> Written for M {
+impl<M: Message> EncodedMessage for M {
     fn write(&self, target: &mut EncodeBuf<'_>) -> Result<(), EncodeError> {
         target.reserve(self.encoded_len());
         self.encode(target)

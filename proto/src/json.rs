@@ -54,13 +54,13 @@ pub fn from_proto(value: &ProtoValue) -> Value {
 
 /// A number that JSON cannot write: NaN, or an infinity. ProtoJSON refuses such a value too.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Unwritable {
+pub struct NotJson {
     /// Where it is.
     path: String,
     number: f64,
 }
 
-impl Unwritable {
+impl NotJson {
     /// Most that is shown of where it is, in characters.
     const SHOWN: usize = 120;
 
@@ -79,7 +79,7 @@ impl Unwritable {
     }
 }
 
-impl std::fmt::Display for Unwritable {
+impl std::fmt::Display for NotJson {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let path: String = self.path.chars().take(Self::SHOWN).collect();
         write!(
@@ -90,28 +90,28 @@ impl std::fmt::Display for Unwritable {
     }
 }
 
-impl std::error::Error for Unwritable {}
+impl std::error::Error for NotJson {}
 
 /// As [`from_struct`], without loss: a number that JSON cannot write is an error that says where it is.
-pub fn try_from_struct(data: &Struct) -> Result<Map<String, Value>, Unwritable> {
+pub fn try_from_struct(data: &Struct) -> Result<Map<String, Value>, NotJson> {
     check_struct(data)?;
     Ok(from_struct(data))
 }
 
 /// The same of any value.
-pub fn try_from_proto(value: &ProtoValue) -> Result<Value, Unwritable> {
+pub fn try_from_proto(value: &ProtoValue) -> Result<Value, NotJson> {
     check(value)?;
     Ok(from_proto(value))
 }
 
-fn check_struct(data: &Struct) -> Result<(), Unwritable> {
+fn check_struct(data: &Struct) -> Result<(), NotJson> {
     let mut fields = data.fields.iter();
     fields.try_for_each(|(name, value)| check(value).map_err(|wrong| wrong.within(name)))
 }
 
-fn check(value: &ProtoValue) -> Result<(), Unwritable> {
+fn check(value: &ProtoValue) -> Result<(), NotJson> {
     match &value.kind {
-        Some(Kind::NumberValue(number)) if !number.is_finite() => Err(Unwritable {
+        Some(Kind::NumberValue(number)) if !number.is_finite() => Err(NotJson {
             path: String::new(),
             number: *number,
         }),

@@ -6,11 +6,11 @@
 //! `directory_service.proto`, `invite_service.proto`, `network_service.proto`, `registry_proof.proto`, `sealed.proto`, `session_service.proto`, `task_list_service.proto`
 //! and `task_note_service.proto` are additive to the published contract.
 
-pub mod bounded;
+pub mod bounded_decode;
 pub mod codec;
-pub mod exact;
+pub mod decoded_size;
 pub mod json;
-pub mod unfold;
+pub mod struct_json;
 
 /// The generated messages, clients and servers.
 #[allow(missing_docs, clippy::all, clippy::pedantic, unreachable_pub)]

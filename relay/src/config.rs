@@ -14,7 +14,7 @@ use std::{
 };
 
 use agentanycast_program::{
-    settings::{self, ByteSize, ConfigError, ListenOn, LogFormat, LogLevel, Program, Share, Source},
+    settings::{self, ByteSize, ConfigError, ListenOn, LogFormat, LogLevel, Program, Share, ValueSource},
     words,
 };
 use libp2p::{Multiaddr, multiaddr::Protocol};
@@ -107,7 +107,7 @@ pub struct Config {
 }
 
 /// What the command line asks for.
-pub type Loaded = settings::Loaded<Config>;
+pub type Loaded = settings::LoadOutcome<Config>;
 
 /// The relay to its settings.
 pub(crate) static PROGRAM: Program<Config> = Program {
@@ -120,10 +120,10 @@ pub(crate) static PROGRAM: Program<Config> = Program {
     keys: keys::KEYS,
     defaults: Config::defaults,
     settle: |config, sources| {
-        if sources.of("max_reservations_per_ip") == Source::Default {
+        if sources.of("max_reservations_per_ip") == ValueSource::Default {
             config.max_reservations_per_ip = config.max_reservations.div_ceil(2);
         }
-        if sources.of("max_circuits_per_ip") == Source::Default {
+        if sources.of("max_circuits_per_ip") == ValueSource::Default {
             config.max_circuits_per_ip = config.max_circuits.div_ceil(4);
         }
     },

@@ -102,7 +102,7 @@ fn found(registry: &Registry, now: u64, request: &DiscoverBySkillRequest) {
 mod tests {
     use std::path::Path;
 
-    use agentanycast_program::corpus::replay;
+    use agentanycast_program::fuzz_corpus::replay;
 
     #[test]
     fn the_corpus_passes() {

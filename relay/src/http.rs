@@ -18,8 +18,8 @@ use std::{
 };
 
 use agentanycast_door::{
-    Seats,
-    http::{self, Patience},
+    ConnSlots,
+    http::{self, ClientTimeouts},
 };
 use anyhow::Context as _;
 use axum::{
@@ -51,7 +51,7 @@ const HEAD_WITHIN: Duration = Duration::from_secs(10);
 
 /// How long clients are waited for. Who follows live events is told something every five seconds, and a browser that was
 /// given up comes again by itself.
-const PATIENCE: Patience = Patience {
+const PATIENCE: ClientTimeouts = ClientTimeouts {
     begin: HEAD_WITHIN,
     reader: Duration::from_secs(20),
     quiet: HEAD_WITHIN,
@@ -80,7 +80,7 @@ struct Shared {
     problems: Mutex<Vec<String>>,
     directory: Mutex<Directory>,
     aside: Aside,
-    followers: Seats,
+    followers: ConnSlots,
     unread: Unread,
 }
 
@@ -94,7 +94,7 @@ impl Face {
             problems: Mutex::default(),
             directory: Mutex::default(),
             aside: Aside::new(),
-            followers: Seats::new(FOLLOWERS, FOLLOWERS_PER_ADDRESS),
+            followers: ConnSlots::new(FOLLOWERS, FOLLOWERS_PER_ADDRESS),
             unread: Unread::new(),
         }))
     }

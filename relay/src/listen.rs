@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use agentanycast_door::{Full, Seat, Seats, Sitter};
+use agentanycast_door::{ConnSlots, NoSlot, Slot, SlotHolder};
 use agentanycast_program::listening::canonical;
 use rustix::net::sockopt;
 use tokio::{
@@ -34,7 +34,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: TcpStream,
-    seat: Seat,
+    seat: Slot,
     /// None when nothing has to come any more.
     first: Option<First>,
 }
@@ -48,7 +48,7 @@ struct First {
 
 /// A connection between two runtimes.
 #[derive(Debug)]
-pub(crate) struct Detached(std::net::TcpStream, Seat);
+pub(crate) struct Detached(std::net::TcpStream, Slot);
 
 /// A listener with these bounds.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ pub struct Bounded {
     listener: TcpListener,
     /// As metrics and log call it.
     name: &'static str,
-    seats: Seats,
+    seats: ConnSlots,
     metrics: Arc<Metrics>,
     refused: Seldom,
     failed: Seldom,
@@ -72,7 +72,7 @@ impl Bounded {
         Self {
             listener,
             name,
-            seats: Seats::new(places.all, places.of_one_address),
+            seats: ConnSlots::new(places.all, places.of_one_address),
             metrics,
             refused: Seldom::default(),
             failed: Seldom::default(),
@@ -108,10 +108,10 @@ impl Bounded {
         }
     }
 
-    fn turn_away(&mut self, address: SocketAddr, full: Full) {
+    fn turn_away(&mut self, address: SocketAddr, full: NoSlot) {
         let limit = match full {
-            Full::All => "all",
-            Full::Source => "one address",
+            NoSlot::All => "all",
+            NoSlot::Source => "one address",
         };
         let listener = self.name;
         self.metrics
@@ -142,7 +142,7 @@ impl Connection {
     }
 
     /// Who has its place.
-    pub(crate) fn sitter(&self) -> Sitter {
+    pub(crate) fn sitter(&self) -> SlotHolder {
         self.seat.sitter().clone()
     }
 

@@ -14,7 +14,7 @@ use agentanycast_program::{
     listening,
     process::{self, StartLines},
     service_manager,
-    traces::{Teller, Traces},
+    traces::{TraceExporter, Traces},
 };
 use anyhow::Context as _;
 use tokio::{
@@ -237,7 +237,7 @@ fn traces(
     if config.otlp_endpoint.is_empty() {
         return Ok((None, Traces::off().task));
     }
-    let teller = Teller {
+    let teller = TraceExporter {
         service: PROGRAM,
         instance: me,
         endpoint: &config.otlp_endpoint,

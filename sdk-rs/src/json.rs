@@ -1,7 +1,7 @@
 //! JSON objects that travel as protobuf `Struct`. A `Struct` knows only 64-bit floating point numbers,
 //! so a number that would change its value on the way is refused, not rounded.
 
-use agentanycast_proto::{exact::MAX_DEPTH, json::MAX_EXACT};
+use agentanycast_proto::{json::MAX_EXACT, struct_json::MAX_DEPTH};
 use serde_json::{Map, Number, Value};
 
 /// A JSON value that cannot travel as a data part.

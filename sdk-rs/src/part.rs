@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use agentanycast_proto::{
-    exact::{self, EXACT},
     json::{from_struct, to_struct},
+    struct_json::{self, EXACT},
     v1,
 };
 use serde_json::{Map, Value};
@@ -147,7 +147,7 @@ impl Part {
         let object = self.as_data()?.clone();
         Some(match self.metadata.get(EXACT) {
             None => Value::Object(object),
-            Some(text) => exact::restore(&to_struct(object), Some(text)),
+            Some(text) => struct_json::restore(&to_struct(object), Some(text)),
         })
     }
 
@@ -178,7 +178,7 @@ impl From<Part> for v1::Part {
         let content = match part.content {
             Content::Text(text) => Some(Proto::TextPart(v1::TextPart { text })),
             Content::Data(object) => {
-                let (data, text) = exact::pack(&Value::Object(object));
+                let (data, text) = struct_json::pack(&Value::Object(object));
                 part.metadata.extend(text.map(|text| (EXACT.to_owned(), text)));
                 Some(Proto::DataPart(v1::DataPart { data: Some(data) }))
             }
@@ -202,7 +202,7 @@ impl From<v1::Part> for Part {
             Some(Proto::DataPart(data)) => {
                 let data = data.data.unwrap_or_default();
                 let text = part.metadata.get(EXACT).map(String::as_str);
-                if let Value::Object(object) = exact::restore(&data, text) {
+                if let Value::Object(object) = struct_json::restore(&data, text) {
                     part.metadata.remove(EXACT);
                     Content::Data(object)
                 } else {
@@ -256,7 +256,7 @@ mod tests {
             json!([1, 9_007_199_254_740_993_i64]),
             json!({"n": 1}),
         ] {
-            let (data, text) = exact::carry(&given).unwrap();
+            let (data, text) = struct_json::carry(&given).unwrap();
             let sent = v1::Part {
                 content: Some(v1::part::Content::DataPart(v1::DataPart { data: Some(data) })),
                 metadata: text.map(|text| (EXACT.to_owned(), text)).into_iter().collect(),
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     fn data_that_an_agent_changes_is_what_it_says() {
-        let (data, text) = exact::carry(&serde_json::json!({"id": 9_007_199_254_740_993_i64})).unwrap();
+        let (data, text) = struct_json::carry(&serde_json::json!({"id": 9_007_199_254_740_993_i64})).unwrap();
         let mut part = Part::from(v1::Part {
             content: Some(v1::part::Content::DataPart(v1::DataPart { data: Some(data) })),
             metadata: text.map(|text| (EXACT.to_owned(), text)).into_iter().collect(),

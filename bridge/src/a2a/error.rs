@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use agentanycast_proto::json::Unwritable;
+use agentanycast_proto::json::NotJson;
 use serde_json::{Value, json};
 
 use super::version::Version;
@@ -229,8 +229,8 @@ impl A2aError {
     }
 }
 
-impl From<Unwritable> for A2aError {
-    fn from(error: Unwritable) -> Self {
+impl From<NotJson> for A2aError {
+    fn from(error: NotJson) -> Self {
         Self::params(error.to_string())
     }
 }

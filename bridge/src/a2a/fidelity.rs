@@ -5,7 +5,7 @@ use agentanycast_proto::v1::{self, DataPart, RawPart, TextPart, UrlPart, part::C
 use proptest::{collection::vec, option, prelude::*};
 use serde_json::{Map, Value, json};
 
-use super::{exact, message, task, version::Version};
+use super::{message, struct_json, task, version::Version};
 
 /// Any JSON, with integers of all sizes. Numbers with a fraction have few digits, so that they are one number
 /// in text and in memory.
@@ -262,7 +262,7 @@ fn proto_part() -> impl Strategy<Value = v1::Part> {
     let content = prop_oneof![
         "\\PC{0,12}".prop_map(|text| Content::TextPart(TextPart { text })),
         metadata().prop_map(|value| {
-            let (data, _) = exact::carry(&value).unwrap();
+            let (data, _) = struct_json::carry(&value).unwrap();
             Content::DataPart(DataPart { data: Some(data) })
         }),
         ("\\PC{0,12}", file).prop_map(|(url, filename)| Content::UrlPart(UrlPart { url, filename })),

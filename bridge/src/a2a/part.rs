@@ -4,7 +4,7 @@
 //! level deeper. What the protobuf has no field for goes to the part's annex (`labels`), and comes back from it.
 
 use agentanycast_proto::{
-    exact::{self, EXACT},
+    struct_json::{self, EXACT},
     v1::{self, DataPart, RawPart, TextPart, UrlPart, part::Content},
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -172,7 +172,7 @@ impl Draft {
 
     fn put_data(&mut self, value: &Value, path: &str) -> Result<(), A2aError> {
         let (data, exact) =
-            exact::carry(value).map_err(|error| A2aError::params(format!("{path} {error}")))?;
+            struct_json::carry(value).map_err(|error| A2aError::params(format!("{path} {error}")))?;
         self.part.content = Some(Content::DataPart(DataPart { data: Some(data) }));
         self.exact = exact;
         Ok(())
@@ -212,7 +212,7 @@ fn write_v10(content: Option<Content>, media_type: String, text: Option<&str>) -
             json.insert("text".to_owned(), part.text.into());
         }
         Some(Content::DataPart(part)) => {
-            let value = exact::restore(&part.data.unwrap_or_default(), text);
+            let value = struct_json::restore(&part.data.unwrap_or_default(), text);
             json.insert("data".to_owned(), value);
         }
         Some(Content::UrlPart(part)) => {
@@ -246,7 +246,7 @@ fn write_v03(
             put(&mut notes, MEDIA_TYPE, media_type);
         }
         Some(Content::DataPart(part)) => {
-            let value = exact::restore(&part.data.unwrap_or_default(), text);
+            let value = struct_json::restore(&part.data.unwrap_or_default(), text);
             let object = value.is_object();
             let value = if object { value } else { json!({ "value": value }) };
             json.insert("kind".to_owned(), "data".into());

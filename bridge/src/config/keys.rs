@@ -6,7 +6,7 @@ use agentanycast_program::{key, settings};
 use super::Config;
 
 /// A setting of the bridge as a program of its own.
-pub(super) type Key = settings::Key<Config>;
+pub(super) type Key = settings::SettingKey<Config>;
 
 #[rustfmt::skip] // A table.
 const OWN: &[Key] = &[

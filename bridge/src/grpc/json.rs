@@ -10,7 +10,7 @@ use agentanycast_proto::{
         Task, TaskArtifactUpdateEvent, TaskPushNotificationConfig, TaskState, TaskStatus,
         TaskStatusUpdateEvent, part::Content, stream_response::Payload,
     },
-    json::{Unwritable, try_from_proto, try_from_struct},
+    json::{NotJson, try_from_proto, try_from_struct},
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use prost_types::Struct;
@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 use crate::a2a::{error::A2aError, read_time, to_proto, to_struct, write_time};
 
 /// The parameters that send a message.
-pub(super) fn of_send(request: SendMessageRequest) -> Result<Value, Unwritable> {
+pub(super) fn of_send(request: SendMessageRequest) -> Result<Value, NotJson> {
     let mut params = Map::new();
     params.insert("tenant".to_owned(), request.tenant.into());
     if let Some(message) = request.message {
@@ -115,7 +115,7 @@ pub(crate) fn to_send(params: &Value) -> SendMessageRequest {
 }
 
 /// A task as JSON.
-pub(crate) fn of_task(task: Task) -> Result<Value, Unwritable> {
+pub(crate) fn of_task(task: Task) -> Result<Value, NotJson> {
     let mut json = json!({"id": task.id, "contextId": task.context_id});
     if let Value::Object(json) = &mut json {
         if let Some(status) = task.status {
@@ -136,7 +136,7 @@ pub(crate) fn of_task(task: Task) -> Result<Value, Unwritable> {
 }
 
 /// An event of a stream as JSON.
-pub(crate) fn of_event(event: StreamResponse) -> Result<Value, Unwritable> {
+pub(crate) fn of_event(event: StreamResponse) -> Result<Value, NotJson> {
     Ok(match event.payload {
         Some(Payload::Task(task)) => json!({"task": in_field("task", of_task(task))?}),
         Some(Payload::Message(message)) => json!({"message": in_field("message", of_message(message))?}),
@@ -172,7 +172,7 @@ pub(crate) fn of_event(event: StreamResponse) -> Result<Value, Unwritable> {
     })
 }
 
-fn of_status(status: TaskStatus) -> Result<Value, Unwritable> {
+fn of_status(status: TaskStatus) -> Result<Value, NotJson> {
     // The number of a state that there is not is told as it is.
     let state = TaskState::try_from(status.state);
     let state = state.map_or_else(|_| status.state.into(), |state| Value::from(state.as_str_name()));
@@ -188,7 +188,7 @@ fn of_status(status: TaskStatus) -> Result<Value, Unwritable> {
     Ok(json)
 }
 
-fn of_artifact(artifact: Artifact) -> Result<Value, Unwritable> {
+fn of_artifact(artifact: Artifact) -> Result<Value, NotJson> {
     let mut json = json!({
         "artifactId": artifact.artifact_id,
         "parts": each("parts", artifact.parts, of_part)?,
@@ -209,7 +209,7 @@ fn role(number: i32) -> Value {
 }
 
 /// A message as JSON.
-pub(crate) fn of_message(message: Message) -> Result<Value, Unwritable> {
+pub(crate) fn of_message(message: Message) -> Result<Value, NotJson> {
     let mut json = json!({
         "messageId": message.message_id,
         "contextId": message.context_id,
@@ -225,7 +225,7 @@ pub(crate) fn of_message(message: Message) -> Result<Value, Unwritable> {
     Ok(json)
 }
 
-fn of_part(part: Part) -> Result<Value, Unwritable> {
+fn of_part(part: Part) -> Result<Value, NotJson> {
     let mut json = Map::new();
     match part.content {
         Some(Content::Text(text)) => json.insert("text".to_owned(), text.into()),
@@ -259,7 +259,7 @@ pub(super) fn put_struct(
     json: &mut Map<String, Value>,
     name: &str,
     data: Option<&Struct>,
-) -> Result<(), Unwritable> {
+) -> Result<(), NotJson> {
     if let Some(data) = data {
         json.insert(
             name.to_owned(),
@@ -270,7 +270,7 @@ pub(super) fn put_struct(
 }
 
 /// What is the content of a field: what is wrong with it is in that.
-pub(super) fn in_field<T>(name: &str, made: Result<T, Unwritable>) -> Result<T, Unwritable> {
+pub(super) fn in_field<T>(name: &str, made: Result<T, NotJson>) -> Result<T, NotJson> {
     made.map_err(|wrong| wrong.within(name))
 }
 
@@ -278,8 +278,8 @@ pub(super) fn in_field<T>(name: &str, made: Result<T, Unwritable>) -> Result<T, 
 pub(super) fn each<T>(
     name: &str,
     items: Vec<T>,
-    of: impl Fn(T) -> Result<Value, Unwritable>,
-) -> Result<Value, Unwritable> {
+    of: impl Fn(T) -> Result<Value, NotJson>,
+) -> Result<Value, NotJson> {
     let items = items.into_iter().enumerate();
     items
         .map(|(at, item)| of(item).map_err(|wrong| wrong.within(&format!("{name}[{at}]"))))

@@ -10,7 +10,7 @@ use agentanycast_proto::a2a_0_3::{
     StreamResponse, Task, TaskArtifactUpdateEvent, TaskPushNotificationConfig, TaskState, TaskStatus,
     TaskStatusUpdateEvent, file_part::File, part, send_message_response, stream_response::Payload,
 };
-use agentanycast_proto::json::{Unwritable, try_from_struct};
+use agentanycast_proto::json::{NotJson, try_from_struct};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value, json};
 
@@ -18,7 +18,7 @@ use super::json::{each, in_field, list, object, put_list, put_struct, put_text, 
 use crate::a2a::{read_time, write_time};
 
 /// What sends a message.
-fn of_send(request: SendMessageRequest) -> Result<Value, Unwritable> {
+fn of_send(request: SendMessageRequest) -> Result<Value, NotJson> {
     let mut json = Map::new();
     if let Some(message) = request.request {
         json.insert("message".to_owned(), in_field("message", of_message(message))?);
@@ -205,7 +205,7 @@ fn to_file(json: &Value) -> FilePart {
 }
 
 /// What a message is answered with.
-pub(crate) fn of_answer(answer: SendMessageResponse) -> Result<Value, Unwritable> {
+pub(crate) fn of_answer(answer: SendMessageResponse) -> Result<Value, NotJson> {
     Ok(match answer.payload {
         Some(send_message_response::Payload::Task(task)) => json!({"task": in_field("task", of_task(task))?}),
         Some(send_message_response::Payload::Msg(message)) => {
@@ -216,7 +216,7 @@ pub(crate) fn of_answer(answer: SendMessageResponse) -> Result<Value, Unwritable
 }
 
 /// An event of a stream.
-pub(crate) fn of_event(event: StreamResponse) -> Result<Value, Unwritable> {
+pub(crate) fn of_event(event: StreamResponse) -> Result<Value, NotJson> {
     Ok(match event.payload {
         Some(Payload::Task(task)) => json!({"task": in_field("task", of_task(task))?}),
         Some(Payload::Msg(message)) => json!({"message": in_field("message", of_message(message))?}),
@@ -254,7 +254,7 @@ pub(crate) fn of_event(event: StreamResponse) -> Result<Value, Unwritable> {
 }
 
 /// A task.
-pub(crate) fn of_task(task: Task) -> Result<Value, Unwritable> {
+pub(crate) fn of_task(task: Task) -> Result<Value, NotJson> {
     let mut json = json!({
         "id": task.id,
         "contextId": task.context_id,
@@ -270,7 +270,7 @@ pub(crate) fn of_task(task: Task) -> Result<Value, Unwritable> {
     Ok(json)
 }
 
-fn of_status(status: TaskStatus) -> Result<Value, Unwritable> {
+fn of_status(status: TaskStatus) -> Result<Value, NotJson> {
     // The number of a state that there is not is told as it is.
     let state = TaskState::try_from(status.state);
     let state = state.map_or_else(|_| status.state.into(), |state| Value::from(state.as_str_name()));
@@ -293,7 +293,7 @@ fn role(number: i32) -> Value {
     role.map_or_else(|_| number.into(), |role| role.as_str_name().into())
 }
 
-fn of_message(message: Message) -> Result<Value, Unwritable> {
+fn of_message(message: Message) -> Result<Value, NotJson> {
     let mut json = json!({
         "messageId": message.message_id,
         "role": role(message.role),
@@ -308,7 +308,7 @@ fn of_message(message: Message) -> Result<Value, Unwritable> {
     Ok(json)
 }
 
-fn of_artifact(artifact: Artifact) -> Result<Value, Unwritable> {
+fn of_artifact(artifact: Artifact) -> Result<Value, NotJson> {
     let mut json = json!({
         "artifactId": artifact.artifact_id,
         "parts": each("parts", artifact.parts, of_part)?,
@@ -322,7 +322,7 @@ fn of_artifact(artifact: Artifact) -> Result<Value, Unwritable> {
     Ok(json)
 }
 
-fn of_part(part: Part) -> Result<Value, Unwritable> {
+fn of_part(part: Part) -> Result<Value, NotJson> {
     let mut json = match part.part {
         Some(part::Part::Text(text)) => json!({ "text": text }),
         Some(part::Part::File(file)) => json!({"file": of_file(file)}),

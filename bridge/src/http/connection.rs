@@ -10,8 +10,8 @@ use std::{
 };
 
 use agentanycast_door::{
-    Network, Seats, Sitter,
-    http::{self, Patience},
+    ConnSlots, Network, SlotHolder,
+    http::{self, ClientTimeouts},
 };
 use axum::{Extension, Router};
 use hyper_util::{
@@ -46,7 +46,7 @@ const SEND_AHEAD: usize = 256 << 10;
 
 /// How long clients are waited for. Silent streams say that they are alive every 15 s, so a client that is gone is found
 /// out.
-const PATIENCE: Patience = Patience {
+const PATIENCE: ClientTimeouts = ClientTimeouts {
     begin: HEAD_WITHIN,
     reader: Duration::from_mins(1),
     quiet: Duration::from_mins(2),
@@ -75,7 +75,7 @@ pub struct Door {
 
 /// Serves until `stop`, then answers what was asked and returns.
 pub async fn serve(listener: TcpListener, door: Door, router: Router, stop: CancellationToken) {
-    let seats = Seats::new(MOST, door.connections);
+    let seats = ConnSlots::new(MOST, door.connections);
     let connections = TaskTracker::new();
     let builder = Arc::new(builder());
     loop {
@@ -153,7 +153,7 @@ struct Connection {
     builder: Arc<Builder<TokioExecutor>>,
     stop: CancellationToken,
     network: Network,
-    sitter: Sitter,
+    sitter: SlotHolder,
     here: Option<SocketAddr>,
 }
 

@@ -14,7 +14,7 @@ use std::{
 };
 
 use agentanycast_door::{
-    Bulk, Counts, Network,
+    ByteQuota, Concurrency, Network,
     rate::{Nanos, Rate, Rates},
 };
 use http::{HeaderMap, header};
@@ -80,11 +80,11 @@ pub(crate) struct Entry {
 struct Shares {
     rates: Rates<Asker>,
     checks: Rates<Option<Network>>,
-    open: Counts<Asker>,
+    open: Concurrency<Asker>,
     /// Of requests that are being read.
-    bodies: Bulk<Asker>,
+    bodies: ByteQuota<Asker>,
     /// Of answers that were not taken yet.
-    unread: Bulk<Asker>,
+    unread: ByteQuota<Asker>,
 }
 
 /// A request that may come in.
@@ -101,9 +101,9 @@ impl Entry {
             shares: Mutex::new(Shares {
                 rates: Rates::new(COUNTED),
                 checks: Rates::new(COUNTED),
-                open: Counts::default(),
-                bodies: Bulk::new(of_bodies, max_body * LARGE_BODIES_OF_ALL),
-                unread: Bulk::new(UNREAD, UNREAD_OF_ALL),
+                open: Concurrency::default(),
+                bodies: ByteQuota::new(of_bodies, max_body * LARGE_BODIES_OF_ALL),
+                unread: ByteQuota::new(UNREAD, UNREAD_OF_ALL),
             }),
             callers,
             rate: rate(limits.rate, limits.burst),

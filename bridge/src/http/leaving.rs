@@ -1,7 +1,7 @@
 //! The body of an answer while it leaves: it has its request's place until it is gone, comes in pieces, and counts for its
 //! caller as long as it was not taken.
 
-use agentanycast_door::http::Pieces;
+use agentanycast_door::http::ChunkedBody;
 use axum::{
     body::{Body, HttpBody as _},
     response::Response,
@@ -18,7 +18,7 @@ pub(super) fn leaving(response: Response, place: Place) -> Result<Response, Refu
         return Err(Refusal::unread());
     }
     Ok(response.map(|body| {
-        Body::new(Pieces::new(body, move |unread| {
+        Body::new(ChunkedBody::new(body, move |unread| {
             if place.wait_for_reader(unread) {
                 Ok(())
             } else {

@@ -1,7 +1,7 @@
 //! Calls of gRPC before they are decoded: a message is bounded in what it unfolds to, as JSON is in its values. A part
 //! takes two bytes on the wire, and a hundred in memory.
 
-use agentanycast_proto::unfold::{self, Kind, Refused};
+use agentanycast_proto::decoded_size::{self, DecodeLimit, MessageKind};
 use axum::{body::Body, extract::Request};
 
 use super::{
@@ -14,14 +14,14 @@ use crate::a2a::error::{A2aError, Reason};
 const PREFIX: usize = 5;
 
 /// The calls whose messages have lists in them.
-const WITH_LISTS: [(&str, Kind); 5] = [
-    ("/lf.a2a.v1.A2AService/SendMessage", Kind::Send),
-    ("/lf.a2a.v1.A2AService/SendStreamingMessage", Kind::Send),
-    ("/a2a.v1.A2AService/SendMessage", Kind::OldSend),
-    ("/a2a.v1.A2AService/SendStreamingMessage", Kind::OldSend),
+const WITH_LISTS: [(&str, MessageKind); 5] = [
+    ("/lf.a2a.v1.A2AService/SendMessage", MessageKind::Send),
+    ("/lf.a2a.v1.A2AService/SendStreamingMessage", MessageKind::Send),
+    ("/a2a.v1.A2AService/SendMessage", MessageKind::OldSend),
+    ("/a2a.v1.A2AService/SendStreamingMessage", MessageKind::OldSend),
     (
         "/a2a.v1.A2AService/CreateTaskPushNotificationConfig",
-        Kind::OldSetPush,
+        MessageKind::OldSetPush,
     ),
 ];
 
@@ -41,9 +41,9 @@ pub(super) async fn checked(
         A2aError::new(Reason::InvalidRequest, text)
     })?;
     if let Some(message) = bytes.get(PREFIX..) {
-        let elements = unfold::elements(kind, message, MAX_VALUES).map_err(|refused| {
+        let elements = decoded_size::elements(kind, message, MAX_VALUES).map_err(|refused| {
             let text = match refused {
-                Refused::TooMany(most) => {
+                DecodeLimit::TooMany(most) => {
                     format!("the message has more than {most} parts, values and entries")
                 }
                 _ => "the message cannot be decoded".to_owned(),

@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
 use agentanycast_proto::{
-    exact::{self, EXACT},
+    struct_json::{self, EXACT},
     v1::{self, DataPart, MessageRole, Part, RawPart, TaskStatus, TextPart, UrlPart, part::Content},
 };
 use serde_json::{Map, Value};
@@ -208,7 +208,7 @@ fn message(given: &mut Arguments) -> Result<v1::Message, Wrong> {
         None => {}
         Some(value @ Value::Object(_)) => {
             let (data, text) =
-                exact::carry(&value).map_err(|deep| format!("data {deep}; give less deep JSON"))?;
+                struct_json::carry(&value).map_err(|deep| format!("data {deep}; give less deep JSON"))?;
             let mut data = part(Content::DataPart(DataPart { data: Some(data) }), String::new());
             data.metadata.extend(text.map(|text| (EXACT.to_owned(), text)));
             parts.push(data);

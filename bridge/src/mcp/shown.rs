@@ -5,7 +5,7 @@
 
 use agentanycast_program::json_lines;
 use agentanycast_proto::{
-    exact::{self, EXACT},
+    struct_json::{self, EXACT},
     v1::{self, Artifact, Part, Skill, SkillInfo, TaskStatus, part::Content},
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -347,7 +347,7 @@ impl<'a> Page<'a> {
             }
             Content::DataPart(data) => {
                 let exact = part.metadata.get(EXACT).map(String::as_str);
-                let data = exact::restore(&data.data.clone().unwrap_or_default(), exact);
+                let data = struct_json::restore(&data.data.clone().unwrap_or_default(), exact);
                 let text = data.to_string();
                 if self.take(json_lines::escape(&text).len() + escaped(&text)) {
                     self.content.push(ContentBlock::text(text));

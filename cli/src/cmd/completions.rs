@@ -7,6 +7,6 @@ use crate::{
 };
 
 pub(crate) fn run(args: &CompletionsArgs) -> Result<(), Failure> {
-    let text = agentanycast_program::pages::completions(args::command(), args.shell);
+    let text = agentanycast_program::manpages::completions(args::command(), args.shell);
     Ok(output::bytes(&text)?)
 }

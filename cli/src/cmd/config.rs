@@ -1,6 +1,6 @@
 //! `anycast config`: the settings of the home's daemon, in its file.
 
-use agentanycast_node::config::{self, Source, by_name};
+use agentanycast_node::config::{self, ValueSource, by_name};
 use serde_json::json;
 
 use crate::{
@@ -48,7 +48,7 @@ fn get(context: &Context, key: &str) -> Result<(), Failure> {
     }
     let source = match daemon.source_of(key) {
         // Those of the home are given to its daemon as flags.
-        Source::Flag(_) => "home".to_owned(),
+        ValueSource::Flag(_) => "home".to_owned(),
         source => source.to_string(),
     };
     Ok(output::json(
@@ -102,7 +102,7 @@ async fn tell(context: &Context, file: &SettingsFile, key: &str, is_changed: boo
         Effect::AtStart => format!("changed in {path}"),
     };
     output::complain(&text);
-    if let source @ Source::Environment(_) = daemon.source_of(key) {
+    if let source @ ValueSource::Environment(_) = daemon.source_of(key) {
         output::complain(&format!(
             "{source} goes before the file, for a daemon that is started with it"
         ));

@@ -6,7 +6,8 @@ use agentanycast_gateways::bridge::outbound::Outbound;
 use agentanycast_identity::{
     self as identity, DidWeb, Document, Keypair, MAX_DOCUMENT, PeerId,
     credential::{
-        Credential, Entry, Grant, Keys, MAX_CREDENTIAL, MAX_STATUS_LIST, StatusList, Suite, issuer_keys,
+        Credential, Grant, IssuerKeys, MAX_CREDENTIAL, MAX_STATUS_LIST, StatusEntry, StatusList, Suite,
+        issuer_keys,
     },
     did_key_of,
 };
@@ -45,7 +46,7 @@ fn failed(error: impl std::fmt::Display) -> Failure {
 /// Signs a credential and prints it.
 fn issue(context: &Context, args: IssueArgs) -> Result<(), Failure> {
     let key = context.key(args.key.as_deref())?;
-    let status = args.status_list.map(|list| Entry {
+    let status = args.status_list.map(|list| StatusEntry {
         list,
         index: args.status_index.unwrap_or_default() as usize,
         purpose: "revocation".to_owned(),
@@ -131,7 +132,7 @@ async fn verify(context: &Context, args: VerifyArgs) -> Result<(), Failure> {
 }
 
 /// The keys of an issuer: its name, or its document's.
-async fn keys(fetcher: &Fetcher, issuer: &str) -> Result<Keys, Failure> {
+async fn keys(fetcher: &Fetcher, issuer: &str) -> Result<IssuerKeys, Failure> {
     let Ok(did) = issuer.parse::<DidWeb>() else {
         return Ok(issuer_keys(issuer, None));
     };

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use agentanycast_program::pages;
+use agentanycast_program::manpages;
 use serde_json::json;
 
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 };
 
 pub(crate) fn run(context: &Context, args: &ManArgs) -> Result<(), Failure> {
-    let pages = pages::manual(args::command())?;
+    let pages = manpages::manual(args::command())?;
     if let Some(directory) = &args.output {
         return write(context, directory, &pages);
     }

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal as _};
 
 use agentanycast_identity::{
     Keypair, PeerId,
-    sealed::{self, NONCE, OVERHEAD, SealError},
+    sealed_box::{self, NONCE, OVERHEAD, SealError},
 };
 
 use crate::{
@@ -38,14 +38,14 @@ pub(crate) async fn unseal(context: &Context, args: &UnsealArgs) -> Result<(), F
     let key = context.key(args.key.as_deref())?;
     let writer = peer(context, "--from", &args.writer).await?;
     let sealed = content::whole(&args.file, MAX_CONTENT + OVERHEAD as u64)?;
-    let content = sealed::open(&key, writer, &sealed).map_err(failed)?;
+    let content = sealed_box::open(&key, writer, &sealed).map_err(failed)?;
     Ok(output::bytes(&content)?)
 }
 
 fn with_new_nonce(key: &Keypair, reader: PeerId, content: &[u8]) -> Result<Vec<u8>, Failure> {
     // 24 random bytes do not come twice.
     let nonce: [u8; NONCE] = rand::random();
-    sealed::seal(key, reader, nonce, content).map_err(failed)
+    sealed_box::seal(key, reader, nonce, content).map_err(failed)
 }
 
 fn failed(error: SealError) -> Failure {

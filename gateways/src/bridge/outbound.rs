@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use agentanycast_program::settings::{Json as Value, Raw, Refusal, Setting, literal};
+use agentanycast_program::settings::{InvalidValue, Json as Value, Raw, Setting, literal};
 use serde_json::{Map, json};
 
 /// Calls to agents outside.
@@ -131,7 +131,7 @@ const HOST_ANCHOR: &str = "outbound-host";
 const TIMES: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_hours(7 * 24);
 
 impl Setting for Outbound {
-    fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, Refusal> {
+    fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, InvalidValue> {
         let mut outbound = Self::default();
         // Nothing is said, by a word that stands for no table.
         if raw.text() == Some("") {
@@ -149,7 +149,14 @@ impl Setting for Outbound {
                     read_hosts(name, value, home, &mut outbound.hosts)?;
                 }
                 // Its value may be a secret that was put in the wrong place.
-                _ => return Err(Refusal::of_key("", name, OUTBOUND_KEYS.into_iter(), OUTBOUND)),
+                _ => {
+                    return Err(InvalidValue::of_key(
+                        "",
+                        name,
+                        OUTBOUND_KEYS.into_iter(),
+                        OUTBOUND,
+                    ));
+                }
             }
         }
         Ok(outbound)
@@ -205,7 +212,7 @@ fn read_hosts(
     raw: &Raw,
     home: Option<&Path>,
     hosts: &mut BTreeMap<String, Host>,
-) -> Result<(), Refusal> {
+) -> Result<(), InvalidValue> {
     let entries = table(name, raw, OUTBOUND)?;
     let (deeper, own): (Vec<_>, Vec<_>) = entries
         .iter()
@@ -221,7 +228,7 @@ fn read_hosts(
 }
 
 impl Host {
-    fn read(name: &str, entries: &[&(String, Raw)], home: Option<&Path>) -> Result<Self, Refusal> {
+    fn read(name: &str, entries: &[&(String, Raw)], home: Option<&Path>) -> Result<Self, InvalidValue> {
         let mut host = Self::default();
         let mut given = Given::default();
         for (key, value) in entries {
@@ -319,7 +326,7 @@ const SECRET_FILES: [&str; 4] = [
 ];
 
 impl Given {
-    fn take(&mut self, host: &str, key: &str, value: &Raw, home: Option<&Path>) -> Result<(), Refusal> {
+    fn take(&mut self, host: &str, key: &str, value: &Raw, home: Option<&Path>) -> Result<(), InvalidValue> {
         // Errors name the key: the value may be a secret.
         let text = || {
             value
@@ -340,7 +347,7 @@ impl Given {
                 .chain(&TEXTS)
                 .chain(&SECRETS)
                 .chain(&SECRET_FILES);
-            return Err(Refusal::of_key(host, key, known.copied(), HOST));
+            return Err(InvalidValue::of_key(host, key, known.copied(), HOST));
         };
         let secret = if is_file {
             Secret::File(PathBuf::read(value, home)?)
@@ -356,7 +363,7 @@ impl Given {
         }
     }
 
-    fn credentials(mut self, host: &str) -> Result<Credentials, Refusal> {
+    fn credentials(mut self, host: &str) -> Result<Credentials, InvalidValue> {
         let mut secret = |name: &str| self.secrets.remove(name);
         let mut kinds = Vec::new();
         if let Some(token) = secret("bearer_token") {
@@ -413,7 +420,7 @@ impl Given {
     }
 }
 
-fn table<'a>(name: &str, raw: &'a Raw, allowed: &str) -> Result<&'a [(String, Raw)], Refusal> {
+fn table<'a>(name: &str, raw: &'a Raw, allowed: &str) -> Result<&'a [(String, Raw)], InvalidValue> {
     match raw {
         Raw::Table { entries, .. } => Ok(entries),
         // Its value may be a secret that was put in the wrong place.
@@ -421,7 +428,7 @@ fn table<'a>(name: &str, raw: &'a Raw, allowed: &str) -> Result<&'a [(String, Ra
     }
 }
 
-fn time(raw: &Raw) -> Result<Duration, Refusal> {
+fn time(raw: &Raw) -> Result<Duration, InvalidValue> {
     Duration::read(raw, None).and_then(|time| {
         let allowed = TIMES.contains(&time);
         allowed
@@ -430,8 +437,8 @@ fn time(raw: &Raw) -> Result<Duration, Refusal> {
     })
 }
 
-fn refusal(name: &str, allowed: &str) -> Refusal {
-    Refusal {
+fn refusal(name: &str, allowed: &str) -> InvalidValue {
+    InvalidValue {
         value: name.to_owned(),
         allowed: allowed.to_owned(),
         line: None,
@@ -457,7 +464,7 @@ mod tests {
         }
     }
 
-    fn host(given: &[(&str, Raw)]) -> Result<Host, Refusal> {
+    fn host(given: &[(&str, Raw)]) -> Result<Host, InvalidValue> {
         let raw = entries(&[("h", entries(given))]);
         Ok(Outbound::read(&raw, None)?.hosts["h"].clone())
     }

@@ -9,7 +9,7 @@ use libp2p_identity::{Keypair, PublicKey};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::{Keys, SKEW_MS, V1, V2, text, time, time_of};
+use super::{IssuerKeys, SKEW_MS, V1, V2, text, time, time_of};
 use crate::{json::canonical, proof::public_key};
 
 /// Longest base58btc text of a signature, in bytes, with room to spare: 64 bytes take 88 characters.
@@ -99,7 +99,12 @@ pub(super) fn sign(
 }
 
 /// Whether one of these keys of the issuer has signed the document.
-pub(super) fn check(document: &Value, issuer: &str, keys: &Keys, now_ms: u64) -> Result<(), ProofError> {
+pub(super) fn check(
+    document: &Value,
+    issuer: &str,
+    keys: &IssuerKeys,
+    now_ms: u64,
+) -> Result<(), ProofError> {
     let proof = proof_of(document)?;
     if text(proof, "proofPurpose") != Some("assertionMethod") {
         return Err(ProofError::Unusable("its purpose is not assertionMethod"));

@@ -11,7 +11,7 @@ use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 use libp2p_identity::Keypair;
 use serde_json::{Value, json};
 
-use super::{Keys, ProofError, SKEW_MS, Suite, V2, issuer, method_of, period, proof, text, time};
+use super::{IssuerKeys, ProofError, SKEW_MS, Suite, V2, issuer, method_of, period, proof, text, time};
 use crate::{
     json::{self, JsonError},
     key::peer_id,
@@ -28,7 +28,7 @@ const MAX_URL: usize = 1024;
 
 /// Where a credential's status is said.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct StatusEntry {
     /// The URL of the list.
     pub list: String,
     /// Which bit.
@@ -58,7 +58,7 @@ pub enum StatusError {
     TakenBack(String),
 }
 
-impl Entry {
+impl StatusEntry {
     /// Reads `credentialStatus`.
     pub(super) fn read(written: &Value) -> Result<Self, ()> {
         let index = written.get("statusListIndex").ok_or(())?;
@@ -102,7 +102,7 @@ pub struct StatusList {
 }
 
 impl StatusList {
-    /// With no bit set; `purpose` as in [`Entry`].
+    /// With no bit set; `purpose` as in [`StatusEntry`].
     pub fn new(purpose: &str) -> Self {
         Self {
             url: None,
@@ -161,7 +161,7 @@ impl StatusList {
     ///
     /// # Errors
     /// See [`StatusError`].
-    pub fn read(bytes: &[u8], by: &str, keys: &Keys, now_ms: u64) -> Result<Self, StatusError> {
+    pub fn read(bytes: &[u8], by: &str, keys: &IssuerKeys, now_ms: u64) -> Result<Self, StatusError> {
         let not = StatusError::NotOne;
         let document = json::read(bytes, MAX_STATUS_LIST)?;
         let types = document.get("type").and_then(Value::as_array);
@@ -198,7 +198,7 @@ impl StatusList {
     ///
     /// # Errors
     /// [`StatusError::TakenBack`], or [`StatusError::NotOne`] when the list does not say.
-    pub fn check(&self, entry: &Entry) -> Result<(), StatusError> {
+    pub fn check(&self, entry: &StatusEntry) -> Result<(), StatusError> {
         // Or whoever serves it could show another one of the same issuer.
         if self.url.as_ref().is_some_and(|url| *url != entry.list) {
             return Err(StatusError::NotOne(

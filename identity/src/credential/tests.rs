@@ -192,8 +192,8 @@ fn the_deployed_form_is_sorted_json_with_html_escaped() {
     check(&other, NOW).unwrap();
 }
 
-fn entry(index: usize) -> Entry {
-    Entry {
+fn entry(index: usize) -> StatusEntry {
+    StatusEntry {
         list: "https://issuer.example/status/1".into(),
         index,
         purpose: "revocation".into(),
@@ -221,12 +221,12 @@ fn what_was_taken_back_does_not_count() {
     }
     assert!(matches!(read.check(&entry(131_072)), Err(StatusError::NotOne(_))));
     // Another list of the same issuer, shown in its place, takes nothing back.
-    let elsewhere = Entry {
+    let elsewhere = StatusEntry {
         list: format!("{}/other", entry(0).list),
         ..entry(0)
     };
     assert!(matches!(read.check(&elsewhere), Err(StatusError::NotOne(_))));
-    let suspension = Entry {
+    let suspension = StatusEntry {
         purpose: "suspension".into(),
         ..entry(0)
     };

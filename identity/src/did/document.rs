@@ -30,13 +30,13 @@ pub enum Use {
 /// What a document says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
-    keys: Vec<Key>,
+    keys: Vec<VerificationKey>,
     authentication: Option<Vec<String>>,
     assertion: Option<Vec<String>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Key {
+struct VerificationKey {
     name: String,
     peer: PeerId,
     /// It is written where this use is listed, and for no other.
@@ -96,7 +96,7 @@ impl Document {
             Use::Authentication => &self.authentication,
             Use::Assertion => &self.assertion,
         };
-        let counts = move |key: &&Key| {
+        let counts = move |key: &&VerificationKey| {
             let is_listed = listed.as_ref().is_none_or(|listed| listed.contains(&key.name));
             is_listed && key.only.is_none_or(|only| only == purpose)
         };
@@ -147,7 +147,7 @@ fn relation(
     did: &str,
     document: &Value,
     purpose: Use,
-    keys: &mut Vec<Key>,
+    keys: &mut Vec<VerificationKey>,
 ) -> Result<Option<Vec<String>>, DocumentError> {
     let name = match purpose {
         Use::Authentication => "authentication",
@@ -170,7 +170,7 @@ fn relation(
 }
 
 /// The key of a verification method, if it is one that we read.
-fn key(did: &str, method: &Value, only: Option<Use>) -> Option<Key> {
+fn key(did: &str, method: &Value, only: Option<Use>) -> Option<VerificationKey> {
     let text = |name: &str| method.get(name).and_then(Value::as_str);
     if text("controller") != Some(did) {
         return None;
@@ -183,7 +183,7 @@ fn key(did: &str, method: &Value, only: Option<Use>) -> Option<Key> {
         "JsonWebKey2020" | "JsonWebKey" => of_jwk(method.get("publicKeyJwk")?)?,
         _ => return None,
     };
-    Some(Key { name, peer, only })
+    Some(VerificationKey { name, peer, only })
 }
 
 fn of_jwk(jwk: &Value) -> Option<PeerId> {

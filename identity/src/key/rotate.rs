@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use libp2p_identity::{Keypair, ed25519};
 
 use super::{
-    KeyError, encode, hold, io_error, load, parent, peer_id,
+    KeyError, encode, io_error, load, lock, parent, peer_id,
     statements::{beside, rotations, rotations_path, unfinished},
     sync_directory, write_beside,
 };
@@ -116,7 +116,7 @@ pub fn rotate(path: &Path, now_ms: u64) -> Result<Rotated, RotateError> {
     let read =
         || -> Result<Keypair, RotateError> { load(path)?.ok_or_else(|| RotateError::NoKey(path.to_owned())) };
     read()?;
-    let _held = hold::take(path).ok_or_else(|| RotateError::InUse(path.to_owned()))?;
+    let _held = lock::take(path).ok_or_else(|| RotateError::InUse(path.to_owned()))?;
     // Somebody else may have changed it before it was held.
     let old = read()?;
     let found = fs::metadata(path).map_err(|cause| io_error(path, "inspect it", cause))?;

@@ -19,10 +19,10 @@ use agentanycast_identity::{
         SUSPECT_SIGNER, Statement, TIME_KEY,
     },
 };
-use agentanycast_program::failure::in_one_line;
+use agentanycast_program::error_chain::in_one_line;
 use agentanycast_proto::{
-    bounded::{self, Bound},
-    unfold::Kind,
+    bounded_decode::{self, DecodeBound},
+    decoded_size::MessageKind,
     v1::{
         DiscoverBySkillRequest, DiscoverBySkillResponse, HeartbeatRequest, RegisterSkillsRequest,
         SkillRegistration, UnregisterSkillsRequest, registry_service_client::RegistryServiceClient,
@@ -47,8 +47,8 @@ use crate::other_daemons::OtherDaemons;
 /// How long a registry may take for an answer, connecting included.
 pub(super) const CALL: Duration = Duration::from_secs(3);
 /// Largest answer that is read: 8 MiB, as 1000 agents of 8 KiB, and decoded 64 MiB.
-const ANSWER: Bound = Bound {
-    kind: Kind::Discovered,
+const ANSWER: DecodeBound = DecodeBound {
+    kind: MessageKind::Discovered,
     elements: 1 << 19,
     bytes: 8 << 20,
 };
@@ -232,7 +232,7 @@ impl Registry {
             limit: i32::try_from(limit).unwrap_or(i32::MAX),
             federated: true,
         };
-        let call = bounded::unary::<_, DiscoverBySkillResponse>(
+        let call = bounded_decode::unary::<_, DiscoverBySkillResponse>(
             self.channel.clone(),
             DISCOVER,
             Request::new(request),

@@ -4,11 +4,11 @@ mod fronts;
 mod local;
 mod outbound;
 
-use agentanycast_program::left_out::LeftOut;
+use agentanycast_program::missing_feature::MissingFeature;
 
 pub use agentanycast_bridge::fetch::{FetchError, Fetcher};
 pub(crate) use fronts::{Counted, Fronts};
 pub(crate) use outbound::start as start_outbound;
 
 /// It is in this program.
-pub const MISSING: Option<LeftOut> = None;
+pub const MISSING: Option<MissingFeature> = None;

@@ -1,7 +1,7 @@
 //! Settings by their names in the file, for programs that edit it: the TOML of a value that was given as a word, the
 //! value that a configuration has, and whether a daemon that runs takes a change over.
 
-use agentanycast_program::settings::{Raw, Refusal, nearest, quoted};
+use agentanycast_program::settings::{InvalidValue, Raw, nearest, quoted};
 
 use super::{Config, keys};
 
@@ -73,7 +73,7 @@ pub fn toml_of_word(name: &str, word: &str) -> Result<String, NameError> {
     let mut config = Config::defaults(None);
     match (key.set)(&mut config, &Raw::Word(word.to_owned()), None) {
         Ok(()) => Ok((key.show)(&config)),
-        Err(Refusal { value, allowed, .. }) => Err(NameError::BadValue {
+        Err(InvalidValue { value, allowed, .. }) => Err(NameError::BadValue {
             name: key.name,
             value: if key.secret { STARS.to_owned() } else { value },
             allowed,

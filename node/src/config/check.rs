@@ -5,13 +5,13 @@ use std::{net::IpAddr, path::Path, time::Duration};
 use agentanycast_identity::{DidDns, DidWeb};
 use agentanycast_program::{
     address::behind_transport,
-    left_out::LeftOut,
+    missing_feature::MissingFeature,
     settings::quoted,
     traces::{self, COLLECTOR, is_collector},
 };
 use libp2p::{Multiaddr, multiaddr::Protocol};
 
-use super::{Config, ConfigError, GrpcListen, Source, Sources, keys, uses_quic};
+use super::{Config, ConfigError, GrpcListen, ValueSource, ValueSources, keys, uses_quic};
 use crate::{anycast::endpoint, bridge, names::Dns, policy::Rules};
 
 /// Most waits between two attempts to send: with waits that grow, the last is long past any use.
@@ -22,7 +22,7 @@ pub(super) const BELIEVED: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_hours(24);
 
 /// Checks every rule; the first that is broken is the error.
-pub(super) fn check(config: &Config, sources: &Sources) -> Result<(), ConfigError> {
+pub(super) fn check(config: &Config, sources: &ValueSources) -> Result<(), ConfigError> {
     let check = Check { config, sources };
     check.built()?;
     check.parts(bridge::MISSING, traces::MISSING)?;
@@ -40,7 +40,7 @@ pub(super) fn check(config: &Config, sources: &Sources) -> Result<(), ConfigErro
 
 struct Check<'a> {
     config: &'a Config,
-    sources: &'a Sources,
+    sources: &'a ValueSources,
 }
 
 impl Check<'_> {
@@ -74,7 +74,11 @@ impl Check<'_> {
     }
 
     /// Refuses what is switched on and left out of this program.
-    fn parts(&self, bridge: Option<LeftOut>, exporter: Option<LeftOut>) -> Result<(), ConfigError> {
+    fn parts(
+        &self,
+        bridge: Option<MissingFeature>,
+        exporter: Option<MissingFeature>,
+    ) -> Result<(), ConfigError> {
         let c = self.config;
         let wanted = [
             (c.bridge.enabled, "bridge.enabled", bridge),
@@ -275,7 +279,7 @@ impl Check<'_> {
             // By default it says what is done where there is a log, and not that there is to be one.
             (
                 "policy.audit_required",
-                policy.audit_required && self.sources.of("policy.audit_required") != Source::Default,
+                policy.audit_required && self.sources.of("policy.audit_required") != ValueSource::Default,
                 "required",
             ),
         ];
@@ -421,7 +425,7 @@ mod tests {
             ("mcp.stdio", |config| config.mcp.stdio = true),
             ("telemetry.enabled", |config| config.telemetry.enabled = true),
         ];
-        let sources = Sources::default();
+        let sources = ValueSources::default();
         let refusal = |config: &Config, bridge, exporter| {
             let check = Check {
                 config,

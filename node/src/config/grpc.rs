@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use agentanycast_program::settings::{Json as Value, Raw, Refusal, Setting, expand, host_port, literal};
+use agentanycast_program::settings::{InvalidValue, Json as Value, Raw, Setting, expand, host_port, literal};
 use serde_json::json;
 
 /// The address of the gRPC face.
@@ -62,7 +62,7 @@ impl fmt::Display for GrpcListen {
 }
 
 impl Setting for GrpcListen {
-    fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, Refusal> {
+    fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, InvalidValue> {
         let refusal = || raw.refuse("unix://PATH or tcp://HOST:PORT");
         let text = raw.text().ok_or_else(refusal)?;
         if let Some(path) = text.strip_prefix("unix://") {

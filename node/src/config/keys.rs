@@ -16,7 +16,7 @@ use super::{
 use crate::policy::MAX_ENTRIES;
 
 /// A setting of the node.
-pub(super) type Key = settings::Key<Config>;
+pub(super) type Key = settings::SettingKey<Config>;
 
 /// The setting of that name.
 pub(super) fn find(name: &str) -> Option<&'static Key> {

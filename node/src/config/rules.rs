@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use agentanycast_program::settings::{ByteSize, Json as Value, Raw, Refusal, Setting, literal};
+use agentanycast_program::settings::{ByteSize, InvalidValue, Json as Value, Raw, Setting, literal};
 use serde_json::json;
 
 /// One `[[policy.acl]]` entry.
@@ -50,14 +50,14 @@ const OVERRIDE: &str =
 const GROUPS: &str = r#"{ NAME = ["…", "…"] }"#;
 
 impl Setting for AclRule {
-    fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, Refusal> {
+    fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, InvalidValue> {
         let (mut source, mut skill, mut allow) = ("*".to_owned(), "*".to_owned(), None);
         for (key, value) in entries(raw, ACL)? {
             match key.as_str() {
                 "source" => source = String::read(value, home)?,
                 "skill" => skill = String::read(value, home)?,
                 "allow" => allow = Some(bool::read(value, home)?),
-                _ => return Err(Refusal::of_key("", key, ACL_KEYS.into_iter(), ACL)),
+                _ => return Err(InvalidValue::of_key("", key, ACL_KEYS.into_iter(), ACL)),
             }
         }
         let allow = allow.ok_or_else(|| raw.refuse(ACL))?;
@@ -84,7 +84,7 @@ impl Setting for AclRule {
 }
 
 impl Setting for RateOverride {
-    fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, Refusal> {
+    fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, InvalidValue> {
         let mut source = None;
         let (mut rps, mut max_in_flight, mut max_bytes) = (None, None, None);
         for (key, value) in entries(raw, OVERRIDE)? {
@@ -93,7 +93,7 @@ impl Setting for RateOverride {
                 "rps" => rps = Some(f64::read(value, home)?),
                 "max_in_flight" => max_in_flight = Some(u64::read(value, home)?),
                 "max_bytes" => max_bytes = Some(ByteSize::read(value, home)?),
-                _ => return Err(Refusal::of_key("", key, OVERRIDE_KEYS.into_iter(), OVERRIDE)),
+                _ => return Err(InvalidValue::of_key("", key, OVERRIDE_KEYS.into_iter(), OVERRIDE)),
             }
         }
         let is_any = rps.is_some() || max_in_flight.is_some() || max_bytes.is_some();
@@ -135,7 +135,7 @@ impl Setting for RateOverride {
 }
 
 impl Setting for Groups {
-    fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, Refusal> {
+    fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, InvalidValue> {
         let group = |(name, members): &(String, Raw)| Ok((name.clone(), Vec::read(members, home)?));
         Ok(Self(
             entries(raw, GROUPS)?
@@ -162,7 +162,7 @@ impl Setting for Groups {
     }
 }
 
-fn entries<'a>(raw: &'a Raw, allowed: &str) -> Result<&'a [(String, Raw)], Refusal> {
+fn entries<'a>(raw: &'a Raw, allowed: &str) -> Result<&'a [(String, Raw)], InvalidValue> {
     match raw {
         Raw::Table { entries, .. } => Ok(entries),
         _ => Err(raw.refuse(allowed)),

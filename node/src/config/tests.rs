@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, collections::HashMap, fmt::Write as _, io};
 
-use agentanycast_program::settings::{Raw, Refusal, Setting, load};
+use agentanycast_program::settings::{InvalidValue, Raw, Setting, load};
 use proptest::{option, prelude::*, sample::select};
 
 use super::{keys::Key, *};
@@ -54,7 +54,7 @@ impl Given {
         )
     }
 
-    fn run(&self) -> (Config, Sources) {
+    fn run(&self) -> (Config, ValueSources) {
         match self.load() {
             Ok(Loaded::Run { config, sources }) => (*config, sources),
             other => panic!("{self:?}: {other:?}"),
@@ -77,7 +77,7 @@ impl Given {
 fn nothing_given_is_the_documented_defaults() {
     let (config, sources) = Given::default().run();
     assert_eq!(config, Config::defaults(Some(Path::new("/home/u"))));
-    assert_eq!(sources, Sources::default());
+    assert_eq!(sources, ValueSources::default());
     assert_eq!(config.key_path, Path::new("/home/u/.agentanycast/key"));
     assert_eq!(config.store_path, Path::new("/home/u/.agentanycast/data"));
     assert_eq!(
@@ -553,24 +553,24 @@ proptest! {
             let key = keys::find(name).unwrap();
             let flag_name = key.flag.as_ref().unwrap().name;
             let variable = format!("AGENTANYCAST_{}", key.variable.unwrap());
-            let mut winner = (None, Source::Default);
+            let mut winner = (None, ValueSource::Default);
             if let (Some(value), Some(text)) = (file, given.file.as_mut()) {
                 writeln!(text, "{name} = {}", toml_value(key, value)).unwrap();
-                winner = (Some(value), Source::File { path: FILE.into(), line: text.lines().count() });
+                winner = (Some(value), ValueSource::File { path: FILE.into(), line: text.lines().count() });
             }
             if let Some(value) = env {
                 given.env.insert(variable.clone(), value.clone());
-                winner = (Some(value), Source::Environment(variable));
+                winner = (Some(value), ValueSource::Environment(variable));
             }
             if let Some(value) = flag {
                 given.args.extend([format!("--{flag_name}"), value.clone()]);
-                winner = (Some(value), Source::Flag(format!("--{flag_name}")));
+                winner = (Some(value), ValueSource::Flag(format!("--{flag_name}")));
             }
             model.insert(key.name, winner);
         }
         let (config, sources) = given.run();
         for key in KEYS {
-            let (value, source) = model.get(key.name).cloned().unwrap_or((None, Source::Default));
+            let (value, source) = model.get(key.name).cloned().unwrap_or((None, ValueSource::Default));
             let default = (key.show)(&Config::defaults(Some(Path::new("/home/u"))));
             let expected = value.map_or(default, |value| toml_value(key, value));
             prop_assert_eq!((key.show)(&config), expected);
@@ -585,10 +585,10 @@ proptest! {
             Raw::Text(table["x"].as_str().unwrap().to_owned())
         };
         let time = Duration::from_millis(millis);
-        prop_assert_eq!(Duration::read(&raw(&time.show()), None), Ok::<_, Refusal>(time));
+        prop_assert_eq!(Duration::read(&raw(&time.show()), None), Ok::<_, InvalidValue>(time));
         let size = ByteSize(bytes);
-        prop_assert_eq!(ByteSize::read(&raw(&size.show()), None), Ok::<_, Refusal>(size));
-        prop_assert_eq!(String::read(&raw(&text.show()), None), Ok::<_, Refusal>(text));
+        prop_assert_eq!(ByteSize::read(&raw(&size.show()), None), Ok::<_, InvalidValue>(size));
+        prop_assert_eq!(String::read(&raw(&text.show()), None), Ok::<_, InvalidValue>(text));
     }
 
     #[test]
@@ -603,5 +603,5 @@ proptest! {
 #[test]
 fn the_man_page_and_completions_are_fresh() {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    agentanycast_program::pages::check(&settings::command(&PROGRAM), &top).unwrap();
+    agentanycast_program::manpages::check(&settings::command(&PROGRAM), &top).unwrap();
 }

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use agentanycast_identity::{self as identity, Held, KeyError, Keypair, PeerId};
+use agentanycast_identity::{self as identity, KeyError, KeyLock, Keypair, PeerId};
 use agentanycast_program::{process::StartLines, service_manager};
 use agentanycast_proto::v1::{self, node_service_client::NodeServiceClient};
 use hyper_util::rt::TokioIo;
@@ -47,7 +47,7 @@ const STAY: Duration = Duration::from_secs(2);
 /// What a daemon finds when it starts.
 pub(super) enum Home {
     /// Nobody serves it; the key is held for this process.
-    Free(Keypair, Held),
+    Free(Keypair, KeyLock),
     /// Another daemon serves it.
     Served(Host),
 }

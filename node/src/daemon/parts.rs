@@ -5,7 +5,7 @@ use std::{io, path::Path, sync::Arc};
 use agentanycast_identity as identity;
 use agentanycast_program::{
     spans::OnSpan,
-    traces::{Teller, Traces},
+    traces::{TraceExporter, Traces},
 };
 use anyhow::Context as _;
 use tokio::sync::watch;
@@ -47,7 +47,7 @@ pub(super) fn start_traces(
     if !config.telemetry.enabled {
         return Ok(Traces::off());
     }
-    let teller = Teller {
+    let teller = TraceExporter {
         service: "agentanycastd",
         instance: &me.to_string(),
         endpoint: &config.telemetry.otlp_endpoint,

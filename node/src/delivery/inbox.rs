@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use agentanycast_proto::{
-    unfold,
+    decoded_size,
     v1::{
         A2aEnvelope, AckPayload, EnvelopeType, GetTaskPayload, GetTaskResponsePayload, SendTaskPayload,
         StreamChunk, StreamEnd, StreamStart, TaskCancelPayload, TaskCompletePayload, TaskConfirmPayload,
@@ -153,9 +153,9 @@ impl Inbound {
 /// Refuses what would take too much memory.
 fn check_elements(frame: &[u8]) -> Result<(), Malformed> {
     let undecodable = |error: String| Malformed::Undecodable(error);
-    match unfold::elements(unfold::Kind::Envelope, frame, MAX_ELEMENTS) {
+    match decoded_size::elements(decoded_size::MessageKind::Envelope, frame, MAX_ELEMENTS) {
         Ok(_) => return Ok(()),
-        Err(unfold::Refused::TooMany(_)) => {}
+        Err(decoded_size::DecodeLimit::TooMany(_)) => {}
         Err(refused) => return Err(undecodable(refused.to_string())),
     }
     let head = Head::decode(frame).map_err(|error| undecodable(error.to_string()))?;

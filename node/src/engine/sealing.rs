@@ -180,7 +180,7 @@ impl Core {
                  agent's node, as `anycast id` prints them there"
             )));
         }
-        agentanycast_identity::sealed::check(key, peer)
+        agentanycast_identity::sealed_box::check(key, peer)
             .map_err(|error| EngineError::Invalid(format!("sealed_for {peer}: {error}")))
     }
 
@@ -305,6 +305,6 @@ fn finished_streams(task: &Task) -> impl Iterator<Item = &str> {
     })
 }
 
-fn unsealed(error: agentanycast_identity::sealed::SealError) -> EngineError {
+fn unsealed(error: agentanycast_identity::sealed_box::SealError) -> EngineError {
     EngineError::Precondition(format!("it cannot be sealed: {error}"))
 }

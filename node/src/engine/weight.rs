@@ -2,7 +2,7 @@
 //! and a hundred here. Whoever bounds memory counts both. It never counts less than there is, about.
 
 use agentanycast_proto::{
-    unfold::ELEMENT_BYTES,
+    decoded_size::ELEMENT_BYTES,
     v1::{Artifact, Message, Part, part::Content},
 };
 use prost_types::{Struct, Value, value};

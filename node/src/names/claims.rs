@@ -4,11 +4,11 @@ use std::fmt;
 
 use agentanycast_identity::{
     DidDns, DidWeb, MAX_ROTATIONS, PeerId,
-    credential::{Credential, Entry},
+    credential::{Credential, StatusEntry},
     did_key_of,
     rotation::Rotation,
 };
-use agentanycast_program::failure::one_line;
+use agentanycast_program::error_chain::one_line;
 use agentanycast_proto::v1::P2pExtension;
 
 use super::Asks;
@@ -104,7 +104,7 @@ impl Claims {
                 grant
                     .status
                     .iter()
-                    .map(|Entry { list, .. }| Source::List(list.clone())),
+                    .map(|StatusEntry { list, .. }| Source::List(list.clone())),
             );
         }
         sources

@@ -14,7 +14,7 @@ use std::{
 };
 
 use agentanycast_identity::{Document, PeerId};
-use agentanycast_program::failure::one_line;
+use agentanycast_program::error_chain::one_line;
 use bytes::Bytes;
 use lru::LruCache;
 

@@ -96,8 +96,8 @@ pub(super) fn swarm(
     Ok((Swarm::new(transport, behaviour, local, swarm_config), inbound))
 }
 
-fn door_limits(limits: &super::Limits) -> door::Limits {
-    door::Limits {
+fn door_limits(limits: &super::Limits) -> door::SwarmLimits {
+    door::SwarmLimits {
         pending: limits.pending_per_address,
         established: limits.connections_per_address,
     }

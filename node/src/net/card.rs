@@ -11,7 +11,7 @@ use std::{
 
 use agentanycast_identity::{Instance, PeerId, did_key_of};
 use agentanycast_proto::{
-    unfold,
+    decoded_size,
     v1::{AgentCard, P2pExtension},
 };
 use bytes::Bytes;
@@ -54,7 +54,7 @@ enum Refused {
     #[error("no card: {0}")]
     NoCard(#[from] prost::DecodeError),
     #[error(transparent)]
-    Unfolds(#[from] unfold::Refused),
+    Unfolds(#[from] decoded_size::DecodeLimit),
 }
 
 /// What a node says of itself besides its key. It is on every card that the node shows; if there is any of it, the node
@@ -525,7 +525,7 @@ fn says_only_its_run(card: &AgentCard) -> bool {
 
 /// Reads a card and checks that it claims nobody but `peer`. Empty claims are accepted.
 fn check(peer: PeerId, bytes: &[u8]) -> Result<AgentCard, Refused> {
-    unfold::elements(unfold::Kind::Card, bytes, MAX_ELEMENTS)?;
+    decoded_size::elements(decoded_size::MessageKind::Card, bytes, MAX_ELEMENTS)?;
     let card = AgentCard::decode(bytes)?;
     if let Some(extension) = &card.p2p_extension {
         let claim = &extension.peer_id;

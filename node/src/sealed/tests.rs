@@ -217,7 +217,7 @@ proptest! {
     #[test]
     fn any_content_of_a_box_does_no_harm(content in prop::collection::vec(any::<u8>(), 0..60), nonce: [u8; NONCE]) {
         let mut part = further("m1").parts.remove(0);
-        *bytes_of(&mut part) = sealed::seal(&key(1), id(2), nonce, &content).unwrap();
+        *bytes_of(&mut part) = sealed_box::seal(&key(1), id(2), nonce, &content).unwrap();
         let opened = ends(2, 1).open(&part, &[SealedKind::Further], "m1");
         prop_assert!(opened.is_err());
     }

@@ -6,8 +6,8 @@ use std::{
 };
 
 use agentanycast_door::{
-    Network, Seats,
-    http::{self, Patience},
+    ConnSlots, Network,
+    http::{self, ClientTimeouts},
 };
 use axum::Router;
 use hyper_util::{
@@ -25,7 +25,7 @@ const WATCHERS: usize = 256;
 const HEAD_WITHIN: Duration = Duration::from_secs(30);
 
 /// How long clients are waited for. Watchers keep a connection from one look to the next.
-const PATIENCE: Patience = Patience {
+const PATIENCE: ClientTimeouts = ClientTimeouts {
     begin: HEAD_WITHIN,
     reader: Duration::from_mins(1),
     quiet: Duration::from_mins(2),
@@ -39,7 +39,7 @@ const LAST_ANSWERS: Duration = Duration::from_secs(3);
 
 /// Serves until `stop`, then answers what was asked and returns.
 pub(super) async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) {
-    let seats = Seats::new(MOST, WATCHERS);
+    let seats = ConnSlots::new(MOST, WATCHERS);
     let connections = TaskTracker::new();
     let mut builder = Builder::new(TokioExecutor::new()).http1_only();
     builder

@@ -12,7 +12,7 @@ const ENTRY_COST: usize = 64;
 
 /// What is next in the backlog.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Entry {
+pub(super) enum BacklogLine {
     /// A line with its newline.
     Line(Vec<u8>),
     /// So many lines were dropped here.
@@ -22,7 +22,7 @@ pub(super) enum Entry {
 /// Lines that wait.
 #[derive(Debug)]
 pub(super) struct Backlog {
-    entries: VecDeque<Entry>,
+    entries: VecDeque<BacklogLine>,
     bytes: usize,
     max_bytes: usize,
 }
@@ -41,21 +41,21 @@ impl Backlog {
         let cost = line.len() + ENTRY_COST;
         if self.bytes + cost <= self.max_bytes {
             self.bytes += cost;
-            self.entries.push_back(Entry::Line(line));
+            self.entries.push_back(BacklogLine::Line(line));
             return true;
         }
-        if let Some(Entry::Dropped(lines)) = self.entries.back_mut() {
+        if let Some(BacklogLine::Dropped(lines)) = self.entries.back_mut() {
             *lines += 1;
         } else {
-            self.entries.push_back(Entry::Dropped(1));
+            self.entries.push_back(BacklogLine::Dropped(1));
         }
         false
     }
 
     /// Takes the oldest entry.
-    pub(super) fn pop(&mut self) -> Option<Entry> {
+    pub(super) fn pop(&mut self) -> Option<BacklogLine> {
         let entry = self.entries.pop_front()?;
-        if let Entry::Line(line) = &entry {
+        if let BacklogLine::Line(line) = &entry {
             self.bytes -= line.len() + ENTRY_COST;
         }
         Some(entry)
@@ -87,17 +87,17 @@ mod tests {
         let mut backlog = with_room_for(2);
         assert!(backlog.push(line(0)) && backlog.push(line(1)));
         assert!(!backlog.push(line(2)) && !backlog.push(line(3)));
-        assert_eq!(backlog.pop(), Some(Entry::Line(line(0))));
+        assert_eq!(backlog.pop(), Some(BacklogLine::Line(line(0))));
         assert!(backlog.push(line(4)));
         assert!(!backlog.push(line(5)));
-        let left: Vec<Entry> = std::iter::from_fn(|| backlog.pop()).collect();
+        let left: Vec<BacklogLine> = std::iter::from_fn(|| backlog.pop()).collect();
         assert_eq!(
             left,
             [
-                Entry::Line(line(1)),
-                Entry::Dropped(2),
-                Entry::Line(line(4)),
-                Entry::Dropped(1)
+                BacklogLine::Line(line(1)),
+                BacklogLine::Dropped(2),
+                BacklogLine::Line(line(4)),
+                BacklogLine::Dropped(1)
             ]
         );
         assert!(backlog.is_empty() && backlog.push(line(6)) && backlog.push(line(7)));
@@ -108,6 +108,6 @@ mod tests {
         let mut backlog = with_room_for(1);
         assert!(!backlog.push(vec![b'x'; 5]));
         assert!(backlog.push(line(0)));
-        assert_eq!(backlog.pop(), Some(Entry::Dropped(1)));
+        assert_eq!(backlog.pop(), Some(BacklogLine::Dropped(1)));
     }
 }

@@ -47,13 +47,13 @@ where
     ) -> fmt::Result {
         let mut time = String::new();
         SystemTime.format_time(&mut Writer::new(&mut time))?;
-        let mut fields = Fields::default();
+        let mut fields = JsonFields::default();
         event.record(&mut fields);
         let target = fields
             .of_log
             .unwrap_or_else(|| event.metadata().target().to_owned());
 
-        let mut line = Line::begin(&mut writer)?;
+        let mut line = JsonLine::begin(&mut writer)?;
         line.add("timestamp", &time.into())?;
         line.add("level", &event.metadata().level().as_str().into())?;
         for (name, value) in &fields.said {
@@ -87,12 +87,12 @@ where
 }
 
 /// The object while it is written.
-struct Line<'a, 'w> {
+struct JsonLine<'a, 'w> {
     writer: &'a mut Writer<'w>,
     first: bool,
 }
 
-impl<'a, 'w> Line<'a, 'w> {
+impl<'a, 'w> JsonLine<'a, 'w> {
     fn begin(writer: &'a mut Writer<'w>) -> Result<Self, fmt::Error> {
         writer.write_char('{')?;
         Ok(Self { writer, first: true })
@@ -117,13 +117,13 @@ impl<'a, 'w> Line<'a, 'w> {
 
 /// The fields of an event, in their order.
 #[derive(Debug, Default)]
-struct Fields {
+struct JsonFields {
     said: Vec<(String, Value)>,
     /// What the crate `log` has for a target; its records come with their places as fields.
     of_log: Option<String>,
 }
 
-impl Fields {
+impl JsonFields {
     fn add(&mut self, field: &Field, value: Value) {
         let name = field.name();
         if let Some(place) = name.strip_prefix("log.") {
@@ -145,7 +145,7 @@ impl Fields {
     }
 }
 
-impl Visit for Fields {
+impl Visit for JsonFields {
     fn record_f64(&mut self, field: &Field, value: f64) {
         self.add(field, value.into());
     }

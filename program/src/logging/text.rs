@@ -16,11 +16,11 @@ const MESSAGE: &str = "message";
 
 /// The format: the message as it is, then `name=value` for each field, with texts in quotes.
 #[derive(Debug)]
-pub(super) struct Fields;
+pub(super) struct TextFields;
 
-impl<'writer> FormatFields<'writer> for Fields {
+impl<'writer> FormatFields<'writer> for TextFields {
     fn format_fields<R: RecordFields>(&self, writer: Writer<'writer>, fields: R) -> fmt::Result {
-        let mut line = Line {
+        let mut line = TextLine {
             writer,
             first: true,
             result: Ok(()),
@@ -31,13 +31,13 @@ impl<'writer> FormatFields<'writer> for Fields {
 }
 
 /// The fields while they are written.
-struct Line<'writer> {
+struct TextLine<'writer> {
     writer: Writer<'writer>,
     first: bool,
     result: fmt::Result,
 }
 
-impl Line<'_> {
+impl TextLine<'_> {
     fn add(&mut self, field: &Field, value: &str) {
         let name = field.name();
         // The crate `log` has places in the source for fields.
@@ -63,7 +63,7 @@ impl Line<'_> {
     }
 }
 
-impl Visit for Line<'_> {
+impl Visit for TextLine<'_> {
     fn record_str(&mut self, field: &Field, value: &str) {
         if field.name() == MESSAGE {
             self.add(field, value);
@@ -87,7 +87,7 @@ mod tests {
     fn logged(log: impl FnOnce()) -> String {
         let layer = |writer: captured::Captured| {
             fmt::layer()
-                .fmt_fields(Fields)
+                .fmt_fields(TextFields)
                 .with_ansi(false)
                 .without_time()
                 .with_writer(move || writer.clone())

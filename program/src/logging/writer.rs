@@ -17,7 +17,7 @@ use std::{
 };
 
 use super::{
-    backlog::{Backlog, Entry},
+    backlog::{Backlog, BacklogLine},
     file::RotatingFile,
 };
 
@@ -37,12 +37,12 @@ static HAS_FILE: AtomicBool = AtomicBool::new(false);
 
 /// The backlog between those who log and the thread.
 struct Queue {
-    state: Mutex<State>,
+    state: Mutex<LogWriterState>,
     /// A line was added, or the last one was written.
     changed: Condvar,
 }
 
-struct State {
+struct LogWriterState {
     backlog: Backlog,
     has_thread: bool,
     /// The thread writes a line now.
@@ -52,7 +52,7 @@ struct State {
 impl Queue {
     const fn new() -> Self {
         Self {
-            state: Mutex::new(State {
+            state: Mutex::new(LogWriterState {
                 backlog: Backlog::new(),
                 has_thread: false,
                 is_writing: false,
@@ -71,7 +71,7 @@ impl Queue {
     }
 
     /// Waits for the next entry.
-    fn next(&self) -> Entry {
+    fn next(&self) -> BacklogLine {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.is_writing = false;
         loop {
@@ -177,9 +177,9 @@ thread_local! {
 }
 
 /// Takes the lines of the log: each is written at once.
-pub(super) struct Line;
+pub(super) struct QueuedLine;
 
-impl Write for Line {
+impl Write for QueuedLine {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let is_own = OWN.with_borrow_mut(|own| own.as_mut().map(|own| own.extend_from_slice(line)).is_some());
         if !is_own {
@@ -211,13 +211,13 @@ impl<W: Write> Sink<W> {
         }
     }
 
-    fn take(&mut self, entry: Entry) {
+    fn take(&mut self, entry: BacklogLine) {
         match entry {
-            Entry::Dropped(lines) => {
+            BacklogLine::Dropped(lines) => {
                 self.unsaid += lines;
                 self.tell();
             }
-            Entry::Line(line) => {
+            BacklogLine::Line(line) => {
                 self.tell();
                 if self.unsaid > 0 || !self.write(&line) {
                     self.unsaid += 1;
@@ -315,21 +315,21 @@ mod tests {
                 .without_time()
                 .with_target(false)
                 .with_ansi(false)
-                .with_writer(|| Line),
+                .with_writer(|| QueuedLine),
         );
         tracing::subscriber::with_default(log, || {
             let mut sink = Sink::new(Disk {
                 room: 9,
                 ..Disk::default()
             });
-            let line = |text: &str| Entry::Line(format!("{text}\n").into_bytes());
+            let line = |text: &str| BacklogLine::Line(format!("{text}\n").into_bytes());
             sink.take(line("first"));
             sink.take(line("second"));
             sink.take(line("third"));
             assert_eq!(sink.out.bytes, b"first\nsec");
             sink.out.room = usize::MAX;
             sink.take(line("fourth"));
-            sink.take(Entry::Dropped(7));
+            sink.take(BacklogLine::Dropped(7));
             sink.take(line("fifth"));
             let text = String::from_utf8(sink.out.bytes).unwrap();
             let lines: Vec<&str> = text.lines().collect();
@@ -352,7 +352,7 @@ mod tests {
         let began = Instant::now();
         queue.drained(Duration::from_millis(20));
         assert!(began.elapsed() >= Duration::from_millis(20));
-        assert!(matches!(queue.next(), Entry::Line(_)));
+        assert!(matches!(queue.next(), BacklogLine::Line(_)));
         queue.state.lock().unwrap().is_writing = false;
         queue.drained(Duration::from_hours(1));
     }

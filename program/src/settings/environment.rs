@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, ffi::OsString};
 
 use super::{
-    ConfigError, Entry, FILE, Key, Program, Source,
+    ConfigError, FILE, Program, SettingKey, SettingsEntry, ValueSource,
     error::{misspelt, nearest},
     flags::named,
     value::Raw,
@@ -20,14 +20,14 @@ pub struct UnknownVariable {
 }
 
 /// The settings that variables set.
-pub(super) fn layer<C>(program: &Program<C>, env: impl Fn(&str) -> Option<String>) -> Vec<Entry<C>> {
-    let entry = |key: &'static Key<C>| {
+pub(super) fn layer<C>(program: &Program<C>, env: impl Fn(&str) -> Option<String>) -> Vec<SettingsEntry<C>> {
+    let entry = |key: &'static SettingKey<C>| {
         let name = format!("{}{}", program.prefix, key.variable?);
         let value = env(&name).filter(|value| !value.is_empty())?;
-        Some(Entry {
+        Some(SettingsEntry {
             key,
             raw: Raw::Word(value),
-            origin: Source::Environment(name),
+            origin: ValueSource::Environment(name),
         })
     };
     program.keys.iter().filter_map(entry).collect()
@@ -109,8 +109,8 @@ fn is_of_a_service(name: &str, given: &BTreeSet<String>) -> bool {
 }
 
 /// What there is in files and the environment, as a variable would be called: by its variable and by its name.
-fn called<C>(program: &Program<C>) -> Vec<(String, Option<&'static Key<C>>)> {
-    let of_key = |key: &'static Key<C>| {
+fn called<C>(program: &Program<C>) -> Vec<(String, Option<&'static SettingKey<C>>)> {
+    let of_key = |key: &'static SettingKey<C>| {
         let variable = key.variable.map(ToOwned::to_owned);
         let name = key
             .in_file
@@ -142,7 +142,7 @@ fn near<C>(program: &Program<C>, given: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{key, settings::Sources};
+    use crate::{key, settings::ValueSources};
 
     #[derive(Default)]
     struct Config {
@@ -164,7 +164,7 @@ mod tests {
             key!(Config, "name", name).only_flag().flag("name", "NAME", ""),
         ],
         defaults: |_| Config::default(),
-        settle: |_, _: &mut Sources| {},
+        settle: |_, _: &mut ValueSources| {},
         check: |_, _| Ok(()),
     };
 

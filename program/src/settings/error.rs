@@ -2,14 +2,14 @@
 
 use std::{fmt, path::PathBuf};
 
-use crate::{left_out::LeftOut, sanitize::value_without_passwords};
+use crate::{missing_feature::MissingFeature, sanitize::value_without_passwords};
 
 /// Longest part of a value that an error repeats, in characters.
 const SHOWN: usize = 200;
 
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum ValueSource {
     /// Built in.
     Default,
     /// A line of the configuration file, from 1.
@@ -25,7 +25,7 @@ pub enum Source {
     Flag(String),
 }
 
-impl Source {
+impl ValueSource {
     /// The same, at another line if it is a file.
     pub(super) fn at(self, other: Option<usize>) -> Self {
         match (self, other) {
@@ -35,7 +35,7 @@ impl Source {
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for ValueSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
@@ -82,7 +82,7 @@ pub enum ConfigError {
         /// The key with its tables.
         key: String,
         /// Where it stands.
-        origin: Source,
+        origin: ValueSource,
         /// The key that was perhaps meant.
         suggestion: Option<String>,
         /// What the table is like, if it is the value of a setting.
@@ -114,7 +114,7 @@ pub enum ConfigError {
         /// The value, quoted, shortened, and masked if it is secret.
         value: String,
         /// Where it came from.
-        origin: Source,
+        origin: ValueSource,
         /// What is allowed.
         allowed: String,
     },
@@ -126,7 +126,7 @@ pub enum ConfigError {
         /// Its value, quoted, shortened, and masked if it is secret.
         value: String,
         /// Where it came from.
-        origin: Source,
+        origin: ValueSource,
         /// What is missing.
         feature: &'static str,
         /// What to do.
@@ -140,9 +140,9 @@ pub enum ConfigError {
         /// Its value, quoted, shortened, and masked if it is secret.
         value: String,
         /// Where it came from.
-        origin: Source,
+        origin: ValueSource,
         /// What is missing.
-        part: LeftOut,
+        part: MissingFeature,
     },
     /// An address is reachable from other hosts and not protected.
     #[error("{key}: {value} ({origin}) can be reached from other hosts; {advice}")]
@@ -154,7 +154,7 @@ pub enum ConfigError {
         /// What to do.
         advice: &'static str,
         /// Where it came from.
-        origin: Source,
+        origin: ValueSource,
     },
     /// The file is not TOML.
     #[error("{}:{line}: not valid TOML: {reason}", .path.display())]

@@ -12,7 +12,7 @@ use toml::{
 };
 
 use super::{
-    ConfigError, Entry, Key, Source,
+    ConfigError, SettingKey, SettingsEntry, ValueSource,
     error::nearest,
     find,
     value::{Raw, expand},
@@ -36,12 +36,12 @@ pub fn read_file(path: &Path) -> io::Result<String> {
 
 /// The entries of the file that the flag names, or of the default one if it is there.
 pub(super) fn layer<C: 'static>(
-    keys: &'static [Key<C>],
+    keys: &'static [SettingKey<C>],
     default: Option<&str>,
     given: Option<&str>,
     home: Option<&Path>,
     read_file: impl Fn(&Path) -> io::Result<String>,
-) -> Result<Vec<Entry<C>>, ConfigError> {
+) -> Result<Vec<SettingsEntry<C>>, ConfigError> {
     let path = match (given, home, default) {
         (Some(given), ..) => expand(given, home).unwrap_or_else(|| given.into()),
         (None, Some(_), Some(default)) => expand(default, home).unwrap_or_default(),
@@ -73,10 +73,10 @@ pub(super) fn layer<C: 'static>(
 }
 
 struct Walk<'a, C: 'static> {
-    keys: &'static [Key<C>],
+    keys: &'static [SettingKey<C>],
     text: &'a str,
     path: PathBuf,
-    entries: Vec<Entry<C>>,
+    entries: Vec<SettingsEntry<C>>,
 }
 
 impl<C: 'static> Walk<'_, C> {
@@ -84,13 +84,13 @@ impl<C: 'static> Walk<'_, C> {
     fn table(&mut self, prefix: &str, table: &DeTable<'_>) -> Result<(), ConfigError> {
         for (key, value) in table {
             let name = format!("{prefix}{}", key.get_ref());
-            let origin = Source::File {
+            let origin = ValueSource::File {
                 path: self.path.clone(),
                 line: self.line(key.span().start),
             };
             let inside = format!("{name}.");
             match (value.get_ref(), find(self.keys, &name).filter(|key| key.in_file)) {
-                (_, Some(key)) => self.entries.push(Entry {
+                (_, Some(key)) => self.entries.push(SettingsEntry {
                     key,
                     raw: self.raw(value),
                     origin,

@@ -8,7 +8,7 @@ use clap::{
 };
 
 use super::{
-    ConfigError, Entry, FILE, Flag, Key, Program, Source,
+    ConfigError, FILE, Flag, Program, SettingKey, SettingsEntry, ValueSource,
     error::nearest,
     find,
     value::{Raw, Setting as _},
@@ -28,7 +28,7 @@ pub(super) struct Flags<C: 'static> {
     pub(super) config: Option<String>,
     /// `--print-config`.
     pub(super) print_config: bool,
-    pub(super) entries: Vec<Entry<C>>,
+    pub(super) entries: Vec<SettingsEntry<C>>,
 }
 
 /// Reads the command line; the first argument is the program's name.
@@ -140,26 +140,26 @@ fn normal(mut args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     normal
 }
 
-fn entries<C>(keys: &'static [Key<C>], matches: &ArgMatches) -> Vec<Entry<C>> {
+fn entries<C>(keys: &'static [SettingKey<C>], matches: &ArgMatches) -> Vec<SettingsEntry<C>> {
     let mut entries = Vec::new();
     for key in keys {
         let Some(flag) = &key.flag else { continue };
         let Some(value) = matches.get_one::<String>(flag.name) else {
             continue;
         };
-        let origin = Source::Flag(format!("--{}", flag.name));
+        let origin = ValueSource::Flag(format!("--{}", flag.name));
         if let Some(switch) = flag
             .enables
             .and_then(|name| find(keys, name))
             .filter(|_| !value.is_empty())
         {
-            entries.push(Entry {
+            entries.push(SettingsEntry {
                 key: switch,
                 raw: Raw::Word(true.show()),
                 origin: origin.clone(),
             });
         }
-        entries.push(Entry {
+        entries.push(SettingsEntry {
             key,
             raw: Raw::Word(value.clone()),
             origin,
@@ -233,7 +233,7 @@ fn unknown<C>(program: &Program<C>, name: &str, given: &str) -> ConfigError {
 }
 
 /// The setting that somebody calls so as a flag: by its name in the file, whole or without its table, or by its variable.
-pub(super) fn named<C>(keys: &'static [Key<C>], flag: &str) -> Option<&'static Key<C>> {
+pub(super) fn named<C>(keys: &'static [SettingKey<C>], flag: &str) -> Option<&'static SettingKey<C>> {
     let plain = |name: &str| name.replace(['-', '.'], "_").to_ascii_lowercase();
     let wanted = plain(flag);
     let whole = keys

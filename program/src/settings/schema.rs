@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::{ByteSize, Key, Program, Setting};
+use super::{ByteSize, Program, Setting, SettingKey};
 
 /// Bounds of a setting beyond those of its type. What a check of the program refuses is what they say; its tests hold them
 /// together.
@@ -89,7 +89,7 @@ fn table() -> Value {
     json!({ "type": "object", "properties": {}, "additionalProperties": false })
 }
 
-fn of_key<C>(key: &Key<C>, defaults: &C) -> Value {
+fn of_key<C>(key: &SettingKey<C>, defaults: &C) -> Value {
     let mut fields: Map<String, Value> = match (key.schema)() {
         Value::Object(fields) => fields,
         _ => Map::new(),

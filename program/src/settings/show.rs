@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Key, Source, Sources};
+use super::{SettingKey, ValueSource, ValueSources};
 use crate::sanitize;
 
 /// What stands for a secret.
@@ -13,7 +13,7 @@ const EMPTY: &str = "\"\"";
 
 /// A TOML file that means the same configuration, except for secrets; what only a flag can set is a comment, and so is a
 /// default that may not be written down.
-pub(super) fn text<C>(keys: &[Key<C>], config: &C, sources: &Sources) -> String {
+pub(super) fn text<C>(keys: &[SettingKey<C>], config: &C, sources: &ValueSources) -> String {
     let mut text = String::new();
     for key in keys {
         let value = match (key.show)(config) {
@@ -37,7 +37,7 @@ pub(super) fn text<C>(keys: &[Key<C>], config: &C, sources: &Sources) -> String 
 }
 
 /// Whether nobody has set it, nor what it belongs to.
-fn is_idle<C>(keys: &[Key<C>], key: &Key<C>, config: &C, sources: &Sources) -> bool {
+fn is_idle<C>(keys: &[SettingKey<C>], key: &SettingKey<C>, config: &C, sources: &ValueSources) -> bool {
     let other = keys.iter().find(|other| Some(other.name) == key.only_with);
-    other.is_some_and(|other| (other.show)(config) == EMPTY) && sources.of(key.name) == Source::Default
+    other.is_some_and(|other| (other.show)(config) == EMPTY) && sources.of(key.name) == ValueSource::Default
 }

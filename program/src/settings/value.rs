@@ -43,7 +43,7 @@ pub enum Raw {
 
 /// A value that is not allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct InvalidValue {
     /// The value, or the element of the list, as given.
     pub value: String,
     /// What is allowed.
@@ -63,7 +63,7 @@ pub struct UnknownKey {
     pub meant: Option<String>,
 }
 
-impl Refusal {
+impl InvalidValue {
     /// Of the key of that name in the table `inside` of a setting ("" for the setting itself), where these are known;
     /// `allowed` says what the table is like.
     pub fn of_key<'a>(
@@ -91,7 +91,7 @@ impl Refusal {
 /// A type that a setting can have.
 pub trait Setting: Sized {
     /// Reads a value; `home` stands for `~` in paths.
-    fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, Refusal>;
+    fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, InvalidValue>;
     /// A TOML literal.
     fn show(&self) -> String;
     /// What a file may have for it, as JSON Schema.
@@ -108,8 +108,8 @@ impl Raw {
     }
 
     /// That it is not allowed, and what is.
-    pub fn refuse(&self, allowed: impl Into<String>) -> Refusal {
-        Refusal {
+    pub fn refuse(&self, allowed: impl Into<String>) -> InvalidValue {
+        InvalidValue {
             value: self.to_string(),
             allowed: allowed.into(),
             line: self.line(),
@@ -166,7 +166,7 @@ pub fn expand(text: &str, home: Option<&Path>) -> Option<PathBuf> {
 }
 
 impl Setting for String {
-    fn read(raw: &Raw, _: Option<&Path>) -> Result<Self, Refusal> {
+    fn read(raw: &Raw, _: Option<&Path>) -> Result<Self, InvalidValue> {
         raw.text()
             .map(ToOwned::to_owned)
             .ok_or_else(|| raw.refuse("a text in quotes"))
@@ -182,7 +182,7 @@ impl Setting for String {
 }
 
 impl Setting for bool {
-    fn read(raw: &Raw, _: Option<&Path>) -> Result<Self, Refusal> {
+    fn read(raw: &Raw, _: Option<&Path>) -> Result<Self, InvalidValue> {
         let word = match raw {
             Raw::Truth(value) => return Ok(*value),
             Raw::Word(word) => word.to_ascii_lowercase(),
@@ -205,7 +205,7 @@ impl Setting for bool {
 }
 
 impl Setting for u64 {
-    fn read(raw: &Raw, _: Option<&Path>) -> Result<Self, Refusal> {
+    fn read(raw: &Raw, _: Option<&Path>) -> Result<Self, InvalidValue> {
         let number = match raw {
             // TOML integers have 63 bits, and what is shown must be TOML.
             Raw::Word(word) => word.parse().ok().filter(|number| i64::try_from(*number).is_ok()),
@@ -225,7 +225,7 @@ impl Setting for u64 {
 }
 
 impl Setting for f64 {
-    fn read(raw: &Raw, _: Option<&Path>) -> Result<Self, Refusal> {
+    fn read(raw: &Raw, _: Option<&Path>) -> Result<Self, InvalidValue> {
         let number = match raw {
             Raw::Word(word) => word.parse().ok(),
             Raw::Integer(number) => Some(*number as f64),
@@ -257,7 +257,7 @@ impl Default for Share {
 }
 
 impl Setting for Share {
-    fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, Refusal> {
+    fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, InvalidValue> {
         let share = f64::read(raw, home).ok().filter(|share| *share <= 1.0);
         share.map(Self).ok_or_else(|| raw.refuse("a number from 0 to 1"))
     }
@@ -272,7 +272,7 @@ impl Setting for Share {
 }
 
 impl Setting for PathBuf {
-    fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, Refusal> {
+    fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, InvalidValue> {
         let path = raw
             .text()
             .and_then(|text| expand(text, home))
@@ -291,7 +291,7 @@ impl Setting for PathBuf {
 
 /// No file is an empty text.
 impl Setting for Option<PathBuf> {
-    fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, Refusal> {
+    fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, InvalidValue> {
         if raw.text() == Some("") {
             Ok(None)
         } else {
@@ -309,7 +309,7 @@ impl Setting for Option<PathBuf> {
 }
 
 impl Setting for Multiaddr {
-    fn read(raw: &Raw, _: Option<&Path>) -> Result<Self, Refusal> {
+    fn read(raw: &Raw, _: Option<&Path>) -> Result<Self, InvalidValue> {
         let address = raw.text().and_then(|text| text.parse().ok());
         address.ok_or_else(|| raw.refuse("a multiaddr such as /ip4/192.0.2.1/tcp/4001"))
     }
@@ -324,7 +324,7 @@ impl Setting for Multiaddr {
 }
 
 impl<T: Setting> Setting for Vec<T> {
-    fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, Refusal> {
+    fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, InvalidValue> {
         match raw {
             Raw::Word(words) => words
                 .split(',')
@@ -334,7 +334,7 @@ impl<T: Setting> Setting for Vec<T> {
                 .collect(),
             Raw::List(items) => {
                 let read = |item: &Raw| {
-                    T::read(item, home).map_err(|refusal| Refusal {
+                    T::read(item, home).map_err(|refusal| InvalidValue {
                         line: refusal.line.or(item.line()),
                         ..refusal
                     })
@@ -358,7 +358,7 @@ impl<T: Setting> Setting for Vec<T> {
 }
 
 impl Setting for Duration {
-    fn read(raw: &Raw, _: Option<&Path>) -> Result<Self, Refusal> {
+    fn read(raw: &Raw, _: Option<&Path>) -> Result<Self, InvalidValue> {
         let time = match raw {
             Raw::Integer(0) => Some(Self::ZERO),
             _ => raw.text().and_then(duration::parse),
@@ -377,7 +377,7 @@ impl Setting for Duration {
 
 /// "0" is no limit.
 impl Setting for Option<Duration> {
-    fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, Refusal> {
+    fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, InvalidValue> {
         Duration::read(raw, home).map(|time| (!time.is_zero()).then_some(time))
     }
 
@@ -404,7 +404,7 @@ const SIZE_UNITS: [(&str, u64); 5] = [
 ];
 
 impl Setting for ByteSize {
-    fn read(raw: &Raw, _: Option<&Path>) -> Result<Self, Refusal> {
+    fn read(raw: &Raw, _: Option<&Path>) -> Result<Self, InvalidValue> {
         let size = match raw {
             Raw::Integer(bytes) => u64::try_from(*bytes).ok(),
             _ => raw.text().and_then(size),
@@ -533,7 +533,7 @@ fn to_bind(text: &str) -> String {
 }
 
 impl Setting for ListenOn {
-    fn read(raw: &Raw, _: Option<&Path>) -> Result<Self, Refusal> {
+    fn read(raw: &Raw, _: Option<&Path>) -> Result<Self, InvalidValue> {
         let legal = |text: &&str| text.is_empty() || host_port(&to_bind(text)).is_some();
         let text = raw.text().filter(legal);
         text.map(|text| Self(text.to_owned()))

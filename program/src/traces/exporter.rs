@@ -23,14 +23,14 @@ use opentelemetry_sdk::{
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::{Teller, Traces, check, dialled};
+use super::{TraceExporter, Traces, check, dialled};
 use crate::{
-    left_out::LeftOut,
+    missing_feature::MissingFeature,
     spans::{OnSpan, Span, SpanKind},
 };
 
 /// It is in this program.
-pub const MISSING: Option<LeftOut> = None;
+pub const MISSING: Option<MissingFeature> = None;
 
 /// Spans that wait for the collector; each takes about a kilobyte.
 const QUEUE: usize = 8192;
@@ -63,7 +63,7 @@ impl Traces {
     ///
     /// # Errors
     /// When its address is none.
-    pub fn start(teller: Teller<'_>, stop: CancellationToken) -> Result<Self, InvalidCollector> {
+    pub fn start(teller: TraceExporter<'_>, stop: CancellationToken) -> Result<Self, InvalidCollector> {
         let endpoint = dialled(teller.endpoint, teller.insecure);
         let mut exporter = exporter(teller, &endpoint)?;
         exporter.set_resource(
@@ -90,7 +90,7 @@ impl Traces {
     }
 }
 
-fn exporter(teller: Teller<'_>, endpoint: &str) -> Result<SpanExporter, InvalidCollector> {
+fn exporter(teller: TraceExporter<'_>, endpoint: &str) -> Result<SpanExporter, InvalidCollector> {
     let invalid = |cause: String| InvalidCollector {
         endpoint: teller.endpoint.to_owned(),
         cause,

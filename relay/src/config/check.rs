@@ -4,7 +4,7 @@ use std::{path::Path, time::Duration};
 
 use agentanycast_program::{
     address::behind_transport,
-    settings::{ConfigError, Sources, find, host_port, quoted},
+    settings::{ConfigError, ValueSources, find, host_port, quoted},
     traces::{self, COLLECTOR, is_collector},
 };
 use libp2p::{Multiaddr, multiaddr::Protocol};
@@ -24,7 +24,7 @@ const MOST_ENTRIES: u64 = 1 << 24;
 const MOST_RELAYS: usize = 64;
 
 /// Checks every rule; the first that is broken is the error.
-pub(super) fn check(config: &Config, sources: &Sources) -> Result<(), ConfigError> {
+pub(super) fn check(config: &Config, sources: &ValueSources) -> Result<(), ConfigError> {
     let check = Check { config, sources };
     check.built()?;
     check.addresses()?;
@@ -36,7 +36,7 @@ pub(super) fn check(config: &Config, sources: &Sources) -> Result<(), ConfigErro
 
 struct Check<'a> {
     config: &'a Config,
-    sources: &'a Sources,
+    sources: &'a ValueSources,
 }
 
 impl Check<'_> {

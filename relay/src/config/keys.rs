@@ -7,7 +7,7 @@ use agentanycast_program::{key, settings};
 use super::Config;
 
 /// A setting of the relay.
-pub(super) type Key = settings::Key<Config>;
+pub(super) type Key = settings::SettingKey<Config>;
 
 #[rustfmt::skip] // A table.
 pub(super) static KEYS: &[Key] = &[

@@ -178,5 +178,5 @@ fn what_cannot_work_is_refused_in_one_line() {
 #[test]
 fn the_man_page_and_completions_are_fresh() {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    agentanycast_program::pages::check(&settings::command(&PROGRAM), &top).unwrap();
+    agentanycast_program::manpages::check(&settings::command(&PROGRAM), &top).unwrap();
 }

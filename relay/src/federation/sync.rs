@@ -12,10 +12,10 @@ use std::{
 };
 
 use agentanycast_identity::proof::RELAY_KEY;
-use agentanycast_program::failure::in_one_line;
+use agentanycast_program::error_chain::in_one_line;
 use agentanycast_proto::{
-    bounded::{self, Bound},
-    unfold::Kind,
+    bounded_decode::{self, DecodeBound},
+    decoded_size::MessageKind,
     v1::{
         PushRegistrationsRequest, SyncRegistrationsRequest, SyncRegistrationsResponse,
         federation_service_client::FederationServiceClient,
@@ -63,8 +63,8 @@ const MOST_SAID: usize = 400;
 const SYNC: &str = "/agentanycast.v1.FederationService/SyncRegistrations";
 
 /// Largest page that is read: 8 MiB, and decoded 64 MiB.
-const PAGE_BOUND: Bound = Bound {
-    kind: Kind::Synced,
+const PAGE_BOUND: DecodeBound = DecodeBound {
+    kind: MessageKind::Synced,
     elements: 1 << 19,
     bytes: 8 << 20,
 };
@@ -263,7 +263,7 @@ impl Link {
                 epoch: asked.epoch,
                 everything: asked.everything,
             };
-            let call = bounded::unary::<_, SyncRegistrationsResponse>(
+            let call = bounded_decode::unary::<_, SyncRegistrationsResponse>(
                 self.channel.clone(),
                 SYNC,
                 Request::new(request),
@@ -421,7 +421,7 @@ fn one_line(said: &str) -> String {
 
 /// A failure to read a page of a single record, with what is read at most.
 fn unreadable(status: &Status) -> Status {
-    let Bound { bytes, elements, .. } = PAGE_BOUND;
+    let DecodeBound { bytes, elements, .. } = PAGE_BOUND;
     Status::out_of_range(format!(
         "its pages are not read, also when one record is asked for: {bytes} bytes and {elements} parts at most; update \
          that relay; what changes here is still told to it ({})",

@@ -6,8 +6,8 @@
 use std::marker::PhantomData;
 
 use agentanycast_proto::{
-    codec::{Writer, Written},
-    unfold::{self, Kind},
+    codec::{EncodedMessage, SizedEncoder},
+    decoded_size::{self, MessageKind},
 };
 use bytes::{Buf as _, BufMut as _, Bytes};
 use prost::{EncodeError, Message};
@@ -27,7 +27,7 @@ pub(super) struct Whole<M> {
 #[derive(Debug)]
 pub(super) struct Encoded(pub(super) Vec<u8>);
 
-impl Written for Encoded {
+impl EncodedMessage for Encoded {
     fn write(&self, target: &mut EncodeBuf<'_>) -> Result<(), EncodeError> {
         target.reserve(self.0.len());
         target.put_slice(&self.0);
@@ -36,7 +36,7 @@ impl Written for Encoded {
 }
 
 /// What a message may unfold to, or None where its size says it.
-pub(super) type Bound = Option<(Kind, usize)>;
+pub(super) type Bound = Option<(MessageKind, usize)>;
 
 /// Reads `D` with its bytes, writes `E`.
 #[derive(Debug)]
@@ -54,14 +54,14 @@ impl<E, D> WholeCodec<E, D> {
     }
 }
 
-impl<E: Written + Send + 'static, D: Message + Default + 'static> Codec for WholeCodec<E, D> {
+impl<E: EncodedMessage + Send + 'static, D: Message + Default + 'static> Codec for WholeCodec<E, D> {
     type Encode = E;
     type Decode = Whole<D>;
-    type Encoder = Writer<E>;
+    type Encoder = SizedEncoder<E>;
     type Decoder = Reader<D>;
 
-    fn encoder(&mut self) -> Writer<E> {
-        Writer::default()
+    fn encoder(&mut self) -> SizedEncoder<E> {
+        SizedEncoder::default()
     }
 
     fn decoder(&mut self) -> Reader<D> {
@@ -80,7 +80,7 @@ impl<D: Message + Default> Decoder for Reader<D> {
     fn decode(&mut self, source: &mut DecodeBuf<'_>) -> Result<Option<Whole<D>>, Status> {
         let bytes = source.copy_to_bytes(source.remaining());
         if let Some((kind, most)) = self.0 {
-            unfold::elements(kind, &bytes, most)
+            decoded_size::elements(kind, &bytes, most)
                 .map_err(|refused| Status::invalid_argument(refused.to_string()))?;
         }
         let message = D::decode(bytes.clone())

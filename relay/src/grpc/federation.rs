@@ -6,7 +6,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use agentanycast_proto::{
-    unfold::Kind,
+    decoded_size::MessageKind,
     v1::{
         PushRegistrationsRequest, PushRegistrationsResponse, SyncRegistrationsRequest,
         SyncRegistrationsResponse,
@@ -50,7 +50,7 @@ service! {
     /// Federation.
     FederationServer("agentanycast.v1.FederationService") {
         SYNC => SyncRegistrations, None, SMALL_REQUEST;
-        PUSH => PushRegistrations, Some((Kind::Registrations, MOST_ELEMENTS)), MAX_REQUEST;
+        PUSH => PushRegistrations, Some((MessageKind::Registrations, MOST_ELEMENTS)), MAX_REQUEST;
     }
 }
 

@@ -8,7 +8,7 @@ use agentanycast_identity::{
     rotation::{Rotation, chain},
 };
 use agentanycast_proto::{
-    unfold::Kind,
+    decoded_size::MessageKind,
     v1::{
         DiscoverBySkillRequest, HeartbeatRequest, HeartbeatResponse, RegisterSkillsRequest,
         RegisterSkillsResponse, UnregisterSkillsRequest, UnregisterSkillsResponse,
@@ -38,7 +38,7 @@ const SMALL_REQUEST: usize = 128 << 10;
 service! {
     /// The registry.
     RegistryServer("agentanycast.v1.RegistryService") {
-        REGISTER => Register, Some((Kind::Registration, MOST_ELEMENTS)), MAX_REQUEST;
+        REGISTER => Register, Some((MessageKind::Registration, MOST_ELEMENTS)), MAX_REQUEST;
         UNREGISTER => Unregister, None, SMALL_REQUEST;
         DISCOVER => Discover, None, SMALL_REQUEST;
         HEARTBEAT => Heartbeat, None, SMALL_REQUEST;

@@ -2,7 +2,7 @@
 //!
 //! `service!` makes one of its paths, `calls!` makes the calls of functions.
 
-use agentanycast_proto::codec::Written;
+use agentanycast_proto::codec::EncodedMessage;
 use axum::http;
 use prost::Message;
 use tonic::{
@@ -20,7 +20,7 @@ pub(super) async fn unary<S, D>(
     most: usize,
 ) -> http::Response<Body>
 where
-    S: UnaryService<Whole<D>, Response: Written + Send + 'static>,
+    S: UnaryService<Whole<D>, Response: EncodedMessage + Send + 'static>,
     D: Message + Default + 'static,
 {
     let codec = WholeCodec::<S::Response, D>::new(bound);

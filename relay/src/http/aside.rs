@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use agentanycast_door::{Full, Seats};
+use agentanycast_door::{ConnSlots, NoSlot};
 use axum::{Extension, extract::ConnectInfo};
 use tokio::{sync::Semaphore, task::spawn_blocking};
 
@@ -23,14 +23,14 @@ pub(super) type Asker = Option<Extension<ConnectInfo<Remote>>>;
 #[derive(Debug)]
 pub(super) struct Aside {
     turns: Arc<Semaphore>,
-    seats: Seats,
+    seats: ConnSlots,
 }
 
 impl Aside {
     pub(super) fn new() -> Self {
         Self {
             turns: Arc::new(Semaphore::new(AT_ONCE)),
-            seats: Seats::new(ASKED, ASKED_OF_ONE),
+            seats: ConnSlots::new(ASKED, ASKED_OF_ONE),
         }
     }
 
@@ -42,10 +42,10 @@ impl Aside {
     ) -> Result<T, ApiError> {
         let seat = asker.map(|Extension(ConnectInfo(Remote(source)))| self.seats.take(source));
         let seat = seat.transpose().map_err(|full| match full {
-            Full::All => ApiError::busy(format!(
+            NoSlot::All => ApiError::busy(format!(
                 "{ASKED} requests wait for the directory, its limit; try again later"
             )),
-            Full::Source => ApiError::too_many(format!(
+            NoSlot::Source => ApiError::too_many(format!(
                 "{ASKED_OF_ONE} requests of your address wait for the directory, its limit for one; wait for their answers"
             )),
         })?;

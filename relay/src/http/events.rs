@@ -3,7 +3,7 @@
 
 use std::{convert::Infallible, time::Duration};
 
-use agentanycast_door::{Full, Seat};
+use agentanycast_door::{NoSlot, Slot};
 use agentanycast_program::json_lines;
 use axum::{
     extract::{ConnectInfo, Query, State},
@@ -34,10 +34,10 @@ pub(super) async fn events(
 ) -> Result<Response, ApiError> {
     none(&words)?;
     let seat = face.0.followers.take(source).map_err(|full| match full {
-        Full::All => ApiError::busy(format!(
+        NoSlot::All => ApiError::busy(format!(
             "{FOLLOWERS} browsers follow this relay, its limit; try again later"
         )),
-        Full::Source => ApiError::too_many(format!(
+        NoSlot::Source => ApiError::too_many(format!(
             "{FOLLOWERS_PER_ADDRESS} browsers of your address follow this relay, its limit for one; close one"
         )),
     })?;
@@ -50,7 +50,7 @@ pub(super) async fn events(
     Ok(response)
 }
 
-fn follow(face: Face, seat: Seat) -> impl Stream<Item = Result<Event, Infallible>> {
+fn follow(face: Face, seat: Slot) -> impl Stream<Item = Result<Event, Infallible>> {
     async_stream::stream! {
         let _seat = seat;
         let mut bell = face.0.handle.bell();

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use agentanycast_door::{Bulk, http::Pieces};
+use agentanycast_door::{ByteQuota, http::ChunkedBody};
 use axum::{
     body::{Body, HttpBody as _},
     extract::{ConnectInfo, Request, State},
@@ -26,7 +26,7 @@ const SMALL: usize = 64 << 10;
 
 /// All of them; clones share them.
 #[derive(Clone, Debug)]
-pub(super) struct Unread(Arc<Mutex<Bulk<Reader>>>);
+pub(super) struct Unread(Arc<Mutex<ByteQuota<Reader>>>);
 
 /// What waits of one answer.
 struct Waiting {
@@ -37,10 +37,10 @@ struct Waiting {
 
 impl Unread {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Mutex::new(Bulk::new(UNREAD, UNREAD_OF_ALL))))
+        Self(Arc::new(Mutex::new(ByteQuota::new(UNREAD, UNREAD_OF_ALL))))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Bulk<Reader>> {
+    fn lock(&self) -> MutexGuard<'_, ByteQuota<Reader>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -84,7 +84,7 @@ pub(super) async fn counted(State(unread): State<Unread>, request: Request, next
         return ApiError::too_many(text).into_response();
     }
     response.map(|body| {
-        Body::new(Pieces::new(body, move |bytes| {
+        Body::new(ChunkedBody::new(body, move |bytes| {
             if waiting.are(bytes) {
                 Ok(())
             } else {

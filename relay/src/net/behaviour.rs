@@ -79,7 +79,7 @@ pub(super) fn swarm(
         // Only what is announced: `tell` has it among the external addresses.
         .with_hide_listen_addrs(true)
         .with_cache_size(0);
-    let door = door::Limits {
+    let door = door::SwarmLimits {
         pending: config.pending_per_ip,
         established: config.connections_per_ip,
     };

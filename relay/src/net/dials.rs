@@ -8,7 +8,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use agentanycast_door::kind::{Kind, kind};
+use agentanycast_door::ip_scope::{IpScope, ip_scope};
 use libp2p::{
     Multiaddr, PeerId,
     core::{Endpoint, transport::PortUse},
@@ -40,9 +40,9 @@ fn refusal(address: &Multiaddr) -> Option<&'static str> {
     if parts.any(|part| matches!(part, Protocol::P2pCircuit)) {
         return Some("it leads through a relay");
     }
-    match kind(ip) {
-        Kind::Public => None,
-        Kind::Inside(what) | Kind::Never(what) => Some(what),
+    match ip_scope(ip) {
+        IpScope::Public => None,
+        IpScope::Inside(what) | IpScope::Never(what) => Some(what),
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use agentanycast_door::{Full, Seat, Seats, address};
+use agentanycast_door::{ConnSlots, NoSlot, Slot, address};
 use libp2p::{Multiaddr, PeerId};
 
 /// All places; clones share them.
@@ -18,7 +18,7 @@ pub(super) struct Places(Arc<Mutex<Inner>>);
 
 #[derive(Debug)]
 struct Inner {
-    seats: Seats,
+    seats: ConnSlots,
     peers: HashMap<PeerId, Peer>,
 }
 
@@ -27,7 +27,7 @@ struct Inner {
 struct Peer {
     lines: Vec<Line>,
     /// Why it was refused last, until that was told.
-    refused: Option<Full>,
+    refused: Option<NoSlot>,
 }
 
 /// Its connections from one address and port, mostly one.
@@ -35,14 +35,14 @@ struct Peer {
 struct Line {
     remote: Multiaddr,
     connections: usize,
-    seat: Option<Seat>,
+    seat: Option<Slot>,
 }
 
 impl Places {
     /// So many, and so many of one address.
     pub(super) fn new(all: usize, per_address: usize) -> Self {
         Self(Arc::new(Mutex::new(Inner {
-            seats: Seats::new(all, per_address),
+            seats: ConnSlots::new(all, per_address),
             peers: HashMap::new(),
         })))
     }
@@ -127,8 +127,8 @@ impl Places {
     pub(super) fn limit(&self, peer: PeerId) -> Option<&'static str> {
         let refused = self.lock().peers.get_mut(&peer)?.refused.take()?;
         Some(match refused {
-            Full::All => "max_reservations",
-            Full::Source => "max_reservations_per_ip",
+            NoSlot::All => "max_reservations",
+            NoSlot::Source => "max_reservations_per_ip",
         })
     }
 

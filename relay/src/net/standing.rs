@@ -2,14 +2,14 @@
 //!
 //! The relay protocol refuses what is too much without a word about why; what stands says which ceiling that was.
 
-use agentanycast_door::Counts;
+use agentanycast_door::Concurrency;
 use libp2p::PeerId;
 
 /// What stands, and how much of it there may be.
 #[derive(Debug)]
 pub(super) struct Standing {
     all: usize,
-    peers: Counts<PeerId>,
+    peers: Concurrency<PeerId>,
     most: usize,
     most_of_peer: usize,
 }
@@ -19,7 +19,7 @@ impl Standing {
     pub(super) fn new(most: usize, most_of_peer: usize) -> Self {
         Self {
             all: 0,
-            peers: Counts::default(),
+            peers: Concurrency::default(),
             most,
             most_of_peer,
         }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use agentanycast_identity::{Keypair, peer_id, sealed};
+use agentanycast_identity::{Keypair, peer_id, sealed_box};
 use agentanycast_tests::within;
 
 use crate::stage::{python, scripts};
@@ -38,11 +38,11 @@ async fn by_pynacl(what: &str, own: &Keypair, other: &Keypair, content: &[u8]) -
 async fn what_one_side_seals_the_other_opens() {
     let [ours, theirs] = [(); 2].map(|()| Keypair::generate_ed25519());
     for content in [&b"x"[..], b"an envelope", &[0; 5000]] {
-        let sealed_here = sealed::seal(&ours, peer_id(&theirs), rand::random(), content).unwrap();
+        let sealed_here = sealed_box::seal(&ours, peer_id(&theirs), rand::random(), content).unwrap();
         assert_eq!(by_pynacl("open", &theirs, &ours, &sealed_here).await, content);
         let sealed_there = by_pynacl("seal", &theirs, &ours, content).await;
         assert_eq!(
-            sealed::open(&ours, peer_id(&theirs), &sealed_there).unwrap(),
+            sealed_box::open(&ours, peer_id(&theirs), &sealed_there).unwrap(),
             content
         );
     }

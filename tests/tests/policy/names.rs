@@ -11,7 +11,7 @@ use std::{
 use agentanycast::Node;
 use agentanycast_identity::{
     Keypair, PeerId,
-    credential::{Entry, Grant, StatusList, Suite},
+    credential::{Grant, StatusEntry, StatusList, Suite},
     did_key_of, document_of, peer_id,
 };
 use agentanycast_tests::{
@@ -362,7 +362,7 @@ async fn a_credential_of_a_trusted_issuer_vouches_for_its_subject() {
             capabilities: vec!["echo".to_owned()],
             from_ms: now() - 10_000,
             until_ms: Some(now() + 3_600_000),
-            status: status.map(|index| Entry {
+            status: status.map(|index| StatusEntry {
                 list,
                 index,
                 purpose: "revocation".to_owned(),

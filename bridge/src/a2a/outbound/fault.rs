@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agentanycast_proto::{json::Unwritable, v1::OutsideFailure};
+use agentanycast_proto::{json::NotJson, v1::OutsideFailure};
 
 /// Most that a reason may have, in characters: one line for people.
 const LONGEST: usize = 400;
@@ -65,8 +65,8 @@ pub(crate) struct Fault {
     after: Option<Duration>,
 }
 
-impl From<Unwritable> for Fault {
-    fn from(error: Unwritable) -> Self {
+impl From<NotJson> for Fault {
+    fn from(error: NotJson) -> Self {
         Self::last(format!("its answer cannot be kept: {error}"))
     }
 }

@@ -137,7 +137,7 @@ fn a_message_has_all_that_was_given() {
         panic!("{data:?}")
     };
     let text = data.metadata.get(EXACT).map(String::as_str);
-    let back = exact::restore(part.data.as_ref().unwrap(), text);
+    let back = struct_json::restore(part.data.as_ref().unwrap(), text);
     assert_eq!(
         back,
         json!({"n": 9_007_199_254_740_993_u64}),

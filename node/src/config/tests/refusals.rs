@@ -106,7 +106,7 @@ fn unknown_keys() {
             (key.as_str(), origin.clone()),
             (
                 name,
-                Source::File {
+                ValueSource::File {
                     path: FILE.into(),
                     line: at
                 }

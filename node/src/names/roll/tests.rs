@@ -2,7 +2,7 @@ use std::collections::HashMap;
 
 use agentanycast_identity::{
     Keypair,
-    credential::{Entry as Status, Grant, StatusList, Suite},
+    credential::{Grant, StatusEntry as Status, StatusList, Suite},
     did_key_of, document_of, peer_id,
     rotation::Rotation,
 };

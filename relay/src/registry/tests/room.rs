@@ -295,8 +295,8 @@ fn a_page_ends_before_a_record_that_does_not_fit() {
         };
         let bytes = request.encode_to_vec();
         assert!(bytes.len() <= (3 << 20) + 10_000, "{}", bytes.len());
-        let kind = agentanycast_proto::unfold::Kind::Registrations;
-        agentanycast_proto::unfold::elements(kind, &bytes, 200_010).unwrap();
+        let kind = agentanycast_proto::decoded_size::MessageKind::Registrations;
+        agentanycast_proto::decoded_size::elements(kind, &bytes, 200_010).unwrap();
         told.extend(request.registrations);
         if !page.more {
             break;

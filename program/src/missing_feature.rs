@@ -5,7 +5,7 @@
 #[error(
     "built without the {part}: build this program with `--features {feature}`, or install a package, which has all parts"
 )]
-pub struct LeftOut {
+pub struct MissingFeature {
     /// What it is called.
     pub part: &'static str,
     /// The feature of the build that puts it in.
@@ -18,7 +18,7 @@ mod tests {
 
     #[test]
     fn it_is_said_what_to_do() {
-        let relay = LeftOut {
+        let relay = MissingFeature {
             part: "relay",
             feature: "relay",
         };

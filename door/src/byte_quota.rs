@@ -2,22 +2,22 @@
 
 use std::hash::Hash;
 
-use crate::Counts;
+use crate::Concurrency;
 
 /// The bytes that are there, and how many there may be.
 #[derive(Debug)]
-pub struct Bulk<K> {
-    each: Counts<K>,
+pub struct ByteQuota<K> {
+    each: Concurrency<K>,
     all: usize,
     most_of_each: usize,
     most_of_all: usize,
 }
 
-impl<K: Eq + Hash> Bulk<K> {
+impl<K: Eq + Hash> ByteQuota<K> {
     /// None, of at most so many.
     pub fn new(most_of_each: usize, most_of_all: usize) -> Self {
         Self {
-            each: Counts::default(),
+            each: Concurrency::default(),
             all: 0,
             most_of_each,
             most_of_all,
@@ -56,7 +56,7 @@ mod tests {
         /// Neither bound is ever passed, nothing is refused that fits, and nothing stays when all is given back.
         #[test]
         fn both_bounds_hold(steps in proptest::collection::vec((0..4_u8, 1..40_usize, any::<bool>()), 0..100)) {
-            let mut bulk = Bulk::new(50, 120);
+            let mut bulk = ByteQuota::new(50, 120);
             let mut model: Vec<(u8, usize)> = Vec::new();
             for (who, count, comes) in steps {
                 if comes {

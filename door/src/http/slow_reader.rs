@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::Sitter;
+use crate::SlotHolder;
 
 /// How many bytes of an answer a reader takes in a second at least, its patience aside: a quarter of what the slowest
 /// mobile networks (2G) carry.
@@ -21,18 +21,18 @@ const PIECE_WITHIN: Duration = Duration::from_secs(1);
 
 /// What is seen of a connection.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(super) struct ConnectionWatch {
     /// How long its readers may stand still.
     patience: Duration,
     /// How long it may stand without a request.
     quiet: Duration,
     /// Whoever has the place of this connection.
-    sitter: Sitter,
-    seen: Mutex<Seen>,
+    sitter: SlotHolder,
+    seen: Mutex<ReadProgress>,
 }
 
 #[derive(Debug)]
-struct Seen {
+struct ReadProgress {
     next: u64,
     open: usize,
     quiet_since: Instant,
@@ -81,7 +81,7 @@ impl Pace {
 
 /// What to do about a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum WatchVerdict {
     /// Nothing.
     Fine,
     /// Nobody uses it.
@@ -90,14 +90,14 @@ pub(super) enum Verdict {
     Standing,
 }
 
-impl Watch {
-    pub(super) fn new(now: Instant, patience: Duration, quiet: Duration, sitter: Sitter) -> Arc<Self> {
+impl ConnectionWatch {
+    pub(super) fn new(now: Instant, patience: Duration, quiet: Duration, sitter: SlotHolder) -> Arc<Self> {
         sitter.waits(now);
         Arc::new(Self {
             patience,
             quiet,
             sitter,
-            seen: Mutex::new(Seen {
+            seen: Mutex::new(ReadProgress {
                 next: 0,
                 open: 0,
                 quiet_since: now,
@@ -107,44 +107,44 @@ impl Watch {
     }
 
     /// A request has come.
-    pub(super) fn begin(self: &Arc<Self>) -> Answering {
+    pub(super) fn begin(self: &Arc<Self>) -> PendingResponse {
         let mut seen = self.seen();
         if seen.open == 0 {
             self.sitter.is_served();
         }
         seen.open += 1;
         seen.next += 1;
-        Answering {
+        PendingResponse {
             watch: Arc::clone(self),
             id: seen.next,
         }
     }
 
     /// What to do now.
-    pub(super) fn verdict(&self, now: Instant) -> Verdict {
+    pub(super) fn verdict(&self, now: Instant) -> WatchVerdict {
         let seen = self.seen();
         if seen.answers.values().any(|pace| pace.is_over(now, self.patience)) {
-            Verdict::Standing
+            WatchVerdict::Standing
         } else if seen.open == 0 && now.saturating_duration_since(seen.quiet_since) >= self.quiet {
-            Verdict::Quiet
+            WatchVerdict::Quiet
         } else {
-            Verdict::Fine
+            WatchVerdict::Fine
         }
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, ReadProgress> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A request that is being answered, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Answering {
-    watch: Arc<Watch>,
+pub(super) struct PendingResponse {
+    watch: Arc<ConnectionWatch>,
     id: u64,
 }
 
-impl Answering {
+impl PendingResponse {
     /// The next piece of the answer is asked for.
     pub(super) fn asked(&self, now: Instant) {
         if let Some(pace) = self.watch.seen().answers.get_mut(&self.id) {
@@ -161,7 +161,7 @@ impl Answering {
     }
 }
 
-impl Drop for Answering {
+impl Drop for PendingResponse {
     fn drop(&mut self) {
         let mut seen = self.watch.seen();
         seen.answers.remove(&self.id);
@@ -180,7 +180,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::Seats;
+    use crate::ConnSlots;
 
     const PATIENCE: Duration = Duration::from_mins(1);
     const QUIET: Duration = Duration::from_mins(2);
@@ -188,27 +188,27 @@ mod tests {
     #[test]
     fn who_does_not_read_and_who_does_not_ask() {
         let start = Instant::now();
-        let seat = Seats::new(1, 1)
+        let seat = ConnSlots::new(1, 1)
             .take(IpAddr::from([192, 0, 2, 1]).into())
             .unwrap();
-        let watch = Watch::new(start, PATIENCE, QUIET, seat.sitter().clone());
+        let watch = ConnectionWatch::new(start, PATIENCE, QUIET, seat.sitter().clone());
         let at = |seconds| start + Duration::from_secs(seconds);
-        assert_eq!(watch.verdict(at(119)), Verdict::Fine);
-        assert_eq!(watch.verdict(at(120)), Verdict::Quiet);
+        assert_eq!(watch.verdict(at(119)), WatchVerdict::Fine);
+        assert_eq!(watch.verdict(at(120)), WatchVerdict::Quiet);
         let (one, other) = (watch.begin(), watch.begin());
-        assert_eq!(watch.verdict(at(900)), Verdict::Fine, "they wait for us");
+        assert_eq!(watch.verdict(at(900)), WatchVerdict::Fine, "they wait for us");
         one.given(at(900), 0);
         other.given(at(900), 0);
         other.asked(at(900));
-        assert_eq!(watch.verdict(at(959)), Verdict::Fine);
-        assert_eq!(watch.verdict(at(960)), Verdict::Standing);
+        assert_eq!(watch.verdict(at(959)), WatchVerdict::Fine);
+        assert_eq!(watch.verdict(at(960)), WatchVerdict::Standing);
         one.asked(at(960));
-        assert_eq!(watch.verdict(at(960)), Verdict::Fine);
+        assert_eq!(watch.verdict(at(960)), WatchVerdict::Fine);
         one.given(at(960), 100);
         drop(one);
-        assert_eq!(watch.verdict(at(2000)), Verdict::Fine);
+        assert_eq!(watch.verdict(at(2000)), WatchVerdict::Fine);
         drop(other);
-        assert_eq!(watch.verdict(Instant::now() + QUIET), Verdict::Quiet);
+        assert_eq!(watch.verdict(Instant::now() + QUIET), WatchVerdict::Quiet);
     }
 
     /// Reads pieces of 64 KiB at this rate until it is done or patience is over; how many seconds that took.

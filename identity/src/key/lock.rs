@@ -18,7 +18,7 @@ const MAX_CHANGES: usize = 8;
 
 /// As long as this is there, no other daemon uses the key file, and the key is not changed.
 #[derive(Debug)]
-pub struct Held {
+pub struct KeyLock {
     _file: Option<File>,
 }
 
@@ -26,7 +26,7 @@ pub struct Held {
 ///
 /// # Errors
 /// See [`KeyError`].
-pub fn load_and_hold(path: &Path) -> Result<(Keypair, Held), KeyError> {
+pub fn load_and_hold(path: &Path) -> Result<(Keypair, KeyLock), KeyError> {
     load_or_create(path)?;
     let in_use = || KeyError::InUse {
         path: path.to_owned(),
@@ -37,7 +37,7 @@ pub fn load_and_hold(path: &Path) -> Result<(Keypair, Held), KeyError> {
 }
 
 /// Holds the key for itself alone. None: another process uses it.
-pub(super) fn take(path: &Path) -> Option<Held> {
+pub(super) fn take(path: &Path) -> Option<KeyLock> {
     // A change of keys puts another file in the place of the one that was opened, seldom and never for long.
     for _ in 0..MAX_CHANGES {
         let file = File::open(path).ok();
@@ -45,7 +45,7 @@ pub(super) fn take(path: &Path) -> Option<Held> {
             return None;
         }
         if file.as_ref().is_none_or(|file| is_at(file, path)) {
-            return Some(Held { _file: file });
+            return Some(KeyLock { _file: file });
         }
     }
     None

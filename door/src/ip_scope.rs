@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// What an address is to somebody on the Internet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum IpScope {
     /// A host anybody can reach.
     Public,
     /// A host of a network behind this one, or this host.
@@ -13,15 +13,15 @@ pub enum Kind {
     Never(&'static str),
 }
 
-const PRIVATE: Kind = Kind::Inside("an address of a private network");
-const RESERVED: Kind = Kind::Inside("a reserved address");
-const LOOPBACK: Kind = Kind::Inside("an address of this host");
-const LINK_LOCAL: Kind = Kind::Inside("a link-local address");
-const UNSPECIFIED: Kind = Kind::Never("the unspecified address");
-const MULTICAST: Kind = Kind::Never("a multicast address");
+const PRIVATE: IpScope = IpScope::Inside("an address of a private network");
+const RESERVED: IpScope = IpScope::Inside("a reserved address");
+const LOOPBACK: IpScope = IpScope::Inside("an address of this host");
+const LINK_LOCAL: IpScope = IpScope::Inside("a link-local address");
+const UNSPECIFIED: IpScope = IpScope::Never("the unspecified address");
+const MULTICAST: IpScope = IpScope::Never("a multicast address");
 
 /// Blocks of IPv4 that are not public (RFC 6890 and its registry), with their bits.
-const V4: [([u8; 4], u32, Kind); 17] = [
+const V4: [([u8; 4], u32, IpScope); 17] = [
     ([0, 0, 0, 0], 8, UNSPECIFIED),
     ([10, 0, 0, 0], 8, PRIVATE),
     ([100, 64, 0, 0], 10, PRIVATE),
@@ -51,22 +51,22 @@ const V6: [(Ipv6Addr, u32); 4] = [
 ];
 
 /// What this address is.
-pub fn kind(address: IpAddr) -> Kind {
+pub fn ip_scope(address: IpAddr) -> IpScope {
     match address {
         IpAddr::V4(address) => kind_v4(address),
         IpAddr::V6(address) => kind_v6(address),
     }
 }
 
-fn kind_v4(address: Ipv4Addr) -> Kind {
+fn kind_v4(address: Ipv4Addr) -> IpScope {
     let bits = address.to_bits();
     let found = V4
         .iter()
         .find(|(block, length, _)| bits >> (32 - length) == u32::from_be_bytes(*block) >> (32 - length));
-    found.map_or(Kind::Public, |(_, _, kind)| *kind)
+    found.map_or(IpScope::Public, |(_, _, kind)| *kind)
 }
 
-fn kind_v6(address: Ipv6Addr) -> Kind {
+fn kind_v6(address: Ipv6Addr) -> IpScope {
     if address.is_unspecified() {
         return UNSPECIFIED;
     }
@@ -93,7 +93,7 @@ fn kind_v6(address: Ipv6Addr) -> Kind {
     if segments[0] & 0xe000 != 0x2000 || V6.iter().any(is_in) {
         return RESERVED;
     }
-    Kind::Public
+    IpScope::Public
 }
 
 /// The IPv4 address in one of IPv6 that stands for it: mapped (`::ffff:0:0/96`), translated
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     fn refused(address: &str) -> bool {
-        kind(address.parse().unwrap()) != Kind::Public
+        ip_scope(address.parse().unwrap()) != IpScope::Public
     }
 
     #[test]
@@ -213,7 +213,7 @@ mod tests {
                 Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, a, b),
                 Ipv6Addr::new(0x2002, a, b, 0, 0, 0, 0, 1),
             ] {
-                prop_assert_eq!(kind(v6.into()), kind(v4.into()), "{}", v6);
+                prop_assert_eq!(ip_scope(v6.into()), ip_scope(v4.into()), "{}", v6);
             }
         }
 
@@ -223,10 +223,10 @@ mod tests {
             let v4 = Ipv4Addr::from_bits(bits);
             let inside = v4.is_private() || v4.is_loopback() || v4.is_link_local() || v4.is_broadcast()
                 || v4.is_documentation() || v4.is_multicast() || v4.is_unspecified();
-            prop_assert!(!inside || kind(v4.into()) != Kind::Public);
+            prop_assert!(!inside || ip_scope(v4.into()) != IpScope::Public);
             let v6 = Ipv6Addr::from_bits(bits6);
             let inside = v6.is_unique_local() || v6.is_unicast_link_local() || v6.is_multicast();
-            prop_assert!(!inside || kind(v6.into()) != Kind::Public);
+            prop_assert!(!inside || ip_scope(v6.into()) != IpScope::Public);
         }
     }
 }

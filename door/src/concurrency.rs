@@ -4,15 +4,15 @@ use std::{collections::HashMap, hash::Hash};
 
 /// The counts of all.
 #[derive(Debug)]
-pub struct Counts<K>(HashMap<K, usize>);
+pub struct Concurrency<K>(HashMap<K, usize>);
 
-impl<K> Default for Counts<K> {
+impl<K> Default for Concurrency<K> {
     fn default() -> Self {
         Self(HashMap::new())
     }
 }
 
-impl<K: Eq + Hash> Counts<K> {
+impl<K: Eq + Hash> Concurrency<K> {
     /// Counts one more, unless there are `most` already: then false, and nothing is counted.
     pub fn enter(&mut self, who: K, most: usize) -> bool {
         self.add(who, 1, most)
@@ -67,7 +67,7 @@ mod tests {
             steps in proptest::collection::vec((0..3_u8, any::<bool>(), 0..3_usize), 0..200),
             most in 0..6_usize,
         ) {
-            let mut counts = Counts::default();
+            let mut counts = Concurrency::default();
             let mut model = [0_usize; 3];
             for (who, comes, count) in steps {
                 let known = &mut model[usize::from(who)];

@@ -13,15 +13,15 @@ use tonic::{
 };
 
 use crate::{
-    codec::Writer,
-    unfold::{self, Kind},
+    codec::SizedEncoder,
+    decoded_size::{self, MessageKind},
 };
 
 /// What an answer may be.
 #[derive(Clone, Copy, Debug)]
-pub struct Bound {
+pub struct DecodeBound {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: MessageKind,
     /// Most elements ([`unfold::elements`]).
     pub elements: usize,
     /// Most bytes, encoded.
@@ -36,7 +36,7 @@ pub async fn unary<E, D>(
     channel: Channel,
     path: &'static str,
     request: Request<E>,
-    bound: Bound,
+    bound: DecodeBound,
 ) -> Result<Response<D>, Status>
 where
     E: Message + 'static,
@@ -50,32 +50,32 @@ where
     grpc.unary(request, PathAndQuery::from_static(path), codec).await
 }
 
-struct BoundedCodec<E, D>(Bound, PhantomData<fn() -> (E, D)>);
+struct BoundedCodec<E, D>(DecodeBound, PhantomData<fn() -> (E, D)>);
 
 impl<E: Message + 'static, D: Message + Default + 'static> Codec for BoundedCodec<E, D> {
     type Encode = E;
     type Decode = D;
-    type Encoder = Writer<E>;
-    type Decoder = Reader<D>;
+    type Encoder = SizedEncoder<E>;
+    type Decoder = BoundedDecoder<D>;
 
-    fn encoder(&mut self) -> Writer<E> {
-        Writer::default()
+    fn encoder(&mut self) -> SizedEncoder<E> {
+        SizedEncoder::default()
     }
 
-    fn decoder(&mut self) -> Reader<D> {
-        Reader(self.0, PhantomData)
+    fn decoder(&mut self) -> BoundedDecoder<D> {
+        BoundedDecoder(self.0, PhantomData)
     }
 }
 
-struct Reader<D>(Bound, PhantomData<fn() -> D>);
+struct BoundedDecoder<D>(DecodeBound, PhantomData<fn() -> D>);
 
-impl<D: Message + Default> Decoder for Reader<D> {
+impl<D: Message + Default> Decoder for BoundedDecoder<D> {
     type Item = D;
     type Error = Status;
 
     fn decode(&mut self, source: &mut DecodeBuf<'_>) -> Result<Option<D>, Status> {
         let bytes = source.copy_to_bytes(source.remaining());
-        unfold::elements(self.0.kind, &bytes, self.0.elements)
+        decoded_size::elements(self.0.kind, &bytes, self.0.elements)
             .map_err(|refused| Status::out_of_range(format!("the answer is not read: {refused}")))?;
         let message = D::decode(bytes)
             .map_err(|error| Status::internal(format!("the answer cannot be decoded: {error}")))?;

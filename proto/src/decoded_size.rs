@@ -24,7 +24,7 @@ const MAX_DEPTH: usize = 100;
 
 /// What is about to be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MessageKind {
     /// An `A2AEnvelope`.
     Envelope,
     /// An `AgentCard`.
@@ -50,14 +50,14 @@ pub enum Kind {
 /// Why a message should not be decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Refused {
+pub enum DecodeLimit {
     /// It has more elements than this.
     TooMany(usize),
     /// It is no encoded message, or is nested too deeply.
     Malformed,
 }
 
-impl std::fmt::Display for Refused {
+impl std::fmt::Display for DecodeLimit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::TooMany(most) => write!(f, "a message of more than {most} parts, values and entries"),
@@ -66,13 +66,13 @@ impl std::fmt::Display for Refused {
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for DecodeLimit {}
 
 /// Number of elements in an encoded message; it stops counting above `most`.
 ///
 /// # Errors
-/// See [`Refused`]. What passes may still fail to decode.
-pub fn elements(kind: Kind, bytes: &[u8], most: usize) -> Result<usize, Refused> {
+/// See [`DecodeLimit`]. What passes may still fail to decode.
+pub fn elements(kind: MessageKind, bytes: &[u8], most: usize) -> Result<usize, DecodeLimit> {
     let shapes = &*SHAPES;
     let root = shapes.roots[kind as usize];
     let mut count = 0;
@@ -85,7 +85,7 @@ pub fn elements(kind: Kind, bytes: &[u8], most: usize) -> Result<usize, Refused>
             };
             (rest, shape) = outer;
         }
-        let (number, wire) = decode_key(&mut rest).map_err(|_| Refused::Malformed)?;
+        let (number, wire) = decode_key(&mut rest).map_err(|_| DecodeLimit::Malformed)?;
         let content = content(&mut rest, wire)?;
         let field = shapes.all[shape]
             .get(number as usize)
@@ -96,11 +96,11 @@ pub fn elements(kind: Kind, bytes: &[u8], most: usize) -> Result<usize, Refused>
         }
         count += 1;
         if count > most {
-            return Err(Refused::TooMany(most));
+            return Err(DecodeLimit::TooMany(most));
         }
         if let Field::Nested(inner) = field {
             if above.len() >= MAX_DEPTH {
-                return Err(Refused::Malformed);
+                return Err(DecodeLimit::Malformed);
             }
             above.push((rest, shape));
             (rest, shape) = (content, inner);
@@ -109,22 +109,22 @@ pub fn elements(kind: Kind, bytes: &[u8], most: usize) -> Result<usize, Refused>
 }
 
 /// Takes the content of one field off; that of a length-delimited one is given back.
-fn content<'a>(rest: &mut &'a [u8], wire: WireType) -> Result<&'a [u8], Refused> {
+fn content<'a>(rest: &mut &'a [u8], wire: WireType) -> Result<&'a [u8], DecodeLimit> {
     let length = match wire {
         WireType::Varint => {
-            decode_varint(rest).map_err(|_| Refused::Malformed)?;
+            decode_varint(rest).map_err(|_| DecodeLimit::Malformed)?;
             0
         }
         WireType::ThirtyTwoBit => 4,
         WireType::SixtyFourBit => 8,
         WireType::LengthDelimited => {
-            let length = decode_varint(rest).map_err(|_| Refused::Malformed)?;
-            usize::try_from(length).map_err(|_| Refused::Malformed)?
+            let length = decode_varint(rest).map_err(|_| DecodeLimit::Malformed)?;
+            usize::try_from(length).map_err(|_| DecodeLimit::Malformed)?
         }
         // No message of ours has ever had a group, and a walk by lengths cannot skip one.
-        WireType::StartGroup | WireType::EndGroup => return Err(Refused::Malformed),
+        WireType::StartGroup | WireType::EndGroup => return Err(DecodeLimit::Malformed),
     };
-    let (content, after) = rest.split_at_checked(length).ok_or(Refused::Malformed)?;
+    let (content, after) = rest.split_at_checked(length).ok_or(DecodeLimit::Malformed)?;
     *rest = after;
     Ok(content)
 }
@@ -143,7 +143,7 @@ enum Field {
 /// The messages, each as its fields by number.
 struct Shapes {
     all: Vec<Vec<Field>>,
-    /// In the order of [`Kind`].
+    /// In the order of [`MessageKind`].
     roots: [usize; 10],
 }
 
@@ -250,7 +250,7 @@ mod tests {
     }
 
     fn count(bytes: &[u8]) -> usize {
-        elements(Kind::Envelope, bytes, usize::MAX).unwrap()
+        elements(MessageKind::Envelope, bytes, usize::MAX).unwrap()
     }
 
     #[test]
@@ -295,7 +295,7 @@ mod tests {
             }),
             ..AgentCard::default()
         };
-        assert_eq!(elements(Kind::Card, &card.encode_to_vec(), 100), Ok(10));
+        assert_eq!(elements(MessageKind::Card, &card.encode_to_vec(), 100), Ok(10));
         let skill = SkillInfo {
             tags: [("a".to_owned(), "b".to_owned())].into(),
             ..SkillInfo::default()
@@ -306,7 +306,7 @@ mod tests {
             ..RegisterSkillsRequest::default()
         };
         assert_eq!(
-            elements(Kind::Registration, &register.encode_to_vec(), 100),
+            elements(MessageKind::Registration, &register.encode_to_vec(), 100),
             Ok(8)
         );
         let told = FederatedRegistration {
@@ -317,7 +317,10 @@ mod tests {
             registrations: vec![told; 2],
             ..PushRegistrationsRequest::default()
         };
-        assert_eq!(elements(Kind::Registrations, &push.encode_to_vec(), 100), Ok(14));
+        assert_eq!(
+            elements(MessageKind::Registrations, &push.encode_to_vec(), 100),
+            Ok(14)
+        );
     }
 
     #[test]
@@ -329,7 +332,7 @@ mod tests {
             }),
             ..a2a::SendMessageRequest::default()
         };
-        assert_eq!(elements(Kind::Send, &send.encode_to_vec(), 100), Ok(8));
+        assert_eq!(elements(MessageKind::Send, &send.encode_to_vec(), 100), Ok(8));
         let send = a2a_0_3::SendMessageRequest {
             request: Some(a2a_0_3::Message {
                 content: vec![a2a_0_3::Part::default(); 7],
@@ -338,7 +341,7 @@ mod tests {
             }),
             ..a2a_0_3::SendMessageRequest::default()
         };
-        assert_eq!(elements(Kind::OldSend, &send.encode_to_vec(), 100), Ok(11));
+        assert_eq!(elements(MessageKind::OldSend, &send.encode_to_vec(), 100), Ok(11));
         let authentication = a2a_0_3::AuthenticationInfo {
             schemes: vec![String::new(); 5],
             ..a2a_0_3::AuthenticationInfo::default()
@@ -354,19 +357,31 @@ mod tests {
             }),
             ..a2a_0_3::CreateTaskPushNotificationConfigRequest::default()
         };
-        assert_eq!(elements(Kind::OldSetPush, &set.encode_to_vec(), 100), Ok(8));
+        assert_eq!(
+            elements(MessageKind::OldSetPush, &set.encode_to_vec(), 100),
+            Ok(8)
+        );
     }
 
     #[test]
     fn it_stops_at_the_bound_and_at_what_it_cannot_walk() {
         let many = with_parts(vec![Part::default(); 1000]);
-        assert_eq!(elements(Kind::Envelope, &many, 1001), Err(Refused::TooMany(1001)));
-        assert_eq!(elements(Kind::Envelope, &many, 1002), Ok(1002));
+        assert_eq!(
+            elements(MessageKind::Envelope, &many, 1001),
+            Err(DecodeLimit::TooMany(1001))
+        );
+        assert_eq!(elements(MessageKind::Envelope, &many, 1002), Ok(1002));
         let cut = &many[..many.len() - 1];
-        assert_eq!(elements(Kind::Envelope, cut, 5000), Err(Refused::Malformed));
+        assert_eq!(
+            elements(MessageKind::Envelope, cut, 5000),
+            Err(DecodeLimit::Malformed)
+        );
         // A group of an unknown field, in front of everything else.
         let group = [&[0xFB, 0x01, 0xFC, 0x01][..], &many].concat();
-        assert_eq!(elements(Kind::Envelope, &group, 5000), Err(Refused::Malformed));
+        assert_eq!(
+            elements(MessageKind::Envelope, &group, 5000),
+            Err(DecodeLimit::Malformed)
+        );
         let mut deep = Value { kind: None };
         for _ in 0..MAX_DEPTH {
             deep.kind = Some(value::Kind::ListValue(ListValue {
@@ -382,8 +397,8 @@ mod tests {
             ..Part::default()
         };
         assert_eq!(
-            elements(Kind::Envelope, &with_parts(vec![deep]), usize::MAX),
-            Err(Refused::Malformed)
+            elements(MessageKind::Envelope, &with_parts(vec![deep]), usize::MAX),
+            Err(DecodeLimit::Malformed)
         );
     }
 

@@ -16,7 +16,7 @@ use tokio::{
 const PREFACE: usize = 24;
 
 /// The stream.
-pub(super) struct Impatient<S> {
+pub(super) struct IdleTimeout<S> {
     stream: S,
     /// What is left of the beginning.
     unheard: usize,
@@ -27,7 +27,7 @@ pub(super) struct Impatient<S> {
     waiting: bool,
 }
 
-impl<S> Impatient<S> {
+impl<S> IdleTimeout<S> {
     /// The client has to begin within the first time, and a write waits for the second at most.
     pub(super) fn new(stream: S, begin: Duration, patience: Duration) -> Self {
         Self {
@@ -57,7 +57,7 @@ impl<S> Impatient<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for IdleTimeout<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -79,7 +79,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for IdleTimeout<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let done = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.impatiently(cx, done)
@@ -119,7 +119,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_has_to_begin() {
         let (mut client, server) = duplex(1024);
-        let mut server = Impatient::new(server, BEGIN, PATIENCE);
+        let mut server = IdleTimeout::new(server, BEGIN, PATIENCE);
         client.write_all(b"PRI * HTTP/2.0").await.unwrap();
         let (mut buffer, begun) = ([0; 64], Instant::now());
         assert_eq!(server.read(&mut buffer).await.unwrap(), 14);
@@ -130,7 +130,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_that_has_begun_may_be_silent() {
         let (mut client, server) = duplex(1024);
-        let mut server = Impatient::new(server, BEGIN, PATIENCE);
+        let mut server = IdleTimeout::new(server, BEGIN, PATIENCE);
         client.write_all(&[b'x'; PREFACE]).await.unwrap();
         let mut buffer = [0; PREFACE];
         server.read_exact(&mut buffer).await.unwrap();
@@ -141,7 +141,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_has_to_read() {
         let (_client, server) = duplex(16);
-        let mut server = Impatient::new(server, BEGIN, PATIENCE);
+        let mut server = IdleTimeout::new(server, BEGIN, PATIENCE);
         let begun = Instant::now();
         let late = server.write_all(&[0; 17]).await.unwrap_err();
         assert_eq!(

@@ -1,6 +1,6 @@
 //! A number of places of which each network may take a share only.
 //!
-//! PURE but for a lock. The rules: a place is free again when its [`Seat`] is dropped, and nobody keeps one by silence
+//! PURE but for a lock. The rules: a place is free again when its [`Slot`] is dropped, and nobody keeps one by silence
 //! alone: when all are taken, whoever has asked nothing for longest gives way. Who never says that it waits keeps its
 //! place.
 
@@ -20,36 +20,36 @@ const LOOKS: usize = 256;
 
 /// All places; clones share them.
 #[derive(Clone, Debug)]
-pub struct Seats(Arc<Shared>);
+pub struct ConnSlots(Arc<SlotTable>);
 
 #[derive(Debug)]
-struct Shared {
+struct SlotTable {
     all: usize,
     of_one: usize,
-    taken: Mutex<Taken>,
+    taken: Mutex<SlotUse>,
 }
 
 #[derive(Debug, Default)]
-struct Taken {
+struct SlotUse {
     next: u64,
-    all: BTreeMap<u64, Sitter>,
+    all: BTreeMap<u64, SlotHolder>,
     networks: HashMap<Network, BTreeSet<u64>>,
 }
 
 /// A place that is taken.
 #[derive(Debug)]
-pub struct Seat {
-    seats: Arc<Shared>,
+pub struct Slot {
+    seats: Arc<SlotTable>,
     id: u64,
-    sitter: Sitter,
+    holder: SlotHolder,
 }
 
 /// Who has a place, as far as it matters for giving way.
 #[derive(Clone, Debug)]
-pub struct Sitter(Arc<State>);
+pub struct SlotHolder(Arc<HolderState>);
 
 #[derive(Debug)]
-struct State {
+struct HolderState {
     network: Network,
     /// None while it is served, or when it does not say.
     waits_since: Mutex<Option<Instant>>,
@@ -58,17 +58,17 @@ struct State {
 
 /// Why there is no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Full {
+pub enum NoSlot {
     /// All are taken.
     All,
     /// The network has its share.
     Source,
 }
 
-impl Seats {
+impl ConnSlots {
     /// So many, and so many of one network.
     pub fn new(all: usize, of_one: usize) -> Self {
-        Self(Arc::new(Shared {
+        Self(Arc::new(SlotTable {
             all,
             of_one,
             taken: Mutex::default(),
@@ -84,14 +84,14 @@ impl Seats {
     ///
     /// # Errors
     /// There is none, and of those who have one nobody waits.
-    pub fn take(&self, network: Network) -> Result<Seat, Full> {
+    pub fn take(&self, network: Network) -> Result<Slot, NoSlot> {
         let mut taken = lock(&self.0.taken);
         let mine = taken.networks.get(&network);
         let has_share = mine.is_some_and(|mine| mine.len() >= self.0.of_one);
         let full = if taken.all.len() >= self.0.all {
-            Some(Full::All)
+            Some(NoSlot::All)
         } else {
-            has_share.then_some(Full::Source)
+            has_share.then_some(NoSlot::Source)
         };
         if let Some(full) = full {
             let id = match mine {
@@ -108,33 +108,33 @@ impl Seats {
 }
 
 /// Who of them has waited longest.
-fn longest_waiting<'a>(sitters: impl Iterator<Item = (u64, &'a Sitter)>) -> Option<u64> {
+fn longest_waiting<'a>(sitters: impl Iterator<Item = (u64, &'a SlotHolder)>) -> Option<u64> {
     let waiting = sitters
         .take(LOOKS)
         .filter_map(|(id, sitter)| Some(((*lock(&sitter.0.waits_since))?, id)));
     waiting.min().map(|(_, id)| id)
 }
 
-impl Taken {
-    fn sit(&mut self, seats: &Arc<Shared>, network: Network) -> Seat {
+impl SlotUse {
+    fn sit(&mut self, seats: &Arc<SlotTable>, network: Network) -> Slot {
         let id = self.next;
         self.next += 1;
-        let sitter = Sitter(Arc::new(State {
+        let sitter = SlotHolder(Arc::new(HolderState {
             network,
             waits_since: Mutex::default(),
             gone: CancellationToken::new(),
         }));
         self.all.insert(id, sitter.clone());
         self.networks.entry(network).or_default().insert(id);
-        Seat {
+        Slot {
             seats: Arc::clone(seats),
             id,
-            sitter,
+            holder: sitter,
         }
     }
 
     /// None: it has left before.
-    fn leave(&mut self, id: u64) -> Option<Sitter> {
+    fn leave(&mut self, id: u64) -> Option<SlotHolder> {
         let sitter = self.all.remove(&id)?;
         let network = sitter.0.network;
         if let Some(mine) = self.networks.get_mut(&network) {
@@ -151,20 +151,20 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Seat {
+impl Slot {
     /// Who sits here.
-    pub fn sitter(&self) -> &Sitter {
-        &self.sitter
+    pub fn sitter(&self) -> &SlotHolder {
+        &self.holder
     }
 }
 
-impl Drop for Seat {
+impl Drop for Slot {
     fn drop(&mut self) {
         lock(&self.seats.taken).leave(self.id);
     }
 }
 
-impl Sitter {
+impl SlotHolder {
     /// It waits for somebody to ask something, since then: its place may be given away.
     pub fn waits(&self, since: Instant) {
         *lock(&self.0.waits_since) = Some(since);
@@ -195,11 +195,11 @@ mod tests {
 
     #[test]
     fn a_network_takes_its_share_and_no_more() {
-        let seats = Seats::new(3, 2);
+        let seats = ConnSlots::new(3, 2);
         let (_one, two) = (seats.take(network(1)), seats.take(network(1)));
-        assert_eq!(seats.take(network(1)).unwrap_err(), Full::Source);
+        assert_eq!(seats.take(network(1)).unwrap_err(), NoSlot::Source);
         let _other = seats.take(network(2)).unwrap();
-        assert_eq!(seats.take(network(3)).unwrap_err(), Full::All);
+        assert_eq!(seats.take(network(3)).unwrap_err(), NoSlot::All);
         drop(two);
         assert!(seats.take(network(1)).is_ok());
     }
@@ -208,7 +208,7 @@ mod tests {
     struct Sitting {
         who: u8,
         waits: Option<Instant>,
-        seat: Seat,
+        seat: Slot,
     }
 
     proptest! {
@@ -219,7 +219,7 @@ mod tests {
         ) {
             const ALL: usize = 6;
             const SHARE: usize = 3;
-            let seats = Seats::new(ALL, SHARE);
+            let seats = ConnSlots::new(ALL, SHARE);
             let began = Instant::now();
             let mut sitting: Vec<Sitting> = Vec::new();
             for (time, (step, who, at)) in steps.into_iter().enumerate() {
@@ -238,8 +238,8 @@ mod tests {
                     _ => {
                         let mine = sitting.iter().filter(|one| one.who == who).count();
                         let full = match (sitting.len() >= ALL, mine >= SHARE) {
-                            (true, _) => Some(Full::All),
-                            (false, true) => Some(Full::Source),
+                            (true, _) => Some(NoSlot::All),
+                            (false, true) => Some(NoSlot::Source),
                             (false, false) => None,
                         };
                         let goes = full.and_then(|_| {
@@ -251,7 +251,7 @@ mod tests {
                             Ok(seat) => {
                                 prop_assert_eq!(full.is_some(), goes.is_some());
                                 if let Some((_, at)) = goes {
-                                    prop_assert!(sitting.remove(at).seat.sitter.0.gone.is_cancelled());
+                                    prop_assert!(sitting.remove(at).seat.holder.0.gone.is_cancelled());
                                 }
                                 sitting.push(Sitting { who, waits: None, seat });
                             }
@@ -259,7 +259,7 @@ mod tests {
                         }
                     }
                 }
-                prop_assert!(sitting.iter().all(|one| !one.seat.sitter.0.gone.is_cancelled()));
+                prop_assert!(sitting.iter().all(|one| !one.seat.holder.0.gone.is_cancelled()));
             }
             sitting.clear();
             let taken = lock(&seats.0.taken);

@@ -9,21 +9,21 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-use super::watch::Answering;
+use super::slow_reader::PendingResponse;
 
 /// The body.
-pub(super) struct Observed<B> {
+pub(super) struct BodyProbe<B> {
     body: B,
-    answering: Answering,
+    answering: PendingResponse,
 }
 
-impl<B> Observed<B> {
-    pub(super) fn new(body: B, answering: Answering) -> Self {
+impl<B> BodyProbe<B> {
+    pub(super) fn new(body: B, answering: PendingResponse) -> Self {
         Self { body, answering }
     }
 }
 
-impl<B: Body<Data = Bytes> + Unpin> Body for Observed<B> {
+impl<B: Body<Data = Bytes> + Unpin> Body for BodyProbe<B> {
     type Data = Bytes;
     type Error = B::Error;
 

@@ -21,11 +21,11 @@ use libp2p::{
     },
 };
 
-use crate::{Counts, Network};
+use crate::{Concurrency, Network};
 
 /// What one address may have; of IPv6 a network of 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct SwarmLimits {
     /// Inbound connections that are not authenticated yet.
     pub pending: usize,
     /// Inbound connections.
@@ -35,7 +35,7 @@ pub struct Limits {
 /// The behaviour; compose it early, so that what it refuses costs nothing.
 #[derive(Debug)]
 pub struct Behaviour {
-    limits: Limits,
+    limits: SwarmLimits,
     pending: Connections,
     established: Connections,
 }
@@ -44,17 +44,17 @@ pub struct Behaviour {
 #[derive(Debug, Default)]
 struct Connections {
     addresses: HashMap<ConnectionId, Network>,
-    counts: Counts<Network>,
+    counts: Concurrency<Network>,
 }
 
 /// Too many connections from one address.
 #[derive(Debug)]
-struct Full {
+struct ConnectionDenied {
     address: Network,
     most: usize,
 }
 
-impl fmt::Display for Full {
+impl fmt::Display for ConnectionDenied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -64,11 +64,11 @@ impl fmt::Display for Full {
     }
 }
 
-impl std::error::Error for Full {}
+impl std::error::Error for ConnectionDenied {}
 
 impl Behaviour {
     /// With these limits, the same for every address.
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: SwarmLimits) -> Self {
         Self {
             limits,
             pending: Connections::default(),
@@ -84,7 +84,7 @@ impl Connections {
             return Ok(());
         };
         if !self.counts.enter(address, most) {
-            return Err(ConnectionDenied::new(Full { address, most }));
+            return Err(ConnectionDenied::new(ConnectionDenied { address, most }));
         }
         self.addresses.insert(id, address);
         Ok(())

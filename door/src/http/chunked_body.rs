@@ -12,7 +12,7 @@ use http_body::{Body, Frame, SizeHint};
 const PIECE: usize = 64 << 10;
 
 /// The body.
-pub struct Pieces<B, W> {
+pub struct ChunkedBody<B, W> {
     body: B,
     /// Told how many bytes wait for their reader, whenever that changes.
     waits: W,
@@ -20,7 +20,7 @@ pub struct Pieces<B, W> {
     rest: Bytes,
 }
 
-impl<B, W> Pieces<B, W> {
+impl<B, W> ChunkedBody<B, W> {
     /// Of this body. `waits` is told how many bytes of what has come of it were not taken, whenever that changes; when it
     /// refuses more of them the body ends with its error.
     pub fn new(body: B, waits: W) -> Self {
@@ -29,7 +29,7 @@ impl<B, W> Pieces<B, W> {
     }
 }
 
-impl<B, W> Body for Pieces<B, W>
+impl<B, W> Body for ChunkedBody<B, W>
 where
     B: Body<Data = Bytes> + Unpin,
     W: FnMut(usize) -> Result<(), B::Error> + Unpin,
@@ -87,7 +87,7 @@ mod tests {
     /// All pieces of a body, each with what waited behind it.
     fn pieces(length: usize) -> Vec<(usize, usize)> {
         let waiting = std::cell::Cell::new(0);
-        let mut body = Pieces::new(Full::new(Bytes::from(vec![7; length])), |waits| {
+        let mut body = ChunkedBody::new(Full::new(Bytes::from(vec![7; length])), |waits| {
             waiting.set(waits);
             Ok(())
         });
@@ -115,7 +115,7 @@ mod tests {
         let frames = futures::stream::iter(
             [10, 30, 10].map(|length| Ok::<_, &str>(Frame::data(Bytes::from(vec![0; length])))),
         );
-        let mut body = Pieces::new(StreamBody::new(frames), |waits| {
+        let mut body = ChunkedBody::new(StreamBody::new(frames), |waits| {
             if waits > 20 { Err("too much") } else { Ok(()) }
         });
         let mut cx = Context::from_waker(Waker::noop());
