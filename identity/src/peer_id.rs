@@ -3,6 +3,7 @@
 
 use std::{fmt, str::FromStr};
 
+use multibase::Base;
 use multihash::Multihash;
 
 /// A peer: the multihash of its public key. The text form is base58btc, `12D3KooW…` for Ed25519 keys
@@ -28,7 +29,7 @@ impl PeerId {
         libp2p_identity::PeerId::from_bytes(bytes)
             .map(Self)
             .map_err(|error| InvalidPeerId {
-                given: bs58::encode(&bytes[..bytes.len().min(64)]).into_string(),
+                given: Base::Base58Btc.encode(&bytes[..bytes.len().min(64)]),
                 cause: error.to_string(),
             })
     }

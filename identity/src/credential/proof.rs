@@ -6,13 +6,14 @@
 use std::fmt;
 
 use libp2p_identity::{Keypair, PublicKey};
+use multibase::Base;
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::{IssuerKeys, SKEW_MS, V1, V2, text, time, time_of};
 use crate::{json::canonical, proof::public_key};
 
-/// Longest base58btc text of a signature, in bytes, with room to spare: 64 bytes take 88 characters.
+/// Longest text of a signature that is decoded, in bytes: 64 bytes take 89 characters of multibase (base58btc).
 const MAX_VALUE: usize = 128;
 
 /// How a document is signed.
@@ -93,7 +94,7 @@ pub(super) fn sign(
     let signature = signed
         .and_then(|signed| key.sign(&signed).ok())
         .ok_or(unsignable)?;
-    proof["proofValue"] = format!("z{}", bs58::encode(signature).into_string()).into();
+    proof["proofValue"] = multibase::encode(Base::Base58Btc, signature).into();
     document["proof"] = proof;
     Ok(())
 }
@@ -133,9 +134,10 @@ pub(super) fn check(
         });
     }
     let signature = text(proof, "proofValue")
-        .and_then(|value| value.strip_prefix('z'))
         .filter(|value| value.len() <= MAX_VALUE)
-        .and_then(|value| bs58::decode(value).into_vec().ok())
+        .and_then(|value| multibase::decode(value).ok())
+        .filter(|(base, _)| *base == Base::Base58Btc)
+        .map(|(_, signature)| signature)
         .ok_or(ProofError::Unusable("its value is no signature in base58btc"))?;
     let signed = signed_by(document, proof)?;
     let holds = |key: &PublicKey| signed.iter().any(|signed| key.verify(signed, &signature));

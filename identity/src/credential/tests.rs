@@ -1,5 +1,6 @@
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use libp2p_identity::ed25519;
+use multibase::Base;
 use proptest::prelude::*;
 
 use super::*;
@@ -130,9 +131,7 @@ fn an_issuer_by_the_web_signs_with_the_keys_of_its_document() {
 #[test]
 fn the_published_vector_of_eddsa_jcs_2022_holds() {
     let name = "z6MkrJVnaZkeFzdQyMZu1cgjg7k1pZZ6pvBQ7XJPt4swbTQ2";
-    let secret = bs58::decode("3u2en7t5LR2WtQH5PfFqMqwVHBeXouLzo6haApm8XHqvjxq")
-        .into_vec()
-        .unwrap();
+    let (_, secret) = multibase::decode("z3u2en7t5LR2WtQH5PfFqMqwVHBeXouLzo6haApm8XHqvjxq").unwrap();
     let mut seed: [u8; 32] = secret.strip_prefix(&[0x80, 0x26]).unwrap().try_into().unwrap();
     let secret = ed25519::SecretKey::try_from_bytes(&mut seed).unwrap();
     let key: Keypair = ed25519::Keypair::from(secret).into();
@@ -182,13 +181,13 @@ fn the_deployed_form_is_sorted_json_with_html_escaped() {
          \"type\":[\"VerifiableCredential\",\"AgentCapabilityCredential\"]}}"
     );
     let value = document["proof"]["proofValue"].as_str().unwrap();
-    let signature = bs58::decode(value.strip_prefix('z').unwrap()).into_vec().unwrap();
+    let (_, signature) = multibase::decode(value).unwrap();
     assert!(key.public().verify(signed.as_bytes(), &signature));
     // Signed without the escapes it holds too.
     let mut other = document.clone();
     let plain = signed.replace("\\u003c", "<").replace("\\u0026", "&");
-    let signature = bs58::encode(key.sign(plain.as_bytes()).unwrap()).into_string();
-    other["proof"]["proofValue"] = format!("z{signature}").into();
+    let signature = key.sign(plain.as_bytes()).unwrap();
+    other["proof"]["proofValue"] = multibase::encode(Base::Base58Btc, &signature).into();
     check(&other, NOW).unwrap();
 }
 

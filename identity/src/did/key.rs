@@ -2,18 +2,18 @@
 //! public key). A peer id of an Ed25519 key holds the key itself, so both directions are pure
 //! computation. The one rule: a text that is not exactly such a name gives nothing, never a guess.
 
+use multibase::Base;
+
 use crate::PeerId;
 
 /// What every did:key starts with.
 const SCHEME: &str = "did:key:";
-/// The multibase mark of base58btc.
-const BASE58BTC: char = 'z';
 /// The multicodec of an Ed25519 public key, as an unsigned varint.
 const ED25519_PUB: [u8; 2] = [0xED, 0x01];
 /// Head of an Ed25519 peer id: identity multihash of 36 bytes, protobuf key type 1, key of 32 bytes.
 const PEER_ID_HEAD: [u8; 6] = [0x00, 0x24, 0x08, 0x01, 0x12, 0x20];
-/// Longest base58btc text of 34 bytes, with room to spare: base58 decoding is quadratic in its input.
-const MAX_BASE58: usize = 64;
+/// Longest Multikey that is decoded, in bytes: 34 bytes take 48, and base58 decoding is quadratic in its input.
+const MAX_MULTIKEY: usize = 65;
 
 /// The `did:key` of a peer, `None` when the peer's key is not Ed25519.
 pub fn did_key_of(peer: PeerId) -> Option<String> {
@@ -35,15 +35,17 @@ pub(crate) fn key_url_of(peer: PeerId) -> Option<String> {
 pub(crate) fn multikey_of(peer: PeerId) -> Option<String> {
     let mut named = ED25519_PUB.to_vec();
     named.extend_from_slice(&raw_key_of(peer)?);
-    Some(format!("{BASE58BTC}{}", bs58::encode(named).into_string()))
+    Some(multibase::encode(Base::Base58Btc, named))
 }
 
 /// The peer whose key is this Multikey.
 pub(crate) fn peer_of_multikey(key: &str) -> Option<PeerId> {
-    let text = key
-        .strip_prefix(BASE58BTC)
-        .filter(|text| text.len() <= MAX_BASE58)?;
-    let named = bs58::decode(text).into_vec().ok()?;
+    if key.len() > MAX_MULTIKEY {
+        return None;
+    }
+    let (Base::Base58Btc, named) = multibase::decode(key).ok()? else {
+        return None;
+    };
     peer_of_raw_key(named.strip_prefix(&ED25519_PUB)?)
 }
 
@@ -87,6 +89,10 @@ mod tests {
         ] {
             assert_eq!(peer_of_did_key(text), None, "{text:.40}");
         }
+        // The same bytes in another base: did:key is base58btc only.
+        let (_, bytes) = multibase::decode(&DID[SCHEME.len()..]).unwrap();
+        let other = format!("{SCHEME}{}", multibase::encode(Base::Base64Url, bytes));
+        assert_eq!(peer_of_did_key(&other), None);
         // P-256 key from the did:key test vectors: a valid did:key, but no Ed25519 key.
         assert_eq!(
             peer_of_did_key("did:key:zDnaerDaTF5BXEavCrfRZEk316dpbLsfPDZ3WJ5hRTPFU2169"),
