@@ -5,9 +5,9 @@
 mod certificate;
 mod claims;
 mod jwks;
+mod key_refresh;
 mod oidc;
-mod schedule;
-mod tokens;
+mod token_file;
 
 use std::{
     sync::Arc,
@@ -17,39 +17,39 @@ use std::{
 use anyhow::Context as _;
 use http::{HeaderMap, header};
 
-use crate::{a2a::card::Scheme, config::Auth, reload::Reloaded};
-pub use certificate::Certificate;
-use oidc::{Oidc, Unverified};
-pub use tokens::Tokens;
+use crate::{a2a::card::AuthScheme, config::Auth, hot_reload::HotReload};
+pub use certificate::ClientCertificate;
+use oidc::{OidcError, OidcVerifier};
+pub use token_file::TokenFile;
 
 /// Who a caller is that needs not say. Nobody else can have this name.
 pub(crate) const ANONYMOUS: &str = "anonymous";
 
 /// When an issuer that did not answer is asked again.
-pub(crate) const ISSUER_AGAIN: Duration = schedule::APART;
+pub(crate) const ISSUER_RETRY: Duration = key_refresh::MIN_INTERVAL;
 
 /// Longest name of a caller, in bytes: that of OpenID Connect.
 const LONGEST_NAME: usize = 255;
 
 /// Who may call. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Callers(Arc<Ways>);
+pub struct Authenticator(Arc<AuthMethods>);
 
 /// The ways of saying who one is; without any, everybody may call.
 #[derive(Debug, Default)]
-struct Ways {
+struct AuthMethods {
     /// Whoever is taken out of the file is not let in any more.
-    tokens: Option<Reloaded<Arc<Tokens>>>,
-    oidc: Option<Oidc>,
+    tokens: Option<HotReload<Arc<TokenFile>>>,
+    oidc: Option<OidcVerifier>,
     certificates: bool,
 }
 
 /// Why a request is not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Refused {
+pub(crate) enum AuthError {
     /// It does not say who calls.
     #[error("this needs {}", .0)]
-    Nobody(&'static str),
+    NoCredentials(&'static str),
     /// It shows something that is not good.
     #[error("this token is not accepted: {0}")]
     BadToken(String),
@@ -58,27 +58,27 @@ pub(crate) enum Refused {
     Scope(String),
     /// Too many different ones come from its address to check them all.
     #[error("too many different tokens came from this address; try again later")]
-    TooOften,
+    RateLimited,
     /// What it shows cannot be checked now.
     #[error("tokens cannot be checked now: {0}")]
     Unavailable(String),
 }
 
-impl Callers {
+impl Authenticator {
     /// Those that the settings say.
     ///
     /// # Errors
     /// When a file cannot be read or is not as it should be.
     pub fn read(settings: &Auth) -> anyhow::Result<Self> {
         let tokens = match &settings.tokens_file {
-            Some(path) => Some(Tokens::reloaded(path)?),
+            Some(path) => Some(TokenFile::reloaded(path)?),
             None => None,
         };
         let oidc = match settings.issuer.as_str() {
             "" => None,
-            _ => Some(Oidc::new(settings).context("the client for the issuer's keys")?),
+            _ => Some(OidcVerifier::new(settings).context("the client for the issuer's keys")?),
         };
-        Ok(Self(Arc::new(Ways {
+        Ok(Self(Arc::new(AuthMethods {
             tokens,
             oidc,
             certificates: settings.client_ca.is_some(),
@@ -86,28 +86,28 @@ impl Callers {
     }
 
     /// Whether callers must say who they are.
-    pub fn must_show(&self) -> bool {
+    pub fn requires_credentials(&self) -> bool {
         self.0.tokens.is_some() || self.0.oidc.is_some() || self.0.certificates
     }
 
     /// The ways, as cards tell them.
-    pub(crate) fn schemes(&self) -> Vec<Scheme> {
-        let tokens = self.0.tokens.as_ref().map(|_| Scheme::Bearer);
-        let oidc = self.0.oidc.as_ref().map(Oidc::scheme);
-        let certificates = self.0.certificates.then_some(Scheme::MutualTls);
+    pub(crate) fn schemes(&self) -> Vec<AuthScheme> {
+        let tokens = self.0.tokens.as_ref().map(|_| AuthScheme::Bearer);
+        let oidc = self.0.oidc.as_ref().map(OidcVerifier::scheme);
+        let certificates = self.0.certificates.then_some(AuthScheme::MutualTls);
         [tokens, oidc, certificates].into_iter().flatten().collect()
     }
 
     /// The name of whoever sends this request. `check` says whether a token may be checked that was not seen lately:
     /// that costs something.
-    pub(crate) async fn name(
+    pub(crate) async fn authenticate(
         &self,
         headers: &HeaderMap,
-        certificate: Option<&Certificate>,
+        certificate: Option<&ClientCertificate>,
         check: impl FnOnce() -> bool,
-    ) -> Result<Name, Refused> {
-        if !self.must_show() {
-            return Ok(Name::of(ANONYMOUS));
+    ) -> Result<CallerName, AuthError> {
+        if !self.requires_credentials() {
+            return Ok(CallerName::new(ANONYMOUS));
         }
         let now = SystemTime::now();
         let takes_tokens = self.0.tokens.is_some() || self.0.oidc.is_some();
@@ -115,24 +115,24 @@ impl Callers {
         let Some(token) = bearer(headers).filter(|_| takes_tokens) else {
             let certificate = certificate.filter(|_| self.0.certificates);
             return match certificate.and_then(|certificate| certificate.name(now)) {
-                Some(name) => Ok(Name::of(name)),
-                None => Err(Refused::Nobody(self.wanted())),
+                Some(name) => Ok(CallerName::new(name)),
+                None => Err(AuthError::NoCredentials(self.wanted())),
             };
         };
-        let tokens = self.0.tokens.as_ref().map(Reloaded::get);
+        let tokens = self.0.tokens.as_ref().map(HotReload::get);
         if let Some(name) = tokens.as_ref().and_then(|tokens| tokens.name(token)) {
-            return Ok(Name::of(name));
+            return Ok(CallerName::new(name));
         }
         let Some(oidc) = &self.0.oidc else {
-            return Err(Refused::BadToken("it is not known here".to_owned()));
+            return Err(AuthError::BadToken("it is not known here".to_owned()));
         };
-        let subject = match oidc.remembered(token, now) {
+        let subject = match oidc.cached(token, now) {
             Some(subject) => subject,
             // Seldom and large: in a box, so that other requests do not carry it.
-            None if check() => Box::pin(oidc.verify(token, now)).await.map_err(Refused::from)?,
-            None => return Err(Refused::TooOften),
+            None if check() => Box::pin(oidc.verify(token, now)).await.map_err(AuthError::from)?,
+            None => return Err(AuthError::RateLimited),
         };
-        Ok(Name::of(&subject))
+        Ok(CallerName::new(&subject))
     }
 
     /// What a caller has to show, in words.
@@ -148,22 +148,22 @@ impl Callers {
     }
 }
 
-impl From<Unverified> for Refused {
-    fn from(why: Unverified) -> Self {
+impl From<OidcError> for AuthError {
+    fn from(why: OidcError) -> Self {
         match why {
-            Unverified::Bad(text) => Self::BadToken(text),
-            Unverified::Scope(scope) => Self::Scope(scope),
-            Unverified::NoKeys(text) => Self::Unavailable(text),
+            OidcError::Bad(text) => Self::BadToken(text),
+            OidcError::Scope(scope) => Self::Scope(scope),
+            OidcError::NoKeys(text) => Self::Unavailable(text),
         }
     }
 }
 
 /// The name of a caller, which the rules of the node know as `http:NAME`. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Name(Arc<str>);
+pub(crate) struct CallerName(Arc<str>);
 
-impl Name {
-    fn of(name: &str) -> Self {
+impl CallerName {
+    fn new(name: &str) -> Self {
         Self(name.into())
     }
 
@@ -210,12 +210,13 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("tokens");
         fs::write(&path, "alice 0123456789abcdef").unwrap();
-        let tokens = Tokens::reloaded(&path).unwrap().at_once();
-        let callers = Callers(Arc::new(Ways {
+        let tokens = TokenFile::reloaded(&path).unwrap().without_interval();
+        let callers = Authenticator(Arc::new(AuthMethods {
             tokens: Some(tokens),
-            ..Ways::default()
+            ..AuthMethods::default()
         }));
-        let name = async |callers: &Callers, headers| callers.name(&headers, None, || true).await;
+        let name =
+            async |callers: &Authenticator, headers| callers.authenticate(&headers, None, || true).await;
         let alice = name(&callers, head("bearer 0123456789abcdef")).await.unwrap();
         assert_eq!(alice.as_str(), "alice");
         for (wrong, shown) in [
@@ -224,7 +225,7 @@ mod tests {
             ("Bearer fedcba9876543210", true),
         ] {
             let refused = name(&callers, head(wrong)).await.unwrap_err();
-            assert_eq!(matches!(refused, Refused::BadToken(_)), shown, "{wrong}");
+            assert_eq!(matches!(refused, AuthError::BadToken(_)), shown, "{wrong}");
         }
         fs::write(&path, "bob fedcba9876543210").unwrap();
         let bob = name(&callers, head("Bearer fedcba9876543210")).await.unwrap();
@@ -233,7 +234,7 @@ mod tests {
             name(&callers, head("Bearer 0123456789abcdef")).await.is_err(),
             "alice is out"
         );
-        let anybody = name(&Callers::default(), HeaderMap::new()).await.unwrap();
+        let anybody = name(&Authenticator::default(), HeaderMap::new()).await.unwrap();
         assert!(anybody.is_anonymous() && !alice.is_anonymous());
     }
 

@@ -1,17 +1,17 @@
 //! What the bridge is told as a program of its own: flags over environment over file over defaults, checked before anything is
 //! bound.
 //!
-//! The layers are those of all our daemons (`agentanycast_program::settings`); what a bridge is told wherever it runs is in
+//! The layers are those of all our daemons (`agentanycast_daemon_kit::settings`); what a bridge is told wherever it runs is in
 //! `agentanycast_gateways`. Here is what only the program has.
 
 mod keys;
 
 use std::{ffi::OsString, path::Path};
 
-use agentanycast_program::settings::{self, ConfigError, ListenOn, LogFormat, LogLevel, Program};
+use agentanycast_daemon_kit::settings::{self, ConfigError, ListenOn, LogFormat, LogLevel, Program};
 
 pub(crate) use agentanycast_gateways::bridge::is_secure_url;
-pub use agentanycast_gateways::bridge::{Auth, CardForm, CardGrpc, Limits, Settings, outbound};
+pub use agentanycast_gateways::bridge::{Auth, CallerLimits, CardForm, CardGrpc, Settings, outbound};
 
 /// What all environment variables begin with.
 pub const ENVIRONMENT_PREFIX: &str = "AGENTANYCAST_BRIDGE_";
@@ -31,7 +31,7 @@ pub struct Config {
     pub log_format: LogFormat,
 }
 /// What the command line asks for.
-pub type Loaded = settings::LoadOutcome<Config>;
+pub type LoadedBridgeConfig = settings::LoadOutcome<Config>;
 
 /// The bridge to its settings.
 pub(crate) static PROGRAM: Program<Config> = Program {
@@ -55,7 +55,7 @@ pub(crate) static PROGRAM: Program<Config> = Program {
 };
 
 /// The configuration from the arguments, environment, files and home directory of this process.
-pub fn load_from_process(args: impl Iterator<Item = OsString>) -> Result<Loaded, ConfigError> {
+pub fn load_from_process(args: impl Iterator<Item = OsString>) -> Result<LoadedBridgeConfig, ConfigError> {
     settings::load_from_process(&PROGRAM, args)
 }
 
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn the_man_page_and_completions_are_fresh() {
         let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        agentanycast_program::manpages::check(&settings::command(&PROGRAM), &top).unwrap();
+        agentanycast_daemon_kit::manpages::check(&settings::command(&PROGRAM), &top).unwrap();
     }
 
     /// The usual clients give a call up after 60 s.
@@ -112,7 +112,7 @@ mod tests {
         let args = std::iter::once("bridge").chain(args.iter().copied());
         let no_file = |_: &Path| Err(io::ErrorKind::NotFound.into());
         match settings::load(&PROGRAM, args.map(OsString::from), |_| None, no_file, None)? {
-            Loaded::Run { config, .. } => Ok(*config),
+            LoadedBridgeConfig::Run { config, .. } => Ok(*config),
             other => panic!("{other:?}"),
         }
     }

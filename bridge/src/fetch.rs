@@ -9,8 +9,8 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, StatusCode, Uri, header};
 
 use crate::{
-    a2a::outbound::http::{Call, Clients},
-    config::outbound::Outbound,
+    a2a::outbound::http::{HostClients, HttpCall},
+    config::outbound::OutboundConfig,
 };
 
 /// What is asked for: JSON of any kind.
@@ -23,19 +23,19 @@ const ACCEPT: HeaderValue =
 pub struct FetchError {
     reason: String,
     /// Whether it may be there in a moment: nobody said that it is not.
-    pub is_passing: bool,
+    pub is_transient: bool,
 }
 
 /// Fetches documents.
-pub struct Fetcher(Clients);
+pub struct Fetcher(HostClients);
 
 impl Fetcher {
     /// As calls to agents outside are configured.
     ///
     /// # Errors
     /// When a certificate or key cannot be used.
-    pub fn new(config: &Outbound) -> anyhow::Result<Self> {
-        Ok(Self(Clients::new(config)?))
+    pub fn new(config: &OutboundConfig) -> anyhow::Result<Self> {
+        Ok(Self(HostClients::new(config)?))
     }
 
     /// What is at an `https` URL, `most` bytes at most, `within` a time.
@@ -43,25 +43,28 @@ impl Fetcher {
     /// # Errors
     /// See [`FetchError`].
     pub async fn get(&self, url: &str, most: usize, within: Duration) -> Result<Bytes, FetchError> {
-        let failed = |reason: String, is_passing| FetchError { reason, is_passing };
+        let failed = |reason: String, is_passing| FetchError {
+            reason,
+            is_transient: is_passing,
+        };
         let uri: Uri = url
             .parse()
             .map_err(|error| failed(format!("{url:?} is no URL: {error}"), false))?;
         if uri.scheme_str() != Some("https") {
             return Err(failed(format!("{url} is not fetched: only https is"), false));
         }
-        let call = Call {
+        let call = HttpCall {
             method: Method::GET,
             url: url.to_owned(),
             headers: vec![(header::ACCEPT, ACCEPT)],
             body: Bytes::new(),
             within,
         };
-        let client = self.0.of(&uri).without_keys();
-        let whole = tokio::time::timeout(within, client.whole(call, most)).await;
+        let client = self.0.for_uri(&uri).without_credentials();
+        let whole = tokio::time::timeout(within, client.fetch(call, most)).await;
         let (status, body) = match whole {
             Ok(Ok(answer)) => answer,
-            Ok(Err(fault)) => return Err(failed(format!("{url}: {fault}"), fault.is_passing())),
+            Ok(Err(fault)) => return Err(failed(format!("{url}: {fault}"), fault.is_transient())),
             Err(_) => return Err(failed(format!("{url}: it did not come within {within:?}"), true)),
         };
         if status.is_success() {

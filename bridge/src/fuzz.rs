@@ -6,9 +6,9 @@ use serde_json::Value;
 
 use crate::{
     a2a::{
-        card, message, old, outbound,
+        card, message, outbound,
         request::{self, Method},
-        task,
+        task, v0_3_protojson,
         version::Version,
     },
     mcp::{call, tools::ToolName},
@@ -50,13 +50,13 @@ pub fn a2a(data: &[u8]) {
         return;
     };
     let name = METHODS[usize::from(*which) % METHODS.len()];
-    let (version, method) = Method::named(name).expect("a method by its name");
+    let (version, method) = Method::from_name(name).expect("a method by its name");
     // The outcome is one of both; neither panics.
     let _ = request::read(version, method, params.clone());
     let old = [
-        old::from_send(params.clone(), old::Files::Bytes),
-        old::from_send(params.clone(), old::Files::Base64),
-        Ok(old::from_webhook(params.clone())),
+        v0_3_protojson::from_send(params.clone(), v0_3_protojson::FileEncoding::Bytes),
+        v0_3_protojson::from_send(params.clone(), v0_3_protojson::FileEncoding::Base64),
+        Ok(v0_3_protojson::from_webhook(params.clone())),
     ];
     for params in old.into_iter().flatten() {
         let _ = request::read(Version::V03, method, params);
@@ -125,7 +125,7 @@ pub fn a2a_answer(data: &[u8]) {
 mod tests {
     use std::path::Path;
 
-    use agentanycast_program::fuzz_corpus::replay;
+    use agentanycast_daemon_kit::fuzz_corpus::replay;
     use serde_json::{Map, Value};
 
     use super::{METHODS, Method, ToolName, Version, call, request};
@@ -149,7 +149,7 @@ mod tests {
         for (name, method) in [("good-0.3", "message/send"), ("good-1.0", "SendMessage")] {
             let (which, params) = kept("a2a", name);
             assert_eq!(METHODS[which % METHODS.len()], method);
-            let (version, method) = Method::named(method).unwrap();
+            let (version, method) = Method::from_name(method).unwrap();
             request::read(version, method, params).unwrap();
         }
         for (name, version) in [("good-0.3", Version::V03), ("good-1.0", Version::V10)] {

@@ -5,16 +5,16 @@
 //! The one rule: what is said here is said in the mesh's own terms (`agentanycast.v1`), never in those of an
 //! outside protocol. Beside the port are what all gateways make of its terms: whether a task has ended, how it is
 //! labelled and grouped by its caller (`labels`), what its conversation is called (`contexts`), how many are read at once
-//! (`reads`).
+//! (`read_budget`).
 
 pub(crate) mod contexts;
-mod errands;
+mod external;
 #[cfg(test)]
 pub(crate) mod fake;
 pub(crate) mod idempotency;
 pub(crate) mod labels;
-mod late;
-pub(crate) mod reads;
+mod lazy;
+pub(crate) mod read_budget;
 mod sdk;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -25,8 +25,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 
-pub use errands::{Answer, Deed, Errand, Errands, Report, Seal, TRACE_LABELS};
-pub use late::{Connect, LateGateway};
+pub use external::{
+    DeliveryEvent, DeliveryReport, ExternalTask, ExternalTasks, TRACE_LABELS, TaskSeal, UnsealedAnswer,
+};
+pub use lazy::{ConnectNode, LazyGateway};
 pub use sdk::SdkGateway;
 
 /// Whom a message is for.
@@ -44,7 +46,7 @@ pub enum Target {
 
 /// A message that begins a task.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outgoing {
+pub struct NewTask {
     /// Whom it is for.
     pub target: Target,
     /// What is said.
@@ -54,7 +56,7 @@ pub struct Outgoing {
     /// Labels that travel to the agent and stay with the task.
     pub metadata: BTreeMap<String, String>,
     /// By which the task can be listed; stays with the node.
-    pub group: Group,
+    pub group: TaskGroup,
     /// What is to be remembered about the task: with it, or nothing is begun.
     pub note: Option<v1::TaskNote>,
     /// The node's idempotency key: the same one within a day names the same task, and nothing is begun.
@@ -62,13 +64,13 @@ pub struct Outgoing {
 }
 
 /// What tasks are listed by.
-pub type Group = [u8; 16];
+pub type TaskGroup = [u8; 16];
 
 /// Which tasks to list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Listing {
+pub struct TaskQuery {
     /// Sent with this.
-    pub group: Group,
+    pub group: TaskGroup,
     /// Of this conversation; empty: any.
     pub context_id: String,
     /// In this state.
@@ -83,7 +85,7 @@ pub struct Listing {
 
 /// A page of tasks.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Listed {
+pub struct TaskListing {
     /// Newest change first, without messages and artifacts.
     pub tasks: Vec<v1::Task>,
     /// Behind which place the next page begins; empty: this is the last.
@@ -147,19 +149,19 @@ pub trait Gateway: Send + Sync {
     async fn did_web(&self) -> Result<String, GatewayError>;
 
     /// Begins a task. It is durable when this returns.
-    async fn send(&self, outgoing: Outgoing) -> Result<Arc<dyn TaskHandle>, GatewayError>;
+    async fn send(&self, outgoing: NewTask) -> Result<Arc<dyn TaskHandle>, GatewayError>;
 
     /// A task that was begun before. Does not ask whether there is one.
     fn task(&self, id: &str) -> Arc<dyn TaskHandle>;
 
     /// A page of tasks.
-    async fn list(&self, listing: Listing) -> Result<Listed, GatewayError>;
+    async fn list(&self, listing: TaskQuery) -> Result<TaskListing, GatewayError>;
 
     /// The card of a peer, or of the node's own agent.
     async fn card(&self, peer: &str) -> Result<v1::AgentCard, GatewayError>;
 
     /// Whether an agent listens for tasks beside the node; `true` where that is not known.
-    async fn listening(&self) -> Result<bool, GatewayError>;
+    async fn has_listener(&self) -> Result<bool, GatewayError>;
 
     /// Writes a note of a task: over this version, else it is a [`ErrorKind::Conflict`]; 0: over whatever there is.
     /// Its new version. It is durable when this returns.
@@ -188,7 +190,7 @@ pub trait Gateway: Send + Sync {
 }
 
 /// How the node reaches an agent, in a word.
-pub(crate) fn reached(agent: &v1::ListedAgent) -> &'static str {
+pub(crate) fn reachability(agent: &v1::ListedAgent) -> &'static str {
     match agent.connection_type() {
         _ if agent.own => "here",
         v1::ConnectionType::Direct if agent.lan => "lan",
@@ -238,7 +240,7 @@ pub fn is_reference(artifact: &v1::Artifact) -> bool {
 }
 
 /// The peer of a name that may be a `did:key`.
-pub(crate) fn peer(name: &str) -> String {
+pub(crate) fn parse_peer(name: &str) -> String {
     peer_of_did_key(name).map_or_else(|| name.to_owned(), |peer| peer.to_string())
 }
 

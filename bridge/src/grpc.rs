@@ -1,12 +1,12 @@
-//! The gRPC binding of both versions of A2A, on the port of the HTTP front: here that of 1.0, in `old` that of 0.3.
+//! The gRPC binding of both versions of A2A, on the port of the HTTP front: here that of 1.0, in `v0_3` that of 0.3.
 //!
 //! A gRPC channel has no path, so another agent of the mesh is named by the tenant (`a2a::tenant`), which is what its card
 //! tells its clients to send. 0.3 has no tenants, and names it in its metadata. The one rule: a request is read, and an answer rendered, as the JSON that it stands for.
 
 mod card;
 pub(crate) mod json;
-pub(crate) mod old;
 pub(crate) mod status;
+pub(crate) mod v0_3;
 
 pub(crate) use status::reason;
 
@@ -26,17 +26,20 @@ use tonic::{Extensions, Request, Response, Status, metadata::MetadataMap};
 
 use crate::{
     a2a::{
-        card::Front,
+        card::CardEndpoint,
+        encode::{self, A2aResponse},
         error::{A2aError, Reason},
-        mesh::{Address, Handler},
-        old::Files,
-        render::{self, Answer},
+        handler::{A2aHandler, CallContext},
         request::{self, Method},
+        v0_3_protojson::FileEncoding,
         version::Version,
     },
-    auth::Name,
+    auth::CallerName,
     gateway::Target,
-    http::{FrontConfig, Host, declared, front, idempotency_key, the_one, told, trace},
+    http::{
+        A2aFrontConfig, RequestHost, card_endpoint, declared, idempotency_key, single_value, task_events,
+        trace,
+    },
     path_segment::decode,
 };
 
@@ -47,20 +50,24 @@ const VERSION: &str = "a2a-version";
 const TENANT: &str = "a2a-tenant";
 
 /// A stream of messages.
-type Streamed<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+type MessageStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
-type Events = Streamed<StreamResponse>;
+type EventStream = MessageStream<StreamResponse>;
 
 /// The service of both versions before a handler.
-pub(crate) struct Service {
-    handler: Arc<dyn Handler>,
-    config: Arc<FrontConfig>,
+pub(crate) struct GrpcService {
+    handler: Arc<dyn A2aHandler>,
+    config: Arc<A2aFrontConfig>,
     stop: CancellationToken,
 }
 
-impl Service {
+impl GrpcService {
     /// Streams end at `stop`.
-    pub(crate) fn new(handler: Arc<dyn Handler>, config: Arc<FrontConfig>, stop: CancellationToken) -> Self {
+    pub(crate) fn new(
+        handler: Arc<dyn A2aHandler>,
+        config: Arc<A2aFrontConfig>,
+        stop: CancellationToken,
+    ) -> Self {
         Self {
             handler,
             config,
@@ -71,48 +78,48 @@ impl Service {
     /// Who calls whom, and what for.
     fn read(
         &self,
-        head: &Head,
+        head: &RequestHead,
         version: Version,
         method: Method,
         mut params: Value,
-    ) -> Result<(Address, request::Request), Status> {
-        let failed = |error: A2aError| status::of(version, &error);
-        let caller = head.extensions.get::<Name>();
+    ) -> Result<(CallContext, request::Request), Status> {
+        let failed = |error: A2aError| status::from_a2a_error(version, &error);
+        let caller = head.extensions.get::<CallerName>();
         let caller = caller.ok_or_else(|| Status::unauthenticated("nobody is known to have sent this"))?;
         let given = head.metadata.get_all(VERSION).iter();
-        let asked = the_one(given.map(|value| value.to_str().unwrap_or("?")));
-        version.agree(asked.as_deref()).map_err(failed)?;
+        let asked = single_value(given.map(|value| value.to_str().unwrap_or("?")));
+        version.check_header(asked.as_deref()).map_err(failed)?;
         let tenant = match version {
             Version::V03 => head.tenant().map_err(failed)?,
             Version::V10 => params["tenant"].as_str().unwrap_or_default().to_owned(),
         };
         params["tenant"] = tenant.into();
-        let address = Address {
+        let address = CallContext {
             target: Target::Own,
             caller: caller.as_str().to_owned(),
             extensions: declared(&self.config, head.metadata.as_ref()),
-            trace: trace::of(head.metadata.as_ref()),
+            trace: trace::trace_headers(head.metadata.as_ref()),
             idempotency_key: idempotency_key(head.metadata.as_ref()),
             last_event: None,
         };
         let request = request::read(version, method, params).map_err(failed)?;
-        Ok(address.named_by(request))
+        Ok(address.resolve_tenant(request))
     }
 
     async fn answer(
         &self,
-        head: &Head,
+        head: &RequestHead,
         version: Version,
         method: Method,
         params: Value,
-    ) -> Result<Answer, Status> {
+    ) -> Result<A2aResponse, Status> {
         let (address, request) = self.read(head, version, method, params)?;
         let answer = self.handler.answer(&address, request).await;
-        answer.map_err(|error| status::of(version, &error))
+        answer.map_err(|error| status::from_a2a_error(version, &error))
     }
 
-    async fn rendered(&self, head: &Head, method: Method, params: Value) -> Result<Value, Status> {
-        Ok(render::answer(
+    async fn rendered(&self, head: &RequestHead, method: Method, params: Value) -> Result<Value, Status> {
+        Ok(encode::answer(
             Version::V10,
             self.answer(head, Version::V10, method, params).await?,
         ))
@@ -120,47 +127,52 @@ impl Service {
 
     async fn follow(
         &self,
-        head: &Head,
+        head: &RequestHead,
         version: Version,
         method: Method,
         params: Value,
     ) -> Result<BoxStream<'static, Result<Value, Status>>, Status> {
-        let failed = move |error: A2aError| status::of(version, &error);
+        let failed = move |error: A2aError| status::from_a2a_error(version, &error);
         let (address, request) = self.read(head, version, method, params)?;
         let followed = self.handler.follow(&address, request).await.map_err(failed)?;
-        let events = told(followed, version, &self.stop);
+        let events = task_events(followed, version, &self.stop);
         Ok(events
             .map(move |told| told.map(|(event, _)| event).map_err(failed))
             .boxed())
     }
 
-    async fn events(&self, head: &Head, method: Method, params: Value) -> Result<Response<Events>, Status> {
+    async fn events(
+        &self,
+        head: &RequestHead,
+        method: Method,
+        params: Value,
+    ) -> Result<Response<EventStream>, Status> {
         let events = self.follow(head, Version::V10, method, params).await?;
         let events = events.map(|event| event.map(|event| json::to_event(&event)));
         Ok(Response::new(Box::pin(events)))
     }
 
     /// What a card says of the bridge to whoever made this call.
-    fn front(&self, head: &Head, version: Version, target: &Target) -> Result<Front, Status> {
-        let host = head.extensions.get::<Result<Host, A2aError>>().cloned();
+    fn front(&self, head: &RequestHead, version: Version, target: &Target) -> Result<CardEndpoint, Status> {
+        let host = head.extensions.get::<Result<RequestHost, A2aError>>().cloned();
         let host = host.unwrap_or_else(|| {
             Err(A2aError::new(
                 Reason::InvalidRequest,
                 "the call names no authority; send one",
             ))
         });
-        front(&self.config, target, "", host).map_err(|error| status::of(version, &error))
+        card_endpoint(&self.config, target, "", host).map_err(|error| status::from_a2a_error(version, &error))
     }
 }
 
 /// What comes before a request.
-struct Head {
+struct RequestHead {
     metadata: MetadataMap,
     /// Has the caller, from the entry.
     extensions: Extensions,
 }
 
-impl Head {
+impl RequestHead {
     /// The agent that a call of 0.3 names, and its tenant; empty for the one beside the node.
     fn tenant(&self) -> Result<String, A2aError> {
         let Some(given) = self.metadata.get(TENANT) else {
@@ -173,21 +185,21 @@ impl Head {
     }
 }
 
-impl Head {
+impl RequestHead {
     /// What the client of 0.3 puts in the bytes of a file.
-    fn files(&self) -> Files {
+    fn files(&self) -> FileEncoding {
         let agent = self.metadata.get("user-agent");
-        Files::of_client(agent.and_then(|agent| agent.to_str().ok()))
+        FileEncoding::from_user_agent(agent.and_then(|agent| agent.to_str().ok()))
     }
 }
 
-fn split<T>(request: Request<T>) -> (Head, T) {
+fn split<T>(request: Request<T>) -> (RequestHead, T) {
     let (metadata, extensions, message) = request.into_parts();
-    (Head { metadata, extensions }, message)
+    (RequestHead { metadata, extensions }, message)
 }
 
 fn params_of_send(request: SendMessageRequest) -> Result<Value, Status> {
-    json::of_send(request).map_err(|error| status::of(Version::V10, &error.into()))
+    json::from_send(request).map_err(|error| status::from_a2a_error(Version::V10, &error.into()))
 }
 
 fn webhook_of(tenant: &str, task_id: &str, id: &str) -> Value {
@@ -199,7 +211,7 @@ fn id_of(tenant: &str, id: &str) -> Value {
 }
 
 #[tonic::async_trait]
-impl A2aService for Service {
+impl A2aService for GrpcService {
     async fn send_message(
         &self,
         request: Request<SendMessageRequest>,
@@ -216,12 +228,12 @@ impl A2aService for Service {
         Ok(Response::new(SendMessageResponse { payload }))
     }
 
-    type SendStreamingMessageStream = Events;
+    type SendStreamingMessageStream = EventStream;
 
     async fn send_streaming_message(
         &self,
         request: Request<SendMessageRequest>,
-    ) -> Result<Response<Events>, Status> {
+    ) -> Result<Response<EventStream>, Status> {
         let (head, request) = split(request);
         self.events(&head, Method::Stream, params_of_send(request)?).await
     }
@@ -239,7 +251,8 @@ impl A2aService for Service {
         request: Request<ListTasksRequest>,
     ) -> Result<Response<ListTasksResponse>, Status> {
         let (head, request) = split(request);
-        let params = json::of_list(&request).map_err(|error| status::of(Version::V10, &error))?;
+        let params =
+            json::from_list(&request).map_err(|error| status::from_a2a_error(Version::V10, &error))?;
         let page = self.rendered(&head, Method::List, params).await?;
         Ok(Response::new(json::to_page(&page)))
     }
@@ -251,12 +264,12 @@ impl A2aService for Service {
         Ok(Response::new(json::to_task(&task)))
     }
 
-    type SubscribeToTaskStream = Events;
+    type SubscribeToTaskStream = EventStream;
 
     async fn subscribe_to_task(
         &self,
         request: Request<SubscribeToTaskRequest>,
-    ) -> Result<Response<Events>, Status> {
+    ) -> Result<Response<EventStream>, Status> {
         let (head, request) = split(request);
         let params = id_of(&request.tenant, &request.id);
         self.events(&head, Method::Subscribe, params).await
@@ -269,7 +282,7 @@ impl A2aService for Service {
         let (head, request) = split(request);
         let tenant = request.tenant.clone();
         let webhook = self
-            .rendered(&head, Method::SetPush, json::of_webhook(request))
+            .rendered(&head, Method::SetPush, json::from_webhook(request))
             .await?;
         Ok(Response::new(json::to_webhook(&webhook, &tenant)))
     }
@@ -310,7 +323,7 @@ impl A2aService for Service {
             .handler
             .extended_card(&address.target, &front, Version::V10)
             .await;
-        let card = card.map_err(|error| status::of(Version::V10, &error))?;
+        let card = card.map_err(|error| status::from_a2a_error(Version::V10, &error))?;
         Ok(Response::new(card::to_card(&card)))
     }
 

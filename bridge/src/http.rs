@@ -3,32 +3,32 @@
 //! One handler stands behind all of them. The one rule: whatever comes in is answered, by a result or by an error in
 //! the words of the binding it came by, and is bounded in size and time before it is looked at.
 
-mod arriving;
-mod aside;
-mod body;
-mod calls;
+mod admission;
 mod card;
 pub mod connection;
 mod did;
 mod directory;
-mod entry;
+mod drain;
 mod extensions;
+mod grpc_mux;
+mod grpc_size;
 mod health;
 mod host;
+mod json_body;
 mod json_rpc;
-mod leaving;
-mod leftover;
 pub mod mcp;
+mod offload;
 mod query;
 mod refusal;
-mod requests;
+mod request_body;
+mod request_counts;
+mod response_body;
 mod rest;
 mod route;
 mod sse;
+mod task_events;
 pub mod tls;
-mod told;
 pub(crate) mod trace;
-mod unfolding;
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -43,27 +43,27 @@ use tower_http::cors::{AllowOrigin, Any, CorsLayer};
 use crate::{
     a2a::{
         error::{A2aError, Reason},
-        mesh::{Address, Handler},
+        handler::{A2aHandler, CallContext},
         version::Version,
     },
-    auth::Callers,
-    config::{CardGrpc, Limits},
+    auth::Authenticator,
+    config::{CallerLimits, CardGrpc},
     grpc,
 };
-use arriving::Arriving;
-use calls::Grpc;
-use card::Shown;
-pub(crate) use card::{front, of_0_3};
-use directory::Directory;
-use entry::{Admitted, Entry, Peer};
+use admission::{AdmittedRequest, ClientConnection, RequestAdmission};
+use card::CardTimes;
+pub(crate) use card::{card_endpoint, card_v0_3};
+use directory::AgentDirectory;
 pub(crate) use extensions::declared;
-use health::Health;
-pub(crate) use host::Host;
-use leaving::leaving;
-use refusal::{Refusal, Words};
-pub use requests::Requests;
-use route::{Lost, Route, What};
-pub(crate) use told::told;
+use grpc_mux::GrpcMux;
+use health::HealthCache;
+pub(crate) use host::RequestHost;
+use refusal::{ErrorFormat, HttpRefusal};
+use request_body::RequestBody;
+pub use request_counts::RequestCounts;
+use response_body::bounded_response;
+use route::{Resource, Route, RouteError};
+pub(crate) use task_events::task_events;
 
 /// The header in which a request says which version it means; also taken as a parameter of the query.
 const VERSION: &str = "a2a-version";
@@ -82,7 +82,7 @@ const JSON: &str = "application/json";
 
 /// How the front is to behave.
 #[derive(Clone, Debug)]
-pub struct FrontConfig {
+pub struct A2aFrontConfig {
     /// Where the front is reached, as cards name it; without it, as each request names it.
     pub public_url: Option<String>,
     /// Whether cards have the fields of 0.3 beside those of 1.0.
@@ -96,53 +96,57 @@ pub struct FrontConfig {
     /// Whether clients reach it by TLS.
     pub tls: bool,
     /// Who may call.
-    pub callers: Callers,
+    pub authenticator: Authenticator,
     /// How much each of them may have.
-    pub limits: Limits,
+    pub limits: CallerLimits,
     /// What cards are signed with.
     pub card_key: Option<Keypair>,
     /// Whether the node's own agent has a card for those who are known.
     pub extended_card: bool,
     /// Extensions that agents here understand, and whether a client must declare them.
     pub extensions: Vec<(String, bool)>,
-    /// Origins whose pages may call; `*` for any. Pages of the front's own origin always may.
+    /// Origins whose pages may call; `*` for any. OriginPolicy of the front's own origin always may.
     pub cors_origins: Vec<String>,
 }
 
 /// What all requests share.
 #[derive(Clone)]
-struct Front(Arc<Shared>);
+struct A2aFront(Arc<A2aFrontState>);
 
-struct Shared {
-    handler: Arc<dyn Handler>,
-    config: Arc<FrontConfig>,
-    entry: Arc<Entry>,
-    shown: Shown,
-    health: Health,
-    directory: Directory,
+struct A2aFrontState {
+    handler: Arc<dyn A2aHandler>,
+    config: Arc<A2aFrontConfig>,
+    admission: Arc<RequestAdmission>,
+    card_times: CardTimes,
+    health: HealthCache,
+    directory: AgentDirectory,
     cors: Option<CorsLayer>,
-    requests: Arc<Requests>,
-    grpc: Grpc,
+    request_counts: Arc<RequestCounts>,
+    grpc: GrpcMux,
     stop: CancellationToken,
 }
 
 /// The front before this handler. Streams end at `stop`; how requests went is counted in `requests`.
 pub fn router(
-    handler: Arc<dyn Handler>,
-    config: FrontConfig,
-    requests: Arc<Requests>,
+    handler: Arc<dyn A2aHandler>,
+    config: A2aFrontConfig,
+    requests: Arc<RequestCounts>,
     stop: CancellationToken,
 ) -> Router {
     let config = Arc::new(config);
-    let grpc = grpc::Service::new(Arc::clone(&handler), Arc::clone(&config), stop.clone());
-    let grpc = Grpc::new(grpc, config.max_body);
-    let entry = Entry::new(config.callers.clone(), config.limits.clone(), config.max_body);
-    let front = Front(Arc::new(Shared {
+    let grpc = grpc::GrpcService::new(Arc::clone(&handler), Arc::clone(&config), stop.clone());
+    let grpc = GrpcMux::new(grpc, config.max_body);
+    let entry = RequestAdmission::new(
+        config.authenticator.clone(),
+        config.limits.clone(),
+        config.max_body,
+    );
+    let front = A2aFront(Arc::new(A2aFrontState {
         handler,
-        entry: Arc::new(entry),
-        shown: Shown::default(),
-        health: Health::default(),
-        directory: Directory::default(),
+        admission: Arc::new(entry),
+        card_times: CardTimes::default(),
+        health: HealthCache::default(),
+        directory: AgentDirectory::default(),
         cors: cors(
             &config.cors_origins,
             &[http::Method::GET, http::Method::POST, http::Method::DELETE],
@@ -170,7 +174,7 @@ pub fn router(
             ],
         ),
         config,
-        requests,
+        request_counts: requests,
         grpc,
         stop,
     }));
@@ -182,10 +186,10 @@ pub fn router(
     }))
 }
 
-impl Front {
+impl A2aFront {
     /// Answers a request, and sees to what surrounds an answer.
     async fn serve(&self, request: Request) -> Response {
-        let response = leftover::answer(request, async |request| match &self.0.cors {
+        let response = drain::answer(request, async |request| match &self.0.cors {
             None => self.extended(request).await,
             Some(cors) => {
                 let inner = service_fn(|request: Request| async move {
@@ -196,15 +200,15 @@ impl Front {
             }
         })
         .await;
-        self.0.requests.count(&response);
+        self.0.request_counts.count(&response);
         response
     }
 
     /// Answers, and says which extensions that activated.
     async fn extended(&self, request: Request) -> Response {
         let activated = extensions::activated(&self.0.config, request.headers());
-        let mut response = match calls::version(&request) {
-            Some(version) => Box::pin(calls::answer(self, version, request)).await,
+        let mut response = match grpc_mux::version(&request) {
+            Some(version) => Box::pin(grpc_mux::answer(self, version, request)).await,
             None => answer(self, request).await,
         };
         response.headers_mut().extend(activated);
@@ -235,67 +239,78 @@ fn cors(
     Some(layer.allow_origin(AllowOrigin::list(origins)))
 }
 
-async fn answer(front: &Front, request: Request) -> Response {
+async fn answer(front: &A2aFront, request: Request) -> Response {
     if did::is_asked_for(&request) {
-        let peer = request.extensions().get::<Peer>().cloned();
-        let place = match front.0.entry.admit_anybody(peer.as_ref()) {
+        let peer = request.extensions().get::<ClientConnection>().cloned();
+        let place = match front.0.admission.admit_anonymous(peer.as_ref()) {
             Ok(place) => place,
-            Err(refusal) => return refusal.http(Words::Rest(Version::V10)),
+            Err(refusal) => return refusal.http(ErrorFormat::Rest(Version::V10)),
         };
         if let Some(document) = Box::pin(did::answer(&front.0, request.uri().path())).await {
-            return leaving(document, place)
-                .unwrap_or_else(|refusal| refusal.http(Words::Rest(Version::V10)));
+            return bounded_response(document, place)
+                .unwrap_or_else(|refusal| refusal.http(ErrorFormat::Rest(Version::V10)));
         }
     }
-    let Route { target, base, what } = match route::route(request.method(), request.uri().path()) {
+    let Route {
+        target,
+        base,
+        resource: what,
+    } = match route::route(request.method(), request.uri().path()) {
         Ok(route) => route,
-        Err(lost) => return nowhere(lost),
+        Err(lost) => return not_found(lost),
     };
-    let peer = request.extensions().get::<Peer>().cloned();
-    let words = what.words();
-    if matches!(what, What::Health | What::Card) {
-        let place = match front.0.entry.admit_anybody(peer.as_ref()) {
+    let peer = request.extensions().get::<ClientConnection>().cloned();
+    let words = what.error_format();
+    if matches!(what, Resource::Health | Resource::Card) {
+        let place = match front.0.admission.admit_anonymous(peer.as_ref()) {
             Ok(place) => place,
             Err(refusal) => return refusal.http(words),
         };
-        let response = if what == What::Health {
+        let response = if what == Resource::Health {
             front.0.health.answer(&*front.0.handler).await
         } else {
-            let host = Host::of(&request);
+            let host = RequestHost::from_request(&request);
             Box::pin(card::answer(&front.0, &target, &base, host, request.headers())).await
         };
-        return leaving(response, place).unwrap_or_else(|refusal| refusal.http(words));
+        return bounded_response(response, place).unwrap_or_else(|refusal| refusal.http(words));
     }
-    if let Err(refusal) = front.0.config.pages().check(&request) {
+    if let Err(refusal) = front.0.config.origin_policy().check(&request) {
         return refusal.http(words);
     }
-    let Admitted { caller, place } = match front.0.entry.admit(request.headers(), peer.as_ref()).await {
+    let AdmittedRequest {
+        caller,
+        permit: place,
+    } = match front.0.admission.admit(request.headers(), peer.as_ref()).await {
         Ok(admitted) => admitted,
         Err(refusal) => return refusal.http(words),
     };
     let within = front.0.config.body_timeout;
-    let mut request = request.map(|body| Body::new(Arriving::new(body, &place, within)));
+    let mut request = request.map(|body| Body::new(RequestBody::new(body, &place, within)));
     request.extensions_mut().insert(place.clone());
-    let address = Address {
+    let address = CallContext {
         target,
         caller: caller.as_str().to_owned(),
         extensions: extensions::declared(&front.0.config, request.headers()),
-        trace: trace::of(request.headers()),
+        trace: trace::trace_headers(request.headers()),
         idempotency_key: idempotency_key(request.headers()),
         last_event: last_event(request.headers()),
     };
     let base = base.as_str();
     let response = match what {
-        What::Agents | What::Skills | What::Page => front.0.directory.answer(&*front.0.handler, &what).await,
-        What::Health | What::Card | What::JsonRpc => json_rpc::answer(&front.0, address, base, request).await,
-        What::Rest {
+        Resource::Agents | Resource::Skills | Resource::Page => {
+            front.0.directory.answer(&*front.0.handler, &what).await
+        }
+        Resource::Health | Resource::Card | Resource::JsonRpc => {
+            json_rpc::answer(&front.0, address, base, request).await
+        }
+        Resource::Rest {
             version,
             method,
             tenant,
             id,
             webhook,
         } => {
-            let place = rest::Place {
+            let place = rest::RestPath {
                 version,
                 tenant,
                 id,
@@ -304,8 +319,8 @@ async fn answer(front: &Front, request: Request) -> Response {
             rest::answer(&front.0, address, base, method, place, request).await
         }
     };
-    place.forget_body();
-    leaving(response, place).unwrap_or_else(|refusal| refusal.http(words))
+    place.release_body();
+    bounded_response(response, place).unwrap_or_else(|refusal| refusal.http(words))
 }
 
 /// The number of the last event that a client has read of a stream; none if it is not one of ours.
@@ -322,46 +337,46 @@ pub(crate) fn idempotency_key(headers: &HeaderMap) -> Option<String> {
 }
 
 /// Whose pages may call.
-struct Pages<'a> {
+struct OriginPolicy<'a> {
     /// Origins that are listed.
     origins: &'a [String],
     /// Where the front is, if that is configured.
     public_url: Option<&'a str>,
     /// Whether callers must say who they are.
-    must_show: bool,
+    requires_credentials: bool,
 }
 
-impl FrontConfig {
-    fn pages(&self) -> Pages<'_> {
-        Pages {
+impl A2aFrontConfig {
+    fn origin_policy(&self) -> OriginPolicy<'_> {
+        OriginPolicy {
             origins: &self.cors_origins,
             public_url: self.public_url.as_deref(),
-            must_show: self.callers.must_show(),
+            requires_credentials: self.authenticator.requires_credentials(),
         }
     }
 }
 
-impl Pages<'_> {
+impl OriginPolicy<'_> {
     /// Checks that the page that a browser may send a request for may call.
     ///
     /// Browsers keep answers from pages of other origins, but not requests from us. Where everybody may call, the name of
     /// the host proves nothing either: a page can have a name of its own lead to this host. What only reads, and comes
     /// without an origin, may be from such a page: browsers leave it out where a page reads from its own one.
-    fn check(&self, request: &Request) -> Result<(), Refusal> {
+    fn check(&self, request: &Request) -> Result<(), HttpRefusal> {
         if let Some(origin) = request.headers().get(header::ORIGIN) {
-            return if self.is_welcome(origin.to_str().unwrap_or_default(), request) {
+            return if self.allows_origin(origin.to_str().unwrap_or_default(), request) {
                 Ok(())
             } else {
-                Err(Refusal::foreign_page())
+                Err(HttpRefusal::foreign_origin())
             };
         }
         let only_reads = matches!(*request.method(), Method::GET | Method::HEAD);
-        if self.must_show || !only_reads {
+        if self.requires_credentials || !only_reads {
             return Ok(());
         }
-        match Host::of(request) {
-            Ok(host) if !host.is_literal() && !host.is_nobodys() && !self.is_public(host.as_str()) => {
-                Err(Refusal::foreign_name(host.as_str()))
+        match RequestHost::from_request(request) {
+            Ok(host) if !host.is_literal() && !host.is_unregistrable() && !self.is_public(host.as_str()) => {
+                Err(HttpRefusal::foreign_host(host.as_str()))
             }
             _ => Ok(()),
         }
@@ -374,7 +389,7 @@ impl Pages<'_> {
     }
 
     /// Whether pages of this origin may call.
-    fn is_welcome(&self, origin: &str, request: &Request) -> bool {
+    fn allows_origin(&self, origin: &str, request: &Request) -> bool {
         if self
             .origins
             .iter()
@@ -388,19 +403,19 @@ impl Pages<'_> {
         {
             return true;
         }
-        let Ok(host) = Host::of(request) else {
+        let Ok(host) = RequestHost::from_request(request) else {
             return false;
         };
         let is_own = origin
             .split_once("://")
             .is_some_and(|(_, authority)| authority == host.as_str());
-        is_own && (self.must_show || host.is_literal())
+        is_own && (self.requires_credentials || host.is_literal())
     }
 }
 
-fn nowhere(lost: Lost) -> Response {
+fn not_found(lost: RouteError) -> Response {
     match lost {
-        Lost::NoSuchPath(version) => {
+        RouteError::NoSuchPath(version) => {
             let text = match version {
                 Version::V10 => "there is nothing at this path",
                 Version::V03 => {
@@ -410,7 +425,7 @@ fn nowhere(lost: Lost) -> Response {
             };
             failed(version, &A2aError::new(Reason::MethodNotFound, text))
         }
-        Lost::NotAllowed(version, verbs) => {
+        RouteError::NotAllowed(version, verbs) => {
             let text = format!("this path takes {verbs}");
             let mut body = A2aError::new(Reason::MethodNotFound, text).rest(version);
             if version == Version::V10 {
@@ -429,7 +444,7 @@ fn nowhere(lost: Lost) -> Response {
 /// A failure in the words of REST.
 fn failed(version: Version, error: &A2aError) -> Response {
     let mut response = response(status_of(version, error), JSON, &error.rest(version));
-    say_when(&mut response, error.reason());
+    set_retry_after(&mut response, error.reason());
     response
 }
 
@@ -438,10 +453,10 @@ fn status_of(version: Version, error: &A2aError) -> StatusCode {
 }
 
 /// Says when to ask again, if that helps.
-fn say_when(response: &mut Response, reason: Reason) {
-    if let Some(wait) = reason.again() {
+fn set_retry_after(response: &mut Response, reason: Reason) {
+    if let Some(wait) = reason.retry_after() {
         let headers = response.headers_mut();
-        headers.insert(header::RETRY_AFTER, entry::seconds(wait).into());
+        headers.insert(header::RETRY_AFTER, admission::seconds(wait).into());
     }
 }
 
@@ -459,7 +474,7 @@ fn response(status: StatusCode, media_type: &'static str, body: &Value) -> Respo
 fn version_asked(headers: &HeaderMap, query: &[(String, String)]) -> Option<String> {
     let given = headers.get_all(VERSION).iter();
     // What is no text is no version either.
-    let in_header = the_one(given.map(|value| value.to_str().unwrap_or("?")));
+    let in_header = single_value(given.map(|value| value.to_str().unwrap_or("?")));
     in_header.or_else(|| {
         let mut pairs = query.iter();
         pairs
@@ -469,7 +484,7 @@ fn version_asked(headers: &HeaderMap, query: &[(String, String)]) -> Option<Stri
 }
 
 /// What lines of a header say that is to say one thing; those that differ, as HTTP joins lines, are nothing that is known.
-pub(crate) fn the_one<'a>(mut lines: impl Iterator<Item = &'a str>) -> Option<String> {
+pub(crate) fn single_value<'a>(mut lines: impl Iterator<Item = &'a str>) -> Option<String> {
     let mut said = lines.next()?.to_owned();
     for line in lines {
         if said != line && said.len() < 64 {

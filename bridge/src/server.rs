@@ -1,7 +1,7 @@
 //! The bridge, wired, and as a process of its own. Up: daemon, callers, front; then it says where it is. Down: no more
 //! requests, and those that are there are answered, within five seconds.
 
-mod listening;
+mod front;
 mod mcp;
 
 use std::{
@@ -15,8 +15,8 @@ use std::{
 };
 
 use agentanycast::Node;
+use agentanycast_daemon_kit::process::{self, StartLines};
 use agentanycast_identity::{self as identity, Keypair};
-use agentanycast_program::process::{self, StartLines};
 use anyhow::Context as _;
 use serde_json::{Map, Value};
 use tokio::{
@@ -28,18 +28,18 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     a2a::{
         card::EXTENDABLE,
-        mesh::{Mesh, Rules},
+        handler::{HandlerConfig, MeshHandler},
     },
-    auth::Callers,
+    auth::Authenticator,
     config::{self, CardForm, Config, Settings},
+    egress_filter::EgressFilter,
     gateway::{Gateway, SdkGateway},
-    http::{self, FrontConfig, Requests},
-    notify::Notifier,
-    reload,
-    screen::Screen,
+    hot_reload,
+    http::{self, A2aFrontConfig, RequestCounts},
+    webhooks::WebhookNotifier,
 };
-use listening::Listening;
-pub use mcp::Mcp;
+use front::RunningFront;
+pub use mcp::McpGateway;
 
 /// How long a stop may take (the contract's figure is 5 s).
 const STOP_WITHIN: Duration = Duration::from_secs(4);
@@ -83,7 +83,7 @@ async fn run(config: Config) -> anyhow::Result<()> {
     let gateway = Arc::new(SdkGateway::new(node));
     let mut bridge = Bridge::start(&config.front, Arc::clone(&gateway) as _, None, Arc::default()).await?;
     let mut mcp = match config.mcp_front() {
-        Some(settings) => Some(Mcp::start(&settings, gateway, Arc::default()).await?),
+        Some(settings) => Some(McpGateway::start(&settings, gateway, Arc::default()).await?),
         None => None,
     };
     let mut lines = Vec::new();
@@ -110,11 +110,11 @@ async fn until_stopped(
     stop: &mut process::Stop,
     hangup: &mut Signal,
     bridge: &mut Bridge,
-    mcp: Option<&mut Mcp>,
+    mcp: Option<&mut McpGateway>,
 ) -> anyhow::Result<()> {
     let mcp_ended = async {
         match mcp {
-            Some(mcp) => mcp.ended_by_itself().await,
+            Some(mcp) => mcp.wait_ended().await,
             None => std::future::pending().await,
         }
     };
@@ -123,10 +123,10 @@ async fn until_stopped(
         tokio::select! {
             () = stop.asked() => return Ok(()),
             Some(()) = hangup.recv() => {
-                reload::read_again();
+                hot_reload::request_reload();
                 tracing::info!("SIGHUP: certificates and tokens are read again; restart the bridge to change its settings");
             }
-            () = bridge.ended_by_itself() => anyhow::bail!("the front has ended; its last error is in the log"),
+            () = bridge.wait_ended() => anyhow::bail!("the front has ended; its last error is in the log"),
             () = &mut mcp_ended => anyhow::bail!("the front for MCP has ended; its last error is in the log"),
         }
     }
@@ -135,7 +135,7 @@ async fn until_stopped(
 /// A bridge that takes requests. Dropping it leaves it running; [`Bridge::stop`] ends it.
 #[derive(Debug)]
 pub struct Bridge {
-    front: Listening,
+    front: RunningFront,
     notifier: JoinHandle<()>,
 }
 
@@ -148,10 +148,10 @@ impl Bridge {
         settings: &Settings,
         gateway: Arc<dyn Gateway>,
         key: Option<Keypair>,
-        requests: Arc<Requests>,
+        requests: Arc<RequestCounts>,
     ) -> anyhow::Result<Self> {
-        let callers = Callers::read(&settings.auth)?;
-        let tls = listening::tls(settings)?;
+        let callers = Authenticator::read(&settings.auth)?;
+        let tls = front::tls(settings)?;
         let card_key = match &settings.key {
             Some(path) => {
                 let key = identity::load(path)?;
@@ -164,31 +164,31 @@ impl Bridge {
             None => None,
         };
         let screen = if settings.allow_private_webhooks {
-            Screen::Private
+            EgressFilter::Private
         } else {
-            Screen::Public
+            EgressFilter::Public
         };
-        let notifier = Arc::new(Notifier::new(
+        let notifier = Arc::new(WebhookNotifier::new(
             Arc::clone(&gateway),
             screen,
             settings.webhook_patience,
         )?);
         let has_extended_card = extended_card.is_some();
-        let rules = Rules {
+        let rules = HandlerConfig {
             patience: settings.wait_limit,
-            screen,
+            egress: screen,
             required_extensions: settings.required_extensions.clone(),
             extended_card,
         };
-        let handler = Arc::new(Mesh::new(gateway, rules));
-        let front = FrontConfig {
+        let handler = Arc::new(MeshHandler::new(gateway, rules));
+        let front = A2aFrontConfig {
             public_url: (!settings.public_url.is_empty()).then(|| settings.public_url.clone()),
             dual_cards: settings.card == CardForm::Dual,
             card_grpc: settings.card_grpc,
             max_body: usize::try_from(settings.max_body.0).unwrap_or(usize::MAX),
             body_timeout: BODY_TIMEOUT,
             tls: tls.is_some(),
-            callers,
+            authenticator: callers,
             limits: settings.limits.clone(),
             card_key,
             extended_card: has_extended_card,
@@ -196,7 +196,7 @@ impl Bridge {
             cors_origins: settings.cors_origins.clone(),
         };
         let router = |stop: CancellationToken| http::router(handler, front, requests, stop);
-        let front = Listening::start(settings, tls, "HTTP clients", router).await?;
+        let front = RunningFront::start(settings, tls, "HTTP clients", router).await?;
         Ok(Self {
             notifier: tokio::spawn(notifier.run(front.stop.clone())),
             front,
@@ -212,7 +212,7 @@ impl Bridge {
     }
 
     /// Returns when it has ended though nobody has stopped it.
-    pub async fn ended_by_itself(&mut self) {
+    pub async fn wait_ended(&mut self) {
         tokio::select! {
             _ = &mut self.front.task => {}
             _ = &mut self.notifier => {}

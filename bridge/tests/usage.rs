@@ -21,7 +21,7 @@ fn version_and_help_end_well() {
     assert!(version.status.success());
     assert_eq!(
         String::from_utf8_lossy(&version.stdout),
-        format!("agentanycast-bridge {}\n", agentanycast_program::VERSION)
+        format!("agentanycast-bridge {}\n", agentanycast_daemon_kit::VERSION)
     );
     let help = String::from_utf8_lossy(&bridge(&["--help"]).stdout).into_owned();
     for flag in ["--listen", "--daemon"] {

@@ -1,6 +1,6 @@
 //! The user's own names for peers: the file `aliases.toml` in the home, which `anycast alias` edits.
 //!
-//! [`book`] is pure: which names there may be, and how the file reads. This file reads and writes it. The rule: a write
+//! [`alias_table`] is pure: which names there may be, and how the file reads. This file reads and writes it. The rule: a write
 //! replaces the file whole, under a lock, so that two commands at once lose nothing and no reader sees half of one.
 
 use std::{
@@ -11,37 +11,40 @@ use std::{
 
 use rustix::fs::{FlockOperation, flock};
 
-use crate::failure::{Code, Failure};
+use crate::failure::{CommandFailure, FailureCode};
 
-pub(crate) mod book;
+pub(crate) mod alias_table;
 
-use book::Book;
+use alias_table::AliasTable;
 
 /// The file inside a home, and the one that is locked while it is changed.
 const FILE: &str = "aliases.toml";
 const LOCK: &str = ".aliases.lock";
 
 /// The aliases of a home; none if the home or the file is not there.
-pub(crate) fn load(home: &Path) -> Result<Book, Failure> {
+pub(crate) fn load(home: &Path) -> Result<AliasTable, CommandFailure> {
     let path = home.join(FILE);
     let failed = |reason: String| broken(&path, &reason);
     match fs::metadata(&path) {
-        Ok(about) if about.len() > book::MAX_FILE => {
-            return Err(failed(format!("it has more than {} bytes", book::MAX_FILE)));
+        Ok(about) if about.len() > alias_table::MAX_FILE => {
+            return Err(failed(format!(
+                "it has more than {} bytes",
+                alias_table::MAX_FILE
+            )));
         }
         Ok(_) => {}
-        Err(error) if is_missing(&error) => return Ok(Book::default()),
+        Err(error) if is_missing(&error) => return Ok(AliasTable::default()),
         Err(error) => return Err(failed(error.to_string())),
     }
     let text = fs::read_to_string(&path).map_err(|error| failed(error.to_string()))?;
-    Book::parse(&text).map_err(failed)
+    AliasTable::parse(&text).map_err(failed)
 }
 
 /// Changes the aliases of a home; the home is made if it is not there. Nothing is written if the change fails.
 pub(crate) fn change<T>(
     home: &Path,
-    change: impl FnOnce(&mut Book) -> Result<T, Failure>,
-) -> Result<T, Failure> {
+    change: impl FnOnce(&mut AliasTable) -> Result<T, CommandFailure>,
+) -> Result<T, CommandFailure> {
     fs::create_dir_all(home)?;
     let lock = File::options()
         .create(true)
@@ -58,7 +61,7 @@ pub(crate) fn change<T>(
     Ok(done)
 }
 
-fn write(home: &Path, book: &Book) -> Result<(), Failure> {
+fn write(home: &Path, book: &AliasTable) -> Result<(), CommandFailure> {
     // Through a link: it may be kept elsewhere, with other settings.
     let path = home.join(FILE);
     let path: PathBuf = fs::canonicalize(&path).unwrap_or(path);
@@ -79,7 +82,7 @@ fn is_missing(error: &io::Error) -> bool {
     )
 }
 
-fn broken(path: &Path, reason: &str) -> Failure {
+fn broken(path: &Path, reason: &str) -> CommandFailure {
     let message = format!("cannot use the aliases in {}: {reason}", path.display());
-    Failure::new(Code::General, "Aliases", message)
+    CommandFailure::new(FailureCode::General, "Aliases", message)
 }

@@ -6,13 +6,13 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use agentanycast_program::{duration, manpages::Shell};
+use agentanycast_daemon_kit::{duration, manpages::Shell};
 use clap::{
     Args as ClapArgs, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum,
     builder::{FalseyValueParser, NonEmptyStringValueParser},
 };
 
-use crate::examples;
+use crate::command_examples;
 
 /// What `--help` says about boxes.
 const BOXES: &str = "A box is a nonce of 24 bytes and a NaCl box between the X25519 keys of both Ed25519 keys (libsodium: crypto_box_easy).
@@ -34,7 +34,7 @@ const EXIT_CODES: &str = "Exit codes:
 
 /// Send tasks to agents, peer to peer.
 #[derive(Debug, Parser)]
-#[command(name = "anycast", version = agentanycast_program::VERSION, after_help = EXIT_CODES, after_long_help = EXIT_CODES)]
+#[command(name = "anycast", version = agentanycast_daemon_kit::VERSION, after_help = EXIT_CODES, after_long_help = EXIT_CODES)]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) global: Global,
@@ -51,7 +51,7 @@ impl Args {
 
 /// All commands with their help.
 pub(crate) fn command() -> clap::Command {
-    examples::added(Args::command())
+    command_examples::added(Args::command())
 }
 
 /// Options of every command.
@@ -864,7 +864,7 @@ mod tests {
     #[test]
     fn the_man_pages_and_completions_are_fresh() {
         let top = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        agentanycast_program::manpages::check(&command(), &top).unwrap();
+        agentanycast_daemon_kit::manpages::check(&command(), &top).unwrap();
     }
 
     #[test]

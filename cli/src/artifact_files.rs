@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::failure::{Code, Failure};
+use crate::failure::{CommandFailure, FailureCode};
 
 /// Longest file name made from a foreign name, in bytes.
 const MAX_NAME: usize = 120;
@@ -16,10 +16,10 @@ const MAX_NAME: usize = 120;
 const MAX_TRIES: u32 = 1000;
 
 /// Opens a new file for a foreign name.
-pub(crate) fn create(directory: &Path, foreign_name: &str) -> Result<(File, PathBuf), Failure> {
+pub(crate) fn create(directory: &Path, foreign_name: &str) -> Result<(File, PathBuf), CommandFailure> {
     let wrong = |error: &io::Error| {
         let message = format!("cannot write into {}: {error}", directory.display());
-        Failure::new(Code::General, "Io", message)
+        CommandFailure::new(FailureCode::General, "Io", message)
     };
     fs::create_dir_all(directory).map_err(|error| wrong(&error))?;
     let name = safe_name(foreign_name);

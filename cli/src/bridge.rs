@@ -2,9 +2,11 @@
 //! the feature `bridge` both refuse.
 
 #[cfg(not(feature = "bridge"))]
-#[path = "bridge/no_parts.rs"]
-mod parts;
+mod disabled;
 #[cfg(feature = "bridge")]
-mod parts;
+mod enabled;
 
-pub(crate) use parts::{main_with_args, serve_mcp};
+#[cfg(not(feature = "bridge"))]
+pub(crate) use disabled::{main_with_args, serve_mcp};
+#[cfg(feature = "bridge")]
+pub(crate) use enabled::{main_with_args, serve_mcp};

@@ -1,6 +1,6 @@
 //! One file per command.
 
-use crate::{args::Command, bridge, context::Context, failure::Failure};
+use crate::{args::Command, bridge, context::Context, failure::CommandFailure};
 
 mod agents;
 mod alias;
@@ -14,6 +14,7 @@ mod config;
 mod credential;
 pub(crate) mod daemon;
 mod demo;
+mod demo_pair;
 mod discover;
 mod doctor;
 mod down;
@@ -24,7 +25,6 @@ mod join;
 mod key;
 mod logs;
 mod man;
-mod pair;
 mod peers;
 mod ping;
 mod policy;
@@ -32,7 +32,7 @@ mod relays;
 mod reply;
 mod restart;
 mod retry;
-mod sealed;
+mod seal;
 mod send;
 mod service;
 mod skills;
@@ -44,7 +44,7 @@ mod trace;
 mod up;
 
 /// Runs any command but the daemon.
-pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Failure> {
+pub(crate) async fn run(context: &Context, command: Command) -> Result<(), CommandFailure> {
     match command {
         Command::Up(args) => up::run(context, &args).await,
         Command::Down => down::run(context).await,
@@ -52,7 +52,7 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Failu
         Command::Logs(args) => logs::run(context, &args).await,
         Command::Config(command) => config::run(context, command).await,
         Command::Service(command) => service::run(context, command).await,
-        Command::Demo(demo) if demo.pair => pair::run(context).await,
+        Command::Demo(demo) if demo.pair => demo_pair::run(context).await,
         Command::Demo(demo) => demo::run(context, demo).await,
         Command::Send(send) => send::run(context, send).await,
         Command::Chat(chat) => chat::run(context, chat).await,
@@ -84,10 +84,10 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Failu
         Command::Audit(command) => audit::run(context, command),
         Command::Key(command) => key::run(context, command).await,
         Command::Credential(command) => credential::run(context, command).await,
-        Command::Seal(args) => sealed::seal(context, &args).await,
-        Command::Unseal(args) => sealed::unseal(context, &args).await,
+        Command::Seal(args) => seal::seal(context, &args).await,
+        Command::Unseal(args) => seal::unseal(context, &args).await,
         Command::Daemon(_) | Command::Relay(_) | Command::Bridge(_) => {
-            Err(Failure::usage("a program is run by itself"))
+            Err(CommandFailure::usage("a program is run by itself"))
         }
     }
 }

@@ -10,20 +10,20 @@ use std::{
 
 use agentanycast::{Error, ErrorKind, Node, NodeBuilder};
 use agentanycast_identity::{self as identity, Keypair};
-use agentanycast_node::config::{self, Loaded};
+use agentanycast_node::config::{self, LoadedConfig};
 
 use crate::{
-    aliases::{self, book::Book},
+    aliases::{self, alias_table::AliasTable},
     args::{Command, Global, PolicyFile},
-    background::BackgroundDaemon,
-    failure::{Code, Failure},
+    background_daemon::BackgroundDaemon,
+    failure::{CommandFailure, FailureCode},
     output,
     settings_file::SettingsFile,
     system_daemon::{self, SystemDaemon},
 };
 
 /// How long a call waits for a daemon that is being restarted. A person is waiting too.
-const PATIENCE: Duration = Duration::from_secs(15);
+const CALL_PATIENCE: Duration = Duration::from_secs(15);
 
 /// Where a user's daemon lives.
 const DEFAULT_HOME: &str = "~/.agentanycast";
@@ -35,7 +35,7 @@ const SOCKET: &str = "daemon.sock";
 const FIRST_ANSWER: Duration = Duration::from_secs(15);
 
 /// How long a TCP connection to a daemon of this host may take.
-const PROBE: Duration = Duration::from_millis(300);
+const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// The daemon's settings inside a home.
 const CONFIG_FILE: &str = "config.toml";
@@ -75,17 +75,17 @@ impl Context {
     }
 
     /// Refuses relays that the command would do nothing with.
-    pub(crate) fn check_relays(&self, command: &Command) -> Result<(), Failure> {
+    pub(crate) fn check_relays(&self, command: &Command) -> Result<(), CommandFailure> {
         if self.relays.is_empty() || command.starts_daemon() {
             return Ok(());
         }
-        Err(Failure::usage(
+        Err(CommandFailure::usage(
             "--relay goes with commands that start a daemon; `anycast up --relay ADDR` keeps the relay",
         ))
     }
 
     fn builder(&self) -> NodeBuilder {
-        Node::builder().home(&self.home).patience(PATIENCE)
+        Node::builder().home(&self.home).patience(CALL_PATIENCE)
     }
 
     /// Whether a daemon was named by its address.
@@ -94,12 +94,12 @@ impl Context {
     }
 
     /// The home as a full path.
-    pub(crate) fn directory(&self) -> Result<PathBuf, Failure> {
+    pub(crate) fn directory(&self) -> Result<PathBuf, CommandFailure> {
         Ok(std::path::absolute(expand(&self.home)?)?)
     }
 
     /// The socket of the home's daemon.
-    pub(crate) fn socket(&self) -> Result<PathBuf, Failure> {
+    pub(crate) fn socket(&self) -> Result<PathBuf, CommandFailure> {
         Ok(self.directory()?.join(SOCKET))
     }
 
@@ -113,7 +113,7 @@ impl Context {
     }
 
     /// The file that the home's daemon has its settings from; it may be missing.
-    pub(crate) fn settings_path(&self) -> Result<PathBuf, Failure> {
+    pub(crate) fn settings_path(&self) -> Result<PathBuf, CommandFailure> {
         match std::env::var_os(CONFIG_VARIABLE).filter(|path| !path.is_empty()) {
             Some(path) => Ok(std::path::absolute(expand(Path::new(&path))?)?),
             None => Ok(self.directory()?.join(CONFIG_FILE)),
@@ -128,7 +128,7 @@ impl Context {
 
     /// The argument that names the settings to the home's daemon, if there are some. A link that leads nowhere is there,
     /// too: its daemon does not start without the rules.
-    pub(crate) fn settings_arguments(&self) -> Result<Vec<OsString>, Failure> {
+    pub(crate) fn settings_arguments(&self) -> Result<Vec<OsString>, CommandFailure> {
         let path = self.settings_path()?;
         let is_named = std::env::var_os(CONFIG_VARIABLE).is_some_and(|path| !path.is_empty());
         if !is_named && path.symlink_metadata().is_err() {
@@ -140,7 +140,7 @@ impl Context {
     }
 
     /// The daemon's settings that were given, or those of the home.
-    pub(crate) fn settings(&self, given: &PolicyFile) -> Result<Option<PathBuf>, Failure> {
+    pub(crate) fn settings(&self, given: &PolicyFile) -> Result<Option<PathBuf>, CommandFailure> {
         match &given.config {
             Some(path) => Ok(Some(path.clone())),
             None => self.settings_of_home(),
@@ -149,7 +149,7 @@ impl Context {
 
     /// The settings in the home that was given; `None` if there are none, or the environment names others: then it is the
     /// daemon's own rule that counts.
-    pub(crate) fn settings_of_home(&self) -> Result<Option<PathBuf>, Failure> {
+    pub(crate) fn settings_of_home(&self) -> Result<Option<PathBuf>, CommandFailure> {
         let elsewhere = std::env::var_os(CONFIG_VARIABLE).is_some_and(|path| !path.is_empty());
         if elsewhere || !self.home_given {
             return Ok(None);
@@ -159,16 +159,16 @@ impl Context {
     }
 
     /// The names that the user has given to peers; none where there is no home.
-    pub(crate) fn aliases(&self) -> Result<Book, Failure> {
+    pub(crate) fn aliases(&self) -> Result<AliasTable, CommandFailure> {
         match self.directory() {
             Ok(home) => aliases::load(&home),
-            Err(_) if !self.home_given => Ok(Book::default()),
+            Err(_) if !self.home_given => Ok(AliasTable::default()),
             Err(failure) => Err(failure),
         }
     }
 
     /// The id of the peer that the user has given this name; `None` if it is no alias.
-    pub(crate) fn alias(&self, name: &str) -> Result<Option<String>, Failure> {
+    pub(crate) fn alias(&self, name: &str) -> Result<Option<String>, CommandFailure> {
         let book = self.aliases()?;
         Ok(book.get(name).map(|alias| alias.peer.to_string()))
     }
@@ -188,7 +188,7 @@ impl Context {
     }
 
     /// The key file that was given, or the home's.
-    pub(crate) fn key_path(&self, given: Option<&Path>) -> Result<PathBuf, Failure> {
+    pub(crate) fn key_path(&self, given: Option<&Path>) -> Result<PathBuf, CommandFailure> {
         match given {
             Some(path) => Ok(path.to_owned()),
             None => Ok(self.directory()?.join("key")),
@@ -196,17 +196,17 @@ impl Context {
     }
 
     /// The key in a file, or the home's.
-    pub(crate) fn key(&self, given: Option<&Path>) -> Result<Keypair, Failure> {
+    pub(crate) fn key(&self, given: Option<&Path>) -> Result<Keypair, CommandFailure> {
         let path = self.key_path(given)?;
-        let failed = |text: String| Failure::new(Code::General, "Key", text);
+        let failed = |text: String| CommandFailure::new(FailureCode::General, "Key", text);
         let key = identity::load(&path).map_err(|error| failed(error.to_string()))?;
         key.ok_or_else(|| failed(format!("there is no key {}; give one with --key", path.display())))
     }
 
     /// The daemon that runs; it is an error if none does.
-    pub(crate) async fn connect(&self) -> Result<Node, Failure> {
+    pub(crate) async fn connect(&self) -> Result<Node, CommandFailure> {
         self.reach().await.map_err(|error| match error.kind() {
-            ErrorKind::DaemonUnavailable => none_runs(&self.nobody_there()),
+            ErrorKind::DaemonUnavailable => none_runs(&self.no_daemon_text()),
             _ => error.into(),
         })
     }
@@ -237,7 +237,7 @@ impl Context {
 
     /// The daemon that runs, or the home's, which is started in the background and stays. Relays that were given are kept
     /// first.
-    pub(crate) async fn connect_or_start(&self) -> Result<Node, Failure> {
+    pub(crate) async fn connect_or_start(&self) -> Result<Node, CommandFailure> {
         let are_relays_new = self.keep_relays()?;
         match self.reach().await {
             Ok(node) => {
@@ -254,10 +254,10 @@ impl Context {
     }
 
     /// Starts the home's daemon, unless it runs, and says so.
-    pub(crate) async fn start(&self) -> Result<(), Failure> {
+    pub(crate) async fn start(&self) -> Result<(), CommandFailure> {
         let running = BackgroundDaemon::new(self)?.start().await?;
         if running.is_new {
-            output::complain(&format!(
+            output::warn(&format!(
                 "started the daemon (pid {}); anycast {}down stops it",
                 running.pid.as_raw_nonzero(),
                 self.home_option()
@@ -267,12 +267,12 @@ impl Context {
     }
 
     /// Refuses to start a daemon where the user does not want one, or has another one.
-    fn check_may_start(&self) -> Result<(), Failure> {
+    fn check_may_start(&self) -> Result<(), CommandFailure> {
         if self.daemon.is_some() || self.of_another_user().is_some() {
-            return Err(none_runs(&self.nobody_there()));
+            return Err(none_runs(&self.no_daemon_text()));
         }
         if self.no_start {
-            let why = self.nobody_there();
+            let why = self.no_daemon_text();
             return Err(none_runs(&format!(
                 "{why}; --no-start or ANYCAST_NO_START keeps this command from it"
             )));
@@ -289,7 +289,7 @@ impl Context {
     }
 
     /// The home's daemon, whose socket is there.
-    pub(crate) async fn first_answer(&self) -> Result<Node, Failure> {
+    pub(crate) async fn first_answer(&self) -> Result<Node, CommandFailure> {
         let until = Instant::now() + FIRST_ANSWER;
         loop {
             match self.builder().connect("").await {
@@ -305,7 +305,7 @@ impl Context {
     }
 
     /// Keeps the relays that were given in the settings of the home; whether one of them is new there.
-    pub(crate) fn keep_relays(&self) -> Result<bool, Failure> {
+    pub(crate) fn keep_relays(&self) -> Result<bool, CommandFailure> {
         if self.relays.is_empty() {
             return Ok(false);
         }
@@ -314,17 +314,17 @@ impl Context {
                 !address.is_empty() && !peer.contains('/') && !peer.is_empty()
             });
             if !is_peer {
-                return Err(Failure::usage(format!(
+                return Err(CommandFailure::usage(format!(
                     "--relay {relay:?}: expected a multiaddr that ends in /p2p/PEER_ID, as the relay prints it behind RELAY_ADDR="
                 )));
             }
         }
-        SettingsFile::of(self)?.add_to_list("bootstrap_peers", &self.relays)
+        SettingsFile::from_context(self)?.add_to_list("bootstrap_peers", &self.relays)
     }
 
     /// Says that what was kept waits for the next start of the daemon that runs.
-    pub(crate) fn say_restart_is_needed(&self) -> Result<(), Failure> {
-        output::complain(&format!(
+    pub(crate) fn say_restart_is_needed(&self) -> Result<(), CommandFailure> {
+        output::warn(&format!(
             "kept in {}; `anycast {}restart` makes the daemon that runs use it",
             self.settings_path()?.display(),
             self.home_option()
@@ -333,21 +333,21 @@ impl Context {
     }
 
     /// Refuses the address of a daemon where a command is about the home's.
-    pub(crate) fn refuse_address(&self) -> Result<(), Failure> {
+    pub(crate) fn refuse_address(&self) -> Result<(), CommandFailure> {
         if self.daemon.is_none() {
             return Ok(());
         }
-        Err(Failure::usage(
+        Err(CommandFailure::usage(
             "this command is about the daemon of a home, which --home names; leave --daemon out",
         ))
     }
 
     /// That the home has no daemon that runs, and where it was looked for.
-    pub(crate) fn nobody_runs(&self) -> Failure {
-        none_runs(&self.nobody_there())
+    pub(crate) fn no_daemon_failure(&self) -> CommandFailure {
+        none_runs(&self.no_daemon_text())
     }
 
-    fn nobody_there(&self) -> String {
+    fn no_daemon_text(&self) -> String {
         if let Some(why) = self.of_another_user() {
             return why;
         }
@@ -388,8 +388,8 @@ impl Context {
         if let Ok(Some(path)) = self.settings_of_home() {
             args.extend(["--config".into(), path.into()]);
         }
-        let set = match config::load_again(&args).1 {
-            Ok(Loaded::Run { config, .. }) => Some(config.grpc_listen.to_string()),
+        let set = match config::reload(&args).1 {
+            Ok(LoadedConfig::Run { config, .. }) => Some(config.grpc_listen.to_string()),
             _ => None,
         };
         let default = std::env::home_dir().map(|home| home.join(".agentanycast").join(SOCKET));
@@ -419,17 +419,18 @@ impl Context {
     }
 }
 
-fn none_runs(message: &str) -> Failure {
-    Failure::new(Code::Daemon, "DaemonUnavailable", message)
+fn none_runs(message: &str) -> CommandFailure {
+    CommandFailure::new(FailureCode::Daemon, "DaemonUnavailable", message)
 }
 
 /// Replaces a leading `~` by the user's home directory.
-fn expand(path: &Path) -> Result<PathBuf, Failure> {
+fn expand(path: &Path) -> Result<PathBuf, CommandFailure> {
     let Ok(rest) = path.strip_prefix("~") else {
         return Ok(path.to_owned());
     };
     let home = std::env::home_dir();
-    let home = home.ok_or_else(|| Failure::usage("there is no home directory; give one with --home"))?;
+    let home =
+        home.ok_or_else(|| CommandFailure::usage("there is no home directory; give one with --home"))?;
     Ok(home.join(rest))
 }
 
@@ -445,14 +446,14 @@ fn is_listened_on(address: &str) -> bool {
     let socket = address
         .strip_prefix("tcp://")
         .and_then(|socket| socket.parse().ok());
-    socket.is_some_and(|socket| TcpStream::connect_timeout(&socket, PROBE).is_ok())
+    socket.is_some_and(|socket| TcpStream::connect_timeout(&socket, PROBE_TIMEOUT).is_ok())
 }
 
 /// This program, which is the daemon too.
-pub(crate) fn own_program() -> Result<PathBuf, Failure> {
+pub(crate) fn own_program() -> Result<PathBuf, CommandFailure> {
     std::env::current_exe().map_err(|error| {
-        Failure::new(
-            Code::General,
+        CommandFailure::new(
+            FailureCode::General,
             "Io",
             format!("cannot find this program to start it as the daemon: {error}"),
         )

@@ -4,14 +4,14 @@
 use std::process::ExitCode;
 
 use agentanycast::{Error, ErrorKind, TaskError};
-use agentanycast_program::{process, sanitize};
+use agentanycast_daemon_kit::{process, sanitize};
 use serde_json::{Value, json};
 
 use crate::output;
 
 /// Documented exit codes, see `lib.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Code {
+pub(crate) enum FailureCode {
     General = 1,
     Usage = 2,
     Daemon = 3,
@@ -27,8 +27,8 @@ pub(crate) enum Code {
 
 /// Why a command failed.
 #[derive(Debug)]
-pub(crate) struct Failure {
-    pub(crate) code: Code,
+pub(crate) struct CommandFailure {
+    pub(crate) code: FailureCode,
     kind: String,
     message: String,
     /// The task that it is about.
@@ -37,8 +37,8 @@ pub(crate) struct Failure {
     silent: bool,
 }
 
-impl Failure {
-    pub(crate) fn new(code: Code, kind: &str, message: impl Into<String>) -> Self {
+impl CommandFailure {
+    pub(crate) fn new(code: FailureCode, kind: &str, message: impl Into<String>) -> Self {
         Self {
             code,
             kind: kind.to_owned(),
@@ -49,37 +49,41 @@ impl Failure {
     }
 
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self::new(Code::Usage, "Usage", message)
+        Self::new(FailureCode::Usage, "Usage", message)
     }
 
     /// A daemon that does not say its peer id.
     pub(crate) fn unnamed_daemon() -> Self {
-        Self::new(Code::General, "Protocol", "the daemon did not say who it is")
+        Self::new(
+            FailureCode::General,
+            "Protocol",
+            "the daemon did not say who it is",
+        )
     }
 
     /// Whether no daemon answered.
     pub(crate) fn is_daemon_away(&self) -> bool {
-        self.code == Code::Daemon
+        self.code == FailureCode::Daemon
     }
 
     /// Whether the task waits for an answer.
     pub(crate) fn is_question(&self) -> bool {
-        self.code == Code::Input
+        self.code == FailureCode::Input
     }
 
     /// Whether the wait was ended by a signal other than Ctrl-C.
-    pub(crate) fn is_end(&self) -> bool {
-        matches!(self.code, Code::Terminated | Code::HungUp)
+    pub(crate) fn is_termination(&self) -> bool {
+        matches!(self.code, FailureCode::Terminated | FailureCode::HungUp)
     }
 
     /// The same failure, said to be of this option's value.
-    pub(crate) fn about(mut self, option: &str) -> Self {
+    pub(crate) fn with_option(mut self, option: &str) -> Self {
         self.message = format!("{option}: {}", self.message);
         self
     }
 
     /// The same failure, with what else could be tried, if it is about a name.
-    pub(crate) fn hinting(mut self, hint: &str) -> Self {
+    pub(crate) fn with_hint(mut self, hint: &str) -> Self {
         if matches!(self.kind.as_str(), "Usage" | "PeerNotFound") {
             self.message.push_str(hint);
         }
@@ -92,20 +96,20 @@ impl Failure {
     }
 
     /// The task that it is about, for scripts.
-    pub(crate) fn of_task(mut self, task: &str) -> Self {
+    pub(crate) fn with_task(mut self, task: &str) -> Self {
         self.task = Some(task.to_owned());
         self
     }
 
     /// A failure that standard output already tells in full.
-    pub(crate) fn told(mut self) -> Self {
+    pub(crate) fn already_reported(mut self) -> Self {
         self.silent = true;
         self
     }
 
     /// Says what happened and gives the exit code.
     pub(crate) fn report(&self, as_json: bool) -> ExitCode {
-        if self.code == Code::OutputClosed {
+        if self.code == FailureCode::OutputClosed {
             // In silence.
         } else if as_json {
             let document = self.document();
@@ -116,7 +120,7 @@ impl Failure {
                 drop(output::json(&document));
             }
         } else if !self.silent {
-            output::complain(&format!("anycast: {}", self.message));
+            output::warn(&format!("anycast: {}", self.message));
         }
         ExitCode::from(self.code as u8)
     }
@@ -138,25 +142,25 @@ impl Failure {
     }
 }
 
-impl From<Error> for Failure {
+impl From<Error> for CommandFailure {
     fn from(error: Error) -> Self {
         let code = match error.kind() {
-            ErrorKind::DaemonUnavailable => Code::Daemon,
-            ErrorKind::InvalidArgument => Code::Usage,
-            ErrorKind::Timeout => Code::Timeout,
+            ErrorKind::DaemonUnavailable => FailureCode::Daemon,
+            ErrorKind::InvalidArgument => FailureCode::Usage,
+            ErrorKind::Timeout => FailureCode::Timeout,
             ErrorKind::PeerNotFound
             | ErrorKind::SkillNotFound
             | ErrorKind::TaskNotFound
             | ErrorKind::CardNotFound
-            | ErrorKind::InviteNotFound => Code::NotFound,
-            ErrorKind::DiscoveryUnavailable => Code::Discovery,
-            _ => Code::General,
+            | ErrorKind::InviteNotFound => FailureCode::NotFound,
+            ErrorKind::DiscoveryUnavailable => FailureCode::Discovery,
+            _ => FailureCode::General,
         };
         Self::new(code, &format!("{:?}", error.kind()), error.to_string())
     }
 }
 
-impl From<TaskError> for Failure {
+impl From<TaskError> for CommandFailure {
     fn from(error: TaskError) -> Self {
         let kind = match &error {
             TaskError::Node(error) => return error.clone().into(),
@@ -164,17 +168,18 @@ impl From<TaskError> for Failure {
             TaskError::Rejected { .. } => "TaskRejected",
             _ => "TaskCanceled",
         };
-        Self::new(Code::General, kind, error.to_string())
+        Self::new(FailureCode::General, kind, error.to_string())
     }
 }
 
-impl From<std::io::Error> for Failure {
+impl From<std::io::Error> for CommandFailure {
     fn from(error: std::io::Error) -> Self {
         // The reader of our output has ended, as `head` does: the command ends in silence, as one that
         // SIGPIPE ends.
         if error.kind() == std::io::ErrorKind::BrokenPipe {
-            return Self::new(Code::OutputClosed, "OutputClosed", error.to_string()).told();
+            return Self::new(FailureCode::OutputClosed, "OutputClosed", error.to_string())
+                .already_reported();
         }
-        Self::new(Code::General, "Io", error.to_string())
+        Self::new(FailureCode::General, "Io", error.to_string())
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::failure::{Code, Failure};
+use crate::failure::{CommandFailure, FailureCode};
 
 /// The signals that end a command. From its making on none of them kills the process by itself.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub(crate) struct Interrupt([Signal; 3]);
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum StopSignal {
     /// SIGINT: what goes on shall be given up.
     Cancel,
     /// SIGTERM: this command shall end.
@@ -22,19 +22,19 @@ pub(crate) enum Wish {
     HangUp,
 }
 
-impl Wish {
+impl StopSignal {
     /// How a command ends that was asked to.
-    pub(crate) fn code(self) -> Code {
+    pub(crate) fn code(self) -> FailureCode {
         match self {
-            Self::Cancel => Code::Interrupted,
-            Self::End => Code::Terminated,
-            Self::HangUp => Code::HungUp,
+            Self::Cancel => FailureCode::Interrupted,
+            Self::End => FailureCode::Terminated,
+            Self::HangUp => FailureCode::HungUp,
         }
     }
 
     /// The end of a command that was asked to end, with what is to be said of it.
-    pub(crate) fn failure(self, message: impl Into<String>) -> Failure {
-        Failure::new(self.code(), "Interrupted", message)
+    pub(crate) fn failure(self, message: impl Into<String>) -> CommandFailure {
+        CommandFailure::new(self.code(), "Interrupted", message)
     }
 }
 
@@ -50,27 +50,27 @@ impl Interrupt {
 
     /// Resolves when one of them has come. May be dropped and called again.
     pub(crate) async fn wait(&mut self) {
-        self.wish().await;
+        self.stop_signal().await;
     }
 
     /// Does this unless one of them comes: then nothing that has to be ended has begun, and the command ends.
     pub(crate) async fn or<T>(
         &mut self,
-        work: impl Future<Output = Result<T, Failure>>,
-    ) -> Result<T, Failure> {
+        work: impl Future<Output = Result<T, CommandFailure>>,
+    ) -> Result<T, CommandFailure> {
         tokio::select! {
             outcome = work => outcome,
-            wish = self.wish() => Err(wish.failure("interrupted")),
+            wish = self.stop_signal() => Err(wish.failure("interrupted")),
         }
     }
 
     /// As [`Interrupt::wait`]; says which.
-    pub(crate) async fn wish(&mut self) -> Wish {
+    pub(crate) async fn stop_signal(&mut self) -> StopSignal {
         let [interrupt, terminate, hangup] = &mut self.0;
         tokio::select! {
-            _ = interrupt.recv() => Wish::Cancel,
-            _ = terminate.recv() => Wish::End,
-            _ = hangup.recv() => Wish::HangUp,
+            _ = interrupt.recv() => StopSignal::Cancel,
+            _ = terminate.recv() => StopSignal::End,
+            _ = hangup.recv() => StopSignal::HangUp,
         }
     }
 }

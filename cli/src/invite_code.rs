@@ -60,7 +60,7 @@ pub(crate) struct Invitation {
 
 /// Why a text is no invite.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum CodeError {
+pub(crate) enum InviteCodeError {
     /// It does not begin as one.
     #[error("an invite begins with {HEAD}")]
     NoInvite,
@@ -76,14 +76,14 @@ pub(crate) enum CodeError {
 }
 
 /// Whether a text is meant to be an invite.
-pub(crate) fn is_one(text: &str) -> bool {
+pub(crate) fn is_invite_code(text: &str) -> bool {
     let head = text.get(..HEAD.len());
     head.is_some_and(|head| head.eq_ignore_ascii_case(HEAD))
 }
 
 impl Invitation {
     /// The string; an error says what of it does not fit.
-    pub(crate) fn encode(&self) -> Result<String, CodeError> {
+    pub(crate) fn encode(&self) -> Result<String, InviteCodeError> {
         let bytes = |addresses: &[Multiaddr]| addresses.iter().map(Multiaddr::to_vec).collect();
         let code = InviteCode {
             peer: self.peer.to_bytes(),
@@ -102,7 +102,7 @@ impl Invitation {
         content.extend(checksum(&content));
         let text = multibase::encode(Base::Base32Lower, content);
         if text.len() > MAX_STRING {
-            return Err(CodeError::Invalid(
+            return Err(InviteCodeError::Invalid(
                 "it is too long; leave names or registries out",
             ));
         }
@@ -110,52 +110,54 @@ impl Invitation {
     }
 
     /// Reads a string.
-    pub(crate) fn decode(text: &str) -> Result<Self, CodeError> {
+    pub(crate) fn decode(text: &str) -> Result<Self, InviteCodeError> {
         let text = text.trim();
-        if !is_one(text) {
-            return Err(CodeError::NoInvite);
+        if !is_invite_code(text) {
+            return Err(InviteCodeError::NoInvite);
         }
         if text.len() > MAX_STRING || !text.is_ascii() {
-            return Err(CodeError::Damaged);
+            return Err(InviteCodeError::Damaged);
         }
         let small = text.to_ascii_lowercase();
-        let (_, content) = multibase::decode(&small).map_err(|_| CodeError::Damaged)?;
+        let (_, content) = multibase::decode(&small).map_err(|_| InviteCodeError::Damaged)?;
         // Bits behind the last byte must be none, or one invite would have several strings.
         if multibase::encode(Base::Base32Lower, &content) != small {
-            return Err(CodeError::Damaged);
+            return Err(InviteCodeError::Damaged);
         }
         let Some((content, check)) = content.split_last_chunk::<CHECK_BYTES>() else {
-            return Err(CodeError::Damaged);
+            return Err(InviteCodeError::Damaged);
         };
         if checksum(content) != *check {
-            return Err(CodeError::Damaged);
+            return Err(InviteCodeError::Damaged);
         }
         let Some((head, code)) = content.split_at_checked(HEAD_BYTES) else {
-            return Err(CodeError::Damaged);
+            return Err(InviteCodeError::Damaged);
         };
         if head != head_bytes(VERSION) {
-            return Err(CodeError::OtherVersion);
+            return Err(InviteCodeError::OtherVersion);
         }
-        let code = InviteCode::decode(code).map_err(|_| CodeError::Invalid("it holds no message"))?;
+        let code = InviteCode::decode(code).map_err(|_| InviteCodeError::Invalid("it holds no message"))?;
         Self::read(code)
     }
 
-    fn read(code: InviteCode) -> Result<Self, CodeError> {
-        let invalid = |what| move |_| CodeError::Invalid(what);
+    fn read(code: InviteCode) -> Result<Self, InviteCodeError> {
+        let invalid = |what| move |_| InviteCodeError::Invalid(what);
         let too_many = code.relays.len() > MAX_RELAYS
             || code.addresses.len() > MAX_ADDRESSES
             || code.registries.len() > MAX_REGISTRIES;
         if too_many {
-            return Err(CodeError::Invalid("it names too many addresses"));
+            return Err(InviteCodeError::Invalid("it names too many addresses"));
         }
         let texts = code.registries.iter().chain([&code.agent, &code.skill]);
         for text in texts {
             if text.len() > MAX_TEXT || text.chars().any(char::is_control) {
-                return Err(CodeError::Invalid("a name in it is too long, or is no text"));
+                return Err(InviteCodeError::Invalid(
+                    "a name in it is too long, or is no text",
+                ));
             }
         }
         let address = |bytes: Vec<u8>| {
-            Multiaddr::try_from(bytes).map_err(|_| CodeError::Invalid("it names no address"))
+            Multiaddr::try_from(bytes).map_err(|_| InviteCodeError::Invalid("it names no address"))
         };
         let relays = code
             .relays
@@ -163,7 +165,7 @@ impl Invitation {
             .map(address)
             .collect::<Result<Vec<_>, _>>()?;
         if !relays.iter().all(is_relay) {
-            return Err(CodeError::Invalid("a relay in it has no peer id"));
+            return Err(InviteCodeError::Invalid("a relay in it has no peer id"));
         }
         let addresses = code
             .addresses
@@ -172,7 +174,7 @@ impl Invitation {
             .collect::<Result<Vec<_>, _>>()?;
         let names_peer = |address: &Multiaddr| address.iter().any(|part| matches!(part, Protocol::P2p(_)));
         if addresses.iter().any(names_peer) {
-            return Err(CodeError::Invalid("an address in it is of another peer"));
+            return Err(InviteCodeError::Invalid("an address in it is of another peer"));
         }
         let secret = match code.secret.as_slice() {
             [] => None,
@@ -183,7 +185,7 @@ impl Invitation {
             ),
         };
         Ok(Self {
-            peer: PeerId::from_bytes(&code.peer).map_err(|_| CodeError::Invalid("it names no peer"))?,
+            peer: PeerId::from_bytes(&code.peer).map_err(|_| InviteCodeError::Invalid("it names no peer"))?,
             relays,
             addresses,
             registries: code.registries,
@@ -216,7 +218,7 @@ fn is_relay(address: &Multiaddr) -> bool {
 }
 
 /// Those of these registries that a string has to name: the one beside a relay is known by the relay.
-pub(crate) fn worth_naming(registries: &[String], relays: &[Multiaddr]) -> Vec<String> {
+pub(crate) fn registries_to_name(registries: &[String], relays: &[Multiaddr]) -> Vec<String> {
     let beside: Vec<String> = relays.iter().filter_map(registry_beside).collect();
     let others = registries.iter().filter(|registry| !beside.contains(registry));
     others.take(MAX_REGISTRIES).cloned().collect()

@@ -98,7 +98,7 @@ fn skills(skills: &[DiscoveredSkill]) -> Value {
 }
 
 /// An agent that discovery found.
-pub(crate) fn found(agent: &DiscoveredAgent) -> Value {
+pub(crate) fn discovered_agent(agent: &DiscoveredAgent) -> Value {
     json!({
         "peer_id": agent.peer_id.as_ref().map(ToString::to_string),
         "name": agent.name,
@@ -123,14 +123,14 @@ pub(crate) fn invite(invite: &Invite) -> Value {
 }
 
 /// An agent of the directory.
-pub(crate) fn listed(agent: &ListedAgent) -> Value {
+pub(crate) fn listed_agent(agent: &ListedAgent) -> Value {
     json!({
         "peer_id": agent.peer_id.as_ref().map(ToString::to_string),
         "name": agent.name,
         "description": agent.description,
         "skills": skills(&agent.skills),
         "own": agent.own,
-        "via": agent.road.map(|road| road.to_string()),
+        "via": agent.via.map(|road| road.to_string()),
         "lan": agent.lan,
         "registered": agent.registered,
         "verified": agent.verified,
@@ -205,7 +205,7 @@ pub(crate) fn chunk(task_id: &str, artifact_id: &str, data: &[u8]) -> Value {
 pub(crate) fn peer(peer: &Peer) -> Value {
     let document = json!({
         "peer_id": peer.id.as_ref().map(ToString::to_string),
-        "via": peer.road.to_string(),
+        "via": peer.via.to_string(),
         "addresses": peer.addresses,
         "connected_at": time(peer.connected_at),
     });
@@ -232,7 +232,7 @@ pub(crate) fn network(network: &Network) -> Value {
     let peer = |peer: &PeerPath| {
         let document = json!({
             "peer_id": id(&peer.id),
-            "via": peer.road.to_string(),
+            "via": peer.via.to_string(),
             "addresses": peer.addresses,
             "connected_at": time(peer.connected_at),
             "round_trip_ms": peer.round_trip.map(|rtt| rtt.as_secs_f64() * 1000.0),
@@ -271,7 +271,7 @@ pub(crate) fn card(card: &AgentCard) -> Value {
             "tags": skill.tags,
         })
     };
-    let reach = card.reach.as_ref().map(|reach| {
+    let reach = card.p2p.as_ref().map(|reach| {
         json!({
             "peer_id": reach.peer_id.as_ref().map(ToString::to_string),
             "transports": reach.transports,
@@ -283,7 +283,7 @@ pub(crate) fn card(card: &AgentCard) -> Value {
         })
     });
     json!({
-        "peer_id": card.reach.as_ref().and_then(|reach| Some(reach.peer_id.as_ref()?.to_string())),
+        "peer_id": card.p2p.as_ref().and_then(|reach| Some(reach.peer_id.as_ref()?.to_string())),
         "name": card.name,
         "description": card.description,
         "version": card.version,

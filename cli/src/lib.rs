@@ -12,43 +12,43 @@ use std::{ffi::OsString, process::ExitCode};
 mod aliases;
 mod args;
 mod artifact_files;
-mod background;
+mod background_daemon;
 mod bridge;
 mod cmd;
-mod content;
+mod command_examples;
 mod context;
 mod did;
-mod examples;
 mod failure;
 mod interrupt;
 mod invite_code;
 mod json;
-mod keys;
-mod lookup;
+mod message_content;
 mod output;
-mod programs;
-mod progress;
+mod peer_lookup;
+mod peer_target;
+mod program_names;
+mod progress_line;
 mod relay;
-mod service;
 mod settings_file;
 mod short_id;
 mod system_daemon;
-mod target;
 mod tasks_by_id;
-mod usage;
+mod terminal_keys;
+mod usage_errors;
+mod user_service;
 
 /// Runs the command, or the program whose name it was called by. `args` begins with the program's name.
 pub fn main_with_args(args: impl Iterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.collect();
-    if let Some(program) = programs::Program::called_by(args.first()) {
+    if let Some(program) = program_names::Program::called_by(args.first()) {
         return program.run(args);
     }
     let args = match args::Args::parse_from_words(args) {
         Ok(args) => args,
-        Err(error) => return usage::report(error),
+        Err(error) => return usage_errors::report(error),
     };
     if args.global.json {
-        output::complain_in_json();
+        output::errors_as_json();
     }
     let (context, command) = (context::Context::new(args.global), args.command);
     if let Err(failure) = context.check_relays(&command) {
@@ -58,10 +58,10 @@ pub fn main_with_args(args: impl Iterator<Item = OsString>) -> ExitCode {
         // The daemon brings a runtime of its own.
         args::Command::Daemon(daemon) => return cmd::daemon::run(&context, daemon.arguments),
         args::Command::Relay(relay) => {
-            return programs::Program::Relay.run_as_command(&context, relay.arguments);
+            return program_names::Program::Relay.run_as_command(&context, relay.arguments);
         }
         args::Command::Bridge(bridge) => {
-            return programs::Program::Bridge.run_as_command(&context, bridge.arguments);
+            return program_names::Program::Bridge.run_as_command(&context, bridge.arguments);
         }
         command => run(&context, command),
     };
@@ -72,7 +72,7 @@ pub fn main_with_args(args: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 /// One thread: the command waits, the daemon works.
-fn run(context: &context::Context, command: args::Command) -> Result<(), failure::Failure> {
+fn run(context: &context::Context, command: args::Command) -> Result<(), failure::CommandFailure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

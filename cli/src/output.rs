@@ -7,7 +7,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use agentanycast_program::sanitize::{self, printable};
+use agentanycast_daemon_kit::sanitize::{self, printable};
 use serde_json::Value;
 
 use crate::json;
@@ -35,7 +35,7 @@ pub(crate) fn bytes(data: &[u8]) -> io::Result<()> {
 
 /// A text from outside on standard output, ended by a newline: content that the user asked for, which may
 /// have lines.
-pub(crate) fn foreign(text: &str) -> io::Result<()> {
+pub(crate) fn untrusted_text(text: &str) -> io::Result<()> {
     bytes(text.as_bytes())?;
     if text.ends_with('\n') { Ok(()) } else { line("") }
 }
@@ -54,7 +54,7 @@ pub(crate) fn raw_json(document: &Value) -> io::Result<()> {
 static ERRORS_AS_JSON: AtomicBool = AtomicBool::new(false);
 
 /// From now on, what is said on standard error is JSON.
-pub(crate) fn complain_in_json() {
+pub(crate) fn errors_as_json() {
     ERRORS_AS_JSON.store(true, Ordering::Relaxed);
 }
 
@@ -74,7 +74,7 @@ fn write(data: &[u8]) -> io::Result<()> {
 
 /// Prints the text as one line on standard error; with `--json` as the warning in an object. A closed standard error is
 /// ignored.
-pub(crate) fn complain(text: &str) {
+pub(crate) fn warn(text: &str) {
     let text = flat(&sanitize::without_passwords(text));
     if ERRORS_AS_JSON.load(Ordering::Relaxed) {
         let text = text.strip_prefix("anycast: ").unwrap_or(&text);
@@ -85,7 +85,7 @@ pub(crate) fn complain(text: &str) {
 }
 
 /// As [`printable`], with all lines but the first moved in, so that none looks as if this program said it.
-pub(crate) fn within(text: &str) -> String {
+pub(crate) fn indented(text: &str) -> String {
     printable(text).trim_end().replace('\n', "\n    ")
 }
 
@@ -234,7 +234,7 @@ mod tests {
     fn a_text_from_outside_cannot_drive_the_terminal() {
         assert_eq!(brief("a\n\n b\u{7}"), "a b\u{fffd}");
         assert_eq!(flat("good \u{202e}live\u{2069}"), "good \u{fffd}live\u{fffd}");
-        assert_eq!(within("a\n> b\r\n"), "a\n    > b\u{fffd}");
+        assert_eq!(indented("a\n> b\r\n"), "a\n    > b\u{fffd}");
         assert_eq!(brief(&"x".repeat(100)).chars().count(), 72);
     }
 }

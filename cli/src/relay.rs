@@ -1,9 +1,11 @@
 //! The relay as a part of this program, by its name or as `anycast relay`. Without the feature `relay` it refuses.
 
 #[cfg(not(feature = "relay"))]
-#[path = "relay/no_program.rs"]
-mod program;
+mod disabled;
 #[cfg(feature = "relay")]
-mod program;
+mod enabled;
 
-pub(crate) use program::main_with_args;
+#[cfg(not(feature = "relay"))]
+pub(crate) use disabled::main_with_args;
+#[cfg(feature = "relay")]
+pub(crate) use enabled::main_with_args;

@@ -9,13 +9,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use agentanycast_node::config::{self, Loaded, by_name};
-use agentanycast_program::settings;
+use agentanycast_daemon_kit::settings;
+use agentanycast_node::config::{self, LoadedConfig, named_settings};
 use toml_edit::{Array, DocumentMut, Item, Table, TableLike, Value};
 
 use crate::{
     context::Context,
-    failure::{Code, Failure},
+    failure::{CommandFailure, FailureCode},
 };
 
 /// The mode of a file that is made: settings may name what others need not know.
@@ -32,7 +32,7 @@ pub(crate) struct SettingsFile {
 
 impl SettingsFile {
     /// That of the home.
-    pub(crate) fn of(context: &Context) -> Result<Self, Failure> {
+    pub(crate) fn from_context(context: &Context) -> Result<Self, CommandFailure> {
         Ok(Self {
             path: context.settings_path()?,
             stand_in: context.default_settings(),
@@ -45,14 +45,15 @@ impl SettingsFile {
     }
 
     /// Sets a setting to what a word, a comma list or a TOML value says; whether that changes the file.
-    pub(crate) fn set(&self, name: &str, word: &str) -> Result<bool, Failure> {
+    pub(crate) fn set(&self, name: &str, word: &str) -> Result<bool, CommandFailure> {
         let value = value_of(name, word)?;
         self.edit(|document| put(document, name, value))
     }
 
     /// Takes a setting out, so that its default counts; whether it was there.
-    pub(crate) fn unset(&self, name: &str) -> Result<bool, Failure> {
-        by_name::shown(name, &config::Config::defaults(None)).map_err(|error| refused(&error))?;
+    pub(crate) fn unset(&self, name: &str) -> Result<bool, CommandFailure> {
+        named_settings::display_value(name, &config::Config::defaults(None))
+            .map_err(|error| refused(&error))?;
         self.edit(|document| {
             let (tables, key) = split(name);
             let Some(table) = tables
@@ -69,7 +70,7 @@ impl SettingsFile {
     }
 
     /// Adds to a list what it lacks; whether that changes the file.
-    pub(crate) fn add_to_list(&self, name: &str, words: &[String]) -> Result<bool, Failure> {
+    pub(crate) fn add_to_list(&self, name: &str, words: &[String]) -> Result<bool, CommandFailure> {
         let added = value_of(name, &words.join(","))?;
         let added: Vec<Value> = match added {
             Value::Array(array) => array.into_iter().collect(),
@@ -95,7 +96,10 @@ impl SettingsFile {
     }
 
     /// Reads the file, changes it, checks the result, and puts it in place of the old one, while no other command does.
-    fn edit(&self, change: impl FnOnce(&mut DocumentMut) -> Result<(), Failure>) -> Result<bool, Failure> {
+    fn edit(
+        &self,
+        change: impl FnOnce(&mut DocumentMut) -> Result<(), CommandFailure>,
+    ) -> Result<bool, CommandFailure> {
         let failed = |action: &'static str| {
             let path = self.path.display().to_string();
             move |error: io::Error| general(format!("cannot {action} {path}: {error}"))
@@ -131,7 +135,7 @@ impl SettingsFile {
         Ok(true)
     }
 
-    fn stand_in(&self) -> Result<String, Failure> {
+    fn stand_in(&self) -> Result<String, CommandFailure> {
         let Some(path) = self.stand_in.as_deref() else {
             return Ok(String::new());
         };
@@ -142,26 +146,26 @@ impl SettingsFile {
         }
     }
 
-    fn check(&self, text: &str) -> Result<(), Failure> {
+    fn check(&self, text: &str) -> Result<(), CommandFailure> {
         let mut file = OsString::from("--config=");
         file.push(&self.path);
         match config::load_with_file_text(&["agentanycastd".into(), file], text) {
-            Ok(Loaded::Run { .. }) => Ok(()),
+            Ok(LoadedConfig::Run { .. }) => Ok(()),
             Ok(_) => Err(general("the settings ask for no daemon".to_owned())),
-            Err(error) => Err(Failure::new(
-                Code::Usage,
+            Err(error) => Err(CommandFailure::new(
+                FailureCode::Usage,
                 "Settings",
                 format!("nothing was changed: {error}"),
             )),
         }
     }
 
-    fn not_toml(&self, text: &str, error: &toml_edit::TomlError) -> Failure {
+    fn not_toml(&self, text: &str, error: &toml_edit::TomlError) -> CommandFailure {
         let at = error.span().map_or(0, |span| span.start);
         let line = text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
         let reason = error.message().replace('\n', " ");
         let message = format!("{}:{line}: not valid TOML: {reason}", self.path.display());
-        Failure::new(Code::Usage, "Settings", message)
+        CommandFailure::new(FailureCode::Usage, "Settings", message)
     }
 
     /// In one step, with the old file's rights; where a link is, the file behind it.
@@ -186,17 +190,19 @@ impl SettingsFile {
 }
 
 /// What a word means as the value of a setting; for a setting that no word can give, the TOML value that it is.
-fn value_of(name: &str, word: &str) -> Result<Value, Failure> {
-    match by_name::toml_of_word(name, word) {
+fn value_of(name: &str, word: &str) -> Result<Value, CommandFailure> {
+    match named_settings::toml_of_word(name, word) {
         Ok(toml) => toml
             .parse()
             .map_err(|error| general(format!("{name}: {toml} is not TOML: {error}"))),
-        Err(error @ by_name::NameError::BadValue { .. }) => word.parse().map_err(|_| refused(&error)),
+        Err(error @ named_settings::SettingNameError::BadValue { .. }) => {
+            word.parse().map_err(|_| refused(&error))
+        }
         Err(error) => Err(refused(&error)),
     }
 }
 
-fn put(document: &mut DocumentMut, name: &str, mut value: Value) -> Result<(), Failure> {
+fn put(document: &mut DocumentMut, name: &str, mut value: Value) -> Result<(), CommandFailure> {
     let (_, key) = split(name);
     let table = table_of(document, name)?;
     if let Some(Item::Value(old)) = table.get_mut(key) {
@@ -210,7 +216,7 @@ fn put(document: &mut DocumentMut, name: &str, mut value: Value) -> Result<(), F
 }
 
 /// The table that a setting stands in; made if it is missing.
-fn table_of<'a>(document: &'a mut DocumentMut, name: &str) -> Result<&'a mut dyn TableLike, Failure> {
+fn table_of<'a>(document: &'a mut DocumentMut, name: &str) -> Result<&'a mut dyn TableLike, CommandFailure> {
     let mut table: &mut dyn TableLike = document.as_table_mut();
     for part in split(name).0 {
         let inner = table.entry(part).or_insert_with(|| {
@@ -235,12 +241,12 @@ fn split(name: &str) -> (Vec<&str>, &str) {
     (parts, key)
 }
 
-fn refused(error: &by_name::NameError) -> Failure {
-    Failure::usage(error.to_string())
+fn refused(error: &named_settings::SettingNameError) -> CommandFailure {
+    CommandFailure::usage(error.to_string())
 }
 
-fn general(message: String) -> Failure {
-    Failure::new(Code::General, "Settings", message)
+fn general(message: String) -> CommandFailure {
+    CommandFailure::new(FailureCode::General, "Settings", message)
 }
 
 #[cfg(test)]
@@ -332,7 +338,7 @@ mod tests {
             ("policy.acl", "everybody"),
         ] {
             let error = file.set(name, word).unwrap_err();
-            assert_eq!(error.code, Code::Usage, "{name}: {error:?}");
+            assert_eq!(error.code, FailureCode::Usage, "{name}: {error:?}");
             assert!(error.message().contains(name), "{error:?}");
         }
         assert!(file.unset("colour").is_err());

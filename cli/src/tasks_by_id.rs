@@ -2,7 +2,7 @@
 
 use agentanycast::{ErrorKind, Node, TaskFilter};
 
-use crate::failure::{Code, Failure};
+use crate::failure::{CommandFailure, FailureCode};
 
 /// Shortest beginning of a task's id that is taken for it.
 const MIN_PREFIX: usize = 4;
@@ -12,7 +12,7 @@ const LISTED: usize = 10;
 
 /// The whole id of the task that a text means: a task's id, or the beginning of one. What fits no task is left as it is,
 /// since a task may be known by an id that is not its own here.
-pub(crate) async fn whole_id(node: &Node, text: &str) -> Result<String, Failure> {
+pub(crate) async fn whole_id(node: &Node, text: &str) -> Result<String, CommandFailure> {
     if uuid::Uuid::try_parse(text).is_ok() || text.len() < MIN_PREFIX {
         return Ok(text.to_owned());
     }
@@ -40,7 +40,11 @@ pub(crate) async fn whole_id(node: &Node, text: &str) -> Result<String, Failure>
                     "{text:?} begins several tasks' ids: {}; give more of it",
                     listed.join(", ")
                 );
-                Err(Failure::new(Code::NotFound, "TaskAmbiguous", message))
+                Err(CommandFailure::new(
+                    FailureCode::NotFound,
+                    "TaskAmbiguous",
+                    message,
+                ))
             }
             Err(error) => Err(error.into()),
         },

@@ -6,25 +6,25 @@ mod homes;
 
 use std::path::Path;
 
-use homes::{Running, command, document, run};
+use homes::{RunningCommand, command, document, run};
 
 /// A peer that nobody is.
-const NOBODY: &str = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK";
+const ABSENT_PEER: &str = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK";
 
-/// The settings of a node that lets in nobody but [`NOBODY`].
+/// The settings of a node that lets in nobody but [`ABSENT_PEER`].
 fn closed() -> String {
     format!(
-        "[policy]\ntrust = \"known\"\ntrusted_peers = [{NOBODY:?}]\n\n[[policy.acl]]\nsource = {NOBODY:?}\nallow = true\n\n\
+        "[policy]\ntrust = \"known\"\ntrusted_peers = [{ABSENT_PEER:?}]\n\n[[policy.acl]]\nsource = {ABSENT_PEER:?}\nallow = true\n\n\
          [[policy.acl]]\nsource = \"local\"\nallow = true\n"
     )
 }
 
 /// An echo agent beside a node that lets nobody in.
-fn guarded(home: &Path) -> Running {
+fn guarded(home: &Path) -> RunningCommand {
     let directory = home.join("home");
     std::fs::create_dir_all(&directory).unwrap();
     std::fs::write(directory.join("config.toml"), closed()).unwrap();
-    Running::start(home, &["demo", "--name", "parrot"])
+    RunningCommand::start(home, &["demo", "--name", "parrot"])
 }
 
 fn says(home: &Path, arguments: &[&str], word: &str) -> String {
@@ -59,7 +59,7 @@ fn a_guest_is_let_in_by_an_invite_until_it_is_revoked() {
     let homes = [(); 3].map(|()| tempfile::tempdir().unwrap());
     let [host, guest, other] = [&homes[0], &homes[1], &homes[2]].map(tempfile::TempDir::path);
     let running_host = guarded(host);
-    let (running_guest, _other) = (Running::daemon(guest), Running::daemon(other));
+    let (running_guest, _other) = (RunningCommand::daemon(guest), RunningCommand::daemon(other));
     let bare = invite(host, &["--no-right"]);
     fails(guest, &["send", &bare, "hello"], 1, "peers that it knows only");
 
@@ -82,7 +82,7 @@ fn a_guest_is_let_in_by_an_invite_until_it_is_revoked() {
     fails(other, &["join", &text], 1, "as many peers as it lets in");
     // Over a restart of both.
     drop((running_host, running_guest));
-    let (_host, _guest) = (guarded(host), Running::daemon(guest));
+    let (_host, _guest) = (guarded(host), RunningCommand::daemon(guest));
     says(guest, &["send", &text, "after a restart"], "after a restart");
     says(host, &["invite", "revoke", "team"], "let in by it no more");
     fails(guest, &["send", &text, "hello"], 1, "not known here");

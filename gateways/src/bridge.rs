@@ -6,13 +6,13 @@ pub mod outbound;
 
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
-use agentanycast_program::{
+use agentanycast_daemon_kit::{
     missing_feature::MissingFeature,
     settings::{self, ByteSize, ConfigError, ListenOn, SettingKey, ValueSources, quoted},
     words,
 };
 
-pub use auth::{Auth, Limits, is_secure_url};
+pub use auth::{Auth, CallerLimits, is_secure_url};
 
 /// What a program says that the bridge is left out of.
 pub const LEFT_OUT: MissingFeature = MissingFeature {
@@ -33,7 +33,7 @@ const PATIENCES: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=D
 /// Bounds of settings, for the tables of programs.
 #[doc(hidden)]
 pub mod bounds {
-    use agentanycast_program::settings::Bounds;
+    use agentanycast_daemon_kit::settings::Bounds;
 
     use super::{BODIES, PATIENCES, WAITS, auth};
 
@@ -92,7 +92,7 @@ pub struct Settings {
     /// Who may call. Default: everybody, as one caller.
     pub auth: Auth,
     /// How much one caller may have.
-    pub limits: Limits,
+    pub limits: CallerLimits,
     /// Largest body of a request. Default: 24 MiB.
     pub max_body: ByteSize,
     /// How long an answer of A2A may wait for its task before it shows the task as it stands. Default: 45 s,
@@ -122,7 +122,7 @@ impl Default for Settings {
             key: None,
             cors_origins: Vec::new(),
             auth: Auth::default(),
-            limits: Limits::default(),
+            limits: CallerLimits::default(),
             max_body: ByteSize(24 << 20),
             wait_limit: Duration::from_secs(45),
             allow_private_webhooks: false,

@@ -1,24 +1,24 @@
 //! Finding agents by what they can do, and choosing who gets a task: skill → peer.
 //!
 //! [`start`] gives a [`Anycast`] handle and one task per registry that keeps the local agent registered there.
-//! `board`, `strategy`, `cache`, `found` and `registration` are pure; `registry` speaks gRPC, `gather` waits for all
-//! answers, `look` looks in all places, `neighbours` are connected peers, `directory` lists who is known, `keeper` keeps
+//! `peer_health`, `strategy`, `skill_cache`, `merge` and `registration_state` are pure; `registry_client` speaks gRPC, `fan_in` waits for all
+//! answers, `discovery` looks in all places, `neighbour_cards` are connected peers, `agent_directory` lists who is known, `registrar` keeps
 //! the agent registered. It knows the network for addresses only, and of the engine only what became of tasks
-//! ([`RouteNews`]).
+//! ([`RouteOutcome`]).
 
-mod board;
-mod cache;
-mod directory;
-mod found;
-mod gather;
-mod keeper;
-mod look;
-mod neighbours;
-mod presence;
-mod registration;
-mod registrations;
-mod registry;
-mod signing;
+mod agent_directory;
+mod agent_presence;
+mod discovery;
+mod fan_in;
+mod merge;
+mod neighbour_cards;
+mod peer_health;
+mod registrar;
+mod registration_state;
+mod registration_status;
+mod registry_client;
+mod request_signing;
+mod skill_cache;
 mod strategy;
 
 use std::{
@@ -40,47 +40,47 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-pub use self::directory::{Directory, Listed};
-pub use self::found::Found;
-pub use self::look::{Discovered, Failures, SearchError, USUAL_FOUND};
-pub use self::neighbours::Neighbours;
-pub use self::registrations::{RegistrationStatus, RegistryStatus};
-pub(crate) use self::registry::endpoint;
-pub use self::registry::{InvalidRegistry, registry_beside};
+pub use self::agent_directory::{DirectoryEntry, KnownAgents};
+pub use self::discovery::{DEFAULT_RESULTS, DiscoveryAnswer, RegistryFailures, SearchError};
+pub use self::merge::AgentMatch;
+pub use self::neighbour_cards::NeighbourCards;
+pub use self::registration_status::{RegistrationStatus, RegistryStatus};
+pub(crate) use self::registry_client::endpoint;
+pub use self::registry_client::{InvalidRegistry, registry_beside};
 use self::{
-    board::Board,
-    cache::{Cache, Kept},
-    found::Candidate,
-    presence::Presence,
-    registry::Registry,
-    strategy::Choosing,
+    agent_presence::AgentPresence,
+    merge::RouteCandidate,
+    peer_health::PeerHealth,
+    registry_client::RegistryClient,
+    skill_cache::{CachedCandidates, SkillCache},
+    strategy::CandidateSelector,
 };
 
 use crate::{
     config::RoutingStrategy,
-    engine::RouteNews,
+    duplicate_key::DuplicateKeyReports,
+    engine::RouteOutcome,
     net::{self, ProvideError},
-    other_daemons::OtherDaemons,
 };
 
 /// Most agents in one answer, as registries have it.
-pub const MAX_FOUND: usize = 1000;
+pub const MAX_RESULTS: usize = 1000;
 /// Candidates that a new answer has dialled, where they are not connected: registries have those first that are no crowd.
-const DIALLED: usize = 16;
+const MAX_CANDIDATE_DIALS: usize = 16;
 /// How long it is waited for one of them to be there, where none is known to be: half of what each candidate has to take a
 /// task.
-const DIALLED_WITHIN: Duration = Duration::from_millis(1500);
+const CANDIDATE_DIAL_TIMEOUT: Duration = Duration::from_millis(1500);
 /// How long others may come in behind the first, so that there is something to choose from.
-const BEHIND_FIRST: Duration = Duration::from_millis(200);
+const SECOND_PEER_WAIT: Duration = Duration::from_millis(200);
 /// Searches that run at once; more wait. Each may hold some megabytes of an answer.
-const SEARCHES: usize = 16;
+const MAX_SEARCHES: usize = 16;
 /// How long setting the card waits for registries.
-const TELL: Duration = Duration::from_secs(2);
+const REGISTER_WAIT: Duration = Duration::from_secs(2);
 /// How long stopping waits until others know that the agent is gone.
-const GOODBYE: Duration = Duration::from_secs(1);
+const UNREGISTER_WAIT: Duration = Duration::from_secs(1);
 
 /// What it needs to know at its start.
-pub struct Parts {
+pub struct AnycastParts {
     /// Signs what is said to registries.
     pub key: Keypair,
     /// Where candidates' addresses go, and ours come from.
@@ -88,7 +88,7 @@ pub struct Parts {
     /// Registries, `HOST:PORT` or URL.
     pub registries: Vec<String>,
     /// Nobody named them: they may not be there.
-    pub guessed: bool,
+    pub registries_are_guessed: bool,
     /// Whether to register the local agent.
     pub register: bool,
     /// How one of several agents is chosen.
@@ -96,75 +96,75 @@ pub struct Parts {
     /// How long an answer is believed.
     pub cache_ttl: Duration,
     /// The routing state, which the engine tells its news.
-    pub routes: Routes,
+    pub peer_health: PeerHealthHandle,
     /// The cards of connected peers.
-    pub neighbours: Neighbours,
+    pub neighbours: NeighbourCards,
     /// Whether an agent listens for tasks.
     pub listening: watch::Receiver<bool>,
     /// Where it is told what of the card others cannot find.
-    pub unfindable: watch::Sender<Unfindable>,
+    pub unfindable: watch::Sender<UndiscoverableParts>,
     /// Which run of the node this is, and where is told who sees another one.
-    pub other_daemons: OtherDaemons,
+    pub other_daemons: DuplicateKeyReports,
 }
 
 /// What of the local agent's card other nodes cannot find, a sentence each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Unfindable {
+pub struct UndiscoverableParts {
     /// What registries do not take.
     registries: Vec<String>,
     /// Why the card is not announced in the DHT.
     dht: Option<String>,
 }
 
-impl Unfindable {
+impl UndiscoverableParts {
     /// All of it; empty: everything can be found.
-    pub fn told(&self) -> Vec<String> {
+    pub fn sentences(&self) -> Vec<String> {
         self.registries.iter().chain(&self.dht).cloned().collect()
     }
 }
 
 /// How the peers are doing that tasks are sent to by skill; made before the engine, which tells it.
 #[derive(Clone)]
-pub struct Routes {
+pub struct PeerHealthHandle {
     start: Instant,
-    board: Arc<Mutex<Board>>,
+    peers: Arc<Mutex<PeerHealth>>,
 }
 
 /// The handle; cheap to clone.
 #[derive(Clone)]
 pub struct Anycast {
-    inner: Arc<Inner>,
+    inner: Arc<AnycastInner>,
 }
 
-struct Inner {
+struct AnycastInner {
     net: net::Handle,
-    neighbours: Neighbours,
-    registries: Vec<Arc<Registry>>,
-    guessed: bool,
+    neighbours: NeighbourCards,
+    registries: Vec<Arc<RegistryClient>>,
+    registries_are_guessed: bool,
     announces: bool,
     strategy: RoutingStrategy,
-    routes: Routes,
-    cache: Mutex<Cache>,
+    peer_health: PeerHealthHandle,
+    cache: Mutex<SkillCache>,
     searches: Semaphore,
     /// Held while a skill is looked up for tasks; a skill has its turn at one of them.
-    looking: [tokio::sync::Mutex<()>; SEARCHES],
+    search_locks: [tokio::sync::Mutex<()>; MAX_SEARCHES],
     /// Held while it is waited for who is there.
-    dialling: tokio::sync::Mutex<()>,
-    card: watch::Sender<Edition>,
-    unfindable: watch::Sender<Unfindable>,
-    presence: Mutex<Presence>,
+    dial_lock: tokio::sync::Mutex<()>,
+    card: watch::Sender<CardVersion>,
+    unfindable: watch::Sender<UndiscoverableParts>,
+    presence: Mutex<AgentPresence>,
     /// Whether the agent is there, as others are told.
     is_there: watch::Sender<bool>,
     /// Of each registry that is told: the last edition of the card that it has, or cannot be told.
-    settled: Vec<watch::Sender<u64>>,
+    reported_versions: Vec<watch::Sender<u64>>,
     /// Of each registry that is told: whether the agent is registered there.
     registrations: Vec<watch::Sender<RegistrationStatus>>,
-    resolved: Resolved,
+    resolved: ResolutionCounters,
 }
 
 /// How often an agent for a skill was chosen, by where the answer came from.
 #[derive(Default)]
-struct Resolved {
+struct ResolutionCounters {
     cached: AtomicU64,
     found: AtomicU64,
     nobody: AtomicU64,
@@ -175,8 +175,8 @@ struct Resolved {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resolutions(pub [(&'static str, u64); 4]);
 
-impl Resolved {
-    fn count(&self, answer: &Result<Kept, SearchError>) {
+impl ResolutionCounters {
+    fn count(&self, answer: &Result<CachedCandidates, SearchError>) {
         let counter = match answer {
             Ok(_) => &self.found,
             Err(SearchError::Nobody { .. }) => &self.nobody,
@@ -197,24 +197,24 @@ impl Resolved {
 
 /// The local agent's card, and how often it has been set.
 #[derive(Clone, Default)]
-struct Edition {
+struct CardVersion {
     number: u64,
     card: Option<Arc<AgentCard>>,
 }
 
-impl Routes {
+impl PeerHealthHandle {
     /// Nothing is known yet.
     #[expect(clippy::new_without_default, reason = "it begins a clock")]
     pub fn new() -> Self {
         Self {
             start: Instant::now(),
-            board: Arc::new(Mutex::new(Board::new())),
+            peers: Arc::new(Mutex::new(PeerHealth::new())),
         }
     }
 
     /// What the engine says of a task.
-    pub fn hear(&self, news: RouteNews) {
-        lock(&self.board).hear(self.start.elapsed(), news);
+    pub fn record(&self, news: RouteOutcome) {
+        lock(&self.peers).record(self.start.elapsed(), news);
     }
 }
 
@@ -223,50 +223,50 @@ impl Routes {
 /// # Errors
 /// When a registry's address is none.
 pub fn start(
-    parts: Parts,
+    parts: AnycastParts,
     stop: &CancellationToken,
 ) -> Result<(Anycast, tokio::task::JoinHandle<()>), InvalidRegistry> {
     let mut registries = Vec::new();
     for (place, address) in parts.registries.iter().enumerate() {
-        let times = signing::Times::new(place, parts.registries.len());
-        registries.push(Arc::new(Registry::new(
+        let times = request_signing::SigningTimes::new(place, parts.registries.len());
+        registries.push(Arc::new(RegistryClient::new(
             address,
             parts.key.clone(),
             times,
             parts.other_daemons.clone(),
         )?));
     }
-    let inner = Inner {
+    let inner = AnycastInner {
         net: parts.net,
         neighbours: parts.neighbours,
-        settled: if parts.register {
+        reported_versions: if parts.register {
             registries.iter().map(|_| watch::Sender::new(0)).collect()
         } else {
             Vec::new()
         },
         registrations: registries.iter().map(|_| watch::Sender::default()).collect(),
         registries,
-        guessed: parts.guessed,
+        registries_are_guessed: parts.registries_are_guessed,
         announces: parts.register,
         strategy: parts.strategy,
-        routes: parts.routes,
-        cache: Mutex::new(Cache::new(parts.cache_ttl)),
-        searches: Semaphore::new(SEARCHES),
-        looking: Default::default(),
-        dialling: tokio::sync::Mutex::default(),
-        card: watch::Sender::new(Edition::default()),
+        peer_health: parts.peer_health,
+        cache: Mutex::new(SkillCache::new(parts.cache_ttl)),
+        searches: Semaphore::new(MAX_SEARCHES),
+        search_locks: Default::default(),
+        dial_lock: tokio::sync::Mutex::default(),
+        card: watch::Sender::new(CardVersion::default()),
         unfindable: parts.unfindable,
-        presence: Mutex::new(Presence::default()),
+        presence: Mutex::new(AgentPresence::default()),
         is_there: watch::Sender::new(false),
-        resolved: Resolved::default(),
+        resolved: ResolutionCounters::default(),
     };
     let anycast = Anycast {
         inner: Arc::new(inner),
     };
     let mut keepers = JoinSet::new();
     keepers.spawn(watch_agent(anycast.clone(), parts.listening, stop.clone()));
-    for place in 0..anycast.inner.settled.len() {
-        keepers.spawn(keeper::keep_registered(anycast.clone(), place, stop.clone()));
+    for place in 0..anycast.inner.reported_versions.len() {
+        keepers.spawn(registrar::keep_registered(anycast.clone(), place, stop.clone()));
     }
     let task = tokio::spawn(async move { while keepers.join_next().await.is_some() {} });
     Ok((anycast, task))
@@ -278,7 +278,9 @@ impl Anycast {
     pub fn registrations(&self) -> Vec<RegistryStatus> {
         let inner = &self.inner;
         let told = inner.registries.iter().zip(&inner.registrations);
-        let told = told.filter(|(registry, _)| inner.announces && (!inner.guessed || registry.is_there()));
+        let told = told.filter(|(registry, _)| {
+            inner.announces && (!inner.registries_are_guessed || registry.has_answered())
+        });
         told.map(|(registry, status)| RegistryStatus {
             address: registry.address().to_owned(),
             relay: registry.relay().unwrap_or_default(),
@@ -290,22 +292,25 @@ impl Anycast {
     /// The local agent's card is this from now on. Returns when the registries that can be reached know, after 2 s at
     /// most.
     pub async fn set_card(&self, card: Option<AgentCard>) {
-        let now = self.inner.routes.start.elapsed();
+        let now = self.inner.peer_health.start.elapsed();
         lock(&self.inner.presence).card_set(now);
         let number = self.recall_card(card);
         self.tell_presence().await;
-        let told = self.inner.settled.iter().map(|settled| {
+        let told = self.inner.reported_versions.iter().map(|settled| {
             let mut settled = settled.subscribe();
             // An error means that the node stops.
             async move { settled.wait_for(|told| *told >= number).await.map(drop) }
         });
-        let _ = tokio::time::timeout(TELL, join_all(told)).await;
+        let _ = tokio::time::timeout(REGISTER_WAIT, join_all(told)).await;
     }
 
     /// This was the card in the last run: others are told when its agent is there. Its number.
     pub fn recall_card(&self, card: Option<AgentCard>) -> u64 {
-        let is_registered = !self.inner.settled.is_empty();
-        let registries = card.as_ref().filter(|_| is_registered).map(keeper::left_out);
+        let is_registered = !self.inner.reported_versions.is_empty();
+        let registries = card
+            .as_ref()
+            .filter(|_| is_registered)
+            .map(registrar::unregistered_parts);
         let registries = registries.unwrap_or_default();
         for warning in &registries {
             tracing::warn!("{warning}");
@@ -324,7 +329,7 @@ impl Anycast {
 
     /// Tells the keepers and the DHT whether the agent is there, and what it is.
     async fn tell_presence(&self) {
-        let is_there = lock(&self.inner.presence).is_there(self.inner.routes.start.elapsed());
+        let is_there = lock(&self.inner.presence).is_present(self.inner.peer_health.start.elapsed());
         self.inner
             .is_there
             .send_if_modified(|known| std::mem::replace(known, is_there) != is_there);
@@ -349,7 +354,7 @@ impl Anycast {
 
     /// What of the card other nodes cannot find, and why.
     pub fn unfindable(&self) -> Vec<String> {
-        self.inner.unfindable.borrow().told()
+        self.inner.unfindable.borrow().sentences()
     }
 
     /// How choices of an agent for a skill went.
@@ -363,10 +368,10 @@ impl Anycast {
     /// See [`SearchError`].
     pub async fn candidates(&self, skill: &str) -> Result<Vec<PeerId>, SearchError> {
         let inner = &self.inner;
-        let now = || inner.routes.start.elapsed();
-        let kept = self.look_up(skill).await?;
-        self.see_who_is_there(&kept).await;
-        let those = |is: &dyn Fn(&Candidate) -> bool| -> Vec<PeerId> {
+        let now = || inner.peer_health.start.elapsed();
+        let kept = self.find_candidates(skill).await?;
+        self.dial_candidates(&kept).await;
+        let those = |is: &dyn Fn(&RouteCandidate) -> bool| -> Vec<PeerId> {
             let those = kept.agents.iter().filter(|found| is(found));
             those.map(|found| found.peer).collect()
         };
@@ -374,13 +379,13 @@ impl Anycast {
         let proven = those(&|found| found.verified);
         let peers: Vec<PeerId> = kept.agents.iter().map(|found| found.peer).collect();
         let chosen = {
-            let mut board = lock(&inner.routes.board);
-            let mut choosing = Choosing {
+            let mut board = lock(&inner.peer_health.peers);
+            let mut choosing = CandidateSelector {
                 strategy: inner.strategy,
                 me: inner.net.local_peer(),
                 now: now(),
                 round: kept.round,
-                board: &mut board,
+                peer_health: &mut board,
             };
             choosing.candidates(
                 &peers,
@@ -392,25 +397,25 @@ impl Anycast {
         let said = said.filter(|found| !inner.net.is_connected(found.peer));
         let said: Vec<_> = said.map(|found| (found.peer, found.addresses.clone())).collect();
         if !said.is_empty() {
-            inner.net.learn(said).await;
+            inner.net.add_addresses(said).await;
         }
         Ok(chosen)
     }
 
     /// Dials the first candidates of an answer by which no task was routed yet. What registries say of agents costs
     /// nobody anything; that they are there does. Waits for the first when nobody is known to be.
-    async fn see_who_is_there(&self, kept: &Kept) {
+    async fn dial_candidates(&self, kept: &CachedCandidates) {
         let inner = &self.inner;
         let me = inner.net.local_peer();
-        let (now, mut is_known) = (inner.routes.start.elapsed(), false);
+        let (now, mut is_known) = (inner.peer_health.start.elapsed(), false);
         let mut away: Vec<(PeerId, Vec<String>)> = Vec::new();
         {
-            let board = lock(&inner.routes.board);
+            let board = lock(&inner.peer_health.peers);
             let others = kept.agents.iter().filter(|found| found.peer != me);
-            for found in others.filter(|found| board.is_open(now, found.peer)) {
+            for found in others.filter(|found| board.is_eligible(now, found.peer)) {
                 let is_there = inner.net.is_connected(found.peer);
-                is_known |= is_there || board.standing(found.peer).latency.is_some();
-                if kept.is_new && !is_there && away.len() < DIALLED {
+                is_known |= is_there || board.stats(found.peer).latency.is_some();
+                if kept.is_new && !is_there && away.len() < MAX_CANDIDATE_DIALS {
                     away.push((found.peer, found.addresses.clone()));
                 }
             }
@@ -424,24 +429,24 @@ impl Anycast {
             return;
         }
         // Whoever comes meanwhile knows nobody either, and waits for what comes of it.
-        let _turn = inner.dialling.lock().await;
+        let _turn = inner.dial_lock.lock().await;
         if kept.is_new {
             dialled.await;
         }
     }
 }
 
-/// Dials all of these at once; until one is there and others had a moment, or for [`DIALLED_WITHIN`].
+/// Dials all of these at once; until one is there and others had a moment, or for [`CANDIDATE_DIAL_TIMEOUT`].
 async fn dial_all(net: net::Handle, peers: Vec<(PeerId, Vec<String>)>) {
     let mut dials: FuturesUnordered<_> = peers
         .iter()
         .map(|(peer, _)| net.dial(*peer, Vec::new()))
         .collect();
-    net.learn(peers.clone()).await;
-    let mut until = Instant::now() + DIALLED_WITHIN;
+    net.add_addresses(peers.clone()).await;
+    let mut until = Instant::now() + CANDIDATE_DIAL_TIMEOUT;
     while let Ok(Some(dialled)) = timeout_at(until.into(), dials.next()).await {
         if dialled.is_ok() {
-            until = until.min(Instant::now() + BEHIND_FIRST);
+            until = until.min(Instant::now() + SECOND_PEER_WAIT);
         }
     }
 }
@@ -451,20 +456,20 @@ async fn watch_agent(anycast: Anycast, mut listening: watch::Receiver<bool>, sto
     let inner = &anycast.inner;
     let mut is_there = inner.is_there.subscribe();
     loop {
-        let now = inner.routes.start.elapsed();
+        let now = inner.peer_health.start.elapsed();
         let (was, is, ends_at) = {
             let mut presence = lock(&inner.presence);
-            presence.listens(now, *listening.borrow_and_update());
+            presence.set_listening(now, *listening.borrow_and_update());
             (
                 *is_there.borrow_and_update(),
-                presence.is_there(now),
+                presence.is_present(now),
                 presence.ends_at(now),
             )
         };
         if was != is {
             anycast.tell_presence().await;
         }
-        let end = pause(ends_at.map(|at| at.saturating_sub(inner.routes.start.elapsed())));
+        let end = pause(ends_at.map(|at| at.saturating_sub(inner.peer_health.start.elapsed())));
         tokio::select! {
             () = stop.cancelled() => break,
             changed = listening.changed() => if changed.is_err() { break },
@@ -473,7 +478,7 @@ async fn watch_agent(anycast: Anycast, mut listening: watch::Receiver<bool>, sto
         }
     }
     // Those who are not told in time forget it within half an hour.
-    let _ = tokio::time::timeout(GOODBYE, inner.net.retract()).await;
+    let _ = tokio::time::timeout(UNREGISTER_WAIT, inner.net.retract()).await;
 }
 
 /// Ends after this time; without one never.

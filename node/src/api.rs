@@ -1,27 +1,27 @@
 //! NodeService: translate, ask the engine, translate back. Nothing is decided here.
 //!
-//! `node_service` has the sixteen calls, `tasks` what those on one task do, `session` carries the latter on one
-//! stream, `streams` has the two that carry artifacts, `present` keeps answers within what the caller's library
-//! takes, `task_list`, `notes`, `network`, `directory`, `invites` and `diagnostics` are additive, `too_large` a refusal of the gRPC library in our terms;
-//! `listen`, `authority` and `auth` are the door.
+//! `node_service` has the sixteen calls, `task_calls` what those on one task do, `session` carries the latter on one
+//! stream, `artifact_streams` has the two that carry artifacts, `response_size` keeps answers within what the caller's library
+//! takes, `task_list`, `task_notes`, `network`, `directory`, `invites` and `diagnostics` are additive, `size_errors` a refusal of the gRPC library in our terms;
+//! `listen`, `authority_fix` and `auth` are the door.
 
+mod artifact_content;
+mod artifact_streams;
 pub mod auth;
-pub mod authority;
-mod content;
+pub mod authority_fix;
 mod diagnostics;
 mod directory;
 mod invites;
 pub mod listen;
 mod network;
 mod node_service;
-mod notes;
-mod present;
+mod response_size;
 mod session;
-mod streams;
+pub mod size_errors;
+mod task_calls;
 mod task_list;
-mod tasks;
-pub mod too_large;
-mod updates;
+mod task_notes;
+mod task_updates;
 
 use std::{path::PathBuf, sync::Arc, time::SystemTime};
 
@@ -33,7 +33,7 @@ use crate::{
     anycast::{Anycast, SearchError},
     engine::{Engine, EngineError},
     health::Health,
-    names::WebNames,
+    identity_resolver::DidWebLookup,
     net,
 };
 
@@ -46,24 +46,24 @@ const MAX_TEXT: usize = 2 << 10;
 /// What the calls need.
 #[derive(Clone)]
 pub struct Api {
-    node: Arc<Node>,
+    node: Arc<ApiInner>,
 }
 
-struct Node {
+struct ApiInner {
     engine: Engine,
     net: net::Handle,
     anycast: Anycast,
     started_at: SystemTime,
-    limits: Limits,
+    limits: ApiLimits,
     /// Where decisions are written down, if they are.
     audit_log: Option<PathBuf>,
     health: Health,
-    web_names: WebNames,
+    did_web: DidWebLookup,
 }
 
 /// What the operator set that calls depend on.
 #[derive(Clone, Debug)]
-pub struct Limits {
+pub struct ApiLimits {
     /// Larger streamed artifacts stay streams, in bytes.
     pub max_artifact_bytes: u64,
     /// Why no tasks may be sent to agents beyond this network, by URL, if none may.
@@ -76,14 +76,14 @@ impl Api {
         engine: Engine,
         net: net::Handle,
         anycast: Anycast,
-        limits: Limits,
+        limits: ApiLimits,
         audit_log: Option<PathBuf>,
         health: Health,
-        web_names: WebNames,
+        web_names: DidWebLookup,
     ) -> Self {
         let started_at = SystemTime::now();
         Self {
-            node: Arc::new(Node {
+            node: Arc::new(ApiInner {
                 engine,
                 net,
                 anycast,
@@ -91,7 +91,7 @@ impl Api {
                 limits,
                 audit_log,
                 health,
-                web_names,
+                did_web: web_names,
             }),
         }
     }
@@ -130,7 +130,7 @@ impl Api {
             did_key: agentanycast_identity::did_key_of(me).unwrap_or_default(),
             ..P2pExtension::default()
         };
-        self.net().names().write(&mut extension);
+        self.net().own_identity().write(&mut extension);
         extension
     }
 }

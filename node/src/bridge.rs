@@ -3,21 +3,28 @@
 //!
 //! A gateway of the daemon is a module of this shape: two files with one face, chosen here and nowhere else.
 
-use agentanycast_gateways::bridge::outbound::Outbound;
-use agentanycast_program::missing_feature::MissingFeature;
+use agentanycast_daemon_kit::missing_feature::MissingFeature;
+use agentanycast_gateways::bridge::outbound::OutboundConfig;
 
 #[cfg(not(feature = "bridge"))]
-#[path = "bridge/no_parts.rs"]
-mod parts;
+mod disabled;
 #[cfg(feature = "bridge")]
-mod parts;
+mod enabled;
 
-pub(crate) use parts::{Counted, Fronts, start_outbound};
-pub use parts::{FetchError, Fetcher, MISSING};
+#[cfg(not(feature = "bridge"))]
+use disabled as built;
+#[cfg(feature = "bridge")]
+use enabled as built;
+
+pub use built::{FetchError, Fetcher, MISSING};
+pub(crate) use built::{GatewayCounters, Gateways, start_outbound};
 
 /// Why a node with these settings takes no tasks that are sent by URL, if it takes none. `missing` is the bridge, where the
 /// program is built without it.
-pub(crate) fn no_outbound(config: &Outbound, missing: Option<MissingFeature>) -> Option<String> {
+pub(crate) fn outbound_unavailable(
+    config: &OutboundConfig,
+    missing: Option<MissingFeature>,
+) -> Option<String> {
     match missing {
         Some(part) => Some(format!("this node calls no agents by URL: it is {part}")),
         None if config.enabled => None,
@@ -33,15 +40,15 @@ mod tests {
 
     #[test]
     fn tasks_by_url_are_refused_with_what_to_do() {
-        let on = Outbound::default();
-        let off = Outbound {
+        let on = OutboundConfig::default();
+        let off = OutboundConfig {
             enabled: false,
-            ..Outbound::default()
+            ..OutboundConfig::default()
         };
-        assert_eq!(no_outbound(&on, None), None);
-        let why = no_outbound(&off, None).unwrap();
+        assert_eq!(outbound_unavailable(&on, None), None);
+        let why = outbound_unavailable(&off, None).unwrap();
         assert!(why.contains("bridge.outbound.enabled"), "{why}");
-        let why = no_outbound(&on, Some(LEFT_OUT)).unwrap();
+        let why = outbound_unavailable(&on, Some(LEFT_OUT)).unwrap();
         assert!(
             why.contains("it is built without the bridge: build this program with `--features bridge`"),
             "{why}"

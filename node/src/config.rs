@@ -1,14 +1,14 @@
 //! What the node is told: flags over environment over file over defaults, checked before anything is bound.
 //!
-//! The layers are those of all our daemons (`agentanycast_program::settings`, pure); here are what the node
-//! adds: `keys`, the table of all settings, and `check`, which knows what goes together and what is not
+//! The layers are those of all our daemons (`agentanycast_daemon_kit::settings`, pure); here are what the node
+//! adds: `settings_table`, the table of all settings, and `validate`, which knows what goes together and what is not
 //! built yet.
 
-pub mod by_name;
-mod check;
-mod grpc;
-mod keys;
-mod rules;
+mod grpc_access;
+pub mod named_settings;
+mod policy_entries;
+mod settings_table;
+mod validate;
 
 use std::{
     cell::RefCell,
@@ -18,20 +18,20 @@ use std::{
     time::Duration,
 };
 
-use agentanycast_gateways::bridge::{self, outbound::Outbound};
-use agentanycast_program::{
+use agentanycast_daemon_kit::{
     settings::{self, Program, expand},
     words,
 };
+use agentanycast_gateways::bridge::{self, outbound::OutboundConfig};
 use libp2p::{Multiaddr, multiaddr::Protocol};
 
-pub use agentanycast_program::settings::{
+pub use agentanycast_daemon_kit::settings::{
     ByteSize, ConfigError, EXIT_CODE, ListenOn, LogFormat, LogLevel, Share, ValueSource, ValueSources,
 };
-pub use grpc::{GrpcAccess, GrpcListen};
-pub use rules::{AclRule, Groups, RateOverride};
+pub use grpc_access::{GrpcAccess, GrpcListen};
+pub use policy_entries::{AclRule, RateOverride, SourceGroups};
 
-use keys::KEYS;
+use settings_table::SETTINGS;
 
 /// Where metrics are shown when nothing else is said: the port that OpenTelemetry's specification has for exporters.
 const METRICS_LISTEN: &str = "127.0.0.1:9464";
@@ -104,28 +104,28 @@ pub struct Config {
     /// Flag only: `default`. Default: default.
     pub namespace: String,
     /// The A2A bridge.
-    pub bridge: Bridge,
+    pub bridge: BridgeConfig,
     /// Finding agents by skill.
-    pub anycast: Anycast,
+    pub anycast: AnycastConfig,
     /// Metrics, health and readiness over HTTP.
-    pub metrics: Listener,
+    pub metrics: ListenerConfig,
     /// The agents of the mesh as tools of MCP.
-    pub mcp: Mcp,
+    pub mcp: McpGatewayConfig,
     /// The ANP bridge. Not built yet.
-    pub anp: Listener,
+    pub anp: ListenerConfig,
     /// Names besides the key.
-    pub identity: Identity,
+    pub identity: IdentityConfig,
     /// Tracing to a collector.
-    pub telemetry: Telemetry,
+    pub telemetry: TelemetryConfig,
     /// `[transport.nats]`. Not built yet.
-    pub nats: Nats,
+    pub nats: NatsConfig,
     /// `[policy]`: who may send which task here, and what is written down of it.
-    pub policy: Policy,
+    pub policy: PolicyConfig,
 }
 
 /// A feature that listens.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Listener {
+pub struct ListenerConfig {
     /// Default: false.
     pub enabled: bool,
     /// Default: nowhere.
@@ -134,18 +134,18 @@ pub struct Listener {
 
 /// `[bridge]`.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Bridge {
+pub struct BridgeConfig {
     /// Default: false.
     pub enabled: bool,
     /// The rest, as for a bridge that is a program of its own.
     pub front: bridge::Settings,
     /// `[bridge.outbound]`: agents that are called by URL. Default: any on the Internet.
-    pub outbound: Outbound,
+    pub outbound: OutboundConfig,
 }
 
 /// `[anycast]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Anycast {
+pub struct AnycastConfig {
     /// How one of several agents is chosen. Default: least_loaded.
     pub routing_strategy: RoutingStrategy,
     /// How long an answer is believed. Default: 30 s.
@@ -166,7 +166,7 @@ pub struct Anycast {
 
 /// `[mcp]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Mcp {
+pub struct McpGatewayConfig {
     /// Over HTTP. Default: false.
     pub enabled: bool,
     /// Default: nowhere.
@@ -179,7 +179,7 @@ pub struct Mcp {
 
 /// `[identity]`: what this node is called besides its key, and how the names of others are looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub struct IdentityConfig {
     /// The did:web of this node; its bridge has the document. Default: none.
     pub did_web: String,
     /// The domain whose records name this node's key (did:dns). Default: none.
@@ -192,7 +192,7 @@ pub struct Identity {
     pub name_server: String,
 }
 
-impl Default for Identity {
+impl Default for IdentityConfig {
     fn default() -> Self {
         Self {
             did_web: String::new(),
@@ -206,7 +206,7 @@ impl Default for Identity {
 
 /// `[telemetry]`.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Telemetry {
+pub struct TelemetryConfig {
     /// Default: whether `otlp_endpoint` is given.
     pub enabled: bool,
     /// The collector, `http://HOST:PORT` (plaintext), `https://HOST:PORT` (TLS) or `HOST:PORT` (as `insecure` says).
@@ -220,7 +220,7 @@ pub struct Telemetry {
 
 /// `[transport.nats]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Nats {
+pub struct NatsConfig {
     /// Default: false.
     pub enabled: bool,
     /// Default: none.
@@ -241,7 +241,7 @@ pub struct Nats {
 
 /// `[policy]` and `[policy.rate_limit]`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Policy {
+pub struct PolicyConfig {
     /// A line for each decision goes there, mode 0600. Default: none.
     pub audit_log_path: Option<PathBuf>,
     /// Each line has the SHA-256 of the one before. Default: false.
@@ -253,7 +253,7 @@ pub struct Policy {
     /// `[[policy.acl]]`: the first that matches decides; where there are some, the rest is denied. Default: none.
     pub acl: Vec<AclRule>,
     /// `[policy.groups]`: names for several sources. Default: none.
-    pub groups: Groups,
+    pub groups: SourceGroups,
     /// Which peers may send tasks at all. Default: open.
     pub trust: TrustMode,
     /// The peers of `trust = "known"` and `"pinned"`. Default: none.
@@ -270,7 +270,7 @@ pub struct Policy {
     pub overrides: Vec<RateOverride>,
 }
 
-impl Default for Policy {
+impl Default for PolicyConfig {
     fn default() -> Self {
         Self {
             audit_log_path: None,
@@ -278,7 +278,7 @@ impl Default for Policy {
             audit_sync: false,
             audit_required: true,
             acl: Vec::new(),
-            groups: Groups::default(),
+            groups: SourceGroups::default(),
             trust: TrustMode::Open,
             trusted_peers: Vec::new(),
             trusted_issuers: Vec::new(),
@@ -332,10 +332,10 @@ words! {
 }
 
 /// What the command line asks for.
-pub type Loaded = settings::LoadOutcome<Config>;
+pub type LoadedConfig = settings::LoadOutcome<Config>;
 
 /// Variables of others: the relay and the bridge, the SDKs, the MCP server and the installers beside them, builds and tests.
-const FOREIGN: [&str; 10] = [
+const OTHER_PROGRAMS_VARIABLES: [&str; 10] = [
     "RELAY_",
     "BRIDGE_",
     "RELAY",
@@ -354,9 +354,9 @@ pub(crate) static PROGRAM: Program<Config> = Program {
     version: env!("CARGO_PKG_VERSION"),
     about: "The AgentAnycast node: connects the agents on this machine to agents elsewhere",
     prefix: ENVIRONMENT_PREFIX,
-    foreign: &FOREIGN,
+    foreign: &OTHER_PROGRAMS_VARIABLES,
     file: Some("~/.agentanycast/config.toml"),
-    keys: KEYS,
+    keys: SETTINGS,
     defaults: Config::defaults,
     settle: |config, sources| {
         if !config.enable_quic && sources.of("listen_addrs") == ValueSource::Default {
@@ -369,12 +369,12 @@ pub(crate) static PROGRAM: Program<Config> = Program {
             sources.follow("telemetry.enabled", "telemetry.otlp_endpoint");
         }
     },
-    check: check::check,
+    check: validate::validate,
 };
 
 /// The configuration as the process has it again, such as after its file has changed. `args` are those it was started
 /// with; the file that counts is told too, also if it cannot be read or is not there.
-pub fn load_again(args: &[OsString]) -> (Option<PathBuf>, Result<Loaded, ConfigError>) {
+pub fn reload(args: &[OsString]) -> (Option<PathBuf>, Result<LoadedConfig, ConfigError>) {
     let file = RefCell::new(None);
     let read_file = |path: &Path| {
         *file.borrow_mut() = Some(path.to_owned());
@@ -389,7 +389,7 @@ pub fn load_again(args: &[OsString]) -> (Option<PathBuf>, Result<Loaded, ConfigE
 ///
 /// # Errors
 /// See [`ConfigError`].
-pub fn load_with_file_text(args: &[OsString], text: &str) -> Result<Loaded, ConfigError> {
+pub fn load_with_file_text(args: &[OsString], text: &str) -> Result<LoadedConfig, ConfigError> {
     load_reading(args, |_: &Path| Ok(text.to_owned()))
 }
 
@@ -397,7 +397,7 @@ pub fn load_with_file_text(args: &[OsString], text: &str) -> Result<Loaded, Conf
 fn load_reading(
     args: &[OsString],
     read_file: impl Fn(&Path) -> std::io::Result<String>,
-) -> Result<Loaded, ConfigError> {
+) -> Result<LoadedConfig, ConfigError> {
     let home = std::env::home_dir();
     settings::load(
         &PROGRAM,
@@ -414,7 +414,7 @@ pub fn schema() -> settings::Json {
 }
 
 /// The configuration from the arguments, environment, files and home directory of this process.
-pub fn load_from_process(args: impl Iterator<Item = OsString>) -> Result<Loaded, ConfigError> {
+pub fn load_from_process(args: impl Iterator<Item = OsString>) -> Result<LoadedConfig, ConfigError> {
     settings::load_from_process(&PROGRAM, args)
 }
 
@@ -459,21 +459,21 @@ impl Config {
             retry_delays: [2, 4, 8].map(Duration::from_secs).to_vec(),
             transport: "auto".into(),
             namespace: "default".into(),
-            bridge: Bridge::default(),
-            anycast: Anycast::default(),
-            metrics: Listener {
+            bridge: BridgeConfig::default(),
+            anycast: AnycastConfig::default(),
+            metrics: ListenerConfig {
                 enabled: false,
                 listen: ListenOn(METRICS_LISTEN.into()),
             },
-            mcp: Mcp::default(),
-            anp: Listener::default(),
-            identity: Identity::default(),
-            telemetry: Telemetry::default(),
-            nats: Nats {
+            mcp: McpGatewayConfig::default(),
+            anp: ListenerConfig::default(),
+            identity: IdentityConfig::default(),
+            telemetry: TelemetryConfig::default(),
+            nats: NatsConfig {
                 subject_prefix: "agentanycast".into(),
-                ..Nats::default()
+                ..NatsConfig::default()
             },
-            policy: Policy::default(),
+            policy: PolicyConfig::default(),
         }
     }
 }
@@ -496,7 +496,7 @@ fn default_listen_addrs() -> Vec<Multiaddr> {
     [on(v4), on(v6)].concat()
 }
 
-impl Default for Anycast {
+impl Default for AnycastConfig {
     fn default() -> Self {
         Self {
             routing_strategy: RoutingStrategy::LeastLoaded,

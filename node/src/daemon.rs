@@ -1,54 +1,54 @@
 //! The node as a process: wiring and order. Up: store, engine, network (whose events the engine
 //! already awaits), gRPC, the bridge. Down in reverse: no new requests and calls, drain the engine, let the network go.
 
-mod grpc;
-mod hints;
-mod home;
-mod key_file;
-mod parts;
+mod assemble;
+mod grpc_server;
+mod key_file_watch;
 mod program_link;
+mod single_instance;
+mod terminal_hints;
 
 use std::{ffi::OsString, io, net::SocketAddr, process::ExitCode, time::Duration};
 
-use agentanycast_identity as identity;
-use agentanycast_program::{
+use agentanycast_daemon_kit::{
     process::{self, StartLines},
     service_manager,
 };
+use agentanycast_identity as identity;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    anycast::{self, Anycast, Neighbours, Routes},
-    api::{Api, auth::Gate, listen},
-    bridge::{self, Counted, Fetcher, Fronts},
+    anycast::{self, Anycast, NeighbourCards, PeerHealthHandle},
+    api::{Api, auth::CallAuth, listen},
+    bridge::{self, Fetcher, GatewayCounters, Gateways},
     config::{self, Config},
+    duplicate_key::DuplicateKeyReports,
     engine::Engine,
     health::Health,
-    names, net,
-    other_daemons::OtherDaemons,
+    identity_resolver, net,
     policy::audit::Audit,
-    reload::Reload,
-    telemetry::{self, Face},
+    policy_reload::PolicyReload,
+    telemetry::{self, MetricsHttp},
 };
-use home::Home;
+use single_instance::HomeState;
 
 /// Events of the network that wait for the engine.
 const EVENTS: usize = 1024;
 
 /// How long a stop may take (docs/operating.md); what is not drained by then is on disk.
-const STOP_WITHIN: Duration = Duration::from_secs(5);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long calls that are being answered may take after the engine has stopped.
-const LAST_ANSWERS: Duration = Duration::from_millis(500);
+const LAST_ANSWERS_WAIT: Duration = Duration::from_millis(500);
 
 /// Steps that the runtime takes before it looks what the sockets and the store's thread have brought: few,
 /// since beside many streams there is always a next step, and a step of one can take 0.2 ms.
-const LOOK_UP: u32 = 8;
+const EVENT_INTERVAL: u32 = 8;
 
 /// Threads for what waits for the disk, files of artifacts above all. Enough to keep a disk busy; each has
 /// memory of its own, so that a thread for every reader of an artifact would cost more than the artifacts.
-const BLOCKING: usize = 8;
+const MAX_BLOCKING_THREADS: usize = 8;
 
 /// What it calls itself when it complains.
 const PROGRAM: &str = "agentanycastd";
@@ -72,9 +72,9 @@ fn run_process(config: Config, args: Vec<OsString>) -> anyhow::Result<()> {
     // One thread: on small machines the hops of a task's road cost more across threads than on one
     // (docs/design.md, "Threads").
     let runtime = tokio::runtime::Builder::new_current_thread()
-        .event_interval(LOOK_UP)
-        .global_queue_interval(LOOK_UP)
-        .max_blocking_threads(BLOCKING)
+        .event_interval(EVENT_INTERVAL)
+        .global_queue_interval(EVENT_INTERVAL)
+        .max_blocking_threads(MAX_BLOCKING_THREADS)
         .enable_all()
         .build()?;
     process::block_on(runtime, run(config, args))
@@ -83,37 +83,37 @@ fn run_process(config: Config, args: Vec<OsString>) -> anyhow::Result<()> {
 async fn run(config: Config, args: Vec<OsString>) -> anyhow::Result<()> {
     let mut stop = process::Stop::listen()?;
     let entered = tokio::select! {
-        entered = Home::enter(&config) => entered?,
+        entered = HomeState::enter(&config) => entered?,
         () = stop.asked() => return Ok(()),
     };
     let key = match entered {
-        Home::Free(keypair, held) => (keypair, held),
-        Home::Served(host) => {
+        HomeState::Free(keypair, held) => (keypair, held),
+        HomeState::Served(host) => {
             return tokio::select! {
-                outcome = host.be_guest() => outcome,
+                outcome = host.announce_and_wait() => outcome,
                 () = stop.asked() => Ok(()),
             };
         }
     };
-    let mut node = Node::start(&config, key, args).await?;
-    program_link::place_in_home(&config);
-    let start_lines = if node.fronts.take_stdout() {
+    let mut node = RunningNode::start(&config, key, args).await?;
+    program_link::create_in_home(&config);
+    let start_lines = if node.gateways.take_stdout() {
         StartLines::Log
     } else {
         StartLines::Stdout
     };
     let mut lines = Vec::new();
     node.announce(&mut lines)?;
-    let served = node.fronts.stdio();
-    let hints = hints::Hints::new(&config);
+    let served = node.gateways.stdio();
+    let hints = terminal_hints::TerminalHints::new(&config);
     hints.say_ready(node.net.local_peer(), start_lines);
     service_manager::ready();
     let mut outcome = Ok(());
     tokio::select! {
         () = stop.asked() => {}
         () = service_manager::keep_alive() => {}
-        part = node.ended_by_itself() => anyhow::bail!("the {part} has ended; its last error is in the log"),
-        path = key_file::lost(&config.key_path) => {
+        part = node.wait_for_failure() => anyhow::bail!("the {part} has ended; its last error is in the log"),
+        path = key_file_watch::wait_until_lost(&config.key_path) => {
             let path = path.display();
             outcome = Err(anyhow::anyhow!(
                 "the key {path} was deleted or replaced while the daemon ran; it ends, since it cannot be started again with \
@@ -125,14 +125,14 @@ async fn run(config: Config, args: Vec<OsString>) -> anyhow::Result<()> {
     }
     tracing::info!("stopping");
     service_manager::stopping();
-    if tokio::time::timeout(STOP_WITHIN, node.stop()).await.is_err() {
+    if tokio::time::timeout(STOP_TIMEOUT, node.stop()).await.is_err() {
         tracing::warn!("stopped before everything was drained; what was accepted is on disk");
     }
     hints.say_stopped();
     outcome
 }
 
-struct Node {
+struct RunningNode {
     _key: identity::KeyLock,
     net: net::Handle,
     net_task: tokio::task::JoinHandle<()>,
@@ -145,14 +145,14 @@ struct Node {
     server_stop: CancellationToken,
     server: tokio::task::JoinHandle<()>,
     metrics_addr: Option<SocketAddr>,
-    face_stop: CancellationToken,
-    face: tokio::task::JoinHandle<()>,
+    metrics_stop: CancellationToken,
+    metrics_server: tokio::task::JoinHandle<()>,
     traces_stop: CancellationToken,
     traces: tokio::task::JoinHandle<()>,
-    fronts: Fronts,
+    gateways: Gateways,
 }
 
-impl Node {
+impl RunningNode {
     #[expect(
         clippy::too_many_lines,
         reason = "the order in which the parts start, in one place"
@@ -163,14 +163,14 @@ impl Node {
         args: Vec<OsString>,
     ) -> anyhow::Result<Self> {
         let me = identity::peer_id(&keypair);
-        let (routes, neighbours) = (Routes::new(), Neighbours::default());
+        let (routes, neighbours) = (PeerHealthHandle::new(), NeighbourCards::default());
         let traces_stop = CancellationToken::new();
-        let traces = parts::start_traces(config, me, traces_stop.clone())?;
-        let audit = parts::open_audit(&config.policy)?;
+        let traces = assemble::start_traces(config, me, traces_stop.clone())?;
+        let audit = assemble::open_audit(&config.policy)?;
         let audit_state = audit.as_ref().map(Audit::state);
-        let reload = Reload::new(args, config, audit.as_ref().and_then(Audit::reopener))?;
+        let reload = PolicyReload::new(args, config, audit.as_ref().and_then(Audit::reopener))?;
         let unfindable = watch::Sender::default();
-        let other_daemons = OtherDaemons::new(&keypair);
+        let other_daemons = DuplicateKeyReports::new(&keypair);
         let health = Health {
             policy: reload.trouble(),
             audit: audit_state,
@@ -178,33 +178,33 @@ impl Node {
             card: unfindable.subscribe(),
             other_daemons: other_daemons.clone(),
         };
-        let shown = names::own::names(&config.identity, &config.key_path, me)?;
-        let rules = parts::read_rules(&config.policy)?;
-        let (ear, heard) = names::ear(rules.asks());
-        let hooks = parts::Hooks {
-            routes: routes.clone(),
+        let shown = identity_resolver::own_identity::load(&config.identity, &config.key_path, me)?;
+        let rules = assemble::read_rules(&config.policy)?;
+        let (ear, heard) = identity_resolver::channel(rules.required_proofs());
+        let hooks = assemble::EngineHooks {
+            peer_health: routes.clone(),
             on_span: traces.hear,
-            ear: ear.clone(),
+            resolver: ear.clone(),
             neighbours: neighbours.clone(),
         };
-        let mut loaded = parts::load_engine(config, keypair.clone(), hooks)?;
+        let mut loaded = assemble::load_engine(config, keypair.clone(), hooks)?;
         loaded.guard(rules, audit, config.policy.audit_required)?;
 
         let (events, inbox) = mpsc::channel(EVENTS);
         let (net, net_task) = net::start(
-            parts::net_config(config, keypair.clone(), shown, other_daemons.clone(), &loaded)?,
+            assemble::net_config(config, keypair.clone(), shown, other_daemons.clone(), &loaded)?,
             events,
         )
         .await?;
         let engine_stop = CancellationToken::new();
         let (engine, engine_task) = loaded.run(net.clone(), inbox, engine_stop.clone());
         tokio::spawn(reload.run(engine.clone(), ear.clone()));
-        net.judge_invites(parts::invite_judge(engine.clone()));
-        let names = parts::names_parts(config, &engine, &net)?;
-        names::start(names, &ear, heard, engine_stop.clone());
+        net.judge_invites(assemble::invite_judge(engine.clone()));
+        let names = assemble::resolver_parts(config, &engine, &net)?;
+        identity_resolver::start(names, &ear, heard, engine_stop.clone());
         let anycast_stop = CancellationToken::new();
         let told = (engine.listening(), unfindable);
-        let parts = parts::anycast_parts(
+        let parts = assemble::anycast_parts(
             config,
             keypair.clone(),
             net.clone(),
@@ -213,16 +213,16 @@ impl Node {
             other_daemons,
         );
         let (anycast, anycast_task) = anycast::start(parts, &anycast_stop)?;
-        keep_what_is_bound(&engine, &net, &anycast).await?;
+        remember_ports_and_card(&engine, &net, &anycast).await?;
 
         let listener = listen::bind(&config.grpc_listen, &config.grpc).await?;
         let agents = engine.clone();
         listener
             .connections()
-            .on_closed(move |connection| agents.caller_gone(connection.0));
-        let counted = Counted::default();
+            .on_closed(move |connection| agents.connection_closed(connection.0));
+        let counted = GatewayCounters::default();
         let face_stop = CancellationToken::new();
-        let face = Face::new(
+        let face = MetricsHttp::new(
             engine.clone(),
             net.clone(),
             anycast.clone(),
@@ -235,10 +235,10 @@ impl Node {
             engine.clone(),
             net.clone(),
             anycast,
-            parts::limits_of(config),
+            assemble::limits_of(config),
             audit_log,
             health.clone(),
-            names::WebNames::new(Fetcher::new(&config.bridge.outbound)?),
+            identity_resolver::DidWebLookup::new(Fetcher::new(&config.bridge.outbound)?),
         );
         let outbound_stop = CancellationToken::new();
         let outbound = bridge::start_outbound(
@@ -248,9 +248,9 @@ impl Node {
             outbound_stop.clone(),
         )?;
         let server_stop = CancellationToken::new();
-        let gate = Gate::of(&config.grpc)?;
-        let fronts = Fronts::start(config, (api.clone(), net.clone()), keypair, counted).await?;
-        let server = grpc::serve(api, gate, listener, (engine, health), server_stop.clone())?;
+        let gate = CallAuth::from_access(&config.grpc)?;
+        let fronts = Gateways::start(config, (api.clone(), net.clone()), keypair, counted).await?;
+        let server = grpc_server::serve(api, gate, listener, (engine, health), server_stop.clone())?;
         Ok(Self {
             _key: held,
             net,
@@ -264,11 +264,11 @@ impl Node {
             server_stop,
             server,
             metrics_addr,
-            face_stop,
-            face,
+            metrics_stop: face_stop,
+            metrics_server: face,
             traces_stop,
             traces: traces.task,
-            fronts,
+            gateways: fronts,
         })
     }
 
@@ -285,37 +285,37 @@ impl Node {
             writeln!(out, "METRICS_ADDR={address}")?;
             out.flush()?;
         }
-        self.fronts.announce(&mut out)
+        self.gateways.announce(&mut out)
     }
 
     /// Returns when a part has ended that nobody has stopped: without it the daemon would look alive and
     /// answer nobody. Whoever started it starts it again; what was accepted is on disk.
-    async fn ended_by_itself(&mut self) -> &'static str {
+    async fn wait_for_failure(&mut self) -> &'static str {
         tokio::select! {
             _ = &mut self.engine_task => "engine",
             _ = &mut self.net_task => "network",
             _ = &mut self.outbound => "outbound bridge",
             _ = &mut self.server => "gRPC server",
-            front = self.fronts.ended_by_itself() => front,
+            front = self.gateways.wait_for_failure() => front,
         }
     }
 
     async fn stop(self) {
-        self.fronts.stop().await;
+        self.gateways.stop().await;
         self.server_stop.cancel();
         self.anycast_stop.cancel();
         self.outbound_stop.cancel();
         let _ = self.outbound.await; // What it heard last is still kept.
         self.engine_stop.cancel();
         let _ = self.engine_task.await;
-        let _ = tokio::time::timeout(LAST_ANSWERS, self.server).await;
+        let _ = tokio::time::timeout(LAST_ANSWERS_WAIT, self.server).await;
         let _ = self.anycast_task.await;
         self.net.shutdown().await;
         let _ = self.net_task.await;
         // Last, so that it can be seen how the rest ends.
-        self.face_stop.cancel();
+        self.metrics_stop.cancel();
         self.traces_stop.cancel();
-        let _ = self.face.await;
+        let _ = self.metrics_server.await;
         let _ = self.traces.await;
     }
 }
@@ -323,7 +323,7 @@ impl Node {
 /// Serves metrics and health over HTTP; where they are served, if they are.
 async fn serve_metrics(
     config: &Config,
-    face: Face,
+    face: MetricsHttp,
     stop: CancellationToken,
 ) -> (Option<SocketAddr>, tokio::task::JoinHandle<()>) {
     let listener = telemetry::bind(&config.metrics).await;
@@ -332,11 +332,15 @@ async fn serve_metrics(
 }
 
 /// Keeps the ports for the next start, and shows the card of the last run until an agent sets one.
-async fn keep_what_is_bound(engine: &Engine, net: &net::Handle, anycast: &Anycast) -> anyhow::Result<()> {
+async fn remember_ports_and_card(
+    engine: &Engine,
+    net: &net::Handle,
+    anycast: &Anycast,
+) -> anyhow::Result<()> {
     let bound = net.bound_addrs();
     let card = engine
         .call(move |core, _| {
-            core.set_listened(bound);
+            core.set_listen_addresses(bound);
             Ok(core.card())
         })
         .await?;

@@ -1,60 +1,60 @@
 //! The engine: the one authority over tasks.
 //!
-//! [`core`] decides; this file is the shell around it: one task that feeds inputs to the core in
+//! [`state`] decides; this file is the shell around it: one task that feeds inputs to the core in
 //! order, hands each turn's batch to the store's writer, and lets the turn's answer and effects out
 //! once the batch is durable, in the order of the turns. Nobody is told anything before that.
 
+mod ack_outcome;
 mod acks;
-mod age;
+mod actor;
+mod admission;
+mod agent_commands;
+mod applied;
 mod artifacts;
-mod assign;
 mod attempts;
-mod audience;
-mod clockwork;
-pub mod core;
-mod courier;
-mod door;
+mod audit_gate;
+mod capacity;
+mod claim_debounce;
+pub(crate) mod client_commands;
+mod counters;
+mod dispatcher;
+mod durable_clock;
+mod external;
 mod failover;
-mod fate;
-mod feed;
 mod idempotency;
-mod inspect;
+mod inbound;
+mod inspection;
 mod invites;
-mod lines;
 mod listing;
-mod lobby;
-mod marks;
-mod noted;
+mod log;
+mod mem_size;
+mod note_watch;
 mod notes;
-pub(crate) mod originate;
-mod outside;
-mod peers;
-mod queue;
-mod receive;
-mod records;
+mod outbound;
+mod outbound_queue;
+mod peer_gc;
+mod peer_store;
+mod pending_identity;
 mod refusals;
-mod refuse;
 mod refused_tasks;
-mod room;
+mod reject;
+mod schema;
 mod sealing;
-mod seen;
-mod sending;
-mod shelf;
-mod shell;
 mod spans;
-mod subscribers;
+pub mod state;
+mod stream_writer;
+mod subscriptions;
 mod succession;
 mod successors;
-mod table;
-mod tally;
+mod task_layout;
+mod task_subscribers;
+mod task_table;
 mod task_time;
-mod trace;
-mod turn;
+mod timers;
+mod trace_context;
+mod transaction;
 mod unproven;
-mod unsaid;
-mod weight;
 pub mod wire;
-mod witness;
 
 use std::{sync::Arc, time::Duration};
 
@@ -62,44 +62,46 @@ use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{AgentCard, Artifact, Message, StreamStart};
 use tokio::sync::{mpsc, oneshot, watch};
 
-pub(crate) use self::originate::SEALED_NEEDS_URL;
+pub(crate) use self::client_commands::SEALED_NEEDS_URL;
 pub use self::{
+    actor::{EngineParts, EngineStartError, LoadedEngine, start},
+    agent_commands::{CompleteOutcome, StreamRoute},
     artifacts::{ArtifactSender, SendError},
-    assign::{Due, StreamRoute},
-    core::Core,
-    inspect::{Activity, Queued, Whereabouts},
-    noted::NoteWatch,
+    client_commands::SendTask,
+    counters::{BucketCounts, Direction, EngineCounters},
+    external::{ExternalQueue, ExternalUpdate},
+    inspection::{Activity, PendingEnvelope, TaskInspection},
+    note_watch::NoteWatch,
     notes::Note,
-    originate::SendTask,
-    outside::{Bell, Said},
-    refusals::Refusal,
-    shell::{Loaded, Parts, StartError, start},
-    subscribers::{Over, Until},
-    tally::{Direction, Spread, Tally},
-    turn::{Change, EngineError, Limits, Now, OnCard, OnDoubt, OnRoute, RouteNews},
+    refusals::RecentRefusal,
+    state::Core,
+    task_subscribers::{EndReceiver, WaitUntil},
+    transaction::{
+        EngineError, EngineLimits, Now, OnCard, OnIdentityNeeded, OnRoute, RouteOutcome, TaskChange,
+    },
 };
 use self::{
-    audience::Audience,
-    subscribers::{Line, News},
+    subscriptions::Subscriptions,
+    task_subscribers::{SubscriberEvent, SubscriberQueue},
 };
 use crate::{
     net,
-    policy::Rules,
+    policy::PolicyRules,
     spool::Spool,
-    task::{Ended, Status, Task},
+    task::{Status, StreamOutcome, Task},
 };
 pub use invites::NewInvite;
-pub use listing::{Filter, Listed};
+pub use listing::{TaskListPage, TaskQuery};
 
 /// Calls that wait for the engine; more wait at their callers.
-const CALLS: usize = 1024;
+const MAX_QUEUED_CALLS: usize = 1024;
 
 /// The most a list of tasks may have.
 pub const MAX_PAGE: usize = 500;
 
 /// A task for the local agent, as a listener gets it.
 #[derive(Clone, Debug)]
-pub struct Incoming {
+pub struct OfferedTask {
     /// As it is now.
     pub task: Arc<Task>,
     /// Who sent it.
@@ -109,27 +111,27 @@ pub struct Incoming {
 }
 
 /// A wait for a task.
-pub enum Wait {
+pub enum WaitResult {
     /// It is over already; how the task stands.
-    Over(Box<Task>),
+    Ended(Box<Task>),
     /// It goes on. Dropping this ends it.
-    Open(Over),
+    Pending(EndReceiver),
 }
 
 /// What a call may do: anything the core can, plus registering who listens.
-type Call = Box<dyn FnOnce(&mut Core, Now) -> Release + Send>;
+type EngineCall = Box<dyn FnOnce(&mut Core, Now) -> OnDurable + Send>;
 
 /// What happens once the call's turn is durable: the answer goes out, listeners are entered.
-type Release = Box<dyn FnOnce(Result<&mut Audience, &EngineError>) + Send>;
+type OnDurable = Box<dyn FnOnce(Result<&mut Subscriptions, &EngineError>) + Send>;
 
 /// The engine, for everyone else.
 #[derive(Clone)]
 pub struct Engine {
-    calls: mpsc::Sender<Call>,
+    calls: mpsc::Sender<EngineCall>,
     spool: Spool,
-    artifacts: artifacts::Registry,
+    artifacts: artifacts::StreamRegistry,
     net: net::Handle,
-    clock: shell::Clock,
+    clock: actor::EngineClock,
     me: PeerId,
     /// Most bytes that all streamed artifacts may take: the store's quota.
     max_stream_bytes: u64,
@@ -137,8 +139,8 @@ pub struct Engine {
     audited: bool,
     failed: watch::Receiver<Option<String>>,
     listening: watch::Receiver<bool>,
-    note_turn: noted::NoteTurn,
-    bell: Bell,
+    note_watch_lock: note_watch::NoteWatchLock,
+    external_queue: ExternalQueue,
 }
 
 impl Engine {
@@ -147,7 +149,7 @@ impl Engine {
         &self,
         f: impl FnOnce(&mut Core, Now) -> Result<T, EngineError> + Send + 'static,
     ) -> Result<T, EngineError> {
-        self.call_with(move |core, now| (f(core, now), |_: &mut Audience, answer: T| answer))
+        self.call_with(move |core, now| (f(core, now), |_: &mut Subscriptions, answer: T| answer))
             .await
     }
 
@@ -156,10 +158,10 @@ impl Engine {
         T: Send + 'static,
         U: Send + 'static,
         F: FnOnce(&mut Core, Now) -> (Result<T, EngineError>, E) + Send + 'static,
-        E: FnOnce(&mut Audience, T) -> U + Send + 'static,
+        E: FnOnce(&mut Subscriptions, T) -> U + Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
-        let call: Call = Box::new(move |core, now| {
+        let call: EngineCall = Box::new(move |core, now| {
             let (result, enter) = f(core, now);
             Box::new(move |audience| {
                 let answer = match audience {
@@ -184,19 +186,19 @@ impl Engine {
     }
 
     /// Holds new tasks against these rules from now on.
-    pub async fn set_rules(&self, rules: Rules) -> Result<(), EngineError> {
+    pub async fn set_rules(&self, rules: PolicyRules) -> Result<(), EngineError> {
         let audited = self.audited;
         let put = move |core: &mut Core, _| {
             core.set_rules(rules, audited)?;
-            core.await_all_names();
+            core.await_all_identities();
             Ok(())
         };
         self.call(put).await
     }
 
     /// The turns of all that moves much data on this node.
-    pub fn turns(&self) -> &net::Turns {
-        self.net.turns()
+    pub fn transfer_turns(&self) -> &net::FairQueue {
+        self.net.fair_queue()
     }
 
     /// The files of streamed artifacts.
@@ -223,8 +225,8 @@ impl Engine {
     }
 
     /// Rings for tasks that go to agents beyond this network.
-    pub fn outside(&self) -> &Bell {
-        &self.bell
+    pub fn external_queue(&self) -> &ExternalQueue {
+        &self.external_queue
     }
 
     /// Whether an agent listens for tasks.
@@ -244,17 +246,20 @@ impl Engine {
     }
 
     /// Sends a task, or a further message of one, and waits for its end; tells its id, and no wait if nobody else may wait for it.
-    pub async fn run_task(&self, request: Box<SendTask>) -> Result<(String, Option<Wait>), EngineError> {
+    pub async fn run_task(
+        &self,
+        request: Box<SendTask>,
+    ) -> Result<(String, Option<WaitResult>), EngineError> {
         self.call_with(move |core, now| {
             (
                 core.send_task(now, *request).map(Box::new),
-                move |audience: &mut Audience, task: Box<Task>| {
+                move |audience: &mut Subscriptions, task: Box<Task>| {
                     let id = task.id.clone();
-                    if Until::End.is_over(task.status) {
-                        return (id, Some(Wait::Over(task)));
+                    if WaitUntil::End.is_over(task.status) {
+                        return (id, Some(WaitResult::Ended(task)));
                     }
-                    let wait = audience.subscribers.wait(&id, Until::End);
-                    (id, wait.ok().map(Wait::Open))
+                    let wait = audience.subscribers.wait(&id, WaitUntil::End);
+                    (id, wait.ok().map(WaitResult::Pending))
                 },
             )
         })
@@ -267,12 +272,12 @@ impl Engine {
     }
 
     /// Where a task is.
-    pub async fn whereabouts(&self, id: String) -> Result<Whereabouts, EngineError> {
-        self.call(move |core, now| core.whereabouts(now, &id)).await
+    pub async fn inspect_task(&self, id: String) -> Result<TaskInspection, EngineError> {
+        self.call(move |core, now| core.inspect_task(now, &id)).await
     }
 
     /// Tasks of peers that were refused here under this id, or sealed under it; the newest first, those of late.
-    pub async fn refused_tasks(&self, id: String) -> Result<Vec<Refusal>, EngineError> {
+    pub async fn refused_tasks(&self, id: String) -> Result<Vec<RecentRefusal>, EngineError> {
         self.call(move |core, _| Ok(core.refused_tasks(&id))).await
     }
 
@@ -284,10 +289,10 @@ impl Engine {
     /// Tasks, newest change first, from behind `after` on, at most [`MAX_PAGE`].
     pub async fn list(
         &self,
-        filter: Filter,
+        filter: TaskQuery,
         after: Option<(u64, String)>,
         limit: usize,
-    ) -> Result<Listed, EngineError> {
+    ) -> Result<TaskListPage, EngineError> {
         self.call(move |core, _| core.list(&filter, after.as_ref(), limit.min(MAX_PAGE)))
             .await
     }
@@ -301,7 +306,7 @@ impl Engine {
     /// The task as it is now, and every change after that.
     pub async fn subscribe(&self, id: String) -> Result<(Task, Subscription), EngineError> {
         self.call_with(move |core, _| {
-            (core.task(&id), move |audience: &mut Audience, task: Task| {
+            (core.task(&id), move |audience: &mut Subscriptions, task: Task| {
                 let subscription = audience.subscribers.subscribe(&task.id);
                 (task, subscription)
             })
@@ -309,7 +314,7 @@ impl Engine {
         .await
         .and_then(|(task, line)| {
             let subscription = Subscription {
-                line: line?,
+                queue: line?,
                 engine: self.clone(),
                 task_id: task.id.clone(),
             };
@@ -318,13 +323,13 @@ impl Engine {
     }
 
     /// Waits for a task.
-    pub async fn wait(&self, id: String, until: Until) -> Result<Wait, EngineError> {
+    pub async fn wait(&self, id: String, until: WaitUntil) -> Result<WaitResult, EngineError> {
         self.call_with(move |core, _| {
             (
                 core.task_if_over(&id, until).map(|over| over.map(Box::new)),
-                move |audience: &mut Audience, over: Option<Box<Task>>| match over {
-                    Some(task) => Ok(Wait::Over(task)),
-                    None => audience.subscribers.wait(&id, until).map(Wait::Open),
+                move |audience: &mut Subscriptions, over: Option<Box<Task>>| match over {
+                    Some(task) => Ok(WaitResult::Ended(task)),
+                    None => audience.subscribers.wait(&id, until).map(WaitResult::Pending),
                 },
             )
         })
@@ -337,16 +342,16 @@ impl Engine {
         &self,
         connection: u64,
         has_ended: impl Fn() -> bool + Send + Sync + 'static,
-    ) -> Result<Listener, EngineError> {
-        let (sender, tasks) = mpsc::channel(feed::CREDIT);
+    ) -> Result<AgentListener, EngineError> {
+        let (sender, tasks) = mpsc::channel(dispatcher::CREDIT);
         let id = self
             .call_with(move |_, _| {
-                (Ok(()), move |audience: &mut Audience, ()| {
+                (Ok(()), move |audience: &mut Subscriptions, ()| {
                     audience.add_listener(sender)
                 })
             })
             .await??;
-        let listener = Listener {
+        let listener = AgentListener {
             id,
             tasks,
             read: 0,
@@ -377,15 +382,15 @@ impl Engine {
     }
 
     /// A gRPC connection is gone.
-    pub fn caller_gone(&self, connection: u64) {
+    pub fn connection_closed(&self, connection: u64) {
         self.post(Box::new(move |core, now| {
-            core.on_caller_gone(now, connection);
+            core.on_connection_closed(now, connection);
             Box::new(|_| ())
         }));
     }
 
     /// Hands a call over from where nothing can be awaited.
-    fn post(&self, call: Call) {
+    fn post(&self, call: EngineCall) {
         let calls = self.calls.clone();
         if let Err(mpsc::error::TrySendError::Full(call)) = calls.try_send(call)
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
@@ -410,7 +415,7 @@ impl Engine {
                 core.complete_unless_streams_are_due(now, &task, artifacts, message)
             })
             .await?;
-        let Due::Streams {
+        let CompleteOutcome::StreamsDue {
             streams,
             mut artifacts,
             message,
@@ -420,7 +425,7 @@ impl Engine {
         };
         for streamed in streams {
             artifacts.push(
-                self::artifacts::assembled(&self.spool, &id, &streamed, core::MAX_ENVELOPE as u64).await?,
+                self::artifacts::assembled(&self.spool, &id, &streamed, state::MAX_ENVELOPE as u64).await?,
             );
         }
         self.call(move |core, now| {
@@ -461,7 +466,7 @@ impl Engine {
     ) -> Artifact {
         artifacts::assembled(&self.spool, task, streamed, most)
             .await
-            .unwrap_or_else(|_| wire::listed(task, streamed))
+            .unwrap_or_else(|_| wire::streamed_reference(task, streamed))
     }
 
     /// Bytes that streamed artifacts may still take here.
@@ -483,7 +488,7 @@ impl Engine {
         &self,
         task: String,
         artifact: String,
-        ended: Ended,
+        ended: StreamOutcome,
         bytes: u64,
     ) -> Result<(), EngineError> {
         self.call(move |core, _| core.end_stream(&task, &artifact, ended, bytes))
@@ -497,7 +502,7 @@ fn stopping() -> EngineError {
 
 /// The changes of one task from one moment on. Dropping it ends it.
 pub struct Subscription {
-    line: Arc<Line>,
+    queue: Arc<SubscriberQueue>,
     engine: Engine,
     task_id: String,
 }
@@ -505,36 +510,36 @@ pub struct Subscription {
 impl Subscription {
     /// The next change; None when the task is gone or the daemon stops. Whoever is far behind gets the task as
     /// it stands instead of the changes that led there.
-    pub async fn next(&mut self) -> Option<Arc<Change>> {
-        match self.line.next().await? {
-            News::Change(change) => Some(change),
-            News::Lost => {
+    pub async fn next(&mut self) -> Option<Arc<TaskChange>> {
+        match self.queue.next().await? {
+            SubscriberEvent::Change(change) => Some(change),
+            SubscriberEvent::Lost => {
                 let task = self.engine.task(self.task_id.clone()).await.ok()?;
-                Some(Arc::new(Change::standing(*task)))
+                Some(Arc::new(TaskChange::from_task(*task)))
             }
         }
     }
 }
 
 /// An agent that listens. Dropping it stops that.
-pub struct Listener {
-    id: feed::ListenerId,
-    tasks: mpsc::Receiver<Incoming>,
+pub struct AgentListener {
+    id: dispatcher::ListenerId,
+    tasks: mpsc::Receiver<OfferedTask>,
     /// Tasks that were read since the core was told.
     read: usize,
     engine: Engine,
     has_ended: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
-impl Listener {
+impl AgentListener {
     /// The next task, or the next news of one. None: the daemon stops.
-    pub async fn next(&mut self) -> Option<Incoming> {
+    pub async fn next(&mut self) -> Option<OfferedTask> {
         let incoming = self.tasks.recv().await?;
         self.read += 1;
         // What is read is room for as much more, which the core delivers: told when nothing more is here, or of many at once.
-        if self.tasks.is_empty() || self.read >= feed::CREDIT / 4 {
+        if self.tasks.is_empty() || self.read >= dispatcher::CREDIT / 4 {
             let (id, read) = (self.id, std::mem::take(&mut self.read));
-            let call: Call = Box::new(move |core, now| {
+            let call: EngineCall = Box::new(move |core, now| {
                 let _ = core.credit(now, id, read);
                 Box::new(|_| ())
             });
@@ -552,7 +557,7 @@ impl Listener {
     }
 }
 
-impl Drop for Listener {
+impl Drop for AgentListener {
     fn drop(&mut self) {
         let (id, read, has_ended) = (self.id, self.read, (self.has_ended)());
         self.engine.post(Box::new(move |core, now| {

@@ -4,6 +4,7 @@
 
 use std::sync::LazyLock;
 
+use agentanycast_daemon_kit::settings::{self, LoadOutcome};
 use agentanycast_identity::{
     Document, Keypair, PeerId, Use,
     credential::{Credential, Grant, issuer_keys},
@@ -11,16 +12,15 @@ use agentanycast_identity::{
     rotation::Rotation,
     sealed_box::{NONCE, seal},
 };
-use agentanycast_program::settings::{self, LoadOutcome};
 use agentanycast_proto::v1::{A2aEnvelope, Message, Part, RawPart, SealedContent, SealedKind, part::Content};
 use bytes::Bytes;
 use prost::Message as _;
 
 use crate::{
     config,
-    delivery::inbox::{Inbound, Malformed},
+    delivery::inbox::{InboundEnvelope, Malformed},
     net,
-    sealed::{Ends, MEDIA_TYPE, Refused, boxed, maker},
+    sealed::{MEDIA_TYPE, SealedChannel, UnsealError, sealed_by, sealed_part},
     task::MAX_ID,
 };
 
@@ -39,8 +39,8 @@ pub fn frame(data: &[u8]) {
 /// An envelope of a peer: what is taken has its ids, and is taken the same when it is encoded anew.
 pub fn envelope(data: &[u8]) {
     let frame = Bytes::copy_from_slice(data);
-    let read = Inbound::decode(&frame);
-    if let Err(Malformed::Unfolds(unfolded)) = &read {
+    let read = InboundEnvelope::decode(&frame);
+    if let Err(Malformed::DecodesTooLarge(unfolded)) = &read {
         assert!(
             unfolded.id.len() <= MAX_ID,
             "the id of what is refused is bounded"
@@ -53,13 +53,13 @@ pub fn envelope(data: &[u8]) {
         read.id.len()
     );
     assert!(
-        read.place
+        read.queue_position
             .is_none_or(|(epoch, sequence)| epoch != 0 && sequence != 0),
         "{:?}",
-        read.place
+        read.queue_position
     );
     let envelope = A2aEnvelope::decode(frame).expect("what was taken is an envelope");
-    let again = Inbound::decode(&envelope.encode_to_vec().into());
+    let again = InboundEnvelope::decode(&envelope.encode_to_vec().into());
     assert_eq!(again.as_ref(), Ok(&read));
 }
 
@@ -76,16 +76,19 @@ pub fn card(data: &[u8]) {
 pub fn sealed(data: &[u8]) {
     let (from, to) = (test_key(1), test_key(2));
     if let Ok(message) = Message::decode(data) {
-        match boxed(&message.parts) {
+        match sealed_part(&message.parts) {
             Ok(Some(part)) => {
                 assert_eq!(message.parts.len(), 1);
-                drop(maker(part, peer_id(&to)));
+                drop(sealed_by(part, peer_id(&to)));
             }
             Ok(None) => assert!(message.parts.iter().all(|part| part.media_type != MEDIA_TYPE)),
-            Err(refused) => assert!(matches!(refused, Refused::Mixed | Refused::NoBox), "{refused:?}"),
+            Err(refused) => assert!(
+                matches!(refused, UnsealError::Mixed | UnsealError::NoBox),
+                "{refused:?}"
+            ),
         }
     }
-    let here = |task: &str| Ends::new(&to, peer_id(&from), task);
+    let here = |task: &str| SealedChannel::new(&to, peer_id(&from), task);
     let kinds = [
         SealedKind::Task,
         SealedKind::Further,
@@ -93,7 +96,7 @@ pub fn sealed(data: &[u8]) {
         SealedKind::Artifact,
     ];
     let forged = here("").open(&box_of(data.to_vec()), &kinds, "m1");
-    assert!(matches!(forged, Err(Refused::Closed(_))), "{forged:?}");
+    assert!(matches!(forged, Err(UnsealError::Closed(_))), "{forged:?}");
 
     // Its maker writes what it likes.
     let written = SealedContent::decode(data).unwrap_or_default();
@@ -115,16 +118,19 @@ pub fn sealed(data: &[u8]) {
     assert!(!content.id.is_empty() && !content.task_id.is_empty() && kinds.contains(&kind));
     let names = [&content.from_peer_id, &content.to_peer_id].map(|name| name.parse());
     assert_eq!(names, [Ok(peer_id(&from)), Ok(peer_id(&to))]);
-    let open = |ends: &Ends, part: &Part, id: &str| ends.open(part, &[kind], id);
+    let open = |ends: &SealedChannel, part: &Part, id: &str| ends.open(part, &[kind], id);
     let again = open(&here(&content.task_id), &part(&bytes), &content.id);
     assert_eq!(again.map(|content| content.encode_to_vec()), Ok(bytes));
-    let back = Ends::new(&from, peer_id(&to), &content.task_id);
+    let back = SealedChannel::new(&from, peer_id(&to), &content.task_id);
     for refused in [
         open(&back, &sealed, &content.id),
         open(&here(&format!("{}+", content.task_id)), &sealed, &content.id),
         open(&here(&content.task_id), &sealed, &format!("{}+", content.id)),
     ] {
-        assert!(matches!(refused, Err(Refused::Misplaced(_))), "{refused:?}");
+        assert!(
+            matches!(refused, Err(UnsealError::WrongContext(_))),
+            "{refused:?}"
+        );
     }
 }
 
@@ -171,14 +177,14 @@ pub fn credential(data: &[u8]) {
 }
 
 /// What a key that is the same each time has signed; the corpus has the documents.
-struct Signed {
+struct SignedSample {
     #[cfg(test)]
     key: Keypair,
     grant: Grant,
 }
 
-fn signed() -> &'static Signed {
-    static SIGNED: LazyLock<Signed> = LazyLock::new(|| {
+fn signed() -> &'static SignedSample {
+    static SIGNED: LazyLock<SignedSample> = LazyLock::new(|| {
         let day = 24 * 3600 * 1000;
         let key = test_key(7);
         let grant = Grant {
@@ -190,7 +196,7 @@ fn signed() -> &'static Signed {
             until_ms: Some(NOW + day),
             status: None,
         };
-        Signed {
+        SignedSample {
             #[cfg(test)]
             key,
             grant,
@@ -235,19 +241,19 @@ pub fn config(data: &[u8]) {
 mod tests {
     use std::{collections::BTreeMap, path::Path};
 
+    use agentanycast_daemon_kit::fuzz_corpus::replay;
     use agentanycast_identity::{
         credential::Suite,
         peer_id,
         sealed_box::{NONCE, seal},
     };
-    use agentanycast_program::fuzz_corpus::replay;
     use agentanycast_proto::v1::{
         Message, Part, SealedContent, SealedKind, TaskStatus, TextPart, part::Content,
     };
     use prost::Message as _;
 
     use super::NOW;
-    use crate::sealed::{Ends, Saying, boxed, maker};
+    use crate::sealed::{MessagePurpose, SealedChannel, sealed_by, sealed_part};
 
     /// The corpus has this under this name.
     fn has(name: &str, bytes: &[u8]) {
@@ -287,7 +293,7 @@ mod tests {
             let bytes = content.encode_to_vec();
             has(&format!("sealed/content-{place}"), &bytes);
             let sealed = seal(&from, peer_id(&to), [7; NONCE], &bytes).unwrap();
-            let ends = Ends::new(&to, peer_id(&from), "t1");
+            let ends = SealedChannel::new(&to, peer_id(&from), "t1");
             let opened = ends.open(&super::box_of(sealed), &[content.kind()], &content.id);
             assert_eq!(opened.is_ok(), place < 4, "{opened:?}");
         }
@@ -296,16 +302,18 @@ mod tests {
     /// As it stands beside a box.
     #[test]
     fn the_corpus_has_a_message_with_a_box() {
-        let ends = Ends::new(&super::test_key(1), peer_id(&super::test_key(2)), "t1");
+        let ends = SealedChannel::new(&super::test_key(1), peer_id(&super::test_key(2)), "t1");
         let message = Message {
             message_id: "m1".to_owned(),
             ..Message::default()
         };
-        let message = ends.message(NOW, [7; NONCE], Saying::Further, message).unwrap();
+        let message = ends
+            .message(NOW, [7; NONCE], MessagePurpose::FollowUp, message)
+            .unwrap();
         has("sealed/message", &message.encode_to_vec());
-        let part = boxed(&message.parts).unwrap().unwrap();
+        let part = sealed_part(&message.parts).unwrap().unwrap();
         assert_eq!(
-            maker(part, peer_id(&super::test_key(2))),
+            sealed_by(part, peer_id(&super::test_key(2))),
             Ok(peer_id(&super::test_key(1)))
         );
     }

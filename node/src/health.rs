@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use tokio::sync::watch;
 use tonic_health::{ServingStatus, server::HealthReporter};
 
-use crate::{anycast::Unfindable, other_daemons::OtherDaemons, policy::audit, store::disk};
+use crate::{anycast::UndiscoverableParts, duplicate_key::DuplicateKeyReports, policy::audit, store::disk};
 
 /// Names under which gRPC health tells how policy and audit log are doing, besides that of NodeService.
 const POLICY: &str = "policy";
@@ -19,13 +19,13 @@ pub(crate) struct Health {
     /// Why the rules are not what the file says.
     pub(crate) policy: watch::Receiver<Option<String>>,
     /// How the audit log is doing, if there is one.
-    pub(crate) audit: Option<watch::Receiver<audit::State>>,
+    pub(crate) audit: Option<watch::Receiver<audit::AuditState>>,
     /// Where the store is.
     pub(crate) store: PathBuf,
     /// What of the local agent's card others cannot find.
-    pub(crate) card: watch::Receiver<Unfindable>,
+    pub(crate) card: watch::Receiver<UndiscoverableParts>,
     /// Whether another daemon runs with the key.
-    pub(crate) other_daemons: OtherDaemons,
+    pub(crate) other_daemons: DuplicateKeyReports,
 }
 
 impl Health {
@@ -36,7 +36,7 @@ impl Health {
         let audit = self
             .audit
             .as_ref()
-            .and_then(|audit| audit.borrow().complaint().map(str::to_owned));
+            .and_then(|audit| audit.borrow().any_problem().map(str::to_owned));
         let lost = disk::moved_aside(&self.store).into_iter().map(|place| {
             format!(
                 "a damaged store was moved to {}, and what was in it is not known here; take out of it what can be saved, \
@@ -44,7 +44,7 @@ impl Health {
                 place.display()
             )
         });
-        let unfindable = self.card.borrow().told();
+        let unfindable = self.card.borrow().sentences();
         rules
             .into_iter()
             .chain(audit)
@@ -75,10 +75,10 @@ impl Health {
         let audit = async {
             let Some(audit) = &mut self.audit else { return };
             loop {
-                let is_well = audit.borrow_and_update().complaint().is_none();
+                let is_well = audit.borrow_and_update().any_problem().is_none();
                 health.set_service_status(AUDIT, status(is_well)).await;
                 let changed = audit
-                    .wait_for(|state| state.complaint().is_none() != is_well)
+                    .wait_for(|state| state.any_problem().is_none() != is_well)
                     .await;
                 if changed.is_err() {
                     return;

@@ -6,17 +6,17 @@ pub mod bridge;
 pub mod config;
 mod daemon;
 pub mod delivery;
+pub mod duplicate_key;
 pub mod engine;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 mod health;
+pub mod identity_resolver;
 #[cfg(test)]
-mod logged;
-pub mod names;
+mod log_capture;
 pub mod net;
-pub mod other_daemons;
 pub mod policy;
-mod reload;
+mod policy_reload;
 pub mod sealed;
 pub mod spool;
 pub mod store;

@@ -3,38 +3,38 @@
 //!
 //! [`start`] binds the listen addresses and puts the swarm into one task of its own. Everyone else holds
 //! a cheap [`Handle`] and reads [`Event`]s. The one rule: whatever a peer does, memory stays within
-//! [`Limits`], and the swarm never waits for the consumer of its events.
+//! [`NetLimits`], and the swarm never waits for the consumer of its events.
 
-mod addresses;
+mod address_book;
+mod autonat;
 mod behaviour;
 mod budget;
-mod card;
+mod card_exchange;
+mod connections;
 mod counters;
 mod dht;
 mod dialer;
-mod feed;
+mod direct_upgrade;
+mod dns_transport;
+mod duplicate_instances;
+mod event_queue;
+mod external_addrs;
+mod fair_queue;
 mod frame;
+mod frame_reader;
+mod frame_writer;
 mod handle;
-mod host;
-mod inbound;
-mod instances;
 mod jitter;
-mod listen;
-mod meetings;
-mod named;
+mod listeners;
 mod nat;
-mod probe;
-mod reach;
 mod reservation;
-mod roster;
+mod rotated_peer_probe;
 mod round_trip;
 mod streams;
+mod swarm_task;
 #[cfg(test)]
 mod tests;
 mod transport;
-mod turns;
-mod upgrade;
-mod writer;
 
 use std::{collections::HashMap, time::Duration};
 
@@ -42,28 +42,28 @@ use agentanycast_identity::PeerId;
 use bytes::Bytes;
 use tokio::{sync::mpsc, task::JoinHandle};
 
-use crate::{other_daemons::OtherDaemons, policy::invites::SECRET};
+use crate::{duplicate_key::DuplicateKeyReports, policy::invites::SECRET};
 
 pub use self::{
-    budget::Permit,
-    card::{InviteJudge, MAX_CARD_BYTES, Names},
+    budget::FramePermit,
+    card_exchange::{InviteJudge, MAX_CARD_BYTES, OwnIdentity},
+    connections::PeerSnapshot,
     counters::{Counter, Counters},
     dht::{DescribeError, DhtConfig, DhtMode, DhtNetwork, DhtTimes, FindError, FoundAgent, ProvideError},
+    external_addrs::ReachableAddrs,
+    fair_queue::FairQueue,
     frame::{FrameBatch, MAX_FRAME_BYTES},
-    handle::{DialAttempt, DialError, Handle, WayTo},
-    inbound::InboundFrame,
+    frame_reader::InboundFrame,
+    frame_writer::FrameWriter,
+    handle::{DialAttempt, DialError, DialStatus, Handle},
     nat::Nat,
-    reach::Reachable,
     reservation::{CircuitLimit, RelaySnapshot, ReservationState},
-    roster::PeerSnapshot,
     round_trip::{NoAnswer, RoundTrip},
     streams::OpenError,
-    turns::Turns,
-    writer::FrameWriter,
 };
 
 #[cfg(any(test, feature = "fuzz"))]
-pub(crate) use self::{card::fuzz as fuzz_card, frame::fuzz as fuzz_frame};
+pub(crate) use self::{card_exchange::fuzz as fuzz_card, frame::fuzz as fuzz_frame};
 
 /// What a node's network needs to know at its start.
 #[derive(Clone, Debug)]
@@ -95,19 +95,19 @@ pub struct NetConfig {
     /// Name and version of this program, shown to peers.
     pub agent_version: String,
     /// What the node says of itself besides its key.
-    pub names: Names,
+    pub names: OwnIdentity,
     /// Which run of the node this is, and where is told who sees another one.
-    pub other_daemons: OtherDaemons,
+    pub other_daemons: DuplicateKeyReports,
     /// Secrets of invites, each shown to the node that gave it and to no other.
     pub invites: HashMap<PeerId, [u8; SECRET]>,
     /// How much peers may use.
-    pub limits: Limits,
+    pub limits: NetLimits,
 }
 
 /// How much peers may use. At a limit the newcomer is refused or has to wait; nothing is dropped that was
 /// accepted.
 #[derive(Clone, Debug)]
-pub struct Limits {
+pub struct NetLimits {
     /// Connections in total; three quarters of them may be inbound.
     pub connections: u32,
     /// Connections of one peer: both sides dialling over two transports and a relay leaves some room.
@@ -126,11 +126,11 @@ pub struct Limits {
     /// Inbound streams of all peers together, besides a few that each has for itself. Each may hold 256 KiB that
     /// are not read yet.
     pub inbound_streams_shared: usize,
-    /// Frames of one peer whose [`Permit`] is held; as many short ones, under 32 KiB, as longer ones.
+    /// Frames of one peer whose [`FramePermit`] is held; as many short ones, under 32 KiB, as longer ones.
     pub frames_per_peer: usize,
-    /// Payload bytes of one peer's longer frames whose [`Permit`] is held; at least one longest frame.
+    /// Payload bytes of one peer's longer frames whose [`FramePermit`] is held; at least one longest frame.
     pub bytes_per_peer: usize,
-    /// Payload bytes in total whose [`Permit`] is held; at least one longest frame.
+    /// Payload bytes in total whose [`FramePermit`] is held; at least one longest frame.
     pub bytes_total: usize,
     /// Share of the machine's memory beyond which this process takes no new connection.
     pub memory_fraction: f64,
@@ -140,7 +140,7 @@ pub struct Limits {
     pub stranger_patience: Duration,
 }
 
-impl Default for Limits {
+impl Default for NetLimits {
     fn default() -> Self {
         Self {
             connections: 1024,
@@ -250,6 +250,6 @@ pub async fn start(
     config: NetConfig,
     events: mpsc::Sender<Event>,
 ) -> Result<(Handle, JoinHandle<()>), StartError> {
-    let (host, handle) = host::Host::bind(config, events).await?;
+    let (host, handle) = swarm_task::SwarmTask::bind(config, events).await?;
     Ok((handle, tokio::spawn(host.run())))
 }

@@ -1,6 +1,6 @@
 //! Who may send which task here: what the operator has written down, as a question with an answer.
 //!
-//! PURE: no I/O and no clock of its own. [`Rules`] are what is written, [`Policy`] is these with what has been used of
+//! PURE: no I/O and no clock of its own. [`PolicyRules`] are what is written, [`Policy`] is these with what has been used of
 //! them so far. The engine asks once for each new task, whatever way it comes, and never for anything else: messages,
 //! replies and ends of a task that was let in belong to it. `audit` writes the answers down.
 //!
@@ -9,10 +9,10 @@
 
 pub mod acl;
 pub mod audit;
+mod from_config;
 pub mod glob;
 pub mod invites;
 pub mod limits;
-mod read;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -25,13 +25,13 @@ use agentanycast_identity::{PeerId, did_key_of};
 use lru::LruCache;
 
 use self::{
-    acl::{Acl, Group, Ruling},
+    acl::{Acl, AclDecision, AclGroup},
     glob::Glob,
-    invites::{INVITED, Right},
-    limits::{Bounds, Full, Key, Limits, Meter, Override, Usage},
+    invites::{INVITED, InviteGrant},
+    limits::{BoundsOverride, LimitKey, PolicyLimits, RateMeter, ReachedBound, SourceBounds, SourceUsage},
 };
-use crate::names::Asks;
-pub use read::{BadRule, MAX_ENTRIES, Name, NobodysName};
+use crate::identity_resolver::RequiredProofs;
+pub use from_config::{InvalidRule, InvalidSourceName, MAX_ENTRIES, SourceName};
 
 /// The name of the agent beside this node.
 pub const LOCAL: &str = "local";
@@ -43,7 +43,7 @@ pub const HTTP: &str = "http:";
 pub const MAX_CALLER: usize = 1024;
 
 /// Peers of which more is known than their id.
-const STANDINGS: NonZeroUsize = NonZeroUsize::new(65_536).unwrap();
+const MAX_PEERS: NonZeroUsize = NonZeroUsize::new(65_536).unwrap();
 
 /// Which peers may send tasks at all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,20 +60,20 @@ pub enum Trust {
 
 /// What the operator has written down.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Rules {
+pub struct PolicyRules {
     /// Which peers may come.
     pub trust: Trust,
     /// Who may use which skill.
     pub acl: Acl,
     /// How much of it.
-    pub limits: Limits,
+    pub limits: PolicyLimits,
     /// The issuers whose credentials vouch for a peer, as DIDs.
     pub issuers: Vec<String>,
 }
 
 /// Who sends a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source<'a> {
+pub enum TaskSource<'a> {
     /// Another node, by the key that it has proven.
     Peer(PeerId),
     /// A caller of a bridge beside this node, by the name that the bridge has given it.
@@ -84,7 +84,7 @@ pub enum Source<'a> {
 
 /// What is known of a peer besides its key, proven elsewhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct PeerAttributes {
     /// Names that it has proven to have, such as `did:web:example.org`.
     pub names: Vec<String>,
     /// A credential says that it may be trusted.
@@ -92,12 +92,12 @@ pub struct Standing {
     /// Who it was before it changed its keys, the latest first.
     pub former: Vec<PeerId>,
     /// What it may by invites of this node.
-    pub invited: Vec<Right>,
+    pub invited: Vec<InviteGrant>,
 }
 
 /// What became of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum PolicyOutcome {
     /// The task is let in.
     Allow,
     /// It is not.
@@ -106,7 +106,7 @@ pub enum Outcome {
     RateLimit,
 }
 
-impl Outcome {
+impl PolicyOutcome {
     /// The word that stands for it in the audit log.
     pub fn word(self) -> &'static str {
         match self {
@@ -119,7 +119,7 @@ impl Outcome {
 
 /// What decided.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum By {
+pub enum DecisionReason {
     /// There are no rules.
     NoRules,
     /// This rule, from 1.
@@ -135,15 +135,15 @@ pub enum By {
     /// That this key came after the peer's, as both have signed.
     Replaced(PeerId),
     /// A bound of the source.
-    Limit(Full),
+    Limit(ReachedBound),
     /// That the audit log cannot be written.
     Audit,
 }
 
-/// How [`By::reason`] begins for a key that was replaced. Peers read it: what they ask by such a key is not lost.
+/// How [`DecisionReason::reason`] begins for a key that was replaced. Peers read it: what they ask by such a key is not lost.
 pub const REPLACED: &str = "this key was replaced by that of ";
 
-impl fmt::Display for By {
+impl fmt::Display for DecisionReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoRules => f.write_str("no rules"),
@@ -153,17 +153,19 @@ impl fmt::Display for By {
             Self::Unknown => f.write_str("trust known"),
             Self::NotPinned => f.write_str("trust pinned"),
             Self::Replaced(_) => f.write_str("key replaced"),
-            Self::Limit(Full::Rate(rps)) => write!(f, "rate_limit rps {rps}"),
-            Self::Limit(Full::InFlight(most)) => write!(f, "rate_limit max_in_flight {most}"),
-            Self::Limit(Full::Bytes(most) | Full::Large(most)) => write!(f, "rate_limit max_bytes {most}"),
+            Self::Limit(ReachedBound::Rate(rps)) => write!(f, "rate_limit rps {rps}"),
+            Self::Limit(ReachedBound::InFlight(most)) => write!(f, "rate_limit max_in_flight {most}"),
+            Self::Limit(ReachedBound::Bytes(most) | ReachedBound::TaskBytes(most)) => {
+                write!(f, "rate_limit max_bytes {most}")
+            }
             Self::Audit => f.write_str("audit log"),
         }
     }
 }
 
-impl By {
+impl DecisionReason {
     /// Why a task is refused, for whoever sent it.
-    pub fn reason(&self) -> String {
+    pub fn message(&self) -> String {
         match self {
             Self::NoRules | Self::Invited => "allowed".to_owned(),
             Self::Rule(_) => format!("not allowed by this node's policy ({self})"),
@@ -171,16 +173,16 @@ impl By {
             Self::Unknown => "this node takes tasks of peers that it knows only".to_owned(),
             Self::NotPinned => "this node takes tasks of pinned peers only".to_owned(),
             Self::Replaced(new) => format!("{REPLACED}{new}; send it from there"),
-            Self::Limit(Full::Rate(rps)) => {
+            Self::Limit(ReachedBound::Rate(rps)) => {
                 format!("more than {rps} tasks a second, the limit of one source here; send it again later")
             }
-            Self::Limit(Full::InFlight(most)) => {
+            Self::Limit(ReachedBound::InFlight(most)) => {
                 format!("{most} tasks of this source are open here, its limit; wait until some have ended")
             }
-            Self::Limit(Full::Bytes(most)) => format!(
+            Self::Limit(ReachedBound::Bytes(most)) => format!(
                 "open tasks of this source would take more than {most} bytes here, its limit; wait until some have ended"
             ),
-            Self::Limit(Full::Large(most)) => format!(
+            Self::Limit(ReachedBound::TaskBytes(most)) => format!(
                 "the task alone takes more than {most} bytes, the limit of one source here; send it in smaller ones"
             ),
             Self::Audit => "this node cannot write its audit log and takes no tasks meanwhile".to_owned(),
@@ -192,14 +194,14 @@ impl By {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Decision {
     /// What becomes of the task.
-    pub outcome: Outcome,
+    pub outcome: PolicyOutcome,
     /// Why.
-    pub by: By,
+    pub reason: DecisionReason,
 }
 
 /// A source as rules see it.
 #[derive(Clone, Copy, Debug)]
-pub struct Asker<'a> {
+pub struct SourceIdentity<'a> {
     /// All its names, groups left out.
     pub names: &'a [&'a str],
     /// Its key, if it is a peer, and those that it had before.
@@ -209,15 +211,15 @@ pub struct Asker<'a> {
     /// Whether a credential vouches for it.
     pub vouched: bool,
     /// What it may by invites.
-    pub invited: &'a [Right],
+    pub invited: &'a [InviteGrant],
 }
 
-impl Rules {
+impl PolicyRules {
     /// The keys that are written down one by one.
     pub fn named_keys(&self) -> HashSet<PeerId> {
         let patterns = self.patterns().filter(|pattern| pattern.is_literal());
         let mut keys: HashSet<PeerId> = patterns
-            .filter_map(|one| read::peer_named(one.as_str()))
+            .filter_map(|one| from_config::peer_named(one.as_str()))
             .collect();
         if let Trust::Pinned(pinned) = &self.trust {
             keys.extend(pinned);
@@ -243,9 +245,9 @@ impl Rules {
     }
 
     /// What has to be proven of peers for these rules.
-    pub fn asks(&self) -> Asks {
+    pub fn required_proofs(&self) -> RequiredProofs {
         let is_of_name = |pattern: &Glob| pattern.may_begin("did:web:") || pattern.may_begin("did:dns:");
-        Asks {
+        RequiredProofs {
             names: self.patterns().any(is_of_name),
             issuers: match &self.trust {
                 Trust::Known(_) => self.issuers.clone(),
@@ -263,7 +265,7 @@ impl Rules {
     }
 
     /// Patterns that let in by a domain of the web or of DNS, and by each that only begins so.
-    pub fn loose_names(&self) -> Vec<&str> {
+    pub fn wildcard_domains(&self) -> Vec<&str> {
         let members = self.acl.groups.iter().flat_map(|group| &group.members);
         let allowing = self
             .acl
@@ -302,54 +304,54 @@ impl Rules {
     }
 
     /// What trust and rules say, and the bounds of this source.
-    pub fn judge(&self, asker: Asker<'_>, skill: &str) -> (Decision, Bounds) {
+    pub fn evaluate(&self, asker: SourceIdentity<'_>, skill: &str) -> (Decision, SourceBounds) {
         let names = self.acl.with_groups(asker.names);
-        let bounds = self.limits.of(&names);
+        let bounds = self.limits.bounds_of(&names);
         let no = |by| Decision {
-            outcome: Outcome::Deny,
-            by,
+            outcome: PolicyOutcome::Deny,
+            reason: by,
         };
         let is_invited = asker.invited.iter().any(|right| right.covers(skill));
         if asker.is_remote && !is_invited {
             match &self.trust {
                 Trust::Known(patterns) if !asker.vouched && !any_matches(patterns, &names) => {
-                    return (no(By::Unknown), bounds);
+                    return (no(DecisionReason::Unknown), bounds);
                 }
                 Trust::Pinned(peers) if !asker.keys.iter().any(|peer| peers.contains(peer)) => {
-                    return (no(By::NotPinned), bounds);
+                    return (no(DecisionReason::NotPinned), bounds);
                 }
                 _ => {}
             }
         }
-        let ruling = self.acl.ruling(&names, skill);
+        let ruling = self.acl.decide(&names, skill);
         // An invite opens what no rule says anything of. A rule that matches counts.
-        if is_invited && matches!(ruling, Ruling::NoMatch) {
+        if is_invited && matches!(ruling, AclDecision::NoMatch) {
             let decision = Decision {
-                outcome: Outcome::Allow,
-                by: By::Invited,
+                outcome: PolicyOutcome::Allow,
+                reason: DecisionReason::Invited,
             };
             return (decision, bounds);
         }
         let by = match ruling {
-            Ruling::NoRules => By::NoRules,
-            Ruling::Rule(number) => By::Rule(number),
-            Ruling::NoMatch => By::NoMatch,
+            AclDecision::NoRules => DecisionReason::NoRules,
+            AclDecision::Rule(number) => DecisionReason::Rule(number),
+            AclDecision::NoMatch => DecisionReason::NoMatch,
         };
         let outcome = if self.acl.allows(ruling) {
-            Outcome::Allow
+            PolicyOutcome::Allow
         } else {
-            Outcome::Deny
+            PolicyOutcome::Deny
         };
-        (Decision { outcome, by }, bounds)
+        (Decision { outcome, reason: by }, bounds)
     }
 
     /// As whom a peer was seen by what decided, if not by its key: the name that it has proven, or the key that it had before,
     /// by which the rule or the override was its own, or else by which it was trusted.
-    pub fn seen_as(&self, asker: Asker<'_>, by: By) -> Option<String> {
-        if let By::Replaced(_) = by {
+    pub fn seen_as(&self, asker: SourceIdentity<'_>, by: DecisionReason) -> Option<String> {
+        if let DecisionReason::Replaced(_) = by {
             return None;
         }
-        if by == By::Invited {
+        if by == DecisionReason::Invited {
             let name = asker.names.iter().find(|name| name.starts_with(INVITED));
             return name.map(ToString::to_string);
         }
@@ -361,8 +363,8 @@ impl Rules {
             Some(name).filter(|name| own.iter().flatten().all(|own| own != name))
         };
         let decided = match by {
-            By::Rule(number) => self.acl.rules.get(number - 1).map(|rule| &rule.source),
-            By::Limit(_) => self.limits.meant(&self.acl.with_groups(asker.names)),
+            DecisionReason::Rule(number) => self.acl.rules.get(number - 1).map(|rule| &rule.source),
+            DecisionReason::Limit(_) => self.limits.override_pattern(&self.acl.with_groups(asker.names)),
             _ => None,
         };
         let trusted = || match &self.trust {
@@ -379,23 +381,24 @@ impl Rules {
 
     /// Whether this source could be told otherwise once more names of it are proven: it is denied now, a rule before the
     /// one that decides says the opposite, or an override before the one that counts has other limits.
-    pub fn may_turn(&self, asker: Asker<'_>, skill: &str) -> bool {
-        let (decision, _) = self.judge(asker, skill);
-        if decision.outcome != Outcome::Allow {
+    pub fn could_change(&self, asker: SourceIdentity<'_>, skill: &str) -> bool {
+        let (decision, _) = self.evaluate(asker, skill);
+        if decision.outcome != PolicyOutcome::Allow {
             return true;
         }
         let may_be = |pattern: &Glob| {
-            let of = |group: &Group| group.members.iter().any(may_be_proven) && pattern.matches(&group.name);
+            let of =
+                |group: &AclGroup| group.members.iter().any(may_be_proven) && pattern.matches(&group.name);
             may_be_proven(pattern) || self.acl.groups.iter().any(of)
         };
-        let before = match decision.by {
-            By::Rule(number) => number - 1,
-            By::Invited => self.acl.rules.len(),
+        let before = match decision.reason {
+            DecisionReason::Rule(number) => number - 1,
+            DecisionReason::Invited => self.acl.rules.len(),
             _ => 0,
         };
         let mut rules = self.acl.rules.iter().take(before);
         let names = self.acl.with_groups(asker.names);
-        let is_other = |one: &&Override| !names.iter().any(|name| one.source.matches(name));
+        let is_other = |one: &&BoundsOverride| !names.iter().any(|name| one.source.matches(name));
         let mut overrides = self.limits.overrides.iter().take_while(is_other);
         rules.any(|rule| !rule.allow && rule.skill.matches(skill) && may_be(&rule.source))
             || overrides.any(|one| may_be(&one.source))
@@ -414,7 +417,7 @@ fn is_loose(pattern: &str) -> bool {
 /// Whether a pattern may match a name that a peer proves after it has come: a DID, or the id of a key that it had before.
 fn may_be_proven(pattern: &Glob) -> bool {
     std::iter::once(&"did:")
-        .chain(&read::KEYS)
+        .chain(&from_config::PEER_ID_PREFIXES)
         .any(|head| pattern.may_begin(head))
 }
 
@@ -427,26 +430,26 @@ fn any_matches(patterns: &[Glob], names: &[&str]) -> bool {
 /// The rules, with what has been used of their limits.
 #[derive(Debug)]
 pub struct Policy {
-    rules: Rules,
-    meter: Meter,
-    standings: LruCache<PeerId, Standing>,
+    rules: PolicyRules,
+    meter: RateMeter,
+    attributes: LruCache<PeerId, PeerAttributes>,
     /// What each peer may by invites.
-    invited: HashMap<PeerId, Vec<Right>>,
+    invited: HashMap<PeerId, Vec<InviteGrant>>,
 }
 
 impl Policy {
     /// With nothing used yet.
-    pub fn new(rules: Rules) -> Self {
+    pub fn new(rules: PolicyRules) -> Self {
         Self {
             rules,
-            meter: Meter::default(),
-            standings: LruCache::new(STANDINGS),
+            meter: RateMeter::default(),
+            attributes: LruCache::new(MAX_PEERS),
             invited: HashMap::new(),
         }
     }
 
     /// What a peer may by invites from now on.
-    pub fn set_invited(&mut self, peer: PeerId, rights: Vec<Right>) {
+    pub fn set_invited(&mut self, peer: PeerId, rights: Vec<InviteGrant>) {
         if rights.is_empty() {
             self.invited.remove(&peer);
         } else {
@@ -455,27 +458,27 @@ impl Policy {
     }
 
     /// The rules.
-    pub fn rules(&self) -> &Rules {
+    pub fn rules(&self) -> &PolicyRules {
         &self.rules
     }
 
     /// Other rules from now on. What was used stays used.
-    pub fn replace(&mut self, rules: Rules) {
+    pub fn replace(&mut self, rules: PolicyRules) {
         self.rules = rules;
     }
 
     /// What is known of a peer from now on; of 65 536 peers, the latest.
-    pub fn set_standing(&mut self, peer: PeerId, standing: Standing) {
-        self.standings.put(peer, standing);
+    pub fn set_attributes(&mut self, peer: PeerId, standing: PeerAttributes) {
+        self.attributes.put(peer, standing);
     }
 
     /// Whether the decision on a peer could become another one when more is known of it, whatever it has here.
-    pub fn may_turn(&mut self, peer: PeerId, skill: &str) -> bool {
-        self.ask_of(peer, |rules, asker| rules.may_turn(asker, skill))
+    pub fn could_change(&mut self, peer: PeerId, skill: &str) -> bool {
+        self.ask_of(peer, |rules, asker| rules.could_change(asker, skill))
     }
 
-    /// [`Rules::seen_as`] of a peer, with what is known of it.
-    pub fn seen_as(&mut self, peer: PeerId, by: By) -> Option<String> {
+    /// [`PolicyRules::seen_as`] of a peer, with what is known of it.
+    pub fn seen_as(&mut self, peer: PeerId, by: DecisionReason) -> Option<String> {
         self.ask_of(peer, |rules, asker| rules.seen_as(asker, by))
     }
 
@@ -484,35 +487,35 @@ impl Policy {
     pub fn decide(
         &mut self,
         now: Duration,
-        source: Source<'_>,
+        source: TaskSource<'_>,
         skill: &str,
-        has: Usage,
+        has: SourceUsage,
         bytes: u64,
     ) -> Decision {
-        let (decision, bounds) = self.judge(source, skill);
-        if decision.outcome != Outcome::Allow {
+        let (decision, bounds) = self.evaluate(source, skill);
+        if decision.outcome != PolicyOutcome::Allow {
             return decision;
         }
-        match self.meter.take(now, key(source), &bounds, has, bytes) {
+        match self.meter.take(now, limit_key(source), &bounds, has, bytes) {
             Ok(()) => decision,
             Err(full) => Decision {
-                outcome: Outcome::RateLimit,
-                by: By::Limit(full),
+                outcome: PolicyOutcome::RateLimit,
+                reason: DecisionReason::Limit(full),
             },
         }
     }
 
-    fn judge(&mut self, source: Source<'_>, skill: &str) -> (Decision, Bounds) {
+    fn evaluate(&mut self, source: TaskSource<'_>, skill: &str) -> (Decision, SourceBounds) {
         match source {
-            Source::Peer(peer) => self.ask_of(peer, |rules, asker| rules.judge(asker, skill)),
-            Source::Bridge(caller) => self.rules.judge_caller(&format!("{HTTP}{caller}"), skill),
-            Source::Local => self.rules.judge_caller(LOCAL, skill),
+            TaskSource::Peer(peer) => self.ask_of(peer, |rules, asker| rules.evaluate(asker, skill)),
+            TaskSource::Bridge(caller) => self.rules.evaluate_caller(&format!("{HTTP}{caller}"), skill),
+            TaskSource::Local => self.rules.evaluate_caller(LOCAL, skill),
         }
     }
 
-    fn ask_of<T>(&mut self, peer: PeerId, question: impl FnOnce(&Rules, Asker<'_>) -> T) -> T {
-        let nothing = Standing::default();
-        let standing = self.standings.get(&peer).unwrap_or(&nothing);
+    fn ask_of<T>(&mut self, peer: PeerId, question: impl FnOnce(&PolicyRules, SourceIdentity<'_>) -> T) -> T {
+        let nothing = PeerAttributes::default();
+        let standing = self.attributes.get(&peer).unwrap_or(&nothing);
         let rules = &self.rules;
         let keys = std::iter::once(&peer).chain(&standing.former);
         let invited = if self.invited.is_empty() {
@@ -525,19 +528,23 @@ impl Policy {
         let standing = if invited.is_empty() {
             standing
         } else {
-            with_rights = Standing {
+            with_rights = PeerAttributes {
                 invited,
                 ..standing.clone()
             };
             &with_rights
         };
-        standing.as_asker(Some(peer), |asker| question(rules, asker))
+        standing.with_identity(Some(peer), |asker| question(rules, asker))
     }
 }
 
-impl Standing {
+impl PeerAttributes {
     /// The peer of this key as rules see it. Without a key, which no peer is that comes, what its names alone let it do.
-    pub fn as_asker<T>(&self, peer: Option<PeerId>, question: impl FnOnce(Asker<'_>) -> T) -> T {
+    pub fn with_identity<T>(
+        &self,
+        peer: Option<PeerId>,
+        question: impl FnOnce(SourceIdentity<'_>) -> T,
+    ) -> T {
         let keys: Vec<PeerId> = peer.into_iter().chain(self.former.iter().copied()).collect();
         let by_key = keys
             .iter()
@@ -550,7 +557,7 @@ impl Standing {
         let by_invite: Vec<String> = by_invite.collect();
         let names = by_key.iter().chain(&self.names).chain(&by_invite);
         let names: Vec<&str> = names.map(String::as_str).collect();
-        question(Asker {
+        question(SourceIdentity {
             names: &names,
             keys: &keys,
             is_remote: true,
@@ -560,26 +567,26 @@ impl Standing {
     }
 }
 
-impl Rules {
-    /// [`Rules::judge`] for a caller of this node, who has one name.
-    pub fn judge_caller(&self, name: &str, skill: &str) -> (Decision, Bounds) {
-        let asker = Asker {
+impl PolicyRules {
+    /// [`PolicyRules::judge`] for a caller of this node, who has one name.
+    pub fn evaluate_caller(&self, name: &str, skill: &str) -> (Decision, SourceBounds) {
+        let asker = SourceIdentity {
             names: &[name],
             keys: &[],
             is_remote: false,
             vouched: false,
             invited: &[],
         };
-        self.judge(asker, skill)
+        self.evaluate(asker, skill)
     }
 }
 
 /// Whom limits are counted for.
-pub fn key(source: Source<'_>) -> Key {
+pub fn limit_key(source: TaskSource<'_>) -> LimitKey {
     match source {
-        Source::Peer(peer) => Key::Peer(peer),
-        Source::Bridge(caller) => Key::Bridge(caller.to_owned()),
-        Source::Local => Key::Local,
+        TaskSource::Peer(peer) => LimitKey::Peer(peer),
+        TaskSource::Bridge(caller) => LimitKey::Bridge(caller.to_owned()),
+        TaskSource::Local => LimitKey::Local,
     }
 }
 

@@ -23,19 +23,19 @@ use crate::{delivery::inbox::MAX_ELEMENTS, task::MAX_ID};
 pub const MEDIA_TYPE: &str = "application/vnd.agentanycast.sealed";
 
 /// In the metadata of such a part: the peer that made it. As a label of a task: the peer that sealed what it says.
-pub const BY: &str = "agentanycast-sealed-by";
+pub const SEALED_BY: &str = "agentanycast-sealed-by";
 
 /// In the metadata of such a part: the peer that it is for. As a label of a task: the peer that alone reads it.
-pub const FOR: &str = "agentanycast-sealed-for";
+pub const SEALED_FOR: &str = "agentanycast-sealed-for";
 
 /// In the metadata of a box that begins a task: the id that it has where it was sealed, so that it is found by it where it is
 /// refused. It counts for nothing else: who carries the box may change it.
-pub const TASK: &str = "agentanycast-sealed-task";
+pub const SEALED_TASK: &str = "agentanycast-sealed-task";
 
 /// Why a box is not opened, or nothing is made of what is in it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Refused {
+pub enum UnsealError {
     /// There are other parts beside it.
     #[error("it is sealed in part only; what is sealed has one part, the box")]
     Mixed,
@@ -49,7 +49,7 @@ pub enum Refused {
     #[error(
         "it is sealed for {to}, and this node is {me}: send it to the URL of {to}, or seal it for {me} if that is whom you mean"
     )]
-    NotHere {
+    NotForThisNode {
         /// Whose it is.
         to: Box<PeerId>,
         /// Who was to open it.
@@ -63,16 +63,16 @@ pub enum Refused {
     Unreadable(String),
     /// It was made for the other end, for another task or message, or to be something else.
     #[error("its box holds something else: {0}")]
-    Misplaced(&'static str),
+    WrongContext(&'static str),
 }
 
 /// What is sealed as a message.
 #[derive(Clone, Copy, Debug)]
-pub enum Saying<'a> {
+pub enum MessagePurpose<'a> {
     /// It begins the task, which has these labels.
     Task(&'a BTreeMap<String, String>),
     /// The one who began it says more.
-    Further,
+    FollowUp,
     /// The agent says it, with this state; with COMPLETED these are all its results.
     Answer(TaskStatus, &'a [String]),
 }
@@ -80,14 +80,14 @@ pub enum Saying<'a> {
 /// The one box that these parts are; None: they are not sealed.
 ///
 /// # Errors
-/// [`Refused::Mixed`], [`Refused::NoBox`].
-pub fn boxed(parts: &[Part]) -> Result<Option<&Part>, Refused> {
+/// [`UnsealError::Mixed`], [`UnsealError::NoBox`].
+pub fn sealed_part(parts: &[Part]) -> Result<Option<&Part>, UnsealError> {
     match parts {
         [part] if is_box(part) => match part.content {
             Some(Content::RawPart(_)) => Ok(Some(part)),
-            _ => Err(Refused::NoBox),
+            _ => Err(UnsealError::NoBox),
         },
-        parts if parts.iter().any(is_box) => Err(Refused::Mixed),
+        parts if parts.iter().any(is_box) => Err(UnsealError::Mixed),
         _ => Ok(None),
     }
 }
@@ -99,23 +99,23 @@ fn is_box(part: &Part) -> bool {
 /// Who made a box that is for this node, as it says beside it.
 ///
 /// # Errors
-/// [`Refused::NoNames`], [`Refused::NotHere`].
-pub fn maker(part: &Part, me: PeerId) -> Result<PeerId, Refused> {
+/// [`UnsealError::NoNames`], [`UnsealError::NotForThisNode`].
+pub fn sealed_by(part: &Part, me: PeerId) -> Result<PeerId, UnsealError> {
     let peer = |name| part.metadata.get(name).and_then(|text| text.parse().ok());
-    match (peer(BY), peer(FOR)) {
+    match (peer(SEALED_BY), peer(SEALED_FOR)) {
         (Some(by), Some(to)) if to == me => Ok(by),
-        (Some(_), Some(to)) => Err(Refused::NotHere {
+        (Some(_), Some(to)) => Err(UnsealError::NotForThisNode {
             to: to.into(),
             me: me.into(),
         }),
-        _ => Err(Refused::NoNames),
+        _ => Err(UnsealError::NoNames),
     }
 }
 
 /// The id that a task has where it was sealed, as it says beside the box; empty: it does not.
-pub fn told_task(parts: &[Part]) -> &str {
+pub fn sealed_task_id(parts: &[Part]) -> &str {
     let part = parts.iter().find(|part| is_box(part));
-    let told = part.and_then(|part| part.metadata.get(TASK));
+    let told = part.and_then(|part| part.metadata.get(SEALED_TASK));
     told.map(String::as_str)
         .filter(|id| id.len() <= MAX_ID)
         .unwrap_or_default()
@@ -123,13 +123,13 @@ pub fn told_task(parts: &[Part]) -> &str {
 
 /// The two ends of a task that others carry, seen from one of them.
 #[derive(Clone)]
-pub struct Ends {
+pub struct SealedChannel {
     key: Keypair,
     other: PeerId,
     task: String,
 }
 
-impl std::fmt::Debug for Ends {
+impl std::fmt::Debug for SealedChannel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Ends")
             .field("other", &self.other)
@@ -138,7 +138,7 @@ impl std::fmt::Debug for Ends {
     }
 }
 
-impl Ends {
+impl SealedChannel {
     /// Between the owner of this key and `other`. `task` is the id that the task has where its first message was
     /// sealed; empty: it is not known yet.
     pub fn new(key: &Keypair, other: PeerId, task: &str) -> Self {
@@ -157,7 +157,7 @@ impl Ends {
         &self,
         now: u64,
         nonce: [u8; NONCE],
-        saying: Saying<'_>,
+        saying: MessagePurpose<'_>,
         mut message: Message,
     ) -> Result<Message, SealError> {
         let mut content = SealedContent {
@@ -166,21 +166,21 @@ impl Ends {
             ..SealedContent::default()
         };
         content.set_kind(match saying {
-            Saying::Task(_) => SealedKind::Task,
-            Saying::Further => SealedKind::Further,
-            Saying::Answer(..) => SealedKind::Answer,
+            MessagePurpose::Task(_) => SealedKind::Task,
+            MessagePurpose::FollowUp => SealedKind::Further,
+            MessagePurpose::Answer(..) => SealedKind::Answer,
         });
         match saying {
-            Saying::Task(labels) => content.metadata.clone_from(labels),
-            Saying::Further => {}
-            Saying::Answer(status, results) => {
+            MessagePurpose::Task(labels) => content.metadata.clone_from(labels),
+            MessagePurpose::FollowUp => {}
+            MessagePurpose::Answer(status, results) => {
                 content.set_status(status);
                 content.artifact_ids = results.to_vec();
             }
         }
         let mut part = self.part(now, nonce, content)?;
-        if let Saying::Task(_) = saying {
-            part.metadata.insert(TASK.to_owned(), self.task.clone());
+        if let MessagePurpose::Task(_) = saying {
+            part.metadata.insert(SEALED_TASK.to_owned(), self.task.clone());
         }
         message.parts = vec![part];
         Ok(message)
@@ -222,35 +222,37 @@ impl Ends {
                 filename: String::new(),
             })),
             media_type: MEDIA_TYPE.to_owned(),
-            metadata: BTreeMap::from([(BY.to_owned(), from), (FOR.to_owned(), to)]),
+            metadata: BTreeMap::from([(SEALED_BY.to_owned(), from), (SEALED_FOR.to_owned(), to)]),
         })
     }
 
     /// What is in a box that came from the other end as one of these kinds, in the message or artifact with this id.
     ///
     /// # Errors
-    /// See [`Refused`].
-    pub fn open(&self, part: &Part, kinds: &[SealedKind], id: &str) -> Result<SealedContent, Refused> {
+    /// See [`UnsealError`].
+    pub fn open(&self, part: &Part, kinds: &[SealedKind], id: &str) -> Result<SealedContent, UnsealError> {
         let Some(Content::RawPart(raw)) = &part.content else {
-            return Err(Refused::NoBox);
+            return Err(UnsealError::NoBox);
         };
         let content = sealed_box::open(&self.key, self.other, &raw.data)?;
         decoded_size::elements(decoded_size::MessageKind::Sealed, &content, MAX_ELEMENTS)
-            .map_err(|refused| Refused::Unreadable(refused.to_string()))?;
+            .map_err(|refused| UnsealError::Unreadable(refused.to_string()))?;
         let content = SealedContent::decode(content.as_slice())
-            .map_err(|error| Refused::Unreadable(error.to_string()))?;
+            .map_err(|error| UnsealError::Unreadable(error.to_string()))?;
         let is_peer = |text: &str, peer: PeerId| text.parse() == Ok(peer);
         if !is_peer(&content.from_peer_id, self.other) || !is_peer(&content.to_peer_id, peer_id(&self.key)) {
-            return Err(Refused::Misplaced("it was not sealed by that peer for this one"));
+            return Err(UnsealError::WrongContext(
+                "it was not sealed by that peer for this one",
+            ));
         }
         if !kinds.contains(&content.kind()) {
-            return Err(Refused::Misplaced("it was not sealed to come as this"));
+            return Err(UnsealError::WrongContext("it was not sealed to come as this"));
         }
         if content.id != id || id.is_empty() {
-            return Err(Refused::Misplaced("it was sealed under another id"));
+            return Err(UnsealError::WrongContext("it was sealed under another id"));
         }
         if content.task_id.is_empty() || !self.task.is_empty() && content.task_id != self.task {
-            return Err(Refused::Misplaced("it was sealed for another task"));
+            return Err(UnsealError::WrongContext("it was sealed for another task"));
         }
         Ok(content)
     }

@@ -7,13 +7,13 @@
 //! them. The rule: what [`SpoolWriter::next_sequence`] names is whole in the file and stays so.
 
 mod error;
-mod live;
+mod layout;
+mod open_artifact;
 mod reader;
-mod readers;
+mod reader_positions;
 mod record;
 #[cfg(test)]
 mod tests;
-mod tree;
 mod writer;
 
 use std::{
@@ -35,9 +35,9 @@ pub use reader::{SpoolEvent, SpoolReader};
 pub use writer::SpoolWriter;
 
 use crate::delivery::artifact::MAX_START;
-use live::{Live, Phase, io_error, open_error};
-use record::{HEAD, Kind, Next, Records};
-use tree::Place;
+use layout::ArtifactPath;
+use open_artifact::{ArtifactPhase, OpenArtifact, io_error, open_error};
+use record::{BlockRecords, HEAD, Kind, NextRecord};
 
 /// Artifacts that may be in use at once, each with one open file: half of the 1024 descriptors that a
 /// process usually has, as connections need some too.
@@ -50,7 +50,7 @@ pub const MAX_READERS: usize = 64;
 pub const MAX_ARTIFACTS_PER_TASK: usize = 1024;
 
 /// Slots of artifacts that are no longer in use are cleared away above this number.
-const SLOTS: usize = 2 * MAX_OPEN;
+const MAX_SLOTS: usize = 2 * MAX_OPEN;
 
 /// An artifact's size.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,7 +65,7 @@ pub struct ArtifactSize {
 
 /// An artifact on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredArtifact {
     /// The task it belongs to.
     pub task_id: String,
     /// Its own id.
@@ -79,7 +79,7 @@ pub struct Stored {
 /// All artifacts below one directory. Cheap to clone. One process at a time may use a directory.
 #[derive(Clone, Debug)]
 pub struct Spool {
-    shared: Arc<Shared>,
+    shared: Arc<SpoolShared>,
 }
 
 impl Spool {
@@ -87,17 +87,17 @@ impl Spool {
     /// bytes in it, so it blocks: call it at start-up.
     pub fn open(dir: impl Into<PathBuf>) -> io::Result<Self> {
         let root = dir.into();
-        tree::make_dir(&root)?;
+        layout::make_dir(&root)?;
         let mut used = 0;
-        for task in tree::tasks(&root)? {
-            for path in tree::artifacts(&task)? {
-                used += tree::size_of(&path)?;
+        for task in layout::tasks(&root)? {
+            for path in layout::artifacts(&task)? {
+                used += layout::size_of(&path)?;
             }
         }
-        let shared = Shared {
+        let shared = SpoolShared {
             root,
             used: AtomicU64::new(used),
-            ..Shared::default()
+            ..SpoolShared::default()
         };
         Ok(Self {
             shared: Arc::new(shared),
@@ -121,7 +121,7 @@ impl Spool {
             if shared.load(&mut slot, &place)?.is_some() {
                 return Err(WriteError::Exists);
             }
-            let live = Arc::new(Live::create(shared, place, start)?);
+            let live = Arc::new(OpenArtifact::create(shared, place, start)?);
             *slot = Arc::downgrade(&live);
             SpoolWriter::claim(live)
         });
@@ -160,9 +160,9 @@ impl Spool {
         };
         let progress = live.progress();
         let end = match progress.phase {
-            Phase::Removed => return Ok(None),
-            Phase::Ended(end) => Some(end.as_ref().clone()),
-            Phase::Open => None,
+            ArtifactPhase::Removed => return Ok(None),
+            ArtifactPhase::Ended(end) => Some(end.as_ref().clone()),
+            ArtifactPhase::Open => None,
         };
         Ok(Some(ArtifactSize {
             bytes: progress.bytes,
@@ -184,7 +184,7 @@ impl Spool {
     pub async fn remove_tasks(&self, tasks: Vec<String>) -> io::Result<usize> {
         let shared = Arc::clone(&self.shared);
         let removed = blocking(move || {
-            let dirs = tasks.iter().map(|task| tree::task_dir(&shared.root, task));
+            let dirs = tasks.iter().map(|task| layout::task_dir(&shared.root, task));
             shared.remove_dirs(dirs)
         });
         removed.await?
@@ -193,12 +193,12 @@ impl Spool {
     /// Removes what belongs to none of these tasks: what a crash left between a task's end in the database
     /// and that of its files. Blocks: call it at start-up.
     pub fn keep_only<'a>(&self, tasks: impl Iterator<Item = &'a str>) -> io::Result<usize> {
-        let dirs = tree::tasks(&self.shared.root)?;
+        let dirs = layout::tasks(&self.shared.root)?;
         if dirs.is_empty() {
             return Ok(0);
         }
         let known: HashSet<PathBuf> = tasks
-            .map(|task| tree::task_dir(&self.shared.root, task))
+            .map(|task| layout::task_dir(&self.shared.root, task))
             .collect();
         self.shared
             .remove_dirs(dirs.into_iter().filter(|dir| !known.contains(dir)))
@@ -206,7 +206,7 @@ impl Spool {
 
     /// All artifacts on disk, in no order. A file that was killed before its START was whole, or holds
     /// something else than its name says, belongs to nobody and is removed here.
-    pub async fn list(&self) -> io::Result<Vec<Stored>> {
+    pub async fn list(&self) -> io::Result<Vec<StoredArtifact>> {
         let shared = Arc::clone(&self.shared);
         blocking(move || shared.list()).await?
     }
@@ -216,11 +216,11 @@ impl Spool {
         self.shared.used.load(Ordering::Relaxed)
     }
 
-    fn place(&self, task: &str, artifact: &str) -> Place {
-        Place::of(&self.shared.root, task, artifact)
+    fn place(&self, task: &str, artifact: &str) -> ArtifactPath {
+        ArtifactPath::new(&self.shared.root, task, artifact)
     }
 
-    async fn live(&self, task: &str, artifact: &str) -> Result<Option<Arc<Live>>, OpenError> {
+    async fn live(&self, task: &str, artifact: &str) -> Result<Option<Arc<OpenArtifact>>, OpenError> {
         let place = self.place(task, artifact);
         let slot = self.shared.slot(&place);
         if let Ok(slot) = slot.try_lock()
@@ -236,39 +236,43 @@ impl Spool {
 
 /// What is known of one place while anybody uses it. Its lock is held while the file is made, loaded or
 /// removed, so that two never do so at once.
-type Slot = Arc<Mutex<Weak<Live>>>;
+type ArtifactSlot = Arc<Mutex<Weak<OpenArtifact>>>;
 
 /// What all artifacts of a spool share. Locks are taken in this order: a slot's, a file's, the tree's.
 #[derive(Debug, Default)]
-struct Shared {
+struct SpoolShared {
     root: PathBuf,
     used: AtomicU64,
     open: AtomicUsize,
-    slots: Mutex<HashMap<Place, Slot>>,
+    slots: Mutex<HashMap<ArtifactPath, ArtifactSlot>>,
     /// Held while directories are made and removed.
-    tree: Mutex<()>,
+    layout_lock: Mutex<()>,
 }
 
-impl Shared {
-    fn slot(&self, place: &Place) -> Slot {
+impl SpoolShared {
+    fn slot(&self, place: &ArtifactPath) -> ArtifactSlot {
         let mut slots = lock(&self.slots);
-        if slots.len() >= SLOTS && !slots.contains_key(place) {
+        if slots.len() >= MAX_SLOTS && !slots.contains_key(place) {
             // Nobody else can get hold of a slot while the map is locked.
             slots.retain(|_, slot| Arc::strong_count(slot) > 1 || lock(slot).strong_count() > 0);
         }
         Arc::clone(slots.entry(place.clone()).or_default())
     }
 
-    fn load(self: &Arc<Self>, slot: &mut Weak<Live>, place: &Place) -> Result<Option<Arc<Live>>, OpenError> {
+    fn load(
+        self: &Arc<Self>,
+        slot: &mut Weak<OpenArtifact>,
+        place: &ArtifactPath,
+    ) -> Result<Option<Arc<OpenArtifact>>, OpenError> {
         if let Some(live) = slot.upgrade().filter(|live| !live.is_removed()) {
             return Ok(Some(live));
         }
-        let live = Live::load(Arc::clone(self), place.clone())?.map(Arc::new);
+        let live = OpenArtifact::load(Arc::clone(self), place.clone())?.map(Arc::new);
         *slot = live.as_ref().map(Arc::downgrade).unwrap_or_default();
         Ok(live)
     }
 
-    fn remove(&self, place: &Place) -> io::Result<bool> {
+    fn remove(&self, place: &ArtifactPath) -> io::Result<bool> {
         let slot = self.slot(place);
         let mut slot = lock(&slot);
         if let Some(live) = slot.upgrade() {
@@ -281,17 +285,17 @@ impl Shared {
     fn remove_dirs(&self, dirs: impl Iterator<Item = PathBuf>) -> io::Result<usize> {
         let (mut removed, mut outcome) = (0, Ok(()));
         for dir in dirs {
-            let paths = tree::artifacts(&dir).unwrap_or_else(|error| {
+            let paths = layout::artifacts(&dir).unwrap_or_else(|error| {
                 outcome = Err(error);
                 Vec::new()
             });
             if paths.is_empty() {
-                let _tree = lock(&self.tree);
+                let _tree = lock(&self.layout_lock);
                 let _ = fs::remove_dir(&dir); // Most tasks have none.
             }
             for place in paths
                 .iter()
-                .filter_map(|path| Place::at(path))
+                .filter_map(|path| ArtifactPath::from_path(path))
                 .map(|(place, _)| place)
             {
                 match self.remove(&place) {
@@ -303,10 +307,10 @@ impl Shared {
         outcome.map(|()| removed)
     }
 
-    fn list(&self) -> io::Result<Vec<Stored>> {
+    fn list(&self) -> io::Result<Vec<StoredArtifact>> {
         let mut stored = Vec::new();
-        for task in tree::tasks(&self.root)? {
-            for path in tree::artifacts(&task)? {
+        for task in layout::tasks(&self.root)? {
+            for path in layout::artifacts(&task)? {
                 stored.extend(self.examine(&path)?);
             }
         }
@@ -314,8 +318,8 @@ impl Shared {
     }
 
     /// The artifact at `path`; none when it has gone or was nobody's.
-    fn examine(&self, path: &Path) -> io::Result<Option<Stored>> {
-        let Some((place, finished)) = Place::at(path) else {
+    fn examine(&self, path: &Path) -> io::Result<Option<StoredArtifact>> {
+        let Some((place, finished)) = ArtifactPath::from_path(path) else {
             return Ok(None);
         };
         let slot = self.slot(&place);
@@ -325,12 +329,12 @@ impl Shared {
             file => file?,
         };
         let disk_bytes = file.metadata()?.len();
-        match live::read_start(&file, disk_bytes)? {
+        match open_artifact::read_start(&file, disk_bytes)? {
             Some((start, _)) if place.matches(&start) => {
                 let StreamStart {
                     task_id, artifact_id, ..
                 } = start;
-                Ok(Some(Stored {
+                Ok(Some(StoredArtifact {
                     task_id,
                     artifact_id,
                     disk_bytes,
@@ -348,15 +352,15 @@ impl Shared {
     }
 
     /// Makes the file of a new artifact.
-    fn make_file(&self, place: &Place) -> Result<fs::File, WriteError> {
-        let _tree = lock(&self.tree);
+    fn make_file(&self, place: &ArtifactPath) -> Result<fs::File, WriteError> {
+        let _tree = lock(&self.layout_lock);
         let made = || {
-            tree::make_dir(place.task_dir())?;
-            let full = tree::artifacts(place.task_dir())?.len() >= MAX_ARTIFACTS_PER_TASK;
+            layout::make_dir(place.task_dir())?;
+            let full = layout::artifacts(place.task_dir())?.len() >= MAX_ARTIFACTS_PER_TASK;
             if full {
                 Ok(None)
             } else {
-                tree::make_file(&place.unfinished()).map(Some)
+                layout::make_file(&place.unfinished()).map(Some)
             }
         };
         let made = made();
@@ -369,19 +373,19 @@ impl Shared {
     }
 
     /// Gives a synced file its final name, durably.
-    fn publish_finished(&self, place: &Place) -> io::Result<()> {
-        let _tree = lock(&self.tree);
+    fn publish_finished(&self, place: &ArtifactPath) -> io::Result<()> {
+        let _tree = lock(&self.layout_lock);
         fs::rename(place.unfinished(), place.finished())?;
-        tree::sync_dir(place.task_dir())?;
-        tree::sync_dir(&self.root)
+        layout::sync_dir(place.task_dir())?;
+        layout::sync_dir(&self.root)
     }
 
     /// Removes an artifact's file, and its task's directory with the last one.
-    fn unlink(&self, place: &Place) -> io::Result<bool> {
-        let _tree = lock(&self.tree);
+    fn unlink(&self, place: &ArtifactPath) -> io::Result<bool> {
+        let _tree = lock(&self.layout_lock);
         let mut removed = false;
         for path in [place.unfinished(), place.finished()] {
-            let size = tree::size_of(&path)?;
+            let size = layout::size_of(&path)?;
             match fs::remove_file(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 done => {
@@ -414,9 +418,9 @@ fn is_in_use(error: &io::Error) -> bool {
     )
 }
 
-fn assemble(live: &Live, max: u64) -> Result<Bytes, ReadError> {
+fn assemble(live: &OpenArtifact, max: u64) -> Result<Bytes, ReadError> {
     let progress = live.progress();
-    if !matches!(progress.phase, Phase::Ended(_)) {
+    if !matches!(progress.phase, ArtifactPhase::Ended(_)) {
         return Err(ReadError::NotEnded);
     }
     if progress.bytes > max {
@@ -428,7 +432,7 @@ fn assemble(live: &Live, max: u64) -> Result<Bytes, ReadError> {
     let mut data = BytesMut::new();
     let (mut offset, mut sequence) = (live.first(), 0);
     while offset < progress.offset {
-        let mut records = Records::new(
+        let mut records = BlockRecords::new(
             record::read_block(live.file(), offset, progress.offset)?,
             sequence,
         );
@@ -436,7 +440,7 @@ fn assemble(live: &Live, max: u64) -> Result<Bytes, ReadError> {
             return Err(ReadError::Corrupt(sequence));
         }
         while records.has_whole() {
-            let Next::Record {
+            let NextRecord::Record {
                 kind: Kind::Chunk | Kind::Last,
                 payload,
             } = records.next()

@@ -6,8 +6,8 @@
 
 pub mod commit;
 pub mod disk;
+pub mod error_latch;
 pub mod memory;
-pub mod watched;
 
 use std::path::PathBuf;
 
@@ -112,7 +112,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// At most `limit` keys that start with `prefix`, with their values, in ascending order,
     /// beginning after `after`.
-    fn scan(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<Pair>, StoreError>;
+    fn scan(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<KeyValue>, StoreError>;
 
     /// Applies a batch, all of it or nothing, also across a crash.
     fn apply(&self, batch: Batch) -> Result<(), StoreError>;
@@ -122,7 +122,7 @@ pub trait Store: Send + Sync + 'static {
 }
 
 /// A key and its value.
-pub type Pair = (Vec<u8>, Bytes);
+pub type KeyValue = (Vec<u8>, Bytes);
 
 /// Pairs read at a time by [`for_each`].
 const PAGE: usize = 512;

@@ -4,8 +4,8 @@
 //! them, and lets out what this file decides. States and transitions are those of the wire
 //! contract (docs/protocol.md, "Tasks"); terminal states never change.
 
-mod trail;
-mod way;
+mod delivery_log;
+mod timeline;
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -17,8 +17,8 @@ use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{Artifact, Message, MessageRole, TaskStatus};
 
 pub use self::{
-    trail::Trail,
-    way::{Road, Sent, Way},
+    delivery_log::DeliveryLog,
+    timeline::{NetworkPath, SentMark, TaskTimeline},
 };
 
 /// What the reason of a task begins with that its assignee knows no more; the assignee's own reason follows.
@@ -151,21 +151,21 @@ pub enum Role {
     Assignee(PeerId),
     /// Both: the local agent sent the task to itself.
     Both,
-    /// It sent the task to an agent beyond this network; a gateway of this node carries it there ([`Outside`]).
-    Outside,
+    /// It sent the task to an agent beyond this network; a gateway of this node carries it there ([`ExternalDelivery`]).
+    External,
 }
 
 impl Role {
     /// True when the local agent works on the task.
     pub fn is_assignee(self) -> bool {
-        !matches!(self, Self::Originator(_) | Self::Outside)
+        !matches!(self, Self::Originator(_) | Self::External)
     }
 
     /// The other side, if it is another node.
     pub fn peer(self) -> Option<PeerId> {
         match self {
             Self::Originator(peer) | Self::Assignee(peer) => Some(peer),
-            Self::Both | Self::Outside => None,
+            Self::Both | Self::External => None,
         }
     }
 }
@@ -191,12 +191,12 @@ pub struct Streamed {
     /// Content bytes, once it has ended.
     pub bytes: u64,
     /// How it ended; None while it runs.
-    pub ended: Option<Ended>,
+    pub outcome: Option<StreamOutcome>,
 }
 
 /// How a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum StreamOutcome {
     /// All of it is there.
     Complete,
     /// Ended by one of the two sides.
@@ -225,7 +225,7 @@ impl Output {
 
 /// Of a task whose trace is recorded. This node's own context is in the task's metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Traced {
+pub struct TraceRecording {
     /// The span that this node's is part of; 0: the trace began here.
     pub parent: u64,
 }
@@ -269,26 +269,26 @@ pub struct Task {
     /// It came while its originator knew others who could have it: to be given back, once, if no agent comes for it here.
     pub returnable: bool,
     /// Its trace is recorded here.
-    pub traced: Option<Traced>,
+    pub traced: Option<TraceRecording>,
     /// Where it is, when it was sent to an agent beyond this network.
-    pub outside: Option<Outside>,
+    pub external: Option<ExternalDelivery>,
     /// By which a gateway lists it.
-    pub group: Option<Group>,
+    pub group: Option<GroupKey>,
     /// What it says is sealed wherever others carry it.
-    pub sealed: Option<Sealed>,
+    pub sealed: Option<SealedOrigin>,
     /// When its originator first knew that the assignee has it, Unix milliseconds. Written with the next change: of
     /// no consequence but for who asks.
     pub arrived_at: Option<u64>,
     /// How it went otherwise.
-    pub way: Way,
+    pub timeline: TaskTimeline,
 }
 
 /// What a gateway lists tasks by, in its own terms.
-pub type Group = [u8; 16];
+pub type GroupKey = [u8; 16];
 
 /// Between whom a task is sealed (docs/protocol.md, "Boxes"). What a node keeps of it is plain.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sealed {
+pub struct SealedOrigin {
     /// The other end: who sealed it, at the assignee; whom it is sealed for, where it was sent.
     pub peer: PeerId,
     /// The id of the task where it was sent.
@@ -297,22 +297,22 @@ pub struct Sealed {
 
 /// How a task stands with an agent beyond this network.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Outside {
+pub struct ExternalDelivery {
     /// Where the agent is.
     pub url: String,
     /// It may be on this host, or on a private network.
     pub allow_private: bool,
-    /// How far the gateway has got, in its own words: it goes on from there after a restart. At most [`MAX_PLACE`]
+    /// How far the gateway has got, in its own words: it goes on from there after a restart. At most [`MAX_CHECKPOINT`]
     /// bytes.
-    pub place: Vec<u8>,
+    pub checkpoint: Vec<u8>,
     /// Nothing is left to be said to the agent.
     pub settled: bool,
     /// What was done so far.
-    pub trail: Trail,
+    pub log: DeliveryLog,
 }
 
 /// Longest note of a gateway on one task, in bytes: ids and a URL.
-pub const MAX_PLACE: usize = 8 << 10;
+pub const MAX_CHECKPOINT: usize = 8 << 10;
 
 /// Longest URL that a task is sent to, in bytes: what servers take.
 pub const MAX_URL: usize = 2 << 10;
@@ -321,7 +321,7 @@ pub const MAX_URL: usize = 2 << 10;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Route {
     /// Who gets it if the assignee does not take it, or gives it back, in this order.
-    pub rest: Vec<PeerId>,
+    pub candidates: Vec<PeerId>,
     /// The assignee acknowledged it: it stays there, unless that one gives it back.
     pub taken: bool,
     /// Who had it before, oldest first.
@@ -338,7 +338,7 @@ pub struct Attempt {
     /// When it was given up, Unix milliseconds; 0: written by a version that did not keep it.
     pub left_at: u64,
     /// The last time that it was sent there.
-    pub sent: Option<Sent>,
+    pub sent: Option<SentMark>,
 }
 
 /// Longest id of a task, context, message or artifact, in bytes: UUIDs take 36, deployed peers use
@@ -358,7 +358,7 @@ pub const MAX_RESULTS: usize = 1_000;
 /// Why a change was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Refused {
+pub enum TransitionError {
     /// The state machine forbids it.
     #[error("task {id} is {from} and cannot become {to}")]
     Transition {
@@ -371,7 +371,7 @@ pub enum Refused {
     },
     /// A bound of the task is reached.
     #[error("task {id} has {limit} {what}, the most one task may have")]
-    Full {
+    LimitReached {
         /// The task.
         id: String,
         /// What there are too many of.
@@ -398,18 +398,21 @@ impl Task {
         next: Status,
         message: Option<Message>,
         results: Vec<Artifact>,
-    ) -> Result<&'static [Status], Refused> {
-        let steps = self.status.steps_to(next).ok_or_else(|| Refused::Transition {
-            id: self.id.clone(),
-            from: self.status,
-            to: next,
-        })?;
+    ) -> Result<&'static [Status], TransitionError> {
+        let steps = self
+            .status
+            .steps_to(next)
+            .ok_or_else(|| TransitionError::Transition {
+                id: self.id.clone(),
+                from: self.status,
+                to: next,
+            })?;
         // The last word always finds room: a full task must still be able to end.
         if message.is_some() && !next.is_terminal() {
             self.room_for_message()?;
         }
         if self.results.len() + self.count_new(&results) > MAX_RESULTS {
-            return Err(self.full("artifacts", MAX_RESULTS));
+            return Err(self.limit_reached("artifacts", MAX_RESULTS));
         }
         for artifact in results {
             self.put_result(artifact);
@@ -423,9 +426,9 @@ impl Task {
     }
 
     /// Applies a further message of the originator: an INPUT_REQUIRED task works on.
-    pub fn answer(&mut self, now: u64, message: Message) -> Result<(), Refused> {
+    pub fn answer(&mut self, now: u64, message: Message) -> Result<(), TransitionError> {
         if self.status != Status::InputRequired {
-            return Err(Refused::NotWaiting {
+            return Err(TransitionError::NotWaiting {
                 id: self.id.clone(),
                 status: self.status,
             });
@@ -441,21 +444,26 @@ impl Task {
 
     /// Gives a task that its assignee has not taken to the next candidate, one that `is_there` if there is one; the
     /// new one. None: there is none, or the task is no longer open to that, and nothing is changed.
-    pub fn move_on(&mut self, now: u64, reason: &str, is_there: impl Fn(PeerId) -> bool) -> Option<PeerId> {
+    pub fn try_next_candidate(
+        &mut self,
+        now: u64,
+        reason: &str,
+        is_there: impl Fn(PeerId) -> bool,
+    ) -> Option<PeerId> {
         let Role::Originator(first) = self.role else {
             return None;
         };
         let route = self.route.as_mut()?;
-        if route.taken || self.status != Status::Submitted || route.rest.is_empty() {
+        if route.taken || self.status != Status::Submitted || route.candidates.is_empty() {
             return None;
         }
-        let there = route.rest.iter().position(|peer| is_there(*peer));
-        let next = route.rest.remove(there.unwrap_or(0));
+        let there = route.candidates.iter().position(|peer| is_there(*peer));
+        let next = route.candidates.remove(there.unwrap_or(0));
         route.attempts.push(Attempt {
             peer: first,
             reason: reason.to_owned(),
             left_at: now,
-            sent: self.way.sent.take(),
+            sent: self.timeline.sent.take(),
         });
         self.role = Role::Originator(next);
         self.updated_at = now;
@@ -463,7 +471,7 @@ impl Task {
     }
 
     /// Whether its agent has said no more than that it works on it, so that another one may begin anew.
-    pub fn is_untold(&self) -> bool {
+    pub fn has_no_report(&self) -> bool {
         matches!(self.status, Status::Submitted | Status::Working)
             && self.messages.len() == 1
             && self.results.is_empty()
@@ -471,12 +479,12 @@ impl Task {
 
     /// Its assignee gives it back: it is open to the next candidate again, if there is one that `is_there`. False: there
     /// is none, or more was said of it than that somebody works on it, and nothing is changed.
-    pub fn give_back(&mut self, is_there: impl Fn(PeerId) -> bool) -> bool {
-        let is_untold = self.is_untold();
+    pub fn reopen_route(&mut self, is_there: impl Fn(PeerId) -> bool) -> bool {
+        let is_untold = self.has_no_report();
         let Some(route) = &mut self.route else {
             return false;
         };
-        if !is_untold || !route.rest.iter().any(|peer| is_there(*peer)) {
+        if !is_untold || !route.candidates.iter().any(|peer| is_there(*peer)) {
             return false;
         }
         route.taken = false;
@@ -500,10 +508,12 @@ impl Task {
     }
 
     /// Adds the record of a stream, or changes it.
-    pub fn put_stream(&mut self, streamed: Streamed) -> Result<(), Refused> {
+    pub fn put_stream(&mut self, streamed: Streamed) -> Result<(), TransitionError> {
         match self.position(&streamed.artifact_id) {
             Some(at) => self.results[at] = Arc::new(Output::Streamed(streamed)),
-            None if self.results.len() >= MAX_RESULTS => return Err(self.full("artifacts", MAX_RESULTS)),
+            None if self.results.len() >= MAX_RESULTS => {
+                return Err(self.limit_reached("artifacts", MAX_RESULTS));
+            }
             None => self.results.push(Arc::new(Output::Streamed(streamed))),
         }
         Ok(())
@@ -520,18 +530,18 @@ impl Task {
     /// The streams that have not ended.
     pub fn open_streams(&self) -> impl Iterator<Item = &Streamed> {
         self.results.iter().filter_map(|result| match &**result {
-            Output::Streamed(streamed) if streamed.ended.is_none() => Some(streamed),
+            Output::Streamed(streamed) if streamed.outcome.is_none() => Some(streamed),
             _ => None,
         })
     }
 
     /// True when a message with this id is part of the task.
-    pub fn knows_message(&self, message_id: &str) -> bool {
+    pub fn has_message_id(&self, message_id: &str) -> bool {
         !message_id.is_empty() && self.messages.iter().any(|known| known.message_id == message_id)
     }
 
     /// True when this message, with its id and what it says, is part of the task.
-    pub fn has_heard(&self, message: &Message) -> bool {
+    pub fn has_message(&self, message: &Message) -> bool {
         !message.message_id.is_empty()
             && self
                 .messages
@@ -541,7 +551,7 @@ impl Task {
 
     /// True when the agent has said this already, with the same id, among the last `RECENT` messages: a report
     /// that it makes again because the answer was lost.
-    pub fn has_said(&self, message: &Message) -> bool {
+    pub fn has_reported(&self, message: &Message) -> bool {
         !message.message_id.is_empty()
             && message.role != MessageRole::User as i32
             && self.messages.iter().rev().take(RECENT).any(|known| {
@@ -575,15 +585,15 @@ impl Task {
         }
     }
 
-    fn room_for_message(&self) -> Result<(), Refused> {
+    fn room_for_message(&self) -> Result<(), TransitionError> {
         if self.messages.len() >= MAX_MESSAGES {
-            return Err(self.full("messages", MAX_MESSAGES));
+            return Err(self.limit_reached("messages", MAX_MESSAGES));
         }
         Ok(())
     }
 
-    fn full(&self, what: &'static str, limit: usize) -> Refused {
-        Refused::Full {
+    fn limit_reached(&self, what: &'static str, limit: usize) -> TransitionError {
+        TransitionError::LimitReached {
             id: self.id.clone(),
             what,
             limit,

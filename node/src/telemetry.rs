@@ -1,7 +1,7 @@
 //! What this node shows of itself to operators: figures and health. It looks, and changes nothing.
 
-mod connections;
-mod face;
-mod figures;
+mod http;
+mod http_connections;
+mod metrics;
 
-pub use face::{Face, bind, serve};
+pub use http::{MetricsHttp, bind, serve};

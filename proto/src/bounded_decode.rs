@@ -1,5 +1,5 @@
 //! Calls whose answers may be hostile: an answer is decoded only once it is known how much memory that takes
-//! ([`unfold`]). 8 MiB of empty agents would be a gigabyte.
+//! ([`decoded_size`]). 8 MiB of empty agents would be a gigabyte.
 
 use std::marker::PhantomData;
 
@@ -22,7 +22,7 @@ use crate::{
 pub struct DecodeBound {
     /// Its kind.
     pub kind: MessageKind,
-    /// Most elements ([`unfold::elements`]).
+    /// Most elements ([`decoded_size::elements`]).
     pub elements: usize,
     /// Most bytes, encoded.
     pub bytes: usize,

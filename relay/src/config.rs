@@ -1,10 +1,10 @@
 //! What the relay is told: flags over environment over file over defaults, checked before anything is bound.
 //!
-//! The layers are those of all our daemons (`agentanycast_program::settings`, pure); here are what the relay adds:
-//! `keys`, the table of all settings, and `check`, which knows what goes together.
+//! The layers are those of all our daemons (`agentanycast_daemon_kit::settings`, pure); here are what the relay adds:
+//! `setting_table`, the table of all settings, and `check`, which knows what goes together.
 
 mod check;
-mod keys;
+mod setting_table;
 
 use std::{
     ffi::OsString,
@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use agentanycast_program::{
+use agentanycast_daemon_kit::{
     settings::{self, ByteSize, ConfigError, ListenOn, LogFormat, LogLevel, Program, Share, ValueSource},
     words,
 };
@@ -107,7 +107,7 @@ pub struct Config {
 }
 
 /// What the command line asks for.
-pub type Loaded = settings::LoadOutcome<Config>;
+pub type RelayLoadOutcome = settings::LoadOutcome<Config>;
 
 /// The relay to its settings.
 pub(crate) static PROGRAM: Program<Config> = Program {
@@ -117,7 +117,7 @@ pub(crate) static PROGRAM: Program<Config> = Program {
     prefix: ENVIRONMENT_PREFIX,
     foreign: &[],
     file: None,
-    keys: keys::KEYS,
+    keys: setting_table::KEYS,
     defaults: Config::defaults,
     settle: |config, sources| {
         if sources.of("max_reservations_per_ip") == ValueSource::Default {
@@ -131,7 +131,7 @@ pub(crate) static PROGRAM: Program<Config> = Program {
 };
 
 /// The configuration from the arguments, environment, files and home directory of this process.
-pub fn load_from_process(args: impl Iterator<Item = OsString>) -> Result<Loaded, ConfigError> {
+pub fn load_from_process(args: impl Iterator<Item = OsString>) -> Result<RelayLoadOutcome, ConfigError> {
     settings::load_from_process(&PROGRAM, args)
 }
 

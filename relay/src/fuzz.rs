@@ -11,19 +11,19 @@ use agentanycast_proto::v1::{
 use prost::Message as _;
 
 use crate::{
-    federation::merge::{Clock, nanos},
-    registry::{Caller, Limits, MAX_ANSWER, Query, Registry, Source},
+    federation::merge::{HybridClock, nanos},
+    registry::{MAX_ANSWER, Query, RegistryCaller, RegistryLimits, SkillRegistry, Source},
 };
 
 /// Requests, one behind the other: a byte that says which and whose, two with the length, and the request. The table
 /// stays within its limits, and what is found can be read, fits, and has the skill.
 pub fn registry(data: &[u8]) {
-    let limits = Limits {
+    let limits = RegistryLimits {
         local: 8,
         per_source: 4,
-        ..Limits::default()
+        ..RegistryLimits::default()
     };
-    let mut registry = Registry::new("relay", limits, Clock::default());
+    let mut registry = SkillRegistry::new("relay", limits, HybridClock::default());
     let mut now = nanos(Duration::from_secs(1_000_000));
     let mut rest = data;
     while let Some(([what, high, low], behind)) = rest.split_first_chunk() {
@@ -32,20 +32,20 @@ pub fn registry(data: &[u8]) {
         rest = behind;
         now += nanos(Duration::from_secs(u64::from(what >> 4)));
         let source = Source::from(std::net::IpAddr::from(Ipv4Addr::new(192, 0, 2, what >> 2 & 3)));
-        let caller = Caller {
+        let caller = RegistryCaller {
             source: Some(source),
             proof: None,
         };
         step(&mut registry, now, what & 3, request, caller);
-        let figures = registry.figures();
+        let figures = registry.stats();
         assert!(figures.local <= 8, "{} entries", figures.local);
     }
     registry.expire(now + nanos(Duration::from_hours(1)), usize::MAX);
-    assert_eq!(registry.figures().local, 0, "what nobody renews expires");
+    assert_eq!(registry.stats().local, 0, "what nobody renews expires");
 }
 
 /// A refusal changes nothing, and is not looked at here.
-fn step(registry: &mut Registry, now: u64, what: u8, request: &[u8], caller: Caller) {
+fn step(registry: &mut SkillRegistry, now: u64, what: u8, request: &[u8], caller: RegistryCaller) {
     match what {
         0 => {
             if let Ok(request) = RegisterSkillsRequest::decode(request) {
@@ -58,9 +58,9 @@ fn step(registry: &mut Registry, now: u64, what: u8, request: &[u8], caller: Cal
         }
         1 => {
             if let Ok(request) = UnregisterSkillsRequest::decode(request) {
-                let before = registry.figures().local;
+                let before = registry.stats().local;
                 let _ = registry.unregister(now, &request.peer_id, &request.skill_ids, caller);
-                assert!(registry.figures().local <= before);
+                assert!(registry.stats().local <= before);
             }
         }
         2 => {
@@ -76,7 +76,7 @@ fn step(registry: &mut Registry, now: u64, what: u8, request: &[u8], caller: Cal
     }
 }
 
-fn found(registry: &Registry, now: u64, request: &DiscoverBySkillRequest) {
+fn found(registry: &SkillRegistry, now: u64, request: &DiscoverBySkillRequest) {
     let query = Query {
         skill: &request.skill_id,
         tags: &request.tags,
@@ -102,7 +102,7 @@ fn found(registry: &Registry, now: u64, request: &DiscoverBySkillRequest) {
 mod tests {
     use std::path::Path;
 
-    use agentanycast_program::fuzz_corpus::replay;
+    use agentanycast_daemon_kit::fuzz_corpus::replay;
 
     #[test]
     fn the_corpus_passes() {

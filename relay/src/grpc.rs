@@ -3,14 +3,14 @@
 //!
 //! Every answer, also a refusal, carries the relay's id, which peers sign their requests for.
 
-mod call;
+mod call_context;
+mod chunks;
 mod codec;
 mod federation;
-mod portion;
 mod registry;
-mod threads;
-mod traced;
+mod trace_layer;
 mod unary;
+mod worker_threads;
 
 use std::time::Duration;
 
@@ -21,10 +21,10 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 use tower::util::MapResponseLayer;
 
-use crate::{handle::Handle, listen::Bounded};
-use threads::Threads;
-pub use traced::Recorder;
-use traced::Traced;
+use crate::{bounded_listener::BoundedListener, registry_handle::Handle};
+use trace_layer::CallTraceLayer;
+pub use trace_layer::SpanRecorder;
+use worker_threads::WorkerThreads;
 
 /// Largest request that is read: a page of another relay.
 const MAX_REQUEST: usize = 8 << 20;
@@ -57,8 +57,8 @@ const SERVED: [&str; 5] = [
 /// When the descriptors of the services cannot be read, which a test excludes, or serving fails.
 pub async fn serve(
     handle: Handle,
-    mut listener: Bounded,
-    recorder: Option<Recorder>,
+    mut listener: BoundedListener,
+    recorder: Option<SpanRecorder>,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     let (health, health_service) = tonic_health::server::health_reporter();
@@ -97,14 +97,14 @@ pub async fn serve(
         .http2_keepalive_timeout(Some(KEEPALIVE_ANSWER))
         .timeout(REQUEST_TIMEOUT)
         .tcp_nodelay(true)
-        .layer(Traced(recorder))
+        .layer(CallTraceLayer(recorder))
         .layer(MapResponseLayer::new(named))
         .add_service(registry::RegistryServer::new(handle.clone()))
         .add_service(federation::FederationServer::new(handle))
         .add_service(health_service)
         .add_service(described().build_v1()?)
         .add_service(described().build_v1alpha()?);
-    let mut threads = Threads::start(|incoming| {
+    let mut threads = WorkerThreads::start(|incoming| {
         let (router, stop) = (router.clone(), stop.clone().cancelled_owned());
         async move {
             Ok(router
@@ -117,7 +117,7 @@ pub async fn serve(
             biased;
             () = stop.cancelled() => return threads.ended().await,
             ended = threads.ended() => return ended,
-            (connection, _) = listener.next() => threads.give(connection).await,
+            (connection, _) = listener.next() => threads.assign(connection).await,
         }
     }
 }

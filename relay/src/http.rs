@@ -3,21 +3,21 @@
 //! given up.
 
 mod api;
-mod aside;
 mod dashboard;
 mod directory;
 mod error;
 mod events;
 mod health;
 mod mcp;
-mod unread;
+mod offload;
+mod send_quota;
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-use agentanycast_door::{
+use agentanycast_limits::{
     ConnSlots,
     http::{self, ClientTimeouts},
 };
@@ -40,10 +40,13 @@ use tower_http::{
     timeout::TimeoutLayer,
 };
 
-use crate::{federation::sync::Peers, handle::Handle, listen::Bounded, registry::Source};
-use aside::Aside;
-use directory::Directory;
-use unread::Unread;
+use crate::{
+    bounded_listener::BoundedListener, federation::sync::FederationPeers, registry::Source,
+    registry_handle::Handle,
+};
+use directory::DirectoryView;
+use offload::LookupOffload;
+use send_quota::SendQuota;
 
 /// How long the head of a request may take, from the moment the connection is ready for one: so long may whoever is
 /// connected also say nothing.
@@ -71,36 +74,36 @@ const PROBLEMS: usize = 16;
 
 /// What all faces look at; clones see the same.
 #[derive(Clone)]
-pub struct Face(Arc<Shared>);
+pub struct RelayHttpState(Arc<RelayHttpShared>);
 
-struct Shared {
+struct RelayHttpShared {
     handle: Handle,
-    peers: Peers,
+    peers: FederationPeers,
     started: Instant,
     problems: Mutex<Vec<String>>,
-    directory: Mutex<Directory>,
-    aside: Aside,
+    directory: Mutex<DirectoryView>,
+    offload: LookupOffload,
     followers: ConnSlots,
-    unread: Unread,
+    send_quota: SendQuota,
 }
 
-impl Face {
+impl RelayHttpState {
     /// Of a relay that was started then.
-    pub fn new(handle: Handle, peers: Peers, started: Instant) -> Self {
-        Self(Arc::new(Shared {
+    pub fn new(handle: Handle, peers: FederationPeers, started: Instant) -> Self {
+        Self(Arc::new(RelayHttpShared {
             handle,
             peers,
             started,
             problems: Mutex::default(),
             directory: Mutex::default(),
-            aside: Aside::new(),
+            offload: LookupOffload::new(),
             followers: ConnSlots::new(FOLLOWERS, FOLLOWERS_PER_ADDRESS),
-            unread: Unread::new(),
+            send_quota: SendQuota::new(),
         }))
     }
 
     /// Notes what does not work, in the log and for `/health`.
-    pub fn problem(&self, what: String) {
+    pub fn report_problem(&self, what: String) {
         tracing::error!(problem = what, "a part of the relay is not available");
         let mut problems = self.0.problems.lock().unwrap_or_else(PoisonError::into_inner);
         if problems.len() < PROBLEMS {
@@ -119,17 +122,20 @@ impl Face {
 
 /// Whom an answer goes to.
 #[derive(Clone, Copy, Debug)]
-struct Remote(Source);
+struct ClientSource(Source);
 
 /// `/health` and `/metrics`.
-pub fn metrics_router(face: &Face) -> Router {
+pub fn metrics_router(face: &RelayHttpState) -> Router {
     let router = Router::new()
         .route("/health", get(health::health))
         .route("/metrics", get(health::metrics))
         .fallback(error::not_monitored)
         .method_not_allowed_fallback(error::not_allowed)
         .layer(timeout())
-        .layer(from_fn_with_state(face.0.unread.clone(), unread::counted));
+        .layer(from_fn_with_state(
+            face.0.send_quota.clone(),
+            send_quota::limit_unsent,
+        ));
     router.with_state(face.clone())
 }
 
@@ -137,7 +143,7 @@ pub fn metrics_router(face: &Face) -> Router {
 ///
 /// # Errors
 /// When an origin is no legal header, which the configuration excludes.
-pub fn api_router(face: &Face, origins: &[String]) -> anyhow::Result<Router> {
+pub fn api_router(face: &RelayHttpState, origins: &[String]) -> anyhow::Result<Router> {
     let router = api::routes()
         .merge(dashboard::routes())
         .layer(timeout())
@@ -145,7 +151,10 @@ pub fn api_router(face: &Face, origins: &[String]) -> anyhow::Result<Router> {
         .route("/api/v1/events", get(events::events))
         .fallback(error::not_found)
         .method_not_allowed_fallback(error::not_allowed)
-        .layer(from_fn_with_state(face.0.unread.clone(), unread::counted))
+        .layer(from_fn_with_state(
+            face.0.send_quota.clone(),
+            send_quota::limit_unsent,
+        ))
         .with_state(face.clone());
     if origins.is_empty() {
         return Ok(router);
@@ -160,7 +169,7 @@ pub fn api_router(face: &Face, origins: &[String]) -> anyhow::Result<Router> {
 }
 
 /// The directory as tools of MCP. What runs at `stop` ends.
-pub fn mcp_router(face: &Face, origins: &[String], stop: CancellationToken) -> Router {
+pub fn mcp_router(face: &RelayHttpState, origins: &[String], stop: CancellationToken) -> Router {
     mcp::router(face, origins, stop)
 }
 
@@ -169,7 +178,7 @@ fn timeout() -> TimeoutLayer {
 }
 
 /// Serves until `stop`, HTTP/1.1 only: it needs no more, and a proxy in front of it speaks it.
-pub async fn serve(mut listener: Bounded, router: Router, stop: CancellationToken) {
+pub async fn serve(mut listener: BoundedListener, router: Router, stop: CancellationToken) {
     let connections = TaskTracker::new();
     let mut builder = Builder::new(TokioExecutor::new()).http1_only();
     builder
@@ -183,12 +192,12 @@ pub async fn serve(mut listener: Bounded, router: Router, stop: CancellationToke
             () = stop.cancelled() => break,
             accepted = listener.next() => accepted,
         };
-        if let Err(error) = stream.give_up_unread(PATIENCE.reader) {
+        if let Err(error) = stream.set_unread_timeout(PATIENCE.reader) {
             tracing::debug!(%address, %error, "it will be noticed late when this client does not read");
         }
-        let remote = ConnectInfo(Remote(address.ip().into()));
+        let remote = ConnectInfo(ClientSource(address.ip().into()));
         let service = Extension(remote).layer(router.clone());
-        let (builder, stop, sitter) = (Arc::clone(&builder), stop.clone(), stream.sitter());
+        let (builder, stop, sitter) = (Arc::clone(&builder), stop.clone(), stream.slot_holder());
         connections.spawn(async move {
             if let Err(error) = http::serve(&builder, stream, service, PATIENCE, &sitter, &stop).await {
                 tracing::debug!(%address, error, "a connection broke off");

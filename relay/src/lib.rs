@@ -1,22 +1,22 @@
 //! The AgentAnycast relay: circuits for nodes behind NAT, the registry of skills, federation between relays.
 
-mod ceilings;
+mod bounded_listener;
 mod clock;
-mod clock_offsets;
+mod clock_skew;
 pub mod config;
+mod fd_budget;
 pub mod federation;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
 pub mod grpc;
-pub mod handle;
 pub mod http;
-pub mod instances;
-mod listen;
+mod log_throttle;
 pub mod metrics;
 pub mod net;
-pub mod proofs;
+pub mod node_instances;
 pub mod registry;
-mod seldom;
+pub mod registry_handle;
+pub mod request_proofs;
 mod server;
 pub mod store;
 

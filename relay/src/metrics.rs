@@ -4,7 +4,7 @@
 
 use std::{sync::atomic::AtomicU64, time::Duration};
 
-use agentanycast_program::logging;
+use agentanycast_daemon_kit::logging;
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
@@ -13,7 +13,7 @@ use prometheus_client::{
 
 use tonic::Code;
 
-use crate::{federation::health::Health, registry::Figures};
+use crate::{federation::health::SyncHealth, registry::RegistryStats};
 
 /// Upper bounds of answers from memory, in seconds.
 const QUICK: [f64; 8] = [0.000_01, 0.000_03, 0.000_1, 0.000_3, 0.001, 0.003, 0.01, 0.1];
@@ -23,14 +23,14 @@ const CALLS: [f64; 8] = [0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 5.0];
 
 /// Why something was refused, or what answered it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct Reason {
+pub struct ReasonLabels {
     /// A word.
     pub reason: String,
 }
 
 /// A call to the registry and how it ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct Call {
+pub struct CallLabels {
     /// The RPC.
     pub rpc: &'static str,
     /// The gRPC status.
@@ -39,7 +39,7 @@ pub struct Call {
 
 /// A connection that was refused before anything was read of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub struct Turned {
+pub struct TurnedAwayLabels {
     /// What it came to.
     pub listener: &'static str,
     /// The ceiling.
@@ -48,7 +48,7 @@ pub struct Turned {
 
 /// How a federation peer does.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct State {
+struct PeerStateLabels {
     state: &'static str,
 }
 
@@ -62,20 +62,20 @@ pub struct Metrics {
     /// How long a look-up takes.
     pub discover: Histogram,
     /// Calls to the registry.
-    pub calls: Family<Call, Counter>,
+    pub calls: Family<CallLabels, Counter>,
     /// Calls to it that were refused at a limit, by its setting.
-    pub limited: Family<Reason, Counter>,
+    pub limited: Family<ReasonLabels, Counter>,
     /// How long a pull takes.
     pub sync: Histogram,
     /// Pulls and pushes that failed.
     pub sync_errors: Counter,
     /// How long a push takes.
     pub push: Histogram,
-    federation_peers: Family<State, Gauge>,
+    federation_peers: Family<PeerStateLabels, Gauge>,
     /// Records of other relays that were refused.
     pub records_refused: Counter,
     /// Connections to gRPC and HTTP that were refused at a ceiling.
-    pub turned_away: Family<Turned, Counter>,
+    pub turned_away: Family<TurnedAwayLabels, Counter>,
     /// Connected peers.
     pub peers: Gauge,
     /// Connections.
@@ -87,15 +87,15 @@ pub struct Metrics {
     /// Reservations made or renewed.
     pub reservations_accepted: Counter,
     /// Reservations refused.
-    pub reservations_refused: Family<Reason, Counter>,
+    pub reservations_refused: Family<ReasonLabels, Counter>,
     /// Circuits that stand.
     pub circuits: Gauge,
     /// Circuits made.
     pub circuits_accepted: Counter,
     /// Circuits refused.
-    pub circuits_refused: Family<Reason, Counter>,
+    pub circuits_refused: Family<ReasonLabels, Counter>,
     /// Circuits cut, by the limit that they came to.
-    pub circuits_cut: Family<Reason, Counter>,
+    pub circuits_cut: Family<ReasonLabels, Counter>,
     /// Bytes that circuits have carried, both ways.
     pub bytes: Counter<u64, AtomicU64>,
     log_lines_dropped: Counter,
@@ -162,7 +162,7 @@ impl Default for Metrics {
             (&metrics.circuits_refused, &CIRCUIT_REASONS[..]),
         ] {
             for reason in reasons {
-                drop(family.get_or_create(&Reason {
+                drop(family.get_or_create(&ReasonLabels {
                     reason: (*reason).to_owned(),
                 }));
             }
@@ -288,7 +288,7 @@ impl Metrics {
     }
 
     /// Takes over the figures of the table; `evicted` since the start.
-    pub fn table(&self, figures: &Figures, evicted: u64) {
+    pub fn table(&self, figures: &RegistryStats, evicted: u64) {
         self.local.set(figures.local as i64);
         self.federated.set(figures.federated as i64);
         self.evictions
@@ -296,7 +296,7 @@ impl Metrics {
     }
 
     /// Takes over how the other relays do.
-    pub fn federation<'a>(&self, peers: impl IntoIterator<Item = &'a Health>) {
+    pub fn federation<'a>(&self, peers: impl IntoIterator<Item = &'a SyncHealth>) {
         let (mut healthy, mut failing, mut unknown) = (0, 0, 0);
         for health in peers {
             match (health.is_failing(), health.is_healthy()) {
@@ -306,20 +306,22 @@ impl Metrics {
             }
         }
         for (state, count) in [("healthy", healthy), ("failing", failing), ("unknown", unknown)] {
-            self.federation_peers.get_or_create(&State { state }).set(count);
+            self.federation_peers
+                .get_or_create(&PeerStateLabels { state })
+                .set(count);
         }
     }
 
     /// Counts a call.
     pub fn call(&self, rpc: &'static str, code: Code) {
         let code = word(code);
-        self.calls.get_or_create(&Call { rpc, code }).inc();
+        self.calls.get_or_create(&CallLabels { rpc, code }).inc();
     }
 
     /// Counts a refusal.
-    pub fn refused(family: &Family<Reason, Counter>, reason: &str) {
+    pub fn refused(family: &Family<ReasonLabels, Counter>, reason: &str) {
         let reason = reason.to_owned();
-        family.get_or_create(&Reason { reason }).inc();
+        family.get_or_create(&ReasonLabels { reason }).inc();
     }
 
     /// Prometheus text.
@@ -362,24 +364,24 @@ mod tests {
     fn the_names_of_the_contract_are_there() {
         let metrics = Metrics::default();
         metrics.table(
-            &Figures {
+            &RegistryStats {
                 local: 3,
-                ..Figures::default()
+                ..RegistryStats::default()
             },
             5,
         );
         metrics.table(
-            &Figures {
+            &RegistryStats {
                 local: 4,
-                ..Figures::default()
+                ..RegistryStats::default()
             },
             7,
         );
         metrics.call("DiscoverBySkill", Code::Ok);
-        let [mut healthy, mut failing] = [Health::default(), Health::default()];
+        let [mut healthy, mut failing] = [SyncHealth::default(), SyncHealth::default()];
         healthy.answered();
         failing.failed(0, "down".to_owned(), 0.5);
-        metrics.federation([&failing, &healthy, &Health::default(), &failing]);
+        metrics.federation([&failing, &healthy, &SyncHealth::default(), &failing]);
         metrics.federation([&failing, &healthy, &failing]);
         let text = metrics.text();
         for line in [

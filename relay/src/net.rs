@@ -1,21 +1,21 @@
 //! The libp2p side: peers behind NAT reserve a place here and are reached through circuits.
 //!
-//! One task owns the swarm; `behaviour` composes its protocols, `dials` says where it connects to, `transport` its roads, `meter` counts what circuits
+//! One task owns the swarm; `behaviour` composes its protocols, `dial_filter` says where it connects to, `transport` its roads, `byte_meter` counts what circuits
 //! carry. The one rule: a ceiling refuses what is new and never cuts what is served.
 
 mod addresses;
 mod behaviour;
-mod circuits;
-mod dials;
-mod meter;
-mod places;
-mod standing;
+mod byte_meter;
+mod circuit_quota;
+mod dial_filter;
+mod open_circuits;
+mod reservations;
 mod transport;
 
 use std::{collections::HashMap, io, net::IpAddr, sync::Arc, time::Duration};
 
 pub use addresses::with_peer;
-use agentanycast_door::{AddressChange, Interfaces};
+use agentanycast_limits::{AddressChange, Interfaces};
 use libp2p::{
     Multiaddr, Swarm, TransportError,
     core::transport::ListenerId,
@@ -30,16 +30,16 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{metrics::Metrics, seldom::Seldom};
-use addresses::{is_wildcard, quic_beside, told, with_remedy};
-use agentanycast_program::{
+use crate::{log_throttle::LogThrottle, metrics::Metrics};
+use addresses::{announced_addresses, is_wildcard, quic_beside, with_remedy};
+use agentanycast_daemon_kit::{
     address::{port, with_port},
     listening,
 };
 use behaviour::{Behaviour, BehaviourEvent};
-use circuits::Circuits;
-use places::Places;
-use standing::Standing;
+use circuit_quota::CircuitQuota;
+use open_circuits::OpenCircuits;
+use reservations::ReservationSlots;
 
 /// How long a listener may take to say where it is bound.
 const BIND: Duration = Duration::from_secs(5);
@@ -120,7 +120,7 @@ pub async fn start(
     stop: CancellationToken,
 ) -> Result<Net, StartError> {
     let mut running =
-        Running::new(&config, metrics).map_err(|error| StartError::Transport(error.to_string()))?;
+        RelaySwarm::new(&config, metrics).map_err(|error| StartError::Transport(error.to_string()))?;
     let mut addresses = Vec::new();
     let mut quic = Vec::new();
     let (missing, listen): (Vec<_>, Vec<_>) = config
@@ -154,7 +154,7 @@ pub async fn start(
             Err(error) => return Err(error),
         }
     }
-    running.tell();
+    running.publish_addresses();
     let task = tokio::spawn(async move {
         tokio::select! {
             biased;
@@ -172,42 +172,42 @@ fn closed_because(_: ListenerId, reason: io::Result<()>) -> String {
 }
 
 /// The swarm while it serves.
-struct Running {
+struct RelaySwarm {
     swarm: Swarm<Behaviour>,
     announce: Vec<Multiaddr>,
     /// What others are told, as the log has it.
-    told: Vec<Multiaddr>,
+    announced: Vec<Multiaddr>,
     metrics: Arc<Metrics>,
-    places: Places,
-    circuits: Circuits,
-    standing: Standing,
-    refused: Seldom,
-    places_refused: Seldom,
-    circuits_refused: Seldom,
-    cut: Seldom,
-    failed: Seldom,
+    reservations: ReservationSlots,
+    circuit_quota: CircuitQuota,
+    open_circuits: OpenCircuits,
+    refused: LogThrottle,
+    reservations_refused: LogThrottle,
+    circuits_refused: LogThrottle,
+    cut: LogThrottle,
+    failed: LogThrottle,
     interfaces: Interfaces,
     /// The address of this host that each connection was made from.
     local_ips: HashMap<ConnectionId, IpAddr>,
 }
 
-impl Running {
+impl RelaySwarm {
     fn new(config: &NetConfig, metrics: Arc<Metrics>) -> Result<Self, noise::Error> {
-        let places = Places::new(config.max_reservations, config.max_reservations_per_ip);
-        let circuits = Circuits::new(config.max_circuits_per_ip);
+        let places = ReservationSlots::new(config.max_reservations, config.max_reservations_per_ip);
+        let circuits = CircuitQuota::new(config.max_circuits_per_ip);
         Ok(Self {
             swarm: behaviour::swarm(config, &places, &circuits, &metrics)?,
             announce: config.announce.clone(),
-            told: Vec::new(),
+            announced: Vec::new(),
             metrics,
-            places,
-            circuits,
-            standing: Standing::new(config.max_circuits, config.max_circuits_per_peer),
-            refused: Seldom::default(),
-            places_refused: Seldom::default(),
-            circuits_refused: Seldom::default(),
-            cut: Seldom::default(),
-            failed: Seldom::default(),
+            reservations: places,
+            circuit_quota: circuits,
+            open_circuits: OpenCircuits::new(config.max_circuits, config.max_circuits_per_peer),
+            refused: LogThrottle::default(),
+            reservations_refused: LogThrottle::default(),
+            circuits_refused: LogThrottle::default(),
+            cut: LogThrottle::default(),
+            failed: LogThrottle::default(),
             interfaces: Interfaces::watch(),
             local_ips: HashMap::new(),
         })
@@ -291,22 +291,22 @@ impl Running {
     }
 
     /// Others are told where this relay is by now: interfaces come and go.
-    fn tell(&mut self) {
+    fn publish_addresses(&mut self) {
         self.update();
         let now: Vec<Multiaddr> = self.swarm.external_addresses().cloned().collect();
-        for address in self.told.iter().filter(|address| !now.contains(address)) {
+        for address in self.announced.iter().filter(|address| !now.contains(address)) {
             tracing::info!(%address, "peers are not told this address any more");
         }
-        for address in now.iter().filter(|address| !self.told.contains(address)) {
+        for address in now.iter().filter(|address| !self.announced.contains(address)) {
             tracing::info!(%address, "peers are told this address");
         }
-        self.told = now;
+        self.announced = now;
     }
 
     /// The same without a word, while there may be more of them in a moment.
     fn update(&mut self) {
         let bound: Vec<Multiaddr> = self.swarm.listeners().cloned().collect();
-        let now = told(&self.announce, &bound);
+        let now = announced_addresses(&self.announce, &bound);
         let before: Vec<Multiaddr> = self.swarm.external_addresses().cloned().collect();
         for address in before.iter().filter(|address| !now.contains(address)) {
             self.swarm.remove_external_address(address);
@@ -326,10 +326,10 @@ impl Running {
                 endpoint,
                 ..
             } => {
-                if let Some(ip) = agentanycast_door::local_ip(&endpoint) {
+                if let Some(ip) = agentanycast_limits::local_ip(&endpoint) {
                     self.local_ips.insert(connection_id, ip);
                 }
-                self.places.opened(peer_id, endpoint.get_remote_address());
+                self.reservations.opened(peer_id, endpoint.get_remote_address());
                 metrics.connections.inc();
                 if num_established.get() == 1 {
                     metrics.peers.inc();
@@ -344,13 +344,13 @@ impl Running {
                 ..
             } => {
                 self.local_ips.remove(&connection_id);
-                self.places.closed(peer_id, endpoint.get_remote_address());
+                self.reservations.closed(peer_id, endpoint.get_remote_address());
                 metrics.connections.dec();
                 self.show_reservations();
                 if num_established == 0 {
                     metrics.peers.dec();
                     // A refusal that could not be said is not told.
-                    self.circuits.limit(peer_id);
+                    self.circuit_quota.limit(peer_id);
                     tracing::debug!(peer = %peer_id, "a peer has gone");
                 }
             }
@@ -362,13 +362,13 @@ impl Running {
                 metrics.connections_refused.inc();
                 if let ListenError::Denied { cause } = &error {
                     let now = Instant::now();
-                    if let Some(unsaid) = self.refused.turn(now) {
+                    if let Some(unsaid) = self.refused.allow(now) {
                         tracing::warn!(listener = "peers", address = %send_back_addr, %cause, unsaid, "a connection was refused");
                     }
                 }
             }
             SwarmEvent::ListenerError { error, .. } => {
-                if let Some(unsaid) = self.failed.turn(Instant::now()) {
+                if let Some(unsaid) = self.failed.allow(Instant::now()) {
                     tracing::warn!(%error, unsaid, "a listener failed");
                 }
             }
@@ -380,16 +380,18 @@ impl Running {
                     ?reason,
                     "nobody is listening there any more; restart the relay"
                 );
-                self.tell();
+                self.publish_addresses();
             }
-            SwarmEvent::NewListenAddr { .. } | SwarmEvent::ExpiredListenAddr { .. } => self.tell(),
+            SwarmEvent::NewListenAddr { .. } | SwarmEvent::ExpiredListenAddr { .. } => {
+                self.publish_addresses()
+            }
             SwarmEvent::Behaviour(BehaviourEvent::Relay(event)) => self.on_relay(event),
             _ => {}
         }
     }
 
     fn show_reservations(&self) {
-        self.metrics.reservations.set(self.places.held() as i64);
+        self.metrics.reservations.set(self.reservations.held() as i64);
     }
 
     fn on_relay(&mut self, event: relay::Event) {
@@ -403,18 +405,18 @@ impl Running {
                 }
             }
             relay::Event::ReservationReqDenied { src_peer_id, status } => {
-                let limit = self.places.limit(src_peer_id);
+                let limit = self.reservations.limit(src_peer_id);
                 let reason = limit.map_or_else(|| format!("{status:?}"), ToOwned::to_owned);
                 Metrics::refused(&metrics.reservations_refused, &reason);
                 if !is_at_a_ceiling(limit, &status) {
                     tracing::debug!(peer = %src_peer_id, reason, "a reservation was refused");
-                } else if let Some(unsaid) = self.places_refused.turn(Instant::now()) {
+                } else if let Some(unsaid) = self.reservations_refused.allow(Instant::now()) {
                     tracing::warn!(peer = %src_peer_id, limit = reason, unsaid, "a reservation was refused");
                 }
             }
             // That a reservation was closed is said of every connection that ends; the places know which of them had one.
             relay::Event::ReservationTimedOut { src_peer_id } => {
-                self.places.expired(src_peer_id);
+                self.reservations.expired(src_peer_id);
                 self.show_reservations();
             }
             relay::Event::CircuitReqAccepted {
@@ -423,7 +425,7 @@ impl Running {
             } => {
                 metrics.circuits_accepted.inc();
                 metrics.circuits.inc();
-                self.standing.opened(src_peer_id, dst_peer_id);
+                self.open_circuits.opened(src_peer_id, dst_peer_id);
                 tracing::debug!(from = %src_peer_id, to = %dst_peer_id, "a circuit was opened");
             }
             relay::Event::CircuitReqDenied {
@@ -431,16 +433,16 @@ impl Running {
                 dst_peer_id,
                 status,
             } => {
-                let limit = self.circuits.limit(src_peer_id).or_else(|| {
+                let limit = self.circuit_quota.limit(src_peer_id).or_else(|| {
                     let is_full = matches!(status, relay::StatusCode::ResourceLimitExceeded);
-                    is_full.then(|| self.standing.limit(src_peer_id)).flatten()
+                    is_full.then(|| self.open_circuits.limit(src_peer_id)).flatten()
                 });
                 let reason = limit.map_or_else(|| format!("{status:?}"), ToOwned::to_owned);
                 Metrics::refused(&metrics.circuits_refused, &reason);
                 let (from, to) = (src_peer_id, dst_peer_id);
                 if !is_at_a_ceiling(limit, &status) {
                     tracing::debug!(%from, %to, reason, "a circuit was refused");
-                } else if let Some(unsaid) = self.circuits_refused.turn(Instant::now()) {
+                } else if let Some(unsaid) = self.circuits_refused.allow(Instant::now()) {
                     tracing::warn!(%from, %to, limit = reason, unsaid, "a circuit was refused");
                 }
             }
@@ -450,10 +452,10 @@ impl Running {
                 error,
             } => {
                 metrics.circuits.dec();
-                self.standing.closed(src_peer_id, dst_peer_id);
+                self.open_circuits.closed(src_peer_id, dst_peer_id);
                 if let Some(reason) = error.as_ref().and_then(cut_by) {
                     Metrics::refused(&metrics.circuits_cut, reason);
-                    if let Some(unsaid) = self.cut.turn(Instant::now()) {
+                    if let Some(unsaid) = self.cut.allow(Instant::now()) {
                         tracing::warn!(from = %src_peer_id, to = %dst_peer_id, limit = reason, unsaid, "a circuit was cut");
                     }
                 }

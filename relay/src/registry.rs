@@ -1,49 +1,49 @@
 //! The registry: which agents there are, by what they can do. Its own entries and those of other relays.
 //!
-//! PURE: the time, the seed of a shuffle and the outcome of checking a signature are arguments. `table` has the
-//! records and `names`, `places` and `walk` their index; `room` says what there is room for; `federated` is what other relays
+//! PURE: the time, the seed of a shuffle and the outcome of checking a signature are arguments. `records` has the
+//! records and `index_keys`, `index` and `cursor` their index; `quotas` says what there is room for; `replication` is what other relays
 //! bring. The one rule: a peer that has proven itself is never changed, hidden or removed by a request without proof, or by
 //! one that it signed before another that was taken.
 
 mod agent;
+mod cursor;
 mod discover;
-mod federated;
-mod kept;
+mod error;
+mod index;
+mod index_keys;
 mod limits;
-mod names;
-mod places;
-mod refused;
-mod room;
-mod source;
-mod table;
-mod walk;
+mod quotas;
+mod records;
+mod replication;
+mod stored;
+mod usage;
 
 use std::{sync::Arc, time::Duration};
 
 use agentanycast_identity::{proof::MAX_SKEW, rotation::Rotation};
 use agentanycast_proto::v1::RegistryProof;
 
-pub use agent::{Agent, nanos_of, timestamp};
+pub use agent::{RegisteredAgent, nanos_of, timestamp};
 pub use discover::{MAX_ANSWER, Query, Search};
-pub use federated::{Incoming, Merged, Page, Reader};
-pub use kept::Kept;
-pub use limits::Limits;
-pub use refused::Refused;
-pub use source::Source;
-pub use table::Figures;
+pub use error::RegistryError;
+pub use limits::RegistryLimits;
+pub use records::RegistryStats;
+pub use replication::{ChangesPage, ChangesReader, MergeOutcome, RemoteRecord};
+pub use stored::StoredRecord;
+pub use usage::Source;
 
-pub(crate) use agent::each_once;
+pub(crate) use agent::dedup_skills;
 
 use crate::{
     clock::Now,
-    federation::merge::{Clock, Nanos, SECOND, Stamp, nanos},
+    federation::merge::{HybridClock, Nanos, SECOND, Stamp, nanos},
 };
-use agent::Answer;
-use names::sets_of_skill;
-use places::{Class, Crowd};
-use room::Wanted;
-use source::{Held, Kind};
-use table::{Live, Record, Table};
+use agent::EncodedAgent;
+use index::{Crowding, RankClass};
+use index_keys::sets_of_skill;
+use quotas::QuotaRequest;
+use records::{LiveEntry, RecordTable, RegistryRecord};
+use usage::{RecordUsage, ShareKind};
 
 /// The RPC that registers.
 pub const REGISTER: &str = "/agentanycast.v1.RegistryService/RegisterSkills";
@@ -54,7 +54,7 @@ pub const HEARTBEAT: &str = "/agentanycast.v1.RegistryService/Heartbeat";
 
 /// How far ahead of this relay's clock a request may have been signed that is before all later ones: twice as far as two
 /// clocks that are each believed can be apart.
-const MOST_AHEAD: Duration = MAX_SKEW.saturating_mul(4);
+const MAX_AHEAD: Duration = MAX_SKEW.saturating_mul(4);
 
 /// Instead of an RPC: the proof is no request but a [`Rotation`], whose old key is the peer's.
 pub const KEY_ROTATION: &str = "key rotation";
@@ -64,7 +64,7 @@ pub const MAX_PROOFS: usize = 8;
 
 /// Who asks.
 #[derive(Clone, Debug, Default)]
-pub struct Caller {
+pub struct RegistryCaller {
     /// Where the request came from; none for what a store brings back.
     pub source: Option<Source>,
     /// What the peer has signed, if it has: checked, recent and not seen before.
@@ -73,15 +73,15 @@ pub struct Caller {
 
 /// Where an entry came from.
 #[derive(Clone, Copy)]
-struct Came {
+struct EntrySource {
     /// Whose share it takes.
-    source: Option<(Source, Kind)>,
-    crowd: Crowd,
+    source: Option<(Source, ShareKind)>,
+    crowd: Crowding,
 }
 
 /// The times of a record.
 #[derive(Clone, Copy)]
-struct Times {
+struct RecordTimes {
     now: Now,
     /// By the wall clock of its origin.
     registered: Nanos,
@@ -91,23 +91,23 @@ struct Times {
 
 /// The table with its rules.
 #[derive(Debug)]
-pub struct Registry {
+pub struct SkillRegistry {
     me: Arc<str>,
-    limits: Limits,
-    clock: Clock,
-    table: Table,
+    limits: RegistryLimits,
+    clock: HybridClock,
+    table: RecordTable,
     /// Entries that expired.
     evicted: u64,
     /// Peers whose records here were forgotten, for a store.
     forgotten: Vec<Arc<str>>,
 }
 
-impl Registry {
+impl SkillRegistry {
     /// An empty one of the relay with this id. `clock` has said its last version before the last stop, or nothing.
-    pub fn new(me: &str, limits: Limits, clock: Clock) -> Self {
+    pub fn new(me: &str, limits: RegistryLimits, clock: HybridClock) -> Self {
         let me: Arc<str> = me.into();
         Self {
-            table: Table::new(Arc::clone(&me)),
+            table: RecordTable::new(Arc::clone(&me)),
             me,
             limits,
             clock,
@@ -117,7 +117,7 @@ impl Registry {
     }
 
     /// The bounds.
-    pub fn limits(&self) -> &Limits {
+    pub fn limits(&self) -> &RegistryLimits {
         &self.limits
     }
 
@@ -137,22 +137,27 @@ impl Registry {
     }
 
     /// The figures.
-    pub fn figures(&self) -> Figures {
-        self.table.figures()
+    pub fn stats(&self) -> RegistryStats {
+        self.table.stats()
     }
 
     /// Registers an agent, in the place of what it had; until when, by the wall clock.
     ///
     /// # Errors
-    /// Nothing has changed then; see [`Refused`].
-    pub fn register(&mut self, now: impl Into<Now>, agent: Agent, caller: Caller) -> Result<Nanos, Refused> {
+    /// Nothing has changed then; see [`RegistryError`].
+    pub fn register(
+        &mut self,
+        now: impl Into<Now>,
+        agent: RegisteredAgent,
+        caller: RegistryCaller,
+    ) -> Result<Nanos, RegistryError> {
         let now = now.into();
         agent::check(&agent, &self.limits)?;
         self.admit(now, &agent.peer, caller.proof.as_ref())?;
         let kind = if caller.proof.is_some() {
-            Kind::Verified
+            ShareKind::Verified
         } else {
-            Kind::Unverified
+            ShareKind::Unverified
         };
         let source = caller.source.map(|source| (source, kind));
         let expires = now.passed.saturating_add(nanos(self.limits.ttl));
@@ -165,9 +170,9 @@ impl Registry {
         let proofs = caller.proof.into_iter().collect();
         let me = Arc::clone(&self.me);
         let crowd = self.crowd((&agent.peer, &me), source);
-        let came = Came { source, crowd };
+        let came = EntrySource { source, crowd };
         let registered = now.wall;
-        let times = Times {
+        let times = RecordTimes {
             now,
             registered,
             expires,
@@ -180,14 +185,14 @@ impl Registry {
     /// Takes skills off an agent, or all of it when none are named. An agent that is not there is no error.
     ///
     /// # Errors
-    /// Nothing has changed then; see [`Refused`].
+    /// Nothing has changed then; see [`RegistryError`].
     pub fn unregister(
         &mut self,
         now: impl Into<Now>,
         peer: &str,
         skills: &[String],
-        caller: Caller,
-    ) -> Result<(), Refused> {
+        caller: RegistryCaller,
+    ) -> Result<(), RegistryError> {
         let now = now.into();
         agent::check_peer(peer, &self.limits)?;
         self.admit(now, peer, caller.proof.as_ref())?;
@@ -199,7 +204,7 @@ impl Registry {
             return Ok(());
         };
         let Some(live) = &record.live else { return Ok(()) };
-        let mut agent = Agent::from(live.answer.decode());
+        let mut agent = RegisteredAgent::from(live.encoded.decode());
         let before = agent.skills.len();
         agent
             .skills
@@ -226,15 +231,15 @@ impl Registry {
         if over {
             return self.withdraw(now, record, stamp, proofs);
         }
-        let times = Times {
+        let times = RecordTimes {
             now,
             registered: live.registered,
             expires: record.expires,
         };
         let origin = Arc::clone(&record.origin);
-        let came = Came {
+        let came = EntrySource {
             source: record.source,
-            crowd: live.place.class.crowd(),
+            crowd: live.position.class.crowd(),
         };
         let fewer = self.record(agent, origin, stamp, times, proofs, came)?;
         self.table.put(fewer, now);
@@ -245,8 +250,8 @@ impl Registry {
     /// statement; where the old key has signed something later, they have the agent until it expires.
     ///
     /// # Errors
-    /// When there is no room for that it is over; see [`Refused`].
-    pub fn supersede(&mut self, now: impl Into<Now>, by: &Rotation) -> Result<(), Refused> {
+    /// When there is no room for that it is over; see [`RegistryError`].
+    pub fn supersede(&mut self, now: impl Into<Now>, by: &Rotation) -> Result<(), RegistryError> {
         let now = now.into();
         let peer = by.old().to_string();
         let Some(record) = self
@@ -275,8 +280,13 @@ impl Registry {
     /// Extends an entry; until when, by the wall clock.
     ///
     /// # Errors
-    /// Nothing has changed then; see [`Refused`].
-    pub fn heartbeat(&mut self, now: impl Into<Now>, peer: &str, caller: Caller) -> Result<Nanos, Refused> {
+    /// Nothing has changed then; see [`RegistryError`].
+    pub fn heartbeat(
+        &mut self,
+        now: impl Into<Now>,
+        peer: &str,
+        caller: RegistryCaller,
+    ) -> Result<Nanos, RegistryError> {
         let now = now.into();
         agent::check_peer(peer, &self.limits)?;
         self.admit(now, peer, caller.proof.as_ref())?;
@@ -288,26 +298,26 @@ impl Registry {
             let live = record.live.take()?;
             Some((record, live))
         }) else {
-            return Err(Refused::NotFound(peer.to_owned()));
+            return Err(RegistryError::NotFound(peer.to_owned()));
         };
         let verified = record.is_verified();
         if let Some(proof) = caller.proof.filter(|_| verified) {
             let signed_ms = proof.time_ms;
             let proofs = renewed_by(&record.proofs, proof);
-            room::check_proofs(&proofs, &self.limits)?;
+            quotas::check_proofs(&proofs, &self.limits)?;
             record.stamp.proven_ms = signed_last(&record, now).max(signed_ms);
             record.proofs = proofs.into();
         }
         record.stamp.version = self.clock.next(now.wall);
         record.expires = now.passed.saturating_add(nanos(self.limits.ttl));
         let expires = now.wall_at(record.expires);
-        live.answer = live.answer.expiring(expires);
-        let crowd = live.place.class.crowd();
-        live.place = live
-            .place
-            .with_class(Class::new(false, verified, crowd, now.passed));
+        live.encoded = live.encoded.with_expiry(expires);
+        let crowd = live.position.class.crowd();
+        live.position = live
+            .position
+            .with_class(RankClass::new(false, verified, crowd, now.passed));
         self.table.put(
-            Record {
+            RegistryRecord {
                 live: Some(live),
                 ..record
             },
@@ -352,12 +362,12 @@ impl Registry {
     }
 
     /// Whether a request for `peer` may be taken at all.
-    fn admit(&self, now: Now, peer: &str, proof: Option<&RegistryProof>) -> Result<(), Refused> {
+    fn admit(&self, now: Now, peer: &str, proof: Option<&RegistryProof>) -> Result<(), RegistryError> {
         if let Some(proof) = proof {
             let stood_ms = self.own(peer).map_or(0, |record| signed_last(record, now));
             if proof.time_ms < stood_ms {
                 // Other relays keep what was signed last, so this one must too.
-                return Err(Refused::Outdated {
+                return Err(RegistryError::Outdated {
                     peer: peer.to_owned(),
                     signed_ms: proof.time_ms,
                     stood_ms,
@@ -366,16 +376,16 @@ impl Registry {
             return Ok(());
         }
         if self.limits.signed_only {
-            return Err(Refused::Unsigned);
+            return Err(RegistryError::Unsigned);
         }
-        let proven = |record: &Record| record.is_live(now.passed) && record.is_verified();
+        let proven = |record: &RegistryRecord| record.is_live(now.passed) && record.is_verified();
         if self.table.of_peer(peer).any(proven) {
-            return Err(Refused::Denied(peer.to_owned()));
+            return Err(RegistryError::Denied(peer.to_owned()));
         }
         Ok(())
     }
 
-    fn own(&self, peer: &str) -> Option<&Record> {
+    fn own(&self, peer: &str) -> Option<&RegistryRecord> {
         self.table.get(self.table.find(peer, &self.me)?)
     }
 
@@ -383,15 +393,15 @@ impl Registry {
     /// there: nothing may fail between this and putting it in.
     fn record(
         &mut self,
-        agent: Agent,
+        agent: RegisteredAgent,
         origin: Arc<str>,
         stamp: Stamp,
-        times: Times,
+        times: RecordTimes,
         proofs: Vec<RegistryProof>,
-        came: Came,
-    ) -> Result<Record, Refused> {
-        let Came { source, crowd } = came;
-        let Times {
+        came: EntrySource,
+    ) -> Result<RegistryRecord, RegistryError> {
+        let EntrySource { source, crowd } = came;
+        let RecordTimes {
             now,
             registered,
             expires,
@@ -401,37 +411,41 @@ impl Registry {
         let shown = if federated { &*origin } else { "" };
         let peer: Arc<str> = agent.peer.as_str().into();
         let skills = agent.skills.clone();
-        let answer = Answer::new(agent, registered, verified, shown, now.wall_at(expires));
+        let answer = EncodedAgent::new(agent, registered, verified, shown, now.wall_at(expires));
         if answer.len() > self.limits.agent_bytes {
-            return Err(Refused::Limit {
+            return Err(RegistryError::Limit {
                 what: "bytes of one agent",
                 most: self.limits.agent_bytes,
                 setting: None,
                 advice: "shorten descriptions",
             });
         }
-        room::check_proofs(&proofs, &self.limits)?;
+        quotas::check_proofs(&proofs, &self.limits)?;
         let places = skills.iter().map(|skill| sets_of_skill(skill.tags.len())).sum();
-        let wanted = Wanted {
+        let wanted = QuotaRequest {
             peer: &peer,
             origin: &origin,
             source,
-            takes: Held::one(true, room::bytes(answer.len(), places, &proofs)),
+            takes: RecordUsage::single(true, quotas::record_bytes(answer.len(), places, &proofs)),
         };
-        self.room(now, wanted)?;
+        self.check_quotas(now, wanted)?;
         let slot = self.table.slot_of(&peer, &origin);
         // No life that somebody claims makes an entry fresher than now.
         let renewed = expires.saturating_sub(nanos(self.limits.ttl)).min(now.passed);
-        let place = Table::place(slot, Class::new(federated, verified, crowd, renewed), registered);
-        let sets = self.table.names.sets_of(&skills);
-        Ok(Record {
+        let place = RecordTable::position(
+            slot,
+            RankClass::new(federated, verified, crowd, renewed),
+            registered,
+        );
+        let sets = self.table.index.sets_of(&skills);
+        Ok(RegistryRecord {
             peer,
             origin,
             stamp,
-            live: Some(Live {
-                answer,
+            live: Some(LiveEntry {
+                encoded: answer,
                 sets,
-                place,
+                position: place,
                 registered,
             }),
             expires,
@@ -444,9 +458,9 @@ impl Registry {
     }
 
     /// How crowded the source of an entry is: as it was when the entry came, as long as it comes from there.
-    fn crowd(&self, (peer, origin): (&str, &str), source: Option<(Source, Kind)>) -> Crowd {
+    fn crowd(&self, (peer, origin): (&str, &str), source: Option<(Source, ShareKind)>) -> Crowding {
         let Some(source) = source else {
-            return Crowd::default();
+            return Crowding::default();
         };
         let standing = self
             .table
@@ -454,8 +468,8 @@ impl Registry {
             .and_then(|slot| self.table.get(slot));
         let standing = standing.filter(|standing| standing.source == Some(source));
         standing.and_then(|standing| standing.live.as_ref()).map_or_else(
-            || Crowd::of(self.table.sources.of(&source).live),
-            |live| live.place.class.crowd(),
+            || Crowding::from_entries(self.table.sources.get(&source).live),
+            |live| live.position.class.crowd(),
         )
     }
 
@@ -463,11 +477,11 @@ impl Registry {
     fn withdraw(
         &mut self,
         now: Now,
-        record: Record,
+        record: RegistryRecord,
         stamp: Stamp,
         proofs: Vec<RegistryProof>,
-    ) -> Result<(), Refused> {
-        let tombstone = Record {
+    ) -> Result<(), RegistryError> {
+        let tombstone = RegistryRecord {
             expires: now.passed.saturating_add(nanos(self.limits.tombstone_life())),
             ..self.tombstone(now, (record.peer, record.origin), stamp, proofs, record.source)?
         };
@@ -483,17 +497,17 @@ impl Registry {
         (peer, origin): (Arc<str>, Arc<str>),
         stamp: Stamp,
         proofs: Vec<RegistryProof>,
-        source: Option<(Source, Kind)>,
-    ) -> Result<Record, Refused> {
-        room::check_proofs(&proofs, &self.limits)?;
-        let wanted = Wanted {
+        source: Option<(Source, ShareKind)>,
+    ) -> Result<RegistryRecord, RegistryError> {
+        quotas::check_proofs(&proofs, &self.limits)?;
+        let wanted = QuotaRequest {
             peer: &peer,
             origin: &origin,
             source,
-            takes: Held::one(false, room::bytes(0, 0, &proofs)),
+            takes: RecordUsage::single(false, quotas::record_bytes(0, 0, &proofs)),
         };
-        self.room(now, wanted)?;
-        Ok(Record {
+        self.check_quotas(now, wanted)?;
+        Ok(RegistryRecord {
             peer,
             origin,
             stamp,
@@ -525,15 +539,15 @@ fn latest_ms(now: Now) -> u64 {
 
 /// When the peer has signed last, in milliseconds since 1970; 0 where that is further ahead than clocks of relays are wrong
 /// that others believe. Both clocks were wrong then, and what the peer signs by right ones must not wait until that time.
-fn signed_last(record: &Record, now: Now) -> u64 {
+fn signed_last(record: &RegistryRecord, now: Now) -> u64 {
     let signed_ms = record.stamp.proven_ms;
-    let counts_until = now.wall.saturating_add(nanos(MOST_AHEAD)) / (SECOND / 1000);
+    let counts_until = now.wall.saturating_add(nanos(MAX_AHEAD)) / (SECOND / 1000);
     if signed_ms <= counts_until { signed_ms } else { 0 }
 }
 
 /// Until when, in passed time, a request may come that was signed before what the peer of this record signed
 /// last, which was at most as far ahead of its coming as clocks may be apart.
-fn signed_until(record: &Record) -> Nanos {
+fn signed_until(record: &RegistryRecord) -> Nanos {
     if record.is_verified() {
         record.expires.saturating_add(nanos(MAX_SKEW * 2))
     } else {
@@ -556,10 +570,10 @@ fn renewed_by(proofs: &[RegistryProof], heartbeat: RegistryProof) -> Vec<Registr
     proofs
 }
 
-fn followed_by(proofs: &[RegistryProof], next: RegistryProof) -> Result<Vec<RegistryProof>, Refused> {
+fn followed_by(proofs: &[RegistryProof], next: RegistryProof) -> Result<Vec<RegistryProof>, RegistryError> {
     let mut proofs = lasting(proofs);
     if proofs.len() + 2 > MAX_PROOFS {
-        return Err(Refused::Limit {
+        return Err(RegistryError::Limit {
             what: "times that skills are taken off one registration",
             most: MAX_PROOFS - 2,
             setting: None,

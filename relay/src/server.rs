@@ -9,13 +9,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agentanycast_identity::{self as identity, Keypair};
-use agentanycast_program::{
+use agentanycast_daemon_kit::{
     listening,
     process::{self, StartLines},
     service_manager,
     traces::{TraceExporter, Traces},
 };
+use agentanycast_identity::{self as identity, Keypair};
 use anyhow::Context as _;
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -25,17 +25,17 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    ceilings::Ceilings,
+    bounded_listener::BoundedListener,
     clock::now,
     config::{self, Config, RegistryAuth},
-    federation::{merge::Clock, record, sync},
-    grpc::{self, Recorder},
-    handle::Handle,
-    http::{self, Face},
-    listen::Bounded,
+    fd_budget::FdBudget,
+    federation::{merge::HybridClock, remote_record, sync},
+    grpc::{self, SpanRecorder},
+    http::{self, RelayHttpState},
     metrics::Metrics,
     net::{self, NetConfig},
-    registry::{Limits, Registry},
+    registry::{RegistryLimits, SkillRegistry},
+    registry_handle::Handle,
     store::Store,
 };
 
@@ -66,7 +66,7 @@ fn run_process(config: Config) -> anyhow::Result<()> {
 async fn run(config: Config) -> anyhow::Result<()> {
     let mut stop = process::Stop::listen()?;
     let mut hangup = signal(SignalKind::hangup())?;
-    let mut relay = Relay::start(&config).await?;
+    let mut relay = RelayProcess::start(&config).await?;
     let lines = relay.lines.join("\n") + "\n";
     let announcing = StartLines::Stdout.announce(lines.into_bytes());
     tokio::pin!(announcing);
@@ -98,10 +98,10 @@ async fn run(config: Config) -> anyhow::Result<()> {
     outcome
 }
 
-struct Relay {
+struct RelayProcess {
     /// The start lines: where the relay listens.
     lines: Vec<String>,
-    _key: Option<identity::Held>,
+    _key: Option<identity::KeyLock>,
     handle: Handle,
     stop: CancellationToken,
     net: JoinHandle<()>,
@@ -113,7 +113,7 @@ struct Relay {
     writer: Option<std::thread::JoinHandle<()>>,
 }
 
-impl Relay {
+impl RelayProcess {
     async fn start(config: &Config) -> anyhow::Result<Self> {
         let (keypair, key) = keypair(config)?;
         let me = identity::peer_id(&keypair).to_string();
@@ -138,7 +138,7 @@ impl Relay {
             format!("cannot listen for the registry on {address}; end what uses it, or set --registry-listen")
         })?;
         lines.push(format!("REGISTRY_ADDR={}", listener.local_addr()?));
-        let listener = Bounded::new(listener, "registry", ceilings.registry, Arc::clone(&metrics));
+        let listener = BoundedListener::new(listener, "registry", ceilings.registry, Arc::clone(&metrics));
         let traces_stop = CancellationToken::new();
         let (recorder, traces) = traces(config, &me, traces_stop.clone())?;
         let grpc = tokio::spawn(grpc::serve(handle.clone(), listener, recorder, stop.clone()));
@@ -150,7 +150,7 @@ impl Relay {
             &stop,
         );
         others.push(tokio::spawn(expire(handle.clone(), stop.clone())));
-        let face = Face::new(handle.clone(), peers, Instant::now());
+        let face = RelayHttpState::new(handle.clone(), peers, Instant::now());
         let faces = [
             (
                 ("METRICS_ADDR", "metrics", ceilings.metrics),
@@ -176,10 +176,10 @@ impl Relay {
             match listening::bind(listen).await {
                 Ok(bound) => {
                     lines.push(format!("{name}={}", bound.local_addr()?));
-                    let bounded = Bounded::new(bound, listener, places, Arc::clone(&metrics));
+                    let bounded = BoundedListener::new(bound, listener, places, Arc::clone(&metrics));
                     others.push(tokio::spawn(http::serve(bounded, router, stop.clone())));
                 }
-                Err(error) => face.problem(format!(
+                Err(error) => face.report_problem(format!(
                     "{name}: cannot listen on {address}: {error}; end what uses it, or set --{listener}-listen"
                 )),
             }
@@ -233,7 +233,7 @@ fn traces(
     config: &Config,
     me: &str,
     stop: CancellationToken,
-) -> anyhow::Result<(Option<Recorder>, JoinHandle<()>)> {
+) -> anyhow::Result<(Option<SpanRecorder>, JoinHandle<()>)> {
     if config.otlp_endpoint.is_empty() {
         return Ok((None, Traces::off().task));
     }
@@ -245,13 +245,13 @@ fn traces(
     };
     let traces = Traces::start(teller, stop)?;
     Ok((
-        Some(Recorder::new(traces.hear, config.otlp_sample_rate.0)),
+        Some(SpanRecorder::new(traces.hear, config.otlp_sample_rate.0)),
         traces.task,
     ))
 }
 
 /// The relay's key, and its file for this process alone.
-fn keypair(config: &Config) -> anyhow::Result<(Keypair, Option<identity::Held>)> {
+fn keypair(config: &Config) -> anyhow::Result<(Keypair, Option<identity::KeyLock>)> {
     if let Some(path) = &config.key {
         let (keypair, held) = identity::load_and_hold(path)?;
         return Ok((keypair, Some(held)));
@@ -263,16 +263,16 @@ fn keypair(config: &Config) -> anyhow::Result<(Keypair, Option<identity::Held>)>
 }
 
 /// The ceilings, within what this process may have open.
-fn ceilings(config: &Config) -> Ceilings {
+fn ceilings(config: &Config) -> FdBudget {
     let descriptors = process::descriptors();
-    let (ceilings, lowered) = Ceilings::of(descriptors, config.max_connections, config.connections_per_ip);
+    let (ceilings, lowered) = FdBudget::new(descriptors, config.max_connections, config.connections_per_ip);
     if let Some(lowered) = lowered {
         tracing::warn!("{lowered}");
     }
     ceilings
 }
 
-fn net_config(config: &Config, ceilings: &Ceilings, keypair: Keypair) -> NetConfig {
+fn net_config(config: &Config, ceilings: &FdBudget, keypair: Keypair) -> NetConfig {
     let count = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
     let per_hour = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
     NetConfig {
@@ -302,7 +302,7 @@ fn registry(
     metrics: &Arc<Metrics>,
 ) -> anyhow::Result<(Handle, Option<std::thread::JoinHandle<()>>)> {
     let count = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
-    let limits = Limits {
+    let limits = RegistryLimits {
         ttl: config.registry_ttl,
         local: count(config.registry_entries),
         federated: count(config.federated_entries),
@@ -310,27 +310,32 @@ fn registry(
         source_bytes: count(config.entry_bytes_per_ip.0),
         per_origin: count(config.federated_entries.div_ceil(4)),
         signed_only: config.registry_auth == RegistryAuth::Signed,
-        ..Limits::default()
+        ..RegistryLimits::default()
     };
     let Some(directory) = &config.store else {
-        let registry = Registry::new(me, limits, Clock::default());
+        let registry = SkillRegistry::new(me, limits, HybridClock::default());
         return Ok((
             Handle::new(me, registry, None, config.requests_per_ip, Arc::clone(metrics)),
             None,
         ));
     };
     let opened = Store::open(directory)?;
-    let mut registry = Registry::new(me, limits, Clock::after(opened.last_version));
+    let mut registry = SkillRegistry::new(me, limits, HybridClock::after(opened.last_version));
     let (mut kept, mut gone) = (0, Vec::new());
     // Signed for another identity of this relay.
     let mut foreign: BTreeMap<String, usize> = BTreeMap::new();
     for stored in opened.records {
-        let told = stored.told.clone();
+        let told = stored.registration.clone();
         let peer = told.peer_id.clone();
         // What was signed for another identity of this relay proves nothing any more; its agent registers anew.
         let is_foreign = told.origin_relay_id != me && !told.proofs.is_empty();
         let of = told.origin_relay_id.clone();
-        let incoming = record::read(told, now().wall, config.registry_ttl, record::Teller::default());
+        let incoming = remote_record::read(
+            told,
+            now().wall,
+            config.registry_ttl,
+            remote_record::RecordSender::default(),
+        );
         if is_foreign {
             *foreign.entry(of).or_default() += 1;
             gone.push(peer);

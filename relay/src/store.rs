@@ -18,14 +18,14 @@ use std::{
 
 use tokio::sync::watch;
 
-use crate::registry::Kept;
+use crate::registry::StoredRecord;
 use database::Database;
 
 /// Longest wait of a heartbeat before it is written.
-const LAZY: Duration = Duration::from_millis(500);
+const MAX_WRITE_DELAY: Duration = Duration::from_millis(500);
 
 /// Pause before everything is written anew after a failure.
-const AGAIN: Duration = Duration::from_secs(5);
+const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// The store cannot be used, or not now.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,31 +37,31 @@ pub struct StoreError {
 
 /// What was in the store.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenedRegistryStore {
     /// The store.
     pub store: Store,
     /// Every record.
-    pub records: Vec<Kept>,
+    pub records: Vec<StoredRecord>,
     /// The last version that was given before.
     pub last_version: u64,
 }
 
 /// A handle on the store; clones are of the same one.
 #[derive(Clone, Debug)]
-pub struct Store(Arc<Shared>);
+pub struct Store(Arc<StoreState>);
 
 #[derive(Debug)]
-struct Shared {
+struct StoreState {
     path: PathBuf,
     database: Mutex<Database>,
-    marked: Mutex<Marked>,
-    bell: Condvar,
+    pending: Mutex<PendingWrites>,
+    writer_wakeup: Condvar,
     /// The last batch on disk, or why there is none now.
     written: watch::Sender<Result<u64, StoreError>>,
 }
 
 #[derive(Debug)]
-struct Marked {
+struct PendingWrites {
     peers: HashSet<String>,
     /// The batch that these peers will be written in.
     batch: u64,
@@ -75,26 +75,26 @@ impl Store {
     ///
     /// # Errors
     /// When the directory cannot be used, or another relay uses it.
-    pub fn open(directory: &Path) -> Result<Opened, StoreError> {
+    pub fn open(directory: &Path) -> Result<OpenedRegistryStore, StoreError> {
         let error = |cause| StoreError {
             path: directory.to_owned(),
             cause,
         };
         let database = Database::open(directory).map_err(error)?;
         let (records, last_version) = database.read().map_err(error)?;
-        let store = Self(Arc::new(Shared {
+        let store = Self(Arc::new(StoreState {
             path: directory.to_owned(),
             database: Mutex::new(database),
-            marked: Mutex::new(Marked {
+            pending: Mutex::new(PendingWrites {
                 peers: HashSet::new(),
                 batch: 1,
                 urgent: false,
                 stopping: false,
             }),
-            bell: Condvar::new(),
+            writer_wakeup: Condvar::new(),
             written: watch::Sender::new(Ok(0)),
         }));
-        Ok(Opened {
+        Ok(OpenedRegistryStore {
             store,
             records,
             last_version,
@@ -103,7 +103,7 @@ impl Store {
 
     /// Says that the record of a peer has changed; the batch that it will be written in.
     pub fn mark(&self, peer: &str) -> u64 {
-        let mut marked = self.marked();
+        let mut marked = self.pending();
         if !marked.peers.contains(peer) {
             marked.peers.insert(peer.to_owned());
         }
@@ -116,10 +116,10 @@ impl Store {
     /// When it could not be written.
     pub async fn written(&self, batch: u64) -> Result<(), StoreError> {
         {
-            let mut marked = self.marked();
+            let mut marked = self.pending();
             marked.urgent |= marked.batch == batch;
         }
-        self.0.bell.notify_one();
+        self.0.writer_wakeup.notify_one();
         let mut written = self.0.written.subscribe();
         let outcome =
             written.wait_for(|written| written.as_ref().is_ok_and(|last| *last >= batch) || written.is_err());
@@ -138,7 +138,7 @@ impl Store {
     /// When the system has no thread left.
     pub fn run(
         &self,
-        record: impl Fn(&str) -> Option<Kept> + Send + 'static,
+        record: impl Fn(&str) -> Option<StoredRecord> + Send + 'static,
         everybody: impl Fn() -> Vec<String> + Send + 'static,
         last_version: impl Fn() -> u64 + Send + 'static,
     ) -> std::io::Result<thread::JoinHandle<()>> {
@@ -179,8 +179,8 @@ impl Store {
 
     /// Writes what is marked and ends the writer.
     pub fn stop(&self) {
-        self.marked().stopping = true;
-        self.0.bell.notify_one();
+        self.pending().stopping = true;
+        self.0.writer_wakeup.notify_one();
     }
 
     /// Whether it still writes.
@@ -191,12 +191,12 @@ impl Store {
     /// Waits for the next batch, after a failure for some time; none after the last one.
     fn next_batch(&self) -> Option<(HashSet<String>, u64)> {
         let works = self.works();
-        let patience = if works { LAZY } else { AGAIN };
-        let marked = self.marked();
-        let idle = |marked: &mut Marked| !(marked.stopping || marked.urgent && works);
+        let patience = if works { MAX_WRITE_DELAY } else { RETRY_AFTER };
+        let marked = self.pending();
+        let idle = |marked: &mut PendingWrites| !(marked.stopping || marked.urgent && works);
         let (mut marked, _) = self
             .0
-            .bell
+            .writer_wakeup
             .wait_timeout_while(marked, patience, idle)
             .unwrap_or_else(PoisonError::into_inner);
         if marked.stopping && (marked.peers.is_empty() || !works) {
@@ -213,8 +213,8 @@ impl Store {
         self.0.database.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn marked(&self) -> MutexGuard<'_, Marked> {
-        self.0.marked.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pending(&self) -> MutexGuard<'_, PendingWrites> {
+        self.0.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -227,7 +227,7 @@ mod tests {
 
     use super::*;
 
-    type Table = Arc<Mutex<HashMap<String, Kept>>>;
+    type Table = Arc<Mutex<HashMap<String, StoredRecord>>>;
 
     fn run(store: &Store, table: &Table) -> thread::JoinHandle<()> {
         let (table, all) = (Arc::clone(table), Arc::clone(table));
@@ -240,13 +240,13 @@ mod tests {
             .unwrap()
     }
 
-    fn record(peer: &str, bytes: usize) -> Kept {
+    fn record(peer: &str, bytes: usize) -> StoredRecord {
         let told = FederatedRegistration {
             peer_id: peer.into(),
             agent_description: "x".repeat(bytes),
             ..FederatedRegistration::default()
         };
-        Kept::decode(&told.encode_to_vec()).unwrap()
+        StoredRecord::decode(&told.encode_to_vec()).unwrap()
     }
 
     #[tokio::test]
@@ -272,7 +272,12 @@ mod tests {
         let mut sizes: Vec<_> = opened
             .records
             .iter()
-            .map(|kept| (kept.told.peer_id.as_str(), kept.told.agent_description.len()))
+            .map(|kept| {
+                (
+                    kept.registration.peer_id.as_str(),
+                    kept.registration.agent_description.len(),
+                )
+            })
             .collect();
         sizes.sort_unstable();
         assert_eq!(sizes, [("a", 70_000), ("b", 10)]);
@@ -316,7 +321,11 @@ mod tests {
         writer.join().unwrap();
         drop(opened);
         let opened = Store::open(directory.path()).unwrap();
-        let mut peers: Vec<_> = opened.records.iter().map(|kept| &*kept.told.peer_id).collect();
+        let mut peers: Vec<_> = opened
+            .records
+            .iter()
+            .map(|kept| &*kept.registration.peer_id)
+            .collect();
         peers.sort_unstable();
         assert_eq!(peers, ["a", "b", "c", "d"]);
         assert_eq!(opened.last_version, 7);
@@ -347,7 +356,11 @@ mod tests {
             .len();
         assert!(size < 96 << 20, "{size}");
         let opened = Store::open(directory.path()).unwrap();
-        let peers: Vec<_> = opened.records.iter().map(|kept| &*kept.told.peer_id).collect();
+        let peers: Vec<_> = opened
+            .records
+            .iter()
+            .map(|kept| &*kept.registration.peer_id)
+            .collect();
         assert_eq!(peers, ["stays"]);
         assert_eq!(opened.last_version, 7);
     }

@@ -18,7 +18,7 @@ fn version_and_help_end_well() {
     assert!(version.status.success());
     assert_eq!(
         String::from_utf8_lossy(&version.stdout),
-        format!("agentanycast-relay {}\n", agentanycast_program::VERSION)
+        format!("agentanycast-relay {}\n", agentanycast_daemon_kit::VERSION)
     );
     let help = String::from_utf8_lossy(&relay(&["--help"]).stdout).into_owned();
     for flag in [

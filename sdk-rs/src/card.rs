@@ -32,7 +32,7 @@ pub struct AgentCard {
     /// What it can do.
     pub skills: Vec<Skill>,
     /// How to reach it; filled in by the daemon, ignored when sent.
-    pub reach: Option<Reach>,
+    pub p2p: Option<P2pExtension>,
 }
 
 /// One thing that an agent can do.
@@ -64,7 +64,7 @@ pub struct KnownCard {
 
 /// How to reach an agent peer to peer, and who vouches for it (`P2PExtension` of the protocol).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reach {
+pub struct P2pExtension {
     /// The peer that the agent's daemon is.
     pub peer_id: Option<PeerId>,
     /// Names of transports, such as `tcp` and `quic`.
@@ -90,7 +90,7 @@ impl AgentCard {
             version: "1.0.0".to_owned(),
             protocol_version: PROTOCOL_VERSION.to_owned(),
             skills: Vec::new(),
-            reach: None,
+            p2p: None,
         }
     }
 
@@ -143,7 +143,7 @@ impl From<AgentCard> for v1::AgentCard {
             version: card.version,
             protocol_version: card.protocol_version,
             skills: card.skills.into_iter().map(Into::into).collect(),
-            p2p_extension: card.reach.map(Into::into),
+            p2p_extension: card.p2p.map(Into::into),
         }
     }
 }
@@ -156,7 +156,7 @@ impl From<v1::AgentCard> for AgentCard {
             version: card.version,
             protocol_version: card.protocol_version,
             skills: card.skills.into_iter().map(Into::into).collect(),
-            reach: card.p2p_extension.map(Into::into),
+            p2p: card.p2p_extension.map(Into::into),
         }
     }
 }
@@ -185,8 +185,8 @@ impl From<v1::Skill> for Skill {
     }
 }
 
-impl From<Reach> for v1::P2pExtension {
-    fn from(reach: Reach) -> Self {
+impl From<P2pExtension> for v1::P2pExtension {
+    fn from(reach: P2pExtension) -> Self {
         Self {
             peer_id: reach.peer_id.map(|peer| peer.to_string()).unwrap_or_default(),
             supported_transports: reach.transports,
@@ -201,7 +201,7 @@ impl From<Reach> for v1::P2pExtension {
     }
 }
 
-impl From<v1::P2pExtension> for Reach {
+impl From<v1::P2pExtension> for P2pExtension {
     fn from(reach: v1::P2pExtension) -> Self {
         Self {
             peer_id: PeerId::from_daemon(reach.peer_id),
@@ -221,15 +221,15 @@ mod tests {
 
     #[test]
     fn cards_survive_the_round_trip() {
-        let reach = Reach {
+        let reach = P2pExtension {
             peer_id: PeerId::from_daemon("12D3KooW".to_owned()),
             transports: vec!["quic".to_owned()],
             did_key: "did:key:z6Mk".to_owned(),
-            ..Reach::default()
+            ..P2pExtension::default()
         };
         let skill = Skill::new("s", "d").with_tag("k", "v").with_schemas("{}", "true");
         let card = AgentCard {
-            reach: Some(reach),
+            p2p: Some(reach),
             ..AgentCard::new("n", "d").with_skill(skill)
         };
         assert_eq!(AgentCard::from(v1::AgentCard::from(card.clone())), card);

@@ -34,51 +34,52 @@
 //! agent (`echo.rs`) and a sender (`send.rs`).
 
 mod card;
+#[cfg(test)]
+mod daemon_restart_tests;
 mod error;
 #[cfg(test)]
-mod fake;
-mod handle;
+mod fake_daemon;
 mod json;
 mod message;
 mod node;
 mod part;
 mod peer_id;
-#[cfg(test)]
-mod restarts;
-mod send;
 mod serve;
 mod session;
 mod task;
+mod task_builder;
+mod task_handle;
 mod transport;
 
-pub use card::{AgentCard, KnownCard, Reach, Skill};
+pub use card::{AgentCard, KnownCard, P2pExtension, Skill};
 pub use error::{Error, ErrorKind};
-pub use handle::{
-    BoxStream, MAX_ARTIFACT_IN_MEMORY, TaskHandle,
-    artifacts::{ArtifactEvent, EndReason},
-};
 pub use json::InvalidData;
 pub use message::{Artifact, Message, Role};
 pub use node::{
     Node, NodeBuilder,
     activity::{Activity, PeerQueue, Refusal, StatusCount},
     invites::{Invite, NewInvite},
-    network::{Nat, Network, PeerPath, PlaceState, RegistryState, Relay},
+    network::{Nat, Network, PeerPath, RegistryState, Relay, ReservationState},
     notes::TaskNote,
     peers::{
-        Directory, Discovered, DiscoveredAgent, DiscoveredSkill, KnownPeer, ListedAgent, NodeInfo, Peer, Road,
+        AgentDirectory, DiscoveredAgent, DiscoveredSkill, DiscoveryResult, KnownPeer, ListedAgent, NodeInfo,
+        PathKind, Peer,
     },
     ping::PingAnswer,
     trace::{
-        AuditTrail, FormerKey, Hop, OutsideDeed, OutsideFailure, OutsideStep, PeerReach, QueueState,
-        QueuedEnvelope, Sent, Side, Trace,
+        AuditTrail, ExternalAction, ExternalFailure, ExternalStep, FormerKey, Hop, PeerReach, QueueState,
+        QueuedEnvelope, SendRecord, TaskSide, Trace,
     },
 };
 pub use part::{Content, Part};
 pub use peer_id::{InvalidPeerId, PeerId};
-pub use send::{Target, TaskBuilder};
 pub use serve::{ArtifactWriter, HandlerError, IncomingTask, Serve};
 pub use task::{Attempt, Task, TaskError, TaskFilter, TaskPage, TaskStatus, TaskUpdate};
+pub use task_builder::{Target, TaskBuilder};
+pub use task_handle::{
+    BoxStream, MAX_ARTIFACT_IN_MEMORY, TaskHandle,
+    artifacts::{ArtifactEvent, EndReason},
+};
 
 /// Tells a handler that its task was ended by somebody else; from `tokio-util`.
 pub use tokio_util::sync::CancellationToken;

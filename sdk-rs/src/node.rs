@@ -10,13 +10,13 @@ use tokio::sync::Mutex;
 use crate::{
     card::{AgentCard, KnownCard},
     error::{Error, ErrorKind, Subject},
-    handle::TaskHandle,
     message::Message,
     peer_id::PeerId,
-    send::{Target, TaskBuilder},
     serve::{HandlerError, IncomingTask, Serve},
     session::{NodeClient, Session},
     task::{Task, TaskError, TaskFilter, TaskPage},
+    task_builder::{Target, TaskBuilder},
+    task_handle::TaskHandle,
 };
 
 pub(crate) mod activity;
@@ -32,7 +32,7 @@ pub(crate) mod trace;
 pub use builder::NodeBuilder;
 use daemon::Daemon;
 use network::Network;
-use peers::{Directory, Discovered, KnownPeer, NodeInfo, Peer};
+use peers::{AgentDirectory, DiscoveryResult, KnownPeer, NodeInfo, Peer};
 
 /// Most tasks that the daemon lists in one answer.
 const TASK_PAGE: usize = 500;
@@ -52,11 +52,11 @@ const TASK_PAGE: usize = 500;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Node {
-    inner: Arc<Inner>,
+    inner: Arc<NodeInner>,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct NodeInner {
     session: Session,
     /// The daemon, if this node started it.
     daemon: Mutex<Option<Daemon>>,
@@ -77,7 +77,7 @@ impl Node {
 
     fn new(session: Session, daemon: Option<Daemon>) -> Self {
         Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(NodeInner {
                 session,
                 daemon: Mutex::new(daemon),
             }),
@@ -165,12 +165,16 @@ impl Node {
     /// shown a card before.
     pub async fn known_peers(&self) -> Result<Vec<KnownPeer>, Error> {
         let answer = self.session().known_peers().await?;
-        Ok(answer.peers.into_iter().filter_map(KnownPeer::read).collect())
+        Ok(answer
+            .peers
+            .into_iter()
+            .filter_map(KnownPeer::from_daemon)
+            .collect())
     }
 
     /// The agents that the daemon knows: its own, those of connected peers, and those that registries tell of; with a
     /// skill, those that have it. `nearby`: no registry is asked.
-    pub async fn agents(&self, skill: Option<&str>, nearby: bool) -> Result<Directory, Error> {
+    pub async fn agents(&self, skill: Option<&str>, nearby: bool) -> Result<AgentDirectory, Error> {
         let request = v1::ListAgentsRequest {
             skill_id: skill.unwrap_or_default().to_owned(),
             nearby,
@@ -213,7 +217,7 @@ impl Node {
         skill: impl Into<String>,
         tags: &BTreeMap<String, String>,
         limit: usize,
-    ) -> Result<Discovered, Error> {
+    ) -> Result<DiscoveryResult, Error> {
         let rpc = |mut client: NodeClient, request| async move { client.discover(request).await };
         let limit = i32::try_from(limit).unwrap_or(i32::MAX);
         let request = v1::DiscoverRequest {

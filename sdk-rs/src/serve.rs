@@ -19,27 +19,27 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     card::AgentCard,
     error::{Error, ErrorKind},
-    handle::get_task,
     node::Node,
     task::{Task, TaskStatus},
+    task_handle::get_task,
 };
 
-mod board;
-mod calls;
+mod artifact_writer;
 mod claim;
-mod conversation;
-mod feed;
-mod incoming;
+mod incoming_task;
+mod open_tasks;
+mod subscription;
+mod task_inbox;
+mod task_reports;
 #[cfg(test)]
 mod tests;
-mod writer;
 
-use board::{Board, Given, Outcome, Waiting};
-use claim::{Begun, Moment};
-use conversation::Conversation;
-use feed::Handed;
-pub use incoming::{HandlerError, IncomingTask};
-pub use writer::ArtifactWriter;
+pub use artifact_writer::ArtifactWriter;
+use claim::{ConnectionTime, DelayedClaims};
+pub use incoming_task::{HandlerError, IncomingTask};
+use open_tasks::{DeliveredTask, OpenTasks, QueuedTask, RunOutcome};
+use subscription::SubscriptionEvent;
+use task_inbox::TaskInbox;
 
 /// Unless told otherwise, how many handlers run at once. Handlers mostly wait for models and tools.
 const DEFAULT_CONCURRENCY: usize = 64;
@@ -48,7 +48,7 @@ const DEFAULT_CONCURRENCY: usize = 64;
 const DEFAULT_DRAIN: Duration = Duration::from_secs(30);
 
 /// How long the tasks of aborted handlers may take to be ended as failed.
-const FAREWELL_LIMIT: Duration = Duration::from_secs(3);
+const FAIL_ABORTED_LIMIT: Duration = Duration::from_secs(3);
 
 type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 type Handler = dyn Fn(IncomingTask) -> BoxFuture<Result<(), HandlerError>> + Send + Sync;
@@ -134,14 +134,14 @@ impl Serve {
     }
 
     async fn run(self) -> Result<(), Error> {
-        let mut feed = feed::incoming(self.node.clone(), self.patience);
+        let mut feed = subscription::subscribe_with_retries(self.node.clone(), self.patience);
         // Also when this future is dropped, and after the farewell, which needs claims.
         let closed = CancellationToken::new();
         let _until_closed = closed.clone().drop_guard();
-        let mut board = Board::new(closed);
-        let mut running: JoinSet<(String, Outcome)> = JoinSet::new();
+        let mut board = OpenTasks::new(closed);
+        let mut running: JoinSet<(String, RunOutcome)> = JoinSet::new();
         let mut syncing: JoinSet<()> = JoinSet::new();
-        let mut begun = Begun::new(self.node.clone());
+        let mut begun = DelayedClaims::new(self.node.clone());
         let mut stop_at: Option<Instant> = None;
         loop {
             while stop_at.is_none() && running.len() < self.concurrency {
@@ -162,9 +162,9 @@ impl Serve {
             tokio::select! {
                 biased;
                 () = self.until.cancelled(), if stop_at.is_none() => stop_at = Some(Instant::now() + self.drain),
-                () = at(stop_at) => {
+                () = sleep_until_or_forever(stop_at) => {
                     running.shutdown().await;
-                    return self.farewell(&board).await;
+                    return self.fail_aborted(&board).await;
                 }
                 Some(done) = running.join_next() => match done {
                     Ok((id, outcome)) => board.finish(&id, outcome),
@@ -173,17 +173,17 @@ impl Serve {
                 Some(_) = syncing.join_next() => {}
                 () = begun.claim() => {}
                 handed = feed.next() => match handed {
-                    Some(Ok(Handed::Task(handed))) => {
-                        if let Some(refused) = board.take(handed) {
-                            let (node, conversation) = (self.node.clone(), board.refuse());
+                    Some(Ok(SubscriptionEvent::Task(handed))) => {
+                        if let Some(refused) = board.deliver(handed) {
+                            let (node, conversation) = (self.node.clone(), board.inbox_of_refused());
                             syncing.spawn(async move {
-                                fail(&node, &refused, &conversation, board::FULL).await;
+                                fail(&node, &refused, &conversation, open_tasks::TOO_MANY_WAITING).await;
                             });
                         }
                     }
-                    Some(Ok(Handed::Lost)) => board.share(),
+                    Some(Ok(SubscriptionEvent::Lost)) => board.mark_shared(),
                     // What happened to the open tasks while nobody listened has to be asked for.
-                    Some(Ok(Handed::Resumed)) => {
+                    Some(Ok(SubscriptionEvent::Resumed)) => {
                         for (id, conversation) in board.open() {
                             let node = self.node.clone();
                             syncing.spawn(async move { catch_up(&node, &id, &conversation).await });
@@ -197,7 +197,7 @@ impl Serve {
     }
 
     /// Ends the tasks whose handlers were aborted.
-    async fn farewell(&self, board: &Board) -> Result<(), Error> {
+    async fn fail_aborted(&self, board: &OpenTasks) -> Result<(), Error> {
         let open = board
             .open()
             .into_iter()
@@ -206,7 +206,7 @@ impl Serve {
             let node = self.node.clone();
             async move { fail(&node, &id, &conversation, "the agent is shutting down").await }
         });
-        if tokio::time::timeout(FAREWELL_LIMIT, futures::future::join_all(calls))
+        if tokio::time::timeout(FAIL_ABORTED_LIMIT, futures::future::join_all(calls))
             .await
             .is_err()
         {
@@ -225,7 +225,7 @@ impl IntoFuture for Serve {
     }
 }
 
-async fn at(time: Option<Instant>) {
+async fn sleep_until_or_forever(time: Option<Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,
         None => std::future::pending().await,
@@ -236,15 +236,15 @@ async fn at(time: Option<Instant>) {
 async fn run_one(
     node: Node,
     handler: Arc<Handler>,
-    waiting: Waiting,
-    conversation: Arc<Conversation>,
-) -> Outcome {
-    let _over = conversation.claim().until_over();
-    if !conversation.claim().is_alone(&node)
+    waiting: QueuedTask,
+    conversation: Arc<TaskInbox>,
+) -> RunOutcome {
+    let _over = conversation.claim().handler_guard();
+    if !conversation.claim().is_exclusive(&node)
         && let Err(error) = Box::pin(claim::make(&conversation, &node, &waiting.id)).await
     {
         tracing::debug!(task = waiting.id, %error, "the task was not claimed");
-        return Outcome::after(&error);
+        return RunOutcome::from_error(&error);
     }
     handle(&node, &*handler, waiting, &conversation).await
 }
@@ -253,11 +253,11 @@ async fn run_one(
 async fn handle(
     node: &Node,
     handler: &Handler,
-    waiting: Waiting,
-    conversation: &Arc<Conversation>,
-) -> Outcome {
+    waiting: QueuedTask,
+    conversation: &Arc<TaskInbox>,
+) -> RunOutcome {
     let id = waiting.id.clone();
-    let given = match whole(node, waiting).await {
+    let given = match load_task(node, waiting).await {
         Ok(given) => given,
         Err(error) => {
             let reason = format!("the agent could not read the task: {error}");
@@ -279,42 +279,42 @@ async fn handle(
             task = id,
             "the daemon lost the task before it was durable; if it comes again it begins anew"
         );
-        return Outcome::NotStarted;
+        return RunOutcome::NotStarted;
     }
     if conversation.is_over() {
-        return Outcome::Over;
+        return RunOutcome::Over;
     }
     tracing::warn!(task = id, reason, "the task fails");
     Box::pin(fail(node, &id, conversation, &reason)).await
 }
 
 /// Fails a task, unless it is another's.
-async fn fail(node: &Node, id: &str, conversation: &Arc<Conversation>, reason: &str) -> Outcome {
-    let Err(error) = claim::end(conversation, node, calls::fail(id, reason)).await else {
-        return Outcome::Over;
+async fn fail(node: &Node, id: &str, conversation: &Arc<TaskInbox>, reason: &str) -> RunOutcome {
+    let Err(error) = claim::end(conversation, node, task_reports::fail(id, reason)).await else {
+        return RunOutcome::Over;
     };
     // If it is a conflict somebody else has it, or was quicker to end it.
     if error.kind() != ErrorKind::Conflict {
         tracing::warn!(task = id, %error, "the task could not be ended as failed");
     }
-    Outcome::after(&error)
+    RunOutcome::from_error(&error)
 }
 
 /// The task with all it holds: what was kept while it waited, or else asked for now.
-async fn whole(node: &Node, waiting: Waiting) -> Result<Box<Given>, Error> {
+async fn load_task(node: &Node, waiting: QueuedTask) -> Result<Box<DeliveredTask>, Error> {
     match waiting.held {
         Some(held) => Ok(held),
-        None => Box::pin(asked_for(node, &waiting.id)).await,
+        None => Box::pin(fetch_task(node, &waiting.id)).await,
     }
 }
 
-async fn asked_for(node: &Node, id: &str) -> Result<Box<Given>, Error> {
+async fn fetch_task(node: &Node, id: &str) -> Result<Box<DeliveredTask>, Error> {
     let task = get_task(node, id).await?;
     let card = match &task.originator {
         Some(peer) => node.card_of(peer).await.ok(),
         None => None,
     };
-    Ok(Box::new(Given {
+    Ok(Box::new(DeliveredTask {
         task,
         sender_card: card,
         exclusive_since: None,
@@ -322,20 +322,20 @@ async fn asked_for(node: &Node, id: &str) -> Result<Box<Given>, Error> {
 }
 
 /// Brings an open task up to date after the connection was lost.
-async fn catch_up(node: &Node, id: &str, conversation: &Conversation) {
+async fn catch_up(node: &Node, id: &str, conversation: &TaskInbox) {
     match get_task(node, id).await {
         Ok(task) => {
             conversation.update(&task);
             if task.status == TaskStatus::Working
                 && conversation.claim().is_held()
-                && let Err(error) = calls::hold(node, id).await
+                && let Err(error) = task_reports::renew_claim(node, id).await
             {
                 // Another agent may have the task, or it has ended: the handler's end tells which.
                 tracing::debug!(task = id, %error, "the task could not be claimed on the new connection");
             }
         }
         Err(error) if error.kind() == ErrorKind::TaskNotFound => {
-            conversation.lose();
+            conversation.mark_lost();
             conversation.cancel();
         }
         Err(error) => tracing::warn!(task = id, %error, "how the task stands could not be learnt"),
@@ -349,13 +349,13 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
 }
 
 /// What was handed over on this connection, translated.
-fn translate(answer: v1::SubscribeIncomingTasksResponse, connection: u64) -> Option<Given> {
+fn translate(answer: v1::SubscribeIncomingTasksResponse, connection: u64) -> Option<DeliveredTask> {
     let task = Task::from(answer.task?);
     let since = answer.exclusive_since.and_then(|since| since.try_into().ok());
-    (!task.id.is_empty()).then(|| Given {
+    (!task.id.is_empty()).then(|| DeliveredTask {
         task,
         sender_card: answer.sender_card.map(AgentCard::from),
-        exclusive_since: since.map(|time| Moment { time, connection }),
+        exclusive_since: since.map(|time| ConnectionTime { time, connection }),
     })
 }
 

@@ -2,7 +2,7 @@
 //! time limit, and is made again when the connection broke under it. The card that the agent set is
 //! set again on each new connection, since a restarted daemon may have lost it.
 //!
-//! The calls on tasks (`calls`) share one stream (`call_stream`), which costs a fraction of a unary call each; what a
+//! The calls on tasks (`task_calls`) share one stream (`call_stream`), which costs a fraction of a unary call each; what a
 //! stream is not for goes the unary way, and so does everything if the daemon is too old.
 
 use std::{
@@ -37,13 +37,13 @@ use crate::{
 };
 
 mod call_stream;
-mod calls;
-mod current;
+mod current_stream;
 mod notes;
+mod task_calls;
 
-use call_stream::Miss;
-pub(crate) use calls::Call;
-use current::CurrentStream;
+use call_stream::CallStreamError;
+use current_stream::CurrentStream;
+pub(crate) use task_calls::TaskCall;
 
 /// Tells the daemon how large its answers may be; without it, it stays below 4 MiB for older clients.
 const MAX_MESSAGE_KEY: &str = "agentanycast-max-message";
@@ -73,20 +73,21 @@ const LEAST_FOR_RUN: Duration = Duration::from_secs(5);
 /// The connection count at which the card was set while there is no card.
 const NO_CARD: u64 = u64::MAX;
 
-pub(crate) type NodeClient = NodeServiceClient<InterceptedService<Channel, MaxMessage>>;
-pub(crate) type TaskListClient = TaskListServiceClient<InterceptedService<Channel, MaxMessage>>;
-pub(crate) type DirectoryClient = DirectoryServiceClient<InterceptedService<Channel, MaxMessage>>;
-pub(crate) type InviteClient = InviteServiceClient<InterceptedService<Channel, MaxMessage>>;
-pub(crate) type NetworkClient = NetworkServiceClient<InterceptedService<Channel, MaxMessage>>;
-pub(crate) type DiagnosticsClient = DiagnosticsServiceClient<InterceptedService<Channel, MaxMessage>>;
-pub(crate) type NoteClient = TaskNoteServiceClient<InterceptedService<Channel, MaxMessage>>;
-pub(crate) type SessionClient = SessionServiceClient<InterceptedService<Channel, MaxMessage>>;
+pub(crate) type NodeClient = NodeServiceClient<InterceptedService<Channel, MaxMessageInterceptor>>;
+pub(crate) type TaskListClient = TaskListServiceClient<InterceptedService<Channel, MaxMessageInterceptor>>;
+pub(crate) type DirectoryClient = DirectoryServiceClient<InterceptedService<Channel, MaxMessageInterceptor>>;
+pub(crate) type InviteClient = InviteServiceClient<InterceptedService<Channel, MaxMessageInterceptor>>;
+pub(crate) type NetworkClient = NetworkServiceClient<InterceptedService<Channel, MaxMessageInterceptor>>;
+pub(crate) type DiagnosticsClient =
+    DiagnosticsServiceClient<InterceptedService<Channel, MaxMessageInterceptor>>;
+pub(crate) type NoteClient = TaskNoteServiceClient<InterceptedService<Channel, MaxMessageInterceptor>>;
+pub(crate) type SessionClient = SessionServiceClient<InterceptedService<Channel, MaxMessageInterceptor>>;
 
 /// Puts [`MAX_MESSAGE_KEY`] on every call.
 #[derive(Clone, Debug)]
-pub(crate) struct MaxMessage(AsciiMetadataValue);
+pub(crate) struct MaxMessageInterceptor(AsciiMetadataValue);
 
-impl Interceptor for MaxMessage {
+impl Interceptor for MaxMessageInterceptor {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
         request.metadata_mut().insert(MAX_MESSAGE_KEY, self.0.clone());
         Ok(request)
@@ -95,12 +96,12 @@ impl Interceptor for MaxMessage {
 
 /// The two time limits of a session.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct SessionLimits {
     pub(crate) patience: Duration,
     pub(crate) call_timeout: Duration,
 }
 
-impl Default for Limits {
+impl Default for SessionLimits {
     fn default() -> Self {
         Self {
             patience: DEFAULT_PATIENCE,
@@ -112,7 +113,7 @@ impl Default for Limits {
 #[derive(Debug)]
 pub(crate) struct Session {
     address: Address,
-    limits: Limits,
+    limits: SessionLimits,
     node: NodeClient,
     tasks: TaskListClient,
     network: NetworkClient,
@@ -128,10 +129,10 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(address: Address, limits: Limits) -> Self {
+    pub(crate) fn new(address: Address, limits: SessionLimits) -> Self {
         let connections = Arc::new(AtomicU64::new(0));
         let channel = transport::channel(&address, Arc::clone(&connections));
-        let max_message = MaxMessage(AsciiMetadataValue::from(MAX_GRPC_MESSAGE));
+        let max_message = MaxMessageInterceptor(AsciiMetadataValue::from(MAX_GRPC_MESSAGE));
         let node = NodeServiceClient::with_interceptor(channel.clone(), max_message.clone());
         let tasks = TaskListServiceClient::with_interceptor(channel.clone(), max_message.clone());
         let network = NetworkServiceClient::with_interceptor(channel.clone(), max_message.clone());
@@ -194,13 +195,16 @@ impl Session {
         subject: Subject,
         request: R,
         rpc: impl Fn(NodeClient, R) -> U,
-    ) -> Result<T, Failure>
+    ) -> Result<T, CallFailure>
     where
         U: Future<Output = Result<Response<T>, Status>>,
     {
         let answer = rpc(self.client(), request);
         self.once(subject, async {
-            answer.await.map(Response::into_inner).map_err(Miss::Refused)
+            answer
+                .await
+                .map(Response::into_inner)
+                .map_err(CallStreamError::Refused)
         })
         .await
     }
@@ -216,16 +220,20 @@ impl Session {
         U: Future<Output = Result<Response<T>, Status>>,
     {
         let answer = self.call_once(subject, request, rpc).await;
-        answer.map_err(|(Failure::Lost(error) | Failure::Answered(error))| error)
+        answer.map_err(|(CallFailure::Lost(error) | CallFailure::Answered(error))| error)
     }
 
     /// As [`Session::call`], for a call on a task.
-    pub(crate) async fn task_call<C: Call>(&self, subject: Subject, request: C) -> Result<C::Answer, Error> {
-        self.task_call_knowing(subject, &request).await.0
+    pub(crate) async fn task_call<C: TaskCall>(
+        &self,
+        subject: Subject,
+        request: C,
+    ) -> Result<C::Answer, Error> {
+        self.task_call_with_doubt(subject, &request).await.0
     }
 
     /// As [`Session::task_call`]; also says whether an earlier attempt may have taken effect unanswered.
-    pub(crate) async fn task_call_knowing<C: Call>(
+    pub(crate) async fn task_call_with_doubt<C: TaskCall>(
         &self,
         subject: Subject,
         request: &C,
@@ -236,12 +244,12 @@ impl Session {
 
     /// As [`Session::task_call`], once. A way to the daemon may first have to be made, which takes its time: what is not
     /// `wanted` any more by then is not sent, and is lost.
-    pub(crate) async fn task_call_once<C: Call>(
+    pub(crate) async fn task_call_once<C: TaskCall>(
         &self,
         subject: Subject,
         request: &C,
         wanted: impl Fn() -> bool,
-    ) -> Result<C::Answer, Failure> {
+    ) -> Result<C::Answer, CallFailure> {
         // Pinned here, it is not held twice.
         let call = pin!(self.on_stream(request, wanted));
         self.once(subject, call).await
@@ -258,24 +266,29 @@ impl Session {
         loop {
             let loss = match self.stream.get(self.limits.call_timeout).await {
                 Ok(None) => return Ok(None),
-                Ok(Some(stream)) => match self.patiently(task_id, stream.wait(request())).await? {
+                Ok(Some(stream)) => match self
+                    .wait_with_liveness_check(task_id, stream.wait(request()))
+                    .await?
+                {
                     Ok(task) => {
                         self.restore_card().await;
                         return Ok(task);
                     }
-                    Err(Miss::Refused(status)) if status.code() == Code::Unimplemented => return Ok(None),
-                    Err(Miss::Lost(status)) => {
+                    Err(CallStreamError::Refused(status)) if status.code() == Code::Unimplemented => {
+                        return Ok(None);
+                    }
+                    Err(CallStreamError::Lost(status)) => {
                         // The daemon was there: this loss begins a new run.
                         backoff.reset();
-                        self.failure(Subject::Task, Miss::Lost(status))
+                        self.failure(Subject::Task, CallStreamError::Lost(status))
                     }
                     Err(miss) => self.failure(Subject::Task, miss),
                 },
                 Err(miss) => self.failure(Subject::Task, miss),
             };
             match loss {
-                Failure::Answered(error) => return Err(error),
-                Failure::Lost(error) => {
+                CallFailure::Answered(error) => return Err(error),
+                CallFailure::Lost(error) => {
                     tracing::debug!(task = task_id, %error, "the wait for a task broke off; waiting again");
                     if !Box::pin(backoff.pause()).await {
                         return Err(error);
@@ -307,15 +320,19 @@ impl Session {
         match answer.map_err(|_| self.timed_out(limit))? {
             Ok(task) => Ok(task),
             Err(miss) => match self.failure(subject, miss) {
-                Failure::Answered(error) => Err(error),
-                Failure::Lost(_) => Ok(None),
+                CallFailure::Answered(error) => Err(error),
+                CallFailure::Lost(_) => Ok(None),
             },
         }
     }
 
     /// A wait may take for ever, but not because the daemon hangs: when nothing has come within the time of a call,
     /// the daemon is asked for the task once.
-    async fn patiently<T>(&self, task_id: &str, wait: impl Future<Output = T>) -> Result<T, Error> {
+    async fn wait_with_liveness_check<T>(
+        &self,
+        task_id: &str,
+        wait: impl Future<Output = T>,
+    ) -> Result<T, Error> {
         let mut wait = pin!(wait);
         if let Ok(answer) = tokio::time::timeout(self.limits.call_timeout, wait.as_mut()).await {
             return Ok(answer);
@@ -333,39 +350,43 @@ impl Session {
         Ok(wait.await)
     }
 
-    async fn on_stream<C: Call>(&self, request: &C, wanted: impl Fn() -> bool) -> Result<C::Answer, Miss> {
+    async fn on_stream<C: TaskCall>(
+        &self,
+        request: &C,
+        wanted: impl Fn() -> bool,
+    ) -> Result<C::Answer, CallStreamError> {
         let stream = self.stream.get(self.limits.call_timeout).await?;
         if !wanted() {
-            return Err(Miss::Broken);
+            return Err(CallStreamError::Broken);
         }
         let large = request.encoded_len() > MAX_ON_STREAM;
         if let Some(stream) = stream
             && !large
         {
             match stream.call(request).await {
-                Err(Miss::Refused(status)) if status.code() == Code::Unimplemented => {}
+                Err(CallStreamError::Refused(status)) if status.code() == Code::Unimplemented => {}
                 answer => return answer,
             }
         }
         // Rare, and large: it is not to be part of every call.
         Box::pin(request.clone().unary(self.client()))
             .await
-            .map_err(Miss::Refused)
+            .map_err(CallStreamError::Refused)
     }
 
     /// Tries until there is an answer or the patience is over; also says whether an attempt may have taken effect
     /// unanswered.
     async fn repeat<T, U>(&self, once: impl Fn() -> U) -> (Result<T, Error>, bool)
     where
-        U: Future<Output = Result<T, Failure>>,
+        U: Future<Output = Result<T, CallFailure>>,
     {
         let mut backoff = self.backoff();
         let mut lost = false;
         loop {
             match once().await {
                 Ok(answer) => return (Ok(answer), lost),
-                Err(Failure::Answered(error)) => return (Err(error), lost),
-                Err(Failure::Lost(error)) => {
+                Err(CallFailure::Answered(error)) => return (Err(error), lost),
+                Err(CallFailure::Lost(error)) => {
                     lost = true;
                     if !Box::pin(backoff.pause()).await {
                         return (Err(error), lost);
@@ -380,7 +401,7 @@ impl Session {
         let mut client = self.client();
         let answer = async move {
             let answer = client.get_node_info(v1::GetNodeInfoRequest {}).await;
-            answer.map(Response::into_inner).map_err(Miss::Refused)
+            answer.map(Response::into_inner).map_err(CallStreamError::Refused)
         };
         let call = self.once(Subject::Node, answer);
         let answer = tokio::time::timeout(limit, call)
@@ -390,7 +411,7 @@ impl Session {
             Ok(answer) => answer
                 .node_info
                 .ok_or_else(|| Error::new(ErrorKind::Protocol, "the daemon did not say who it is")),
-            Err(Failure::Lost(error) | Failure::Answered(error)) => Err(error),
+            Err(CallFailure::Lost(error) | CallFailure::Answered(error)) => Err(error),
         }
     }
 
@@ -520,11 +541,11 @@ impl Session {
     async fn once<T>(
         &self,
         subject: Subject,
-        call: impl Future<Output = Result<T, Miss>>,
-    ) -> Result<T, Failure> {
+        call: impl Future<Output = Result<T, CallStreamError>>,
+    ) -> Result<T, CallFailure> {
         let limit = self.limits.call_timeout;
         let Ok(answer) = tokio::time::timeout(limit, call).await else {
-            return Err(Failure::Answered(self.timed_out(limit)));
+            return Err(CallFailure::Answered(self.timed_out(limit)));
         };
         match answer {
             Ok(answer) => {
@@ -535,14 +556,14 @@ impl Session {
         }
     }
 
-    fn failure(&self, subject: Subject, miss: Miss) -> Failure {
+    fn failure(&self, subject: Subject, miss: CallStreamError) -> CallFailure {
         match miss {
-            Miss::Broken => Failure::Lost(self.unavailable()),
-            Miss::Lost(status) => Failure::Lost(self.unavailable().because(status)),
-            Miss::Refused(status) if error::is_connection_loss(&status, subject) => {
-                Failure::Lost(self.unavailable().because(status))
+            CallStreamError::Broken => CallFailure::Lost(self.unavailable()),
+            CallStreamError::Lost(status) => CallFailure::Lost(self.unavailable().because(status)),
+            CallStreamError::Refused(status) if error::is_connection_loss(&status, subject) => {
+                CallFailure::Lost(self.unavailable().because(status))
             }
-            Miss::Refused(status) => Failure::Answered(error::from_status(status, subject)),
+            CallStreamError::Refused(status) => CallFailure::Answered(error::from_status(status, subject)),
         }
     }
 
@@ -607,7 +628,7 @@ impl Session {
 }
 
 /// How one attempt ended without success.
-pub(crate) enum Failure {
+pub(crate) enum CallFailure {
     /// The connection broke; whether the call took effect is not known.
     Lost(Error),
     Answered(Error),

@@ -7,9 +7,9 @@ use tokio::task::JoinHandle;
 
 /// An agent that serves; dropping it ends it, as a crash of its process would.
 #[derive(Debug)]
-pub struct Agent(JoinHandle<()>);
+pub struct TestAgent(JoinHandle<()>);
 
-impl Agent {
+impl TestAgent {
     /// Serves with this handler.
     pub fn serve<H, F>(node: &Node, handler: H) -> Self
     where
@@ -39,7 +39,7 @@ impl Agent {
     }
 }
 
-impl Drop for Agent {
+impl Drop for TestAgent {
     fn drop(&mut self) {
         self.0.abort();
     }

@@ -9,9 +9,9 @@ use tokio::process::{Child, Command};
 
 use crate::{
     daemon::Daemon,
-    http::{Client, Stream},
-    programs,
-    unread::UnreadPipe,
+    http::{HttpClient, SseEvents},
+    spawn,
+    unread_pipe::UnreadPipe,
     wait::within,
 };
 
@@ -19,7 +19,7 @@ use crate::{
 const END: Duration = Duration::from_secs(5);
 
 fn program() -> PathBuf {
-    programs::beside("agentanycast-bridge", "agentanycast-bridge")
+    spawn::built_program("agentanycast-bridge", "agentanycast-bridge")
 }
 
 /// A bridge that runs, or did. Dropping it kills it, unless it is in a daemon.
@@ -62,7 +62,7 @@ impl Bridge {
     /// The command of a bridge before this daemon, to be run as it is.
     pub fn command(daemon: &str, address: SocketAddr) -> Command {
         let mut command = Command::new(program());
-        programs::without_settings(&mut command);
+        spawn::clear_settings(&mut command);
         command
             .arg(format!("--daemon={daemon}"))
             .arg(format!("--listen={address}"))
@@ -74,7 +74,7 @@ impl Bridge {
     ///
     /// # Panics
     /// When there is none in it.
-    pub fn inside(daemon: &Daemon) -> Self {
+    pub fn in_daemon(daemon: &Daemon) -> Self {
         Self {
             daemon: daemon.grpc().to_owned(),
             args: Vec::new(),
@@ -99,8 +99,8 @@ impl Bridge {
     }
 
     /// A client of it.
-    pub fn client(&self) -> Client {
-        Client::new(self.url())
+    pub fn client(&self) -> HttpClient {
+        HttpClient::new(self.url())
     }
 
     /// Its process.
@@ -155,7 +155,7 @@ async fn run(
     let log = home.path().join("log");
     let mut command = Bridge::command(&daemon, address);
     command.args(&args);
-    let (child, mut lines) = programs::start(command, &log, unread);
+    let (child, mut lines) = spawn::start(command, &log, unread);
     let Some(line) = within("the bridge announces itself", lines.recv()).await else {
         let log = std::fs::read_to_string(&log).unwrap_or_default();
         panic!("the bridge ended; its log:\n{log}")
@@ -183,7 +183,7 @@ impl Drop for Bridge {
 }
 
 /// Reads a stream to its end: each event's data as JSON.
-pub async fn to_the_end(mut stream: Stream) -> Vec<serde_json::Value> {
+pub async fn collect_events(mut stream: SseEvents) -> Vec<serde_json::Value> {
     let mut events = Vec::new();
     while let Some(event) = stream.next().await {
         events.push(event);

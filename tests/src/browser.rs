@@ -26,7 +26,7 @@ pub struct Browser {
 
 /// A size of the window, in CSS pixels.
 #[derive(Clone, Copy, Debug)]
-pub struct Screen {
+pub struct Viewport {
     /// Width.
     pub width: u32,
     /// Height.
@@ -35,7 +35,7 @@ pub struct Screen {
     pub phone: bool,
 }
 
-impl Screen {
+impl Viewport {
     /// A usual desktop.
     pub const DESKTOP: Self = Self {
         width: 1280,
@@ -52,7 +52,7 @@ impl Screen {
 
 /// A part of a page as a screen reader sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct AccessibleNode {
     /// What it is, as `button` or `main`.
     pub role: String,
     /// What it is called.
@@ -66,7 +66,7 @@ impl Browser {
     /// When there is none and `AGENTANYCAST_REQUIRE_LAB=1`, or it does not start.
     pub async fn open() -> Option<Self> {
         let Some(program) = pipe::program() else {
-            wait::lacking("no chromium is installed (Debian: apt-get install chromium)");
+            wait::skip_unless_required("no chromium is installed (Debian: apt-get install chromium)");
             return None;
         };
         let mut pipe = Pipe::open(&program);
@@ -83,7 +83,7 @@ impl Browser {
         for domain in ["Page", "Runtime", "Log", "Network", "Accessibility"] {
             browser.call(&format!("{domain}.enable"), json!({})).await;
         }
-        browser.screen(Screen::DESKTOP).await;
+        browser.set_viewport(Viewport::DESKTOP).await;
         Some(browser)
     }
 
@@ -124,7 +124,7 @@ impl Browser {
     }
 
     /// Sets the size of the window.
-    pub async fn screen(&mut self, screen: Screen) {
+    pub async fn set_viewport(&mut self, screen: Viewport) {
         let metrics = json!({
             "width": screen.width, "height": screen.height, "mobile": screen.phone,
             "deviceScaleFactor": if screen.phone { 2 } else { 1 },
@@ -163,12 +163,12 @@ impl Browser {
     }
 
     /// Everything that a screen reader is told of, in the order of the page.
-    pub async fn told(&mut self) -> Vec<Told> {
+    pub async fn accessibility_tree(&mut self) -> Vec<AccessibleNode> {
         let tree = self.call("Accessibility.getFullAXTree", json!({})).await;
         let nodes = tree["nodes"].as_array().expect("nodes").iter();
         let seen = nodes.filter(|node| node["ignored"] != true);
         let text = |value: &Value| value["value"].as_str().unwrap_or_default().to_owned();
-        seen.map(|node| Told {
+        seen.map(|node| AccessibleNode {
             role: text(&node["role"]),
             name: text(&node["name"]),
         })

@@ -13,13 +13,13 @@ use agentanycast::{AgentCard, ErrorKind, Node, PeerId};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::{process::Child, sync::mpsc};
 
-pub use builder::Builder;
+pub use builder::DaemonBuilder;
 pub use home::Home;
 
 use crate::{
-    http::Client,
-    programs,
+    http::HttpClient,
     rpc::{self, Rpc},
+    spawn,
     wait::{eventually, within},
 };
 
@@ -31,12 +31,12 @@ const DRAIN: Duration = Duration::from_secs(5);
 /// # Panics
 /// When it is not there.
 pub fn program() -> PathBuf {
-    programs::beside("agentanycastd", "agentanycast-node")
+    spawn::built_program("agentanycastd", "agentanycast-node")
 }
 
 /// A daemon that ended instead of announcing itself.
 #[derive(Debug)]
-pub struct Ended {
+pub struct StartFailure {
     /// How.
     pub status: ExitStatus,
     /// The end of its log.
@@ -46,16 +46,16 @@ pub struct Ended {
 /// A daemon that runs, or did. Dropping it kills it.
 #[derive(Debug)]
 pub struct Daemon {
-    spec: Builder,
+    spec: DaemonBuilder,
     child: Child,
     peer_id: Option<PeerId>,
     addresses: Vec<String>,
 }
 
 impl Daemon {
-    /// In a new home, see [`Builder::new`].
-    pub fn builder() -> Builder {
-        Builder::new(Home::new())
+    /// In a new home, see [`DaemonBuilder::new`].
+    pub fn builder() -> DaemonBuilder {
+        DaemonBuilder::new(Home::new())
     }
 
     /// Whether the peer id and an address for each listener came before the output ended.
@@ -109,8 +109,8 @@ impl Daemon {
     ///
     /// # Panics
     /// When it shows none.
-    pub fn metrics(&self) -> Client {
-        Client::new(format!("http://{}", self.metrics_addr()))
+    pub fn metrics(&self) -> HttpClient {
+        HttpClient::new(format!("http://{}", self.metrics_addr()))
     }
 
     /// Where it shows them.
@@ -125,7 +125,7 @@ impl Daemon {
     ///
     /// # Panics
     /// When it shows none.
-    pub async fn figure(&self, series: &str) -> Option<f64> {
+    pub async fn metric(&self, series: &str) -> Option<f64> {
         let (status, text) = self.metrics().text("/metrics").await;
         assert!(
             status.is_success() && text.ends_with("# EOF\n"),
@@ -220,7 +220,7 @@ impl Daemon {
     /// Ends it with SIGTERM, and checks that it ends well and in time.
     pub async fn stop(&mut self) {
         self.terminate();
-        let status = self.ended(DRAIN).await;
+        let status = self.wait_exit(DRAIN).await;
         assert!(status.success(), "the daemon ended with {status} after SIGTERM");
     }
 
@@ -243,7 +243,7 @@ impl Daemon {
     ///
     /// # Panics
     /// When it does not.
-    pub async fn ended(&mut self, limit: Duration) -> ExitStatus {
+    pub async fn wait_exit(&mut self, limit: Duration) -> ExitStatus {
         let outcome = tokio::time::timeout(limit, self.child.wait()).await;
         outcome
             .unwrap_or_else(|_| panic!("the daemon still runs after {limit:?}"))
@@ -257,7 +257,7 @@ impl Daemon {
     }
 
     /// How to start it again: same home, same ports.
-    pub fn stopped(&mut self) -> Builder {
+    pub fn stopped(&mut self) -> DaemonBuilder {
         let ended = self.child.try_wait().expect("the daemon's state is known");
         assert!(ended.is_some(), "the daemon still runs");
         let bare = |address: &String| {

@@ -5,7 +5,7 @@ use std::{ffi::OsString, fs, path::PathBuf};
 
 use tempfile::TempDir;
 
-use crate::lacking;
+use crate::skip_unless_required;
 
 /// See the module's text.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ impl FakeClock {
         let above = fs::read_dir("/usr/lib").into_iter().flatten().flatten();
         let named = above.map(|entry| entry.path().join("faketime/libfaketime.so.1"));
         let Some(library) = named.into_iter().find(|library| library.is_file()) else {
-            lacking("no libfaketime here (Debian: apt install faketime)");
+            skip_unless_required("no libfaketime here (Debian: apt install faketime)");
             return None;
         };
         let clock = Self {

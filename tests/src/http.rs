@@ -13,7 +13,7 @@ use crate::wait::within;
 
 /// A client of one server. Cheap to clone; clones share connections.
 #[derive(Clone, Debug)]
-pub struct Client {
+pub struct HttpClient {
     base: String,
     version: Option<String>,
     token: Option<String>,
@@ -23,7 +23,7 @@ pub struct Client {
 
 /// An answer that was read whole.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct HttpAnswer {
     /// Its status.
     pub status: StatusCode,
     /// Its headers.
@@ -32,7 +32,7 @@ pub struct Answer {
     pub body: Value,
 }
 
-impl Client {
+impl HttpClient {
     /// Of the server there.
     pub fn new(base: impl Into<String>) -> Self {
         Self {
@@ -110,7 +110,7 @@ impl Client {
         path: &str,
         media_type: &str,
         body: impl Into<Bytes>,
-    ) -> Answer {
+    ) -> HttpAnswer {
         let response = self.begin(method, path, media_type, body).await;
         let (head, body) = response.into_parts();
         let bytes = within("the answer ends", body.collect())
@@ -123,7 +123,7 @@ impl Client {
             serde_json::from_slice(&bytes)
                 .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&bytes)))
         };
-        Answer {
+        HttpAnswer {
             status: head.status,
             headers: head.headers,
             body,
@@ -131,7 +131,7 @@ impl Client {
     }
 
     /// GET.
-    pub async fn get(&self, path: &str) -> Answer {
+    pub async fn get(&self, path: &str) -> HttpAnswer {
         self.request(Method::GET, path, "application/json", "").await
     }
 
@@ -152,7 +152,7 @@ impl Client {
     }
 
     /// POST of JSON.
-    pub async fn post(&self, path: &str, body: &Value) -> Answer {
+    pub async fn post(&self, path: &str, body: &Value) -> HttpAnswer {
         self.request(Method::POST, path, "application/json", body.to_string())
             .await
     }
@@ -190,7 +190,7 @@ impl Client {
     ///
     /// # Panics
     /// When it is not.
-    pub async fn stream(&self, method: &str, params: Value) -> Stream {
+    pub async fn stream(&self, method: &str, params: Value) -> SseEvents {
         let call = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
         self.events(Method::POST, "/", &call).await
     }
@@ -199,7 +199,7 @@ impl Client {
     ///
     /// # Panics
     /// When it is not.
-    pub async fn events(&self, method: Method, path: &str, body: &Value) -> Stream {
+    pub async fn events(&self, method: Method, path: &str, body: &Value) -> SseEvents {
         let response = self
             .begin(method, path, "application/json", body.to_string())
             .await;
@@ -224,7 +224,7 @@ impl Client {
                 }
             }
         });
-        Stream {
+        SseEvents {
             chunks,
             rest: BytesMut::new(),
             last_id: None,
@@ -233,19 +233,19 @@ impl Client {
 }
 
 /// Whether all readers of lines see the same lines: some end one at these characters too.
-pub fn is_lines(text: &str) -> bool {
+pub fn has_safe_line_breaks(text: &str) -> bool {
     !text.contains(['\u{85}', '\u{2028}', '\u{2029}'])
 }
 
 /// Server-sent events as they come. Dropping it closes the connection.
 #[derive(Debug)]
-pub struct Stream {
+pub struct SseEvents {
     chunks: tokio::sync::mpsc::Receiver<Bytes>,
     rest: BytesMut,
     last_id: Option<String>,
 }
 
-impl Stream {
+impl SseEvents {
     /// The data of the next event, as JSON; comments are passed over. `None` at the end.
     ///
     /// # Panics
@@ -268,7 +268,7 @@ impl Stream {
                 let id = text.lines().find_map(|line| line.strip_prefix("id:"));
                 self.last_id = id.map(|id| id.trim().to_owned()).or(self.last_id.take());
                 assert!(
-                    is_lines(&text),
+                    has_safe_line_breaks(&text),
                     "a reader of lines takes this for more lines: {text:?}"
                 );
                 let data: Vec<&str> = text

@@ -1,6 +1,6 @@
 //! A small Internet with NATs in it: a core that routes, a relay beside it, and sites, each with a router that
 //! translates addresses and a home network behind it. The addresses look like public ones, since nodes judge by
-//! that; nothing leaves the namespaces. See [`crate::lab`] for what it needs.
+//! that; nothing leaves the namespaces. See [`crate::network_lab`] for what it needs.
 //!
 //! ```no_run
 //! # async fn example() {
@@ -26,10 +26,10 @@ use tempfile::TempDir;
 
 use crate::{
     daemon::{self, Daemon},
-    lab::{Lab, Link, Namespace},
-    names::{NAME, NameServer},
-    relay::{self, Relay},
-    wait::{eventually, skipped},
+    name_server::{NAME, NameServer},
+    network_lab::{Namespace, NetworkLab, VethLink},
+    relay::{self, TestRelay},
+    wait::{eventually, report_skip},
 };
 
 /// Where the relay is, and the port of both its transports.
@@ -43,14 +43,14 @@ const MINIUPNPD: &str = "AGENTANYCAST_TEST_MINIUPNPD";
 
 /// How a site's router translates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Nat {
+pub enum NatKind {
     /// Whatever the remote, a socket of the home has the same port outside.
     Independent,
     /// Every remote sees another port.
     Symmetric,
 }
 
-impl Nat {
+impl NatKind {
     fn rule(self) -> &'static str {
         match self {
             Self::Independent => "masquerade",
@@ -62,12 +62,12 @@ impl Nat {
 /// The Internet and a relay on it.
 #[derive(Debug)]
 pub struct Internet {
-    lab: Lab,
+    lab: NetworkLab,
     core: Namespace,
     relay_host: Namespace,
-    relay_link: Link,
+    relay_link: VethLink,
     /// The relay.
-    pub relay: Relay,
+    pub relay: TestRelay,
     sites: AtomicU8,
 }
 
@@ -83,8 +83,10 @@ impl Internet {
             .await
     }
 
-    async fn open_with(set_up: impl FnOnce(relay::Builder, &str) -> relay::Builder) -> Option<Self> {
-        let lab = Lab::open()?;
+    async fn open_with(
+        set_up: impl FnOnce(relay::RelayBuilder, &str) -> relay::RelayBuilder,
+    ) -> Option<Self> {
+        let lab = NetworkLab::open()?;
         let core = lab.namespace("core");
         core.forward();
         let host = lab.namespace("relay");
@@ -108,7 +110,7 @@ impl Internet {
     }
 
     /// One more relay, on a host of its own.
-    pub async fn another_relay(&self) -> Relay {
+    pub async fn another_relay(&self) -> TestRelay {
         let net = "45.11.0";
         let host = self.lab.namespace("relay2");
         self.lab
@@ -167,7 +169,7 @@ impl Internet {
     }
 
     /// A daemon on a host without a router in front, that knows the relay.
-    pub fn public_daemon(&self) -> daemon::Builder {
+    pub fn public_daemon(&self) -> daemon::DaemonBuilder {
         let host = self.lab.namespace("public");
         let net = "45.13.0";
         self.lab
@@ -177,7 +179,7 @@ impl Internet {
     }
 
     /// A site with a router of this kind and one host behind it.
-    pub fn site(&self, nat: Nat) -> Site {
+    pub fn site(&self, nat: NatKind) -> Site {
         let number = self.sites.fetch_add(1, Ordering::Relaxed) + 1;
         let router = self.lab.namespace(&format!("nat{number}"));
         let home = self.lab.namespace(&format!("home{number}"));
@@ -210,18 +212,18 @@ impl Internet {
     }
 }
 
-fn relay_at(host: &Namespace, ip: &str) -> relay::Builder {
-    Relay::builder()
+fn relay_at(host: &Namespace, ip: &str) -> relay::RelayBuilder {
+    TestRelay::builder()
         .in_namespace(host)
         .listen(format!("/ip4/{ip}/tcp/{RELAY_PORT}"))
 }
 
-fn daemon_on(host: &Namespace, relays: &[String]) -> daemon::Builder {
+fn daemon_on(host: &Namespace, relays: &[String]) -> daemon::DaemonBuilder {
     let builder = Daemon::builder()
         .in_namespace(host)
         .args(["--log-level=debug"])
         .listen(["/ip4/0.0.0.0/tcp/0", "/ip4/0.0.0.0/udp/0/quic-v1"]);
-    relays.iter().fold(builder, daemon::Builder::bootstrap)
+    relays.iter().fold(builder, daemon::DaemonBuilder::bootstrap)
 }
 
 /// A router and a host behind it.
@@ -233,13 +235,13 @@ pub struct Site {
     pub home: Namespace,
     outside: String,
     /// The router's link to the Internet.
-    pub wan: Link,
-    lan: Link,
+    pub wan: VethLink,
+    lan: VethLink,
 }
 
 impl Site {
     /// A daemon on the host, with TCP and QUIC on all its addresses, that knows the relay.
-    pub fn daemon(&self) -> daemon::Builder {
+    pub fn daemon(&self) -> daemon::DaemonBuilder {
         daemon_on(&self.home, &self.bootstrap)
     }
 
@@ -263,7 +265,7 @@ impl Site {
     }
 
     /// Nothing but connections to the ports of the web passes the router any more.
-    pub fn only_web(&self) {
+    pub fn allow_web_only(&self) {
         self.router.nft(
             "table inet block { chain forward { type filter hook forward priority 0; \
                ct state established,related accept; tcp dport { 80, 443 } accept; drop; }; }",
@@ -273,7 +275,7 @@ impl Site {
     /// Nothing new leaves for other sites until the router is changed. Linux goes on translating as it did for a hole that was
     /// not punched, for as long as somebody tries, whatever the router is told meanwhile; so whoever is to be reached after
     /// [`Site::change`], and cannot be before, tries in vain here.
-    pub fn hold_back(&self) {
+    pub fn block_new_flows(&self) {
         self.router.nft(
             "table inet holes { chain forward { type filter hook forward priority 0; \
                ip daddr 46.0.0.0/8 ct state new drop; }; }",
@@ -281,17 +283,17 @@ impl Site {
     }
 
     /// The router translates so from now on, and holds nothing back; what it has translated stays.
-    pub fn change(&self, nat: Nat) {
+    pub fn change_nat(&self, nat: NatKind) {
         self.translate(nat.rule());
         self.router.nft("table inet holes { }; delete table inet holes;");
     }
 
     /// The router opens ports to whoever asks by UPnP, as many home routers do; none, after saying so, without the
     /// program for it.
-    pub async fn serve_upnp(&self) -> Option<Gateway> {
+    pub async fn serve_upnp(&self) -> Option<UpnpGateway> {
         let program = std::env::var_os(MINIUPNPD).map_or_else(|| "/usr/sbin/miniupnpd".into(), PathBuf::from);
         if !program.exists() {
-            skipped(&format!(
+            report_skip(&format!(
                 "no {} here; {MINIUPNPD} may say where it is",
                 program.display()
             ));
@@ -321,7 +323,7 @@ impl Site {
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         let child = command.spawn().expect("the program can be run");
-        let gateway = Gateway { child, _home: home };
+        let gateway = UpnpGateway { child, _home: home };
         eventually("the router listens for UPnP", || async {
             let listening = self
                 .router
@@ -367,12 +369,12 @@ impl Site {
 
 /// A router's UPnP; dropping it ends it.
 #[derive(Debug)]
-pub struct Gateway {
+pub struct UpnpGateway {
     child: Child,
     _home: TempDir,
 }
 
-impl Drop for Gateway {
+impl Drop for UpnpGateway {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -381,7 +383,7 @@ impl Drop for Gateway {
 
 /// Puts a host into a network behind a router. Every site has the same first one, as homes do, and one more for
 /// guests.
-fn attach(lab: &Lab, router: &Namespace, host: &Namespace, network: u8) -> Link {
+fn attach(lab: &NetworkLab, router: &Namespace, host: &Namespace, network: u8) -> VethLink {
     let (gateway, own) = (format!("192.168.{network}.1"), format!("192.168.{network}.10/24"));
     let link = lab.link(router, &format!("{gateway}/24"), host, &own);
     host.default_route(&gateway);

@@ -25,9 +25,9 @@ use tokio::{
 use tonic::transport::{Channel, Endpoint};
 
 use crate::{
-    lab::Namespace,
-    programs,
-    unread::UnreadPipe,
+    network_lab::Namespace,
+    spawn,
+    unread_pipe::UnreadPipe,
     wait::{eventually, within},
 };
 
@@ -39,13 +39,13 @@ const END: Duration = Duration::from_secs(5);
 /// # Panics
 /// When it is not there.
 pub fn program() -> PathBuf {
-    programs::beside("agentanycast-relay", "agentanycast-relay")
+    spawn::built_program("agentanycast-relay", "agentanycast-relay")
 }
 
 /// How a relay is to be started.
 #[derive(Clone, Debug)]
 #[must_use = "a relay is started by `start`"]
-pub struct Builder {
+pub struct RelayBuilder {
     home: Arc<TempDir>,
     namespace: Option<Namespace>,
     ports: [String; 4],
@@ -55,7 +55,7 @@ pub struct Builder {
     unread: Option<Arc<UnreadPipe>>,
 }
 
-impl Builder {
+impl RelayBuilder {
     /// On free ports of the loopback, with a key in a new home.
     pub fn new() -> Self {
         let home = tempfile::Builder::new()
@@ -115,7 +115,7 @@ impl Builder {
     }
 
     /// Listens for the registry, the metrics and the directory on all addresses, at free ports.
-    pub fn faces_on_all_addresses(mut self) -> Self {
+    pub fn http_on_all_addresses(mut self) -> Self {
         for face in &mut self.ports[1..] {
             ":0".clone_into(face);
         }
@@ -129,7 +129,7 @@ impl Builder {
     }
 
     /// Tells it of these relays.
-    pub fn federated_with<'a>(self, relays: impl IntoIterator<Item = &'a Relay>) -> Self {
+    pub fn federated_with<'a>(self, relays: impl IntoIterator<Item = &'a TestRelay>) -> Self {
         let addresses: Vec<String> = relays
             .into_iter()
             .map(|relay| relay.registry.to_string())
@@ -161,7 +161,7 @@ impl Builder {
             }
             (None, None) => Command::new(program()),
         };
-        programs::without_settings(&mut command);
+        spawn::clear_settings(&mut command);
         command
             .arg(format!("--key={}", self.home().join("key").display()))
             .arg(format!("--listen={listen}"))
@@ -188,9 +188,9 @@ impl Builder {
     ///
     /// # Panics
     /// When it ends instead, or announces nothing.
-    pub async fn start(self) -> Relay {
+    pub async fn start(self) -> TestRelay {
         let log = self.home().join("relay.err");
-        let (child, mut lines) = programs::start(self.command(), &log, self.unread.as_deref());
+        let (child, mut lines) = spawn::start(self.command(), &log, self.unread.as_deref());
         let mut said = Vec::new();
         let reading = async {
             while let Some(line) = lines.recv().await {
@@ -213,7 +213,7 @@ impl Builder {
         };
         let (registry, metrics, api) = (of("REGISTRY_ADDR="), of("METRICS_ADDR="), of("API_ADDR="));
         let relay_addresses = said.iter().filter_map(|line| line.strip_prefix("RELAY_ADDR="));
-        Relay {
+        TestRelay {
             addresses: relay_addresses.map(ToOwned::to_owned).collect(),
             spec: self,
             child,
@@ -225,7 +225,7 @@ impl Builder {
     }
 }
 
-impl Default for Builder {
+impl Default for RelayBuilder {
     fn default() -> Self {
         Self::new()
     }
@@ -233,8 +233,8 @@ impl Default for Builder {
 
 /// A relay that runs, or did. Dropping it kills it.
 #[derive(Debug)]
-pub struct Relay {
-    spec: Builder,
+pub struct TestRelay {
+    spec: RelayBuilder,
     child: Child,
     /// Where peers dial it, each with its id.
     pub addresses: Vec<String>,
@@ -248,10 +248,10 @@ pub struct Relay {
     pub said: Vec<String>,
 }
 
-impl Relay {
-    /// See [`Builder::new`].
-    pub fn builder() -> Builder {
-        Builder::new()
+impl TestRelay {
+    /// See [`RelayBuilder::new`].
+    pub fn builder() -> RelayBuilder {
+        RelayBuilder::new()
     }
 
     /// Its peer id.
@@ -314,7 +314,7 @@ impl Relay {
     }
 
     /// One figure of `/metrics`.
-    pub async fn figure(&self, name: &str) -> f64 {
+    pub async fn metric(&self, name: &str) -> f64 {
         let (_, text) = self.get(self.metrics, "/metrics").await;
         let line = text
             .lines()
@@ -373,14 +373,14 @@ impl Relay {
     }
 
     /// How to start it again, after it has ended: same home, same registry.
-    pub fn stopped(&mut self) -> Builder {
+    pub fn stopped(&mut self) -> RelayBuilder {
         let ended = self.child.try_wait().expect("its state is known");
         assert!(ended.is_some(), "the relay still runs");
         self.spec.clone().registry(self.registry)
     }
 }
 
-impl Drop for Relay {
+impl Drop for TestRelay {
     fn drop(&mut self) {
         // `kill_on_drop` ends the process.
         if std::thread::panicking() {

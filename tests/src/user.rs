@@ -11,7 +11,7 @@ use rustix::process::Pid;
 use serde_json::Value;
 use tokio::process::Command;
 
-use crate::{command, command::Said, daemon::Home, lab::Namespace, wait::within};
+use crate::{cli, cli::CommandOutput, daemon::Home, network_lab::Namespace, wait::within};
 
 /// The user.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ impl User {
 
     /// On a host of the laboratory.
     #[must_use]
-    pub fn on(mut self, host: &Namespace) -> Self {
+    pub fn in_namespace(mut self, host: &Namespace) -> Self {
         self.host = Some(host.clone());
         self
     }
@@ -63,7 +63,7 @@ impl User {
 
     /// A command, to be run as it is.
     pub fn command(&self, args: &[&str]) -> Command {
-        let program = command::program();
+        let program = cli::program();
         let mut command = match &self.host {
             Some(host) => host.command(&program).into(),
             None => Command::new(program),
@@ -85,15 +85,15 @@ impl User {
     ///
     /// # Panics
     /// When it cannot be run, or does not end.
-    pub async fn run(&self, args: &[&str]) -> Said {
+    pub async fn run(&self, args: &[&str]) -> CommandOutput {
         let output = within("the command ends", self.command(args).output()).await;
         let output = output.expect("the command can be run");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let printed = text(&output.stdout);
-        Said {
+        CommandOutput {
             status: output.status,
-            said: printed.clone() + &text(&output.stderr),
-            printed,
+            all_output: printed.clone() + &text(&output.stderr),
+            stdout: printed,
         }
     }
 
@@ -103,8 +103,8 @@ impl User {
     /// When it fails, or says no JSON.
     pub async fn ask(&self, args: &[&str]) -> Value {
         let said = self.run(&[&["--json"], args].concat()).await;
-        assert!(said.status.success(), "{args:?}: {}", said.said);
-        serde_json::from_str(&said.printed).unwrap_or_else(|_| panic!("no JSON: {}", said.said))
+        assert!(said.status.success(), "{args:?}: {}", said.all_output);
+        serde_json::from_str(&said.stdout).unwrap_or_else(|_| panic!("no JSON: {}", said.all_output))
     }
 
     /// The daemon's process and peer id, started if it does not run.

@@ -45,7 +45,7 @@ pub async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
 }
 
 /// Says that the test at hand proves nothing here, and why; also when the output of tests is captured.
-pub fn skipped(why: &str) {
+pub fn report_skip(why: &str) {
     let test = std::thread::current().name().unwrap_or("a test").to_owned();
     // Not by a macro: those of a test that passes are not shown.
     let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
@@ -58,10 +58,10 @@ const REQUIRED: &str = "AGENTANYCAST_REQUIRE_LAB";
 ///
 /// # Panics
 /// When `AGENTANYCAST_REQUIRE_LAB=1` says that it has to be.
-pub fn lacking(why: &str) {
+pub fn skip_unless_required(why: &str) {
     assert!(
         std::env::var_os(REQUIRED).is_none_or(|value| value != "1"),
         "{why}, and {REQUIRED}=1"
     );
-    skipped(why);
+    report_skip(why);
 }

@@ -18,13 +18,13 @@ use agentanycast::{
 };
 use agentanycast_proto::v1;
 use agentanycast_tests::{
-    Daemon, Pair, Transport,
-    agent::Agent,
-    command::asked,
-    ending::completed,
+    Daemon, DaemonPair, TransportKind,
+    agent::TestAgent,
+    cli::anycast_json,
+    daemon_pair::wait_connected,
     eventually,
-    pair::connected,
     rpc::{self, next_task},
+    task_assertions::completed,
     within,
 };
 use futures::StreamExt as _;
@@ -43,7 +43,7 @@ async fn becomes(handle: &TaskHandle, status: TaskStatus) {
 /// Bob took the task, and said so to Alice and to an agent; then it dies, before the agent said anything.
 #[tokio::test]
 async fn the_receiver_is_killed_before_the_task_is_claimed() {
-    let mut pair = Pair::start(Transport::Tcp).await;
+    let mut pair = DaemonPair::start(TransportKind::Tcp).await;
     let alice = pair.alice.node().await;
     let mut first_agent = pair.bob.rpc().await;
     let mut incoming = rpc::listen(&mut first_agent).await;
@@ -55,20 +55,20 @@ async fn the_receiver_is_killed_before_the_task_is_claimed() {
     pair.bob.kill().await;
     pair.bob.restart().await;
     let bob = pair.bob.node().await;
-    let _agent = Agent::echo(&bob);
+    let _agent = TestAgent::echo(&bob);
     assert_eq!(completed(&handle).await.text_content(), "echo: hello");
 }
 
 /// Bob dies while its agent works; the agent goes on, and answers to the restarted daemon.
 #[tokio::test]
 async fn the_receiver_is_killed_while_its_agent_works() {
-    for transport in [Transport::Tcp, Transport::Quic] {
-        let mut pair = Pair::start(transport).await;
+    for transport in [TransportKind::Tcp, TransportKind::Quic] {
+        let mut pair = DaemonPair::start(transport).await;
         let (alice, bob) = pair.nodes().await;
         let (started, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let runs = Arc::new(AtomicUsize::new(0));
         let marks = (Arc::clone(&started), Arc::clone(&go_on), Arc::clone(&runs));
-        let _agent = Agent::serve(&bob, move |task| {
+        let _agent = TestAgent::serve(&bob, move |task| {
             let (started, go_on, runs) = marks.clone();
             async move {
                 runs.fetch_add(1, Ordering::SeqCst);
@@ -96,11 +96,11 @@ async fn the_receiver_is_killed_while_its_agent_works() {
 /// Bob's agent answers while Alice is dead; Alice gets the answer when it is back.
 #[tokio::test]
 async fn the_sender_is_killed_while_the_agent_works() {
-    let mut pair = Pair::start(Transport::Tcp).await;
+    let mut pair = DaemonPair::start(TransportKind::Tcp).await;
     let (alice, bob) = pair.nodes().await;
     let (started, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let marks = (Arc::clone(&started), Arc::clone(&go_on));
-    let _agent = Agent::serve(&bob, move |task| {
+    let _agent = TestAgent::serve(&bob, move |task| {
         let (started, go_on) = marks.clone();
         async move {
             started.notify_one();
@@ -126,11 +126,11 @@ async fn the_sender_is_killed_while_the_agent_works() {
 #[tokio::test]
 async fn the_sender_is_killed_in_the_middle_of_sending() {
     const TASKS: usize = 100;
-    let mut pair = Pair::start(Transport::Tcp).await;
+    let mut pair = DaemonPair::start(TransportKind::Tcp).await;
     let (alice, bob) = pair.nodes().await;
     let runs = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&runs);
-    let _agent = Agent::serve(&bob, move |task| {
+    let _agent = TestAgent::serve(&bob, move |task| {
         count.fetch_add(1, Ordering::SeqCst);
         async move {
             task.complete([Artifact::text(task.message().text_content())])
@@ -155,7 +155,7 @@ async fn the_sender_is_killed_in_the_middle_of_sending() {
 /// The task waits in Alice's queue until Bob is back; so it does when Alice was restarted meanwhile.
 #[tokio::test]
 async fn a_peer_that_is_away_gets_its_task_when_it_is_back() {
-    let mut pair = Pair::start(Transport::Tcp).await;
+    let mut pair = DaemonPair::start(TransportKind::Tcp).await;
     let alice = pair.alice.node().await;
     pair.bob.stop().await;
     let target = Target::Peer(pair.bob.peer_id().clone());
@@ -192,16 +192,16 @@ async fn a_peer_that_was_never_met_gets_its_task() {
         .await
         .unwrap();
     let bob = bob.stopped().bootstrap(alice.quic()).start().await;
-    let _agent = Agent::echo(&bob.node().await);
+    let _agent = TestAgent::echo(&bob.node().await);
     assert_eq!(completed(&handle).await.text_content(), "echo: hello");
 }
 
 /// Nobody dials Alice: it is Alice that has to look for Bob where it was before, also after its own restart.
 #[tokio::test]
 async fn the_sender_looks_for_a_peer_that_is_away() {
-    let mut pair = Pair::start(Transport::Tcp).await;
+    let mut pair = DaemonPair::start(TransportKind::Tcp).await;
     let alice = pair.alice.node().await;
-    connected(&alice, &pair.bob).await;
+    wait_connected(&alice, &pair.bob).await;
     pair.bob.stop().await;
     let handle = alice
         .send_task(Target::Peer(pair.bob.peer_id().clone()), "hello")
@@ -211,14 +211,14 @@ async fn the_sender_looks_for_a_peer_that_is_away() {
     pair.alice.restart().await;
     pair.bob = pair.bob.stopped().without_bootstrap().start().await;
     let bob = pair.bob.node().await;
-    let _agent = Agent::echo(&bob);
+    let _agent = TestAgent::echo(&bob);
     assert_eq!(completed(&handle).await.text_content(), "echo: hello");
 }
 
 /// A task that nobody listened for is handed to the next listener, also after a restart.
 #[tokio::test]
 async fn a_task_waits_for_an_agent() {
-    let mut pair = Pair::start(Transport::Tcp).await;
+    let mut pair = DaemonPair::start(TransportKind::Tcp).await;
     let (alice, bob) = pair.nodes().await;
     let handle = alice
         .send_task(Target::Peer(pair.bob.peer_id().clone()), "hello")
@@ -238,14 +238,14 @@ async fn a_task_waits_for_an_agent() {
     }
     pair.bob.stop().await;
     pair.bob.restart().await;
-    let _agent = Agent::echo(&bob);
+    let _agent = TestAgent::echo(&bob);
     assert_eq!(completed(&handle).await.text_content(), "echo: hello");
 }
 
 /// Once an agent has claimed a task, nobody else gets it: not a later listener, not after a restart.
 #[tokio::test]
 async fn a_claimed_task_is_not_handed_out_again() {
-    let mut pair = Pair::start(Transport::Tcp).await;
+    let mut pair = DaemonPair::start(TransportKind::Tcp).await;
     let mut alice = pair.alice.rpc().await;
     let mut owner = pair.bob.rpc().await;
     let mut incoming = rpc::listen(&mut owner).await;
@@ -275,12 +275,12 @@ async fn a_claimed_task_is_not_handed_out_again() {
 #[tokio::test]
 async fn an_artifact_goes_on_after_its_reader_was_killed() {
     const HALF: usize = 4 << 20;
-    let mut pair = Pair::start(Transport::Tcp).await;
+    let mut pair = DaemonPair::start(TransportKind::Tcp).await;
     let (alice, bob) = pair.nodes().await;
     let (half_way, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let id = Arc::new(Mutex::new(String::new()));
     let marks = (Arc::clone(&half_way), Arc::clone(&go_on), Arc::clone(&id));
-    let _agent = Agent::serve(&bob, move |task| {
+    let _agent = TestAgent::serve(&bob, move |task| {
         let (half_way, go_on, id) = marks.clone();
         async move {
             let mut artifact = task
@@ -317,9 +317,9 @@ async fn an_artifact_goes_on_after_its_reader_was_killed() {
 /// told so instead of waiting for ever.
 #[tokio::test]
 async fn an_artifact_breaks_off_when_its_daemon_is_killed() {
-    let mut pair = Pair::start(Transport::Tcp).await;
+    let mut pair = DaemonPair::start(TransportKind::Tcp).await;
     let (alice, bob) = pair.nodes().await;
-    let _agent = Agent::serve(&bob, |task| async move {
+    let _agent = TestAgent::serve(&bob, |task| async move {
         let mut artifact = task.stream_artifact("endless", "text/plain").await?;
         // Until the daemon is gone.
         while artifact.write(vec![b'x'; 64 << 10]).await.is_ok() {}
@@ -373,7 +373,7 @@ async fn a_damaged_store_is_put_aside() {
     };
     // It is told until somebody has looked into it.
     let place = aside.to_str().unwrap();
-    let problems = || async { asked(&daemon, &["status"]).await["problems"].clone() };
+    let problems = || async { anycast_json(&daemon, &["status"]).await["problems"].clone() };
     let told = problems().await;
     assert!(told[0].as_str().unwrap_or_default().contains(place), "{told}");
     std::fs::remove_dir_all(aside).unwrap();
@@ -397,9 +397,9 @@ fn find_file(directory: &std::path::Path, name: &str) -> Option<std::path::PathB
 async fn tasks_flow_while_daemons_die() {
     const TASKS: usize = 120;
     const DEATHS: usize = 6;
-    let mut pair = Pair::start(Transport::Tcp).await;
+    let mut pair = DaemonPair::start(TransportKind::Tcp).await;
     let (alice, bob) = pair.nodes().await;
-    let _agents = (Agent::echo(&alice), Agent::echo(&bob));
+    let _agents = (TestAgent::echo(&alice), TestAgent::echo(&bob));
     let answered = Arc::new(AtomicUsize::new(0));
     let mut all = tokio::task::JoinSet::new();
     for (node, peer) in [(&alice, &pair.bob), (&bob, &pair.alice)] {

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     error::A2aError,
-    fields::Fields,
+    object_reader::ObjectReader,
     part::put,
     signature::{self, without_empty},
 };
@@ -39,7 +39,7 @@ const MUTUAL_TLS: &str = "A certificate of an authority that the bridge trusts";
 
 /// What a card says of the bridge that shows it.
 #[derive(Clone, Debug, Default)]
-pub struct Front {
+pub struct CardEndpoint {
     /// Where the agent is reached, without a slash at the end.
     pub url: String,
     /// The URL of the card's gRPC interfaces; `None`: the card lists no gRPC interface.
@@ -49,7 +49,7 @@ pub struct Front {
     /// Whether the fields of 0.3 are there too.
     pub dual: bool,
     /// How callers say who they are, any one of these; empty if they need not.
-    pub schemes: Vec<Scheme>,
+    pub schemes: Vec<AuthScheme>,
     /// What cards are signed with.
     pub key: Option<Keypair>,
     /// Whether there is a card for those who are known.
@@ -58,10 +58,10 @@ pub struct Front {
     pub extensions: Vec<(String, bool)>,
 }
 
-impl Front {
+impl CardEndpoint {
     /// The URL of the gRPC interface of 0.3. 0.3 has no tenants, so only the agent beside the node has this
     /// interface.
-    fn old_grpc(&self) -> Option<&str> {
+    fn grpc_v0_3(&self) -> Option<&str> {
         self.grpc.as_deref().filter(|_| self.tenant.is_empty())
     }
 }
@@ -81,7 +81,7 @@ pub const EXTENDABLE: [&str; 9] = [
 
 /// A way in which callers say who they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Scheme {
+pub enum AuthScheme {
     /// A Bearer token that is known to the bridge.
     Bearer,
     /// A token of an issuer that describes itself at this URL.
@@ -100,7 +100,7 @@ pub enum Scheme {
     MutualTls,
 }
 
-impl Scheme {
+impl AuthScheme {
     /// What cards call it, its declaration in 1.0 and in 0.3, and the scopes that it needs.
     fn write(&self) -> (&'static str, Value, Value, &[String]) {
         match self {
@@ -133,7 +133,7 @@ impl Scheme {
 }
 
 /// The card of an agent, as the front shows it; with what it says besides to those who are known.
-pub fn write(card: &AgentCard, front: &Front, more: Option<&Map<String, Value>>) -> Value {
+pub fn write(card: &AgentCard, front: &CardEndpoint, more: Option<&Map<String, Value>>) -> Value {
     let interface = |url: &str, binding: &str, version: &str| json!({"url": url, "protocolBinding": binding, "protocolVersion": version});
     let mut interfaces = vec![
         interface(&front.url, "JSONRPC", "1.0"),
@@ -148,7 +148,7 @@ pub fn write(card: &AgentCard, front: &Front, more: Option<&Map<String, Value>>)
         }
         interfaces.push(grpc);
     }
-    if let Some(url) = front.old_grpc() {
+    if let Some(url) = front.grpc_v0_3() {
         interfaces.push(interface(url, "GRPC", "0.3"));
     }
     let mut mesh = json!({
@@ -188,7 +188,7 @@ pub fn write(card: &AgentCard, front: &Front, more: Option<&Map<String, Value>>)
         json["securityRequirements"] = json!([]);
         json["securitySchemes"] = json!({});
     }
-    for (name, declared, _, scopes) in front.schemes.iter().map(Scheme::write) {
+    for (name, declared, _, scopes) in front.schemes.iter().map(AuthScheme::write) {
         let least = if declared.get("openIdConnectSecurityScheme").is_some() {
             SCOPE
         } else {
@@ -229,7 +229,7 @@ pub fn write(card: &AgentCard, front: &Front, more: Option<&Map<String, Value>>)
 }
 
 /// Adds the fields of 0.3.
-fn add_legacy(json: &mut Value, front: &Front) {
+fn add_legacy(json: &mut Value, front: &CardEndpoint) {
     json["url"] = front.url.clone().into();
     json["preferredTransport"] = "JSONRPC".into();
     json["protocolVersion"] = LEGACY_VERSION.into();
@@ -238,12 +238,12 @@ fn add_legacy(json: &mut Value, front: &Front) {
         json!({"url": front.url, "transport": "JSONRPC"}),
         json!({"url": front.url, "transport": "HTTP+JSON"}),
     ];
-    if let Some(url) = front.old_grpc() {
+    if let Some(url) = front.grpc_v0_3() {
         interfaces.push(json!({"url": url, "transport": "GRPC"}));
     }
     json["additionalInterfaces"] = interfaces.into();
     let mut security = Vec::new();
-    for (name, _, declared, scopes) in front.schemes.iter().map(Scheme::write) {
+    for (name, _, declared, scopes) in front.schemes.iter().map(AuthScheme::write) {
         if let (Some(scheme), Value::Object(declared)) =
             (json["securitySchemes"][name].as_object_mut(), declared)
         {
@@ -336,7 +336,7 @@ fn mesh_params(card: &AgentCard) -> Map<String, Value> {
 
 /// Reads a card of either version; what the mesh has no field for is left out.
 pub fn read(json: Value) -> Result<AgentCard, A2aError> {
-    let mut fields = Fields::of(json, "card")?;
+    let mut fields = ObjectReader::new(json, "card")?;
     let mut card = AgentCard {
         name: fields.text_or_empty("name")?,
         description: fields.text_or_empty("description")?,
@@ -344,7 +344,7 @@ pub fn read(json: Value) -> Result<AgentCard, A2aError> {
         ..AgentCard::default()
     };
     for skill in fields.list("skills")? {
-        let mut skill = Fields::of(skill, "card.skills")?;
+        let mut skill = ObjectReader::new(skill, "card.skills")?;
         let mut read = Skill {
             id: skill.text_or_empty("id")?,
             description: skill.text_or_empty("description")?,
@@ -357,7 +357,7 @@ pub fn read(json: Value) -> Result<AgentCard, A2aError> {
         }
         card.skills.push(read);
     }
-    if let Some(mut capabilities) = fields.fields("capabilities")? {
+    if let Some(mut capabilities) = fields.nested("capabilities")? {
         let ours = |extension: &Value| extension["uri"] == EXTENSION;
         if let Some(extension) = capabilities.list("extensions")?.into_iter().find(ours) {
             read_params(extension, &mut card)?;
@@ -367,8 +367,8 @@ pub fn read(json: Value) -> Result<AgentCard, A2aError> {
 }
 
 fn read_params(extension: Value, card: &mut AgentCard) -> Result<(), A2aError> {
-    let mut extension = Fields::of(extension, "card.capabilities.extensions")?;
-    let Some(mut params) = extension.fields("params")? else {
+    let mut extension = ObjectReader::new(extension, "card.capabilities.extensions")?;
+    let Some(mut params) = extension.nested("params")? else {
         return Ok(());
     };
     card.protocol_version = params.text_or_empty("protocolVersion")?;
@@ -378,7 +378,7 @@ fn read_params(extension: Value, card: &mut AgentCard) -> Result<(), A2aError> {
             .filter_map(|text| text.as_str().map(str::to_owned))
             .collect()
     };
-    if let Some(mut p2p) = params.fields("p2p")? {
+    if let Some(mut p2p) = params.nested("p2p")? {
         card.p2p_extension = Some(P2pExtension {
             peer_id: p2p.text_or_empty("peerId")?,
             supported_transports: texts(p2p.list("transports")?),
@@ -392,7 +392,7 @@ fn read_params(extension: Value, card: &mut AgentCard) -> Result<(), A2aError> {
         });
     }
     for more in params.list("skills")? {
-        let mut more = Fields::of(more, "card.skills")?;
+        let mut more = ObjectReader::new(more, "card.skills")?;
         let id = more.text_or_empty("id")?;
         let Some(skill) = card.skills.iter_mut().find(|skill| skill.id == id) else {
             continue;
@@ -409,7 +409,7 @@ fn read_params(extension: Value, card: &mut AgentCard) -> Result<(), A2aError> {
 }
 
 /// The card of a skill: of any agent that has it.
-pub fn of_skill(skill: &str, agents: &[v1::DiscoveredAgent]) -> AgentCard {
+pub fn skill_card(skill: &str, agents: &[v1::DiscoveredAgent]) -> AgentCard {
     let mut offered = agents.iter().flat_map(|agent| &agent.skills);
     let found = offered.find(|offered| offered.skill_id == skill);
     let description = found.map(|found| found.description.clone()).unwrap_or_default();
@@ -488,26 +488,26 @@ mod tests {
         )
     }
 
-    fn schemes() -> Vec<Scheme> {
+    fn schemes() -> Vec<AuthScheme> {
         let scopes = vec!["a2a".to_owned()];
         let url = "https://issuer.example/.well-known/openid-configuration".to_owned();
         vec![
-            Scheme::Bearer,
-            Scheme::OpenId {
+            AuthScheme::Bearer,
+            AuthScheme::OpenId {
                 url,
                 scopes: scopes.clone(),
             },
-            Scheme::Jwt { scopes },
-            Scheme::MutualTls,
+            AuthScheme::Jwt { scopes },
+            AuthScheme::MutualTls,
         ]
     }
 
     #[test]
     fn every_way_of_saying_who_one_is_stands_in_the_forms_of_both_versions() {
-        let front = |dual| Front {
+        let front = |dual| CardEndpoint {
             dual,
             schemes: schemes(),
-            ..Front::default()
+            ..CardEndpoint::default()
         };
         let strict = write(&AgentCard::default(), &front(false), None);
         let required: Vec<&Value> = strict["securityRequirements"]
@@ -532,7 +532,7 @@ mod tests {
         }
         assert_eq!(dual["security"][2], json!({"jwt": ["a2a"]}));
         assert!(
-            write(&AgentCard::default(), &Front::default(), None)
+            write(&AgentCard::default(), &CardEndpoint::default(), None)
                 .get("securitySchemes")
                 .is_none()
         );
@@ -541,7 +541,7 @@ mod tests {
     proptest! {
         #[test]
         fn nothing_of_a_card_is_lost(card in any_card(), dual: bool) {
-            let front = Front { url: "http://localhost".to_owned(), dual, schemes: schemes(), ..Front::default() };
+            let front = CardEndpoint { url: "http://localhost".to_owned(), dual, schemes: schemes(), ..CardEndpoint::default() };
             let json = write(&card, &front, None);
             prop_assert_eq!(read(json).unwrap(), card);
         }
@@ -558,9 +558,9 @@ mod tests {
             ..AgentCard::default()
         };
         for dual in [true, false] {
-            let front = Front {
+            let front = CardEndpoint {
                 dual,
-                ..Front::default()
+                ..CardEndpoint::default()
             };
             assert_eq!(write(&card, &front, None)["skills"][0]["tags"], json!([]));
         }
@@ -584,11 +584,11 @@ mod tests {
             }],
             ..AgentCard::default()
         };
-        let front = Front {
+        let front = CardEndpoint {
             url: "https://h".to_owned(),
             schemes: schemes(),
             key: Some(key.clone()),
-            ..Front::default()
+            ..CardEndpoint::default()
         };
         let more = json!({"iconUrl": "", "provider": {"url": "", "organization": "O"},
             "skills": [{"id": "t", "name": "T", "description": "D", "tags": [], "examples": []}]});
@@ -642,11 +642,11 @@ mod tests {
             ..AgentCard::default()
         };
         let url = "https://h/agents/12D3";
-        let front = Front {
+        let front = CardEndpoint {
             url: url.to_owned(),
             tenant: "agents/12D3".to_owned(),
             dual: true,
-            ..Front::default()
+            ..CardEndpoint::default()
         };
         let json = write(&card, &front, None);
         for list in ["supportedInterfaces", "additionalInterfaces"] {
@@ -661,7 +661,7 @@ mod tests {
         let params = json!({"peerId": "12D3", "didKey": "did:key:z6Mk"});
         assert_eq!(extension["params"], params);
 
-        let front = Front {
+        let front = CardEndpoint {
             grpc: Some("h:443".to_owned()),
             ..front
         };
@@ -680,11 +680,11 @@ mod tests {
         let card = |dual| {
             write(
                 &AgentCard::default(),
-                &Front {
+                &CardEndpoint {
                     url: "http://h".to_owned(),
                     dual,
                     schemes: schemes(),
-                    ..Front::default()
+                    ..CardEndpoint::default()
                 },
                 None,
             )

@@ -59,61 +59,65 @@ pub enum Reason {
 }
 
 /// How a reason is said in each binding: the word, JSON-RPC, HTTP, gRPC.
-struct Row(&'static str, i32, u16, &'static str);
+struct ReasonCodes(&'static str, i32, u16, &'static str);
 
 /// What 0.3 says instead, as its official SDK does: the error's name, HTTP, gRPC.
-struct OldRow(&'static str, u16, &'static str);
+struct ReasonCodesV03(&'static str, u16, &'static str);
 
 impl Reason {
     /// The bindings' words for it. What A2A does not number is an internal error to JSON-RPC.
-    fn row(self) -> Row {
+    fn row(self) -> ReasonCodes {
         const BAD: &str = "INVALID_ARGUMENT";
         const STATE: &str = "FAILED_PRECONDITION";
         match self {
-            Self::TaskNotFound => Row("TASK_NOT_FOUND", -32001, 404, "NOT_FOUND"),
-            Self::TaskNotCancelable => Row("TASK_NOT_CANCELABLE", -32002, 400, STATE),
-            Self::PushNotificationNotSupported => Row("PUSH_NOTIFICATION_NOT_SUPPORTED", -32003, 400, STATE),
-            Self::UnsupportedOperation => Row("UNSUPPORTED_OPERATION", -32004, 400, STATE),
-            Self::ContentTypeNotSupported => Row("CONTENT_TYPE_NOT_SUPPORTED", -32005, 400, BAD),
-            Self::InvalidAgentResponse => Row("INVALID_AGENT_RESPONSE", -32006, 500, "INTERNAL"),
-            Self::ExtendedAgentCardNotConfigured => {
-                Row("EXTENDED_AGENT_CARD_NOT_CONFIGURED", -32007, 400, STATE)
+            Self::TaskNotFound => ReasonCodes("TASK_NOT_FOUND", -32001, 404, "NOT_FOUND"),
+            Self::TaskNotCancelable => ReasonCodes("TASK_NOT_CANCELABLE", -32002, 400, STATE),
+            Self::PushNotificationNotSupported => {
+                ReasonCodes("PUSH_NOTIFICATION_NOT_SUPPORTED", -32003, 400, STATE)
             }
-            Self::ExtensionSupportRequired => Row("EXTENSION_SUPPORT_REQUIRED", -32008, 400, STATE),
-            Self::VersionNotSupported => Row("VERSION_NOT_SUPPORTED", -32009, 400, STATE),
-            Self::ParseError => Row("INVALID_REQUEST", -32700, 400, BAD),
-            Self::InvalidRequest => Row("INVALID_REQUEST", -32600, 400, BAD),
-            Self::MethodNotFound => Row("METHOD_NOT_FOUND", -32601, 404, "NOT_FOUND"),
-            Self::InvalidParams => Row("INVALID_PARAMS", -32602, 400, BAD),
-            Self::AgentNotFound => Row("AGENT_NOT_FOUND", -32603, 404, "NOT_FOUND"),
-            Self::Unauthenticated => Row("UNAUTHENTICATED", -32603, 401, "UNAUTHENTICATED"),
-            Self::PermissionDenied => Row("PERMISSION_DENIED", -32603, 403, "PERMISSION_DENIED"),
-            Self::IdempotencyKeyReused => Row("IDEMPOTENCY_KEY_REUSED", -32603, 409, "ABORTED"),
-            Self::ResourceExhausted => Row("RESOURCE_EXHAUSTED", -32603, 429, "RESOURCE_EXHAUSTED"),
-            Self::Unavailable => Row("UNAVAILABLE", -32603, 503, "UNAVAILABLE"),
-            Self::Internal => Row("INTERNAL_ERROR", -32603, 500, "INTERNAL"),
+            Self::UnsupportedOperation => ReasonCodes("UNSUPPORTED_OPERATION", -32004, 400, STATE),
+            Self::ContentTypeNotSupported => ReasonCodes("CONTENT_TYPE_NOT_SUPPORTED", -32005, 400, BAD),
+            Self::InvalidAgentResponse => ReasonCodes("INVALID_AGENT_RESPONSE", -32006, 500, "INTERNAL"),
+            Self::ExtendedAgentCardNotConfigured => {
+                ReasonCodes("EXTENDED_AGENT_CARD_NOT_CONFIGURED", -32007, 400, STATE)
+            }
+            Self::ExtensionSupportRequired => ReasonCodes("EXTENSION_SUPPORT_REQUIRED", -32008, 400, STATE),
+            Self::VersionNotSupported => ReasonCodes("VERSION_NOT_SUPPORTED", -32009, 400, STATE),
+            Self::ParseError => ReasonCodes("INVALID_REQUEST", -32700, 400, BAD),
+            Self::InvalidRequest => ReasonCodes("INVALID_REQUEST", -32600, 400, BAD),
+            Self::MethodNotFound => ReasonCodes("METHOD_NOT_FOUND", -32601, 404, "NOT_FOUND"),
+            Self::InvalidParams => ReasonCodes("INVALID_PARAMS", -32602, 400, BAD),
+            Self::AgentNotFound => ReasonCodes("AGENT_NOT_FOUND", -32603, 404, "NOT_FOUND"),
+            Self::Unauthenticated => ReasonCodes("UNAUTHENTICATED", -32603, 401, "UNAUTHENTICATED"),
+            Self::PermissionDenied => ReasonCodes("PERMISSION_DENIED", -32603, 403, "PERMISSION_DENIED"),
+            Self::IdempotencyKeyReused => ReasonCodes("IDEMPOTENCY_KEY_REUSED", -32603, 409, "ABORTED"),
+            Self::ResourceExhausted => ReasonCodes("RESOURCE_EXHAUSTED", -32603, 429, "RESOURCE_EXHAUSTED"),
+            Self::Unavailable => ReasonCodes("UNAVAILABLE", -32603, 503, "UNAVAILABLE"),
+            Self::Internal => ReasonCodes("INTERNAL_ERROR", -32603, 500, "INTERNAL"),
         }
     }
 
     /// The same in 0.3; none for what only 1.0 has a name for.
-    fn old_row(self) -> Option<OldRow> {
+    fn old_row(self) -> Option<ReasonCodesV03> {
         const BAD: &str = "INVALID_ARGUMENT";
         const NOT_HERE: &str = "UNIMPLEMENTED";
         Some(match self {
-            Self::TaskNotFound => OldRow("TaskNotFoundError", 404, "NOT_FOUND"),
-            Self::TaskNotCancelable => OldRow("TaskNotCancelableError", 409, NOT_HERE),
-            Self::PushNotificationNotSupported => OldRow("PushNotificationNotSupportedError", 501, NOT_HERE),
-            Self::UnsupportedOperation => OldRow("UnsupportedOperationError", 501, NOT_HERE),
-            Self::ContentTypeNotSupported => OldRow("ContentTypeNotSupportedError", 415, NOT_HERE),
-            Self::InvalidAgentResponse => OldRow("InvalidAgentResponseError", 502, "INTERNAL"),
-            Self::ExtendedAgentCardNotConfigured => {
-                OldRow("AuthenticatedExtendedCardNotConfiguredError", 404, "UNKNOWN")
+            Self::TaskNotFound => ReasonCodesV03("TaskNotFoundError", 404, "NOT_FOUND"),
+            Self::TaskNotCancelable => ReasonCodesV03("TaskNotCancelableError", 409, NOT_HERE),
+            Self::PushNotificationNotSupported => {
+                ReasonCodesV03("PushNotificationNotSupportedError", 501, NOT_HERE)
             }
-            Self::ParseError => OldRow("JSONParseError", 400, "INTERNAL"),
-            Self::InvalidRequest => OldRow("InvalidRequestError", 400, BAD),
-            Self::MethodNotFound => OldRow("MethodNotFoundError", 404, "NOT_FOUND"),
-            Self::InvalidParams => OldRow("InvalidParamsError", 422, BAD),
-            Self::Internal => OldRow("InternalError", 500, "INTERNAL"),
+            Self::UnsupportedOperation => ReasonCodesV03("UnsupportedOperationError", 501, NOT_HERE),
+            Self::ContentTypeNotSupported => ReasonCodesV03("ContentTypeNotSupportedError", 415, NOT_HERE),
+            Self::InvalidAgentResponse => ReasonCodesV03("InvalidAgentResponseError", 502, "INTERNAL"),
+            Self::ExtendedAgentCardNotConfigured => {
+                ReasonCodesV03("AuthenticatedExtendedCardNotConfiguredError", 404, "UNKNOWN")
+            }
+            Self::ParseError => ReasonCodesV03("JSONParseError", 400, "INTERNAL"),
+            Self::InvalidRequest => ReasonCodesV03("InvalidRequestError", 400, BAD),
+            Self::MethodNotFound => ReasonCodesV03("MethodNotFoundError", 404, "NOT_FOUND"),
+            Self::InvalidParams => ReasonCodesV03("InvalidParamsError", 422, BAD),
+            Self::Internal => ReasonCodesV03("InternalError", 500, "INTERNAL"),
             _ => return None,
         })
     }
@@ -131,14 +135,14 @@ impl Reason {
     /// The status of gRPC, by its name.
     pub fn grpc(self, version: Version) -> &'static str {
         match (version, self.old_row()) {
-            (Version::V03, Some(OldRow(_, _, status))) => status,
+            (Version::V03, Some(ReasonCodesV03(_, _, status))) => status,
             _ => self.row().3,
         }
     }
 
     /// When it may be over, if waiting helps: a node is there some seconds after it was started, and a limit of rate
     /// lets something through each second, unless it is a very low one.
-    pub fn again(self) -> Option<Duration> {
+    pub fn retry_after(self) -> Option<Duration> {
         match self {
             Self::Unavailable => Some(Duration::from_secs(5)),
             Self::ResourceExhausted => Some(Duration::from_secs(1)),
@@ -149,7 +153,7 @@ impl Reason {
     /// The status of HTTP.
     pub fn http(self, version: Version) -> u16 {
         match (version, self.old_row()) {
-            (Version::V03, Some(OldRow(_, status, _))) => status,
+            (Version::V03, Some(ReasonCodesV03(_, status, _))) => status,
             _ => self.row().2,
         }
     }
@@ -206,12 +210,12 @@ impl A2aError {
     pub fn rest(&self, version: Version) -> Value {
         if version == Version::V03 {
             let mut body = json!({"code": self.reason.code(), "message": self.message});
-            if let Some(OldRow(name, ..)) = self.reason.old_row() {
+            if let Some(ReasonCodesV03(name, ..)) = self.reason.old_row() {
                 body["type"] = name.into();
             }
             return body;
         }
-        let Row(_, _, code, status) = self.reason.row();
+        let ReasonCodes(_, _, code, status) = self.reason.row();
         json!({"error": {
             "code": code,
             "status": status,
@@ -223,7 +227,7 @@ impl A2aError {
     /// The message of a failed gRPC call. In 0.3 it begins with the error's name, which clients tell errors by.
     pub fn grpc(&self, version: Version) -> String {
         match (version, self.reason.old_row()) {
-            (Version::V03, Some(OldRow(name, _, _))) => format!("{name}: {}", self.message),
+            (Version::V03, Some(ReasonCodesV03(name, _, _))) => format!("{name}: {}", self.message),
             _ => self.message.clone(),
         }
     }

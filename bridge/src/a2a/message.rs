@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::{
     error::A2aError,
-    fields::Fields,
-    labels::{self, Annex, METADATA},
+    metadata::{self, ExtraFields, METADATA},
+    object_reader::ObjectReader,
     part,
     time::{self, read_time},
     version::Version,
@@ -24,7 +24,7 @@ pub(crate) const MESH: &str = "agentanycast";
 
 /// Which task and conversation a message belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct TaskContext {
     /// Empty: none.
     pub context_id: String,
     /// Empty: none.
@@ -32,8 +32,8 @@ pub struct Place {
 }
 
 /// Reads a message, and the place that it names.
-pub fn read(version: Version, value: Value, path: &str) -> Result<(v1::Message, Place), A2aError> {
-    let mut fields = Fields::of(value, path)?;
+pub fn read(version: Version, value: Value, path: &str) -> Result<(v1::Message, TaskContext), A2aError> {
+    let mut fields = ObjectReader::new(value, path)?;
     if version == Version::V03
         && fields
             .text("kind")?
@@ -45,7 +45,7 @@ pub fn read(version: Version, value: Value, path: &str) -> Result<(v1::Message, 
         )));
     }
     let message_id = fields.text_or_empty("messageId")?;
-    let place = Place {
+    let place = TaskContext {
         context_id: fields.text_or_empty("contextId")?,
         task_id: fields.text_or_empty("taskId")?,
     };
@@ -56,7 +56,7 @@ pub fn read(version: Version, value: Value, path: &str) -> Result<(v1::Message, 
     };
     fields.check_texts("extensions")?;
     fields.check_texts("referenceTaskIds")?;
-    let mut annex = Annex::new();
+    let mut annex = ExtraFields::new();
     let created_at = read_metadata(&mut fields, &mut annex, "createdAt", |value| {
         value.as_str().and_then(read_time)
     })?;
@@ -72,7 +72,7 @@ pub fn read(version: Version, value: Value, path: &str) -> Result<(v1::Message, 
 }
 
 /// Notes a place in a message that is not that of its task.
-pub(crate) fn remember(message: &mut v1::Message, place: Place, task: &Place) {
+pub(crate) fn set_context(message: &mut v1::Message, place: TaskContext, task: &TaskContext) {
     let mut annex = first_annex(&message.parts, MESSAGE_ANNEX);
     if place.context_id != task.context_id {
         part::put(&mut annex, "contextId", place.context_id);
@@ -84,7 +84,7 @@ pub(crate) fn remember(message: &mut v1::Message, place: Place, task: &Place) {
 }
 
 /// Writes a message; it says that it belongs to this place, unless it remembers another.
-pub fn write(version: Version, mut message: v1::Message, place: &Place) -> Value {
+pub fn write(version: Version, mut message: v1::Message, place: &TaskContext) -> Value {
     let annex = take_annex(&mut message.parts, MESSAGE_ANNEX);
     let mut json = Map::new();
     if version == Version::V03 {
@@ -107,11 +107,11 @@ pub fn write(version: Version, mut message: v1::Message, place: &Place) -> Value
 
 /// Reads an artifact.
 pub fn read_artifact(version: Version, value: Value, path: &str) -> Result<v1::Artifact, A2aError> {
-    let mut fields = Fields::of(value, path)?;
+    let mut fields = ObjectReader::new(value, path)?;
     let artifact_id = fields.text_or_empty("artifactId")?;
     let name = fields.text_or_empty("name")?;
     fields.check_texts("extensions")?;
-    let mut annex = Annex::new();
+    let mut annex = ExtraFields::new();
     let size_bytes = read_metadata(&mut fields, &mut annex, "sizeBytes", Value::as_u64)?;
     let parts = read_parts(version, &mut fields)?;
     annex.extend(fields.rest());
@@ -163,7 +163,7 @@ fn write_role(version: Version, role: i32) -> &'static str {
     }
 }
 
-fn read_parts(version: Version, fields: &mut Fields) -> Result<Vec<Part>, A2aError> {
+fn read_parts(version: Version, fields: &mut ObjectReader) -> Result<Vec<Part>, A2aError> {
     let path = fields.path("parts");
     let parts = fields.list("parts")?.into_iter().enumerate();
     parts
@@ -180,8 +180,8 @@ fn write_parts(version: Version, parts: Vec<Part>) -> Value {
 
 /// Puts metadata into the annex, without the one value that the protobuf has a field for.
 fn read_metadata<T>(
-    fields: &mut Fields,
-    annex: &mut Annex,
+    fields: &mut ObjectReader,
+    annex: &mut ExtraFields,
     name: &str,
     read: impl Fn(&Value) -> Option<T>,
 ) -> Result<Option<T>, A2aError> {
@@ -203,7 +203,7 @@ fn read_metadata<T>(
 }
 
 /// Adds what the annex has, and a note of the mesh to the metadata.
-fn finish(json: &mut Map<String, Value>, annex: Annex, note: Option<(&str, Value)>) {
+fn finish(json: &mut Map<String, Value>, annex: ExtraFields, note: Option<(&str, Value)>) {
     for (name, value) in annex {
         json.entry(name).or_insert(value);
     }
@@ -215,7 +215,7 @@ fn finish(json: &mut Map<String, Value>, annex: Annex, note: Option<(&str, Value
     }
 }
 
-fn with_annex(mut parts: Vec<Part>, label: &str, annex: Annex) -> Vec<Part> {
+fn with_annex(mut parts: Vec<Part>, label: &str, annex: ExtraFields) -> Vec<Part> {
     if annex.is_empty() {
         return parts;
     }
@@ -224,19 +224,19 @@ fn with_annex(mut parts: Vec<Part>, label: &str, annex: Annex) -> Vec<Part> {
         parts.push(Part::default());
     }
     if let Some(first) = parts.first_mut() {
-        labels::attach(&mut first.metadata, label, annex);
+        metadata::attach(&mut first.metadata, label, annex);
     }
     parts
 }
 
-fn first_annex(parts: &[Part], label: &str) -> Annex {
+fn first_annex(parts: &[Part], label: &str) -> ExtraFields {
     parts
         .first()
-        .map(|first| labels::detach(&first.metadata, label))
+        .map(|first| metadata::detach(&first.metadata, label))
         .unwrap_or_default()
 }
 
-fn take_annex(parts: &mut [Part], label: &str) -> Annex {
+fn take_annex(parts: &mut [Part], label: &str) -> ExtraFields {
     let annex = first_annex(parts, label);
     if let Some(first) = parts.first_mut() {
         first.metadata.remove(label);

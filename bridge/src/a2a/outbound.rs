@@ -5,22 +5,22 @@
 //! before the next step is taken; after a restart it is gone on from there, and what is in doubt is looked for and
 //! never said again.
 //!
-//! PURE: `choice` (how an agent is spoken to), `binding` and `heard` (what is asked and said), `sse`, `sealed` (what of it
-//! counts where it is sealed), `progress` (what is news), `place` (how far it has got), `fault`. Around them: `http`, `card`, `remote` (one agent), `errand`
+//! PURE: `interface` (how an agent is spoken to), `encode` and `decode` (what is asked and said), `sse`, `unseal` (what of it
+//! counts where it is sealed), `report_builder` (what is news), `checkpoint` (how far it has got), `error`. Around them: `http`, `card_cache`, `remote_agent` (one agent), `delivery`
 //! (one task).
 
-mod binding;
-mod card;
-mod choice;
-mod errand;
-mod fault;
-mod heard;
+mod card_cache;
+mod checkpoint;
+mod decode;
+mod delivery;
+mod encode;
+mod error;
 pub(crate) mod http;
-mod place;
-mod progress;
-mod remote;
-mod sealed;
+mod interface;
+mod remote_agent;
+mod report_builder;
 mod sse;
+mod unseal;
 
 use std::{
     collections::HashMap,
@@ -37,14 +37,14 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use self::{card::Cards, errand::Run, http::Clients};
-use crate::{config, gateway::Errands};
+use self::{card_cache::CardCache, delivery::DeliveryJob, http::HostClients};
+use crate::{config, gateway::ExternalTasks};
 
 /// See `fuzz.rs`: what an agent outside says, as an answer, as a card, as events in pieces of this size.
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) fn fuzz(piece: usize, bytes: &[u8]) {
-    let whole = sse::Reader::default().take(bytes).ok();
-    let mut reader = sse::Reader::default();
+    let whole = sse::SseReader::default().take(bytes).ok();
+    let mut reader = sse::SseReader::default();
     let mut events = Vec::new();
     for piece in bytes.chunks(piece.max(1)) {
         events.extend(reader.take(piece).ok().into_iter().flatten());
@@ -56,18 +56,18 @@ pub(crate) fn fuzz(piece: usize, bytes: &[u8]) {
     );
     let json = |bytes: &[u8]| serde_json::from_slice::<serde_json::Value>(bytes).ok();
     for answer in events.iter().map(Vec::as_slice).chain([bytes]).filter_map(json) {
-        for binding in [choice::Binding::JsonRpc, choice::Binding::Rest] {
-            let Ok(result) = binding::open(binding, answer.clone()) else {
+        for binding in [interface::Binding::JsonRpc, interface::Binding::Rest] {
+            let Ok(result) = encode::unwrap_result(binding, answer.clone()) else {
                 continue;
             };
             for version in [super::version::Version::V03, super::version::Version::V10] {
                 // Heard or refused.
-                let _ = heard::read(version, result.clone());
-                let _ = heard::read_bare_task(version, result.clone());
+                let _ = decode::read(version, result.clone());
+                let _ = decode::read_bare_task(version, result.clone());
             }
         }
         let at = ::http::Uri::from_static("https://agents.example/card.json");
-        if let Ok(chosen) = choice::choose(answer, &at) {
+        if let Ok(chosen) = interface::choose(answer, &at) {
             assert!(
                 chosen.interface.url.starts_with("http"),
                 "{:?}",
@@ -75,7 +75,7 @@ pub(crate) fn fuzz(piece: usize, bytes: &[u8]) {
             );
         }
     }
-    let _ = binding::fault_of_status(500, bytes);
+    let _ = encode::error_from_status(500, bytes);
 }
 
 /// Errands at once that speak with their agents; those that wait for an answer of their sender do not count.
@@ -85,67 +85,67 @@ const AT_ONCE: usize = 1024;
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// The errands of one node.
-pub struct Outbound {
-    shared: Arc<Shared>,
+pub struct DeliveryRunner {
+    shared: Arc<DeliveryShared>,
 }
 
-struct Shared {
-    errands: Arc<dyn Errands>,
-    clients: Arc<Clients>,
+struct DeliveryShared {
+    tasks: Arc<dyn ExternalTasks>,
+    clients: Arc<HostClients>,
     /// The same for errands that may go to this host and to private networks.
-    private_clients: Arc<Clients>,
-    cards: Cards,
+    private_clients: Arc<HostClients>,
+    cards: CardCache,
     patience: Duration,
     within: Duration,
-    places: Semaphore,
+    permits: Semaphore,
     stop: CancellationToken,
 }
 
 /// Tells an errand that something has come to it.
 #[derive(Default)]
-struct Bell {
-    rung: AtomicBool,
-    news: Notify,
+struct WakeSignal {
+    is_set: AtomicBool,
+    notify: Notify,
 }
 
-impl Bell {
-    fn ring(&self) {
-        self.rung.store(true, Ordering::Release);
-        self.news.notify_one();
+impl WakeSignal {
+    fn wake(&self) {
+        self.is_set.store(true, Ordering::Release);
+        self.notify.notify_one();
     }
 
     /// Forgets what was rung for; true: something was.
-    fn quiet(&self) -> bool {
-        self.rung.swap(false, Ordering::AcqRel)
+    fn reset(&self) -> bool {
+        self.is_set.swap(false, Ordering::AcqRel)
     }
 
-    async fn rings(&self) {
-        while !self.rung.load(Ordering::Acquire) {
-            self.news.notified().await;
+    async fn woken(&self) {
+        while !self.is_set.load(Ordering::Acquire) {
+            self.notify.notified().await;
         }
     }
 }
 
-impl Outbound {
+impl DeliveryRunner {
     /// Of this node. It ends at `stop`.
     ///
     /// # Errors
     /// When a certificate or key of the configuration cannot be used.
     pub fn new(
-        errands: Arc<dyn Errands>,
-        config: &config::outbound::Outbound,
+        errands: Arc<dyn ExternalTasks>,
+        config: &config::outbound::OutboundConfig,
         stop: CancellationToken,
     ) -> anyhow::Result<Self> {
-        let clients = Clients::new(config)?;
+        let clients = HostClients::new(config)?;
         Ok(Self {
-            shared: Arc::new(Shared {
-                errands,
+            shared: Arc::new(DeliveryShared {
+                tasks: errands,
                 private_clients: Arc::new(clients.to_private_hosts(config)?),
                 clients: Arc::new(clients),
-                cards: Cards::default(),
+                cards: CardCache::default(),
                 patience: config.patience,
                 within: config.timeout,
-                places: Semaphore::new(AT_ONCE),
+                permits: Semaphore::new(AT_ONCE),
                 stop,
             }),
         })
@@ -153,7 +153,7 @@ impl Outbound {
 
     /// Runs errands until the stop. What is not done by then is gone on with at the next start.
     pub async fn run(self) {
-        let mut bells: HashMap<String, Arc<Bell>> = HashMap::new();
+        let mut bells: HashMap<String, Arc<WakeSignal>> = HashMap::new();
         let mut running = JoinSet::new();
         loop {
             tokio::select! {
@@ -161,14 +161,14 @@ impl Outbound {
                 () = self.shared.stop.cancelled() => break,
                 Some(done) = running.join_next() => {
                     let Ok(id) = done else { continue };
-                    let bell: Option<Arc<Bell>> = bells.remove(&id);
+                    let bell: Option<Arc<WakeSignal>> = bells.remove(&id);
                     // It was rung for just when it ended.
-                    if bell.is_some_and(|bell| bell.quiet()) {
+                    if bell.is_some_and(|bell| bell.reset()) {
                         self.begin(id, &mut bells, &mut running);
                     }
                 }
-                id = self.shared.errands.next() => match bells.get(&id) {
-                    Some(bell) => bell.ring(),
+                id = self.shared.tasks.next() => match bells.get(&id) {
+                    Some(bell) => bell.wake(),
                     None => self.begin(id, &mut bells, &mut running),
                 },
             }
@@ -179,10 +179,10 @@ impl Outbound {
         }
     }
 
-    fn begin(&self, id: String, bells: &mut HashMap<String, Arc<Bell>>, running: &mut JoinSet<String>) {
-        let bell = Arc::new(Bell::default());
+    fn begin(&self, id: String, bells: &mut HashMap<String, Arc<WakeSignal>>, running: &mut JoinSet<String>) {
+        let bell = Arc::new(WakeSignal::default());
         bells.insert(id.clone(), Arc::clone(&bell));
-        let run = Run::new(Arc::clone(&self.shared), id.clone(), bell);
+        let run = DeliveryJob::new(Arc::clone(&self.shared), id.clone(), bell);
         running.spawn(async move {
             run.run().await;
             id

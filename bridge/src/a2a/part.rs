@@ -1,7 +1,7 @@
 //! Parts: text, file by reference, file by value, data. PURE.
 //!
 //! 1.0 has one of `text`, `url`, `raw`, `data` beside the part's other fields; 0.3 has a `kind`, and puts files one
-//! level deeper. What the protobuf has no field for goes to the part's annex (`labels`), and comes back from it.
+//! level deeper. What the protobuf has no field for goes to the part's annex (`metadata`), and comes back from it.
 
 use agentanycast_proto::{
     struct_json::{self, EXACT},
@@ -12,8 +12,8 @@ use serde_json::{Map, Value, json};
 
 use super::{
     error::A2aError,
-    fields::Fields,
-    labels::{self, Annex, METADATA},
+    metadata::{self, ExtraFields, METADATA},
+    object_reader::ObjectReader,
     version::Version,
 };
 use crate::base64_text;
@@ -29,14 +29,14 @@ const WRAPPED: &str = "data_part_compat";
 
 /// What a part is made of before it is one.
 #[derive(Default)]
-struct Draft {
+struct PartDraft {
     part: v1::Part,
-    annex: Annex,
+    annex: ExtraFields,
     exact: Option<String>,
 }
 
 /// What a part of 0.3 without a `kind` is by its fields.
-enum Shape {
+enum PartShape {
     /// Of this kind.
     Old(&'static str),
     /// A file as 1.0 has it.
@@ -46,29 +46,29 @@ enum Shape {
 
 /// Reads a part.
 pub(crate) fn read(version: Version, value: Value, path: &str) -> Result<v1::Part, A2aError> {
-    let mut fields = Fields::of(value, path)?;
+    let mut fields = ObjectReader::new(value, path)?;
     let mut metadata = fields.object("metadata")?;
-    let mut draft = Draft::default();
+    let mut draft = PartDraft::default();
     match version {
         Version::V10 => draft.read_v10(&mut fields)?,
         Version::V03 => draft.read_v03(&mut fields, &mut metadata)?,
     }
-    let Draft {
+    let PartDraft {
         mut part,
         mut annex,
         exact,
     } = draft;
     annex.extend(fields.rest());
-    part.metadata = labels::from_metadata(metadata, &mut annex);
-    labels::attach(&mut part.metadata, ANNEX, annex);
+    part.metadata = metadata::from_metadata(metadata, &mut annex);
+    metadata::attach(&mut part.metadata, ANNEX, annex);
     if let Some(text) = exact {
         part.metadata.insert(EXACT.to_owned(), text);
     }
     Ok(part)
 }
 
-impl Draft {
-    fn read_v10(&mut self, fields: &mut Fields) -> Result<(), A2aError> {
+impl PartDraft {
+    fn read_v10(&mut self, fields: &mut ObjectReader) -> Result<(), A2aError> {
         fields.at_most_one_of(&["text", "raw", "url", "data"])?;
         let content = ["text", "raw", "url", "data"];
         if fields.has_file() && !content.iter().any(|name| fields.has(name)) {
@@ -98,15 +98,15 @@ impl Draft {
 
     fn read_v03(
         &mut self,
-        fields: &mut Fields,
+        fields: &mut ObjectReader,
         metadata: &mut Option<Map<String, Value>>,
     ) -> Result<(), A2aError> {
         let kind = match fields.text("kind")? {
             Some(kind) => Some(known_kind(&kind).map_or(kind, str::to_owned)),
             None => match Self::kind_by_shape(fields)? {
-                Shape::New => return self.read_v10(fields),
-                Shape::Old(kind) => Some(kind.to_owned()),
-                Shape::None => None,
+                PartShape::New => return self.read_v10(fields),
+                PartShape::Old(kind) => Some(kind.to_owned()),
+                PartShape::None => None,
             },
         };
         if matches!(kind.as_deref(), Some("text" | "data" | "file")) {
@@ -133,10 +133,10 @@ impl Draft {
 
     /// The kind of a part of 0.3 that does not say it: before 0.2 it was called `type`, and a part has but one of the
     /// fields that hold its content.
-    fn kind_by_shape(fields: &mut Fields) -> Result<Shape, A2aError> {
+    fn kind_by_shape(fields: &mut ObjectReader) -> Result<PartShape, A2aError> {
         let former = fields.raw("type");
         if let Some(kind) = former.as_ref().and_then(Value::as_str).and_then(known_kind) {
-            return Ok(Shape::Old(kind));
+            return Ok(PartShape::Old(kind));
         }
         if let Some(former) = former {
             fields.put_back("type", former);
@@ -144,15 +144,15 @@ impl Draft {
         fields.at_most_one_of(&["text", "data", "file", "raw", "url"])?;
         let mut kinds = ["text", "data", "file"].into_iter();
         Ok(match kinds.find(|name| fields.has(name)) {
-            Some(kind) => Shape::Old(kind),
-            None if fields.has("raw") || fields.has("url") => Shape::New,
-            None => Shape::None,
+            Some(kind) => PartShape::Old(kind),
+            None if fields.has("raw") || fields.has("url") => PartShape::New,
+            None => PartShape::None,
         })
     }
 
-    fn read_file(&mut self, fields: &mut Fields) -> Result<(), A2aError> {
+    fn read_file(&mut self, fields: &mut ObjectReader) -> Result<(), A2aError> {
         let path = fields.path("file");
-        let mut file = required(fields.fields("file")?, &path)?;
+        let mut file = required(fields.nested("file")?, &path)?;
         file.at_most_one_of(&["bytes", "uri"])?;
         self.part.media_type = file.text_or_empty("mimeType")?;
         let filename = file.text_or_empty("name")?;
@@ -181,8 +181,8 @@ impl Draft {
 
 /// Writes a part; `None` for one that holds nothing but labels, which is how a message without parts travels.
 pub(crate) fn write(version: Version, part: v1::Part) -> Option<Value> {
-    let mut annex = labels::detach(&part.metadata, ANNEX);
-    let metadata = labels::to_metadata(&part.metadata, &mut annex);
+    let mut annex = metadata::detach(&part.metadata, ANNEX);
+    let metadata = metadata::to_metadata(&part.metadata, &mut annex);
     if part.content.is_none() && metadata.is_none() && annex.is_empty() && part.media_type.is_empty() {
         return None;
     }
@@ -234,7 +234,7 @@ fn write_v03(
     content: Option<Content>,
     media_type: String,
     text: Option<&str>,
-    annex: &mut Annex,
+    annex: &mut ExtraFields,
 ) -> Map<String, Value> {
     let mut json = Map::new();
     let mut notes = Map::new();

@@ -1,15 +1,15 @@
 //! Push notifications: what a client asks for, and what is noted about it with the task. PURE.
 //!
 //! A webhook is told in the words of the version that it was asked for in: the events of a stream in 1.0, the whole
-//! task in 0.3. `progress` knows what it has not been told yet.
+//! task in 0.3. `pending_event` knows what it has not been told yet.
 
-mod progress;
+mod pending_event;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::{error::A2aError, fields::Fields, part::put, version::Version};
-pub use progress::{Mark, News, next};
+use super::{error::A2aError, object_reader::ObjectReader, part::put, version::Version};
+pub use pending_event::{WebhookEvent, WebhookProgress, next};
 
 /// What the names of our notes begin with; the id of the configuration follows.
 pub const NOTE: &str = "a2a.push/";
@@ -40,7 +40,7 @@ pub struct Webhook {
 
 /// What is kept of a webhook with its task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kept {
+pub struct WebhookRecord {
     /// What the client asked for.
     pub webhook: Webhook,
     /// Whether it asked in 0.3.
@@ -51,7 +51,7 @@ pub struct Kept {
     pub public_only: bool,
     /// What has arrived.
     #[serde(default)]
-    pub mark: Mark,
+    pub mark: WebhookProgress,
     /// Since when nothing arrives, Unix time in seconds.
     #[serde(default)]
     pub failing_since: Option<u64>,
@@ -60,14 +60,14 @@ pub struct Kept {
     pub given_up: bool,
 }
 
-impl Kept {
+impl WebhookRecord {
     /// Of a webhook that has been told nothing.
     pub fn new(webhook: Webhook, version: Version) -> Self {
         Self {
             webhook,
             old: version == Version::V03,
             public_only: false,
-            mark: Mark::default(),
+            mark: WebhookProgress::default(),
             failing_since: None,
             given_up: false,
         }
@@ -92,14 +92,14 @@ impl Kept {
 
 /// Reads what a client asks for; in 0.3 what is inside `pushNotificationConfig`.
 pub(crate) fn read(version: Version, fields: Map<String, Value>, path: &str) -> Result<Webhook, A2aError> {
-    let mut fields = Fields::of(Value::Object(fields), path)?;
+    let mut fields = ObjectReader::new(Value::Object(fields), path)?;
     let mut webhook = Webhook {
         id: fields.text_or_empty("id")?,
         url: fields.text_or_empty("url")?,
         token: fields.text_or_empty("token")?,
         ..Webhook::default()
     };
-    if let Some(mut authentication) = fields.fields("authentication")? {
+    if let Some(mut authentication) = fields.nested("authentication")? {
         webhook.credentials = authentication.text_or_empty("credentials")?;
         webhook.scheme = match version {
             Version::V10 => authentication.text_or_empty("scheme")?,
@@ -202,8 +202,8 @@ mod tests {
         assert_eq!(written, new);
         let written = write(Version::V03, "task", &webhook);
         assert_eq!(written, json!({"taskId": "task", "pushNotificationConfig": old}));
-        let kept = Kept::new(webhook, Version::V03);
-        assert_eq!(Kept::read(&kept.write()), Some(kept));
+        let kept = WebhookRecord::new(webhook, Version::V03);
+        assert_eq!(WebhookRecord::read(&kept.write()), Some(kept));
     }
 
     #[test]

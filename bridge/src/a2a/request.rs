@@ -1,21 +1,21 @@
 //! Requests: the methods of both versions and their parameters, read into one form that does not know which version,
 //! and which binding, it came by. PURE.
 
-mod legacy;
-mod push;
+mod pre_v0_3;
+mod webhook;
 
 use std::collections::BTreeMap;
 
 use agentanycast_proto::v1::{self, MessageRole, TaskStatus};
 use serde_json::Value;
 
-pub use push::Push;
+pub use webhook::WebhookCall;
 
 use super::{
     error::{A2aError, Reason},
-    fields::Fields,
-    labels::{self, Annex},
-    message::{self, Place},
+    message::{self, TaskContext},
+    metadata::{self, ExtraFields},
+    object_reader::ObjectReader,
     push::{self as webhooks, Webhook},
     task,
     time::{self, read_time},
@@ -69,7 +69,7 @@ pub enum Method {
 
 impl Method {
     /// The method that JSON-RPC calls so, and the version that does. A slash means 0.3.
-    pub fn named(name: &str) -> Option<(Version, Self)> {
+    pub fn from_name(name: &str) -> Option<(Version, Self)> {
         use Version::{V03, V10};
         Some(match name {
             "message/send" => (V03, Self::Send),
@@ -110,14 +110,14 @@ pub struct Request {
     /// Whose tasks, where one agent serves several; may be empty.
     pub tenant: String,
     /// What is asked for.
-    pub call: Call,
+    pub call: A2aCall,
 }
 
 /// What is asked for, with its parameters.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Call {
+pub enum A2aCall {
     /// Send a message; followed or not is the binding's matter.
-    Send(Box<Send>),
+    Send(Box<SendParams>),
     /// Read a task.
     Get {
         /// Which.
@@ -126,7 +126,7 @@ pub enum Call {
         history: Option<usize>,
     },
     /// List tasks.
-    List(List),
+    List(ListParams),
     /// End a task.
     Cancel {
         /// Which.
@@ -138,20 +138,20 @@ pub enum Call {
         id: String,
     },
     /// Something about the webhooks of a task.
-    Push(Push),
+    Push(WebhookCall),
     /// Read the card for those who are known.
     ExtendedCard,
     /// Send a message in the words of before 0.3.
-    LegacySend(Box<Send>),
+    LegacySend(Box<SendParams>),
 }
 
 /// A message to send.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Send {
+pub struct SendParams {
     /// What is said.
     pub message: v1::Message,
     /// The task and conversation that it names.
-    pub place: Place,
+    pub context: TaskContext,
     /// Labels for the task.
     pub labels: BTreeMap<String, String>,
     /// Whether the answer waits until the task has ended or asks for something.
@@ -164,7 +164,7 @@ pub struct Send {
 
 /// Which tasks to list.
 #[derive(Clone, Debug, PartialEq)]
-pub struct List {
+pub struct ListParams {
     /// Only those of this conversation; empty = any.
     pub context_id: String,
     /// Only those in this state.
@@ -174,7 +174,7 @@ pub struct List {
     /// At most this many, 1 to 100.
     pub page_size: usize,
     /// Only those behind this place of the list.
-    pub from: Option<Position>,
+    pub from: Option<ListPosition>,
     /// The newest messages of each, at most; `None` = all.
     pub history: Option<usize>,
     /// With what came out.
@@ -183,14 +183,14 @@ pub struct List {
 
 /// A place in the list of tasks, newest change first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Position {
+pub struct ListPosition {
     /// When the task there changed last, Unix time in milliseconds.
     pub changed: i64,
     /// Which it is.
     pub id: String,
 }
 
-impl Position {
+impl ListPosition {
     fn read(token: &str) -> Option<Self> {
         let (changed, id) = token.split_once(':')?;
         Some(Self {
@@ -205,7 +205,7 @@ impl Position {
     }
 
     /// That of this task.
-    pub fn of(task: &v1::Task) -> Self {
+    pub fn from_task(task: &v1::Task) -> Self {
         Self {
             changed: task.updated_at.as_ref().map(time::millis).unwrap_or_default(),
             id: task.task_id.clone(),
@@ -225,32 +225,32 @@ pub fn read(version: Version, method: Method, params: Value) -> Result<Request, 
     } else {
         params
     };
-    let mut fields = Fields::of(params, "params")?;
+    let mut fields = ObjectReader::new(params, "params")?;
     let tenant = fields.text_or_empty("tenant")?;
     let call = match method {
-        Method::Send | Method::Stream => Call::Send(Box::new(read_send(version, fields)?)),
-        Method::Get => Call::Get {
+        Method::Send | Method::Stream => A2aCall::Send(Box::new(read_send(version, fields)?)),
+        Method::Get => A2aCall::Get {
             id: id(&mut fields)?,
             history: fields.count("historyLength")?,
         },
-        Method::Cancel => Call::Cancel { id: id(&mut fields)? },
-        Method::Subscribe => Call::Subscribe { id: id(&mut fields)? },
-        Method::List => Call::List(read_list(fields)?),
+        Method::Cancel => A2aCall::Cancel { id: id(&mut fields)? },
+        Method::Subscribe => A2aCall::Subscribe { id: id(&mut fields)? },
+        Method::List => A2aCall::List(read_list(fields)?),
         Method::SetPush | Method::GetPush | Method::ListPush | Method::DeletePush => {
-            Call::Push(push::read(version, method, fields)?)
+            A2aCall::Push(webhook::read(version, method, fields)?)
         }
-        Method::ExtendedCard => Call::ExtendedCard,
-        Method::LegacySend => Call::LegacySend(Box::new(legacy::read(fields)?)),
+        Method::ExtendedCard => A2aCall::ExtendedCard,
+        Method::LegacySend => A2aCall::LegacySend(Box::new(pre_v0_3::read(fields)?)),
     };
     Ok(Request { tenant, call })
 }
 
-fn id(fields: &mut Fields) -> Result<String, A2aError> {
+fn id(fields: &mut ObjectReader) -> Result<String, A2aError> {
     named(fields, "id")
 }
 
 /// A field that must be there.
-fn named(fields: &mut Fields, name: &str) -> Result<String, A2aError> {
+fn named(fields: &mut ObjectReader, name: &str) -> Result<String, A2aError> {
     let id = fields.text_or_empty(name)?;
     if id.is_empty() {
         return Err(A2aError::params(format!("{} is missing", fields.path(name))));
@@ -258,25 +258,25 @@ fn named(fields: &mut Fields, name: &str) -> Result<String, A2aError> {
     Ok(id)
 }
 
-fn read_send(version: Version, mut fields: Fields) -> Result<Send, A2aError> {
+fn read_send(version: Version, mut fields: ObjectReader) -> Result<SendParams, A2aError> {
     let message = fields
         .object("message")?
         .ok_or_else(|| A2aError::params("params.message is missing"))?;
     let (message, place) = message::read(version, Value::Object(message), "message")?;
     check_message(&message)?;
-    let mut annex = Annex::new();
-    let mut labels = labels::from_metadata(fields.object("metadata")?, &mut annex);
+    let mut annex = ExtraFields::new();
+    let mut labels = metadata::from_metadata(fields.object("metadata")?, &mut annex);
     task::attach(&mut labels, annex);
     check_for_node(&place, &labels)?;
-    let mut send = Send {
+    let mut send = SendParams {
         message,
-        place,
+        context: place,
         labels,
         wait: true,
         history: None,
         push: None,
     };
-    let Some(mut configuration) = fields.fields("configuration")? else {
+    let Some(mut configuration) = fields.nested("configuration")? else {
         return Ok(send);
     };
     send.history = configuration.count("historyLength")?;
@@ -301,7 +301,7 @@ fn read_send(version: Version, mut fields: Fields) -> Result<Send, A2aError> {
 }
 
 /// What a node would refuse in its own words.
-fn check_for_node(place: &Place, labels: &BTreeMap<String, String>) -> Result<(), A2aError> {
+fn check_for_node(place: &TaskContext, labels: &BTreeMap<String, String>) -> Result<(), A2aError> {
     if place.context_id.len() > LONGEST_ID {
         return Err(A2aError::params(format!(
             "message.contextId has {} bytes; it may have {LONGEST_ID}",
@@ -348,7 +348,7 @@ fn check_message(message: &v1::Message) -> Result<(), A2aError> {
     Ok(())
 }
 
-fn page_size(fields: &mut Fields) -> Result<usize, A2aError> {
+fn page_size(fields: &mut ObjectReader) -> Result<usize, A2aError> {
     let size = fields.count("pageSize")?.unwrap_or(DEFAULT_PAGE);
     if (1..=MAX_PAGE).contains(&size) {
         return Ok(size);
@@ -358,7 +358,7 @@ fn page_size(fields: &mut Fields) -> Result<usize, A2aError> {
     )))
 }
 
-fn read_list(mut fields: Fields) -> Result<List, A2aError> {
+fn read_list(mut fields: ObjectReader) -> Result<ListParams, A2aError> {
     let status = fields.raw("status").and_then(task::state_word);
     let status = match status.as_deref() {
         None | Some("") => None,
@@ -382,11 +382,11 @@ fn read_list(mut fields: Fields) -> Result<List, A2aError> {
     let from = match fields.text_or_empty("pageToken")?.as_str() {
         "" => None,
         token => Some(
-            Position::read(token)
+            ListPosition::read(token)
                 .ok_or_else(|| A2aError::params("params.pageToken is none that was given here"))?,
         ),
     };
-    Ok(List {
+    Ok(ListParams {
         context_id: fields.text_or_empty("contextId")?,
         status,
         after: after.as_ref().map(time::millis),
@@ -418,10 +418,10 @@ mod tests {
         }
     }
 
-    fn send(version: Version, configuration: &Value) -> Result<Send, A2aError> {
+    fn send(version: Version, configuration: &Value) -> Result<SendParams, A2aError> {
         let params = json!({"message": message(version), "configuration": configuration});
         match read(version, Method::Send, params)?.call {
-            Call::Send(send) => Ok(*send),
+            A2aCall::Send(send) => Ok(*send),
             other => panic!("{other:?}"),
         }
     }
@@ -512,7 +512,7 @@ mod tests {
     fn pages_have_bounds() {
         let list = |params| match read(Version::V10, Method::List, params) {
             Ok(Request {
-                call: Call::List(list),
+                call: A2aCall::List(list),
                 ..
             }) => Ok(list),
             Ok(other) => panic!("{other:?}"),
@@ -545,12 +545,12 @@ mod tests {
 
     #[test]
     fn a_page_goes_on_where_the_last_one_ended() {
-        let at = |changed, id: &str| Position {
+        let at = |changed, id: &str| ListPosition {
             changed,
             id: id.to_owned(),
         };
         let position = at(7, "b:c");
-        assert_eq!(Position::read(&position.token()), Some(position.clone()));
+        assert_eq!(ListPosition::read(&position.token()), Some(position.clone()));
         assert!(position.is_before(&at(6, "z")) && position.is_before(&at(7, "a")));
         assert!(!position.is_before(&position) && !position.is_before(&at(8, "a")));
     }

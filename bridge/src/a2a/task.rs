@@ -10,9 +10,9 @@ use serde_json::{Map, Value, json};
 
 use super::{
     error::A2aError,
-    fields::Fields,
-    labels::{self, Annex, METADATA},
-    message::{self, MESH, Place},
+    message::{self, MESH, TaskContext},
+    metadata::{self, ExtraFields, METADATA},
+    object_reader::ObjectReader,
     part::put,
     time::{read_time, write_time},
     version::Version,
@@ -121,11 +121,11 @@ pub fn write_state(version: Version, status: TaskStatus) -> &'static str {
 
 /// Reads a task.
 pub fn read(version: Version, value: Value) -> Result<v1::Task, A2aError> {
-    let mut fields = Fields::of(value, "task")?;
+    let mut fields = ObjectReader::new(value, "task")?;
     if version == Version::V03 {
         fields.text("kind")?;
     }
-    let place = Place {
+    let place = TaskContext {
         task_id: fields.text_or_empty("id")?,
         context_id: fields.text_or_empty("contextId")?,
     };
@@ -134,7 +134,7 @@ pub fn read(version: Version, value: Value) -> Result<v1::Task, A2aError> {
         context_id: place.context_id.clone(),
         ..v1::Task::default()
     };
-    let mut annex = Annex::new();
+    let mut annex = ExtraFields::new();
     for (at, value) in fields.list("history")?.into_iter().enumerate() {
         task.messages.push(read_message(
             version,
@@ -147,29 +147,34 @@ pub fn read(version: Version, value: Value) -> Result<v1::Task, A2aError> {
         let artifact = message::read_artifact(version, value, &format!("task.artifacts[{at}]"))?;
         task.artifacts.push(artifact);
     }
-    if let Some(status) = fields.fields("status")? {
+    if let Some(status) = fields.nested("status")? {
         read_status(version, status, &place, &mut task, &mut annex)?;
     }
     let mut metadata = fields.object(METADATA)?;
     read_notes(&mut metadata, &mut task);
     annex.extend(fields.rest());
-    task.metadata = labels::from_metadata(metadata, &mut annex);
+    task.metadata = metadata::from_metadata(metadata, &mut annex);
     attach(&mut task.metadata, annex);
     Ok(task)
 }
 
-fn read_message(version: Version, value: Value, path: &str, place: &Place) -> Result<v1::Message, A2aError> {
+fn read_message(
+    version: Version,
+    value: Value,
+    path: &str,
+    place: &TaskContext,
+) -> Result<v1::Message, A2aError> {
     let (mut message, own) = message::read(version, value, path)?;
-    message::remember(&mut message, own, place);
+    message::set_context(&mut message, own, place);
     Ok(message)
 }
 
 fn read_status(
     version: Version,
-    mut status: Fields,
-    place: &Place,
+    mut status: ObjectReader,
+    place: &TaskContext,
     task: &mut v1::Task,
-    annex: &mut Annex,
+    annex: &mut ExtraFields,
 ) -> Result<(), A2aError> {
     let state = status.raw("state").and_then(state_word);
     let known = state.as_deref().and_then(read_state);
@@ -198,13 +203,13 @@ fn read_status(
 }
 
 /// Notes in a task's labels what it says besides.
-pub(crate) fn attach(labels: &mut BTreeMap<String, String>, annex: Annex) {
-    labels::attach(labels, ANNEX, annex);
+pub(crate) fn attach(labels: &mut BTreeMap<String, String>, annex: ExtraFields) {
+    metadata::attach(labels, ANNEX, annex);
 }
 
 /// What was said of a task besides, out of its labels.
 pub(crate) fn metadata(labels: &BTreeMap<String, String>) -> Option<Map<String, Value>> {
-    labels::to_metadata(labels, &mut labels::detach(labels, ANNEX))
+    metadata::to_metadata(labels, &mut metadata::detach(labels, ANNEX))
 }
 
 fn read_notes(metadata: &mut Option<Map<String, Value>>, task: &mut v1::Task) {
@@ -254,11 +259,11 @@ fn read_attempts(value: &Value) -> Option<Vec<v1::TaskAttempt>> {
 
 /// Writes a task. With `history`, at most that many messages, the newest.
 pub fn write(version: Version, mut task: v1::Task, history: Option<usize>) -> Value {
-    let place = Place {
-        context_id: contexts::shown(&task).to_owned(),
+    let place = TaskContext {
+        context_id: contexts::caller_context(&task).to_owned(),
         task_id: task.task_id.clone(),
     };
-    let mut annex = labels::detach(&task.metadata, ANNEX);
+    let mut annex = metadata::detach(&task.metadata, ANNEX);
     let metadata = write_metadata(&task, &mut annex);
     // That of the state is told in the state.
     if task.status_message.is_some() && task.messages.last() == task.status_message.as_ref() {
@@ -309,7 +314,7 @@ pub(crate) fn write_status(
     status: TaskStatus,
     message: Option<v1::Message>,
     time: Option<&prost_types::Timestamp>,
-    place: &Place,
+    place: &TaskContext,
     mut said: Map<String, Value>,
 ) -> Value {
     let mut json = Map::new();
@@ -343,8 +348,8 @@ fn in_version(version: Version, word: &str) -> String {
     }
 }
 
-fn write_metadata(task: &v1::Task, annex: &mut Annex) -> Option<Map<String, Value>> {
-    let metadata = labels::to_metadata(&task.metadata, annex);
+fn write_metadata(task: &v1::Task, annex: &mut ExtraFields) -> Option<Map<String, Value>> {
+    let metadata = metadata::to_metadata(&task.metadata, annex);
     let mut note = Map::new();
     put(
         &mut note,

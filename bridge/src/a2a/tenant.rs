@@ -4,12 +4,15 @@
 //! `skills/ID`, with a tenant of that agent behind a slash. It means the same in every binding, wherever the request's path
 //! names no agent.
 
-use crate::gateway::{Target, peer};
+use crate::gateway::{Target, parse_peer};
 
 /// The agent that a tenant names, and the tenant of that agent.
-pub(crate) fn named(tenant: &str) -> (Target, &str) {
+pub(crate) fn parse(tenant: &str) -> (Target, &str) {
     for (kind, of) in [
-        ("agents/", (|name| Target::Peer(peer(name))) as fn(&str) -> Target),
+        (
+            "agents/",
+            (|name| Target::Peer(parse_peer(name))) as fn(&str) -> Target,
+        ),
         ("skills/", |name| Target::Skill(name.to_owned())),
     ] {
         if let Some(rest) = tenant.strip_prefix(kind) {
@@ -26,11 +29,11 @@ mod tests {
 
     #[test]
     fn a_tenant_names_an_agent() {
-        assert_eq!(named(""), (Target::Own, ""));
-        assert_eq!(named("acme"), (Target::Own, "acme"));
-        assert_eq!(named("agents/12D3"), (Target::Peer("12D3".to_owned()), ""));
+        assert_eq!(parse(""), (Target::Own, ""));
+        assert_eq!(parse("acme"), (Target::Own, "acme"));
+        assert_eq!(parse("agents/12D3"), (Target::Peer("12D3".to_owned()), ""));
         assert_eq!(
-            named("skills/echo/acme"),
+            parse("skills/echo/acme"),
             (Target::Skill("echo".to_owned()), "acme")
         );
     }

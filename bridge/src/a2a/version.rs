@@ -21,17 +21,17 @@ impl Version {
     }
 
     /// What a request's `A2A-Version` asks for; missing and empty mean 0.3.
-    pub fn asked(header: Option<&str>) -> Result<Self, A2aError> {
+    pub fn from_header(header: Option<&str>) -> Result<Self, A2aError> {
         let given = header.unwrap_or_default().trim();
         if given.is_empty() {
             return Ok(Self::V03);
         }
-        Self::named(given).ok_or_else(|| unsupported(given))
+        Self::parse(given).ok_or_else(|| unsupported(given))
     }
 
     /// The version that a text means, as cards and requests write it: with or without a `v` and a patch. 0.2 is
     /// spoken as 0.3, and 1 is 1.0.
-    pub(crate) fn named(given: &str) -> Option<Self> {
+    pub(crate) fn parse(given: &str) -> Option<Self> {
         let bare = given.trim();
         let bare = bare.strip_prefix(['v', 'V']).unwrap_or(bare);
         // A version before a release, or a build, is spoken as the release.
@@ -49,8 +49,8 @@ impl Version {
     }
 
     /// Checks that a request that is written in this version also asks for it.
-    pub fn agree(self, header: Option<&str>) -> Result<(), A2aError> {
-        let asked = Self::asked(header)?;
+    pub fn check_header(self, header: Option<&str>) -> Result<(), A2aError> {
+        let asked = Self::from_header(header)?;
         if asked == self {
             return Ok(());
         }
@@ -89,19 +89,19 @@ mod tests {
             (Some("v0.3"), Version::V03),
             (Some("0.2.6"), Version::V03),
         ] {
-            assert_eq!(Version::asked(header).unwrap(), version, "{header:?}");
+            assert_eq!(Version::from_header(header).unwrap(), version, "{header:?}");
         }
         for bad in ["1.1", "2.0", "0.1", "1.0.x", "one", "1.0.0.0", ".", "v"] {
-            let error = Version::asked(Some(bad)).unwrap_err();
+            let error = Version::from_header(Some(bad)).unwrap_err();
             assert_eq!(error.reason(), Reason::VersionNotSupported, "{bad}");
         }
     }
 
     #[test]
     fn what_is_written_must_be_what_is_asked_for() {
-        assert!(Version::V10.agree(Some("1.0")).is_ok());
-        assert!(Version::V03.agree(None).is_ok());
-        assert!(Version::V10.agree(None).is_err());
-        assert!(Version::V03.agree(Some("1.0")).is_err());
+        assert!(Version::V10.check_header(Some("1.0")).is_ok());
+        assert!(Version::V03.check_header(None).is_ok());
+        assert!(Version::V10.check_header(None).is_err());
+        assert!(Version::V03.check_header(Some("1.0")).is_err());
     }
 }

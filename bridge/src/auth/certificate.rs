@@ -8,13 +8,13 @@ use super::is_name;
 
 /// The name on a certificate that TLS has accepted, as long as it is valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Certificate {
+pub struct ClientCertificate {
     name: Arc<str>,
     /// Last second, since 1970.
     until: i64,
 }
 
-impl Certificate {
+impl ClientCertificate {
     /// Reads a certificate in DER: its first URI, else its first DNS name, else its common name. `None` if it has
     /// none that can be a caller's.
     pub fn read(der: &[u8]) -> Option<Self> {
@@ -63,7 +63,7 @@ mod tests {
             params.distinguished_name.push(DnType::CommonName, common);
         }
         let made = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
-        let certificate = Certificate::read(made.der())?;
+        let certificate = ClientCertificate::read(made.der())?;
         let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         assert_eq!(certificate.name(at(1_900_000_000)), None, "it has run out");
         certificate.name(at(1_800_000_000)).map(str::to_owned)
@@ -82,6 +82,6 @@ mod tests {
         for common in [None, Some("anonymous"), Some("two words"), Some("")] {
             assert_eq!(name(vec![], common), None, "{common:?}");
         }
-        assert_eq!(Certificate::read(b"nonsense"), None);
+        assert_eq!(ClientCertificate::read(b"nonsense"), None);
     }
 }

@@ -5,7 +5,7 @@ use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation, decode, errors::E
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{is_name, oidc::Unverified};
+use super::{is_name, oidc::OidcError};
 
 /// The algorithms that are taken. None that is none, and none with a shared secret: anybody who knows the issuer's
 /// public key could sign with it.
@@ -27,7 +27,7 @@ const LONGEST_KEY_ID: usize = 512;
 
 /// What every token is held against.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Rules {
+pub(super) struct TokenRules {
     pub(super) issuer: String,
     /// One of these has to be in it.
     pub(super) audience: Vec<String>,
@@ -39,14 +39,14 @@ pub(super) struct Rules {
 
 /// What is read of a token that is good.
 #[derive(Debug, PartialEq)]
-pub(super) struct Good {
+pub(super) struct VerifiedToken {
     pub(super) subject: String,
     /// When it ends, in seconds since 1970, without leeway.
     pub(super) until: f64,
 }
 
 #[derive(Deserialize)]
-struct Claims {
+struct TokenClaims {
     sub: String,
     exp: f64,
     /// Scopes with spaces between, as RFC 8693 has them.
@@ -56,8 +56,8 @@ struct Claims {
 }
 
 /// Which key a token is signed with.
-pub(super) fn header(token: &str) -> Result<Header, Unverified> {
-    let bad = |text: &str| Err(Unverified::Bad(text.to_owned()));
+pub(super) fn header(token: &str) -> Result<Header, OidcError> {
+    let bad = |text: &str| Err(OidcError::Bad(text.to_owned()));
     if token.len() > LONGEST {
         return bad("it is too long");
     }
@@ -85,33 +85,31 @@ pub(super) fn check(
     token: &str,
     algorithm: Algorithm,
     key: &DecodingKey,
-    rules: &Rules,
-) -> Result<Good, Unverified> {
+    rules: &TokenRules,
+) -> Result<VerifiedToken, OidcError> {
     let mut validation = Validation::new(algorithm);
     validation.leeway = rules.leeway;
     validation.validate_nbf = true;
     validation.set_issuer(&[&rules.issuer]);
     validation.set_audience(&rules.audience);
     validation.set_required_spec_claims(&["exp", "iss", "aud", "sub"]);
-    let claims = decode::<Claims>(token, key, &validation)
-        .map_err(|error| Unverified::Bad(reason(error.kind())))?
+    let claims = decode::<TokenClaims>(token, key, &validation)
+        .map_err(|error| OidcError::Bad(reason(error.kind())))?
         .claims;
     if let Some(missing) = rules.scopes.iter().find(|scope| !has(&claims, scope)) {
-        return Err(Unverified::Scope(missing.clone()));
+        return Err(OidcError::Scope(missing.clone()));
     }
     if !is_name(&claims.sub) {
-        return Err(Unverified::Bad(
-            "its subject cannot be a caller's name".to_owned(),
-        ));
+        return Err(OidcError::Bad("its subject cannot be a caller's name".to_owned()));
     }
-    Ok(Good {
+    Ok(VerifiedToken {
         subject: claims.sub,
         until: claims.exp,
     })
 }
 
 /// Whether a token allows this.
-fn has(claims: &Claims, wanted: &str) -> bool {
+fn has(claims: &TokenClaims, wanted: &str) -> bool {
     [&claims.scope, &claims.scp]
         .into_iter()
         .flatten()
@@ -142,8 +140,8 @@ mod tests {
 
     use super::*;
 
-    fn rules() -> Rules {
-        Rules {
+    fn rules() -> TokenRules {
+        TokenRules {
             issuer: "https://issuer.example".to_owned(),
             audience: vec!["bridge".to_owned(), "other".to_owned()],
             scopes: vec!["a2a".to_owned()],
@@ -152,7 +150,7 @@ mod tests {
     }
 
     /// What becomes of a token with these claims, over good ones; `null` takes one away.
-    fn checked(changes: &Value) -> Result<Good, Unverified> {
+    fn checked(changes: &Value) -> Result<VerifiedToken, OidcError> {
         let now = get_current_timestamp();
         let mut claims = json!({"iss": "https://issuer.example", "aud": "bridge", "sub": "alice",
             "exp": now + 600, "scope": "openid a2a"});
@@ -203,14 +201,14 @@ mod tests {
             json!({"sub": "two words"}),
         ] {
             let why = checked(&bad).unwrap_err();
-            assert!(matches!(why, Unverified::Bad(_)), "{bad} {why:?}");
+            assert!(matches!(why, OidcError::Bad(_)), "{bad} {why:?}");
         }
         for poor in [
             json!({"scope": null}),
             json!({"scope": "a2a.read xa2a"}),
             json!({"scope": 7}),
         ] {
-            assert_eq!(checked(&poor), Err(Unverified::Scope("a2a".to_owned())));
+            assert_eq!(checked(&poor), Err(OidcError::Scope("a2a".to_owned())));
         }
     }
 

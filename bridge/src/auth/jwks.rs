@@ -14,15 +14,15 @@ const SHORTEST_RSA: usize = 256;
 
 /// The keys.
 #[derive(Debug, Default)]
-pub(super) struct Keys(Vec<Key>);
+pub(super) struct IssuerKeys(Vec<IssuerKey>);
 
-struct Key {
+struct IssuerKey {
     id: Option<String>,
     algorithms: Vec<Algorithm>,
     decoding: DecodingKey,
 }
 
-impl std::fmt::Debug for Key {
+impl std::fmt::Debug for IssuerKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Key")
             .field("id", &self.id)
@@ -30,7 +30,7 @@ impl std::fmt::Debug for Key {
     }
 }
 
-impl Keys {
+impl IssuerKeys {
     /// Those of a set; what is of no use here is left out. `None` if it is no set, or an endless one.
     pub(super) fn read(set: &Value) -> Option<Self> {
         let keys = set.get("keys")?.as_array()?;
@@ -56,7 +56,7 @@ impl Keys {
     }
 }
 
-fn read(json: &Value) -> Option<Key> {
+fn read(json: &Value) -> Option<IssuerKey> {
     let jwk: Jwk = serde_json::from_value(json.clone()).ok()?;
     let common = &jwk.common;
     let signs = common
@@ -83,7 +83,7 @@ fn read(json: &Value) -> Option<Key> {
     if let Some(only) = common.key_algorithm {
         algorithms.retain(|algorithm| named(*algorithm) == Some(only));
     }
-    Some(Key {
+    Some(IssuerKey {
         id: common.key_id.clone(),
         algorithms,
         decoding: DecodingKey::from_jwk(&jwk).ok()?,
@@ -125,7 +125,7 @@ mod tests {
     }
 
     fn finds(keys: &[Value], id: Option<&str>, algorithm: Algorithm) -> bool {
-        let keys = Keys::read(&json!({ "keys": keys })).unwrap();
+        let keys = IssuerKeys::read(&json!({ "keys": keys })).unwrap();
         keys.find(id, algorithm).is_some()
     }
 
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn endless_sets_and_other_documents_are_refused() {
-        assert!(Keys::read(&json!({"keys": vec![ed("a"); 65]})).is_none());
-        assert!(Keys::read(&json!({"keys": {}})).is_none() && Keys::read(&json!([])).is_none());
+        assert!(IssuerKeys::read(&json!({"keys": vec![ed("a"); 65]})).is_none());
+        assert!(IssuerKeys::read(&json!({"keys": {}})).is_none() && IssuerKeys::read(&json!([])).is_none());
     }
 }

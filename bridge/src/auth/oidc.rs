@@ -14,11 +14,11 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    claims::{self, Rules},
-    jwks::Keys,
-    schedule::Schedule,
+    claims::{self, TokenRules},
+    jwks::IssuerKeys,
+    key_refresh::KeyRefresh,
 };
-use crate::{a2a::card::Scheme, config::Auth};
+use crate::{a2a::card::AuthScheme, config::Auth};
 
 /// How long the issuer may take to answer, and the most that it may say, in bytes.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
@@ -34,7 +34,7 @@ const REMEMBER_FOR: Duration = Duration::from_mins(1);
 
 /// Why a token is not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Unverified {
+pub(super) enum OidcError {
     /// It is not good, for this reason.
     Bad(String),
     /// It is good and lacks this scope.
@@ -45,20 +45,20 @@ pub(super) enum Unverified {
 
 /// An issuer.
 #[derive(Debug)]
-pub(super) struct Oidc {
-    rules: Rules,
+pub(super) struct OidcVerifier {
+    rules: TokenRules,
     /// Where its keys are, if the settings say.
     jwks_url: Option<String>,
     client: reqwest::Client,
     begun: Instant,
-    keys: RwLock<(Schedule, Arc<Keys>)>,
+    keys: RwLock<(KeyRefresh, Arc<IssuerKeys>)>,
     /// Held by whoever fetches.
     fetching: tokio::sync::Mutex<()>,
-    good: Mutex<LruCache<[u8; 32], Remembered>>,
+    cache: Mutex<LruCache<[u8; 32], CachedToken>>,
 }
 
 #[derive(Clone, Debug)]
-struct Remembered {
+struct CachedToken {
     subject: Arc<str>,
     /// When it was checked, in passed time: a clock that is set back makes no check last longer.
     checked: Instant,
@@ -66,14 +66,14 @@ struct Remembered {
     until: SystemTime,
 }
 
-impl Oidc {
+impl OidcVerifier {
     pub(super) fn new(settings: &Auth) -> anyhow::Result<Self> {
         let client = reqwest::Client::builder()
             .timeout(ANSWER_WITHIN)
             .redirect(reqwest::redirect::Policy::none())
             .build()?;
         Ok(Self {
-            rules: Rules {
+            rules: TokenRules {
                 issuer: settings.issuer.clone(),
                 audience: settings.audience.clone(),
                 scopes: settings.scopes.clone(),
@@ -84,48 +84,48 @@ impl Oidc {
             begun: Instant::now(),
             keys: RwLock::default(),
             fetching: tokio::sync::Mutex::default(),
-            good: Mutex::new(LruCache::new(REMEMBERED)),
+            cache: Mutex::new(LruCache::new(REMEMBERED)),
         })
     }
 
     /// How cards tell of it.
-    pub(super) fn scheme(&self) -> Scheme {
+    pub(super) fn scheme(&self) -> AuthScheme {
         let scopes = self.rules.scopes.clone();
         match self.jwks_url {
-            None => Scheme::OpenId {
+            None => AuthScheme::OpenId {
                 url: self.discovery(),
                 scopes,
             },
-            Some(_) => Scheme::Jwt { scopes },
+            Some(_) => AuthScheme::Jwt { scopes },
         }
     }
 
     /// Whose token this is, if it was checked lately.
-    pub(super) fn remembered(&self, token: &str, now: SystemTime) -> Option<Arc<str>> {
-        let mut good = self.good.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn cached(&self, token: &str, now: SystemTime) -> Option<Arc<str>> {
+        let mut good = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         let known = good.get(&digest(token))?;
         (now < known.until && known.checked.elapsed() < REMEMBER_FOR).then(|| Arc::clone(&known.subject))
     }
 
     /// Whose token this is.
-    pub(super) async fn verify(&self, token: &str, now: SystemTime) -> Result<Arc<str>, Unverified> {
+    pub(super) async fn verify(&self, token: &str, now: SystemTime) -> Result<Arc<str>, OidcError> {
         let header = claims::header(token)?;
         let key = self.key(header.kid.as_deref(), header.alg).await?;
         let good = claims::check(token, header.alg, &key, &self.rules)?;
         let subject: Arc<str> = good.subject.into();
         let end = Duration::try_from_secs_f64(good.until).unwrap_or(Duration::ZERO);
-        let known = Remembered {
+        let known = CachedToken {
             subject: Arc::clone(&subject),
             checked: Instant::now(),
             until: SystemTime::UNIX_EPOCH.checked_add(end).unwrap_or(now),
         };
-        let mut remembered = self.good.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut remembered = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         remembered.put(digest(token), known);
         Ok(subject)
     }
 
     /// The key of this name. Fetches the keys when it is not known, or when they are old.
-    async fn key(&self, id: Option<&str>, algorithm: Algorithm) -> Result<DecodingKey, Unverified> {
+    async fn key(&self, id: Option<&str>, algorithm: Algorithm) -> Result<DecodingKey, OidcError> {
         let fetching = match self.look(id, algorithm) {
             (false, Some(key)) => return Ok(key),
             // One fetches; the others go on with what there is, or wait for what it finds.
@@ -150,10 +150,10 @@ impl Oidc {
         let (schedule, keys) = self.keys();
         if !schedule.is_usable(self.begun.elapsed()) {
             let why = failed.unwrap_or_else(|| "the issuer did not answer".to_owned());
-            return Err(Unverified::NoKeys(why));
+            return Err(OidcError::NoKeys(why));
         }
         let key = keys.find(id, algorithm).cloned();
-        key.ok_or_else(|| Unverified::Bad("its issuer has no such key".to_owned()))
+        key.ok_or_else(|| OidcError::Bad("its issuer has no such key".to_owned()))
     }
 
     /// Whether keys are to be fetched, and the key of this name if it is there.
@@ -164,7 +164,7 @@ impl Oidc {
         (schedule.is_due(now, key.is_some()), key.cloned())
     }
 
-    fn keys(&self) -> (Schedule, Arc<Keys>) {
+    fn keys(&self) -> (KeyRefresh, Arc<IssuerKeys>) {
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
         keys.clone()
     }
@@ -181,16 +181,16 @@ impl Oidc {
         Ok(())
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, (Schedule, Arc<Keys>)> {
+    fn write(&self) -> RwLockWriteGuard<'_, (KeyRefresh, Arc<IssuerKeys>)> {
         self.keys.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn fetch(&self) -> Result<Keys, String> {
+    async fn fetch(&self) -> Result<IssuerKeys, String> {
         let url = match &self.jwks_url {
             Some(url) => url.clone(),
             None => self.discover().await?,
         };
-        let keys = Keys::read(&self.get(&url).await?).filter(|keys| !keys.is_empty());
+        let keys = IssuerKeys::read(&self.get(&url).await?).filter(|keys| !keys.is_empty());
         keys.ok_or_else(|| format!("{url}: there are no keys in it that can be used"))
     }
 
@@ -268,7 +268,7 @@ mod tests {
                 drop(connection);
             }
         });
-        let oidc = Oidc::new(&Auth {
+        let oidc = OidcVerifier::new(&Auth {
             issuer: "http://127.0.0.1".to_owned(),
             jwks_url,
             ..Auth::default()
@@ -278,7 +278,7 @@ mod tests {
         let token = format!("{header}.e30.AA");
         let verified = (0..4).map(|_| oidc.verify(&token, SystemTime::now()));
         for verified in futures::future::join_all(verified).await {
-            assert!(matches!(verified, Err(Unverified::NoKeys(_))), "{verified:?}");
+            assert!(matches!(verified, Err(OidcError::NoKeys(_))), "{verified:?}");
         }
         assert_eq!(asked.load(SeqCst), 1);
         issuer.abort();

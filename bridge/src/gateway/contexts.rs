@@ -17,7 +17,7 @@ use crate::auth::ANONYMOUS;
 pub(crate) const CONTEXT: &str = "a2a.context";
 
 /// What the mesh calls the conversation that the caller of these labels calls so.
-pub(crate) fn in_mesh(labels: &BTreeMap<String, String>, name: &str) -> String {
+pub(crate) fn mesh_context(labels: &BTreeMap<String, String>, name: &str) -> String {
     if !is_own(labels) {
         return name.to_owned();
     }
@@ -32,7 +32,7 @@ pub(crate) fn in_mesh(labels: &BTreeMap<String, String>, name: &str) -> String {
 
 /// Notes in a new task's labels what its caller calls the conversation, an empty name being a new one; what the mesh calls
 /// it.
-pub(crate) fn begin(labels: &mut BTreeMap<String, String>, name: &str) -> String {
+pub(crate) fn new_context(labels: &mut BTreeMap<String, String>, name: &str) -> String {
     if !is_own(labels) {
         return name.to_owned();
     }
@@ -41,13 +41,13 @@ pub(crate) fn begin(labels: &mut BTreeMap<String, String>, name: &str) -> String
     } else {
         name.to_owned()
     };
-    let named = in_mesh(labels, &name);
+    let named = mesh_context(labels, &name);
     labels.insert(CONTEXT.to_owned(), name);
     named
 }
 
 /// What the caller of a task calls its conversation.
-pub(crate) fn shown(task: &v1::Task) -> &str {
+pub(crate) fn caller_context(task: &v1::Task) -> &str {
     task.metadata.get(CONTEXT).unwrap_or(&task.context_id)
 }
 
@@ -70,21 +70,21 @@ mod tests {
     #[test]
     fn each_caller_and_tenant_has_its_own() {
         let alice = labels(&[(CALLER, "alice"), (TARGET, "own")]);
-        let name = in_mesh(&alice, "c");
+        let name = mesh_context(&alice, "c");
         assert_eq!(name.len(), 36, "it is as long as any other");
         assert_eq!(
             name,
-            in_mesh(&labels(&[(CALLER, "alice"), (TARGET, "skill:x")]), "c")
+            mesh_context(&labels(&[(CALLER, "alice"), (TARGET, "skill:x")]), "c")
         );
         for other in [
-            in_mesh(&alice, "d"),
-            in_mesh(&labels(&[(CALLER, "bob"), (TARGET, "own")]), "c"),
-            in_mesh(&labels(&[(CALLER, "alice"), ("a2a.tenant", "t")]), "c"),
+            mesh_context(&alice, "d"),
+            mesh_context(&labels(&[(CALLER, "bob"), (TARGET, "own")]), "c"),
+            mesh_context(&labels(&[(CALLER, "alice"), ("a2a.tenant", "t")]), "c"),
         ] {
             assert_ne!(name, other);
         }
         for everybody in [labels(&[]), labels(&[(CALLER, ANONYMOUS)])] {
-            assert_eq!(in_mesh(&everybody, "c"), "c");
+            assert_eq!(mesh_context(&everybody, "c"), "c");
         }
     }
 
@@ -92,14 +92,14 @@ mod tests {
     fn a_conversation_goes_on_by_the_name_that_is_shown() {
         let mut first = labels(&[(CALLER, "alice")]);
         let task = v1::Task {
-            context_id: begin(&mut first, ""),
+            context_id: new_context(&mut first, ""),
             metadata: first,
             ..v1::Task::default()
         };
-        assert_ne!(shown(&task), task.context_id);
+        assert_ne!(caller_context(&task), task.context_id);
         let mut second = labels(&[(CALLER, "alice")]);
-        assert_eq!(begin(&mut second, shown(&task)), task.context_id);
+        assert_eq!(new_context(&mut second, caller_context(&task)), task.context_id);
         let mut nobody = labels(&[(CALLER, ANONYMOUS)]);
-        assert_eq!((begin(&mut nobody, "").as_str(), nobody.len()), ("", 1));
+        assert_eq!((new_context(&mut nobody, "").as_str(), nobody.len()), ("", 1));
     }
 }

@@ -14,7 +14,8 @@ use bytes::Bytes;
 use futures::{StreamExt as _, stream::BoxStream};
 
 use super::{
-    ErrorKind, Gateway, GatewayError, Group, Listed, Listing, Outgoing, Target, TaskHandle, Update, is_halt,
+    ErrorKind, Gateway, GatewayError, NewTask, Target, TaskGroup, TaskHandle, TaskListing, TaskQuery, Update,
+    is_halt,
 };
 
 /// Tasks that it keeps, so that long tests do not become longer.
@@ -25,7 +26,7 @@ const KEPT: usize = 64;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FakeGateway {
     tasks: Arc<Mutex<HashMap<String, v1::Task>>>,
-    groups: Arc<Mutex<HashMap<String, Group>>>,
+    groups: Arc<Mutex<HashMap<String, TaskGroup>>>,
     notes: Arc<Mutex<BTreeMap<(String, String), v1::TaskNote>>>,
     /// Idempotency keys, and the tasks that they named.
     keys: Arc<Mutex<HashMap<String, String>>>,
@@ -73,7 +74,7 @@ impl Gateway for FakeGateway {
         Ok(String::new())
     }
 
-    async fn send(&self, outgoing: Outgoing) -> Result<Arc<dyn TaskHandle>, GatewayError> {
+    async fn send(&self, outgoing: NewTask) -> Result<Arc<dyn TaskHandle>, GatewayError> {
         let known = outgoing.idempotency_key.as_ref().and_then(|key| self.named(key));
         if let Some(id) = known {
             return Ok(self.task(&id));
@@ -121,7 +122,7 @@ impl Gateway for FakeGateway {
         })
     }
 
-    async fn list(&self, listing: Listing) -> Result<Listed, GatewayError> {
+    async fn list(&self, listing: TaskQuery) -> Result<TaskListing, GatewayError> {
         let changed = |task: &v1::Task| {
             task.updated_at
                 .as_ref()
@@ -147,7 +148,7 @@ impl Gateway for FakeGateway {
         let next = last.map_or(String::new(), |last| {
             format!("{}:{}", changed(last), last.task_id)
         });
-        Ok(Listed { tasks, next, total })
+        Ok(TaskListing { tasks, next, total })
     }
 
     async fn card(&self, peer: &str) -> Result<v1::AgentCard, GatewayError> {
@@ -196,7 +197,7 @@ impl Gateway for FakeGateway {
         })
     }
 
-    async fn listening(&self) -> Result<bool, GatewayError> {
+    async fn has_listener(&self) -> Result<bool, GatewayError> {
         Ok(true)
     }
 

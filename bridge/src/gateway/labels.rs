@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use agentanycast_proto::v1::{self, TaskStatus};
 use sha2::{Digest as _, Sha256};
 
-use super::Group;
+use super::TaskGroup;
 
 /// The label with the name of the caller. The node's policy knows it as `http:NAME`; without it a task is that of whoever
 /// uses the daemon itself.
@@ -60,7 +60,7 @@ pub(crate) fn message_answer(task: &v1::Task) -> Option<&v1::Message> {
 }
 
 /// By what the node lists the tasks that carry these labels.
-pub(crate) fn group_of(labels: &BTreeMap<String, String>) -> Group {
+pub(crate) fn group_of(labels: &BTreeMap<String, String>) -> TaskGroup {
     let mut hash = Sha256::new();
     for (name, value) in labels {
         for text in [name, value] {

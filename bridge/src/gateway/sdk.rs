@@ -13,7 +13,7 @@ use bytes::Bytes;
 use futures::{StreamExt as _, stream::BoxStream};
 use tokio::sync::OnceCell;
 
-use super::{ErrorKind, Gateway, GatewayError, Listed, Listing, Outgoing, Target, TaskHandle, Update};
+use super::{ErrorKind, Gateway, GatewayError, NewTask, Target, TaskHandle, TaskListing, TaskQuery, Update};
 
 /// A node reached by the SDK. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ impl Gateway for SdkGateway {
         Ok(self.node.info().await?.did_web)
     }
 
-    async fn send(&self, outgoing: Outgoing) -> Result<Arc<dyn TaskHandle>, GatewayError> {
+    async fn send(&self, outgoing: NewTask) -> Result<Arc<dyn TaskHandle>, GatewayError> {
         let target = match outgoing.target {
             Target::Own => agentanycast::Target::Peer(self.me().await?.clone()),
             Target::Peer(peer) => agentanycast::Target::Peer(peer_id(&peer)?),
@@ -83,7 +83,7 @@ impl Gateway for SdkGateway {
         })
     }
 
-    async fn list(&self, listing: Listing) -> Result<Listed, GatewayError> {
+    async fn list(&self, listing: TaskQuery) -> Result<TaskListing, GatewayError> {
         let filter = TaskFilter {
             statuses: listing
                 .status
@@ -99,7 +99,7 @@ impl Gateway for SdkGateway {
             ..TaskFilter::default()
         };
         let page = self.node.task_page(&filter, listing.after).await?;
-        Ok(Listed {
+        Ok(TaskListing {
             tasks: page.tasks.into_iter().map(Into::into).collect(),
             next: page.next,
             total: page.total,
@@ -140,7 +140,7 @@ impl Gateway for SdkGateway {
         Ok(directory.agents.into_iter().map(Into::into).collect())
     }
 
-    async fn listening(&self) -> Result<bool, GatewayError> {
+    async fn has_listener(&self) -> Result<bool, GatewayError> {
         Ok(self.node.info().await?.agent_listening.unwrap_or(true))
     }
 
@@ -212,7 +212,7 @@ impl TaskHandle for SdkTask {
     }
 
     async fn halted(&self) -> Result<v1::Task, GatewayError> {
-        Ok(self.handle.halt().await?.into())
+        Ok(self.handle.wait_or_input().await?.into())
     }
 
     async fn reply(
@@ -221,7 +221,7 @@ impl TaskHandle for SdkTask {
         note: Option<v1::TaskNote>,
         idempotency_key: Option<String>,
     ) -> Result<String, GatewayError> {
-        let mut further = self.handle.further(message);
+        let mut further = self.handle.follow_up(message);
         if let Some(key) = idempotency_key {
             further = further.idempotency_key(key);
         }

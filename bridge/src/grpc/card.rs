@@ -114,17 +114,17 @@ mod tests {
     use agentanycast_proto::v1;
 
     use super::*;
-    use crate::a2a::card::{Front, Scheme as Way, write};
+    use crate::a2a::card::{AuthScheme as Way, CardEndpoint, write};
 
     #[test]
     fn a_card_is_whole() {
-        let front = Front {
+        let front = CardEndpoint {
             url: "https://h/x".to_owned(),
             grpc: Some("h:443".to_owned()),
             schemes: vec![Way::Bearer, Way::MutualTls],
             extended: true,
             extensions: vec![("urn:x".to_owned(), true)],
-            ..Front::default()
+            ..CardEndpoint::default()
         };
         let card = v1::AgentCard {
             name: "A".to_owned(),

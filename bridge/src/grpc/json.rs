@@ -19,11 +19,11 @@ use serde_json::{Map, Value, json};
 use crate::a2a::{error::A2aError, read_time, to_proto, to_struct, write_time};
 
 /// The parameters that send a message.
-pub(super) fn of_send(request: SendMessageRequest) -> Result<Value, NotJson> {
+pub(super) fn from_send(request: SendMessageRequest) -> Result<Value, NotJson> {
     let mut params = Map::new();
     params.insert("tenant".to_owned(), request.tenant.into());
     if let Some(message) = request.message {
-        params.insert("message".to_owned(), in_field("message", of_message(message))?);
+        params.insert("message".to_owned(), in_field("message", from_message(message))?);
     }
     put_struct(&mut params, "metadata", request.metadata.as_ref())?;
     if let Some(configuration) = request.configuration {
@@ -33,7 +33,7 @@ pub(super) fn of_send(request: SendMessageRequest) -> Result<Value, NotJson> {
             "returnImmediately": configuration.return_immediately,
         });
         if let Some(webhook) = configuration.task_push_notification_config {
-            json["taskPushNotificationConfig"] = of_webhook(webhook);
+            json["taskPushNotificationConfig"] = from_webhook(webhook);
         }
         params.insert("configuration".to_owned(), json);
     }
@@ -41,7 +41,7 @@ pub(super) fn of_send(request: SendMessageRequest) -> Result<Value, NotJson> {
 }
 
 /// The parameters that set a webhook.
-pub(super) fn of_webhook(webhook: TaskPushNotificationConfig) -> Value {
+pub(super) fn from_webhook(webhook: TaskPushNotificationConfig) -> Value {
     let mut json = json!({
         "tenant": webhook.tenant,
         "id": webhook.id,
@@ -81,7 +81,7 @@ pub(super) fn to_webhooks(json: &Value, tenant: &str) -> ListTaskPushNotificatio
 }
 
 /// The parameters that list tasks.
-pub(super) fn of_list(request: &ListTasksRequest) -> Result<Value, A2aError> {
+pub(super) fn from_list(request: &ListTasksRequest) -> Result<Value, A2aError> {
     let state = TaskState::try_from(request.status).map_err(|_| {
         A2aError::params(format!(
             "status {} is no state that a task can have",
@@ -115,20 +115,20 @@ pub(crate) fn to_send(params: &Value) -> SendMessageRequest {
 }
 
 /// A task as JSON.
-pub(crate) fn of_task(task: Task) -> Result<Value, NotJson> {
+pub(crate) fn from_task(task: Task) -> Result<Value, NotJson> {
     let mut json = json!({"id": task.id, "contextId": task.context_id});
     if let Value::Object(json) = &mut json {
         if let Some(status) = task.status {
-            json.insert("status".to_owned(), in_field("status", of_status(status))?);
+            json.insert("status".to_owned(), in_field("status", from_status(status))?);
         }
         if !task.artifacts.is_empty() {
             json.insert(
                 "artifacts".to_owned(),
-                each("artifacts", task.artifacts, of_artifact)?,
+                each("artifacts", task.artifacts, from_artifact)?,
             );
         }
         if !task.history.is_empty() {
-            json.insert("history".to_owned(), each("history", task.history, of_message)?);
+            json.insert("history".to_owned(), each("history", task.history, from_message)?);
         }
         put_struct(json, "metadata", task.metadata.as_ref())?;
     }
@@ -136,15 +136,15 @@ pub(crate) fn of_task(task: Task) -> Result<Value, NotJson> {
 }
 
 /// An event of a stream as JSON.
-pub(crate) fn of_event(event: StreamResponse) -> Result<Value, NotJson> {
+pub(crate) fn from_event(event: StreamResponse) -> Result<Value, NotJson> {
     Ok(match event.payload {
-        Some(Payload::Task(task)) => json!({"task": in_field("task", of_task(task))?}),
-        Some(Payload::Message(message)) => json!({"message": in_field("message", of_message(message))?}),
+        Some(Payload::Task(task)) => json!({"task": in_field("task", from_task(task))?}),
+        Some(Payload::Message(message)) => json!({"message": in_field("message", from_message(message))?}),
         Some(Payload::StatusUpdate(update)) => {
             let mut json = json!({"taskId": update.task_id, "contextId": update.context_id});
             if let Value::Object(json) = &mut json {
                 if let Some(status) = update.status {
-                    json.insert("status".to_owned(), in_field("status", of_status(status))?);
+                    json.insert("status".to_owned(), in_field("status", from_status(status))?);
                 }
                 put_struct(json, "metadata", update.metadata.as_ref())?;
             }
@@ -161,7 +161,7 @@ pub(crate) fn of_event(event: StreamResponse) -> Result<Value, NotJson> {
                 if let Some(artifact) = update.artifact {
                     json.insert(
                         "artifact".to_owned(),
-                        in_field("artifact", of_artifact(artifact))?,
+                        in_field("artifact", from_artifact(artifact))?,
                     );
                 }
                 put_struct(json, "metadata", update.metadata.as_ref())?;
@@ -172,14 +172,14 @@ pub(crate) fn of_event(event: StreamResponse) -> Result<Value, NotJson> {
     })
 }
 
-fn of_status(status: TaskStatus) -> Result<Value, NotJson> {
+fn from_status(status: TaskStatus) -> Result<Value, NotJson> {
     // The number of a state that there is not is told as it is.
     let state = TaskState::try_from(status.state);
     let state = state.map_or_else(|_| status.state.into(), |state| Value::from(state.as_str_name()));
     let mut json = json!({ "state": state });
     if let Value::Object(json) = &mut json {
         if let Some(message) = status.message {
-            json.insert("message".to_owned(), in_field("message", of_message(message))?);
+            json.insert("message".to_owned(), in_field("message", from_message(message))?);
         }
         if let Some(time) = status.timestamp.as_ref().and_then(write_time) {
             json.insert("timestamp".to_owned(), time.into());
@@ -188,10 +188,10 @@ fn of_status(status: TaskStatus) -> Result<Value, NotJson> {
     Ok(json)
 }
 
-fn of_artifact(artifact: Artifact) -> Result<Value, NotJson> {
+fn from_artifact(artifact: Artifact) -> Result<Value, NotJson> {
     let mut json = json!({
         "artifactId": artifact.artifact_id,
-        "parts": each("parts", artifact.parts, of_part)?,
+        "parts": each("parts", artifact.parts, from_part)?,
     });
     if let Value::Object(json) = &mut json {
         put_text(json, "name", artifact.name);
@@ -209,13 +209,13 @@ fn role(number: i32) -> Value {
 }
 
 /// A message as JSON.
-pub(crate) fn of_message(message: Message) -> Result<Value, NotJson> {
+pub(crate) fn from_message(message: Message) -> Result<Value, NotJson> {
     let mut json = json!({
         "messageId": message.message_id,
         "contextId": message.context_id,
         "taskId": message.task_id,
         "role": role(message.role),
-        "parts": each("parts", message.parts, of_part)?,
+        "parts": each("parts", message.parts, from_part)?,
     });
     if let Value::Object(json) = &mut json {
         put_struct(json, "metadata", message.metadata.as_ref())?;
@@ -225,7 +225,7 @@ pub(crate) fn of_message(message: Message) -> Result<Value, NotJson> {
     Ok(json)
 }
 
-fn of_part(part: Part) -> Result<Value, NotJson> {
+fn from_part(part: Part) -> Result<Value, NotJson> {
     let mut json = Map::new();
     match part.content {
         Some(Content::Text(text)) => json.insert("text".to_owned(), text.into()),
@@ -422,18 +422,21 @@ mod tests {
             ],
             "metadata": {"k": ["v"]}, "extensions": ["urn:x"], "referenceTaskIds": ["t0"],
         });
-        assert_eq!(of_message(to_message(&json)).unwrap(), json);
+        assert_eq!(from_message(to_message(&json)).unwrap(), json);
         let request = SendMessageRequest {
             message: Some(to_message(&json)),
             ..SendMessageRequest::default()
         };
-        assert_eq!(of_send(request).unwrap(), json!({"tenant": "", "message": json}));
+        assert_eq!(
+            from_send(request).unwrap(),
+            json!({"tenant": "", "message": json})
+        );
     }
 
     #[test]
     fn a_state_that_there_is_not_lists_nothing() {
         let of = |status| {
-            of_list(&ListTasksRequest {
+            from_list(&ListTasksRequest {
                 status,
                 ..ListTasksRequest::default()
             })
@@ -481,9 +484,9 @@ mod tests {
             payload: Some(Payload::Task(task)),
         };
         for (made, named) in [
-            (of_send(send), "message.parts[1].data"),
-            (of_send(labels), "metadata.n"),
-            (of_event(event), "task.status.message.parts[1].data"),
+            (from_send(send), "message.parts[1].data"),
+            (from_send(labels), "metadata.n"),
+            (from_event(event), "task.status.message.parts[1].data"),
         ] {
             let said = made.unwrap_err().to_string();
             assert!(said.starts_with(&format!("{named} is NaN, ")), "{said}");
@@ -502,7 +505,7 @@ mod tests {
             json!({"artifactUpdate": {"taskId": "t", "contextId": "c", "artifact": artifact, "append": true,
                 "lastChunk": false}}),
         ] {
-            assert_eq!(of_event(to_event(&event)).unwrap(), event);
+            assert_eq!(from_event(to_event(&event)).unwrap(), event);
         }
         let message =
             json!({"messageId": "m", "contextId": "", "taskId": "", "role": "ROLE_USER", "parts": []});
@@ -515,7 +518,7 @@ mod tests {
                 .as_ref()
                 .is_some_and(|given| given.return_immediately)
         );
-        let mut back = of_send(request).unwrap();
+        let mut back = from_send(request).unwrap();
         back["configuration"] = json!({"returnImmediately": back["configuration"]["returnImmediately"]});
         assert_eq!(back, send);
     }
@@ -526,7 +529,7 @@ mod tests {
             role: 42,
             ..Message::default()
         };
-        assert_eq!(of_message(message).unwrap()["role"], 42);
+        assert_eq!(from_message(message).unwrap()["role"], 42);
         let task = Task {
             status: Some(TaskStatus {
                 state: 42,
@@ -534,7 +537,7 @@ mod tests {
             }),
             ..Task::default()
         };
-        assert_eq!(of_task(task).unwrap()["status"]["state"], 42);
+        assert_eq!(from_task(task).unwrap()["status"]["state"], 42);
     }
 
     #[test]

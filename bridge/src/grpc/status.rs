@@ -32,7 +32,7 @@ struct ErrorInfo {
 }
 
 /// What a failed call ends with.
-pub(crate) fn of(version: Version, error: &A2aError) -> Status {
+pub(crate) fn from_a2a_error(version: Version, error: &A2aError) -> Status {
     let reason = error.reason();
     let code = code(reason.grpc(version));
     let message = error.grpc(version);
@@ -49,7 +49,7 @@ pub(crate) fn of(version: Version, error: &A2aError) -> Status {
         }],
     };
     let mut metadata = MetadataMap::new();
-    if let Some(wait) = reason.again() {
+    if let Some(wait) = reason.retry_after() {
         let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         metadata.insert(PUSHBACK, MetadataValue::from(millis));
     }
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn the_reason_is_in_the_details() {
-        let status = of(
+        let status = from_a2a_error(
             Version::V10,
             &A2aError::new(Reason::TaskNotCancelable, "it has ended"),
         );
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn version_0_3_has_codes_of_its_own() {
-        let status = of(
+        let status = from_a2a_error(
             Version::V03,
             &A2aError::new(Reason::TaskNotCancelable, "it has ended"),
         );
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn who_may_try_again_is_told_when() {
-        let status = of(
+        let status = from_a2a_error(
             Version::V10,
             &A2aError::new(Reason::Unavailable, "the daemon is away"),
         );

@@ -13,12 +13,12 @@ use lru::LruCache;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::{FrontConfig, Host, JSON, Shared, failed};
+use super::{A2aFrontConfig, A2aFrontState, JSON, RequestHost, failed};
 use crate::{
     a2a::{
-        card::Front,
+        card::CardEndpoint,
         error::{A2aError, Reason},
-        mesh::Handler,
+        handler::A2aHandler,
         version::Version,
     },
     config::CardGrpc,
@@ -34,15 +34,15 @@ const REMEMBERED: NonZeroUsize = NonZeroUsize::new(1024).expect("not zero");
 /// When each card was first seen as it is, in whole seconds. A card is that of an agent at a place, since it says where
 /// it is.
 #[derive(Debug)]
-pub(super) struct Shown(Mutex<LruCache<(Target, String), (String, SystemTime)>>);
+pub(super) struct CardTimes(Mutex<LruCache<(Target, String), (String, SystemTime)>>);
 
-impl Default for Shown {
+impl Default for CardTimes {
     fn default() -> Self {
         Self(Mutex::new(LruCache::new(REMEMBERED)))
     }
 }
 
-impl Shown {
+impl CardTimes {
     fn since(&self, target: &Target, url: &str, etag: &str, now: SystemTime) -> SystemTime {
         let mut cards = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let place = (target.clone(), url.to_owned());
@@ -58,14 +58,14 @@ impl Shown {
 }
 
 pub(super) async fn answer(
-    shared: &Shared,
+    shared: &A2aFrontState,
     target: &Target,
     base: &str,
-    host: Result<Host, A2aError>,
+    host: Result<RequestHost, A2aError>,
     headers: &HeaderMap,
 ) -> Response {
     let shown = async {
-        let front = front(&shared.config, target, base, host)?;
+        let front = card_endpoint(&shared.config, target, base, host)?;
         let card = shared.handler.card(target, &front).await?;
         Ok::<_, A2aError>((front.url, card.to_string()))
     };
@@ -74,7 +74,7 @@ pub(super) async fn answer(
         Err(error) => return failed(Version::V10, &error),
     };
     let etag = etag(&card);
-    let since = shared.shown.since(target, &url, &etag, SystemTime::now());
+    let since = shared.card_times.since(target, &url, &etag, SystemTime::now());
     let mut response = Response::new(Body::empty());
     if is_known(headers, &etag, since) {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
@@ -112,12 +112,12 @@ fn is_known(headers: &HeaderMap, etag: &str, since: SystemTime) -> bool {
 ///
 /// # Errors
 /// When nothing is configured and the client names no host.
-pub(crate) fn front(
-    config: &FrontConfig,
+pub(crate) fn card_endpoint(
+    config: &A2aFrontConfig,
     target: &Target,
     base: &str,
-    host: Result<Host, A2aError>,
-) -> Result<Front, A2aError> {
+    host: Result<RequestHost, A2aError>,
+) -> Result<CardEndpoint, A2aError> {
     let (origin, is_ours) = if let Some(public) = &config.public_url {
         (public.trim_end_matches('/').to_owned(), true)
     } else {
@@ -125,7 +125,7 @@ pub(crate) fn front(
         let scheme = if config.tls { "https" } else { "http" };
         (format!("{scheme}://{}", host.as_str()), host.is_here())
     };
-    Ok(Front {
+    Ok(CardEndpoint {
         url: format!("{origin}{base}"),
         grpc: match config.card_grpc {
             CardGrpc::Off => None,
@@ -134,7 +134,7 @@ pub(crate) fn front(
         },
         tenant: tenant(target),
         dual: config.dual_cards,
-        schemes: config.callers.schemes(),
+        schemes: config.authenticator.schemes(),
         // For a place that anybody may have made up the node does not stand.
         key: config.card_key.clone().filter(|_| is_ours),
         extended: config.extended_card && *target == Target::Own,
@@ -144,8 +144,12 @@ pub(crate) fn front(
 
 /// The card that 0.3 asks for over REST and gRPC: that for those who are known, or else the public one, since clients that
 /// know nothing of an agent begin with this.
-pub(crate) async fn of_0_3(handler: &dyn Handler, target: &Target, front: Front) -> Result<Value, A2aError> {
-    let front = Front { dual: true, ..front };
+pub(crate) async fn card_v0_3(
+    handler: &dyn A2aHandler,
+    target: &Target,
+    front: CardEndpoint,
+) -> Result<Value, A2aError> {
+    let front = CardEndpoint { dual: true, ..front };
     match handler.extended_card(target, &front, Version::V03).await {
         Err(error) if error.reason() == Reason::ExtendedAgentCardNotConfigured => {
             handler.card(target, &front).await
@@ -215,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_card_is_as_old_as_its_content_wherever_it_is_read() {
-        let shown = Shown::default();
+        let shown = CardTimes::default();
         let since = |url: &str, etag: &str, now| shown.since(&Target::Own, url, etag, now);
         assert_eq!(since("http://a", "1", at(1) + Duration::from_millis(700)), at(1));
         assert_eq!(since("http://b", "2", at(2)), at(2));

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agentanycast_door::{
+use agentanycast_limits::{
     ConnSlots, Network, SlotHolder,
     http::{self, ClientTimeouts},
 };
@@ -25,8 +25,8 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::Layer as _;
 
-use super::{entry::Peer, tls::Tls};
-use crate::auth::Certificate;
+use super::{admission::ClientConnection, tls::Tls};
+use crate::auth::ClientCertificate;
 
 /// Connections at once. Each takes a descriptor and, while it is idle, some KiB.
 const MOST: usize = 8192;
@@ -66,7 +66,7 @@ const LAST_ANSWERS: Duration = Duration::from_secs(3);
 const GREETING_WITHIN: Duration = Duration::from_secs(10);
 
 /// Who may come in.
-pub struct Door {
+pub struct ConnectionConfig {
     /// TLS, unless clients come without.
     pub tls: Option<Tls>,
     /// Connections from one address at a time.
@@ -74,7 +74,7 @@ pub struct Door {
 }
 
 /// Serves until `stop`, then answers what was asked and returns.
-pub async fn serve(listener: TcpListener, door: Door, router: Router, stop: CancellationToken) {
+pub async fn serve(listener: TcpListener, door: ConnectionConfig, router: Router, stop: CancellationToken) {
     let seats = ConnSlots::new(MOST, door.connections);
     let connections = TaskTracker::new();
     let builder = Arc::new(builder());
@@ -104,13 +104,13 @@ pub async fn serve(listener: TcpListener, door: Door, router: Router, stop: Canc
         // Without it each event of a stream waits for the acknowledgement of the one before.
         let _ = stream.set_nodelay(true);
         let acceptor = door.tls.as_ref().map(Tls::acceptor);
-        let connection = Connection {
+        let connection = HttpConnection {
             router: router.clone(),
             builder: Arc::clone(&builder),
             stop: stop.clone(),
             network,
-            sitter: seat.sitter().clone(),
-            here: stream.local_addr().ok(),
+            slot: seat.sitter().clone(),
+            local_addr: stream.local_addr().ok(),
         };
         connections.spawn(async move {
             if let Err(error) = connection.run(stream, acceptor).await {
@@ -148,44 +148,44 @@ fn builder() -> Builder<TokioExecutor> {
 }
 
 /// A connection that was accepted.
-struct Connection {
+struct HttpConnection {
     router: Router,
     builder: Arc<Builder<TokioExecutor>>,
     stop: CancellationToken,
     network: Network,
-    sitter: SlotHolder,
-    here: Option<SocketAddr>,
+    slot: SlotHolder,
+    local_addr: Option<SocketAddr>,
 }
 
-impl Connection {
+impl HttpConnection {
     async fn run(self, stream: TcpStream, acceptor: Option<tokio_rustls::TlsAcceptor>) -> Result<(), String> {
         let Some(acceptor) = acceptor else {
             return self.answer(stream, None).await;
         };
         let greeting = tokio::select! {
             biased;
-            () = self.sitter.gone() => return Err("another one took its place while it greeted".to_owned()),
+            () = self.slot.gone() => return Err("another one took its place while it greeted".to_owned()),
             greeting = tokio::time::timeout(GREETING_WITHIN, acceptor.accept(stream)) => greeting,
         };
         let stream = greeting
             .map_err(|late| late.to_string())?
             .map_err(|error| error.to_string())?;
         let shown = stream.get_ref().1.peer_certificates();
-        let certificate = shown.and_then(|shown| Certificate::read(shown.first()?));
+        let certificate = shown.and_then(|shown| ClientCertificate::read(shown.first()?));
         self.answer(stream, certificate).await
     }
 
-    async fn answer<S>(self, stream: S, certificate: Option<Certificate>) -> Result<(), String>
+    async fn answer<S>(self, stream: S, certificate: Option<ClientCertificate>) -> Result<(), String>
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let peer = Peer {
+        let peer = ClientConnection {
             network: self.network,
             certificate,
-            here: self.here,
+            local_addr: self.local_addr,
         };
         // It says who is there.
         let service = Extension(peer).layer(self.router);
-        http::serve(&self.builder, stream, service, PATIENCE, &self.sitter, &self.stop).await
+        http::serve(&self.builder, stream, service, PATIENCE, &self.slot, &self.stop).await
     }
 }

@@ -3,7 +3,7 @@
 use axum::{body::Body, response::Response};
 use http::{HeaderValue, Method, header};
 
-use super::{Request, Shared, card, failed};
+use super::{A2aFrontState, Request, card, failed};
 use crate::a2a::version::Version;
 
 /// The last part of a document's path (did:web method specification).
@@ -20,9 +20,9 @@ pub(super) fn is_asked_for(request: &Request) -> bool {
 /// The answer to a request for the document; `None` where there is none.
 ///
 /// Where the node is called stands in it only if that is configured: what a request names as host is not for others.
-pub(super) async fn answer(shared: &Shared, path: &str) -> Option<Response> {
+pub(super) async fn answer(shared: &A2aFrontState, path: &str) -> Option<Response> {
     let endpoint = shared.config.public_url.as_deref();
-    let document = match shared.handler.document(path, endpoint).await {
+    let document = match shared.handler.did_document(path, endpoint).await {
         Ok(document) => document?,
         Err(error) => return Some(failed(Version::V10, &error)),
     };

@@ -13,10 +13,10 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use super::{JSON, failed, response, route::What};
+use super::{JSON, failed, response, route::Resource};
 use crate::{
-    a2a::{error::A2aError, mesh::Handler, version::Version},
-    gateway::{reached, skills_of},
+    a2a::{error::A2aError, handler::A2aHandler, version::Version},
+    gateway::{reachability, skills_of},
     path_segment::encode,
 };
 
@@ -30,32 +30,32 @@ const MOST: usize = 1000;
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 
 /// What the node told last, and when.
-type Told = Option<(Instant, Arc<Vec<ListedAgent>>)>;
+type CachedAgents = Option<(Instant, Arc<Vec<ListedAgent>>)>;
 
 /// See the module's text.
 #[derive(Debug, Default)]
-pub(super) struct Directory(Mutex<Told>);
+pub(super) struct AgentDirectory(Mutex<CachedAgents>);
 
-impl Directory {
+impl AgentDirectory {
     /// What was asked for: a list, or the page.
-    pub(super) async fn answer(&self, handler: &dyn Handler, what: &What) -> Response {
+    pub(super) async fn answer(&self, handler: &dyn A2aHandler, what: &Resource) -> Response {
         let agents = match self.agents(handler).await {
             Ok(agents) => agents,
             Err(error) => return failed(Version::V10, &error),
         };
         match what {
-            What::Agents => response(
+            Resource::Agents => response(
                 StatusCode::OK,
                 JSON,
                 &json!({ "agents": agents.iter().map(agent).collect::<Vec<_>>() }),
             ),
-            What::Skills => response(StatusCode::OK, JSON, &json!({ "skills": skills(&agents) })),
+            Resource::Skills => response(StatusCode::OK, JSON, &json!({ "skills": skills(&agents) })),
             _ => page(&agents),
         }
     }
 
     /// Those who ask while the node is being asked wait for the same answer; after a failure the next one asks.
-    async fn agents(&self, handler: &dyn Handler) -> Result<Arc<Vec<ListedAgent>>, A2aError> {
+    async fn agents(&self, handler: &dyn A2aHandler) -> Result<Arc<Vec<ListedAgent>>, A2aError> {
         let mut told = self.0.lock().await;
         if let Some((since, agents)) = &*told
             && since.elapsed() < FRESH
@@ -77,7 +77,7 @@ fn agent(agent: &ListedAgent) -> Value {
         "name": agent.name,
         "description": agent.description,
         "skills": agent.skills.iter().map(skill).collect::<Vec<_>>(),
-        "reached": reached(agent),
+        "reached": reachability(agent),
         "verified": agent.verified,
         "url": format!("/agents/{}", encode(&agent.peer_id)),
     })
@@ -106,7 +106,7 @@ fn page(agents: &[ListedAgent]) -> Response {
             "<tr><td>{}<td><code>{}</code><td>{}<td>{}<td>{}",
             escaped(&agent.name),
             escaped(&agent.peer_id),
-            reached(agent),
+            reachability(agent),
             skills.collect::<Vec<_>>().join(", "),
             escaped(&agent.description),
         );

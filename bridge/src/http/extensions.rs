@@ -3,14 +3,14 @@
 
 use http::{HeaderMap, HeaderValue};
 
-use super::FrontConfig;
+use super::A2aFrontConfig;
 use crate::a2a::card::EXTENSION;
 
 pub(super) const HEADER: &str = "a2a-extensions";
 pub(super) const OLD_HEADER: &str = "x-a2a-extensions";
 
 /// The extensions that a request declares, of those that are known here, each once.
-pub(crate) fn declared(config: &FrontConfig, headers: &HeaderMap) -> Vec<String> {
+pub(crate) fn declared(config: &A2aFrontConfig, headers: &HeaderMap) -> Vec<String> {
     let given = [HEADER, OLD_HEADER]
         .into_iter()
         .flat_map(|name| headers.get_all(name));
@@ -26,7 +26,7 @@ pub(crate) fn declared(config: &FrontConfig, headers: &HeaderMap) -> Vec<String>
 }
 
 /// The headers by which an answer to these says which extensions were activated.
-pub(super) fn activated(config: &FrontConfig, headers: &HeaderMap) -> HeaderMap {
+pub(super) fn activated(config: &A2aFrontConfig, headers: &HeaderMap) -> HeaderMap {
     let mut answer = HeaderMap::new();
     let declared = declared(config, headers);
     if declared.is_empty() {

@@ -7,8 +7,8 @@ use http::StatusCode;
 use serde_json::json;
 use tokio::sync::Mutex;
 
-use super::{JSON, response, say_when};
-use crate::a2a::{error::Reason, mesh::Handler};
+use super::{JSON, response, set_retry_after};
+use crate::a2a::{error::Reason, handler::A2aHandler};
 
 /// How long the node may take to show that it is there.
 const WITHIN: Duration = Duration::from_secs(2);
@@ -18,21 +18,21 @@ const FRESH: Duration = Duration::from_secs(1);
 
 /// What the node showed last.
 #[derive(Debug, Default)]
-pub(super) struct Health(Mutex<Option<(Instant, bool)>>);
+pub(super) struct HealthCache(Mutex<Option<(Instant, bool)>>);
 
-impl Health {
+impl HealthCache {
     /// The answer. Those who ask while the node is being asked wait for the same one.
-    pub(super) async fn answer(&self, handler: &dyn Handler) -> Response {
+    pub(super) async fn answer(&self, handler: &dyn A2aHandler) -> Response {
         if self.is_good(handler).await {
             return response(StatusCode::OK, JSON, &json!({"status": "ok"}));
         }
         let body = json!({"status": "unavailable", "message": "the daemon does not answer"});
         let mut response = response(StatusCode::SERVICE_UNAVAILABLE, JSON, &body);
-        say_when(&mut response, Reason::Unavailable);
+        set_retry_after(&mut response, Reason::Unavailable);
         response
     }
 
-    async fn is_good(&self, handler: &dyn Handler) -> bool {
+    async fn is_good(&self, handler: &dyn A2aHandler) -> bool {
         let mut last = self.0.lock().await;
         if let Some((since, good)) = *last
             && since.elapsed() < FRESH

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use axum::extract::Request;
 use http::{header, uri::Authority};
 
-use super::entry::Peer;
+use super::admission::ClientConnection;
 use crate::a2a::error::{A2aError, Reason};
 
 /// Most that an error shows of a host, in characters.
@@ -15,19 +15,22 @@ const SHOWN: usize = 80;
 
 /// Where a client thinks it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Host {
+pub(crate) struct RequestHost {
     authority: Authority,
     /// It is the address that the request came to.
-    is_here: bool,
+    is_local_addr: bool,
 }
 
-impl Host {
+impl RequestHost {
     /// That of a request: HTTP/1.1 says it in a header, HTTP/2 in the request line.
     ///
     /// # Errors
     /// When it says none, several, or something that is none.
-    pub(crate) fn of(request: &Request) -> Result<Self, A2aError> {
-        let here = request.extensions().get::<Peer>().and_then(|peer| peer.here);
+    pub(crate) fn from_request(request: &Request) -> Result<Self, A2aError> {
+        let here = request
+            .extensions()
+            .get::<ClientConnection>()
+            .and_then(|peer| peer.local_addr);
         let mut named = request.headers().get_all(header::HOST).iter();
         let authority = match (request.uri().authority(), named.next()) {
             (Some(authority), _) => authority.as_str(),
@@ -60,7 +63,10 @@ impl Host {
             return None;
         }
         let is_here = here.is_some_and(|here| is_at(&authority, here));
-        Some(Self { authority, is_here })
+        Some(Self {
+            authority,
+            is_local_addr: is_here,
+        })
     }
 
     /// `HOST` or `HOST:PORT`, as the client named it.
@@ -70,7 +76,7 @@ impl Host {
 
     /// Whether the client named the address that it has reached, and no name that somebody may have led here.
     pub(crate) fn is_here(&self) -> bool {
-        self.is_here
+        self.is_local_addr
     }
 
     /// Whether it is an address and no name that somebody else may have given it.
@@ -80,7 +86,7 @@ impl Host {
 
     /// Whether it is a name that nobody outside can have: one without a dot, or below a domain that is kept for this use
     /// (RFC 6761 §6.3, ICANN's reservation of `internal`, RFC 8375).
-    pub(super) fn is_nobodys(&self) -> bool {
+    pub(super) fn is_unregistrable(&self) -> bool {
         let host = self.authority.host().trim_end_matches('.').to_ascii_lowercase();
         let kept = [".localhost", ".internal", ".home.arpa"];
         !host.contains('.') || kept.iter().any(|domain| host.ends_with(domain))
@@ -123,7 +129,9 @@ mod tests {
     use super::*;
 
     fn is_here(text: &str, here: &str) -> bool {
-        Host::read(text, Some(here.parse().unwrap())).unwrap().is_here()
+        RequestHost::read(text, Some(here.parse().unwrap()))
+            .unwrap()
+            .is_here()
     }
 
     #[test]
@@ -145,12 +153,12 @@ mod tests {
         ] {
             assert_eq!(is_here(text, here), expected, "{text} {here}");
         }
-        assert!(!Host::read("127.0.0.1:8090", None).unwrap().is_here());
+        assert!(!RequestHost::read("127.0.0.1:8090", None).unwrap().is_here());
     }
 
     #[test]
     fn a_name_that_somebody_can_have_registered_is_somebodys() {
-        let is_nobodys = |text| Host::read(text, None).unwrap().is_nobodys();
+        let is_nobodys = |text| RequestHost::read(text, None).unwrap().is_unregistrable();
         for name in [
             "bridge:8090",
             "my-node",
@@ -187,10 +195,10 @@ mod tests {
             "a\"b",
             "?",
         ] {
-            assert_eq!(Host::read(bad, None), None, "{bad:?}");
+            assert_eq!(RequestHost::read(bad, None), None, "{bad:?}");
         }
         for good in ["bridge", "a.example.org:1", "10.0.0.1", "[::1]", "my_host:80"] {
-            assert!(Host::read(good, None).is_some(), "{good}");
+            assert!(RequestHost::read(good, None).is_some(), "{good}");
         }
     }
 
@@ -198,7 +206,7 @@ mod tests {
         /// Whatever is taken can stand in a URL as it is, and is where that URL leads.
         #[test]
         fn what_is_taken_is_part_of_a_url(text in "[a-z0-9.:@/\\[\\]%#? _-]{0,20}") {
-            if let Some(host) = Host::read(&text, None) {
+            if let Some(host) = RequestHost::read(&text, None) {
                 let url: http::Uri = format!("http://{}/x", host.as_str()).parse().unwrap();
                 prop_assert_eq!(url.path(), "/x");
                 prop_assert_eq!(url.authority().unwrap().as_str(), text);

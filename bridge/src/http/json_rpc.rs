@@ -6,17 +6,20 @@ use http::{HeaderMap, StatusCode, header};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Host, JSON, Shared, aside, body, entry::Place, front, query, response, sse, version_asked};
+use super::{
+    A2aFrontState, JSON, RequestHost, admission::RequestPermit, card_endpoint, json_body, offload, query,
+    response, sse, version_asked,
+};
 use crate::a2a::{
+    encode::{self, A2aResponse},
     error::{A2aError, Reason},
-    mesh::Address,
-    render::{self, Answer},
+    handler::CallContext,
     request::{self, Method},
     version::Version,
 };
 
 /// A call that could be read.
-struct Call {
+struct RpcCall {
     id: Value,
     version: Version,
     method: Method,
@@ -24,7 +27,7 @@ struct Call {
 }
 
 /// A call that could not, with what its answer needs.
-struct Failed {
+struct RpcFailure {
     id: Value,
     version: Version,
     /// The method answers with a stream.
@@ -32,12 +35,17 @@ struct Failed {
     error: A2aError,
 }
 
-pub(super) async fn answer(shared: &Shared, address: Address, base: &str, request: Request) -> Response {
-    let host = Host::of(&request);
+pub(super) async fn answer(
+    shared: &A2aFrontState,
+    address: CallContext,
+    base: &str,
+    request: Request,
+) -> Response {
+    let host = RequestHost::from_request(&request);
     let (head, content) = request.into_parts();
     let reads_events = takes_events(&head.headers);
-    let failed = |failed: Failed| {
-        let Failed {
+    let failed = |failed: RpcFailure| {
+        let RpcFailure {
             id,
             version,
             streams,
@@ -45,23 +53,21 @@ pub(super) async fn answer(shared: &Shared, address: Address, base: &str, reques
         } = failed;
         let body = error_response(&id, version, &error);
         if streams && version == Version::V03 && reads_events {
-            return sse::alone(&body);
+            return sse::single_event(&body);
         }
         response(StatusCode::OK, JSON, &body)
     };
-    let body = match body::take(shared.config.max_body, &head.headers, content).await {
+    let body = match json_body::take(shared.config.max_body, &head.headers, content).await {
         Ok(body) => body,
-        Err(error) => return failed(nameless(error)),
+        Err(error) => return failed(without_id(error)),
     };
     let asked = match query::read(&head.uri) {
         Ok(query) => version_asked(&head.headers, &query),
-        Err(error) => return failed(nameless(error)),
+        Err(error) => return failed(without_id(error)),
     };
-    let place = head.extensions.get::<Place>().cloned();
-    let call = aside::done(body.len(), move || {
-        understand(&body, place.as_ref(), asked.as_deref())
-    });
-    let Call {
+    let place = head.extensions.get::<RequestPermit>().cloned();
+    let call = offload::offload(body.len(), move || parse(&body, place.as_ref(), asked.as_deref()));
+    let RpcCall {
         id,
         version,
         method,
@@ -70,16 +76,23 @@ pub(super) async fn answer(shared: &Shared, address: Address, base: &str, reques
         Ok(call) => call,
         Err(error) => return failed(error),
     };
-    let (address, read) = address.named_by(read);
+    let (address, read) = address.resolve_tenant(read);
     if method.streams() {
         return match shared.handler.follow(&address, read).await {
             Ok(followed) => {
                 let (of_result, of_error) = (id.clone(), id);
                 let result = move |result: Value| success(&of_result, result);
                 let error = move |error: &A2aError| error_response(&of_error, version, error);
-                sse::stream(followed, version, &shared.stop, sse::Frame::Plain, result, error)
+                sse::stream(
+                    followed,
+                    version,
+                    &shared.stop,
+                    sse::SseFraming::Plain,
+                    result,
+                    error,
+                )
             }
-            Err(error) => failed(Failed {
+            Err(error) => failed(RpcFailure {
                 id,
                 version,
                 streams: true,
@@ -88,13 +101,13 @@ pub(super) async fn answer(shared: &Shared, address: Address, base: &str, reques
         };
     }
     let answer = if method == Method::ExtendedCard {
-        match front(&shared.config, &address.target, base, host) {
+        match card_endpoint(&shared.config, &address.target, base, host) {
             Ok(front) => {
                 let card = shared
                     .handler
                     .extended_card(&address.target, &front, version)
                     .await;
-                card.map(Answer::Card)
+                card.map(A2aResponse::Card)
             }
             Err(error) => Err(error),
         }
@@ -103,13 +116,13 @@ pub(super) async fn answer(shared: &Shared, address: Address, base: &str, reques
     };
     match answer {
         Ok(answer) => {
-            aside::done(answer.bytes(), move || {
-                let result = render::answer(version, answer);
+            offload::offload(answer.bytes(), move || {
+                let result = encode::answer(version, answer);
                 response(StatusCode::OK, JSON, &success(&id, result))
             })
             .await
         }
-        Err(error) => failed(Failed {
+        Err(error) => failed(RpcFailure {
             id,
             version,
             streams: false,
@@ -138,18 +151,18 @@ fn takes_events(headers: &HeaderMap) -> bool {
 }
 
 /// Reads a call.
-fn understand(body: &[u8], place: Option<&Place>, asked: Option<&str>) -> Result<Call, Failed> {
-    let call = body::parse(body, place).map_err(|error| refused(body, error))?;
+fn parse(body: &[u8], place: Option<&RequestPermit>, asked: Option<&str>) -> Result<RpcCall, RpcFailure> {
+    let call = json_body::parse(body, place).map_err(|error| refused(body, error))?;
     read(call, asked)
 }
 
 /// Reads the envelope and what is in it. The version is what the method is written in, as far as it is known.
-fn read(body: Value, asked: Option<&str>) -> Result<Call, Failed> {
-    let invalid = |text: &str| nameless(A2aError::new(Reason::InvalidRequest, text));
+fn read(body: Value, asked: Option<&str>) -> Result<RpcCall, RpcFailure> {
+    let invalid = |text: &str| without_id(A2aError::new(Reason::InvalidRequest, text));
     let mut call: Map<String, Value> = match body {
         Value::Object(call) => call,
         Value::Array(_) => return Err(invalid("batches are not taken; send one request at a time")),
-        Value::Null => return Err(nameless(A2aError::new(Reason::ParseError, "the body is empty"))),
+        Value::Null => return Err(without_id(A2aError::new(Reason::ParseError, "the body is empty"))),
         _ => return Err(invalid("a request is an object")),
     };
     let id = match call.remove("id") {
@@ -158,7 +171,7 @@ fn read(body: Value, asked: Option<&str>) -> Result<Call, Failed> {
         Some(_) => return Err(invalid("id must be a text, a number or null")),
     };
     let streams = std::cell::Cell::new(false);
-    let failed = |version, error| Failed {
+    let failed = |version, error| RpcFailure {
         id: id.clone(),
         version,
         streams: streams.get(),
@@ -168,7 +181,7 @@ fn read(body: Value, asked: Option<&str>) -> Result<Call, Failed> {
     let Some(Value::String(name)) = call.remove("method") else {
         return Err(invalid("method must be a text"));
     };
-    let named = Method::named(&name);
+    let named = Method::from_name(&name);
     streams.set(named.is_some_and(|(_, method)| method.streams()));
     if call.get("jsonrpc") != Some(&json!("2.0")) {
         return Err(invalid("jsonrpc must be \"2.0\""));
@@ -179,15 +192,17 @@ fn read(body: Value, asked: Option<&str>) -> Result<Call, Failed> {
         Version::V10
     };
     let Some((version, method)) = named else {
-        let error = Version::asked(asked)
+        let error = Version::from_header(asked)
             .err()
             .unwrap_or_else(|| request::unknown_method(&name));
         return Err(failed(written, error));
     };
-    version.agree(asked).map_err(|error| failed(version, error))?;
+    version
+        .check_header(asked)
+        .map_err(|error| failed(version, error))?;
     let params = call.remove("params").unwrap_or_default();
     let request = request::read(version, method, params).map_err(|error| failed(version, error))?;
-    Ok(Call {
+    Ok(RpcCall {
         id,
         version,
         method,
@@ -196,49 +211,49 @@ fn read(body: Value, asked: Option<&str>) -> Result<Call, Failed> {
 }
 
 /// The failure of a request whose values are not taken: its id is read without them, if it is JSON.
-fn refused(body: &[u8], error: A2aError) -> Failed {
-    let Ok(envelope) = serde_json::from_slice::<Envelope>(body) else {
-        return nameless(error);
+fn refused(body: &[u8], error: A2aError) -> RpcFailure {
+    let Ok(envelope) = serde_json::from_slice::<RpcEnvelope>(body) else {
+        return without_id(error);
     };
     let name = envelope.method.unwrap_or_default();
     let is_old = name.contains('/');
-    Failed {
+    RpcFailure {
         id: envelope.id.map_or(Value::Null, Value::from),
         version: if is_old { Version::V03 } else { Version::V10 },
-        streams: Method::named(&name).is_some_and(|(_, method)| method.streams()),
+        streams: Method::from_name(&name).is_some_and(|(_, method)| method.streams()),
         error,
     }
 }
 
 /// What of a request its answer needs.
 #[derive(Deserialize)]
-struct Envelope {
-    id: Option<Id>,
+struct RpcEnvelope {
+    id: Option<RpcId>,
     method: Option<String>,
 }
 
 /// An id that comes back as it was.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Id {
+enum RpcId {
     Text(String),
     Natural(u64),
     Negative(i64),
 }
 
-impl From<Id> for Value {
-    fn from(id: Id) -> Self {
+impl From<RpcId> for Value {
+    fn from(id: RpcId) -> Self {
         match id {
-            Id::Text(id) => id.into(),
-            Id::Natural(id) => id.into(),
-            Id::Negative(id) => id.into(),
+            RpcId::Text(id) => id.into(),
+            RpcId::Natural(id) => id.into(),
+            RpcId::Negative(id) => id.into(),
         }
     }
 }
 
 /// A failure before anything is known of the request.
-fn nameless(error: A2aError) -> Failed {
-    Failed {
+fn without_id(error: A2aError) -> RpcFailure {
+    RpcFailure {
         id: Value::Null,
         version: Version::V10,
         streams: false,
@@ -247,7 +262,7 @@ fn nameless(error: A2aError) -> Failed {
 }
 
 fn success(id: &Value, result: Value) -> Value {
-    render::object([("jsonrpc", "2.0".into()), ("id", id.clone()), ("result", result)])
+    encode::object([("jsonrpc", "2.0".into()), ("id", id.clone()), ("result", result)])
 }
 
 fn error_response(id: &Value, version: Version, error: &A2aError) -> Value {
@@ -287,8 +302,8 @@ mod tests {
     #[test]
     fn a_request_that_is_not_taken_is_answered_by_its_id() {
         let of = |body: &str| {
-            let error = body::parse(body.as_bytes(), None).unwrap_err();
-            let Failed { id, version, .. } = refused(body.as_bytes(), error);
+            let error = json_body::parse(body.as_bytes(), None).unwrap_err();
+            let RpcFailure { id, version, .. } = refused(body.as_bytes(), error);
             (id, version)
         };
         for id in [json!(5), json!(-5), json!("x"), json!(u64::MAX)] {

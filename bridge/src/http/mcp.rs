@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use agentanycast_program::json_lines::Escaper;
+use agentanycast_daemon_kit::json_lines::Escaper;
 use axum::{Router, body::Body, extract::Request, response::Response};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
@@ -24,18 +24,19 @@ use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_http::cors::CorsLayer;
 
 use super::{
-    Arriving, JSON, Pages, aside, body,
-    entry::{Admitted, Entry, Peer, Place},
-    leaving::leaving,
-    leftover,
-    refusal::Words,
-    response, trace,
+    JSON, OriginPolicy, RequestBody,
+    admission::{AdmittedRequest, ClientConnection, RequestAdmission, RequestPermit},
+    drain, json_body, offload,
+    refusal::ErrorFormat,
+    response,
+    response_body::bounded_response,
+    trace,
 };
 use crate::{
     a2a::error::A2aError,
-    auth::Callers,
-    config::Limits,
-    mcp::{Asked, Caller, Guest, Server, Tools, call, tools::ToolName},
+    auth::Authenticator,
+    config::CallerLimits,
+    mcp::{McpCaller, McpContext, McpServer, ParsedCall, ToolHandler, call, tools::ToolName},
 };
 
 /// Where it is.
@@ -53,33 +54,33 @@ const INVALID_REQUEST: i64 = -32600;
 
 /// How the front is to behave.
 #[derive(Clone, Debug)]
-pub struct McpConfig {
+pub struct McpFrontConfig {
     /// Who may call.
-    pub callers: Callers,
+    pub authenticator: Authenticator,
     /// How much each of them may have.
-    pub limits: Limits,
+    pub limits: CallerLimits,
     /// Largest body that is read, in bytes.
     pub max_body: usize,
     /// How long a body may take to arrive.
     pub body_timeout: Duration,
-    /// Origins whose pages may call; `*` for any. Pages of the front's own origin always may.
+    /// Origins whose pages may call; `*` for any. OriginPolicy of the front's own origin always may.
     pub cors_origins: Vec<String>,
 }
 
 /// What all requests share.
 #[derive(Clone)]
-struct Front(Arc<Shared>);
+struct McpFront(Arc<McpFrontState>);
 
-struct Shared {
-    config: McpConfig,
-    entry: Arc<Entry>,
+struct McpFrontState {
+    config: McpFrontConfig,
+    admission: Arc<RequestAdmission>,
     cors: Option<CorsLayer>,
-    sdk: StreamableHttpService<Server, NeverSessionManager>,
+    sdk: StreamableHttpService<McpServer, NeverSessionManager>,
 }
 
 /// The front before these tools. Streams end at `stop`.
-pub fn router(tools: Arc<Tools>, config: McpConfig, stop: CancellationToken) -> Router {
-    let server = Server::for_guests(tools);
+pub fn router(tools: Arc<ToolHandler>, config: McpFrontConfig, stop: CancellationToken) -> Router {
+    let server = McpServer::over_http(tools);
     // Where requests may come from is checked here. Without sessions there are none to bound.
     let sdk = StreamableHttpServerConfig::default()
         .disable_allowed_hosts()
@@ -89,9 +90,13 @@ pub fn router(tools: Arc<Tools>, config: McpConfig, stop: CancellationToken) -> 
         .with_sse_retry(None)
         .with_max_request_body_bytes(config.max_body)
         .with_cancellation_token(stop);
-    let entry = Entry::new(config.callers.clone(), config.limits.clone(), config.max_body);
-    let front = Front(Arc::new(Shared {
-        entry: Arc::new(entry),
+    let entry = RequestAdmission::new(
+        config.authenticator.clone(),
+        config.limits.clone(),
+        config.max_body,
+    );
+    let front = McpFront(Arc::new(McpFrontState {
+        admission: Arc::new(entry),
         cors: super::cors(
             &config.cors_origins,
             &[Method::POST],
@@ -113,9 +118,9 @@ pub fn router(tools: Arc<Tools>, config: McpConfig, stop: CancellationToken) -> 
     }))
 }
 
-impl Front {
+impl McpFront {
     async fn serve(&self, request: Request) -> Response {
-        leftover::answer(request, async |request| match &self.0.cors {
+        drain::answer(request, async |request| match &self.0.cors {
             None => answer(&self.0, request).await,
             Some(cors) => {
                 let inner = service_fn(|request: Request| async move {
@@ -129,7 +134,7 @@ impl Front {
     }
 }
 
-async fn answer(front: &Shared, request: Request) -> Response {
+async fn answer(front: &McpFrontState, request: Request) -> Response {
     let path = request.uri().path();
     if path.strip_suffix('/').unwrap_or(path) != PATH {
         let text = format!("there is nothing at this path; MCP is at {PATH}");
@@ -144,39 +149,45 @@ async fn answer(front: &Shared, request: Request) -> Response {
         return response;
     }
     let config = &front.config;
-    let pages = Pages {
+    let pages = OriginPolicy {
         origins: &config.cors_origins,
         public_url: None,
-        must_show: config.callers.must_show(),
+        requires_credentials: config.authenticator.requires_credentials(),
     };
     if let Err(refusal) = pages.check(&request) {
-        return refusal.http(Words::Mcp);
+        return refusal.http(ErrorFormat::Mcp);
     }
-    let peer = request.extensions().get::<Peer>().cloned();
-    let Admitted { caller, place } = match front.entry.admit(request.headers(), peer.as_ref()).await {
+    let peer = request.extensions().get::<ClientConnection>().cloned();
+    let AdmittedRequest {
+        caller,
+        permit: place,
+    } = match front.admission.admit(request.headers(), peer.as_ref()).await {
         Ok(admitted) => admitted,
-        Err(refusal) => return refusal.http(Words::Mcp),
+        Err(refusal) => return refusal.http(ErrorFormat::Mcp),
     };
-    let caller = Caller {
+    let caller = McpCaller {
         name: Some(caller.as_str().to_owned()),
         is_known: !caller.is_anonymous(),
-        trace: trace::of(request.headers()),
+        trace: trace::trace_headers(request.headers()),
     };
     let within = config.body_timeout;
-    let request = request.map(|body| Body::new(Arriving::new(body, &place, within)));
+    let request = request.map(|body| Body::new(RequestBody::new(body, &place, within)));
     let (mut head, content) = request.into_parts();
-    let bytes = match body::take(config.max_body, &head.headers, content).await {
+    let bytes = match json_body::take(config.max_body, &head.headers, content).await {
         Ok(bytes) => bytes,
         Err(error) => return unreadable(&error),
     };
     let held = place.clone();
-    let Letter { asked, rest } = match aside::done(bytes.len(), move || read(bytes, &held)).await {
+    let SplitRequest {
+        tool_call: asked,
+        rest,
+    } = match offload::offload(bytes.len(), move || read(bytes, &held)).await {
         Ok(letter) => letter,
         Err(response) => return *response,
     };
-    head.extensions.insert(Guest {
+    head.extensions.insert(McpContext {
         caller,
-        asked: Arc::new(Mutex::new(asked)),
+        tool_call: Arc::new(Mutex::new(asked)),
     });
     if takes_anything(&head.headers) {
         let both = HeaderValue::from_static("application/json, text/event-stream");
@@ -196,7 +207,7 @@ async fn answer(front: &Shared, request: Request) -> Response {
             })
         }))
     });
-    leaving(response, place).unwrap_or_else(|refusal| refusal.http(Words::Mcp))
+    bounded_response(response, place).unwrap_or_else(|refusal| refusal.http(ErrorFormat::Mcp))
 }
 
 /// Whether the client takes an answer of any media type. The SDK wants both of the protocol's types by their names.
@@ -211,28 +222,28 @@ fn takes_anything(headers: &http::HeaderMap) -> bool {
 }
 
 /// A request that was read.
-struct Letter {
+struct SplitRequest {
     /// The call of a tool in it.
-    asked: Option<Asked>,
+    tool_call: Option<ParsedCall>,
     /// What of it is the SDK's matter.
     rest: Bytes,
 }
 
 /// The room of a body in memory, until it is dropped.
-struct Held(Place);
+struct BodyPermit(RequestPermit);
 
-impl Drop for Held {
+impl Drop for BodyPermit {
     fn drop(&mut self) {
-        self.0.forget_body();
+        self.0.release_body();
     }
 }
 
 /// Reads a body.
-fn read(bytes: Vec<u8>, place: &Place) -> Result<Letter, Box<Response>> {
+fn read(bytes: Vec<u8>, place: &RequestPermit) -> Result<SplitRequest, Box<Response>> {
     let length = bytes.len();
-    let parsed = body::parse(&bytes, Some(place));
+    let parsed = json_body::parse(&bytes, Some(place));
     drop(bytes);
-    let held = Held(place.clone());
+    let held = BodyPermit(place.clone());
     let value = parsed.map_err(|error| Box::new(unreadable(&error)))?;
     let invalid = |text: &str| {
         let text = text.to_owned();
@@ -258,17 +269,20 @@ fn read(bytes: Vec<u8>, place: &Place) -> Result<Letter, Box<Response>> {
         )));
     }
     let rest = Bytes::from(Value::Object(message).to_string());
-    let asked = call.map(|(tool, arguments)| Asked {
+    let asked = call.map(|(tool, arguments)| ParsedCall {
         call: arguments.and_then(|arguments| call::read(tool, arguments)),
-        held: Box::new(held),
+        memory: Box::new(held),
     });
-    Ok(Letter { asked, rest })
+    Ok(SplitRequest {
+        tool_call: asked,
+        rest,
+    })
 }
 
 /// The call of a tool in a message, if there is one, without which the message stays.
-type Taken = (ToolName, Result<Map<String, Value>, String>);
+type ExtractedCall = (ToolName, Result<Map<String, Value>, String>);
 
-fn take_call(message: &mut Map<String, Value>) -> Option<Taken> {
+fn take_call(message: &mut Map<String, Value>) -> Option<ExtractedCall> {
     if message.get("method") != Some(&json!("tools/call")) {
         return None;
     }

@@ -7,13 +7,13 @@ use axum::{body::Body, response::Response};
 use http::{HeaderValue, StatusCode, header};
 use serde_json::json;
 
-use super::{JSON, entry::seconds, failed, mcp, response, status_of};
+use super::{JSON, admission::seconds, failed, mcp, response, status_of};
 use crate::{
     a2a::{
         error::{A2aError, Reason},
         version::Version,
     },
-    auth::Refused,
+    auth::AuthError,
     grpc::status,
 };
 
@@ -25,7 +25,7 @@ const LONGEST_CODING: usize = 40;
 
 /// Whose words an answer is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Words {
+pub(super) enum ErrorFormat {
     /// A JSON-RPC response, of no version yet.
     JsonRpc,
     /// REST of this version, and what is the same in all.
@@ -36,62 +36,62 @@ pub(super) enum Words {
 
 /// Why a request does not come in, and what helps.
 #[derive(Clone, Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct HttpRefusal {
     pub(super) error: A2aError,
     /// How to say who one is.
     challenge: Option<String>,
     /// How long to wait.
     wait: Option<Duration>,
     /// The body is compressed, and is taken only as it is.
-    is_coded: bool,
+    is_encoding: bool,
 }
 
-impl Refusal {
+impl HttpRefusal {
     fn new(reason: Reason, text: impl Into<String>) -> Self {
         Self {
             error: A2aError::new(reason, text),
             challenge: None,
             wait: None,
-            is_coded: false,
+            is_encoding: false,
         }
     }
 
     /// A body in a coding, such as one that is compressed.
-    pub(super) fn coded(coding: &str) -> Self {
+    pub(super) fn unsupported_encoding(coding: &str) -> Self {
         let shown: String = coding.chars().take(LONGEST_CODING).collect();
         let text = format!("the body has the Content-Encoding {shown:?}; send it without one");
         Self {
-            is_coded: true,
+            is_encoding: true,
             ..Self::new(Reason::ContentTypeNotSupported, text)
         }
     }
 
-    fn later(mut self, wait: Duration) -> Self {
+    fn with_retry_after(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
     }
 
     /// More than the rate allows.
-    pub(super) fn too_often(rate: u64, wait: Duration) -> Self {
+    pub(super) fn rate_limited(rate: u64, wait: Duration) -> Self {
         let text = format!("more than {rate} requests a second came from this caller; try again later");
-        Self::new(Reason::ResourceExhausted, text).later(wait)
+        Self::new(Reason::ResourceExhausted, text).with_retry_after(wait)
     }
 
     /// More than may be open at a time.
-    pub(super) fn too_many(most: usize) -> Self {
+    pub(super) fn too_many_open(most: usize) -> Self {
         let text = format!("{most} requests and streams of this caller are open, the most at a time");
-        Self::new(Reason::ResourceExhausted, text).later(Duration::from_secs(1))
+        Self::new(Reason::ResourceExhausted, text).with_retry_after(Duration::from_secs(1))
     }
 
     /// Answers that are not read fill what there is for them.
-    pub(super) fn unread() -> Self {
+    pub(super) fn too_much_unread() -> Self {
         let text =
             "too much of the answers to this caller waits to be read; read those first, then try again";
-        Self::new(Reason::ResourceExhausted, text).later(Duration::from_secs(1))
+        Self::new(Reason::ResourceExhausted, text).with_retry_after(Duration::from_secs(1))
     }
 
     /// A page of another origin that may not call.
-    pub(super) fn foreign_page() -> Self {
+    pub(super) fn foreign_origin() -> Self {
         Self::new(
             Reason::PermissionDenied,
             "pages of this origin may not call; the bridge's cors_origins lists those that may",
@@ -99,7 +99,7 @@ impl Refusal {
     }
 
     /// Something is read by a name that a page in a browser may have had lead here.
-    pub(super) fn foreign_name(host: &str) -> Self {
+    pub(super) fn foreign_host(host: &str) -> Self {
         let text = format!(
             "everybody may call this bridge, so it is not read by the name {host}, which a page could have lead here: ask by address, have --public-url name it, or have callers say who they are"
         );
@@ -107,15 +107,15 @@ impl Refusal {
     }
 
     /// As HTTP has it; JSON-RPC's body is an error of its own.
-    pub(super) fn http(&self, words: Words) -> Response {
+    pub(super) fn http(&self, words: ErrorFormat) -> Response {
         let mut response = match words {
-            Words::Rest(version) => failed(version, &self.error),
-            Words::JsonRpc => {
+            ErrorFormat::Rest(version) => failed(version, &self.error),
+            ErrorFormat::JsonRpc => {
                 let error = self.error.json_rpc(Version::V10);
                 let body = json!({"jsonrpc": "2.0", "id": null, "error": error});
                 response(status_of(Version::V10, &self.error), JSON, &body)
             }
-            Words::Mcp => {
+            ErrorFormat::Mcp => {
                 let status = status_of(Version::V10, &self.error);
                 mcp::failed(status, REFUSED, self.error.to_string())
             }
@@ -127,7 +127,7 @@ impl Refusal {
         if let Some(challenge) = challenge {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
         }
-        if self.is_coded {
+        if self.is_encoding {
             *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
             let none = HeaderValue::from_static("identity");
             response.headers_mut().insert(header::ACCEPT_ENCODING, none);
@@ -142,7 +142,7 @@ impl Refusal {
 
     /// As gRPC has it.
     pub(super) fn grpc(&self) -> Response {
-        let mut response = status::of(Version::V10, &self.error).into_http::<Body>();
+        let mut response = status::from_a2a_error(Version::V10, &self.error).into_http::<Body>();
         if let Some(wait) = self.wait {
             let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
             response.headers_mut().insert(status::PUSHBACK, millis.into());
@@ -151,11 +151,11 @@ impl Refusal {
     }
 }
 
-impl From<Refused> for Refusal {
-    fn from(refused: Refused) -> Self {
+impl From<AuthError> for HttpRefusal {
+    fn from(refused: AuthError) -> Self {
         let text = refused.to_string();
         let (reason, challenge) = match &refused {
-            Refused::Nobody(wanted) => {
+            AuthError::NoCredentials(wanted) => {
                 let scheme = if wanted.contains("Bearer") {
                     "Bearer"
                 } else {
@@ -163,26 +163,26 @@ impl From<Refused> for Refusal {
                 };
                 (Reason::Unauthenticated, Some(scheme.to_owned()))
             }
-            Refused::BadToken(why) => {
+            AuthError::BadToken(why) => {
                 let why = quotable(why);
                 let challenge = format!("Bearer error=\"invalid_token\", error_description=\"{why}\"");
                 (Reason::Unauthenticated, Some(challenge))
             }
-            Refused::Scope(scope) => {
+            AuthError::Scope(scope) => {
                 let scope = quotable(scope);
                 let challenge = format!("Bearer error=\"insufficient_scope\", scope=\"{scope}\"");
                 (Reason::PermissionDenied, Some(challenge))
             }
-            Refused::TooOften => (Reason::ResourceExhausted, None),
-            Refused::Unavailable(_) => (Reason::Unavailable, None),
+            AuthError::RateLimited => (Reason::ResourceExhausted, None),
+            AuthError::Unavailable(_) => (Reason::Unavailable, None),
         };
         let refusal = Self {
             challenge,
             ..Self::new(reason, text)
         };
         match refused {
-            Refused::TooOften => refusal.later(Duration::from_secs(1)),
-            Refused::Unavailable(_) => refusal.later(crate::auth::ISSUER_AGAIN),
+            AuthError::RateLimited => refusal.with_retry_after(Duration::from_secs(1)),
+            AuthError::Unavailable(_) => refusal.with_retry_after(crate::auth::ISSUER_RETRY),
             _ => refusal,
         }
     }
@@ -200,8 +200,8 @@ mod tests {
 
     #[test]
     fn every_binding_says_what_helps() {
-        let challenge = |refused: Refused| {
-            let response = Refusal::from(refused).http(Words::Rest(Version::V10));
+        let challenge = |refused: AuthError| {
+            let response = HttpRefusal::from(refused).http(ErrorFormat::Rest(Version::V10));
             let challenge = response.headers().get(header::WWW_AUTHENTICATE).cloned();
             (
                 response.status().as_u16(),
@@ -209,28 +209,31 @@ mod tests {
             )
         };
         assert_eq!(
-            challenge(Refused::Nobody("a Bearer token")),
+            challenge(AuthError::NoCredentials("a Bearer token")),
             (401, Some("Bearer".to_owned()))
         );
         assert_eq!(
-            challenge(Refused::BadToken("it \"ran\" out\n".to_owned()))
+            challenge(AuthError::BadToken("it \"ran\" out\n".to_owned()))
                 .1
                 .unwrap(),
             "Bearer error=\"invalid_token\", error_description=\"it ran out\""
         );
-        let (status, scope) = challenge(Refused::Scope("a2a".to_owned()));
+        let (status, scope) = challenge(AuthError::Scope("a2a".to_owned()));
         assert_eq!(
             (status, scope.unwrap().as_str()),
             (403, "Bearer error=\"insufficient_scope\", scope=\"a2a\"")
         );
-        assert_eq!(challenge(Refused::Unavailable(String::new())), (503, None));
-        let coded = Refusal::coded("gzip").http(Words::JsonRpc);
+        assert_eq!(challenge(AuthError::Unavailable(String::new())), (503, None));
+        let coded = HttpRefusal::unsupported_encoding("gzip").http(ErrorFormat::JsonRpc);
         assert_eq!(
             (coded.status().as_u16(), &coded.headers()[header::ACCEPT_ENCODING]),
             (415, &HeaderValue::from_static("identity"))
         );
-        let often = Refusal::too_often(5, Duration::from_millis(1_200));
-        assert_eq!(often.http(Words::JsonRpc).headers()[header::RETRY_AFTER], "2");
+        let often = HttpRefusal::rate_limited(5, Duration::from_millis(1_200));
+        assert_eq!(
+            often.http(ErrorFormat::JsonRpc).headers()[header::RETRY_AFTER],
+            "2"
+        );
         let grpc = often.grpc();
         assert_eq!(grpc.headers()["grpc-status"], "8");
         assert_eq!(grpc.headers()["grpc-retry-pushback-ms"], "1200");

@@ -5,19 +5,20 @@ use http::{Method as Verb, StatusCode, header};
 use serde_json::{Map, Value};
 
 use super::{
-    A2A_JSON, Host, JSON, Shared, aside, body, failed, front, of_0_3, query, response, sse, version_asked,
+    A2A_JSON, A2aFrontState, JSON, RequestHost, card_endpoint, card_v0_3, failed, json_body, offload, query,
+    response, sse, version_asked,
 };
 use crate::a2a::{
+    encode,
     error::A2aError,
-    mesh::Address,
-    old::{self, Files},
-    render,
+    handler::CallContext,
     request::{self, Method},
+    v0_3_protojson::{self, FileEncoding},
     version::Version,
 };
 
 /// What a path names.
-pub(super) struct Place {
+pub(super) struct RestPath {
     pub(super) version: Version,
     pub(super) tenant: String,
     pub(super) id: String,
@@ -25,11 +26,11 @@ pub(super) struct Place {
 }
 
 pub(super) async fn answer(
-    shared: &Shared,
-    address: Address,
+    shared: &A2aFrontState,
+    address: CallContext,
     base: &str,
     method: Method,
-    place: Place,
+    place: RestPath,
     request: Request,
 ) -> Response {
     let version = place.version;
@@ -40,14 +41,14 @@ pub(super) async fn answer(
 }
 
 async fn carry_out(
-    shared: &Shared,
-    address: Address,
+    shared: &A2aFrontState,
+    address: CallContext,
     base: &str,
     method: Method,
-    place: Place,
+    place: RestPath,
     request: Request,
 ) -> Result<Response, A2aError> {
-    let host = Host::of(&request);
+    let host = RequestHost::from_request(&request);
     let (head, content) = request.into_parts();
     let query = query::read(&head.uri)?;
     let version = place.version;
@@ -55,14 +56,14 @@ async fn carry_out(
         .headers
         .get(header::USER_AGENT)
         .and_then(|agent| agent.to_str().ok());
-    let files = Files::of_client(agent);
-    version.agree(version_asked(&head.headers, &query).as_deref())?;
+    let files = FileEncoding::from_user_agent(agent);
+    version.check_header(version_asked(&head.headers, &query).as_deref())?;
     let mut params = match head.method {
         Verb::POST => match params(
             version,
             method,
             files,
-            body::read(
+            json_body::read(
                 shared.config.max_body,
                 &head.headers,
                 content,
@@ -96,15 +97,15 @@ async fn carry_out(
         }
     }
     let read = request::read(version, method, Value::Object(params))?;
-    let (address, read) = address.named_by(read);
+    let (address, read) = address.resolve_tenant(read);
     if method.streams() {
         let followed = shared.handler.follow(&address, read).await?;
         let result = move |result| match version {
-            Version::V03 => old::to_event(result, files),
+            Version::V03 => v0_3_protojson::to_event(result, files),
             Version::V10 => result,
         };
         let error = move |error: &A2aError| error.rest(version);
-        let frame = sse::Frame::NamedErrors;
+        let frame = sse::SseFraming::NamedErrors;
         return Ok(sse::stream(followed, version, &shared.stop, frame, result, error));
     }
     let media_type = match version {
@@ -112,9 +113,9 @@ async fn carry_out(
         Version::V10 => A2A_JSON,
     };
     if method == Method::ExtendedCard {
-        let front = front(&shared.config, &address.target, base, host)?;
+        let front = card_endpoint(&shared.config, &address.target, base, host)?;
         let card = match version {
-            Version::V03 => of_0_3(&*shared.handler, &address.target, front).await?,
+            Version::V03 => card_v0_3(&*shared.handler, &address.target, front).await?,
             Version::V10 => {
                 let handler = &shared.handler;
                 handler.extended_card(&address.target, &front, version).await?
@@ -123,10 +124,10 @@ async fn carry_out(
         return Ok(response(StatusCode::OK, media_type, &card));
     }
     let answer = shared.handler.answer(&address, read).await?;
-    let written = aside::done(answer.bytes(), move || {
+    let written = offload::offload(answer.bytes(), move || {
         let body = match version {
-            Version::V03 => old::answer(answer, files),
-            Version::V10 => render::answer(version, answer),
+            Version::V03 => v0_3_protojson::answer(answer, files),
+            Version::V10 => encode::answer(version, answer),
         };
         let body = if body.is_null() {
             Value::Object(Map::new())
@@ -139,10 +140,10 @@ async fn carry_out(
 }
 
 /// The parameters that a body has, as JSON-RPC of the version has them.
-fn params(version: Version, method: Method, files: Files, body: Value) -> Result<Value, A2aError> {
+fn params(version: Version, method: Method, files: FileEncoding, body: Value) -> Result<Value, A2aError> {
     match (version, method) {
-        (Version::V03, Method::Send | Method::Stream) => old::from_send(body, files),
-        (Version::V03, Method::SetPush) => Ok(old::from_webhook(body)),
+        (Version::V03, Method::Send | Method::Stream) => v0_3_protojson::from_send(body, files),
+        (Version::V03, Method::SetPush) => Ok(v0_3_protojson::from_webhook(body)),
         _ => Ok(body),
     }
 }

@@ -2,10 +2,10 @@
 
 use http::Method as Verb;
 
-use super::refusal::Words;
+use super::refusal::ErrorFormat;
 use crate::{
     a2a::{request::Method, version::Version},
-    gateway::{Target, peer},
+    gateway::{Target, parse_peer},
     path_segment::decode,
 };
 
@@ -22,12 +22,12 @@ pub(super) struct Route {
     pub(super) target: Target,
     /// The path up to the agent, such as `/agents/ID`; empty for the agent beside the node.
     pub(super) base: String,
-    pub(super) what: What,
+    pub(super) resource: Resource,
 }
 
 /// What of an agent is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum Resource {
     /// Whether the bridge can do its work.
     Health,
     Card,
@@ -49,46 +49,48 @@ pub(super) enum What {
     },
 }
 
-impl What {
+impl Resource {
     /// What its answers are written in.
-    pub(super) fn words(&self) -> Words {
+    pub(super) fn error_format(&self) -> ErrorFormat {
         match self {
-            Self::JsonRpc => Words::JsonRpc,
-            Self::Rest { version, .. } => Words::Rest(*version),
-            Self::Health | Self::Card | Self::Agents | Self::Skills | Self::Page => Words::Rest(Version::V10),
+            Self::JsonRpc => ErrorFormat::JsonRpc,
+            Self::Rest { version, .. } => ErrorFormat::Rest(*version),
+            Self::Health | Self::Card | Self::Agents | Self::Skills | Self::Page => {
+                ErrorFormat::Rest(Version::V10)
+            }
         }
     }
 }
 
 /// Why a path means nothing, in which version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lost {
+pub(super) enum RouteError {
     NoSuchPath(Version),
     /// The path is there, but not for this verb; for these.
     NotAllowed(Version, &'static str),
 }
 
 /// Finds out what a request's path means.
-pub(super) fn route(verb: &Verb, path: &str) -> Result<Route, Lost> {
+pub(super) fn route(verb: &Verb, path: &str) -> Result<Route, RouteError> {
     let segments: Option<Vec<String>> = path
         .trim_matches('/')
         .split('/')
         .filter(|segment| !segment.is_empty())
         .map(decode)
         .collect();
-    let segments = segments.ok_or(Lost::NoSuchPath(Version::V10))?;
+    let segments = segments.ok_or(RouteError::NoSuchPath(Version::V10))?;
     if let Some(what) = directory(verb, &segments)? {
         return Ok(Route {
             target: Target::Own,
             base: String::new(),
-            what,
+            resource: what,
         });
     }
     let mut rest: &[String] = &segments;
     let (target, base) = match rest {
         [kind, name, behind @ ..] if kind == "agents" => {
             rest = behind;
-            (Target::Peer(peer(name)), base_of(path))
+            (Target::Peer(parse_peer(name)), base_of(path))
         }
         [kind, name, behind @ ..] if kind == "skills" => {
             rest = behind;
@@ -96,23 +98,27 @@ pub(super) fn route(verb: &Verb, path: &str) -> Result<Route, Lost> {
         }
         _ => (Target::Own, String::new()),
     };
-    let what = what(verb, rest)?;
-    Ok(Route { target, base, what })
+    let what = resource(verb, rest)?;
+    Ok(Route {
+        target,
+        base,
+        resource: what,
+    })
 }
 
 /// What lists agents: `/agents`, `/skills`, and `/` for who reads it.
-fn directory(verb: &Verb, segments: &[String]) -> Result<Option<What>, Lost> {
+fn directory(verb: &Verb, segments: &[String]) -> Result<Option<Resource>, RouteError> {
     let reads = *verb == Verb::GET || *verb == Verb::HEAD;
     let what = match segments {
-        [] if reads => What::Page,
-        [kind] if kind == "agents" => What::Agents,
-        [kind] if kind == "skills" => What::Skills,
+        [] if reads => Resource::Page,
+        [kind] if kind == "agents" => Resource::Agents,
+        [kind] if kind == "skills" => Resource::Skills,
         _ => return Ok(None),
     };
     if reads {
         Ok(Some(what))
     } else {
-        Err(Lost::NotAllowed(Version::V10, "GET, HEAD"))
+        Err(RouteError::NotAllowed(Version::V10, "GET, HEAD"))
     }
 }
 
@@ -126,18 +132,18 @@ fn base_of(path: &str) -> String {
     format!("/{kind}/{name}")
 }
 
-fn what(verb: &Verb, rest: &[String]) -> Result<What, Lost> {
+fn resource(verb: &Verb, rest: &[String]) -> Result<Resource, RouteError> {
     let words: Vec<&str> = rest.iter().map(String::as_str).collect();
     match words.as_slice() {
-        [] | ["a2a"] if *verb == Verb::POST => Ok(What::JsonRpc),
-        [] | ["a2a"] => Err(Lost::NotAllowed(Version::V10, "POST")),
-        ["health"] if *verb == Verb::GET || *verb == Verb::HEAD => Ok(What::Health),
-        ["health"] => Err(Lost::NotAllowed(Version::V10, "GET, HEAD")),
+        [] | ["a2a"] if *verb == Verb::POST => Ok(Resource::JsonRpc),
+        [] | ["a2a"] => Err(RouteError::NotAllowed(Version::V10, "POST")),
+        ["health"] if *verb == Verb::GET || *verb == Verb::HEAD => Ok(Resource::Health),
+        ["health"] => Err(RouteError::NotAllowed(Version::V10, "GET, HEAD")),
         [".well-known", card] if CARDS.contains(card) => {
             if *verb == Verb::GET || *verb == Verb::HEAD {
-                Ok(What::Card)
+                Ok(Resource::Card)
             } else {
-                Err(Lost::NotAllowed(Version::V10, "GET, HEAD"))
+                Err(RouteError::NotAllowed(Version::V10, "GET, HEAD"))
             }
         }
         [OLD, behind @ ..] => rest_of(Version::V03, verb, "", behind),
@@ -155,7 +161,7 @@ fn is_rest(segment: &str) -> bool {
     )
 }
 
-fn rest_of(version: Version, verb: &Verb, tenant: &str, rest: &[&str]) -> Result<What, Lost> {
+fn rest_of(version: Version, verb: &Verb, tenant: &str, rest: &[&str]) -> Result<Resource, RouteError> {
     let card = match version {
         Version::V03 => "card",
         Version::V10 => "extendedAgentCard",
@@ -178,16 +184,16 @@ fn rest_of(version: Version, verb: &Verb, tenant: &str, rest: &[&str]) -> Result
             (Method::DeletePush, *id, "GET, DELETE")
         }
         ["tasks", id, "pushNotificationConfigs", _] => (Method::GetPush, *id, "GET, DELETE"),
-        _ => return Err(Lost::NoSuchPath(version)),
+        _ => return Err(RouteError::NoSuchPath(version)),
     };
     let webhook = match rest {
         ["tasks", _, _, webhook] => *webhook,
         _ => "",
     };
     if !verbs.split(", ").any(|allowed| verb.as_str() == allowed) {
-        return Err(Lost::NotAllowed(version, verbs));
+        return Err(RouteError::NotAllowed(version, verbs));
     }
-    Ok(What::Rest {
+    Ok(Resource::Rest {
         version,
         method,
         tenant: tenant.to_owned(),
@@ -202,13 +208,13 @@ mod tests {
 
     use super::*;
 
-    fn found(verb: &Verb, path: &str) -> (Target, What) {
+    fn found(verb: &Verb, path: &str) -> (Target, Resource) {
         let route = route(verb, path).unwrap_or_else(|lost| panic!("{path}: {lost:?}"));
-        (route.target, route.what)
+        (route.target, route.resource)
     }
 
-    fn rest(method: Method, tenant: &str, id: &str) -> What {
-        What::Rest {
+    fn rest(method: Method, tenant: &str, id: &str) -> Resource {
+        Resource::Rest {
             version: Version::V10,
             method,
             tenant: tenant.to_owned(),
@@ -217,8 +223,8 @@ mod tests {
         }
     }
 
-    fn hook(method: Method, id: &str, webhook: &str) -> What {
-        What::Rest {
+    fn hook(method: Method, id: &str, webhook: &str) -> Resource {
+        Resource::Rest {
             version: Version::V10,
             method,
             tenant: String::new(),
@@ -228,8 +234,8 @@ mod tests {
     }
 
     /// The same in 0.3.
-    fn old(what: What) -> What {
-        let What::Rest {
+    fn old(what: Resource) -> Resource {
+        let Resource::Rest {
             method,
             tenant,
             id,
@@ -239,7 +245,7 @@ mod tests {
         else {
             panic!("{what:?} is of no version");
         };
-        What::Rest {
+        Resource::Rest {
             version: Version::V03,
             method,
             tenant,
@@ -254,14 +260,14 @@ mod tests {
         for card in CARDS {
             assert_eq!(
                 found(&get, &format!("/.well-known/{card}")),
-                (Target::Own, What::Card)
+                (Target::Own, Resource::Card)
             );
         }
         for (verb, path, what) in [
-            (&get, "/health", What::Health),
-            (&post, "/", What::JsonRpc),
-            (&post, "/a2a", What::JsonRpc),
-            (&post, "/a2a/", What::JsonRpc),
+            (&get, "/health", Resource::Health),
+            (&post, "/", Resource::JsonRpc),
+            (&post, "/a2a", Resource::JsonRpc),
+            (&post, "/a2a/", Resource::JsonRpc),
             (&post, "/message:send", rest(Method::Send, "", "")),
             (&post, "/message:stream", rest(Method::Stream, "", "")),
             (&get, "/tasks", rest(Method::List, "", "")),
@@ -352,21 +358,21 @@ mod tests {
     #[test]
     fn agents_and_skills_are_listed() {
         for (path, what) in [
-            ("/agents", What::Agents),
-            ("/agents/", What::Agents),
-            ("/skills", What::Skills),
-            ("/", What::Page),
-            ("", What::Page),
+            ("/agents", Resource::Agents),
+            ("/agents/", Resource::Agents),
+            ("/skills", Resource::Skills),
+            ("/", Resource::Page),
+            ("", Resource::Page),
         ] {
             for verb in [Verb::GET, Verb::HEAD] {
                 assert_eq!(found(&verb, path), (Target::Own, what.clone()), "{path}");
             }
         }
-        let lost = Err(Lost::NotAllowed(Version::V10, "GET, HEAD"));
+        let lost = Err(RouteError::NotAllowed(Version::V10, "GET, HEAD"));
         assert_eq!(route(&Verb::POST, "/agents"), lost);
         assert_eq!(
             route(&Verb::GET, "/a2a"),
-            Err(Lost::NotAllowed(Version::V10, "POST"))
+            Err(RouteError::NotAllowed(Version::V10, "POST"))
         );
         assert!(route(&Verb::GET, "/agents/x").is_err(), "one agent has no page");
     }
@@ -392,11 +398,11 @@ mod tests {
     fn the_wrong_verb_is_told_the_right_ones() {
         assert_eq!(
             route(&Verb::GET, "/a2a"),
-            Err(Lost::NotAllowed(Version::V10, "POST"))
+            Err(RouteError::NotAllowed(Version::V10, "POST"))
         );
         assert_eq!(
             route(&Verb::PUT, "/tasks/t:subscribe"),
-            Err(Lost::NotAllowed(Version::V10, "GET, POST"))
+            Err(RouteError::NotAllowed(Version::V10, "GET, POST"))
         );
         for nowhere in [
             "/x",
@@ -407,7 +413,7 @@ mod tests {
             "/%zz",
             "/%",
         ] {
-            let lost = Lost::NoSuchPath(Version::V10);
+            let lost = RouteError::NoSuchPath(Version::V10);
             assert_eq!(route(&Verb::POST, nowhere), Err(lost), "{nowhere}");
         }
         for nowhere in [
@@ -418,10 +424,10 @@ mod tests {
             "/acme/v1/x",
             "/agents/a/v1/x",
         ] {
-            let lost = Lost::NoSuchPath(Version::V03);
+            let lost = RouteError::NoSuchPath(Version::V03);
             assert_eq!(route(&Verb::POST, nowhere), Err(lost), "{nowhere}");
         }
-        let lost = Lost::NotAllowed(Version::V03, "POST");
+        let lost = RouteError::NotAllowed(Version::V03, "POST");
         assert_eq!(route(&Verb::GET, "/v1/message:send"), Err(lost));
     }
 

@@ -2,7 +2,7 @@
 
 use std::{convert::Infallible, time::Duration};
 
-use agentanycast_program::json_lines::to_line;
+use agentanycast_daemon_kit::json_lines::to_line;
 use axum::response::{
     IntoResponse as _, Response, Sse,
     sse::{Event as Line, KeepAlive},
@@ -12,15 +12,15 @@ use http::{HeaderValue, header};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::told;
-use crate::a2a::{error::A2aError, mesh::Followed, version::Version};
+use super::task_events;
+use crate::a2a::{error::A2aError, handler::TaskStream, version::Version};
 
 /// How often a silent stream is told to be alive, so that nobody on the way takes it for dead.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// How an error is told within a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Frame {
+pub(super) enum SseFraming {
     /// As any event; it says itself that it is an error.
     Plain,
     /// As an event of the name `error`.
@@ -29,14 +29,14 @@ pub(super) enum Frame {
 
 /// What happens to a task, each event as `result` or `error` frames it.
 pub(super) fn stream(
-    followed: Followed,
+    followed: TaskStream,
     version: Version,
     stop: &CancellationToken,
-    frame: Frame,
+    frame: SseFraming,
     result: impl Fn(Value) -> Value + Send + 'static,
     error: impl Fn(&A2aError) -> Value + Send + 'static,
 ) -> Response {
-    let lines = told(followed, version, stop).map(move |event| {
+    let lines = task_events(followed, version, stop).map(move |event| {
         Ok::<_, Infallible>(match event {
             Ok((body, id)) => {
                 let line = Line::default().data(to_line(&result(body)));
@@ -48,8 +48,8 @@ pub(super) fn stream(
             Err(failure) => {
                 let line = Line::default().data(to_line(&error(&failure)));
                 match frame {
-                    Frame::Plain => line,
-                    Frame::NamedErrors => line.event("error"),
+                    SseFraming::Plain => line,
+                    SseFraming::NamedErrors => line.event("error"),
                 }
             }
         })
@@ -58,7 +58,7 @@ pub(super) fn stream(
 }
 
 /// A stream with this event alone.
-pub(super) fn alone(body: &Value) -> Response {
+pub(super) fn single_event(body: &Value) -> Response {
     let line = Line::default().data(to_line(body));
     events(futures::stream::iter([Ok(line)]))
 }

@@ -12,27 +12,27 @@ use tower::ServiceExt as _;
 
 use super::*;
 use crate::{
-    a2a::mesh::{Mesh, Rules},
+    a2a::handler::{HandlerConfig, MeshHandler},
     gateway::fake::FakeGateway,
 };
 
 fn front() -> Router {
-    let rules = Rules {
+    let rules = HandlerConfig {
         patience: Duration::from_secs(10),
-        ..Rules::default()
+        ..HandlerConfig::default()
     };
-    let handler = Arc::new(Mesh::new(Arc::new(FakeGateway::default()), rules));
-    let config = FrontConfig {
+    let handler = Arc::new(MeshHandler::new(Arc::new(FakeGateway::default()), rules));
+    let config = A2aFrontConfig {
         public_url: None,
         dual_cards: true,
         card_grpc: CardGrpc::Off,
         max_body: 1 << 20,
         body_timeout: Duration::from_secs(10),
         tls: false,
-        callers: Callers::default(),
-        limits: Limits {
+        authenticator: Authenticator::default(),
+        limits: CallerLimits {
             rate: 0,
-            ..Limits::default()
+            ..CallerLimits::default()
         },
         card_key: None,
         extended_card: false,

@@ -18,11 +18,11 @@ use tokio_rustls::{
     },
 };
 
-use crate::reload::Reloaded;
+use crate::hot_reload::HotReload;
 
 /// Where the certificate and its key are, PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Files {
+pub struct TlsFiles {
     /// The certificate, with those that lead to its root behind it.
     pub cert: PathBuf,
     /// Its private key.
@@ -32,17 +32,17 @@ pub struct Files {
 }
 
 /// TLS with what the files hold.
-pub struct Tls(Reloaded<TlsAcceptor>);
+pub struct Tls(HotReload<TlsAcceptor>);
 
 impl Tls {
     /// Reads the files.
     ///
     /// # Errors
     /// When they are not a certificate and its key.
-    pub fn read(files: Files) -> anyhow::Result<Self> {
+    pub fn read(files: TlsFiles) -> anyhow::Result<Self> {
         let read = [&files.cert, &files.key].into_iter().chain(&files.client_ca);
         let paths = read.cloned().collect();
-        let acceptor = Reloaded::new("the certificates of TLS", paths, move || acceptor(&files))?;
+        let acceptor = HotReload::new("the certificates of TLS", paths, move || acceptor(&files))?;
         Ok(Self(acceptor))
     }
 
@@ -52,7 +52,7 @@ impl Tls {
     }
 }
 
-fn acceptor(files: &Files) -> anyhow::Result<TlsAcceptor> {
+fn acceptor(files: &TlsFiles) -> anyhow::Result<TlsAcceptor> {
     let certificates =
         certificates(&files.cert).with_context(|| format!("certificate {}", files.cert.display()))?;
     let key =
@@ -101,15 +101,15 @@ mod tests {
 
     use super::*;
 
-    fn files(directory: &Path) -> Files {
-        Files {
+    fn files(directory: &Path) -> TlsFiles {
+        TlsFiles {
             cert: directory.join("cert.pem"),
             key: directory.join("key.pem"),
             client_ca: Some(directory.join("ca.pem")),
         }
     }
 
-    fn write(files: &Files) {
+    fn write(files: &TlsFiles) {
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         fs::write(&files.cert, made.cert.pem()).unwrap();
         fs::write(&files.key, made.key_pair.serialize_pem()).unwrap();
@@ -124,7 +124,7 @@ mod tests {
         let ca = files.client_ca.clone().unwrap();
         assert!(Tls::read(files.clone()).is_err(), "there are no authorities");
         fs::copy(&files.cert, &ca).unwrap();
-        let tls = Tls(Tls::read(files.clone()).unwrap().0.at_once());
+        let tls = Tls(Tls::read(files.clone()).unwrap().0.without_interval());
         let config = |tls: &Tls| Arc::as_ptr(tls.acceptor().config());
         let first = config(&tls);
         assert_eq!(config(&tls), first);

@@ -7,7 +7,7 @@ use http::HeaderMap;
 const HEADERS: [(&str, usize); 2] = [("traceparent", 256), ("tracestate", 512)];
 
 /// The headers that are there, by name; nothing without `traceparent`.
-pub(crate) fn of(headers: &HeaderMap) -> Vec<(&'static str, String)> {
+pub(crate) fn trace_headers(headers: &HeaderMap) -> Vec<(&'static str, String)> {
     if !headers.contains_key(HEADERS[0].0) {
         return Vec::new();
     }
@@ -34,7 +34,7 @@ mod tests {
             "traceparent",
             "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
         );
-        let both = of(&headers(&[parent, ("tracestate", "x=1"), ("other", "y")]));
+        let both = trace_headers(&headers(&[parent, ("tracestate", "x=1"), ("other", "y")]));
         assert_eq!(
             both,
             [
@@ -42,9 +42,9 @@ mod tests {
                 ("tracestate", "x=1".to_owned())
             ]
         );
-        assert!(of(&headers(&[("tracestate", "x=1")])).is_empty());
+        assert!(trace_headers(&headers(&[("tracestate", "x=1")])).is_empty());
         let long = "x".repeat(1000);
-        assert!(of(&headers(&[("traceparent", &long)])).is_empty());
-        assert_eq!(of(&headers(&[parent, ("tracestate", &long)])).len(), 1);
+        assert!(trace_headers(&headers(&[("traceparent", &long)])).is_empty());
+        assert_eq!(trace_headers(&headers(&[parent, ("tracestate", &long)])).len(), 1);
     }
 }

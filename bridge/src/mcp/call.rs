@@ -11,12 +11,12 @@ use agentanycast_proto::{
 use serde_json::{Map, Value};
 
 use super::{
-    arguments::{Arguments, Wrong},
+    args::{ArgError, ToolArgs},
     tools::ToolName,
 };
 use crate::{
     base64_text,
-    gateway::{Target, peer},
+    gateway::{Target, parse_peer},
 };
 
 /// Longest names of agents, skills, tasks and conversations, in bytes: the node's own bound.
@@ -65,7 +65,7 @@ pub(super) const STATES: [(&str, TaskStatus); 7] = [
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Call {
+pub(crate) enum ToolCall {
     /// Find agents.
     Discover {
         /// With this skill,
@@ -82,7 +82,7 @@ pub(crate) enum Call {
     /// Show a card: a peer's, or the own agent's.
     Card(Option<String>),
     /// Begin a task.
-    Ask(Box<Ask>),
+    Ask(Box<AskArgs>),
     /// Show a task, once it has come to a halt or this time is over.
     Get(String, Duration),
     /// Answer a task, and wait as above.
@@ -102,7 +102,7 @@ pub(crate) enum Call {
 
 /// A task that is to be begun.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Ask {
+pub(crate) struct AskArgs {
     /// Whom for.
     pub(super) target: Target,
     /// What is said.
@@ -114,12 +114,12 @@ pub(crate) struct Ask {
 }
 
 /// Reads a call of this tool.
-pub(crate) fn read(tool: ToolName, arguments: Map<String, Value>) -> Result<Call, Wrong> {
-    let mut given = Arguments::new(arguments);
-    let (call, known): (Call, &[&str]) = match tool {
+pub(crate) fn read(tool: ToolName, arguments: Map<String, Value>) -> Result<ToolCall, ArgError> {
+    let mut given = ToolArgs::new(arguments);
+    let (call, known): (ToolCall, &[&str]) = match tool {
         ToolName::DiscoverAgents => {
-            let call = Call::Discover {
-                skill: given.needed("skill", MAX_ID)?,
+            let call = ToolCall::Discover {
+                skill: given.required("skill", MAX_ID)?,
                 tags: tags(&mut given)?,
                 limit: given.number("limit", AGENTS, DEFAULT_AGENTS)? as usize,
             };
@@ -128,15 +128,15 @@ pub(crate) fn read(tool: ToolName, arguments: Map<String, Value>) -> Result<Call
         ToolName::ListAgents => {
             let skill = given.text("skill", MAX_ID)?.filter(|skill| !skill.is_empty());
             let limit = given.number("limit", AGENTS, DEFAULT_AGENTS)? as usize;
-            (Call::Agents(skill, limit), &["skill", "limit"])
+            (ToolCall::Agents(skill, limit), &["skill", "limit"])
         }
-        ToolName::ListSkills => (Call::Skills, &[]),
+        ToolName::ListSkills => (ToolCall::Skills, &[]),
         ToolName::GetAgentCard => {
             let agent = given.text("agent", MAX_ID)?.filter(|name| !name.is_empty());
-            (Call::Card(agent.map(|name| peer(&name))), &["agent"])
+            (ToolCall::Card(agent.map(|name| parse_peer(&name))), &["agent"])
         }
         ToolName::AskAgent => {
-            let ask = Ask {
+            let ask = AskArgs {
                 target: target(&mut given)?,
                 message: message(&mut given)?,
                 context_id: given.text("context_id", MAX_ID)?.unwrap_or_default(),
@@ -152,24 +152,24 @@ pub(crate) fn read(tool: ToolName, arguments: Map<String, Value>) -> Result<Call
                 "files",
                 "wait_seconds",
             ];
-            (Call::Ask(Box::new(ask)), known)
+            (ToolCall::Ask(Box::new(ask)), known)
         }
         ToolName::GetTask => {
-            let task = given.needed("task_id", MAX_ID)?;
+            let task = given.required("task_id", MAX_ID)?;
             (
-                Call::Get(task, wait(&mut given, 0)?),
+                ToolCall::Get(task, wait(&mut given, 0)?),
                 &["task_id", "wait_seconds"],
             )
         }
         ToolName::ReplyToTask => {
-            let task = given.needed("task_id", MAX_ID)?;
+            let task = given.required("task_id", MAX_ID)?;
             let message = Box::new(message(&mut given)?);
-            let call = Call::Reply(task, message, wait(&mut given, DEFAULT_WAIT)?);
+            let call = ToolCall::Reply(task, message, wait(&mut given, DEFAULT_WAIT)?);
             (call, &["task_id", "message", "data", "files", "wait_seconds"])
         }
-        ToolName::CancelTask => (Call::Cancel(given.needed("task_id", MAX_ID)?), &["task_id"]),
+        ToolName::CancelTask => (ToolCall::Cancel(given.required("task_id", MAX_ID)?), &["task_id"]),
         ToolName::ListTasks => {
-            let call = Call::List {
+            let call = ToolCall::List {
                 limit: given.number("limit", LISTED, DEFAULT_LISTED)? as usize,
                 status: status(&mut given)?,
                 after: after(&mut given)?,
@@ -177,12 +177,12 @@ pub(crate) fn read(tool: ToolName, arguments: Map<String, Value>) -> Result<Call
             (call, &["limit", "status", "after"])
         }
     };
-    given.end(known)?;
+    given.finish(known)?;
     Ok(call)
 }
 
 /// Whom a task is for.
-fn target(given: &mut Arguments) -> Result<Target, Wrong> {
+fn target(given: &mut ToolArgs) -> Result<Target, ArgError> {
     let named = [("agent", MAX_ID), ("skill", MAX_ID), ("url", MAX_URL)];
     let mut there = Vec::new();
     for (name, most) in named {
@@ -193,7 +193,7 @@ fn target(given: &mut Arguments) -> Result<Target, Wrong> {
     match there.as_slice() {
         [] => Err(format!("the call names no agent; {one}")),
         [(name, text)] => Ok(match *name {
-            "agent" => Target::Peer(peer(text)),
+            "agent" => Target::Peer(parse_peer(text)),
             "skill" => Target::Skill(text.clone()),
             _ => Target::Url(text.clone()),
         }),
@@ -201,8 +201,8 @@ fn target(given: &mut Arguments) -> Result<Target, Wrong> {
     }
 }
 
-fn message(given: &mut Arguments) -> Result<v1::Message, Wrong> {
-    let text = given.needed("message", MAX_TEXT)?;
+fn message(given: &mut ToolArgs) -> Result<v1::Message, ArgError> {
+    let text = given.required("message", MAX_TEXT)?;
     let mut parts = vec![part(Content::TextPart(TextPart { text }), String::new())];
     match given.any("data") {
         None => {}
@@ -213,13 +213,13 @@ fn message(given: &mut Arguments) -> Result<v1::Message, Wrong> {
             data.metadata.extend(text.map(|text| (EXACT.to_owned(), text)));
             parts.push(data);
         }
-        Some(other) => return Err(given.wrong("data", &other, "an object")),
+        Some(other) => return Err(given.error("data", &other, "an object")),
     }
     match given.any("files") {
         None => {}
         Some(Value::Array(files)) if files.len() <= MAX_FILES => {
             for (at, value) in files.into_iter().enumerate() {
-                parts.push(file(Arguments::of(value, &format!("files[{at}]"))?)?);
+                parts.push(file(ToolArgs::from_value(value, &format!("files[{at}]"))?)?);
             }
         }
         Some(Value::Array(files)) => {
@@ -228,7 +228,7 @@ fn message(given: &mut Arguments) -> Result<v1::Message, Wrong> {
                 files.len()
             ));
         }
-        Some(other) => return Err(given.wrong("files", &other, "a list")),
+        Some(other) => return Err(given.error("files", &other, "a list")),
     }
     Ok(v1::Message {
         role: MessageRole::User.into(),
@@ -237,7 +237,7 @@ fn message(given: &mut Arguments) -> Result<v1::Message, Wrong> {
     })
 }
 
-fn file(mut given: Arguments) -> Result<Part, Wrong> {
+fn file(mut given: ToolArgs) -> Result<Part, ArgError> {
     let filename = given.text("name", MAX_NAME)?.unwrap_or_default();
     let media_type = given.text("media_type", MAX_NAME)?.unwrap_or_default();
     let contents = [
@@ -266,7 +266,7 @@ fn file(mut given: Arguments) -> Result<Part, Wrong> {
             ));
         }
     };
-    given.end(&["name", "media_type", "text", "base64", "url"])?;
+    given.finish(&["name", "media_type", "text", "base64", "url"])?;
     let media_type = if media_type.is_empty() {
         usual.to_owned()
     } else {
@@ -283,38 +283,38 @@ fn part(content: Content, media_type: String) -> Part {
     }
 }
 
-fn tags(given: &mut Arguments) -> Result<BTreeMap<String, String>, Wrong> {
+fn tags(given: &mut ToolArgs) -> Result<BTreeMap<String, String>, ArgError> {
     match given.any("tags") {
         None => Ok(BTreeMap::new()),
         Some(Value::Object(tags)) if tags.len() <= MAX_TAGS => tags
             .into_iter()
             .map(|(name, value)| match value {
                 Value::String(text) if name.len() <= MAX_ID && text.len() <= MAX_ID => Ok((name, text)),
-                other => Err(given.wrong("tags", &other, &format!("texts of at most {MAX_ID} bytes"))),
+                other => Err(given.error("tags", &other, &format!("texts of at most {MAX_ID} bytes"))),
             })
             .collect(),
-        Some(other) => Err(given.wrong("tags", &other, &format!("an object of at most {MAX_TAGS} texts"))),
+        Some(other) => Err(given.error("tags", &other, &format!("an object of at most {MAX_TAGS} texts"))),
     }
 }
 
-fn wait(given: &mut Arguments, otherwise: u64) -> Result<Duration, Wrong> {
+fn wait(given: &mut ToolArgs, otherwise: u64) -> Result<Duration, ArgError> {
     let seconds = given.number("wait_seconds", 0..=MAX_WAIT, otherwise)?;
     Ok(Duration::from_secs(seconds))
 }
 
-fn status(given: &mut Arguments) -> Result<Option<TaskStatus>, Wrong> {
+fn status(given: &mut ToolArgs) -> Result<Option<TaskStatus>, ArgError> {
     let Some(word) = given.text("status", MAX_ID)?.filter(|word| !word.is_empty()) else {
         return Ok(None);
     };
     let found = STATES.iter().find(|(known, _)| *known == word);
     found.map(|(_, status)| Some(*status)).ok_or_else(|| {
         let words: Vec<&str> = STATES.iter().map(|(word, _)| *word).collect();
-        given.wrong("status", &word.into(), &format!("one of {}", words.join(", ")))
+        given.error("status", &word.into(), &format!("one of {}", words.join(", ")))
     })
 }
 
 /// A place in the list of tasks, as the node gives it: `MILLISECONDS:ID`.
-fn after(given: &mut Arguments) -> Result<String, Wrong> {
+fn after(given: &mut ToolArgs) -> Result<String, ArgError> {
     let place = given.text("after", MAX_NAME)?.unwrap_or_default();
     let is_place = |place: &str| {
         let split = place.split_once(':');
@@ -323,7 +323,7 @@ fn after(given: &mut Arguments) -> Result<String, Wrong> {
     if place.is_empty() || is_place(&place) {
         return Ok(place);
     }
-    Err(given.wrong("after", &place.into(), "the `next` of a page of list_tasks"))
+    Err(given.error("after", &place.into(), "the `next` of a page of list_tasks"))
 }
 
 #[cfg(test)]

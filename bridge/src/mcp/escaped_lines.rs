@@ -6,7 +6,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use agentanycast_program::json_lines::Escaper;
+use agentanycast_daemon_kit::json_lines::Escaper;
 use tokio::io::AsyncWrite;
 
 /// Most bytes that are escaped at a time.

@@ -10,7 +10,7 @@ use rmcp::{
 };
 use tokio::time::Instant;
 
-use super::shown;
+use super::render;
 use crate::gateway::Update;
 
 /// Most that is told of what an agent says at a time, in characters; the task has all of it.
@@ -21,7 +21,7 @@ const SAID: usize = 500;
 const BEAT: Duration = Duration::from_secs(15);
 
 /// A client that wants to hear how its call goes on.
-pub(super) struct Progress {
+pub(super) struct ProgressReporter {
     peer: Peer<RoleServer>,
     token: ProgressToken,
     count: u32,
@@ -31,7 +31,7 @@ pub(super) struct Progress {
     last: Instant,
 }
 
-impl Progress {
+impl ProgressReporter {
     pub(super) fn new(peer: Peer<RoleServer>, token: ProgressToken) -> Self {
         let now = Instant::now();
         Self {
@@ -45,10 +45,10 @@ impl Progress {
     }
 
     /// Tells the client of a change.
-    pub(super) async fn tell(&mut self, update: &Update) {
+    pub(super) async fn report(&mut self, update: &Update) {
         self.status = update.status;
-        let state = shown::state(update.status);
-        let said: String = shown::text_of(update.message.as_ref())
+        let state = render::state(update.status);
+        let said: String = render::text_of(update.message.as_ref())
             .chars()
             .take(SAID)
             .collect();
@@ -67,7 +67,7 @@ impl Progress {
 
     /// Tells the client that the task goes on.
     pub(super) async fn beat(&mut self) {
-        let state = shown::state(self.status);
+        let state = render::state(self.status);
         let seconds = self.since.elapsed().as_secs();
         self.notify(format!(
             "{state}: no news from the agent; the call has waited for {seconds} s"

@@ -15,12 +15,12 @@ use rmcp::{
 use serde_json::Value;
 
 use super::{
-    Tools,
-    arguments::Wrong,
-    call::{self, Call},
-    mesh::{Caller, Done, Waiting},
-    progress::Progress,
-    tally::Outcome,
+    ToolHandler,
+    args::ArgError,
+    call::{self, ToolCall},
+    counters::CallOutcome,
+    handler::{CallOptions, CallResult, McpCaller},
+    progress::ProgressReporter,
     tools::{self, ToolName},
 };
 use crate::gateway::shorten;
@@ -35,88 +35,88 @@ const IDEMPOTENCY_KEY: &str = "agentanycast/idempotency-key";
 
 /// What the front knows of a request besides what the SDK reads.
 #[derive(Clone)]
-pub(crate) struct Guest {
+pub(crate) struct McpContext {
     /// Who sends it.
-    pub(crate) caller: Caller,
+    pub(crate) caller: McpCaller,
     /// The call of a tool in it, if it is one. It is taken out once.
-    pub(crate) asked: Arc<Mutex<Option<Asked>>>,
+    pub(crate) tool_call: Arc<Mutex<Option<ParsedCall>>>,
 }
 
 /// A call as the front has read it.
-pub(crate) struct Asked {
+pub(crate) struct ParsedCall {
     /// What is to be done, or why it will not be.
-    pub(crate) call: Result<Call, Wrong>,
+    pub(crate) call: Result<ToolCall, ArgError>,
     /// Memory that it has.
-    pub(crate) held: Box<dyn Send>,
+    pub(crate) memory: Box<dyn Send>,
 }
 
 /// A server of MCP. Cheap to clone.
 #[derive(Clone)]
-pub struct Server {
-    tools: Arc<Tools>,
-    /// Whether those who come without a [`Guest`] use the daemon itself; else there are none.
+pub struct McpServer {
+    tools: Arc<ToolHandler>,
+    /// Whether those who come without a [`McpContext`] use the daemon itself; else there are none.
     local: bool,
 }
 
-impl Server {
+impl McpServer {
     /// For clients of a front.
-    pub(crate) fn for_guests(tools: Arc<Tools>) -> Self {
+    pub(crate) fn over_http(tools: Arc<ToolHandler>) -> Self {
         Self { tools, local: false }
     }
 
     /// For whoever started this process.
-    pub fn local(tools: Arc<Tools>) -> Self {
+    pub fn local(tools: Arc<ToolHandler>) -> Self {
         Self { tools, local: true }
     }
 
     /// Who calls, and what.
-    fn asked(
+    fn take_call(
         &self,
         tool: ToolName,
         request: CallToolRequestParams,
         context: &RequestContext<RoleServer>,
-    ) -> Result<(Caller, Asked), ErrorData> {
-        if let Some(guest) = guest(context) {
-            let mut asked = guest.asked.lock().unwrap_or_else(PoisonError::into_inner);
+    ) -> Result<(McpCaller, ParsedCall), ErrorData> {
+        if let Some(guest) = mcp_context(context) {
+            let mut asked = guest.tool_call.lock().unwrap_or_else(PoisonError::into_inner);
             let asked = asked.take();
             return asked
                 .map(|asked| (guest.caller.clone(), asked))
                 .ok_or_else(|| ErrorData::internal_error("the front did not read this call", None));
         }
         let caller = self.caller(context)?;
-        let asked = Asked {
+        let asked = ParsedCall {
             call: call::read(tool, request.arguments.unwrap_or_default()),
-            held: Box::new(()),
+            memory: Box::new(()),
         };
         Ok((caller, asked))
     }
 
     /// Who sends a request.
-    fn caller(&self, context: &RequestContext<RoleServer>) -> Result<Caller, ErrorData> {
-        match guest(context) {
+    fn caller(&self, context: &RequestContext<RoleServer>) -> Result<McpCaller, ErrorData> {
+        match mcp_context(context) {
             Some(guest) => Ok(guest.caller.clone()),
-            None if self.local => Ok(Caller::local()),
+            None if self.local => Ok(McpCaller::local()),
             None => Err(ErrorData::internal_error("it is not known who calls", None)),
         }
     }
 }
 
 /// What the front knows of a request, if it came by one.
-fn guest(context: &RequestContext<RoleServer>) -> Option<&Guest> {
+fn mcp_context(context: &RequestContext<RoleServer>) -> Option<&McpContext> {
     let parts = context.extensions.get::<http::request::Parts>()?;
-    parts.extensions.get::<Guest>()
+    parts.extensions.get::<McpContext>()
 }
 
 /// Why a request about a call that goes on fails.
-fn unknown_call(done: &Done) -> ErrorData {
+fn unknown_call(done: &CallResult) -> ErrorData {
     let reason = done.reason();
     match done.outcome {
-        Outcome::Refused => ErrorData::invalid_params(reason, None),
+        CallOutcome::Refused => ErrorData::invalid_params(reason, None),
         _ => ErrorData::internal_error(reason, None),
     }
 }
 
-impl ServerHandler for Server {
+impl ServerHandler for McpServer {
     fn get_info(&self) -> ServerConfig {
         let me = Implementation::new("agentanycast", env!("CARGO_PKG_VERSION")).with_title("AgentAnycast");
         ServerConfig::new(
@@ -146,16 +146,16 @@ impl ServerHandler for Server {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let tally = &self.tools.tally;
+        let tally = &self.tools.counts;
         let Some(tool) = ToolName::named(&request.name) else {
-            tally.count(None, Outcome::Refused);
+            tally.count(None, CallOutcome::Refused);
             let name = shorten(&request.name);
             return Err(ErrorData::invalid_params(
                 format!("there is no tool {name:?}; tools/list shows those that there are"),
                 None,
             ));
         };
-        let (caller, Asked { call, held }) = self.asked(tool, request, &context)?;
+        let (caller, ParsedCall { call, memory: held }) = self.take_call(tool, request, &context)?;
         let key = match context.meta.get(IDEMPOTENCY_KEY) {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(key)) => Ok(Some(key.clone())),
@@ -168,23 +168,23 @@ impl ServerHandler for Server {
             Err(wrong) => (Err(wrong), None),
         };
         let token = context.meta.get_progress_token();
-        let waiting = Waiting {
-            over: context.ct.clone(),
-            progress: token.map(|token| Progress::new(context.peer.clone(), token)),
+        let waiting = CallOptions {
+            cancelled: context.ct.clone(),
+            progress: token.map(|token| ProgressReporter::new(context.peer.clone(), token)),
             as_task: context
                 .client_capabilities()
                 .is_some_and(|declared| declared.supports_tasks()),
             key,
-            held: Some(held),
+            memory: Some(held),
         };
         let done = match call {
             Ok(call) => self.tools.carry_out(&caller, call, waiting).await,
-            Err(wrong) => Done::refused(wrong),
+            Err(wrong) => CallResult::refused(wrong),
         };
         tally.count(Some(tool), done.outcome);
         Ok(match done.handle {
             Some(handle) => CreateTaskResult::new(*handle).into(),
-            None => (*done.shown).into(),
+            None => (*done.content).into(),
         })
     }
 
@@ -206,7 +206,7 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let caller = self.caller(&context)?;
-        let call = self.tools.handed_out(&caller, &request.task_id).await;
+        let call = self.tools.find_call(&caller, &request.task_id).await;
         call.map(drop).map_err(|done| unknown_call(&done))
     }
 

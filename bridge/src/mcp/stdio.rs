@@ -10,7 +10,7 @@ use rmcp::{
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
-use super::{Server, Tools, escaped_lines::EscapedLines};
+use super::{McpServer, ToolHandler, escaped_lines::EscapedLines};
 
 /// Longest line, in bytes: a message of 16 MiB in base64. A longer one is dropped; the log says so.
 const LINE: usize = 24 << 20;
@@ -19,20 +19,20 @@ const LINE: usize = 24 << 20;
 ///
 /// # Errors
 /// When the client does not speak MCP.
-pub async fn serve(tools: Arc<Tools>, stop: CancellationToken) -> anyhow::Result<()> {
+pub async fn serve(tools: Arc<ToolHandler>, stop: CancellationToken) -> anyhow::Result<()> {
     let (reader, writer) = stdio_pipes();
     serve_over(tools, reader, writer, stop).await
 }
 
 async fn serve_over(
-    tools: Arc<Tools>,
+    tools: Arc<ToolHandler>,
     reader: impl AsyncRead + Send + Unpin + 'static,
     writer: impl AsyncWrite + Send + Unpin + 'static,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     let transport =
         AsyncRwTransport::new_server(reader, EscapedLines::new(writer)).with_max_line_length(LINE);
-    let running = match serve_server_with_ct(Server::local(tools), transport, stop).await {
+    let running = match serve_server_with_ct(McpServer::local(tools), transport, stop).await {
         Ok(running) => running,
         // It had nothing to ask.
         Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => return Ok(()),
@@ -65,16 +65,16 @@ mod tests {
     use crate::gateway::fake::FakeGateway;
 
     /// A client that has shaken hands.
-    struct Client {
+    struct StdioClient {
         input: WriteHalf<DuplexStream>,
         output: Lines<BufReader<ReadHalf<DuplexStream>>>,
     }
 
-    impl Client {
+    impl StdioClient {
         async fn new() -> Self {
             let (ours, theirs) = tokio::io::duplex(1 << 20);
             let (reader, writer) = tokio::io::split(theirs);
-            let tools = Arc::new(Tools::new(Arc::new(FakeGateway::default()), Arc::default()));
+            let tools = Arc::new(ToolHandler::new(Arc::new(FakeGateway::default()), Arc::default()));
             tokio::spawn(serve_over(tools, reader, writer, CancellationToken::new()));
             let (output, input) = tokio::io::split(ours);
             let output = BufReader::new(output).lines();
@@ -103,7 +103,7 @@ mod tests {
     /// shows that it is alive meanwhile.
     #[tokio::test(start_paused = true)]
     async fn a_client_hears_of_a_silent_agent() {
-        let mut client = Client::new().await;
+        let mut client = StdioClient::new().await;
         let begin = Instant::now();
         let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
             "name": "ask_agent", "arguments": {"message": "wait", "skill": "echo"}, "_meta": {"progressToken": "p"}}});
@@ -130,7 +130,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_may_ask_for_a_longer_wait() {
-        let mut client = Client::new().await;
+        let mut client = StdioClient::new().await;
         let begin = Instant::now();
         let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
             "name": "ask_agent", "arguments": {"message": "wait", "skill": "echo", "wait_seconds": 600}}});

@@ -10,7 +10,7 @@ use agentanycast_proto::v1::{self, MessageRole, TaskStatus as State};
 use rmcp::model::{DetailedTask, Task, TaskPayload, TaskStatus};
 use serde_json::{Value, json};
 
-use super::{call::MAX_ID, shown};
+use super::{call::MAX_ID, render};
 use crate::{gateway::is_halt, time::write_time};
 
 /// How often a client should ask, in milliseconds.
@@ -64,7 +64,7 @@ impl WaitingCall {
         let updated = time(task.updated_at.as_ref()).unwrap_or_else(|| created.clone());
         let mut handle =
             Task::new(self.id(), TaskStatus::Working, created, updated).with_poll_interval_ms(POLL);
-        let said: String = shown::text_of(task.status_message.as_ref())
+        let said: String = render::text_of(task.status_message.as_ref())
             .chars()
             .take(SAID)
             .collect();
@@ -82,7 +82,7 @@ impl WaitingCall {
             TaskPayload::Cancelled
         } else {
             // A task that failed is a result, too: an error of the tool.
-            match serde_json::to_value(shown::task(task)) {
+            match serde_json::to_value(render::task(task)) {
                 Ok(Value::Object(result)) => TaskPayload::Completed { result },
                 _ => TaskPayload::Failed {
                     error: as_error("the result cannot be written as JSON"),

@@ -6,21 +6,21 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     BODY_TIMEOUT, STOP_WITHIN,
-    listening::{self, Listening},
+    front::{self, RunningFront},
 };
 use crate::{
-    auth::Callers,
+    auth::Authenticator,
     config::Settings,
     gateway::Gateway,
-    http::mcp::{self, McpConfig},
-    mcp::{ToolCalls, Tools},
+    http::mcp::{self, McpFrontConfig},
+    mcp::{ToolCallCounts, ToolHandler},
 };
 
-/// MCP over HTTP. Dropping it leaves it running; [`Mcp::stop`] ends it.
+/// MCP over HTTP. Dropping it leaves it running; [`McpGateway::stop`] ends it.
 #[derive(Debug)]
-pub struct Mcp(Listening);
+pub struct McpGateway(RunningFront);
 
-impl Mcp {
+impl McpGateway {
     /// Before this node, where the settings say; calls of tools are counted in `tally`.
     ///
     /// # Errors
@@ -28,20 +28,20 @@ impl Mcp {
     pub async fn start(
         settings: &Settings,
         gateway: Arc<dyn Gateway>,
-        tally: Arc<ToolCalls>,
+        tally: Arc<ToolCallCounts>,
     ) -> anyhow::Result<Self> {
-        let config = McpConfig {
-            callers: Callers::read(&settings.auth)?,
+        let config = McpFrontConfig {
+            authenticator: Authenticator::read(&settings.auth)?,
             limits: settings.limits.clone(),
             max_body: usize::try_from(settings.max_body.0).unwrap_or(usize::MAX),
             body_timeout: BODY_TIMEOUT,
             cors_origins: settings.cors_origins.clone(),
         };
-        let tls = listening::tls(settings)?;
-        let tools = Arc::new(Tools::new(gateway, tally));
+        let tls = front::tls(settings)?;
+        let tools = Arc::new(ToolHandler::new(gateway, tally));
         let router = |stop: CancellationToken| mcp::router(tools, config, stop);
         Ok(Self(
-            Listening::start(settings, tls, "MCP clients", router).await?,
+            RunningFront::start(settings, tls, "MCP clients", router).await?,
         ))
     }
 
@@ -54,7 +54,7 @@ impl Mcp {
     }
 
     /// Returns when it has ended though nobody has stopped it.
-    pub async fn ended_by_itself(&mut self) {
+    pub async fn wait_ended(&mut self) {
         let _ = (&mut self.0.task).await;
     }
 

@@ -1,30 +1,30 @@
 //! `anycast agents`: everybody who is known here, with their skills and how they are reached.
 
-use agentanycast::{ListedAgent, Road};
+use agentanycast::{ListedAgent, PathKind};
 use serde_json::json;
 
 use crate::{
     args::AgentsArgs,
     context::Context,
-    failure::{Code, Failure},
-    json,
-    lookup::{self, Names},
-    output, target,
+    failure::{CommandFailure, FailureCode},
+    json, output,
+    peer_lookup::{self, PeerNames},
+    peer_target,
 };
 
-pub(crate) async fn run(context: &Context, args: AgentsArgs) -> Result<(), Failure> {
+pub(crate) async fn run(context: &Context, args: AgentsArgs) -> Result<(), CommandFailure> {
     let node = context.connect_or_start().await?;
     let directory = node.agents(args.skill.as_deref(), args.local).await?;
     tell_unanswered(&directory.unanswered);
     if context.json {
         output::json(&json!({
-            "agents": directory.agents.iter().map(json::listed).collect::<Vec<_>>(),
+            "agents": directory.agents.iter().map(json::listed_agent).collect::<Vec<_>>(),
             "unanswered": directory.unanswered,
         }))?;
     }
     if directory.agents.is_empty() {
         let Some(skill) = args.skill else {
-            output::complain(
+            output::warn(
                 "no agent is known: none runs here, no peer is connected, and no registry tells of one",
             );
             return Ok(());
@@ -34,16 +34,16 @@ pub(crate) async fn run(context: &Context, args: AgentsArgs) -> Result<(), Failu
             .iter()
             .map(String::as_str)
             .filter(|other| *other != skill);
-        let meant = agentanycast_program::nearest::nearest(&skill, others);
+        let meant = agentanycast_daemon_kit::nearest::nearest(&skill, others);
         let meant = meant.map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
         let nobody = format!("no agent with skill {skill} is known{meant}");
-        output::complain(&format!("anycast: {nobody}"));
-        return Err(Failure::new(Code::NotFound, "SkillNotFound", nobody).told());
+        output::warn(&format!("anycast: {nobody}"));
+        return Err(CommandFailure::new(FailureCode::NotFound, "SkillNotFound", nobody).already_reported());
     }
     if context.json {
         return Ok(());
     }
-    let names = target::names(context, &node).await?;
+    let names = peer_target::names(context, &node).await?;
     let rows: Vec<_> = directory
         .agents
         .iter()
@@ -59,7 +59,7 @@ pub(crate) async fn run(context: &Context, args: AgentsArgs) -> Result<(), Failu
 pub(super) fn tell_unanswered(unanswered: &[String]) {
     if !unanswered.is_empty() {
         let who = output::flat(&unanswered.join("; "));
-        output::complain(&format!(
+        output::warn(&format!(
             "anycast: agents may be missing, not every registry answered: {who}"
         ));
     }
@@ -67,23 +67,23 @@ pub(super) fn tell_unanswered(unanswered: &[String]) {
 
 /// How an agent is reached, for people.
 pub(super) fn reached(agent: &ListedAgent) -> &'static str {
-    match agent.road {
+    match agent.via {
         _ if agent.own => "this node",
-        Some(Road::Direct) if agent.lan => "LAN",
-        Some(Road::Relay) => "relay",
+        Some(PathKind::Direct) if agent.lan => "LAN",
+        Some(PathKind::Relay) => "relay",
         Some(_) => "direct",
         None => "registry",
     }
 }
 
-fn row(agent: &ListedAgent, names: &Names, full: bool) -> [String; 5] {
+fn row(agent: &ListedAgent, names: &PeerNames, full: bool) -> [String; 5] {
     let skills: Vec<_> = agent.skills.iter().map(|skill| skill.id.as_str()).collect();
     [
         output::brief(&agent.name),
         agent
             .peer_id
             .as_ref()
-            .map(|peer| lookup::shown(names, peer, full))
+            .map(|peer| peer_lookup::display_name(names, peer, full))
             .unwrap_or_default(),
         reached(agent).to_owned(),
         output::brief(&skills.join(" ")),

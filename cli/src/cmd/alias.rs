@@ -4,15 +4,16 @@ use agentanycast::PeerId;
 use serde_json::{Value, json};
 
 use crate::{
-    aliases::{self, book::Alias},
+    aliases::{self, alias_table::Alias},
     args::AliasCommand,
     context::Context,
-    failure::{Code, Failure},
-    output, short_id,
-    target::PeerTarget,
+    failure::{CommandFailure, FailureCode},
+    output,
+    peer_target::PeerTarget,
+    short_id,
 };
 
-pub(crate) async fn run(context: &Context, command: AliasCommand) -> Result<(), Failure> {
+pub(crate) async fn run(context: &Context, command: AliasCommand) -> Result<(), CommandFailure> {
     match command {
         AliasCommand::Add { name, peer, force } => add(context, &name, &peer, force).await,
         AliasCommand::Ls { full } => list(context, full),
@@ -20,8 +21,8 @@ pub(crate) async fn run(context: &Context, command: AliasCommand) -> Result<(), 
     }
 }
 
-async fn add(context: &Context, name: &str, peer: &str, force: bool) -> Result<(), Failure> {
-    aliases::book::check_name(name).map_err(Failure::usage)?;
+async fn add(context: &Context, name: &str, peer: &str, force: bool) -> Result<(), CommandFailure> {
+    aliases::alias_table::check_name(name).map_err(CommandFailure::usage)?;
     let target = PeerTarget::find_offline_first(context, peer).await?;
     let alias = Alias {
         peer: target.peer,
@@ -38,9 +39,9 @@ async fn add(context: &Context, name: &str, peer: &str, force: bool) -> Result<(
                 "{name} is {} already; --force gives the name to another peer",
                 before.peer
             );
-            return Err(Failure::new(Code::General, "AliasTaken", message));
+            return Err(CommandFailure::new(FailureCode::General, "AliasTaken", message));
         }
-        book.set(name, alias.clone()).map_err(Failure::usage)?;
+        book.set(name, alias.clone()).map_err(CommandFailure::usage)?;
         Ok(before)
     })?;
     if context.json {
@@ -55,7 +56,7 @@ async fn add(context: &Context, name: &str, peer: &str, force: bool) -> Result<(
     ))?)
 }
 
-fn list(context: &Context, full: bool) -> Result<(), Failure> {
+fn list(context: &Context, full: bool) -> Result<(), CommandFailure> {
     let book = context.aliases()?;
     if context.json {
         let documents = book.iter().map(|(name, alias)| document(name, alias));
@@ -63,7 +64,7 @@ fn list(context: &Context, full: bool) -> Result<(), Failure> {
     }
     let rows: Vec<_> = book.iter().map(|(name, alias)| row(name, alias, full)).collect();
     if rows.is_empty() {
-        output::complain("no alias; `anycast alias add NAME PEER` makes one");
+        output::warn("no alias; `anycast alias add NAME PEER` makes one");
         return Ok(());
     }
     Ok(output::table(["ALIAS", "PEER", "ADDRESSES"], &rows)?)
@@ -77,20 +78,20 @@ fn row(name: &str, alias: &Alias, full: bool) -> [String; 3] {
     [name.to_owned(), id(&alias.peer), alias.addresses.join(" ")]
 }
 
-fn remove(context: &Context, names: &[String]) -> Result<(), Failure> {
+fn remove(context: &Context, names: &[String]) -> Result<(), CommandFailure> {
     let removed = aliases::change(&context.directory()?, |book| {
         let removed = names.iter().map(|name| {
             let alias = book.remove(name);
             let missing = || {
-                Failure::new(
-                    Code::NotFound,
+                CommandFailure::new(
+                    FailureCode::NotFound,
                     "AliasNotFound",
                     format!("there is no alias {name:?}"),
                 )
             };
             Ok((name.clone(), alias.ok_or_else(missing)?))
         });
-        removed.collect::<Result<Vec<_>, Failure>>()
+        removed.collect::<Result<Vec<_>, CommandFailure>>()
     })?;
     if context.json {
         let documents = removed.iter().map(|(name, alias)| document(name, alias));

@@ -2,17 +2,17 @@
 
 use std::{fs::File, io::BufReader, path::PathBuf};
 
-use agentanycast_node::policy::audit::verify::{Verified, verify};
+use agentanycast_node::policy::audit::verify::{LogSummary, verify};
 use serde_json::json;
 
 use crate::{
     args::AuditCommand,
     context::Context,
-    failure::{Code, Failure},
+    failure::{CommandFailure, FailureCode},
     output,
 };
 
-pub(crate) fn run(context: &Context, command: AuditCommand) -> Result<(), Failure> {
+pub(crate) fn run(context: &Context, command: AuditCommand) -> Result<(), CommandFailure> {
     let AuditCommand::Verify {
         files,
         before: kept,
@@ -20,9 +20,9 @@ pub(crate) fn run(context: &Context, command: AuditCommand) -> Result<(), Failur
     } = command;
     if let Some(kept) = kept.as_deref().filter(|kept| !is_hash(kept)) {
         let text = format!("--before {kept}: a hash is 64 hex digits in lower case, as a last hash is shown");
-        return Err(Failure::usage(text));
+        return Err(CommandFailure::usage(text));
     }
-    let mut whole: Option<Verified> = None;
+    let mut whole: Option<LogSummary> = None;
     for path in &files {
         let read = one(path, whole.as_ref(), kept.as_deref())?;
         whole = Some(whole.unwrap_or_default().then(read));
@@ -32,14 +32,14 @@ pub(crate) fn run(context: &Context, command: AuditCommand) -> Result<(), Failur
         let text = format!(
             "no line has the hash {kept}, nor goes on behind it: the log was cut off or emptied, or it is another one"
         );
-        return Err(Failure::new(Code::General, "Audit", text));
+        return Err(CommandFailure::new(FailureCode::General, "Audit", text));
     }
     if chained && (whole.lines == 0 || whole.chained < whole.lines) {
         let text = format!(
             "{} of {} lines are chained: what was changed in the others cannot be seen",
             whole.chained, whole.lines
         );
-        return Err(Failure::new(Code::General, "Audit", text));
+        return Err(CommandFailure::new(FailureCode::General, "Audit", text));
     }
     if context.json {
         return Ok(output::json(&json!({
@@ -75,9 +75,13 @@ fn is_hash(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-fn one(path: &PathBuf, before: Option<&Verified>, kept: Option<&str>) -> Result<Verified, Failure> {
+fn one(
+    path: &PathBuf,
+    before: Option<&LogSummary>,
+    kept: Option<&str>,
+) -> Result<LogSummary, CommandFailure> {
     let shown = path.display();
-    let failed = |why: String| Failure::new(Code::General, "Audit", format!("{shown}: {why}"));
+    let failed = |why: String| CommandFailure::new(FailureCode::General, "Audit", format!("{shown}: {why}"));
     let is_file = path.metadata().map(|about| about.is_file());
     // A pipe would be waited for, maybe for ever.
     if !is_file.map_err(|error| failed(error.to_string()))? {

@@ -3,7 +3,7 @@
 
 mod archive;
 mod redact;
-mod store_figures;
+mod store_sizes;
 
 use std::{
     fs::File,
@@ -13,20 +13,20 @@ use std::{
 };
 
 use agentanycast::Activity;
-use agentanycast_node::config::{self, Loaded};
-use agentanycast_program::VERSION;
+use agentanycast_daemon_kit::VERSION;
+use agentanycast_node::config::{self, LoadedConfig};
 use serde_json::{Value, json};
 
 use self::archive::Archive;
 use super::doctor::{
     self,
-    facts::{self, Facts},
+    facts::{self, DoctorFacts},
     finding::Finding,
 };
 use crate::{
     args::BugreportArgs,
     context::Context,
-    failure::{Code, Failure},
+    failure::{CommandFailure, FailureCode},
     json, output,
 };
 
@@ -50,9 +50,9 @@ No keys, no tokens and nothing of what tasks say is in it. Peer ids, addresses a
 give it to others.
 ";
 
-pub(crate) async fn run(context: &Context, args: BugreportArgs) -> Result<(), Failure> {
+pub(crate) async fn run(context: &Context, args: BugreportArgs) -> Result<(), CommandFailure> {
     let path = args.output.unwrap_or_else(default_name);
-    let facts = Facts::gather(context, LOG_LINES).await?;
+    let facts = DoctorFacts::gather(context, LOG_LINES).await?;
     let findings = doctor::check(&facts).await;
     let mut archive = Archive::create(&path).map_err(|error| wrong(&path, &error))?;
     let added = add_all(&mut archive, context, &facts, &findings);
@@ -63,7 +63,7 @@ pub(crate) async fn run(context: &Context, args: BugreportArgs) -> Result<(), Fa
         return Ok(output::json(&json!({"path": path}))?);
     }
     output::line(&format!("wrote {}", path.display()))?;
-    output::complain("it has peer ids, addresses and paths: look through it before you give it to others");
+    output::warn("it has peer ids, addresses and paths: look through it before you give it to others");
     Ok(())
 }
 
@@ -72,24 +72,29 @@ fn default_name() -> PathBuf {
     format!("anycast-bugreport-{now}.tar.gz").into()
 }
 
-fn wrong(path: &Path, error: &io::Error) -> Failure {
+fn wrong(path: &Path, error: &io::Error) -> CommandFailure {
     let advice = match error.kind() {
         io::ErrorKind::AlreadyExists => "; remove it, or name another one with --output",
         _ => "",
     };
-    Failure::new(
-        Code::General,
+    CommandFailure::new(
+        FailureCode::General,
         "Io",
         format!("cannot write {}: {error}{advice}", path.display()),
     )
 }
 
-fn add_all(archive: &mut Archive, context: &Context, facts: &Facts, findings: &[Finding]) -> io::Result<()> {
+fn add_all(
+    archive: &mut Archive,
+    context: &Context,
+    facts: &DoctorFacts,
+    findings: &[Finding],
+) -> io::Result<()> {
     archive.add("README.txt", README)?;
     let report = redact::text(&format!("{:#}\n", report(facts, findings)));
     archive.add("report.json", &report)?;
     archive.add("settings.txt", &redact::text(&settings(context, facts)))?;
-    let log = facts.told().map(|told| told.activity.log.as_slice());
+    let log = facts.daemon_report().map(|told| told.activity.log.as_slice());
     let lines: Vec<String> = log
         .unwrap_or_default()
         .iter()
@@ -102,15 +107,15 @@ fn add_all(archive: &mut Archive, context: &Context, facts: &Facts, findings: &[
         }
     }
     if let Some(config) = facts.config() {
-        let figures = store_figures::document(&config.store_path);
+        let figures = store_sizes::document(&config.store_path);
         archive.add("store.json", &format!("{figures:#}\n"))?;
     }
     Ok(())
 }
 
 /// What is known without the daemon, and what it says.
-fn report(facts: &Facts, findings: &[Finding]) -> Value {
-    let told = facts.told();
+fn report(facts: &DoctorFacts, findings: &[Finding]) -> Value {
+    let told = facts.daemon_report();
     json!({
         "made_at": json::time(Some(SystemTime::now())),
         "program": VERSION,
@@ -137,7 +142,7 @@ fn report(facts: &Facts, findings: &[Finding]) -> Value {
 
 /// The log files of the home's daemon, each with its name in the archive: where the settings say, or else where a daemon in
 /// the background logs.
-fn log_files(facts: &Facts) -> Vec<(&'static str, PathBuf)> {
+fn log_files(facts: &DoctorFacts) -> Vec<(&'static str, PathBuf)> {
     let Some(home) = &facts.home else {
         return Vec::new();
     };
@@ -171,13 +176,13 @@ fn activity(activity: &Activity) -> Value {
 }
 
 /// The settings as the daemon would print them, which leaves secrets out; or why it cannot.
-fn settings(context: &Context, facts: &Facts) -> String {
+fn settings(context: &Context, facts: &DoctorFacts) -> String {
     let Ok(mut arguments) = facts::arguments(context, facts.home.as_deref()) else {
         return String::new();
     };
     arguments.push("--print-config".into());
-    match config::load_again(&arguments).1 {
-        Ok(Loaded::PrintConfig { text, refused }) => {
+    match config::reload(&arguments).1 {
+        Ok(LoadedConfig::PrintConfig { text, refused }) => {
             let refused = refused.map(|error| format!("\n# refused: {error}\n"));
             text + &refused.unwrap_or_default()
         }

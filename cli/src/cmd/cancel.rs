@@ -1,8 +1,10 @@
 //! `anycast cancel`: ends a task that is still open, at both sides.
 
-use crate::{args::CancelArgs, context::Context, failure::Failure, json, output, tasks_by_id::whole_id};
+use crate::{
+    args::CancelArgs, context::Context, failure::CommandFailure, json, output, tasks_by_id::whole_id,
+};
 
-pub(crate) async fn run(context: &Context, args: CancelArgs) -> Result<(), Failure> {
+pub(crate) async fn run(context: &Context, args: CancelArgs) -> Result<(), CommandFailure> {
     let node = context.connect_or_start().await?;
     let task = node
         .task_handle(whole_id(&node, &args.task).await?)

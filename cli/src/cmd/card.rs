@@ -5,14 +5,14 @@ use agentanycast::{AgentCard, ErrorKind, Node, PeerId};
 use crate::{
     args::CardArgs,
     context::Context,
-    failure::{Code, Failure},
+    failure::{CommandFailure, FailureCode},
     json, output,
-    target::Wanted,
+    peer_target::PeerQuery,
 };
 
-pub(crate) async fn run(context: &Context, args: CardArgs) -> Result<(), Failure> {
+pub(crate) async fn run(context: &Context, args: CardArgs) -> Result<(), CommandFailure> {
     let wanted = args.target.as_deref();
-    let wanted = wanted.map(|text| Wanted::read(context, text)).transpose()?;
+    let wanted = wanted.map(|text| PeerQuery::parse(context, text)).transpose()?;
     let node = context.connect_or_start().await?;
     let (card, successor, warnings) = if let Some(wanted) = wanted {
         let target = wanted.find(context, &node).await?;
@@ -30,17 +30,21 @@ pub(crate) async fn run(context: &Context, args: CardArgs) -> Result<(), Failure
     }
     show(card, successor.as_ref())?;
     for warning in warnings {
-        output::complain(&format!("anycast: {warning}"));
+        output::warn(&format!("anycast: {warning}"));
     }
     Ok(())
 }
 
-async fn own_card(node: &Node) -> Result<AgentCard, Failure> {
-    let own = node.info().await?.peer_id.ok_or_else(Failure::unnamed_daemon)?;
+async fn own_card(node: &Node) -> Result<AgentCard, CommandFailure> {
+    let own = node
+        .info()
+        .await?
+        .peer_id
+        .ok_or_else(CommandFailure::unnamed_daemon)?;
     node.card_of(&own).await.map_err(|error| match error.kind() {
         ErrorKind::CardNotFound => {
             let message = "no agent has set a card on this daemon yet";
-            Failure::new(Code::NotFound, "CardNotFound", message)
+            CommandFailure::new(FailureCode::NotFound, "CardNotFound", message)
         }
         _ => error.into(),
     })
@@ -54,9 +58,9 @@ fn names(web: &str, dns: &str) -> String {
     }
 }
 
-fn show(card: AgentCard, successor: Option<&PeerId>) -> Result<(), Failure> {
+fn show(card: AgentCard, successor: Option<&PeerId>) -> Result<(), CommandFailure> {
     let since = successor.map(|peer| format!("the peer has another key since this card, and is {peer}"));
-    let reach = card.reach.unwrap_or_default();
+    let reach = card.p2p.unwrap_or_default();
     output::fields(&[
         ("name", card.name),
         ("about", card.description),

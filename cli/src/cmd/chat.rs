@@ -1,27 +1,27 @@
 //! `anycast chat`: a conversation at the terminal, or line by line from standard input. Each line is a task in the same
 //! context; where the agent asks, the next line answers.
 
-mod editor;
-mod line;
+mod input_line;
+mod line_editor;
 
 use std::path::Path;
 
 use agentanycast::{Message, Node, Role, Target, TaskFilter};
 
 use self::{
-    editor::Editor,
-    line::{Line, Typed},
+    input_line::{ChatInput, ChatPart},
+    line_editor::LineEditor,
 };
 use super::{
     follow::Follower,
-    send::{Aim, Reached, short},
+    send::{ResolvedTarget, SendTarget, short},
 };
 use crate::{
     args::{ChatArgs, FollowArgs},
-    content::{self, Source},
     context::Context,
-    failure::Failure,
+    failure::CommandFailure,
     interrupt::Interrupt,
+    message_content::{self, PartSource},
     output::{self, Paint},
 };
 
@@ -31,9 +31,9 @@ const HELP: &str =
 /help shows this, /context the id of the conversation, /quit or Ctrl-D ends.
 While an answer is awaited Ctrl-C cancels the task, and d leaves it.";
 
-pub(crate) async fn run(context: &Context, args: ChatArgs) -> Result<(), Failure> {
+pub(crate) async fn run(context: &Context, args: ChatArgs) -> Result<(), CommandFailure> {
     let mut interrupt = Interrupt::new()?;
-    let aim = Aim::parse(context, &args.target, args.skill, args.url)?;
+    let aim = SendTarget::parse(context, &args.target, args.skill, args.url)?;
     let node = interrupt.or(context.connect_or_start()).await?;
     let outcome = async {
         let mut chat = Chat::begin(context, &node, aim, &args).await?;
@@ -55,14 +55,19 @@ struct Chat<'a> {
     conversation: String,
     allow_private: bool,
     follow: FollowArgs,
-    editor: Editor,
+    editor: LineEditor,
     /// The task that waits for the next line.
     asking: Option<String>,
 }
 
 impl<'a> Chat<'a> {
-    async fn begin(context: &'a Context, node: &'a Node, aim: Aim, args: &ChatArgs) -> Result<Self, Failure> {
-        let Reached { target, skill } = aim.reach(context, node).await?;
+    async fn begin(
+        context: &'a Context,
+        node: &'a Node,
+        aim: SendTarget,
+        args: &ChatArgs,
+    ) -> Result<Self, CommandFailure> {
+        let ResolvedTarget { target, skill } = aim.reach(context, node).await?;
         if let Some(conversation) = &args.context {
             show_history(context, node, conversation).await?;
         }
@@ -83,14 +88,14 @@ impl<'a> Chat<'a> {
                 timeout: args.timeout,
                 output: args.output.clone(),
             },
-            editor: Editor::new(context.json)?,
+            editor: LineEditor::new(context.json)?,
             asking: None,
         })
     }
 
-    async fn run(&mut self, interrupt: &mut Interrupt) -> Result<(), Failure> {
+    async fn run(&mut self, interrupt: &mut Interrupt) -> Result<(), CommandFailure> {
         if self.editor.is_terminal() {
-            output::complain(&format!(
+            output::warn(&format!(
                 "talking with {}; /help says what can be typed",
                 self.name
             ));
@@ -99,30 +104,30 @@ impl<'a> Chat<'a> {
             let prompt = if self.asking.is_some() { "answer> " } else { "> " };
             let typed = tokio::select! {
                 typed = self.editor.line(prompt) => typed?,
-                wish = interrupt.wish() => return Err(wish.failure("interrupted")),
+                wish = interrupt.stop_signal() => return Err(wish.failure("interrupted")),
             };
             let Some(typed) = typed else { return Ok(()) };
-            let parts = match line::parse(&typed) {
-                Line::Nothing => continue,
-                Line::Quit => return Ok(()),
-                Line::Help => {
-                    HELP.lines().for_each(output::complain);
+            let parts = match input_line::parse(&typed) {
+                ChatInput::Nothing => continue,
+                ChatInput::Quit => return Ok(()),
+                ChatInput::Help => {
+                    HELP.lines().for_each(output::warn);
                     continue;
                 }
-                Line::Context => {
+                ChatInput::Context => {
                     output::line(&self.conversation)?;
                     continue;
                 }
-                Line::Unknown(command) => {
-                    output::complain(&format!(
+                ChatInput::Unknown(command) => {
+                    output::warn(&format!(
                         "{command} is no command; /help lists them, and //… sends a line that begins with /"
                     ));
                     continue;
                 }
-                Line::Message(parts) => parts,
+                ChatInput::Message(parts) => parts,
             };
-            let sources: Vec<Source<'_>> = parts.iter().map(Typed::source).collect();
-            let outcome = match content::message_from(&sources) {
+            let sources: Vec<PartSource<'_>> = parts.iter().map(ChatPart::source).collect();
+            let outcome = match message_content::message_from(&sources) {
                 Ok(message) => self.exchange(message, interrupt).await,
                 Err(unreadable) => Err(unreadable),
             };
@@ -130,17 +135,17 @@ impl<'a> Chat<'a> {
                 Ok(()) => {}
                 Err(failure) if failure.is_question() => {}
                 Err(failure)
-                    if failure.is_daemon_away() || failure.is_end() || !self.editor.is_terminal() =>
+                    if failure.is_daemon_away() || failure.is_termination() || !self.editor.is_terminal() =>
                 {
                     return Err(failure);
                 }
-                Err(failure) => output::complain(&format!("anycast: {}", failure.message())),
+                Err(failure) => output::warn(&format!("anycast: {}", failure.message())),
             }
         }
     }
 
     /// Sends a message, and waits for what comes of it.
-    async fn exchange(&mut self, message: Message, interrupt: &mut Interrupt) -> Result<(), Failure> {
+    async fn exchange(&mut self, message: Message, interrupt: &mut Interrupt) -> Result<(), CommandFailure> {
         let mut follower = Follower::new(self.context, self.node, &self.follow, false)
             .named(&self.name)
             .without_questions();
@@ -166,31 +171,31 @@ impl<'a> Chat<'a> {
         {
             self.asking = follower.task().map(str::to_owned);
             if !self.context.json {
-                output::complain(&format!("{} asks: {}", self.name, follower.question()));
+                output::warn(&format!("{} asks: {}", self.name, follower.question()));
             }
         }
         outcome
     }
 }
 
-impl Typed {
-    fn source(&self) -> Source<'_> {
+impl ChatPart {
+    fn source(&self) -> PartSource<'_> {
         match self {
-            Self::Text(text) => Source::Text(text),
-            Self::File(path) => Source::File(Path::new(path)),
+            Self::Text(text) => PartSource::Text(text),
+            Self::File(path) => PartSource::File(Path::new(path)),
         }
     }
 }
 
 /// What was said in a conversation before.
-async fn show_history(context: &Context, node: &Node, conversation: &str) -> Result<(), Failure> {
+async fn show_history(context: &Context, node: &Node, conversation: &str) -> Result<(), CommandFailure> {
     let filter = TaskFilter {
         context_id: conversation.to_owned(),
         ..TaskFilter::default()
     };
     let mut tasks = node.tasks(&filter).await?;
     if tasks.is_empty() {
-        output::complain(&format!(
+        output::warn(&format!(
             "anycast: nothing was said in the conversation {} before",
             output::flat(conversation)
         ));
@@ -205,17 +210,17 @@ async fn show_history(context: &Context, node: &Node, conversation: &str) -> Res
             say(message)?;
         }
         for artifact in &task.artifacts {
-            output::foreign(&artifact.text_content())?;
+            output::untrusted_text(&artifact.text_content())?;
         }
     }
     Ok(())
 }
 
-fn say(message: &Message) -> Result<(), Failure> {
+fn say(message: &Message) -> Result<(), CommandFailure> {
     let text = message.text_content();
     Ok(if message.role == Role::User {
-        output::pieces(&[("> ", Paint::Faint), (&output::within(&text), Paint::Faint)])
+        output::pieces(&[("> ", Paint::Faint), (&output::indented(&text), Paint::Faint)])
     } else {
-        output::foreign(&text)
+        output::untrusted_text(&text)
     }?)
 }

@@ -2,11 +2,11 @@
 
 use crate::{
     args::{self, CompletionsArgs},
-    failure::Failure,
+    failure::CommandFailure,
     output,
 };
 
-pub(crate) fn run(args: &CompletionsArgs) -> Result<(), Failure> {
-    let text = agentanycast_program::manpages::completions(args::command(), args.shell);
+pub(crate) fn run(args: &CompletionsArgs) -> Result<(), CommandFailure> {
+    let text = agentanycast_daemon_kit::manpages::completions(args::command(), args.shell);
     Ok(output::bytes(&text)?)
 }

@@ -1,16 +1,16 @@
 //! `anycast config`: the settings of the home's daemon, in its file.
 
-use agentanycast_node::config::{self, ValueSource, by_name};
+use agentanycast_node::config::{self, ValueSource, named_settings};
 use serde_json::json;
 
 use crate::{
-    args::ConfigCommand, background::BackgroundDaemon, context::Context, failure::Failure, output,
-    settings_file::SettingsFile,
+    args::ConfigCommand, background_daemon::BackgroundDaemon, context::Context, failure::CommandFailure,
+    output, settings_file::SettingsFile,
 };
 
 /// When a change counts.
 #[derive(Clone, Copy)]
-enum Effect {
+enum ChangeTime {
     /// The daemon that runs has it.
     Now,
     /// It waits for a restart of the daemon that runs.
@@ -19,30 +19,30 @@ enum Effect {
     AtStart,
 }
 
-pub(crate) async fn run(context: &Context, command: ConfigCommand) -> Result<(), Failure> {
+pub(crate) async fn run(context: &Context, command: ConfigCommand) -> Result<(), CommandFailure> {
     context.refuse_address()?;
     match command {
         ConfigCommand::Get { key } => get(context, &key),
         ConfigCommand::Schema => schema(context),
         ConfigCommand::Set { key, value } => {
-            let file = SettingsFile::of(context)?;
+            let file = SettingsFile::from_context(context)?;
             let is_changed = file.set(&key, &value)?;
-            tell(context, &file, &key, is_changed).await
+            apply_and_report(context, &file, &key, is_changed).await
         }
         ConfigCommand::Unset { key } => {
-            let file = SettingsFile::of(context)?;
+            let file = SettingsFile::from_context(context)?;
             let is_changed = file.unset(&key)?;
-            tell(context, &file, &key, is_changed).await
+            apply_and_report(context, &file, &key, is_changed).await
         }
     }
 }
 
-fn get(context: &Context, key: &str) -> Result<(), Failure> {
-    let wrong = |error: by_name::NameError| Failure::usage(error.to_string());
+fn get(context: &Context, key: &str) -> Result<(), CommandFailure> {
+    let wrong = |error: named_settings::SettingNameError| CommandFailure::usage(error.to_string());
     // A name that is wrong is told before settings that are.
-    by_name::shown(key, &config::Config::defaults(None)).map_err(wrong)?;
+    named_settings::display_value(key, &config::Config::defaults(None)).map_err(wrong)?;
     let daemon = BackgroundDaemon::new(context)?;
-    let value = by_name::shown(key, daemon.config()).map_err(wrong)?;
+    let value = named_settings::display_value(key, daemon.config()).map_err(wrong)?;
     if !context.json {
         return Ok(output::line(&value)?);
     }
@@ -57,7 +57,7 @@ fn get(context: &Context, key: &str) -> Result<(), Failure> {
 }
 
 /// The same of every home: it is about this program.
-fn schema(context: &Context) -> Result<(), Failure> {
+fn schema(context: &Context) -> Result<(), CommandFailure> {
     let schema = config::schema();
     if context.json {
         return Ok(output::raw_json(&schema)?);
@@ -66,25 +66,30 @@ fn schema(context: &Context) -> Result<(), Failure> {
 }
 
 /// Has the daemon take the change over if it can, and says when the change counts.
-async fn tell(context: &Context, file: &SettingsFile, key: &str, is_changed: bool) -> Result<(), Failure> {
+async fn apply_and_report(
+    context: &Context,
+    file: &SettingsFile,
+    key: &str,
+    is_changed: bool,
+) -> Result<(), CommandFailure> {
     let daemon = BackgroundDaemon::new(context)?;
-    let effect = if by_name::is_reloaded(key) && is_changed {
+    let effect = if named_settings::is_reloaded(key) && is_changed {
         if daemon.reload().await? {
-            Effect::Now
+            ChangeTime::Now
         } else {
-            Effect::AtStart
+            ChangeTime::AtStart
         }
     } else if daemon.process().pid().await?.is_some() {
-        Effect::AtRestart
+        ChangeTime::AtRestart
     } else {
-        Effect::AtStart
+        ChangeTime::AtStart
     };
     if context.json {
         let effect = match effect {
             _ if !is_changed => "none",
-            Effect::Now => "now",
-            Effect::AtRestart => "restart",
-            Effect::AtStart => "start",
+            ChangeTime::Now => "now",
+            ChangeTime::AtRestart => "restart",
+            ChangeTime::AtStart => "start",
         };
         let path = file.path().display().to_string();
         return Ok(output::json(
@@ -94,16 +99,16 @@ async fn tell(context: &Context, file: &SettingsFile, key: &str, is_changed: boo
     let path = file.path().display();
     let text = match effect {
         _ if !is_changed => format!("{path} says so already"),
-        Effect::Now => format!("changed in {path}; the daemon that runs reads it now"),
-        Effect::AtRestart => format!(
+        ChangeTime::Now => format!("changed in {path}; the daemon that runs reads it now"),
+        ChangeTime::AtRestart => format!(
             "changed in {path}; `anycast {}restart` makes the daemon that runs use it",
             context.home_option()
         ),
-        Effect::AtStart => format!("changed in {path}"),
+        ChangeTime::AtStart => format!("changed in {path}"),
     };
-    output::complain(&text);
+    output::warn(&text);
     if let source @ ValueSource::Environment(_) = daemon.source_of(key) {
-        output::complain(&format!(
+        output::warn(&format!(
             "{source} goes before the file, for a daemon that is started with it"
         ));
     }

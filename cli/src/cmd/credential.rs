@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use agentanycast_gateways::bridge::outbound::Outbound;
+use agentanycast_gateways::bridge::outbound::OutboundConfig;
 use agentanycast_identity::{
     self as identity, DidWeb, Document, Keypair, MAX_DOCUMENT, PeerId,
     credential::{
@@ -13,17 +13,16 @@ use agentanycast_identity::{
 };
 use agentanycast_node::{
     bridge::Fetcher,
-    config::{self, Loaded},
-    policy::Name,
+    config::{self, LoadedConfig},
+    policy::SourceName,
 };
 use serde_json::json;
 
 use crate::{
     args::{CredentialCommand, IssueArgs, PolicyFile, StatusListArgs, VerifyArgs},
-    content,
     context::Context,
-    failure::{Code, Failure},
-    output,
+    failure::{CommandFailure, FailureCode},
+    message_content, output,
 };
 
 /// How long a document may take.
@@ -31,7 +30,7 @@ const WITHIN: Duration = Duration::from_secs(15);
 
 const DAY_MS: u64 = 24 * 3600 * 1000;
 
-pub(crate) async fn run(context: &Context, command: CredentialCommand) -> Result<(), Failure> {
+pub(crate) async fn run(context: &Context, command: CredentialCommand) -> Result<(), CommandFailure> {
     match command {
         CredentialCommand::Issue(args) => issue(context, args),
         CredentialCommand::Verify(args) => verify(context, args).await,
@@ -39,12 +38,12 @@ pub(crate) async fn run(context: &Context, command: CredentialCommand) -> Result
     }
 }
 
-fn failed(error: impl std::fmt::Display) -> Failure {
-    Failure::new(Code::General, "Credential", error.to_string())
+fn failed(error: impl std::fmt::Display) -> CommandFailure {
+    CommandFailure::new(FailureCode::General, "Credential", error.to_string())
 }
 
 /// Signs a credential and prints it.
-fn issue(context: &Context, args: IssueArgs) -> Result<(), Failure> {
+fn issue(context: &Context, args: IssueArgs) -> Result<(), CommandFailure> {
     let key = context.key(args.key.as_deref())?;
     let status = args.status_list.map(|list| StatusEntry {
         list,
@@ -66,11 +65,11 @@ fn issue(context: &Context, args: IssueArgs) -> Result<(), Failure> {
 }
 
 /// Signs the list that says which credentials were taken back, and prints it.
-fn status_list(context: &Context, args: StatusListArgs) -> Result<(), Failure> {
+fn status_list(context: &Context, args: StatusListArgs) -> Result<(), CommandFailure> {
     let key = context.key(args.key.as_deref())?;
     let mut list = StatusList::new("revocation");
     if let Some(beyond) = args.revoked.into_iter().find(|index| !list.set(*index)) {
-        return Err(Failure::usage(format!(
+        return Err(CommandFailure::usage(format!(
             "--revoke {beyond}: a list has entries 0 to 131071"
         )));
     }
@@ -80,8 +79,8 @@ fn status_list(context: &Context, args: StatusListArgs) -> Result<(), Failure> {
 }
 
 /// Says whether a credential counts. It is an error if it does not.
-async fn verify(context: &Context, args: VerifyArgs) -> Result<(), Failure> {
-    let bytes = content::whole(&args.file, MAX_CREDENTIAL as u64)?;
+async fn verify(context: &Context, args: VerifyArgs) -> Result<(), CommandFailure> {
+    let bytes = message_content::read_limited(&args.file, MAX_CREDENTIAL as u64)?;
     let credential = Credential::read(&bytes).map_err(failed)?;
     let grant = credential.grant();
     if let Some(wanted) = args.issuer.filter(|wanted| *wanted != grant.issuer) {
@@ -132,7 +131,7 @@ async fn verify(context: &Context, args: VerifyArgs) -> Result<(), Failure> {
 }
 
 /// The keys of an issuer: its name, or its document's.
-async fn keys(fetcher: &Fetcher, issuer: &str) -> Result<IssuerKeys, Failure> {
+async fn keys(fetcher: &Fetcher, issuer: &str) -> Result<IssuerKeys, CommandFailure> {
     let Ok(did) = issuer.parse::<DidWeb>() else {
         return Ok(issuer_keys(issuer, None));
     };
@@ -145,26 +144,26 @@ async fn keys(fetcher: &Fetcher, issuer: &str) -> Result<IssuerKeys, Failure> {
 }
 
 /// Who is called: as given, or by the key.
-fn issuer(given: Option<String>, key: &Keypair) -> Result<String, Failure> {
+fn issuer(given: Option<String>, key: &Keypair) -> Result<String, CommandFailure> {
     let by_key = did_key_of(identity::peer_id(key)).ok_or_else(|| failed("the key is not an Ed25519 key"))?;
     given.map_or(Ok(by_key), |given| as_compared("--issuer", given))
 }
 
 /// A peer id stands for its did:key.
-fn subject(given: &str) -> Result<String, Failure> {
+fn subject(given: &str) -> Result<String, CommandFailure> {
     if given.starts_with("did:") || is_of_a_domain(given) {
         return as_compared("--subject", given.to_owned());
     }
     let peer: Option<PeerId> = given.parse().ok();
     peer.and_then(did_key_of)
-        .ok_or_else(|| Failure::usage(format!("{given:?} is no subject; give a DID or a peer id")))
+        .ok_or_else(|| CommandFailure::usage(format!("{given:?} is no subject; give a DID or a peer id")))
 }
 
 /// A DID, which has to be written as it is compared if it is of a domain: nobody would be found by another spelling.
-fn as_compared(option: &str, given: String) -> Result<String, Failure> {
+fn as_compared(option: &str, given: String) -> Result<String, CommandFailure> {
     if is_of_a_domain(&given) {
-        let name = given.parse::<Name>();
-        name.map_err(|error| Failure::usage(format!("{option}: {error}")))?;
+        let name = given.parse::<SourceName>();
+        name.map_err(|error| CommandFailure::usage(format!("{option}: {error}")))?;
     }
     Ok(given)
 }
@@ -178,15 +177,15 @@ fn is_of_a_domain(given: &str) -> bool {
 }
 
 /// What the daemon's settings know of other hosts.
-fn outbound(context: &Context, file: &PolicyFile) -> Result<Outbound, Failure> {
+fn outbound(context: &Context, file: &PolicyFile) -> Result<OutboundConfig, CommandFailure> {
     let mut args = vec!["agentanycastd".into()];
     if let Some(path) = context.settings(file)? {
         args.extend(["--config".into(), path.into()]);
     }
-    match config::load_again(&args).1 {
-        Ok(Loaded::Run { config, .. }) => Ok(config.bridge.outbound),
-        Ok(_) => Err(Failure::usage("these are no settings of a daemon")),
-        Err(error) => Err(Failure::usage(error.to_string())),
+    match config::reload(&args).1 {
+        Ok(LoadedConfig::Run { config, .. }) => Ok(config.bridge.outbound),
+        Ok(_) => Err(CommandFailure::usage("these are no settings of a daemon")),
+        Err(error) => Err(CommandFailure::usage(error.to_string())),
     }
 }
 

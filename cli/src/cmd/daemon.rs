@@ -7,9 +7,9 @@ use std::{
 };
 
 use crate::{
-    background,
+    background_daemon,
     context::{CONFIG_VARIABLE, Context, own_program},
-    failure::{Code, Failure},
+    failure::{CommandFailure, FailureCode},
 };
 
 /// How the daemon calls itself.
@@ -23,7 +23,7 @@ const STORE_PATH: &str = "AGENTANYCAST_STORE_PATH";
 /// Runs the daemon. `--home` becomes the daemon's own settings; since they travel in the environment,
 /// this program then starts itself anew in its place.
 pub(crate) fn run(context: &Context, arguments: Vec<OsString>) -> ExitCode {
-    background::leave_session();
+    background_daemon::leave_session();
     if !context.home_given {
         // The first argument is the program's name, as in any argument list.
         return agentanycast_node::main_with_args(std::iter::once(PROGRAM.into()).chain(arguments));
@@ -32,7 +32,7 @@ pub(crate) fn run(context: &Context, arguments: Vec<OsString>) -> ExitCode {
 }
 
 /// Only returns when it fails.
-fn restart_with_home(context: &Context, arguments: &[OsString]) -> Failure {
+fn restart_with_home(context: &Context, arguments: &[OsString]) -> CommandFailure {
     let found = context
         .directory()
         .and_then(|home| Ok((home, context.settings_of_home()?)));
@@ -54,5 +54,9 @@ fn restart_with_home(context: &Context, arguments: &[OsString]) -> Failure {
         .env(STORE_PATH, home.join("data"))
         .envs(settings.map(|path| (CONFIG_VARIABLE, path)))
         .exec();
-    Failure::new(Code::General, "Io", format!("cannot start the daemon: {error}"))
+    CommandFailure::new(
+        FailureCode::General,
+        "Io",
+        format!("cannot start the daemon: {error}"),
+    )
 }

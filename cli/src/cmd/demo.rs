@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use crate::{
     args::DemoArgs,
     context::Context,
-    failure::Failure,
+    failure::CommandFailure,
     interrupt::Interrupt,
     output::{self, Paint},
 };
@@ -15,11 +15,11 @@ use crate::{
 /// The skill on the echo agent's card.
 const SKILL: &str = "echo";
 
-pub(crate) async fn run(context: &Context, args: DemoArgs) -> Result<(), Failure> {
+pub(crate) async fn run(context: &Context, args: DemoArgs) -> Result<(), CommandFailure> {
     let mut interrupt = Interrupt::new()?;
     let node = interrupt.or(context.connect_or_start()).await?;
     for warning in node.set_card(card(&args.name)).await? {
-        output::complain(&format!("anycast: {warning}"));
+        output::warn(&format!("anycast: {warning}"));
     }
     let outcome = serve(context, &node, &mut interrupt).await;
     node.shutdown().await;
@@ -37,7 +37,7 @@ pub(crate) fn echo(task: &IncomingTask) -> Artifact {
     Artifact::new(SKILL, parts)
 }
 
-async fn serve(context: &Context, node: &Node, interrupt: &mut Interrupt) -> Result<(), Failure> {
+async fn serve(context: &Context, node: &Node, interrupt: &mut Interrupt) -> Result<(), CommandFailure> {
     announce(context, node).await?;
     let stop = CancellationToken::new();
     let as_json = context.json;
@@ -85,9 +85,9 @@ async fn serve(context: &Context, node: &Node, interrupt: &mut Interrupt) -> Res
     ended
 }
 
-async fn announce(context: &Context, node: &Node) -> Result<(), Failure> {
+async fn announce(context: &Context, node: &Node) -> Result<(), CommandFailure> {
     let info = node.info().await?;
-    let peer = info.peer_id.ok_or_else(Failure::unnamed_daemon)?;
+    let peer = info.peer_id.ok_or_else(CommandFailure::unnamed_daemon)?;
     let addresses: Vec<String> = info
         .listen_addresses
         .iter()

@@ -2,21 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use agentanycast::{Discovered, DiscoveredAgent, DiscoveredSkill};
+use agentanycast::{DiscoveredAgent, DiscoveredSkill, DiscoveryResult};
 use serde_json::Value;
 
 use crate::{
     args::DiscoverArgs,
     context::Context,
-    failure::{Code, Failure},
-    json,
-    lookup::{self, Names},
-    output, target,
+    failure::{CommandFailure, FailureCode},
+    json, output,
+    peer_lookup::{self, PeerNames},
+    peer_target,
 };
 
-pub(crate) async fn run(context: &Context, args: DiscoverArgs) -> Result<(), Failure> {
+pub(crate) async fn run(context: &Context, args: DiscoverArgs) -> Result<(), CommandFailure> {
     if args.skill.is_empty() {
-        return Err(Failure::usage(
+        return Err(CommandFailure::usage(
             "SKILL is empty; name the skill that is looked for".to_owned(),
         ));
     }
@@ -24,11 +24,11 @@ pub(crate) async fn run(context: &Context, args: DiscoverArgs) -> Result<(), Fai
     let node = context.connect_or_start().await?;
     let answer = node.discover(&args.skill, &tags, args.limit.into()).await?;
     if let Some(caution) = caution(&answer) {
-        output::complain(&caution);
+        output::warn(&caution);
     }
     let found = answer.agents;
     if context.json {
-        output::json(&Value::Array(found.iter().map(json::found).collect()))?;
+        output::json(&Value::Array(found.iter().map(json::discovered_agent).collect()))?;
     }
     if found.is_empty() {
         // As a task for this skill would end. With --json the empty list is the whole answer on standard
@@ -37,13 +37,13 @@ pub(crate) async fn run(context: &Context, args: DiscoverArgs) -> Result<(), Fai
         if !answer.meant_skill.is_empty() {
             nobody = format!("{nobody}; did you mean {}?", output::flat(&answer.meant_skill));
         }
-        output::complain(&format!("anycast: {nobody}"));
-        return Err(Failure::new(Code::NotFound, "SkillNotFound", nobody).told());
+        output::warn(&format!("anycast: {nobody}"));
+        return Err(CommandFailure::new(FailureCode::NotFound, "SkillNotFound", nobody).already_reported());
     }
     if context.json {
         return Ok(());
     }
-    let names = target::names(context, &node).await?;
+    let names = peer_target::names(context, &node).await?;
     let rows = found
         .into_iter()
         .map(|agent| row(agent, &args.skill, &names, args.full));
@@ -55,12 +55,12 @@ pub(crate) async fn run(context: &Context, args: DiscoverArgs) -> Result<(), Fai
 }
 
 /// A skill has one value of a tag, so nobody has two.
-fn once_each(given: Vec<(String, String)>) -> Result<BTreeMap<String, String>, Failure> {
+fn once_each(given: Vec<(String, String)>) -> Result<BTreeMap<String, String>, CommandFailure> {
     let mut tags = BTreeMap::new();
     for (key, value) in given {
         if let Some(first) = tags.insert(key.clone(), value.clone()) {
             let both = format!("--tag {key}={first} and --tag {key}={value}");
-            return Err(Failure::usage(format!(
+            return Err(CommandFailure::usage(format!(
                 "{both}: a skill has one value of each tag; give one"
             )));
         }
@@ -69,7 +69,7 @@ fn once_each(given: Vec<(String, String)>) -> Result<BTreeMap<String, String>, F
 }
 
 /// What is to be known of an answer that is not what all registries say.
-fn caution(answer: &Discovered) -> Option<String> {
+fn caution(answer: &DiscoveryResult) -> Option<String> {
     let who = output::flat(&answer.unanswered.join("; "));
     if answer.remembered {
         Some(format!(
@@ -94,7 +94,7 @@ fn nobody(skill: &str, tags: &BTreeMap<String, String>) -> String {
     format!("no agent with skill {skill}{with} is known")
 }
 
-fn row(agent: DiscoveredAgent, asked: &str, names: &Names, full: bool) -> [String; 5] {
+fn row(agent: DiscoveredAgent, asked: &str, names: &PeerNames, full: bool) -> [String; 5] {
     let skill = agent.skills.iter().find(|skill| skill.id == asked);
     let tags = |skill: &DiscoveredSkill| {
         let tags = skill.tags.iter().map(|(key, value)| format!("{key}={value}"));
@@ -103,7 +103,7 @@ fn row(agent: DiscoveredAgent, asked: &str, names: &Names, full: bool) -> [Strin
     [
         agent
             .peer_id
-            .map(|peer| lookup::shown(names, &peer, full))
+            .map(|peer| peer_lookup::display_name(names, &peer, full))
             .unwrap_or_default(),
         output::brief(&agent.name),
         if agent.verified { "yes" } else { "no" }.to_owned(),

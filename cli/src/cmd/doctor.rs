@@ -18,17 +18,17 @@ mod version;
 use serde_json::json;
 
 use self::{
-    facts::Facts,
+    facts::DoctorFacts,
     finding::{Finding, State},
 };
 use crate::{
     context::Context,
-    failure::{Code, Failure},
+    failure::{CommandFailure, FailureCode},
     output::{self, Paint},
 };
 
-pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
-    let facts = Facts::gather(context, 0).await?;
+pub(crate) async fn run(context: &Context) -> Result<(), CommandFailure> {
+    let facts = DoctorFacts::gather(context, 0).await?;
     let findings = check(&facts).await;
     let problems = findings
         .iter()
@@ -50,11 +50,14 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
     if problems == 0 {
         return Ok(());
     }
-    Err(Failure::new(Code::General, "Unhealthy", format!("{problems} problems")).told())
+    Err(
+        CommandFailure::new(FailureCode::General, "Unhealthy", format!("{problems} problems"))
+            .already_reported(),
+    )
 }
 
 /// All that is found, in an order in which a cause stands before what it may have caused.
-pub(super) async fn check(facts: &Facts) -> Vec<Finding> {
+pub(super) async fn check(facts: &DoctorFacts) -> Vec<Finding> {
     let mut findings = settings::check(facts);
     findings.extend(daemon::check(facts));
     findings.extend(version::check(facts));
@@ -70,7 +73,7 @@ pub(super) async fn check(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-fn show(finding: &Finding) -> Result<(), Failure> {
+fn show(finding: &Finding) -> Result<(), CommandFailure> {
     let (mark, paint) = match finding.state {
         State::Good => ("ok", Paint::Good),
         State::Note => ("note", Paint::Faint),

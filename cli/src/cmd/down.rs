@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::{background::HomeProcess, context::Context, failure::Failure, output};
+use crate::{background_daemon::HomeProcess, context::Context, failure::CommandFailure, output};
 
 /// How long the daemon may take to say how many tasks are open; it is stopped in any case.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
-pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
+pub(crate) async fn run(context: &Context) -> Result<(), CommandFailure> {
     context.refuse_address()?;
     let open = tokio::time::timeout(ANSWER_LIMIT, open_tasks(context)).await;
-    let stopped = HomeProcess::of(context)?.stop().await?;
+    let stopped = HomeProcess::from_context(context)?.stop().await?;
     let Some(pid) = stopped else {
-        return Err(context.nobody_runs());
+        return Err(context.no_daemon_failure());
     };
     let pid = pid.as_raw_nonzero();
     if context.json {
@@ -22,7 +22,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
     }
     output::line(&format!("stopped the daemon (pid {pid})"))?;
     if let Some(told) = open.ok().flatten().and_then(what_stays) {
-        output::complain(&told);
+        output::warn(&told);
     }
     Ok(())
 }

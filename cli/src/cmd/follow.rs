@@ -3,26 +3,25 @@
 use std::{borrow::Cow, io::IsTerminal, path::PathBuf, time::Duration};
 
 use agentanycast::{Artifact, Message, Node, Task, TaskHandle, TaskStatus, TaskUpdate};
-use agentanycast_program::duration;
+use agentanycast_daemon_kit::duration;
 use futures::StreamExt;
 use serde_json::json;
 
-use self::waiting::Waiting;
+use self::wait_status::WaitStatus;
 use crate::{
     args::FollowArgs,
     context::Context,
-    failure::{Code, Failure},
-    interrupt::{Interrupt, Wish},
-    json,
-    keys::Keys,
-    output,
-    progress::Progress,
+    failure::{CommandFailure, FailureCode},
+    interrupt::{Interrupt, StopSignal},
+    json, output,
+    progress_line::ProgressLine,
+    terminal_keys::TerminalKeys,
 };
 
 pub(super) mod final_output;
 mod prompt;
 mod stream_output;
-mod waiting;
+mod wait_status;
 
 /// After the task's end, its last artifacts are on their way already.
 const LAST_ARTIFACTS: Duration = Duration::from_secs(10);
@@ -38,7 +37,7 @@ const ANSWER: &str = "gateway.answer";
 
 /// How a wait ended, if nothing failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ended {
+enum FollowEnd {
     /// The task has ended, and what came out is printed.
     Done,
     /// The user has left the wait.
@@ -54,8 +53,8 @@ pub(super) struct Follower<'a> {
     whom: Option<String>,
     /// Whether the terminal is there to answer at.
     may_ask: bool,
-    progress: Progress,
-    keys: Option<Keys>,
+    progress: ProgressLine,
+    keys: Option<TerminalKeys>,
     /// What the agent said last.
     news: String,
     /// The task, once the daemon has it.
@@ -70,14 +69,14 @@ impl<'a> Follower<'a> {
         args: &'a FollowArgs,
         input_is_read: bool,
     ) -> Self {
-        let progress = Progress::new(context.json);
+        let progress = ProgressLine::new(context.json);
         Self {
             context,
             node,
             args,
             whom: None,
             may_ask: !context.json && !input_is_read && std::io::stdin().is_terminal(),
-            keys: progress.is_shown().then(Keys::new).flatten(),
+            keys: progress.is_shown().then(TerminalKeys::new).flatten(),
             progress,
             news: String::new(),
             task: None,
@@ -110,12 +109,12 @@ impl<'a> Follower<'a> {
     pub(super) async fn send(
         &mut self,
         interrupt: &mut Interrupt,
-        sending: impl Future<Output = Result<TaskHandle, Failure>>,
-    ) -> Result<(), Failure> {
+        sending: impl Future<Output = Result<TaskHandle, CommandFailure>>,
+    ) -> Result<(), CommandFailure> {
         self.progress.show("sending");
         let handle = tokio::select! {
             handle = sending => handle?,
-            wish = interrupt.wish() => {
+            wish = interrupt.stop_signal() => {
                 let message = "interrupted before the daemon said that it has the task; `anycast tasks` shows whether it does";
                 return Err(wish.failure(message));
             }
@@ -123,12 +122,12 @@ impl<'a> Follower<'a> {
         self.task = Some(handle.id().to_owned());
         let outcome = self.follow(&handle, interrupt).await;
         // Whoever goes on with the terminal has it as it was.
-        (self.progress, self.keys) = (Progress::silent(), None);
+        (self.progress, self.keys) = (ProgressLine::silent(), None);
         outcome
     }
 
     /// Follows the task to its end, unless that was not wanted.
-    async fn follow(&mut self, handle: &TaskHandle, interrupt: &mut Interrupt) -> Result<(), Failure> {
+    async fn follow(&mut self, handle: &TaskHandle, interrupt: &mut Interrupt) -> Result<(), CommandFailure> {
         let id = handle.id();
         if self.args.no_wait {
             self.progress.clear();
@@ -140,26 +139,26 @@ impl<'a> Follower<'a> {
         }
         let wish = tokio::select! {
             ended = self.within_time(handle) => {
-                if ended? == Ended::Left {
+                if ended? == FollowEnd::Left {
                     self.progress.clear();
-                    output::complain(&format!("task {id} goes on; `{} task {id} --wait` waits for it", self.program()));
+                    output::warn(&format!("task {id} goes on; `{} task {id} --wait` waits for it", self.program()));
                 }
                 return Ok(());
             }
-            wish = interrupt.wish() => wish,
+            wish = interrupt.stop_signal() => wish,
         };
         self.progress.clear();
         Err(match wish {
-            Wish::Cancel => cancel(handle, interrupt).await,
-            Wish::End | Wish::HangUp => {
+            StopSignal::Cancel => cancel(handle, interrupt).await,
+            StopSignal::End | StopSignal::HangUp => {
                 let message = format!(
                     "task {id} goes on; `{} task {id} --wait` waits for it",
                     self.program()
                 );
-                Failure::new(wish.code(), "Left", message)
+                CommandFailure::new(wish.code(), "Left", message)
             }
         }
-        .of_task(id))
+        .with_task(id))
     }
 
     /// How this program is called for the same daemon.
@@ -173,7 +172,7 @@ impl<'a> Follower<'a> {
         }
     }
 
-    async fn within_time(&mut self, handle: &TaskHandle) -> Result<Ended, Failure> {
+    async fn within_time(&mut self, handle: &TaskHandle) -> Result<FollowEnd, CommandFailure> {
         let limit = self.args.timeout;
         if limit.is_zero() {
             return self.until_ended(handle).await;
@@ -188,13 +187,13 @@ impl<'a> Follower<'a> {
             duration::format(limit),
             self.program()
         );
-        Err(Failure::new(Code::Timeout, "Timeout", message).of_task(id))
+        Err(CommandFailure::new(FailureCode::Timeout, "Timeout", message).with_task(id))
     }
 
     /// Follows the task to its end and prints what comes out.
-    async fn until_ended(&mut self, handle: &TaskHandle) -> Result<Ended, Failure> {
+    async fn until_ended(&mut self, handle: &TaskHandle) -> Result<FollowEnd, CommandFailure> {
         let mut updates = handle.updates();
-        let mut live = stream_output::Live::new(self.context.json, self.args.output.clone());
+        let mut live = stream_output::StreamOutput::new(self.context.json, self.args.output.clone());
         let mut artifacts = if self.args.stream {
             handle.artifacts()
         } else {
@@ -216,7 +215,7 @@ impl<'a> Follower<'a> {
                     None => break,
                 },
                 key = pressed(&mut self.keys) => if key == b'd' {
-                    return Ok(Ended::Left);
+                    return Ok(FollowEnd::Left);
                 },
                 () = self.progress.tick() => self.say_where(handle).await,
             }
@@ -226,7 +225,7 @@ impl<'a> Follower<'a> {
             live.take(handle.id(), event?)?;
         }
         let task = handle.snapshot().await?;
-        self.finish(handle, task, &live).await.map(|()| Ended::Done)
+        self.finish(handle, task, &live).await.map(|()| FollowEnd::Done)
     }
 
     /// Shows where the task is.
@@ -234,7 +233,7 @@ impl<'a> Follower<'a> {
         let trace = tokio::time::timeout(TRACE_LIMIT, self.node.trace_without_audit(handle.id())).await;
         // An older daemon cannot say it.
         let Ok(Ok(trace)) = trace else { return };
-        let Some(waiting) = Waiting::from_trace(&trace, self.whom.as_deref()) else {
+        let Some(waiting) = WaitStatus::from_trace(&trace, self.whom.as_deref()) else {
             return;
         };
         let hint = match (&self.keys, waiting.arrived) {
@@ -250,7 +249,7 @@ impl<'a> Follower<'a> {
         self.progress.show_with(text, hint);
     }
 
-    async fn changed(&mut self, handle: &TaskHandle, update: TaskUpdate) -> Result<(), Failure> {
+    async fn changed(&mut self, handle: &TaskHandle, update: TaskUpdate) -> Result<(), CommandFailure> {
         self.say(&update)?;
         let text = update.message.map(|message| message.text_content());
         let text = text.unwrap_or_default();
@@ -276,16 +275,20 @@ impl<'a> Follower<'a> {
                 "no answer was given; task {id} waits: answer with `{} reply {id} TEXT`",
                 self.program()
             );
-            return Err(Failure::new(Code::Input, "InputRequired", message).of_task(id));
+            return Err(CommandFailure::new(FailureCode::Input, "InputRequired", message).with_task(id));
         };
-        self.keys = had_keys.then(Keys::new).flatten();
+        self.keys = had_keys.then(TerminalKeys::new).flatten();
         handle.reply(answer).await?;
         self.progress.show("answered");
         Ok(())
     }
 
     /// Nobody is there to answer: says how it is answered later.
-    async fn unanswered(&self, handle: &TaskHandle, question: &str) -> Result<Failure, Failure> {
+    async fn unanswered(
+        &self,
+        handle: &TaskHandle,
+        question: &str,
+    ) -> Result<CommandFailure, CommandFailure> {
         let id = handle.id();
         if self.context.json {
             let task = handle.snapshot().await?;
@@ -299,16 +302,16 @@ impl<'a> Follower<'a> {
             "the agent asks {asks}, and there is no terminal to answer at; task {id} waits: answer with `{} reply {id} TEXT`",
             self.program()
         );
-        let failure = Failure::new(Code::Input, "InputRequired", message).of_task(id);
+        let failure = CommandFailure::new(FailureCode::Input, "InputRequired", message).with_task(id);
         Ok(if self.context.json {
-            failure.told()
+            failure.already_reported()
         } else {
             failure
         })
     }
 
     /// Prints a change where each is wanted: in a JSON stream.
-    fn say(&self, update: &TaskUpdate) -> Result<(), Failure> {
+    fn say(&self, update: &TaskUpdate) -> Result<(), CommandFailure> {
         if self.context.json && self.args.stream {
             output::json(&json::update(update))?;
         }
@@ -316,7 +319,7 @@ impl<'a> Follower<'a> {
     }
 
     /// Prints the task at its end, as JSON.
-    fn print_document(&self, task: &serde_json::Value) -> Result<(), Failure> {
+    fn print_document(&self, task: &serde_json::Value) -> Result<(), CommandFailure> {
         Ok(if self.args.stream {
             output::json(&json!({"event": "result", "task": task}))
         } else {
@@ -328,13 +331,13 @@ impl<'a> Follower<'a> {
         &self,
         handle: &TaskHandle,
         task: Task,
-        live: &stream_output::Live,
-    ) -> Result<(), Failure> {
+        live: &stream_output::StreamOutput,
+    ) -> Result<(), CommandFailure> {
         let directory = self.args.output.as_deref();
         if !self.context.json {
             let task = task.into_result()?;
             if let Some(peer) = task.sealed_for() {
-                output::complain(&format!(
+                output::warn(&format!(
                     "sealed: the answer is from {peer}, and nobody on its way could read or change it"
                 ));
             }
@@ -350,14 +353,16 @@ impl<'a> Follower<'a> {
             }
         }
         self.print_document(&json::task(&task, &saved))?;
-        task.into_result()
-            .map(drop)
-            .map_err(|error| Failure::from(error).of_task(handle.id()).told())
+        task.into_result().map(drop).map_err(|error| {
+            CommandFailure::from(error)
+                .with_task(handle.id())
+                .already_reported()
+        })
     }
 }
 
 /// Cancels the task; a second Ctrl-C does not wait for that.
-async fn cancel(handle: &TaskHandle, interrupt: &mut Interrupt) -> Failure {
+async fn cancel(handle: &TaskHandle, interrupt: &mut Interrupt) -> CommandFailure {
     let id = handle.id();
     let canceling = tokio::time::timeout(CANCEL_LIMIT, handle.cancel());
     let message = tokio::select! {
@@ -366,13 +371,13 @@ async fn cancel(handle: &TaskHandle, interrupt: &mut Interrupt) -> Failure {
             Ok(Err(error)) => format!("interrupted; task {id} was not canceled: {error}"),
             Err(_) => format!("interrupted; task {id} was not canceled in time"),
         },
-        _ = interrupt.wish() => format!("interrupted twice; whether task {id} was canceled is not known"),
+        _ = interrupt.stop_signal() => format!("interrupted twice; whether task {id} was canceled is not known"),
     };
-    Failure::new(Code::Interrupted, "Interrupted", message)
+    CommandFailure::new(FailureCode::Interrupted, "Interrupted", message)
 }
 
 /// The next key, if there is a terminal to press it at.
-async fn pressed(keys: &mut Option<Keys>) -> u8 {
+async fn pressed(keys: &mut Option<TerminalKeys>) -> u8 {
     match keys {
         Some(keys) => keys.pressed().await,
         None => std::future::pending().await,
@@ -400,7 +405,7 @@ fn results(task: &Task) -> Cow<'_, [Artifact]> {
 
 /// What an agent asks, also where that has no words: the Python SDK sends none.
 fn in_words(question: &str) -> String {
-    match output::within(question) {
+    match output::indented(question) {
         empty if empty.is_empty() => {
             "for input, without saying what (agents on the Python SDK 0.7 cannot say it)".to_owned()
         }

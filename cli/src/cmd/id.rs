@@ -7,11 +7,11 @@ use serde_json::json;
 use crate::{
     context::Context,
     did,
-    failure::{Code, Failure},
+    failure::{CommandFailure, FailureCode},
     output,
 };
 
-pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
+pub(crate) async fn run(context: &Context) -> Result<(), CommandFailure> {
     let (peer, web, dns) = match context.connect().await {
         Ok(node) => {
             let info = node.info().await?;
@@ -22,8 +22,8 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
         }
         Err(failure) => return Err(failure),
     };
-    let peer = peer.ok_or_else(Failure::unnamed_daemon)?;
-    let did = did::from_peer(&peer).unwrap_or_default();
+    let peer = peer.ok_or_else(CommandFailure::unnamed_daemon)?;
+    let did = did::did_of_peer(&peer).unwrap_or_default();
     if context.json {
         return Ok(output::json(&json!({
             "peer_id": peer.as_str(), "did_key": did, "did_web": web, "did_dns": dns,
@@ -36,8 +36,9 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
 }
 
 /// The peer id of the key in the home; `away` if there is none yet.
-fn from_key(context: &Context, away: Failure) -> Result<PeerId, Failure> {
-    let wrong = |error: &dyn std::fmt::Display| Failure::new(Code::General, "Key", error.to_string());
+fn from_key(context: &Context, away: CommandFailure) -> Result<PeerId, CommandFailure> {
+    let wrong =
+        |error: &dyn std::fmt::Display| CommandFailure::new(FailureCode::General, "Key", error.to_string());
     let path = context.directory()?.join("key");
     let Some(key) = identity::load(&path).map_err(|error| wrong(&error))? else {
         return Err(away);

@@ -5,27 +5,26 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agentanycast::{Invite, Network, NewInvite, Node, PlaceState};
+use agentanycast::{Invite, Network, NewInvite, Node, ReservationState};
 use qrcode::{QrCode, render::unicode::Dense1x2};
 use serde_json::{Value, json};
 
 use crate::{
     args::{InviteArgs, InviteCommand, NewInviteArgs},
     context::Context,
-    failure::{Code, Failure},
+    failure::{CommandFailure, FailureCode},
     invite_code::{self, Invitation},
-    json, lookup, output,
-    progress::Progress,
-    target,
+    json, output, peer_lookup, peer_target,
+    progress_line::ProgressLine,
 };
 
 /// How long a relay may take to give this node a slot: without one, hosts outside cannot reach it.
 const SLOT_WITHIN: Duration = Duration::from_secs(10);
 
 /// How often is looked whether it has.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-pub(crate) async fn run(context: &Context, args: InviteArgs) -> Result<(), Failure> {
+pub(crate) async fn run(context: &Context, args: InviteArgs) -> Result<(), CommandFailure> {
     let node = context.connect_or_start().await?;
     match args.command {
         None => create(context, &node, args.new).await,
@@ -34,23 +33,30 @@ pub(crate) async fn run(context: &Context, args: InviteArgs) -> Result<(), Failu
     }
 }
 
-async fn create(context: &Context, node: &Node, args: NewInviteArgs) -> Result<(), Failure> {
+async fn create(context: &Context, node: &Node, args: NewInviteArgs) -> Result<(), CommandFailure> {
     let network = reachable(context, node).await?;
     let (relays, addresses) = invite_code::reachable(&network.direct_addresses, &network.relayed_addresses);
     if relays.is_empty() && addresses.is_empty() {
         let message =
             "this node has no address that others can use; check `anycast status` and `anycast relays`";
-        return Err(Failure::new(Code::General, "Unreachable", message));
+        return Err(CommandFailure::new(FailureCode::General, "Unreachable", message));
     }
     let registries: Vec<String> = network
         .registries
         .into_iter()
         .map(|registry| registry.address)
         .collect();
-    let me = node.info().await?.peer_id.ok_or_else(Failure::unnamed_daemon)?;
+    let me = node
+        .info()
+        .await?
+        .peer_id
+        .ok_or_else(CommandFailure::unnamed_daemon)?;
     let mut invitation = Invitation {
-        peer: me.as_str().parse().map_err(|_| Failure::unnamed_daemon())?,
-        registries: invite_code::worth_naming(&registries, &relays),
+        peer: me
+            .as_str()
+            .parse()
+            .map_err(|_| CommandFailure::unnamed_daemon())?,
+        registries: invite_code::registries_to_name(&registries, &relays),
         relays,
         addresses,
         secret: None,
@@ -61,7 +67,7 @@ async fn create(context: &Context, node: &Node, args: NewInviteArgs) -> Result<(
     // What does not fit is told before anything is made.
     invitation
         .encode()
-        .map_err(|error| Failure::usage(error.to_string()))?;
+        .map_err(|error| CommandFailure::usage(error.to_string()))?;
     let mut made = None;
     if !args.no_right {
         let (invite, secret) = node
@@ -73,7 +79,13 @@ async fn create(context: &Context, node: &Node, args: NewInviteArgs) -> Result<(
                 valid_for: (!args.expires.is_zero()).then_some(args.expires),
             })
             .await?;
-        let short = || Failure::new(Code::General, "Protocol", "the daemon gave no right of 16 bytes");
+        let short = || {
+            CommandFailure::new(
+                FailureCode::General,
+                "Protocol",
+                "the daemon gave no right of 16 bytes",
+            )
+        };
         invitation.secret = Some(secret.try_into().map_err(|_| short())?);
         let since = invite
             .expires_at
@@ -83,14 +95,14 @@ async fn create(context: &Context, node: &Node, args: NewInviteArgs) -> Result<(
     }
     let text = invitation
         .encode()
-        .map_err(|error| Failure::new(Code::General, "Invite", error.to_string()))?;
+        .map_err(|error| CommandFailure::new(FailureCode::General, "Invite", error.to_string()))?;
     if context.json {
         let mut document = made.as_ref().map_or_else(|| json!({}), json::invite);
         document["invite"] = text.into();
         return Ok(output::json(&document)?);
     }
     show(&text)?;
-    output::complain(&match &made {
+    output::warn(&match &made {
         Some(invite) => format!("{}; the other node runs: anycast join STRING", allowance(invite)),
         None => {
             "it lets nobody in, and says how this node is reached; the other node runs: anycast join STRING"
@@ -101,15 +113,15 @@ async fn create(context: &Context, node: &Node, args: NewInviteArgs) -> Result<(
 }
 
 /// The network, once a relay that this node has has given it a slot, or after a while.
-async fn reachable(context: &Context, node: &Node) -> Result<Network, Failure> {
+async fn reachable(context: &Context, node: &Node) -> Result<Network, CommandFailure> {
     let until = Instant::now() + SLOT_WITHIN;
-    let mut progress = Progress::new(context.json);
+    let mut progress = ProgressLine::new(context.json);
     loop {
         let network = node.network().await?;
         let asks = network.relays.iter().any(|relay| {
             matches!(
                 relay.state,
-                PlaceState::Asking | PlaceState::Waiting | PlaceState::Away
+                ReservationState::Asking | ReservationState::Waiting | ReservationState::Away
             )
         });
         let has_slot = !network.relayed_addresses.is_empty();
@@ -118,18 +130,18 @@ async fn reachable(context: &Context, node: &Node) -> Result<Network, Failure> {
         }
         if Instant::now() >= until {
             progress.clear();
-            output::complain(
+            output::warn(
                 "anycast: no relay has a slot for this node; who is not on its network may not reach it (`anycast relays` says why)",
             );
             return Ok(network);
         }
         progress.show("waiting for a slot at the relay");
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
 /// The string, and its QR code on a terminal: in capital letters, for which it needs fewer dots.
-fn show(text: &str) -> Result<(), Failure> {
+fn show(text: &str) -> Result<(), CommandFailure> {
     output::line(text)?;
     if io::stdout().is_terminal()
         && let Ok(code) = QrCode::new(text.to_ascii_uppercase())
@@ -164,17 +176,17 @@ fn allowance(invite: &Invite) -> String {
     format!("invite {}: {who}{until}{skill}", invite.id)
 }
 
-async fn list(context: &Context, node: &Node, full: bool) -> Result<(), Failure> {
+async fn list(context: &Context, node: &Node, full: bool) -> Result<(), CommandFailure> {
     let invites = node.invites().await?;
     if context.json {
         let documents = invites.iter().map(json::invite);
         return Ok(output::json(&Value::Array(documents.collect()))?);
     }
     if invites.is_empty() {
-        output::complain("no invite; `anycast invite` makes one");
+        output::warn("no invite; `anycast invite` makes one");
         return Ok(());
     }
-    let names = target::names(context, node).await?;
+    let names = peer_target::names(context, node).await?;
     let rows = invites.iter().map(|invite| {
         let is_over = invite
             .expires_at
@@ -184,7 +196,10 @@ async fn list(context: &Context, node: &Node, full: bool) -> Result<(), Failure>
             Some(_) if is_over => "expired".to_owned(),
             at => output::ahead(at),
         };
-        let peers = invite.peers.iter().map(|peer| lookup::shown(&names, peer, full));
+        let peers = invite
+            .peers
+            .iter()
+            .map(|peer| peer_lookup::display_name(&names, peer, full));
         [
             invite.id.clone(),
             output::brief(&invite.label),
@@ -201,7 +216,7 @@ async fn list(context: &Context, node: &Node, full: bool) -> Result<(), Failure>
     )?)
 }
 
-async fn revoke(context: &Context, node: &Node, names: &[String]) -> Result<(), Failure> {
+async fn revoke(context: &Context, node: &Node, names: &[String]) -> Result<(), CommandFailure> {
     let mut revoked = Vec::new();
     for name in names {
         revoked.extend(node.revoke_invite(name).await?);

@@ -6,31 +6,31 @@ use serde_json::json;
 use crate::{
     aliases::{
         self,
-        book::{Alias, check_name},
+        alias_table::{Alias, check_name},
     },
     args::JoinArgs,
     context::Context,
-    failure::{Code, Failure},
+    failure::{CommandFailure, FailureCode},
     invite_code::Invitation,
     output,
-    progress::Progress,
+    peer_target::PeerTarget,
+    progress_line::ProgressLine,
     settings_file::SettingsFile,
     short_id,
-    target::PeerTarget,
 };
 
-pub(crate) async fn run(context: &Context, args: JoinArgs) -> Result<(), Failure> {
+pub(crate) async fn run(context: &Context, args: JoinArgs) -> Result<(), CommandFailure> {
     let invitation = Invitation::decode(&args.invite)?;
     if let Some(alias) = &args.alias {
-        check_name(alias).map_err(Failure::usage)?;
+        check_name(alias).map_err(CommandFailure::usage)?;
         refuse_taken(context, alias, &invitation)?;
     }
     let is_changed = keep_in_settings(context, &invitation)?;
     let is_running = context.connect().await.is_ok();
     let node = context.connect_or_start().await?;
-    let target = PeerTarget::invited(&invitation)?;
+    let target = PeerTarget::from_invitation(&invitation)?;
     accept(&node, &target, &invitation).await?;
-    let progress = Progress::new(context.json);
+    let progress = ProgressLine::new(context.json);
     let reached = node.connect_peer(&target.peer, target.addresses.iter()).await;
     progress.clear();
     if reached.is_ok()
@@ -43,7 +43,11 @@ pub(crate) async fn run(context: &Context, args: JoinArgs) -> Result<(), Failure
             "{who} does not take the invite: {}; ask there for a new one (its relay is kept, no name and no right)",
             output::flat(&reason)
         );
-        return Err(Failure::new(Code::General, "InviteRefused", message));
+        return Err(CommandFailure::new(
+            FailureCode::General,
+            "InviteRefused",
+            message,
+        ));
     }
     let alias = keep_alias(context, &node, &args, &invitation, &target).await?;
     if is_changed && is_running {
@@ -52,8 +56,8 @@ pub(crate) async fn run(context: &Context, args: JoinArgs) -> Result<(), Failure
     let connected = reached.map_err(|error| {
         let kept = "its right, relay and name are kept, and tasks for it are sent when it is there";
         let who = alias.as_deref().unwrap_or(target.peer.as_str());
-        Failure::new(
-            Code::NotFound,
+        CommandFailure::new(
+            FailureCode::NotFound,
             "PeerNotFound",
             format!("{who} does not answer now: {error}; {kept}"),
         )
@@ -64,7 +68,7 @@ pub(crate) async fn run(context: &Context, args: JoinArgs) -> Result<(), Failure
             "alias": alias,
             "agent": invitation.agent,
             "skill": invitation.skill,
-            "via": connected.road.to_string(),
+            "via": connected.via.to_string(),
             "has_right": invitation.secret.is_some(),
         }))?);
     }
@@ -74,10 +78,10 @@ pub(crate) async fn run(context: &Context, args: JoinArgs) -> Result<(), Failure
     output::fields(&[
         ("joined", target.peer.to_string()),
         ("as", alias.clone().unwrap_or_default()),
-        ("reached", connected.road.to_string()),
+        ("reached", connected.via.to_string()),
         ("skill", output::brief(&invitation.skill)),
     ])?;
-    output::complain(&format!("try: anycast send {name} \"hello\""));
+    output::warn(&format!("try: anycast send {name} \"hello\""));
     Ok(())
 }
 
@@ -87,26 +91,26 @@ pub(super) async fn accept(
     node: &Node,
     target: &PeerTarget,
     invitation: &Invitation,
-) -> Result<Option<String>, Failure> {
+) -> Result<Option<String>, CommandFailure> {
     let Some(secret) = invitation.secret else {
         return Ok(None);
     };
     match node.accept_invite(&target.peer, secret.to_vec()).await {
         Err(error) if error.kind() == ErrorKind::Unsupported => {
             let message = "the daemon is too old to show an invite; restart it with this version";
-            Err(Failure::new(Code::General, "Unsupported", message))
+            Err(CommandFailure::new(FailureCode::General, "Unsupported", message))
         }
         done => Ok(done?),
     }
 }
 
 /// Adds the relays and registries to the settings of the home; whether that changes them.
-fn keep_in_settings(context: &Context, invitation: &Invitation) -> Result<bool, Failure> {
+fn keep_in_settings(context: &Context, invitation: &Invitation) -> Result<bool, CommandFailure> {
     let relays: Vec<String> = invitation.relays.iter().map(ToString::to_string).collect();
     if context.daemon_given() || relays.is_empty() && invitation.registries.is_empty() {
         return Ok(false);
     }
-    let file = SettingsFile::of(context)?;
+    let file = SettingsFile::from_context(context)?;
     let mut is_changed = false;
     if !relays.is_empty() {
         is_changed |= file.add_to_list("bootstrap_peers", &relays)?;
@@ -117,14 +121,14 @@ fn keep_in_settings(context: &Context, invitation: &Invitation) -> Result<bool, 
     Ok(is_changed)
 }
 
-fn refuse_taken(context: &Context, alias: &str, invitation: &Invitation) -> Result<(), Failure> {
+fn refuse_taken(context: &Context, alias: &str, invitation: &Invitation) -> Result<(), CommandFailure> {
     let book = context.aliases()?;
     let taken = book
         .get(alias)
         .filter(|known| known.peer.as_str() != invitation.peer.to_string());
     taken.map_or(Ok(()), |known| {
         let message = format!("{alias} is {} already; choose another name with --as", known.peer);
-        Err(Failure::new(Code::General, "AliasTaken", message))
+        Err(CommandFailure::new(FailureCode::General, "AliasTaken", message))
     })
 }
 
@@ -135,7 +139,7 @@ async fn keep_alias(
     args: &JoinArgs,
     invitation: &Invitation,
     target: &PeerTarget,
-) -> Result<Option<String>, Failure> {
+) -> Result<Option<String>, CommandFailure> {
     let on_card = match node.card_of(&target.peer).await {
         Ok(card) => card.name,
         Err(_) => String::new(),
@@ -154,7 +158,7 @@ async fn keep_alias(
         if is_other && !is_asked {
             return Ok(None);
         }
-        book.set(name, alias).map_err(Failure::usage)?;
+        book.set(name, alias).map_err(CommandFailure::usage)?;
         Ok(Some(name.to_owned()))
     })
 }

@@ -8,13 +8,13 @@ use serde_json::json;
 use crate::{
     args::KeyCommand,
     context::Context,
-    failure::{Code, Failure},
+    failure::{CommandFailure, FailureCode},
     output,
 };
 
-pub(crate) async fn run(context: &Context, command: KeyCommand) -> Result<(), Failure> {
+pub(crate) async fn run(context: &Context, command: KeyCommand) -> Result<(), CommandFailure> {
     let KeyCommand::Rotate { key } = command;
-    let failed = |text: String| Failure::new(Code::General, "Key", text);
+    let failed = |text: String| CommandFailure::new(FailureCode::General, "Key", text);
     if key.is_none() && context.connect().await.is_ok() {
         let text = "the daemon of this home runs with the key; stop it, change the key, and start it again";
         return Err(failed(text.to_owned()));

@@ -13,29 +13,29 @@ use serde_json::{Value, json};
 
 use crate::{
     args::LogsArgs,
-    background::BackgroundDaemon,
+    background_daemon::BackgroundDaemon,
     context::Context,
-    failure::{Code, Failure},
+    failure::{CommandFailure, FailureCode},
     interrupt::Interrupt,
     output,
 };
 
-mod line;
+mod format_line;
 
 /// How often the file is looked at for new lines.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How much is read at a time.
-const PIECE: u64 = 64 << 10;
+const READ_CHUNK: u64 = 64 << 10;
 
 /// Longest line that is put together; what is longer is shown in pieces.
 const MAX_LINE: usize = 1 << 20;
 
-pub(crate) async fn run(context: &Context, args: &LogsArgs) -> Result<(), Failure> {
+pub(crate) async fn run(context: &Context, args: &LogsArgs) -> Result<(), CommandFailure> {
     context.refuse_address()?;
     let mut interrupt = Interrupt::new()?;
     let path = BackgroundDaemon::new(context)?.log().to_owned();
-    let mut log = Log::open(path, args.lines).map_err(|(path, error)| {
+    let mut log = LogFollower::open(path, args.lines).map_err(|(path, error)| {
         let text = match error.kind() {
             io::ErrorKind::NotFound => format!(
                 "there is no log {}: no daemon was started in the background here; one that runs in a terminal logs there",
@@ -43,30 +43,30 @@ pub(crate) async fn run(context: &Context, args: &LogsArgs) -> Result<(), Failur
             ),
             _ => format!("cannot read the log {}: {error}", path.display()),
         };
-        Failure::new(Code::General, "Io", text)
+        CommandFailure::new(FailureCode::General, "Io", text)
     })?;
     let form = match (context.json, io::stdout().is_terminal()) {
-        (true, _) => Form::Json,
-        (false, true) => Form::Text,
-        (false, false) => Form::Raw,
+        (true, _) => LogOutput::Json,
+        (false, true) => LogOutput::Text,
+        (false, false) => LogOutput::Raw,
     };
     log.show(form)?;
     if args.follow {
         let wish = loop {
             tokio::select! {
-                wish = interrupt.wish() => break wish,
-                () = tokio::time::sleep(LOOK) => log.show(form)?,
+                wish = interrupt.stop_signal() => break wish,
+                () = tokio::time::sleep(POLL_INTERVAL) => log.show(form)?,
             }
         };
         log.show_rest(form)?;
-        return Err(wish.failure("interrupted").told());
+        return Err(wish.failure("interrupted").already_reported());
     }
     log.show_rest(form)
 }
 
 /// How lines are printed.
 #[derive(Clone, Copy, Debug)]
-enum Form {
+enum LogOutput {
     /// For people.
     Text,
     /// As they are in the file.
@@ -76,14 +76,14 @@ enum Form {
 }
 
 /// The log while it is read.
-struct Log {
+struct LogFollower {
     path: PathBuf,
     file: File,
     /// A line whose end has not been written yet.
     begun: Vec<u8>,
 }
 
-impl Log {
+impl LogFollower {
     /// Opened so that so many lines are left.
     fn open(path: PathBuf, lines: usize) -> Result<Self, (PathBuf, io::Error)> {
         let opened = File::open(&path).and_then(|mut file| {
@@ -102,7 +102,7 @@ impl Log {
     }
 
     /// Prints what has been added, also where the file was begun anew in between.
-    fn show(&mut self, form: Form) -> Result<(), Failure> {
+    fn show(&mut self, form: LogOutput) -> Result<(), CommandFailure> {
         self.read_on(form)?;
         if let Ok(there) = std::fs::metadata(&self.path)
             && !is_same(&there, &self.file.metadata()?)
@@ -118,10 +118,10 @@ impl Log {
         Ok(())
     }
 
-    fn read_on(&mut self, form: Form) -> Result<(), Failure> {
+    fn read_on(&mut self, form: LogOutput) -> Result<(), CommandFailure> {
         loop {
             let mut piece = Vec::new();
-            (&mut self.file).take(PIECE).read_to_end(&mut piece)?;
+            (&mut self.file).take(READ_CHUNK).read_to_end(&mut piece)?;
             if piece.is_empty() {
                 return Ok(());
             }
@@ -135,7 +135,7 @@ impl Log {
     }
 
     /// Prints a last line without its end.
-    fn show_rest(mut self, form: Form) -> Result<(), Failure> {
+    fn show_rest(mut self, form: LogOutput) -> Result<(), CommandFailure> {
         match std::mem::take(&mut self.begun) {
             rest if rest.is_empty() => Ok(()),
             rest => print(&rest, form),
@@ -143,18 +143,18 @@ impl Log {
     }
 }
 
-fn print(line: &[u8], form: Form) -> Result<(), Failure> {
+fn print(line: &[u8], form: LogOutput) -> Result<(), CommandFailure> {
     let text = String::from_utf8_lossy(line);
     let text = text.trim_end_matches('\n');
     match form {
-        Form::Text => {}
-        Form::Raw => return Ok(output::bytes(format!("{text}\n").as_bytes())?),
-        Form::Json => {
+        LogOutput::Text => {}
+        LogOutput::Raw => return Ok(output::bytes(format!("{text}\n").as_bytes())?),
+        LogOutput::Json => {
             let read = serde_json::from_str(text).ok().filter(Value::is_object);
             return Ok(output::json(&read.unwrap_or_else(|| json!({"message": text})))?);
         }
     }
-    let pieces = line::pieces(text);
+    let pieces = format_line::pieces(text);
     let pieces: Vec<(&str, output::Paint)> = pieces
         .iter()
         .map(|(text, paint)| (text.as_str(), *paint))
@@ -171,7 +171,7 @@ fn start_of_last(file: &mut File, lines: usize) -> io::Result<u64> {
     let length = file.metadata()?.len();
     let (mut at, mut found) = (length, 0);
     while at > 0 {
-        let from = at.saturating_sub(PIECE);
+        let from = at.saturating_sub(READ_CHUNK);
         file.seek(SeekFrom::Start(from))?;
         let mut piece = Vec::new();
         (&mut *file).take(at - from).read_to_end(&mut piece)?;
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(left("a\nb\n", 0), "");
         assert_eq!(left("", 3), "");
         // Over more than one piece.
-        let long = format!("{}\n", "x".repeat(PIECE as usize - 1));
+        let long = format!("{}\n", "x".repeat(READ_CHUNK as usize - 1));
         assert_eq!(
             left(&format!("first\n{long}{long}last\n"), 3),
             format!("{long}{long}last\n")
@@ -221,12 +221,14 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("log");
         std::fs::write(&path, "one\ntwo\nthr").unwrap();
-        let mut log = Log::open(path.clone(), 1).map_err(|(_, error)| error).unwrap();
-        assert!(log.show(Form::Raw).is_ok());
+        let mut log = LogFollower::open(path.clone(), 1)
+            .map_err(|(_, error)| error)
+            .unwrap();
+        assert!(log.show(LogOutput::Raw).is_ok());
         assert_eq!(log.begun, b"thr");
         std::fs::rename(&path, home.path().join("log.1")).unwrap();
         std::fs::write(&path, "fo").unwrap();
-        assert!(log.show(Form::Raw).is_ok());
+        assert!(log.show(LogOutput::Raw).is_ok());
         assert_eq!(log.begun, b"fo");
         let ino = std::fs::metadata(&path).unwrap().ino();
         assert_eq!(log.file.metadata().unwrap().ino(), ino);

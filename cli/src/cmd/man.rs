@@ -2,17 +2,17 @@
 
 use std::{fs, path::Path};
 
-use agentanycast_program::manpages;
+use agentanycast_daemon_kit::manpages;
 use serde_json::json;
 
 use crate::{
     args::{self, ManArgs},
     context::Context,
-    failure::{Code, Failure},
+    failure::{CommandFailure, FailureCode},
     output,
 };
 
-pub(crate) fn run(context: &Context, args: &ManArgs) -> Result<(), Failure> {
+pub(crate) fn run(context: &Context, args: &ManArgs) -> Result<(), CommandFailure> {
     let pages = manpages::manual(args::command())?;
     if let Some(directory) = &args.output {
         return write(context, directory, &pages);
@@ -23,7 +23,7 @@ pub(crate) fn run(context: &Context, args: &ManArgs) -> Result<(), Failure> {
     let name = wanted.collect::<Vec<_>>().join("-") + ".1";
     let page = pages.iter().find(|(page, _)| *page == name);
     let Some((_, text)) = page else {
-        return Err(Failure::usage(format!(
+        return Err(CommandFailure::usage(format!(
             "there is no command {:?}; `anycast --help` lists them",
             args.command.join(" ")
         )));
@@ -31,10 +31,10 @@ pub(crate) fn run(context: &Context, args: &ManArgs) -> Result<(), Failure> {
     Ok(output::bytes(text)?)
 }
 
-fn write(context: &Context, directory: &Path, pages: &[(String, Vec<u8>)]) -> Result<(), Failure> {
+fn write(context: &Context, directory: &Path, pages: &[(String, Vec<u8>)]) -> Result<(), CommandFailure> {
     let failed = |path: &Path, error: &std::io::Error| {
-        Failure::new(
-            Code::General,
+        CommandFailure::new(
+            FailureCode::General,
             "Io",
             format!("cannot write {}: {error}", path.display()),
         )

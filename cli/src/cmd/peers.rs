@@ -2,9 +2,11 @@
 
 use serde_json::Value;
 
-use crate::{args::PeersArgs, context::Context, failure::Failure, json, lookup, output, target};
+use crate::{
+    args::PeersArgs, context::Context, failure::CommandFailure, json, output, peer_lookup, peer_target,
+};
 
-pub(crate) async fn run(context: &Context, args: PeersArgs) -> Result<(), Failure> {
+pub(crate) async fn run(context: &Context, args: PeersArgs) -> Result<(), CommandFailure> {
     let node = context.connect_or_start().await?;
     let peers = node.peers().await?;
     if context.json {
@@ -13,18 +15,18 @@ pub(crate) async fn run(context: &Context, args: PeersArgs) -> Result<(), Failur
         ))?);
     }
     if peers.is_empty() {
-        output::complain("no peer is connected");
+        output::warn("no peer is connected");
         return Ok(());
     }
-    let names = target::names(context, &node).await?;
+    let names = peer_target::names(context, &node).await?;
     let rows = peers.into_iter().map(|peer| {
         let id = peer
             .id
-            .map(|id| lookup::shown(&names, &id, args.full))
+            .map(|id| peer_lookup::display_name(&names, &id, args.full))
             .unwrap_or_default();
         [
             id,
-            peer.road.to_string(),
+            peer.via.to_string(),
             output::ago(peer.connected_at),
             peer.addresses.join(" "),
         ]

@@ -2,24 +2,24 @@
 
 use std::time::Duration;
 
-use agentanycast::{PingAnswer, Road};
+use agentanycast::{PathKind, PingAnswer};
 use serde_json::{Value, json};
 
 use crate::{
     args::PingArgs,
     context::Context,
-    failure::{Code, Failure},
+    failure::{CommandFailure, FailureCode},
     interrupt::Interrupt,
     output,
-    target::Wanted,
+    peer_target::PeerQuery,
 };
 
-pub(crate) async fn run(context: &Context, args: PingArgs) -> Result<(), Failure> {
+pub(crate) async fn run(context: &Context, args: PingArgs) -> Result<(), CommandFailure> {
     let mut interrupt = Interrupt::new()?;
-    let wanted = Wanted::read(context, &args.target)?;
+    let wanted = PeerQuery::parse(context, &args.target)?;
     let node = interrupt.or(context.connect_or_start()).await?;
     let target = interrupt.or(wanted.find(context, &node)).await?;
-    let mut tally = Tally::default();
+    let mut tally = PingStats::default();
     let pinging = async {
         // Where it is said to be comes first, and it has to answer.
         node.connect_peer(&target.peer, target.addresses.iter()).await?;
@@ -37,7 +37,7 @@ pub(crate) async fn run(context: &Context, args: PingArgs) -> Result<(), Failure
     };
     let ended = tokio::select! {
         outcome = pinging => outcome,
-        wish = interrupt.wish() => Err(wish.failure("interrupted")),
+        wish = interrupt.stop_signal() => Err(wish.failure("interrupted")),
     };
     if tally.sent() > 0 {
         let peer = target.peer.as_str();
@@ -55,7 +55,7 @@ pub(crate) async fn run(context: &Context, args: PingArgs) -> Result<(), Failure
             tally.sent(),
             tally.last_error
         );
-        return Err(Failure::new(Code::General, "NoAnswer", message));
+        return Err(CommandFailure::new(FailureCode::General, "NoAnswer", message));
     }
     Ok(())
 }
@@ -70,9 +70,9 @@ fn line(answer: &PingAnswer) -> String {
 
 /// What a ping went over, for people.
 fn via(answer: &PingAnswer) -> String {
-    match (answer.road, &answer.relay) {
-        (Road::Relay, Some(relay)) => format!("through the relay {relay}"),
-        (Road::Relay, None) => "through a relay".to_owned(),
+    match (answer.via, &answer.relay) {
+        (PathKind::Relay, Some(relay)) => format!("through the relay {relay}"),
+        (PathKind::Relay, None) => "through a relay".to_owned(),
         _ => match answer.addresses.first() {
             Some(address) => format!(
                 "directly over {} at {}",
@@ -86,7 +86,7 @@ fn via(answer: &PingAnswer) -> String {
 
 /// What carries the connection to the peer itself; through a relay it is not known here.
 fn transport(answer: &PingAnswer) -> Option<&'static str> {
-    if answer.road != Road::Direct {
+    if answer.via != PathKind::Direct {
         return None;
     }
     let address = answer.addresses.first()?;
@@ -105,14 +105,14 @@ fn millis(time: Duration) -> String {
 
 /// All pings so far.
 #[derive(Debug, Default)]
-struct Tally {
+struct PingStats {
     answers: Vec<Duration>,
     lost: u32,
     last: Option<PingAnswer>,
     last_error: String,
 }
 
-impl Tally {
+impl PingStats {
     fn count(&mut self, answer: &PingAnswer) {
         if let Some(took) = answer.round_trip {
             self.answers.push(took);
@@ -167,7 +167,7 @@ impl Tally {
         let last = self.last.as_ref();
         json!({
             "peer_id": peer,
-            "via": last.map(|answer| answer.road.to_string()),
+            "via": last.map(|answer| answer.via.to_string()),
             "transport": last.and_then(transport).map(str::to_lowercase),
             "relay_peer_id": last.and_then(|answer| Some(answer.relay.as_ref()?.to_string())),
             "addresses": last.map(|answer| answer.addresses.clone()).unwrap_or_default(),
@@ -192,7 +192,7 @@ mod tests {
             } else {
                 "no answer within 10 s".to_owned()
             },
-            road: Road::Direct,
+            via: PathKind::Direct,
             addresses: vec!["/ip4/192.0.2.1/udp/4001/quic-v1".to_owned()],
             relay: None,
         }
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn pings_are_counted() {
-        let mut tally = Tally::default();
+        let mut tally = PingStats::default();
         for took in [Some(10), None, Some(30), Some(20)] {
             tally.count(&answer(took));
         }
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(document["loss"], 0.25);
         assert_eq!(document["round_trip_ms"]["mean"], 20.0);
         assert_eq!(document["last_error"], "no answer within 10 s");
-        let mut tally = Tally::default();
+        let mut tally = PingStats::default();
         tally.count(&answer(None));
         assert_eq!(tally.summary("bob"), "bob: 1 sent, 0 answered, 100 % lost");
         assert!(tally.document("bob")["round_trip_ms"].is_null());
@@ -227,7 +227,7 @@ mod tests {
         );
         let relay = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK";
         let relayed = PingAnswer {
-            road: Road::Relay,
+            via: PathKind::Relay,
             relay: relay.parse().ok(),
             ..answer(Some(3))
         };

@@ -7,19 +7,22 @@ use std::{
 
 use agentanycast_identity::PeerId;
 use agentanycast_node::{
-    config::{self, AclRule, Config, Loaded},
-    policy::{By, Decision, HTTP, LOCAL, Name, Outcome, Rules, Standing, invites::Right, limits::Bounds},
+    config::{self, AclRule, Config, LoadedConfig},
+    policy::{
+        Decision, DecisionReason, HTTP, LOCAL, PeerAttributes, PolicyOutcome, PolicyRules, SourceName,
+        invites::InviteGrant, limits::SourceBounds,
+    },
 };
 use serde_json::{Value, json};
 
 use crate::{
     args::{PolicyCommand, PolicyFile},
     context::Context,
-    failure::{Code, Failure},
+    failure::{CommandFailure, FailureCode},
     output,
 };
 
-pub(crate) fn run(context: &Context, command: PolicyCommand) -> Result<(), Failure> {
+pub(crate) fn run(context: &Context, command: PolicyCommand) -> Result<(), CommandFailure> {
     match command {
         PolicyCommand::Check {
             sources,
@@ -31,8 +34,8 @@ pub(crate) fn run(context: &Context, command: PolicyCommand) -> Result<(), Failu
             let sources = sources
                 .into_iter()
                 .map(meant)
-                .collect::<Result<Vec<_>, Failure>>()?;
-            check(context, &Asked::read(&sources)?, vouched, &skill, &file)
+                .collect::<Result<Vec<_>, CommandFailure>>()?;
+            check(context, &PolicyQuery::parse(&sources)?, vouched, &skill, &file)
         }
         PolicyCommand::Show(file) => show(context, &file),
     }
@@ -41,12 +44,12 @@ pub(crate) fn run(context: &Context, command: PolicyCommand) -> Result<(), Failu
 /// What would become of a task, and by which rule. It is an error if it would be denied.
 fn check(
     context: &Context,
-    asked: &Asked,
+    asked: &PolicyQuery,
     vouched: bool,
     skill: &str,
     file: &PolicyFile,
-) -> Result<(), Failure> {
-    let Read {
+) -> Result<(), CommandFailure> {
+    let LoadedPolicy {
         config,
         rules,
         settings,
@@ -54,25 +57,25 @@ fn check(
     if vouched {
         may_be_vouched_for(asked, &rules)?;
     }
-    let (decision, bounds) = asked.judged(&rules, vouched, skill);
+    let (decision, bounds) = asked.decide(&rules, vouched, skill);
     // What keeps it out is that nobody vouches for it, and somebody could.
-    let is_unknown = decision.by == By::Unknown && !rules.issuers.is_empty();
-    let if_vouched = is_unknown.then(|| asked.judged(&rules, true, skill).0);
-    let rule = match decision.by {
-        By::Rule(number) => config.policy.acl.get(number - 1),
+    let is_unknown = decision.reason == DecisionReason::Unknown && !rules.issuers.is_empty();
+    let if_vouched = is_unknown.then(|| asked.decide(&rules, true, skill).0);
+    let rule = match decision.reason {
+        DecisionReason::Rule(number) => config.policy.acl.get(number - 1),
         _ => None,
     };
-    let shown = rule.map(AclRule::written);
+    let shown = rule.map(AclRule::to_toml);
     let limits = limits(&bounds);
     if context.json {
         let rule = rule.map(|rule| json!({"source": rule.source, "skill": rule.skill, "allow": rule.allow}));
         output::json(&json!({
             "decision": decision.outcome.word(),
-            "by": decision.by.to_string(),
+            "by": decision.reason.to_string(),
             "rule": rule,
             "if_vouched": if_vouched.map(|decision| json!({
                 "decision": decision.outcome.word(),
-                "by": decision.by.to_string(),
+                "by": decision.reason.to_string(),
                 "issuers": rules.issuers,
             })),
             "limits": {"rps": bounds.rps, "max_in_flight": bounds.in_flight, "max_bytes": bounds.bytes},
@@ -81,7 +84,7 @@ fn check(
     } else {
         output::fields(&[
             ("decision", decision.outcome.word().to_owned()),
-            ("by", decision.by.to_string()),
+            ("by", decision.reason.to_string()),
             ("rule", shown.unwrap_or_default()),
             (
                 "if vouched",
@@ -90,18 +93,18 @@ fn check(
                     .unwrap_or_default(),
             ),
             ("limits", limits),
-            ("settings", told(settings.as_deref())),
+            ("settings", rules_origin(settings.as_deref())),
         ])?;
     }
-    if decision.outcome == Outcome::Allow {
+    if decision.outcome == PolicyOutcome::Allow {
         return Ok(());
     }
-    Err(Failure::new(Code::General, "Denied", decision.by.reason()).told())
+    Err(CommandFailure::new(FailureCode::General, "Denied", decision.reason.message()).already_reported())
 }
 
 /// All that the settings say about who may do what.
-fn show(context: &Context, file: &PolicyFile) -> Result<(), Failure> {
-    let Read {
+fn show(context: &Context, file: &PolicyFile) -> Result<(), CommandFailure> {
+    let LoadedPolicy {
         config: Config { policy, .. },
         rules,
         settings,
@@ -138,7 +141,7 @@ fn show(context: &Context, file: &PolicyFile) -> Result<(), Failure> {
         }))?);
     }
     output::fields(&[
-        ("settings", told(settings.as_deref())),
+        ("settings", rules_origin(settings.as_deref())),
         ("trust", policy.trust.word().to_owned()),
         ("peers", policy.trusted_peers.join(", ")),
         ("issuers", policy.trusted_issuers.join(", ")),
@@ -158,7 +161,7 @@ fn show(context: &Context, file: &PolicyFile) -> Result<(), Failure> {
         output::fields(&[(&format!("group {name}"), members.join(", "))])?;
     }
     for one in &rules.limits.overrides {
-        let bounds = rules.limits.of(&[one.source.as_str()]);
+        let bounds = rules.limits.bounds_of(&[one.source.as_str()]);
         output::fields(&[(&format!("limits of {}", one.source.as_str()), limits(&bounds))])?;
     }
     if policy.acl.is_empty() {
@@ -190,86 +193,86 @@ fn show(context: &Context, file: &PolicyFile) -> Result<(), Failure> {
 }
 
 /// Settings, and the rules in them.
-struct Read {
+struct LoadedPolicy {
     config: Config,
-    rules: Rules,
+    rules: PolicyRules,
     /// The file that they are from, if there is one.
     settings: Option<PathBuf>,
 }
 
 /// As a daemon would read them: those that were given, or of the home that was given.
-fn read(context: &Context, file: &PolicyFile) -> Result<Read, Failure> {
+fn read(context: &Context, file: &PolicyFile) -> Result<LoadedPolicy, CommandFailure> {
     if context.daemon_given() && file.config.is_none() {
         let text =
             "rules are read from a file, and none is asked of --daemon; give that daemon's with --config";
-        return Err(Failure::usage(text));
+        return Err(CommandFailure::usage(text));
     }
     let mut args: Vec<OsString> = vec!["agentanycastd".into()];
     if let Some(path) = context.settings(file)? {
         args.extend(["--config".into(), path.into()]);
     }
-    let (path, loaded) = config::load_again(&args);
+    let (path, loaded) = config::reload(&args);
     match loaded {
-        Ok(Loaded::Run { config, .. }) => {
-            let rules = Rules::read(&config.policy)
-                .map_err(|bad| Failure::usage(format!("{} must be {}", bad.key, bad.allowed)))?;
-            Ok(Read {
+        Ok(LoadedConfig::Run { config, .. }) => {
+            let rules = PolicyRules::from_config(&config.policy)
+                .map_err(|bad| CommandFailure::usage(format!("{} must be {}", bad.key, bad.allowed)))?;
+            Ok(LoadedPolicy {
                 config: *config,
                 rules,
                 settings: path.filter(|path| path.exists()),
             })
         }
-        Ok(_) => Err(Failure::usage("these are no settings of a daemon")),
-        Err(error) => Err(Failure::usage(error.to_string())),
+        Ok(_) => Err(CommandFailure::usage("these are no settings of a daemon")),
+        Err(error) => Err(CommandFailure::usage(error.to_string())),
     }
 }
 
 /// Who is asked about.
-enum Asked {
+enum PolicyQuery {
     /// Another node, by its key if that was said, and all that is known of it besides.
-    Peer(Option<PeerId>, Standing),
+    Peer(Option<PeerId>, PeerAttributes),
     /// The agent beside the node or a caller of its bridge, by its name.
-    Here(String),
+    Local(String),
 }
 
-impl Asked {
+impl PolicyQuery {
     /// One source, by all its names.
-    fn read(sources: &[String]) -> Result<Self, Failure> {
+    fn parse(sources: &[String]) -> Result<Self, CommandFailure> {
         let mut keys = Vec::new();
         let mut names = Vec::new();
         let mut invited = Vec::new();
         for source in sources {
-            let name: Name = source
+            let name: SourceName = source
                 .parse()
-                .map_err(|error| Failure::usage(format!("--source: {error}")))?;
+                .map_err(|error| CommandFailure::usage(format!("--source: {error}")))?;
             let here = match name {
-                Name::Key(peer) => {
+                SourceName::Key(peer) => {
                     keys.push(peer);
                     continue;
                 }
-                Name::Proven(name) => {
+                SourceName::Proven(name) => {
                     names.push(name);
                     continue;
                 }
-                Name::Invited(label) => {
+                SourceName::Invited(label) => {
                     // As one that is for all skills: of which it is, only the node knows.
                     let skill = String::new();
-                    invited.push(Right { label, skill });
+                    invited.push(InviteGrant { label, skill });
                     continue;
                 }
-                Name::Caller(caller) => format!("{HTTP}{caller}"),
-                Name::Local => LOCAL.to_owned(),
+                SourceName::Caller(caller) => format!("{HTTP}{caller}"),
+                SourceName::Local => LOCAL.to_owned(),
             };
             if sources.len() > 1 {
-                return Err(Failure::usage(format!(
+                return Err(CommandFailure::usage(format!(
                     "--source {here} has one name; only another node has several, so ask about {here} alone"
                 )));
             }
-            return Ok(Self::Here(here));
+            return Ok(Self::Local(here));
         }
         let mut keys = keys.into_iter();
         let peer = keys.next();
-        let standing = Standing {
+        let standing = PeerAttributes {
             names,
             former: keys.collect(),
             vouched: false,
@@ -279,29 +282,29 @@ impl Asked {
     }
 
     /// As the daemon judges it.
-    fn judged(&self, rules: &Rules, vouched: bool, skill: &str) -> (Decision, Bounds) {
+    fn decide(&self, rules: &PolicyRules, vouched: bool, skill: &str) -> (Decision, SourceBounds) {
         match self {
-            Self::Here(name) => rules.judge_caller(name, skill),
+            Self::Local(name) => rules.evaluate_caller(name, skill),
             Self::Peer(peer, standing) => {
-                let standing = Standing {
+                let standing = PeerAttributes {
                     vouched,
                     ..standing.clone()
                 };
-                standing.as_asker(*peer, |asker| rules.judge(asker, skill))
+                standing.with_identity(*peer, |asker| rules.evaluate(asker, skill))
             }
         }
     }
 }
 
 /// Refuses a question that no daemon would ever ask itself: whether a credential counts where none does.
-fn may_be_vouched_for(asked: &Asked, rules: &Rules) -> Result<(), Failure> {
-    if let Asked::Here(name) = asked {
-        return Err(Failure::usage(format!(
+fn may_be_vouched_for(asked: &PolicyQuery, rules: &PolicyRules) -> Result<(), CommandFailure> {
+    if let PolicyQuery::Local(name) = asked {
+        return Err(CommandFailure::usage(format!(
             "--vouched is for other nodes: nobody has to vouch for {name}"
         )));
     }
     if rules.issuers.is_empty() {
-        return Err(Failure::usage(
+        return Err(CommandFailure::usage(
             "--vouched: no credential counts here, since policy.trusted_issuers names nobody",
         ));
     }
@@ -309,24 +312,24 @@ fn may_be_vouched_for(asked: &Asked, rules: &Rules) -> Result<(), Failure> {
 }
 
 /// What a credential would change, for people.
-fn hint(decision: &Decision, rules: &Rules) -> String {
+fn hint(decision: &Decision, rules: &PolicyRules) -> String {
     format!(
         "{}, by {}: with a credential of {} (--vouched)",
         decision.outcome.word(),
-        decision.by,
+        decision.reason,
         rules.issuers.join(" or ")
     )
 }
 
 /// Where the rules are from. With none of a daemon that has its settings elsewhere everything would seem to be allowed.
-fn told(settings: Option<&Path>) -> String {
+fn rules_origin(settings: Option<&Path>) -> String {
     settings.map_or_else(
         || "no file, so there are no rules; give the daemon's with --config".to_owned(),
         |path| path.display().to_string(),
     )
 }
 
-fn limits(bounds: &Bounds) -> String {
+fn limits(bounds: &SourceBounds) -> String {
     let mut limits = Vec::new();
     if bounds.rps > 0.0 {
         limits.push(format!("{} tasks a second", bounds.rps));

@@ -2,19 +2,21 @@
 
 use agentanycast::{PeerId, Relay};
 
-use crate::{args::PeersArgs, context::Context, failure::Failure, json, lookup, output, target};
+use crate::{
+    args::PeersArgs, context::Context, failure::CommandFailure, json, output, peer_lookup, peer_target,
+};
 
-pub(crate) async fn run(context: &Context, args: PeersArgs) -> Result<(), Failure> {
+pub(crate) async fn run(context: &Context, args: PeersArgs) -> Result<(), CommandFailure> {
     let node = context.connect_or_start().await?;
     let network = node.network().await?;
     if context.json {
         return Ok(output::json(&json::network(&network))?);
     }
-    let names = target::names(context, &node).await?;
-    let shown = |peer: &PeerId| lookup::shown(&names, peer, args.full);
+    let names = peer_target::names(context, &node).await?;
+    let shown = |peer: &PeerId| peer_lookup::display_name(&names, peer, args.full);
     output::fields(&[("nat", network.nat.to_string())])?;
     if network.relays.is_empty() {
-        output::complain("no relay: none of the bootstrap peers is one, or there are none");
+        output::warn("no relay: none of the bootstrap peers is one, or there are none");
     } else {
         let rows = network.relays.into_iter().map(|relay| {
             [
@@ -39,7 +41,7 @@ pub(crate) async fn run(context: &Context, args: PeersArgs) -> Result<(), Failur
         output::fields(&[output::registration(registry)])?;
     }
     if network.peers.is_empty() {
-        output::complain("no peer is connected");
+        output::warn("no peer is connected");
         return Ok(());
     }
     let rows = network.peers.into_iter().map(|peer| {
@@ -48,7 +50,7 @@ pub(crate) async fn run(context: &Context, args: PeersArgs) -> Result<(), Failur
             .map(|rtt| format!("{:.1} ms", rtt.as_secs_f64() * 1000.0));
         [
             peer.id.as_ref().map(&shown).unwrap_or_default(),
-            peer.road.to_string(),
+            peer.via.to_string(),
             rtt.unwrap_or_default(),
             peer.addresses.join(" "),
         ]

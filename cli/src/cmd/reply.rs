@@ -5,14 +5,14 @@ use agentanycast::TaskStatus;
 use super::{follow::Follower, task};
 use crate::{
     args::ReplyArgs,
-    content,
     context::Context,
-    failure::{Code, Failure},
+    failure::{CommandFailure, FailureCode},
     interrupt::Interrupt,
+    message_content,
 };
 
-pub(crate) async fn run(context: &Context, args: ReplyArgs) -> Result<(), Failure> {
-    let message = content::message(&args.parts)?;
+pub(crate) async fn run(context: &Context, args: ReplyArgs) -> Result<(), CommandFailure> {
+    let message = message_content::message(&args.parts)?;
     let mut interrupt = Interrupt::new()?;
     let node = interrupt.or(context.connect_or_start()).await?;
     let (_, task) = interrupt.or(task::find(&node, &args.task)).await?;
@@ -21,7 +21,7 @@ pub(crate) async fn run(context: &Context, args: ReplyArgs) -> Result<(), Failur
             "task {} asks for no input: it is {}; for a new task in its conversation use `anycast send TARGET TEXT --reply-to {}`",
             task.id, task.status, task.id
         );
-        return Err(Failure::new(Code::General, "Conflict", message).of_task(&task.id));
+        return Err(CommandFailure::new(FailureCode::General, "Conflict", message).with_task(&task.id));
     }
     // Found by its other id, it is answered by the one that it has here.
     let handle = node.task_handle(&task.id);
@@ -29,6 +29,11 @@ pub(crate) async fn run(context: &Context, args: ReplyArgs) -> Result<(), Failur
         handle.reply(message).await?;
         Ok(handle.clone())
     };
-    let mut follower = Follower::new(context, &node, &args.follow, content::reads_input(&args.parts));
+    let mut follower = Follower::new(
+        context,
+        &node,
+        &args.follow,
+        message_content::reads_input(&args.parts),
+    );
     follower.send(&mut interrupt, sending).await
 }

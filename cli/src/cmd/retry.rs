@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use agentanycast::{Message, Node, PeerId, Role, Side, Target, Task, TaskHandle};
+use agentanycast::{Message, Node, PeerId, Role, Target, Task, TaskHandle, TaskSide};
 
 use super::{follow::Follower, task};
 use crate::{
     args::RetryArgs,
     context::Context,
-    failure::{Code, Failure},
+    failure::{CommandFailure, FailureCode},
     interrupt::Interrupt,
     output,
 };
@@ -19,13 +19,13 @@ const OWN_LABELS: [&str; 3] = ["agentanycast-sealed-", "a2a.", "gateway."];
 /// Other labels that belong to one task alone: its deadline has passed, or was meant for it.
 const OWN_KEYS: [&str; 4] = ["deadline", "context_id", "task_id", "idempotency_key"];
 
-pub(crate) async fn run(context: &Context, args: RetryArgs) -> Result<(), Failure> {
+pub(crate) async fn run(context: &Context, args: RetryArgs) -> Result<(), CommandFailure> {
     let mut interrupt = Interrupt::new()?;
     let node = interrupt.or(context.connect_or_start()).await?;
     let (_, task) = interrupt.or(task::find(&node, &args.task)).await?;
-    let again = Again::from_task(&node, task).await?;
+    let again = Resend::from_task(&node, task).await?;
     if again.further > 0 {
-        output::complain(&format!(
+        output::warn(&format!(
             "anycast: the first message is sent again; the {} that followed are not",
             again.further
         ));
@@ -35,7 +35,7 @@ pub(crate) async fn run(context: &Context, args: RetryArgs) -> Result<(), Failur
 }
 
 /// What is sent once more.
-struct Again {
+struct Resend {
     target: Target,
     sealed_for: Option<PeerId>,
     message: Message,
@@ -45,9 +45,10 @@ struct Again {
     further: usize,
 }
 
-impl Again {
-    async fn from_task(node: &Node, task: Task) -> Result<Self, Failure> {
-        let conflict = |text: String| Failure::new(Code::General, "Conflict", text).of_task(&task.id);
+impl Resend {
+    async fn from_task(node: &Node, task: Task) -> Result<Self, CommandFailure> {
+        let conflict =
+            |text: String| CommandFailure::new(FailureCode::General, "Conflict", text).with_task(&task.id);
         let id = &task.id;
         if !task.status.is_terminal() {
             let advice = format!(
@@ -60,12 +61,12 @@ impl Again {
         }
         let trace = node.trace(id).await?;
         let target = match (trace.side, task.skill.as_str(), &task.assignee) {
-            (Side::Assignee, ..) => {
+            (TaskSide::Assignee, ..) => {
                 return Err(conflict(format!(
                     "task {id} was not sent from here; its sender can send it again"
                 )));
             }
-            (Side::Outside, ..) => Target::url(&trace.url),
+            (TaskSide::External, ..) => Target::url(&trace.url),
             (_, "", Some(peer)) => Target::Peer(peer.clone()),
             (_, skill, _) if !skill.is_empty() => Target::skill(skill),
             _ => return Err(conflict(format!("task {id} does not say whom it was sent to"))),
@@ -88,7 +89,7 @@ impl Again {
         })
     }
 
-    async fn send(self, node: &Node) -> Result<TaskHandle, Failure> {
+    async fn send(self, node: &Node) -> Result<TaskHandle, CommandFailure> {
         let mut task = node
             .task(self.target, self.message)
             .metadata_from(self.labels)

@@ -5,23 +5,28 @@ use agentanycast::{Message, Node, Target, TaskHandle};
 use super::{follow::Follower, join, task};
 use crate::{
     args::SendArgs,
-    content,
     context::Context,
-    failure::Failure,
+    failure::CommandFailure,
     interrupt::Interrupt,
     invite_code::{self, Invitation},
-    target::{PeerTarget, Wanted},
+    message_content,
+    peer_target::{PeerQuery, PeerTarget},
 };
 
-pub(crate) async fn run(context: &Context, args: SendArgs) -> Result<(), Failure> {
-    let aim = Aim::parse(context, &args.target, args.skill, args.url)?;
+pub(crate) async fn run(context: &Context, args: SendArgs) -> Result<(), CommandFailure> {
+    let aim = SendTarget::parse(context, &args.target, args.skill, args.url)?;
     let reader = args.seal_for.as_deref();
-    let reader = reader.map(|peer| Wanted::read(context, peer)).transpose();
-    let reader = reader.map_err(|failure| failure.about("--seal-for"))?;
-    let message = content::message(&args.parts)?;
+    let reader = reader.map(|peer| PeerQuery::parse(context, peer)).transpose();
+    let reader = reader.map_err(|failure| failure.with_option("--seal-for"))?;
+    let message = message_content::message(&args.parts)?;
     let mut interrupt = Interrupt::new()?;
     let node = interrupt.or(context.connect_or_start()).await?;
-    let mut follower = Follower::new(context, &node, &args.follow, content::reads_input(&args.parts));
+    let mut follower = Follower::new(
+        context,
+        &node,
+        &args.follow,
+        message_content::reads_input(&args.parts),
+    );
     if aim.is_peer() {
         follower = follower.named(short(&args.target));
     }
@@ -42,32 +47,32 @@ pub(super) fn short(target: &str) -> String {
 }
 
 /// Whom the task is for.
-pub(super) enum Aim {
-    Peer(Wanted),
+pub(super) enum SendTarget {
+    Peer(PeerQuery),
     Invited(Box<Invitation>),
     Other(Target),
 }
 
 /// A target that tasks can be sent to.
-pub(super) struct Reached {
+pub(super) struct ResolvedTarget {
     pub(super) target: Target,
     /// The only skill of the peer that may be asked for; empty: any.
     pub(super) skill: String,
 }
 
-impl Aim {
+impl SendTarget {
     /// As it is typed, and whether that is a skill or an URL.
     pub(super) fn parse(
         context: &Context,
         target: &str,
         is_skill: bool,
         is_url: bool,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, CommandFailure> {
         Ok(match (is_skill, is_url) {
             (true, _) => Self::Other(Target::skill(target)),
             (_, true) => Self::Other(Target::url(target)),
-            _ if invite_code::is_one(target) => Self::Invited(Box::new(Invitation::decode(target)?)),
-            _ => Self::Peer(Wanted::read(context, target).map_err(no_peer)?),
+            _ if invite_code::is_invite_code(target) => Self::Invited(Box::new(Invitation::decode(target)?)),
+            _ => Self::Peer(PeerQuery::parse(context, target).map_err(no_peer)?),
         })
     }
 
@@ -77,7 +82,11 @@ impl Aim {
     }
 
     /// The target; an address that was given for a peer is connected to.
-    pub(super) async fn reach(self, context: &Context, node: &Node) -> Result<Reached, Failure> {
+    pub(super) async fn reach(
+        self,
+        context: &Context,
+        node: &Node,
+    ) -> Result<ResolvedTarget, CommandFailure> {
         match self {
             Self::Peer(wanted) => {
                 let peer = wanted.find(context, node).await.map_err(no_peer)?;
@@ -85,10 +94,10 @@ impl Aim {
                 Ok(Target::Peer(peer.peer).into())
             }
             Self::Invited(invitation) => {
-                let peer = PeerTarget::invited(&invitation)?;
+                let peer = PeerTarget::from_invitation(&invitation)?;
                 join::accept(node, &peer, &invitation).await?;
                 peer.reach(node).await?;
-                Ok(Reached {
+                Ok(ResolvedTarget {
                     target: Target::Peer(peer.peer),
                     skill: invitation.skill,
                 })
@@ -98,7 +107,7 @@ impl Aim {
     }
 }
 
-impl From<Target> for Reached {
+impl From<Target> for ResolvedTarget {
     fn from(target: Target) -> Self {
         Self {
             target,
@@ -108,24 +117,24 @@ impl From<Target> for Reached {
 }
 
 /// A skill, or an agent's URL, was perhaps meant.
-fn no_peer(failure: Failure) -> Failure {
-    failure.hinting("; --skill sends to a skill, --url to a URL")
+fn no_peer(failure: CommandFailure) -> CommandFailure {
+    failure.with_hint("; --skill sends to a skill, --url to a URL")
 }
 
 async fn deliver(
     context: &Context,
     node: &Node,
     args: &SendArgs,
-    aim: Aim,
-    reader: Option<Wanted>,
+    aim: SendTarget,
+    reader: Option<PeerQuery>,
     message: Message,
-) -> Result<TaskHandle, Failure> {
+) -> Result<TaskHandle, CommandFailure> {
     let conversation = match (&args.context, &args.reply_to) {
         (Some(context), _) => context.clone(),
         (None, Some(earlier)) => task::find(node, earlier).await?.1.context_id,
         (None, None) => String::new(),
     };
-    let Reached { target, skill } = aim.reach(context, node).await?;
+    let ResolvedTarget { target, skill } = aim.reach(context, node).await?;
     let labels = args.metadata.iter().cloned().collect();
     let mut task = node
         .task(target, message)
@@ -140,7 +149,7 @@ async fn deliver(
     }
     if let Some(reader) = reader {
         let reader = reader.find(context, node).await;
-        let reader = reader.map_err(|failure| failure.about("--seal-for"))?;
+        let reader = reader.map_err(|failure| failure.with_option("--seal-for"))?;
         task = task.sealed_for(&reader.peer);
     }
     Ok(task.send().await?)

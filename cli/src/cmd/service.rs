@@ -4,16 +4,16 @@ use serde_json::json;
 
 use crate::{
     args::ServiceCommand,
-    background::BackgroundDaemon,
+    background_daemon::BackgroundDaemon,
     context::{Context, own_program},
-    failure::{Code, Failure},
+    failure::{CommandFailure, FailureCode},
     output,
-    service::{Lingering, Service},
+    user_service::{Lingering, UserService},
 };
 
-pub(crate) async fn run(context: &Context, command: ServiceCommand) -> Result<(), Failure> {
+pub(crate) async fn run(context: &Context, command: ServiceCommand) -> Result<(), CommandFailure> {
     context.refuse_address()?;
-    let service = Service::of_home(&context.directory()?, !context.home_given)?;
+    let service = UserService::from_home(&context.directory()?, !context.home_given)?;
     match command {
         ServiceCommand::Install => install(context, &service).await,
         ServiceCommand::Uninstall => uninstall(context, &service).await,
@@ -21,7 +21,7 @@ pub(crate) async fn run(context: &Context, command: ServiceCommand) -> Result<()
     }
 }
 
-async fn install(context: &Context, service: &Service) -> Result<(), Failure> {
+async fn install(context: &Context, service: &UserService) -> Result<(), CommandFailure> {
     // Settings that are wrong are told before anything is written.
     let daemon = BackgroundDaemon::new(context)?;
     service.install(&own_program()?, daemon.arguments()).await?;
@@ -47,7 +47,7 @@ async fn install(context: &Context, service: &Service) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn uninstall(context: &Context, service: &Service) -> Result<(), Failure> {
+async fn uninstall(context: &Context, service: &UserService) -> Result<(), CommandFailure> {
     if !service.is_installed() {
         return Err(not_installed(context, service));
     }
@@ -61,7 +61,7 @@ async fn uninstall(context: &Context, service: &Service) -> Result<(), Failure> 
     ))?)
 }
 
-async fn status(context: &Context, service: &Service) -> Result<(), Failure> {
+async fn status(context: &Context, service: &UserService) -> Result<(), CommandFailure> {
     if !service.is_installed() {
         return Err(not_installed(context, service));
     }
@@ -85,17 +85,17 @@ async fn status(context: &Context, service: &Service) -> Result<(), Failure> {
     }
     match now.as_str() {
         "active" | "activating" | "reloading" | "running" => Ok(()),
-        _ => Err(Failure::new(Code::General, "ServiceInactive", now).told()),
+        _ => Err(CommandFailure::new(FailureCode::General, "ServiceInactive", now).already_reported()),
     }
 }
 
-fn not_installed(context: &Context, service: &Service) -> Failure {
+fn not_installed(context: &Context, service: &UserService) -> CommandFailure {
     let text = format!(
         "there is no service {}; `anycast {}service install` makes it",
         service.name(),
         context.home_option()
     );
-    Failure::new(Code::NotFound, "NoService", text)
+    CommandFailure::new(FailureCode::NotFound, "NoService", text)
 }
 
 fn word(lingering: &Lingering) -> Option<bool> {

@@ -6,17 +6,17 @@ use agentanycast::ListedAgent;
 use serde_json::{Value, json};
 
 use super::agents;
-use crate::{args::SkillsArgs, context::Context, failure::Failure, output};
+use crate::{args::SkillsArgs, context::Context, failure::CommandFailure, output};
 
 /// Agents that have a skill, and what one of them says of it.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Offer {
+struct SkillOffer {
     description: String,
     agents: Vec<String>,
     peers: Vec<String>,
 }
 
-pub(crate) async fn run(context: &Context, args: SkillsArgs) -> Result<(), Failure> {
+pub(crate) async fn run(context: &Context, args: SkillsArgs) -> Result<(), CommandFailure> {
     let directory = context.connect_or_start().await?.agents(None, args.local).await?;
     agents::tell_unanswered(&directory.unanswered);
     let offers = offers(&directory.agents);
@@ -27,7 +27,7 @@ pub(crate) async fn run(context: &Context, args: SkillsArgs) -> Result<(), Failu
         return Ok(output::json(&Value::Array(documents.collect()))?);
     }
     if offers.is_empty() {
-        output::complain("no skill is known; `anycast agents` lists who is");
+        output::warn("no skill is known; `anycast agents` lists who is");
         return Ok(());
     }
     let rows = offers.into_iter().map(|(skill, offer)| {
@@ -44,8 +44,8 @@ pub(crate) async fn run(context: &Context, args: SkillsArgs) -> Result<(), Failu
 }
 
 /// Skills by name. The first description counts, since this node's agent and those nearby come first.
-fn offers(agents: &[ListedAgent]) -> BTreeMap<&str, Offer> {
-    let mut offers: BTreeMap<&str, Offer> = BTreeMap::new();
+fn offers(agents: &[ListedAgent]) -> BTreeMap<&str, SkillOffer> {
+    let mut offers: BTreeMap<&str, SkillOffer> = BTreeMap::new();
     for agent in agents {
         for skill in &agent.skills {
             let offer = offers.entry(&skill.id).or_default();

@@ -7,14 +7,18 @@ use serde_json::json;
 use crate::{
     context::Context,
     did,
-    failure::{Code, Failure},
+    failure::{CommandFailure, FailureCode},
     json, output,
 };
 
-pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
+pub(crate) async fn run(context: &Context) -> Result<(), CommandFailure> {
     let node = context.connect().await?;
     let info = node.info().await?;
-    let did = info.peer_id.as_ref().and_then(did::from_peer).unwrap_or_default();
+    let did = info
+        .peer_id
+        .as_ref()
+        .and_then(did::did_of_peer)
+        .unwrap_or_default();
     let peer = info.peer_id.map(|peer| peer.to_string()).unwrap_or_default();
     let reachable = match info.publicly_reachable {
         Some(true) => "yes",
@@ -73,9 +77,9 @@ pub(crate) async fn run(context: &Context) -> Result<(), Failure> {
 }
 
 /// An error, which standard output has told already, if the store has failed.
-pub(crate) fn healthy(store_failure: String) -> Result<(), Failure> {
+pub(crate) fn healthy(store_failure: String) -> Result<(), CommandFailure> {
     if store_failure.is_empty() {
         return Ok(());
     }
-    Err(Failure::new(Code::General, "StoreFailed", store_failure).told())
+    Err(CommandFailure::new(FailureCode::General, "StoreFailed", store_failure).already_reported())
 }

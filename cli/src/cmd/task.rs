@@ -6,20 +6,20 @@ use super::follow::final_output;
 use crate::{
     args::TaskArgs,
     context::Context,
-    failure::{Code, Failure},
+    failure::{CommandFailure, FailureCode},
     interrupt::Interrupt,
     json, output,
     tasks_by_id::whole_id,
 };
 
-pub(crate) async fn run(context: &Context, args: TaskArgs) -> Result<(), Failure> {
+pub(crate) async fn run(context: &Context, args: TaskArgs) -> Result<(), CommandFailure> {
     let mut interrupt = Interrupt::new()?;
     let node = interrupt.or(context.connect_or_start()).await?;
     let (handle, mut task) = interrupt.or(find(&node, &args.task)).await?;
     if args.wait {
         tokio::select! {
             ended = until_ended(&handle, &args) => ended?,
-            wish = interrupt.wish() => {
+            wish = interrupt.stop_signal() => {
                 let message = format!("interrupted; task {} goes on", args.task);
                 return Err(wish.failure(message));
             }
@@ -42,13 +42,14 @@ pub(crate) async fn run(context: &Context, args: TaskArgs) -> Result<(), Failure
         }
     }
     if args.wait {
-        task.into_result().map_err(|error| Failure::from(error).told())?;
+        task.into_result()
+            .map_err(|error| CommandFailure::from(error).already_reported())?;
     }
     Ok(())
 }
 
 /// A task, by the id that it has here; a sealed one also by the one that it has where it was sealed.
-pub(super) async fn find(node: &Node, asked: &str) -> Result<(TaskHandle, Task), Failure> {
+pub(super) async fn find(node: &Node, asked: &str) -> Result<(TaskHandle, Task), CommandFailure> {
     let asked = whole_id(node, asked).await?;
     let handle = node.task_handle(&asked);
     let not_found = match handle.snapshot().await {
@@ -70,7 +71,7 @@ pub(super) async fn find(node: &Node, asked: &str) -> Result<(TaskHandle, Task),
 }
 
 /// Waits for the end; whatever that is, the task is shown.
-async fn until_ended(handle: &TaskHandle, args: &TaskArgs) -> Result<(), Failure> {
+async fn until_ended(handle: &TaskHandle, args: &TaskArgs) -> Result<(), CommandFailure> {
     let waiting = async {
         match handle.wait().await {
             Err(agentanycast::TaskError::Node(error)) => Err(error.into()),
@@ -84,11 +85,11 @@ async fn until_ended(handle: &TaskHandle, args: &TaskArgs) -> Result<(), Failure
         .await
         .unwrap_or_else(|_| {
             let message = format!("task {} has not ended within {:?}", args.task, args.timeout);
-            Err(Failure::new(Code::Timeout, "Timeout", message))
+            Err(CommandFailure::new(FailureCode::Timeout, "Timeout", message))
         })
 }
 
-fn show(task: &Task) -> Result<(), Failure> {
+fn show(task: &Task) -> Result<(), CommandFailure> {
     let peer =
         |peer: &Option<agentanycast::PeerId>| peer.as_ref().map(ToString::to_string).unwrap_or_default();
     let mut fields = vec![

@@ -11,22 +11,22 @@ use serde_json::Value;
 use crate::{
     args::{State, TasksArgs},
     context::Context,
-    failure::Failure,
+    failure::CommandFailure,
     interrupt::Interrupt,
-    json,
-    lookup::{self, Names},
-    output, short_id, target,
+    json, output,
+    peer_lookup::{self, PeerNames},
+    peer_target, short_id,
 };
 
 const HEAD: [&str; 6] = ["TASK", "STATE", "CHANGED", "WITH", "SKILL", "ASKED"];
 
 /// Time between two looks for changes.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How far back it is looked: changes of the same moment may come to be seen one after the other.
 const OVERLAP: Duration = Duration::from_secs(2);
 
-pub(crate) async fn run(context: &Context, args: TasksArgs) -> Result<(), Failure> {
+pub(crate) async fn run(context: &Context, args: TasksArgs) -> Result<(), CommandFailure> {
     let node = context.connect_or_start().await?;
     let statuses = args.statuses.into_iter().map(TaskStatus::from).collect();
     let filter = TaskFilter {
@@ -43,11 +43,11 @@ pub(crate) async fn run(context: &Context, args: TasksArgs) -> Result<(), Failur
         return Ok(output::json(&Value::Array(documents.collect()))?);
     }
     if tasks.is_empty() {
-        output::complain("no tasks");
+        output::warn("no tasks");
         return Ok(());
     }
     let own = node.info().await?.peer_id;
-    let names = target::names(context, &node).await?;
+    let names = peer_target::names(context, &node).await?;
     let rows = tasks
         .into_iter()
         .map(|task| row(task, own.as_ref(), &names, args.full));
@@ -56,7 +56,12 @@ pub(crate) async fn run(context: &Context, args: TasksArgs) -> Result<(), Failur
 }
 
 /// Shows tasks, oldest change first, and each again when it changes, until somebody interrupts.
-async fn watch(context: &Context, node: &Node, mut filter: TaskFilter, full: bool) -> Result<(), Failure> {
+async fn watch(
+    context: &Context,
+    node: &Node,
+    mut filter: TaskFilter,
+    full: bool,
+) -> Result<(), CommandFailure> {
     let mut interrupt = Interrupt::new()?;
     let own = node.info().await?.peer_id;
     let mut table = output::Table::new(HEAD);
@@ -82,9 +87,9 @@ async fn watch(context: &Context, node: &Node, mut filter: TaskFilter, full: boo
         if !context.json {
             // Agents come and go meanwhile.
             let names = if tasks.is_empty() {
-                Names::default()
+                PeerNames::default()
             } else {
-                target::names(context, node).await?
+                peer_target::names(context, node).await?
             };
             let rows = tasks
                 .into_iter()
@@ -93,8 +98,8 @@ async fn watch(context: &Context, node: &Node, mut filter: TaskFilter, full: boo
             table.print(&rows)?;
         }
         tokio::select! {
-            () = tokio::time::sleep(LOOK) => {}
-            wish = interrupt.wish() => return Err(wish.failure("interrupted")),
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
+            wish = interrupt.stop_signal() => return Err(wish.failure("interrupted")),
         }
     }
 }
@@ -105,14 +110,14 @@ fn document(task: &Task) -> Value {
     document.into()
 }
 
-fn row(task: Task, own: Option<&agentanycast::PeerId>, names: &Names, full: bool) -> [String; 6] {
+fn row(task: Task, own: Option<&agentanycast::PeerId>, names: &PeerNames, full: bool) -> [String; 6] {
     let sent = task.originator.as_ref() == own;
     let (arrow, other) = if sent {
         ("to", task.assignee)
     } else {
         ("from", task.originator)
     };
-    let other = other.map(|peer| format!("{arrow} {}", lookup::shown(names, &peer, full)));
+    let other = other.map(|peer| format!("{arrow} {}", peer_lookup::display_name(names, &peer, full)));
     let status = task.status.to_string();
     [
         output::brief(if full { &task.id } else { short_id::task(&task.id) }),

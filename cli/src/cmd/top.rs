@@ -1,9 +1,9 @@
 //! `anycast top`: what the daemon is doing, once a second, on a terminal of 80×24 or larger, or as JSON.
 //!
-//! `model` makes a view of two looks at the daemon, `screen` draws it; both are pure. Here is what asks and waits.
+//! `view_model` makes a view of two looks at the daemon, `screen` draws it; both are pure. Here is what asks and waits.
 
-mod model;
 mod screen;
+mod view_model;
 
 use std::{
     io::{self, IsTerminal as _},
@@ -19,9 +19,9 @@ use ratatui::{
 };
 use tokio::{sync::mpsc, time::MissedTickBehavior};
 
-use self::model::{Look, View};
+use self::view_model::{Snapshot, TopView};
 use super::status::healthy;
-use crate::{args::TopArgs, context::Context, failure::Failure, interrupt::Interrupt, output};
+use crate::{args::TopArgs, context::Context, failure::CommandFailure, interrupt::Interrupt, output};
 
 /// Lines of the log that are asked for: more than any terminal shows.
 const LOG_LINES: usize = 64;
@@ -29,7 +29,7 @@ const LOG_LINES: usize = 64;
 /// The size of the smallest terminal that all of it fits on; `--once` prints as much.
 const SMALLEST: Rect = Rect::new(0, 0, 80, 24);
 
-pub(crate) async fn run(context: &Context, args: TopArgs) -> Result<(), Failure> {
+pub(crate) async fn run(context: &Context, args: TopArgs) -> Result<(), CommandFailure> {
     let node = context.connect_or_start().await?;
     if args.once {
         return once(context, &node, args.interval).await;
@@ -38,7 +38,7 @@ pub(crate) async fn run(context: &Context, args: TopArgs) -> Result<(), Failure>
         return stream(&node, args.interval).await;
     }
     if !io::stdout().is_terminal() {
-        return Err(Failure::usage(
+        return Err(CommandFailure::usage(
             "anycast top needs a terminal; without one use --once or --json",
         ));
     }
@@ -48,10 +48,10 @@ pub(crate) async fn run(context: &Context, args: TopArgs) -> Result<(), Failure>
     done
 }
 
-async fn look(node: &Node) -> Result<Look, Failure> {
+async fn snapshot(node: &Node) -> Result<Snapshot, CommandFailure> {
     let (activity, network): (Activity, Network) =
         tokio::try_join!(node.activity(LOG_LINES), node.network())?;
-    Ok(Look {
+    Ok(Snapshot {
         at: Instant::now(),
         activity,
         network,
@@ -59,11 +59,11 @@ async fn look(node: &Node) -> Result<Look, Failure> {
 }
 
 /// Two looks, so that there are rates.
-async fn once(context: &Context, node: &Node, interval: Duration) -> Result<(), Failure> {
-    let before = look(node).await?;
+async fn once(context: &Context, node: &Node, interval: Duration) -> Result<(), CommandFailure> {
+    let before = snapshot(node).await?;
     tokio::time::sleep(interval).await;
-    let now = look(node).await?;
-    let view = View::new(Some(&before), &now);
+    let now = snapshot(node).await?;
+    let view = TopView::new(Some(&before), &now);
     if context.json {
         output::json(&view.document())?;
         return healthy(now.activity.store_failure);
@@ -78,7 +78,7 @@ async fn once(context: &Context, node: &Node, interval: Duration) -> Result<(), 
 }
 
 /// A JSON object on a line of its own at each interval, until somebody interrupts.
-async fn stream(node: &Node, interval: Duration) -> Result<(), Failure> {
+async fn stream(node: &Node, interval: Duration) -> Result<(), CommandFailure> {
     let mut interrupt = Interrupt::new()?;
     let mut ticks = ticks(interval);
     let mut before = None;
@@ -88,16 +88,16 @@ async fn stream(node: &Node, interval: Duration) -> Result<(), Failure> {
             () = interrupt.wait() => return Ok(()),
             _ = ticks.tick() => {}
         }
-        let now = look(node).await?;
-        output::json(&View::new(before.as_ref(), &now).document())?;
+        let now = snapshot(node).await?;
+        output::json(&TopView::new(before.as_ref(), &now).document())?;
         before = Some(now);
     }
 }
 
-async fn live(terminal: &mut DefaultTerminal, node: &Node, interval: Duration) -> Result<(), Failure> {
+async fn live(terminal: &mut DefaultTerminal, node: &Node, interval: Duration) -> Result<(), CommandFailure> {
     let mut keys = keys();
     let mut ticks = ticks(interval);
-    let mut before: Option<Look> = None;
+    let mut before: Option<Snapshot> = None;
     let mut view = None;
     loop {
         tokio::select! {
@@ -108,8 +108,8 @@ async fn live(terminal: &mut DefaultTerminal, node: &Node, interval: Duration) -
                 None => return Ok(()),
             },
             _ = ticks.tick() => {
-                let now = look(node).await?;
-                view = Some(View::new(before.as_ref(), &now));
+                let now = snapshot(node).await?;
+                view = Some(TopView::new(before.as_ref(), &now));
                 before = Some(now);
             }
         }

@@ -1,31 +1,31 @@
 //! `anycast trace`: why a task is where it is, from the daemon's store, its queues and its audit log.
 
-mod outside;
+mod external;
 mod steps;
 #[cfg(test)]
 pub(super) mod tests;
 pub(super) mod verdict;
 
 use agentanycast::{
-    Hop, Message, OutsideDeed, OutsideFailure, OutsideStep, PeerReach, QueueState, QueuedEnvelope, Refusal,
-    Sent, Side, Task, Trace,
+    ExternalAction, ExternalFailure, ExternalStep, Hop, Message, PeerReach, QueueState, QueuedEnvelope,
+    Refusal, SendRecord, Task, TaskSide, Trace,
 };
 use serde_json::{Value, json};
 
-use self::{steps::Step, verdict::Answer};
+use self::{steps::TraceStep, verdict::Explanation};
 use crate::{
     args::TraceArgs,
     context::Context,
-    failure::Failure,
+    failure::CommandFailure,
     json,
     output::{self, Paint},
     tasks_by_id::whole_id,
 };
 
-/// Most of a reason that is shown, in bytes: an agent outside may give megabytes.
+/// Most of a reason that is shown, in bytes: an external agent may send megabytes.
 const MAX_REASON: usize = 2000;
 
-pub(crate) async fn run(context: &Context, args: TraceArgs) -> Result<(), Failure> {
+pub(crate) async fn run(context: &Context, args: TraceArgs) -> Result<(), CommandFailure> {
     let node = context.connect_or_start().await?;
     let asked = whole_id(&node, &args.task).await?;
     let mut trace = node.trace(&asked).await?;
@@ -50,7 +50,7 @@ fn shorten(task: &mut Task) {
     }
 }
 
-fn show(id: &str, trace: &Trace, answer: &Answer, steps: &[Step]) -> Result<(), Failure> {
+fn show(id: &str, trace: &Trace, answer: &Explanation, steps: &[TraceStep]) -> Result<(), CommandFailure> {
     let state = trace.task.as_ref().map(|task| task.status.to_string());
     output::fields(&[
         ("task", own_id(id, trace)),
@@ -62,7 +62,7 @@ fn show(id: &str, trace: &Trace, answer: &Answer, steps: &[Step]) -> Result<(), 
             "next",
             answer.advice.as_deref().map(output::flat).unwrap_or_default(),
         ),
-        ("via", output::flat(&verdict::road(trace.peer.as_ref()))),
+        ("via", output::flat(&verdict::path_text(trace.peer.as_ref()))),
     ])?;
     output::line("")?;
     for step in steps {
@@ -87,7 +87,7 @@ fn show(id: &str, trace: &Trace, answer: &Answer, steps: &[Step]) -> Result<(), 
         } else {
             output::flat(&audit.error)
         };
-        output::complain(&format!("the audit log {}: {why}", audit.path));
+        output::warn(&format!("the audit log {}: {why}", audit.path));
     }
     Ok(())
 }
@@ -108,12 +108,12 @@ fn sealed(trace: &Trace) -> String {
     }
 }
 
-fn document(id: &str, trace: &Trace, answer: &Answer, steps: &[Step]) -> Value {
+fn document(id: &str, trace: &Trace, answer: &Explanation, steps: &[TraceStep]) -> Value {
     let side = match trace.side {
-        Side::Originator => "originator",
-        Side::Assignee => "assignee",
-        Side::Both => "both",
-        Side::Outside => "outside",
+        TaskSide::Originator => "originator",
+        TaskSide::Assignee => "assignee",
+        TaskSide::Both => "both",
+        TaskSide::External => "external",
         _ => "none",
     };
     let steps: Vec<Value> = steps
@@ -148,11 +148,11 @@ fn document(id: &str, trace: &Trace, answer: &Answer, steps: &[Step]) -> Value {
             "until": json::time(key.until),
         })).collect::<Vec<_>>(),
         "queued": trace.queued.iter().map(envelope).collect::<Vec<_>>(),
-        "outside": matches!(trace.side, Side::Outside).then(|| json!({
+        "external": matches!(trace.side, TaskSide::External).then(|| json!({
             "url": trace.url,
             "remote_task_id": trace.remote_task,
-            "steps": trace.outside_steps.iter().map(outside_step).collect::<Vec<_>>(),
-            "left_out": trace.outside_steps_left_out,
+            "steps": trace.external_steps.iter().map(external_step).collect::<Vec<_>>(),
+            "left_out": trace.external_steps_left_out,
         })),
         "sealed": (!trace.sealed_task.is_empty()).then(|| json!({
             "task_id": trace.sealed_task,
@@ -174,7 +174,7 @@ fn peer(peer: &PeerReach) -> Value {
     let document = json!({
         "peer_id": peer.id.as_ref().map(ToString::to_string),
         "connected": peer.connected,
-        "via": peer.connected.then(|| peer.road.to_string()),
+        "via": peer.connected.then(|| peer.via.to_string()),
         "connected_at": json::time(peer.connected_at),
         "round_trip_ms": peer.round_trip.map(|rtt| rtt.as_secs_f64() * 1000.0),
         "addresses": peer.addresses,
@@ -202,41 +202,41 @@ fn refusal(refusal: &Refusal) -> Value {
 
 fn hop(hop: &Hop) -> Value {
     let document =
-        json!({"via": hop.road.to_string(), "relay_peer_id": hop.relay.as_ref().map(ToString::to_string)});
+        json!({"via": hop.via.to_string(), "relay_peer_id": hop.relay.as_ref().map(ToString::to_string)});
     json::with_old_names(document, &[("via", "road"), ("relay_peer_id", "relay")])
 }
 
-fn sent(sent: &Sent) -> Value {
+fn sent(sent: &SendRecord) -> Value {
     json!({"at": json::time(sent.at), "over": hop(&sent.over)})
 }
 
-fn outside_step(step: &OutsideStep) -> Value {
-    let deed = match step.deed {
-        OutsideDeed::CardRead => "card-read",
-        OutsideDeed::Given => "given",
-        OutsideDeed::Failed => "failed",
-        OutsideDeed::InDoubt => "in-doubt",
-        OutsideDeed::Withdrawn => "withdrawn",
-        OutsideDeed::NotWithdrawn => "not-withdrawn",
-        OutsideDeed::ProtocolBreach => "protocol-breach",
+fn external_step(step: &ExternalStep) -> Value {
+    let action = match step.action {
+        ExternalAction::CardRead => "card-read",
+        ExternalAction::Accepted => "accepted",
+        ExternalAction::Failed => "failed",
+        ExternalAction::InDoubt => "in-doubt",
+        ExternalAction::Withdrawn => "withdrawn",
+        ExternalAction::NotWithdrawn => "not-withdrawn",
+        ExternalAction::ProtocolBreach => "protocol-breach",
         _ => "unknown",
     };
     let failure = step.failure.map(|failure| match failure {
-        OutsideFailure::Unreached => "unreached",
-        OutsideFailure::Busy => "busy",
-        OutsideFailure::Broken => "broken",
-        OutsideFailure::TaskGone => "task-gone",
-        OutsideFailure::Unsupported => "unsupported",
-        OutsideFailure::Unauthorized => "unauthorized",
-        OutsideFailure::Final => "final",
-        OutsideFailure::Refused => "refused",
+        ExternalFailure::Unreached => "unreached",
+        ExternalFailure::Busy => "busy",
+        ExternalFailure::Broken => "broken",
+        ExternalFailure::TaskGone => "task-gone",
+        ExternalFailure::Unsupported => "unsupported",
+        ExternalFailure::Unauthorized => "unauthorized",
+        ExternalFailure::Final => "final",
+        ExternalFailure::Refused => "refused",
         _ => "unknown",
     });
     json!({
         "at": json::time(step.at),
         "last_at": json::time(step.last_at),
         "count": step.count,
-        "deed": deed,
+        "action": action,
         "url": step.url,
         "binding": step.binding,
         "detail": step.detail,

@@ -4,19 +4,19 @@ use serde_json::json;
 
 use crate::{
     args::UpArgs,
-    background::{BackgroundDaemon, Running},
+    background_daemon::{BackgroundDaemon, DaemonProcess},
     context::Context,
-    failure::Failure,
+    failure::CommandFailure,
     interrupt::Interrupt,
     output,
     settings_file::SettingsFile,
 };
 
-pub(crate) async fn run(context: &Context, args: &UpArgs) -> Result<(), Failure> {
+pub(crate) async fn run(context: &Context, args: &UpArgs) -> Result<(), CommandFailure> {
     context.refuse_address()?;
     let mut is_changed = context.keep_relays()?;
     if !args.listen.is_empty() {
-        is_changed |= SettingsFile::of(context)?.set("listen_addrs", &args.listen.join(","))?;
+        is_changed |= SettingsFile::from_context(context)?.set("listen_addrs", &args.listen.join(","))?;
     }
     let daemon = BackgroundDaemon::new(context)?;
     let running = Interrupt::new()?.or(daemon.start()).await?;
@@ -30,10 +30,10 @@ pub(crate) async fn run(context: &Context, args: &UpArgs) -> Result<(), Failure>
 pub(super) async fn show(
     context: &Context,
     daemon: &BackgroundDaemon,
-    running: Running,
-) -> Result<(), Failure> {
+    running: DaemonProcess,
+) -> Result<(), CommandFailure> {
     let info = context.first_answer().await?.info().await?;
-    let peer = info.peer_id.ok_or_else(Failure::unnamed_daemon)?;
+    let peer = info.peer_id.ok_or_else(CommandFailure::unnamed_daemon)?;
     let pid = running.pid.as_raw_nonzero();
     let addresses: Vec<String> = info
         .listen_addresses

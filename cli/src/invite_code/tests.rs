@@ -47,7 +47,12 @@ fn a_string_begins_with_its_name_and_can_be_carried() {
         Invitation::decode(&format!(" {}\n", text.to_uppercase())),
         Ok(invitation())
     );
-    assert!(is_one(&text) && is_one("BANYCASTx") && !is_one("bob") && !is_one("banycas"));
+    assert!(
+        is_invite_code(&text)
+            && is_invite_code("BANYCASTx")
+            && !is_invite_code("bob")
+            && !is_invite_code("banycas")
+    );
     let dialled = invitation().dialled();
     let me = peer([1; 32]);
     assert_eq!(dialled[0], format!("/ip4/192.0.2.1/udp/4001/quic-v1/p2p/{me}"));
@@ -58,7 +63,11 @@ fn a_string_begins_with_its_name_and_can_be_carried() {
 fn what_is_no_invite_is_told_from_what_is_damaged() {
     let text = invitation().encode().unwrap();
     for nothing in ["", "bob", "zQ3shabc", "/ip4/192.0.2.1/tcp/1"] {
-        assert_eq!(Invitation::decode(nothing), Err(CodeError::NoInvite), "{nothing}");
+        assert_eq!(
+            Invitation::decode(nothing),
+            Err(InviteCodeError::NoInvite),
+            "{nothing}"
+        );
     }
     for damaged in [
         "banycast",
@@ -68,12 +77,16 @@ fn what_is_no_invite_is_told_from_what_is_damaged() {
         "banycastb????",
         "banycastä",
     ] {
-        assert_eq!(Invitation::decode(damaged), Err(CodeError::Damaged), "{damaged}");
+        assert_eq!(
+            Invitation::decode(damaged),
+            Err(InviteCodeError::Damaged),
+            "{damaged}"
+        );
     }
     let long = format!("{text}{}", "a".repeat(MAX_STRING));
-    assert_eq!(Invitation::decode(&long), Err(CodeError::Damaged));
+    assert_eq!(Invitation::decode(&long), Err(InviteCodeError::Damaged));
     let newer = string_of(&head_bytes('c'), &InviteCode::default().encode_to_vec());
-    assert_eq!(Invitation::decode(&newer), Err(CodeError::OtherVersion));
+    assert_eq!(Invitation::decode(&newer), Err(InviteCodeError::OtherVersion));
 }
 
 #[test]
@@ -146,17 +159,23 @@ fn what_cannot_be_is_refused() {
     ];
     for code in wrong {
         let said = read(code.clone());
-        assert!(matches!(said, Err(CodeError::Invalid(_))), "{code:?}: {said:?}");
+        assert!(
+            matches!(said, Err(InviteCodeError::Invalid(_))),
+            "{code:?}: {said:?}"
+        );
     }
     let nothing = string_of(&head_bytes(VERSION), b"\xff\xff\xff");
-    assert!(matches!(Invitation::decode(&nothing), Err(CodeError::Invalid(_))));
+    assert!(matches!(
+        Invitation::decode(&nothing),
+        Err(InviteCodeError::Invalid(_))
+    ));
     let full = Invitation {
         agent: "x".repeat(MAX_TEXT),
         registries: vec!["x".repeat(MAX_TEXT); 4],
         ..invitation()
     };
     assert!(
-        matches!(full.encode(), Err(CodeError::Invalid(_))),
+        matches!(full.encode(), Err(InviteCodeError::Invalid(_))),
         "no string that would not be read"
     );
 }
@@ -176,7 +195,7 @@ fn addresses_are_those_that_others_can_use() {
     assert_eq!((relays.len(), addresses.len()), (0, 1), "there is only this host");
     assert!(reachable(&direct[..1], &circuits).1.is_empty());
     let registries = ["198.51.100.2:50052", "198.51.100.2:50053", "r.example:443"].map(str::to_owned);
-    assert_eq!(worth_naming(&registries, &[relay(2)]), registries[1..]);
+    assert_eq!(registries_to_name(&registries, &[relay(2)]), registries[1..]);
 }
 
 fn any_invitation() -> impl Strategy<Value = Invitation> {

@@ -36,14 +36,14 @@ pub(crate) fn document(home: &Path, arguments: &[&str]) -> Value {
 }
 
 /// A process that ends with the test.
-pub(crate) struct Running {
+pub(crate) struct RunningCommand {
     pub(crate) process: Child,
     /// Not read any more, and open: what it says has somewhere to go.
     _said: BufReader<ChildStdout>,
     home: PathBuf,
 }
 
-impl Running {
+impl RunningCommand {
     /// Started, and after its first line of output.
     pub(crate) fn start(home: &Path, arguments: &[&str]) -> Self {
         let mut child = command(home)
@@ -68,7 +68,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningCommand {
     fn drop(&mut self) {
         let _ = Command::new("kill").arg(self.process.id().to_string()).status();
         let _ = self.process.wait();

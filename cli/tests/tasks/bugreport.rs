@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, io::Read as _, os::unix::fs::PermissionsExt
 
 use serde_json::Value;
 
-use super::{Running, agent::Agent, run};
+use super::{RunningCommand, asking_agent::AskingAgent, run};
 
 /// What is in an archive, by name.
 fn unpacked(path: &Path) -> BTreeMap<String, String> {
@@ -32,8 +32,8 @@ fn it_has_what_helps_and_no_secrets() {
         "hello from the log\nAuthorization: Bearer hunter22hunter22\n",
     )
     .unwrap();
-    let _daemon = Running::daemon(home);
-    let agent = Agent::asking(home);
+    let _daemon = RunningCommand::daemon(home);
+    let agent = AskingAgent::asking(home);
     let (text, code) = run(home, &["send", agent.peer.as_str(), "strictly confidential"]);
     assert_eq!(code, Some(0), "{text}");
     let path = home.join("report.tar.gz");

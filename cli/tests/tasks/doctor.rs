@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 
-use super::{Running, command, run};
+use super::{RunningCommand, command, run};
 
 /// What it finds, and its exit code.
 fn examined(home: &Path) -> (Value, Option<i32>) {
@@ -53,7 +53,7 @@ fn home_with(settings: &str) -> tempfile::TempDir {
 fn a_healthy_daemon_is_well() {
     let root = tempfile::tempdir().unwrap();
     let home = root.path();
-    let _daemon = Running::daemon(home);
+    let _daemon = RunningCommand::daemon(home);
     let (text, code) = run(home, &["doctor"]);
     assert!(
         code == Some(0) && text.trim_end().ends_with("all is well"),
@@ -73,7 +73,7 @@ fn a_foreign_program_in_the_home_is_named() {
     let home = root.path();
     fs::create_dir(home.join("home/bin")).unwrap();
     fs::write(home.join("home/bin/agentanycastd"), "#!/bin/sh\n").unwrap();
-    let _daemon = Running::daemon(home);
+    let _daemon = RunningCommand::daemon(home);
     finds(home, "SDKs", &["bin/agentanycastd", "another origin"]);
 }
 
@@ -86,7 +86,7 @@ fn names_and_datagrams_that_lead_nowhere_are_named() {
         "bootstrap_peers = [\"/ip4/127.0.0.1/udp/{port}/quic-v1\", \"/dns4/no-such-host.invalid/tcp/4001\"]\n"
     ));
     let home = root.path();
-    let _daemon = Running::daemon(home);
+    let _daemon = RunningCommand::daemon(home);
     finds(home, "UDP", &["blocked", &port.to_string()]);
     finds(home, "names", &["no-such-host.invalid"]);
     finds(home, "relays", &["is away"]);
@@ -117,7 +117,7 @@ fn without_a_daemon_the_cause_is_looked_for() {
 #[test]
 fn a_key_that_another_daemon_uses_is_named() {
     let (one, other) = (tempfile::tempdir().unwrap(), home_with(""));
-    let _daemon = Running::daemon(one.path());
+    let _daemon = RunningCommand::daemon(one.path());
     let shared = one.path().join("home/key");
     std::os::unix::fs::symlink(&shared, other.path().join("home/key")).unwrap();
     finds(other.path(), "key", &["another daemon uses the key file"]);

@@ -2,16 +2,16 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic")]
 
-mod agent;
+mod asking_agent;
 mod bugreport;
 mod doctor;
-mod each_command;
 #[path = "../homes/mod.rs"]
 mod homes;
-mod json;
+mod json_schema;
 mod ping;
-mod talk;
+mod send_and_reply;
 mod terminal;
+mod terminal_and_pipe;
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -21,24 +21,24 @@ use std::{
 
 use serde_json::{Value, json};
 
-use homes::{Running, command, document, run};
+use homes::{RunningCommand, command, document, run};
 
 /// A peer that nobody is.
-const NOBODY: &str = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK";
+const ABSENT_PEER: &str = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK";
 
 #[test]
 fn a_task_that_waits_for_its_peer_is_seen_and_canceled() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
-    let _daemon = Running::daemon(home);
-    let (text, code) = run(home, &["send", NOBODY, "hello", "--timeout", "300ms"]);
+    let _daemon = RunningCommand::daemon(home);
+    let (text, code) = run(home, &["send", ABSENT_PEER, "hello", "--timeout", "300ms"]);
     assert_eq!(code, Some(5), "{text}");
     let id = document(home, &["tasks"])[0]["id"].as_str().unwrap().to_owned();
     assert!(text.contains(&id), "{text}");
 
     let (text, code) = run(home, &["task", &id]);
     assert_eq!(code, Some(0), "{text}");
-    for word in [id.as_str(), "submitted", NOBODY, "hello"] {
+    for word in [id.as_str(), "submitted", ABSENT_PEER, "hello"] {
         assert!(text.contains(word), "{word:?} is missing in:\n{text}");
     }
     let (text, code) = run(home, &["task", &id, "--wait", "--timeout", "200ms"]);
@@ -59,8 +59,8 @@ fn a_task_that_waits_for_its_peer_is_seen_and_canceled() {
 #[test]
 fn what_came_out_is_shown_again() {
     let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let _daemon = Running::daemon(here.path());
-    let _agent = Running::start(there.path(), &["demo"]);
+    let _daemon = RunningCommand::daemon(here.path());
+    let _agent = RunningCommand::start(there.path(), &["demo"]);
     let status = document(there.path(), &["status"]);
     let address = status["addresses"][0].as_str().unwrap();
     let peer = status["peer_id"].as_str().unwrap();
@@ -95,7 +95,7 @@ fn what_came_out_is_shown_again() {
 fn a_closed_standard_output_ends_commands_with_a_daemon_alike() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
-    let _agent = Running::start(home, &["demo"]);
+    let _agent = RunningCommand::start(home, &["demo"]);
     let status = document(home, &["status"]);
     let peer = status["peer_id"].as_str().unwrap();
     let (text, code) = run(home, &["send", peer, "hello"]);
@@ -199,7 +199,7 @@ fn an_agent_that_answers_by_a_message_alone_is_heard() {
     let config = home.path().join("config.toml");
     std::fs::write(&config, "[bridge.outbound]\nallow_private = true\n").unwrap();
     let config = config.to_str().unwrap();
-    let _daemon = Running::start(
+    let _daemon = RunningCommand::start(
         home.path(),
         &["daemon", "--listen=/ip4/127.0.0.1/tcp/0", "--config", config],
     );
@@ -231,10 +231,10 @@ fn a_home_has_the_settings_of_its_daemon() {
             std::fs::write(root.join(shared), "").unwrap();
         }
         let _running = match start {
-            "daemon" => Running::daemon(root),
-            demo => Running::start(root, &[demo]),
+            "daemon" => RunningCommand::daemon(root),
+            demo => RunningCommand::start(root, &[demo]),
         };
-        let (text, code) = run(root, &["send", NOBODY, "hello", "--timeout", "5s"]);
+        let (text, code) = run(root, &["send", ABSENT_PEER, "hello", "--timeout", "5s"]);
         assert_eq!(code, Some(1), "{start} {file}: {text}");
         assert!(text.contains("acl 1"), "{start} {file}: {text}");
         let check = ["policy", "check", "--source", "local"];

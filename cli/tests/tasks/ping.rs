@@ -1,12 +1,12 @@
 //! `anycast ping` of a peer that is there, of one that ends, and of one that nobody is.
 
-use super::{NOBODY, Running, command, document, run};
+use super::{ABSENT_PEER, RunningCommand, command, document, run};
 
 #[test]
 fn a_peer_answers_until_it_is_gone() {
     let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let _daemon = Running::daemon(here.path());
-    let other = Running::daemon(there.path());
+    let _daemon = RunningCommand::daemon(here.path());
+    let other = RunningCommand::daemon(there.path());
     let status = document(there.path(), &["status"]);
     let peer = status["peer_id"].as_str().unwrap();
     let address = format!("{}/p2p/{peer}", status["addresses"][0].as_str().unwrap());
@@ -54,7 +54,7 @@ fn a_peer_answers_until_it_is_gone() {
     drop(other);
     let (text, code) = run(here.path(), &["ping", peer]);
     assert_eq!(code, Some(4), "{text}");
-    assert_eq!(run(here.path(), &["ping", NOBODY]).1, Some(4));
+    assert_eq!(run(here.path(), &["ping", ABSENT_PEER]).1, Some(4));
     assert_eq!(run(here.path(), &["ping", "nobody"]).1, Some(4));
 }
 

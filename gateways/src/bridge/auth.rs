@@ -32,7 +32,7 @@ pub struct Auth {
 
 /// How much one caller may have; whoever has not said who it is, one address (of IPv6 a network of 64 bits).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct CallerLimits {
     /// Requests a second; 0 for no limit. Default: 1000.
     pub rate: u64,
     /// Requests at once beyond that rate. Default: 2000.
@@ -57,7 +57,7 @@ impl Default for Auth {
     }
 }
 
-impl Default for Limits {
+impl Default for CallerLimits {
     fn default() -> Self {
         Self {
             rate: 1000,

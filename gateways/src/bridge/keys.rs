@@ -44,7 +44,7 @@ macro_rules! settings_table {
 macro_rules! setting {
     ($config:ty, $($field:ident).+, $toml:literal, $flag:literal, $variable:literal,
      $name:literal, $flag_name:literal, $variable_name:literal, $value:literal, $help:literal) => {
-        agentanycast_program::key!($config, concat!($toml, $name), $($field).+)
+        agentanycast_daemon_kit::key!($config, concat!($toml, $name), $($field).+)
             .variable(concat!($variable, $variable_name))
             .flag(concat!($flag, $flag_name), $value, $help)
     };

@@ -8,12 +8,12 @@ use std::{
     time::Duration,
 };
 
-use agentanycast_program::settings::{InvalidValue, Json as Value, Raw, Setting, literal};
+use agentanycast_daemon_kit::settings::{InvalidValue, Json as Value, Raw, Setting, literal};
 use serde_json::{Map, json};
 
 /// Calls to agents outside.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outbound {
+pub struct OutboundConfig {
     /// Whether tasks may be sent by URL. Default: true.
     pub enabled: bool,
     /// Whether agents may be on private networks and this host. Default: false.
@@ -23,10 +23,10 @@ pub struct Outbound {
     /// How long an agent may take to begin an answer to a message. Default: 2 min.
     pub timeout: Duration,
     /// What is special about hosts, by `HOST` or `HOST:PORT`.
-    pub hosts: BTreeMap<String, Host>,
+    pub hosts: BTreeMap<String, HostConfig>,
 }
 
-impl Default for Outbound {
+impl Default for OutboundConfig {
     fn default() -> Self {
         Self {
             enabled: true,
@@ -40,7 +40,7 @@ impl Default for Outbound {
 
 /// One host.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Host {
+pub struct HostConfig {
     /// It may be on a private network or this host, and be told secrets without TLS. Default: false.
     pub allow_private: bool,
     /// Who calls, as the host wants to be told. Default: nobody in particular.
@@ -130,7 +130,7 @@ const HOST_ANCHOR: &str = "outbound-host";
 /// How long an agent may be out of reach, and take to answer.
 const TIMES: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_hours(7 * 24);
 
-impl Setting for Outbound {
+impl Setting for OutboundConfig {
     fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, InvalidValue> {
         let mut outbound = Self::default();
         // Nothing is said, by a word that stands for no table.
@@ -211,7 +211,7 @@ fn read_hosts(
     name: &str,
     raw: &Raw,
     home: Option<&Path>,
-    hosts: &mut BTreeMap<String, Host>,
+    hosts: &mut BTreeMap<String, HostConfig>,
 ) -> Result<(), InvalidValue> {
     let entries = table(name, raw, OUTBOUND)?;
     let (deeper, own): (Vec<_>, Vec<_>) = entries
@@ -221,16 +221,16 @@ fn read_hosts(
         read_hosts(&format!("{name}.{part}"), value, home, hosts)?;
     }
     if deeper.is_empty() || !own.is_empty() {
-        let host = Host::read(name, &own, home)?;
+        let host = HostConfig::read(name, &own, home)?;
         hosts.insert(name.to_ascii_lowercase(), host);
     }
     Ok(())
 }
 
-impl Host {
+impl HostConfig {
     fn read(name: &str, entries: &[&(String, Raw)], home: Option<&Path>) -> Result<Self, InvalidValue> {
         let mut host = Self::default();
-        let mut given = Given::default();
+        let mut given = RawCredentials::default();
         for (key, value) in entries {
             match key.as_str() {
                 "allow_private" => host.allow_private = bool::read(value, home)?,
@@ -305,7 +305,7 @@ impl Host {
 
 /// The credentials of a host as they are written, before it is known of which kind they are.
 #[derive(Default)]
-struct Given {
+struct RawCredentials {
     texts: BTreeMap<&'static str, String>,
     secrets: BTreeMap<&'static str, Secret>,
     scopes: Vec<String>,
@@ -325,7 +325,7 @@ const SECRET_FILES: [&str; 4] = [
     "oauth2_client_secret_file",
 ];
 
-impl Given {
+impl RawCredentials {
     fn take(&mut self, host: &str, key: &str, value: &Raw, home: Option<&Path>) -> Result<(), InvalidValue> {
         // Errors name the key: the value may be a secret.
         let text = || {
@@ -464,9 +464,9 @@ mod tests {
         }
     }
 
-    fn host(given: &[(&str, Raw)]) -> Result<Host, InvalidValue> {
+    fn host(given: &[(&str, Raw)]) -> Result<HostConfig, InvalidValue> {
         let raw = entries(&[("h", entries(given))]);
-        Ok(Outbound::read(&raw, None)?.hosts["h"].clone())
+        Ok(OutboundConfig::read(&raw, None)?.hosts["h"].clone())
     }
 
     #[test]
@@ -527,13 +527,13 @@ mod tests {
             ),
             ("127.0.0.1:80", entries(&[])),
         ]);
-        let outbound = Outbound::read(&raw, None).unwrap();
+        let outbound = OutboundConfig::read(&raw, None).unwrap();
         assert!(outbound.allow_private && outbound.patience == Duration::from_mins(1));
         assert_eq!(
             outbound.hosts.keys().collect::<Vec<_>>(),
             ["127.0.0.1:80", "api.example.org"]
         );
-        assert!(Outbound::read(&entries(&[("patience", text("0"))]), None).is_err());
-        assert!(Outbound::read(&entries(&[("h", text("x"))]), None).is_err());
+        assert!(OutboundConfig::read(&entries(&[("patience", text("0"))]), None).is_err());
+        assert!(OutboundConfig::read(&entries(&[("h", text("x"))]), None).is_err());
     }
 }

@@ -1,6 +1,6 @@
 //! Which of several agents gets a task, and who after it if that one does not take it.
 //!
-//! PURE: chance comes in as a generator. The rules: whoever is left out (see [`Board`]) comes after everyone who is
+//! PURE: chance comes in as a generator. The rules: whoever is left out (see [`PeerHealth`]) comes after everyone who is
 //! not; of the others whoever is known to be there comes first, then who has proven who it is, since that costs nothing
 //! but a key; and this node itself only when there is nobody else.
 
@@ -9,29 +9,29 @@ use std::time::Duration;
 use agentanycast_identity::PeerId;
 use rand::{RngExt as _, seq::SliceRandom as _};
 
-use super::board::Board;
+use super::peer_health::PeerHealth;
 use crate::config::RoutingStrategy;
 
 /// Candidates of one task: after the third it waits in the queue of that one.
-pub(super) const CANDIDATES: usize = 3;
+pub(super) const MAX_CANDIDATES: usize = 3;
 /// What a peer is believed to need to acknowledge a task before it has taken one, where it is weighed with its load: a
 /// round trip across an ocean. So a new agent gets work at once, and not all of it.
 const UNKNOWN_LATENCY: f64 = 0.1;
 /// Of so many tasks for the fastest, one finds out how fast another is by now: with many agents there is always one of
 /// whom that is not known.
-const ONE_OF: u32 = 10;
+const EXPLORE_ONE_IN: u32 = 10;
 
 /// What choosing goes by.
-pub(super) struct Choosing<'a> {
+pub(super) struct CandidateSelector<'a> {
     pub(super) strategy: RoutingStrategy,
     pub(super) me: PeerId,
     pub(super) now: Duration,
     /// How many tasks for this skill have been routed before.
     pub(super) round: usize,
-    pub(super) board: &'a mut Board,
+    pub(super) peer_health: &'a mut PeerHealth,
 }
 
-impl Choosing<'_> {
+impl CandidateSelector<'_> {
     /// The candidates of a task, in the order in which they get it. Of `there` it is sure that they are, as it is of those
     /// who have taken tasks; `proven` are who they say.
     pub(super) fn candidates(
@@ -48,10 +48,10 @@ impl Choosing<'_> {
         }
         let (mut open, mut resting): (Vec<PeerId>, Vec<PeerId>) = others
             .into_iter()
-            .partition(|peer| self.board.is_open(self.now, *peer));
+            .partition(|peer| self.peer_health.is_eligible(self.now, *peer));
         // Anybody can say that somebody has a skill.
         let degree = |peer: &PeerId| {
-            if there.contains(peer) || self.board.standing(*peer).latency.is_some() {
+            if there.contains(peer) || self.peer_health.stats(*peer).latency.is_some() {
                 0
             } else if proven.contains(peer) {
                 1
@@ -67,11 +67,11 @@ impl Choosing<'_> {
         }
         let mut open = groups.concat();
         resting.shuffle(rng);
-        resting.sort_by_key(|peer| self.board.standing(*peer).failures);
+        resting.sort_by_key(|peer| self.peer_health.stats(*peer).failures);
         open.extend(resting);
-        open.truncate(CANDIDATES);
+        open.truncate(MAX_CANDIDATES);
         if let Some(first) = open.first() {
-            self.board.choose(self.now, *first);
+            self.peer_health.on_chosen(self.now, *first);
         }
         open
     }
@@ -92,8 +92,8 @@ impl Choosing<'_> {
     /// Choosing the best of all would send every node's tasks to the same one (Mitzenmacher, "The power of two choices
     /// in randomized load balancing", 2001).
     fn two_choices(&self, mut left: Vec<PeerId>, rng: &mut impl rand::Rng) -> Vec<PeerId> {
-        let mut chosen = Vec::with_capacity(CANDIDATES);
-        while chosen.len() < CANDIDATES && !left.is_empty() {
+        let mut chosen = Vec::with_capacity(MAX_CANDIDATES);
+        while chosen.len() < MAX_CANDIDATES && !left.is_empty() {
             let one = rng.random_range(0..left.len());
             let other = rng.random_range(0..left.len());
             let better = if self.load(left[other]) < self.load(left[one]) {
@@ -110,23 +110,26 @@ impl Choosing<'_> {
     fn fastest_first(&self, peers: &mut [PeerId], rng: &mut impl rand::Rng) {
         peers.shuffle(rng);
         peers.sort_by(|a, b| self.latency(*a).total_cmp(&self.latency(*b)));
-        if !rng.random_ratio(1, ONE_OF) {
+        if !rng.random_ratio(1, EXPLORE_ONE_IN) {
             return;
         }
-        let untried = (0..peers.len()).filter(|at| self.board.is_untried(self.now, peers[*at]));
-        if let Some(at) = untried.min_by_key(|at| self.board.standing(peers[*at]).tried_until) {
+        let untried = (0..peers.len()).filter(|at| self.peer_health.needs_trial(self.now, peers[*at]));
+        if let Some(at) = untried.min_by_key(|at| self.peer_health.stats(peers[*at]).trial_until) {
             peers[..=at].rotate_right(1);
         }
     }
 
     /// What a peer needed last, in seconds; more than any other where it is not known.
     fn latency(&self, peer: PeerId) -> f64 {
-        self.board.standing(peer).latency.unwrap_or(f64::INFINITY)
+        self.peer_health.stats(peer).latency.unwrap_or(f64::INFINITY)
     }
 
     fn load(&self, peer: PeerId) -> f64 {
-        let standing = self.board.standing(peer);
-        let latency = standing.believed(self.now).unwrap_or(UNKNOWN_LATENCY).max(0.001);
+        let standing = self.peer_health.stats(peer);
+        let latency = standing
+            .fresh_latency(self.now)
+            .unwrap_or(UNKNOWN_LATENCY)
+            .max(0.001);
         f64::from(standing.in_flight + 1) * latency * f64::from(standing.failures + 1)
     }
 }
@@ -139,7 +142,7 @@ mod tests {
     use rand::{SeedableRng as _, rngs::StdRng};
 
     use super::*;
-    use crate::{anycast::board::BELIEVED, engine::RouteNews};
+    use crate::{anycast::peer_health::LATENCY_TTL, engine::RouteOutcome};
 
     const ALL: [RoutingStrategy; 4] = [
         RoutingStrategy::Random,
@@ -158,17 +161,17 @@ mod tests {
 
     fn choose(
         strategy: RoutingStrategy,
-        board: &mut Board,
+        board: &mut PeerHealth,
         round: usize,
         agents: &[PeerId],
         seed: u64,
     ) -> Vec<PeerId> {
-        let mut choosing = Choosing {
+        let mut choosing = CandidateSelector {
             strategy,
             me: me(),
             now: Duration::from_secs(1),
             round,
-            board,
+            peer_health: board,
         };
         choosing.candidates(agents, [agents, &[]], &mut StdRng::seed_from_u64(seed))
     }
@@ -183,9 +186,9 @@ mod tests {
             seed in any::<u64>(),
         ) {
             for strategy in ALL {
-                let mut board = Board::new();
+                let mut board = PeerHealth::new();
                 for failed in &resting {
-                    board.hear(Duration::from_secs(1), RouteNews::Missed(peer(*failed)));
+                    board.record(Duration::from_secs(1), RouteOutcome::TimedOut(peer(*failed)));
                 }
                 let asked: Vec<PeerId> = agents.iter().map(|number| peer(*number)).collect();
                 let chosen = choose(strategy, &mut board, round, &asked, seed);
@@ -196,7 +199,7 @@ mod tests {
                     prop_assert_eq!(chosen, if asked.is_empty() { vec![] } else { vec![me()] });
                     continue;
                 }
-                prop_assert_eq!(chosen.len(), others.len().min(CANDIDATES));
+                prop_assert_eq!(chosen.len(), others.len().min(MAX_CANDIDATES));
                 let mut unique = chosen.clone();
                 unique.sort_unstable();
                 unique.dedup();
@@ -216,21 +219,21 @@ mod tests {
         let agents: Vec<PeerId> = (1..=60).map(peer).collect();
         let proven: Vec<PeerId> = (20..=50).map(peer).collect();
         for strategy in ALL {
-            let mut board = Board::new();
-            board.hear(
+            let mut board = PeerHealth::new();
+            board.record(
                 Duration::ZERO,
-                RouteNews::Taken {
+                RouteOutcome::Accepted {
                     peer: peer(7),
                     after: Some(Duration::from_millis(5)),
                 },
             );
             for seed in 0..20 {
-                let mut choosing = Choosing {
+                let mut choosing = CandidateSelector {
                     strategy,
                     me: me(),
                     now: Duration::from_secs(1),
                     round: seed as usize,
-                    board: &mut board,
+                    peer_health: &mut board,
                 };
                 let chosen =
                     choosing.candidates(&agents, [&[peer(30)], &proven], &mut StdRng::seed_from_u64(seed));
@@ -246,7 +249,7 @@ mod tests {
     #[test]
     fn each_in_its_turn() {
         let agents = [peer(3), peer(1), peer(2)];
-        let mut board = Board::new();
+        let mut board = PeerHealth::new();
         let firsts: Vec<PeerId> = (0..6)
             .map(|round| choose(RoutingStrategy::RoundRobin, &mut board, round, &agents, 7)[0])
             .collect();
@@ -255,12 +258,12 @@ mod tests {
 
     #[test]
     fn the_fastest_first_and_the_unknown_now_and_then() {
-        let mut board = Board::new();
+        let mut board = PeerHealth::new();
         for (number, ms) in [(1, 30), (2, 10), (3, 20)] {
             let after = Some(Duration::from_millis(ms));
-            board.hear(
+            board.record(
                 Duration::ZERO,
-                RouteNews::Taken {
+                RouteOutcome::Accepted {
                     peer: peer(number),
                     after,
                 },
@@ -281,22 +284,22 @@ mod tests {
     }
 
     /// A steady flow of tasks, one each `gap`, for agents that take `needs` to acknowledge one.
-    struct Flow {
+    struct TaskFlow {
         agents: Vec<PeerId>,
         gap: Duration,
-        board: Board,
+        peer_health: PeerHealth,
         rng: StdRng,
         now: Duration,
         /// Acknowledgements on their way.
         coming: Vec<(Duration, PeerId, Duration)>,
     }
 
-    impl Flow {
+    impl TaskFlow {
         fn new(agents: u8, gap: u64, seed: u64) -> Self {
             Self {
                 agents: (1..=agents).map(peer).collect(),
                 gap: Duration::from_millis(gap),
-                board: Board::new(),
+                peer_health: PeerHealth::new(),
                 rng: StdRng::seed_from_u64(seed),
                 now: Duration::ZERO,
                 coming: Vec::new(),
@@ -307,21 +310,21 @@ mod tests {
         fn run(&mut self, tasks: u32, speeds: &[u64]) -> HashMap<PeerId, u32> {
             let mut given = HashMap::new();
             for _ in 0..tasks {
-                let (now, board) = (self.now, &mut self.board);
+                let (now, board) = (self.now, &mut self.peer_health);
                 self.coming.retain(|(at, peer, after)| {
                     let is_there = *at <= now;
                     if is_there {
                         let after = Some(*after);
-                        board.hear(now, RouteNews::Taken { peer: *peer, after });
+                        board.record(now, RouteOutcome::Accepted { peer: *peer, after });
                     }
                     !is_there
                 });
-                let mut choosing = Choosing {
+                let mut choosing = CandidateSelector {
                     strategy: RoutingStrategy::LeastLatency,
                     me: me(),
                     now,
                     round: 0,
-                    board,
+                    peer_health: board,
                 };
                 let first = choosing.candidates(&self.agents, [&self.agents, &[]], &mut self.rng)[0];
                 let place = self.agents.iter().position(|agent| *agent == first).unwrap();
@@ -356,9 +359,9 @@ mod tests {
             gap in 50..1000_u64,
             seed in any::<u64>(),
         ) {
-            let mut flow = Flow::new(4, gap, seed);
+            let mut flow = TaskFlow::new(4, gap, seed);
             // Until what was true before is believed no more: what was measured last, and what that had to be mixed with.
-            let settles = 400 + (2 * BELIEVED.as_millis() as u64 / gap) as u32;
+            let settles = 400 + (2 * LATENCY_TTL.as_millis() as u64 / gap) as u32;
             for speeds in speeds {
                 let given = flow.run(settles, &speeds);
                 prop_assert_eq!(given.len(), 4, "everybody is tried: {:?}", given);
@@ -380,7 +383,7 @@ mod tests {
             gap in 50..3000_u64,
             seed in any::<u64>(),
         ) {
-            let mut flow = Flow::new(100, gap, seed);
+            let mut flow = TaskFlow::new(100, gap, seed);
             let given = flow.run(2000, &speeds);
             prop_assert_eq!(given.len(), 100, "everybody is tried");
             let given = flow.run(500, &speeds);
@@ -392,9 +395,9 @@ mod tests {
     #[test]
     fn work_goes_to_whoever_has_less() {
         // Ten tasks are with the first, none with the others: of two at random it is chosen only against itself.
-        let mut board = Board::new();
+        let mut board = PeerHealth::new();
         for _ in 0..10 {
-            board.hear(Duration::ZERO, RouteNews::Given(peer(1)));
+            board.record(Duration::ZERO, RouteOutcome::Assigned(peer(1)));
         }
         let agents = [peer(1), peer(2), peer(3)];
         let mut firsts: HashMap<PeerId, u32> = HashMap::new();

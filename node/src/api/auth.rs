@@ -73,16 +73,16 @@ impl RequireToken {
 
 /// Who may call: whoever reaches the address, or whoever has the token.
 #[derive(Clone, Debug)]
-pub enum Gate {
+pub enum CallAuth {
     /// The address is protection enough: a private socket, loopback, or what the operator allowed.
     Open,
     /// Calls need the token.
     Token(RequireToken),
 }
 
-impl Gate {
+impl CallAuth {
     /// The gate that this configuration asks for.
-    pub fn of(access: &GrpcAccess) -> Result<Self, TokenError> {
+    pub fn from_access(access: &GrpcAccess) -> Result<Self, TokenError> {
         match &access.token_file {
             None => Ok(Self::Open),
             Some(path) => Ok(Self::Token(RequireToken::from_file(path)?)),
@@ -90,7 +90,7 @@ impl Gate {
     }
 }
 
-impl Interceptor for Gate {
+impl Interceptor for CallAuth {
     fn call(&mut self, request: Request<()>) -> Result<Request<()>, Status> {
         match self {
             Self::Open => Ok(request),

@@ -2,31 +2,31 @@
 
 use std::{path::PathBuf, time::SystemTime};
 
+use agentanycast_daemon_kit::{address::bare_url, logging};
 use agentanycast_identity::PeerId;
-use agentanycast_program::{address::bare_url, logging};
 use agentanycast_proto::v1::{
     AuditTrail, ConnectionType, FormerKey, GetActivityRequest, GetActivityResponse, PeerQueue, PeerReach,
-    PingPeerRequest, PingPeerResponse, QueueState, QueuedEnvelope, Refusal, StatusCount, TaskRoad, TaskSent,
+    PingPeerRequest, PingPeerResponse, QueueState, QueuedEnvelope, Refusal, StatusCount, TaskPath, TaskSent,
     TaskSide, TaskTurn, TraceTaskRequest, TraceTaskResponse, diagnostics_service_server::DiagnosticsService,
 };
 use tonic::{Request, Response, Status};
 
 use super::{Api, node_service::peer_info, peer_of, status_for_asker};
 use crate::{
-    delivery::outbox::Stage,
-    engine::{self, EngineError, Whereabouts, timestamp, wire},
-    policy::audit::search::{By, search},
-    task::{Road, Role, Sent, Task},
+    delivery::outbox::DeliveryStage,
+    engine::{self, EngineError, TaskInspection, timestamp, wire},
+    policy::audit::search::{TaskIdMatch, search},
+    task::{NetworkPath, Role, SentMark, Task},
 };
 
 /// Messages of a task that are told of.
-const TURNS: usize = 64;
+const MAX_MESSAGES: usize = 64;
 
 /// Addresses of a peer that are told.
-const ADDRESSES: usize = 32;
+const MAX_ADDRESSES: usize = 32;
 
 /// Lines of the log that the answer may have.
-const LOG_LINES: usize = 256;
+const MAX_LOG_LINES: usize = 256;
 
 #[tonic::async_trait]
 impl DiagnosticsService for Api {
@@ -41,7 +41,7 @@ impl DiagnosticsService for Api {
         if id.is_empty() {
             return Err(Status::invalid_argument("task_id is empty"));
         }
-        let found = self.engine().whereabouts(id.clone()).await;
+        let found = self.engine().inspect_task(id.clone()).await;
         let refused = match &found {
             Err(EngineError::NotFound(_)) => self.engine().refused_tasks(id.clone()).await,
             _ => Ok(Vec::new()),
@@ -49,8 +49,8 @@ impl DiagnosticsService for Api {
         let refused = refused.map_err(|error| status_for_asker(&error))?;
         // The log has one that is here by the id that it has here.
         let (id, by) = match &found {
-            Ok(found) => (found.task.id.clone(), By::Id),
-            Err(_) => (id, By::EitherId),
+            Ok(found) => (found.task.id.clone(), TaskIdMatch::Id),
+            Err(_) => (id, TaskIdMatch::EitherId),
         };
         let audit = match &self.node.audit_log {
             Some(path) if !without_audit => Some(audit_trail(path.clone(), id, by).await),
@@ -100,7 +100,7 @@ impl DiagnosticsService for Api {
             now: Some(SystemTime::now().into()),
             store_failure: self.engine().failure().unwrap_or_default(),
             problems: self.node.health.problems(),
-            log: logging::newest(wanted.min(LOG_LINES)),
+            log: logging::newest(wanted.min(MAX_LOG_LINES)),
             ..GetActivityResponse::default()
         };
         Ok(Response::new(match self.engine().activity().await {
@@ -144,7 +144,7 @@ impl DiagnosticsService for Api {
 
 impl Api {
     async fn reach(&self, peer: PeerId) -> PeerReach {
-        let way = self.net().way_to(peer).await;
+        let way = self.net().dial_status(peer).await;
         let snapshot = self.net().peer(peer);
         let info = snapshot.as_ref().map(peer_info);
         let relay = snapshot.as_ref().and_then(|snapshot| snapshot.relay);
@@ -165,13 +165,13 @@ impl Api {
                 .map(|relay| relay.addresses)
                 .unwrap_or_default(),
         };
-        reach.addresses.truncate(ADDRESSES);
-        reach.relay_addresses.truncate(ADDRESSES);
+        reach.addresses.truncate(MAX_ADDRESSES);
+        reach.relay_addresses.truncate(MAX_ADDRESSES);
         reach
     }
 }
 
-async fn audit_trail(path: PathBuf, task: String, by: By) -> AuditTrail {
+async fn audit_trail(path: PathBuf, task: String, by: TaskIdMatch) -> AuditTrail {
     let shown = path.display().to_string();
     let searched = tokio::task::spawn_blocking(move || search(&path, &task, by)).await;
     let found = searched.map_err(|error| error.to_string());
@@ -191,7 +191,7 @@ async fn audit_trail(path: PathBuf, task: String, by: By) -> AuditTrail {
     }
 }
 
-fn refusal(refusal: engine::Refusal) -> Refusal {
+fn refusal(refusal: engine::RecentRefusal) -> Refusal {
     Refusal {
         at: Some(timestamp(refusal.at)),
         peer_id: refusal.peer.map(|peer| peer.to_string()).unwrap_or_default(),
@@ -205,20 +205,20 @@ fn refusal(refusal: engine::Refusal) -> Refusal {
 
 fn answer(
     base: TraceTaskResponse,
-    found: &Whereabouts,
+    found: &TaskInspection,
     peer: Option<PeerReach>,
     me: PeerId,
 ) -> TraceTaskResponse {
     let task = &found.task;
     let route = task.route.as_ref();
     let attempts = route.map(|route| route.attempts.as_slice()).unwrap_or_default();
-    let rest = route.map(|route| route.rest.as_slice()).unwrap_or_default();
-    let outside = task.outside.as_ref();
-    let trail = outside.map(|outside| outside.trail.clone()).unwrap_or_default();
+    let rest = route.map(|route| route.candidates.as_slice()).unwrap_or_default();
+    let outside = task.external.as_ref();
+    let trail = outside.map(|outside| outside.log.clone()).unwrap_or_default();
     let turns = task
         .messages
         .iter()
-        .skip(task.messages.len().saturating_sub(TURNS));
+        .skip(task.messages.len().saturating_sub(MAX_MESSAGES));
     TraceTaskResponse {
         task: Some(wire::head(task, me)),
         side: side(task) as i32,
@@ -227,14 +227,14 @@ fn answer(
             .iter()
             .map(|attempt| timestamp(attempt.left_at))
             .collect(),
-        sent: task.way.sent.map(sent),
+        sent: task.timeline.sent.map(sent),
         attempts_sent: attempts
             .iter()
             .map(|attempt| attempt.sent.map(sent).unwrap_or_default())
             .collect(),
-        came_over: task.way.came_over.map(over),
-        given_at: task.way.given_at.map(timestamp),
-        claimed_at: task.way.claimed_at.map(timestamp),
+        came_over: task.timeline.arrived_via.map(path_of),
+        given_at: task.timeline.offered_at.map(timestamp),
+        claimed_at: task.timeline.claimed_at.map(timestamp),
         agent_ends: task.agent_ends,
         candidate_peer_ids: rest.iter().map(ToString::to_string).collect(),
         held: task.held,
@@ -242,8 +242,8 @@ fn answer(
         agent_listens: found.agent_listens,
         deadline: task.deadline.map(timestamp),
         url: outside.map(|outside| bare_url(&outside.url)).unwrap_or_default(),
-        outside_steps: trail.steps,
-        outside_steps_left_out: trail.left_out,
+        external_steps: trail.steps,
+        external_steps_omitted: trail.dropped,
         remote_task_id: trail.remote,
         sealed_task_id: task
             .sealed
@@ -251,7 +251,7 @@ fn answer(
             .map(|sealed| sealed.task.clone())
             .unwrap_or_default(),
         peer,
-        peer_before: found.former.iter().map(former).collect(),
+        peer_before: found.former_keys.iter().map(former_key).collect(),
         queued: found.queued.iter().map(queued).collect(),
         turns: turns
             .map(|message| TaskTurn {
@@ -268,42 +268,42 @@ fn side(task: &Task) -> TaskSide {
         Role::Originator(_) => TaskSide::Originator,
         Role::Assignee(_) => TaskSide::Assignee,
         Role::Both => TaskSide::Both,
-        Role::Outside => TaskSide::Outside,
+        Role::External => TaskSide::External,
     }
 }
 
-fn over(road: Road) -> TaskRoad {
+fn path_of(road: NetworkPath) -> TaskPath {
     match road {
-        Road::Direct => TaskRoad {
+        NetworkPath::Direct => TaskPath {
             connection_type: ConnectionType::Direct as i32,
             relay_peer_id: String::new(),
         },
-        Road::Relay(relay) => TaskRoad {
+        NetworkPath::Relay(relay) => TaskPath {
             connection_type: ConnectionType::Relay as i32,
             relay_peer_id: relay.to_string(),
         },
     }
 }
 
-fn sent(sent: Sent) -> TaskSent {
+fn sent(sent: SentMark) -> TaskSent {
     TaskSent {
         at: Some(timestamp(sent.at)),
-        over: Some(over(sent.over)),
+        over: Some(path_of(sent.via)),
     }
 }
 
-fn former((peer, until): &(PeerId, u64)) -> FormerKey {
+fn former_key((peer, until): &(PeerId, u64)) -> FormerKey {
     FormerKey {
         peer_id: peer.to_string(),
         until: Some(timestamp(*until)),
     }
 }
 
-fn queued(queued: &engine::Queued) -> QueuedEnvelope {
+fn queued(queued: &engine::PendingEnvelope) -> QueuedEnvelope {
     let state = match queued.stage {
-        Stage::Queued => QueueState::Queued,
-        Stage::Sent => QueueState::Sent,
-        Stage::Parked => QueueState::Parked,
+        DeliveryStage::Queued => QueueState::Queued,
+        DeliveryStage::Sent => QueueState::Sent,
+        DeliveryStage::Parked => QueueState::Parked,
     };
     QueuedEnvelope {
         envelope_id: queued.id.clone(),

@@ -12,7 +12,7 @@ use agentanycast_proto::v1::{
 use tonic::{Request, Response, Status};
 
 use super::{Api, node_service::peer_info, status_for_asker};
-use crate::{anycast::Listed, names::WhoisError};
+use crate::{anycast::DirectoryEntry, identity_resolver::DidWebLookupError};
 
 #[tonic::async_trait]
 impl DirectoryService for Api {
@@ -65,19 +65,19 @@ impl DirectoryService for Api {
             .iter()
             .filter_map(|one| ip_of(one))
             .collect();
-        let listed = |agent: Listed| {
-            let at = connected.iter().find(|peer| peer.peer == agent.found.peer);
+        let listed = |agent: DirectoryEntry| {
+            let at = connected.iter().find(|peer| peer.peer == agent.agent.peer);
             let kind = at.map_or(0, |peer| peer_info(peer).connection_type);
             ListedAgent {
-                peer_id: agent.found.peer.to_string(),
-                own: agent.found.peer == me,
+                peer_id: agent.agent.peer.to_string(),
+                own: agent.agent.peer == me,
                 connection_type: kind,
                 lan: at.is_some_and(|peer| peer.direct && peer.addresses.iter().any(|one| is_lan(one, &own))),
                 registered: agent.registered,
-                name: agent.found.name,
-                description: agent.found.description,
-                skills: agent.found.skills,
-                verified: agent.found.verified,
+                name: agent.agent.name,
+                description: agent.agent.description,
+                skills: agent.agent.skills,
+                verified: agent.agent.verified,
             }
         };
         Ok(Response::new(ListAgentsResponse {
@@ -92,10 +92,10 @@ impl DirectoryService for Api {
         request: Request<ResolveDidRequest>,
     ) -> Result<Response<ResolveDidResponse>, Status> {
         let did = request.into_inner().did;
-        let peers = self.node.web_names.peers(&did).await.map_err(|error| {
+        let peers = self.node.did_web.peers(&did).await.map_err(|error| {
             let text = error.to_string();
             match error {
-                WhoisError::Invalid(_) => Status::invalid_argument(text),
+                DidWebLookupError::Invalid(_) => Status::invalid_argument(text),
                 _ => Status::unavailable(text),
             }
         })?;
@@ -125,7 +125,7 @@ fn is_lan(address: &str, own: &[IpAddr]) -> bool {
 
 /// The IP address that a multiaddr begins with.
 fn ip_of(address: &str) -> Option<IpAddr> {
-    agentanycast_door::ip_of(&address.parse().ok()?)
+    agentanycast_limits::ip_of(&address.parse().ok()?)
 }
 
 #[cfg(test)]

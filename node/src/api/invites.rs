@@ -16,13 +16,13 @@ use crate::{
 };
 
 /// Longest time that an invite is good for: a hundred years.
-const LONGEST: Duration = Duration::from_hours(876_600);
+const MAX_VALIDITY: Duration = Duration::from_hours(876_600);
 
 /// What ids of invites are made of: no letter that is taken for another one.
-const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+const ID_ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 
 /// Characters of an id, 40 bits.
-const ID: usize = 8;
+const ID_LENGTH: usize = 8;
 
 #[tonic::async_trait]
 impl InviteService for Api {
@@ -34,13 +34,15 @@ impl InviteService for Api {
         let valid_for = request.valid_for.map(Duration::try_from).transpose();
         let valid_for = valid_for
             .ok()
-            .filter(|time| time.is_none_or(|time| time <= LONGEST));
+            .filter(|time| time.is_none_or(|time| time <= MAX_VALIDITY));
         let Some(valid_for) = valid_for else {
             return Err(Status::invalid_argument("valid_for is a time of 0 to 100 years"));
         };
         let secret: [u8; SECRET] = rand::random();
-        let id: [u8; ID] = rand::random();
-        let id = id.iter().map(|byte| char::from(LETTERS[usize::from(byte % 32)]));
+        let id: [u8; ID_LENGTH] = rand::random();
+        let id = id
+            .iter()
+            .map(|byte| char::from(ID_ALPHABET[usize::from(byte % 32)]));
         let mut new = NewInvite {
             id: id.collect(),
             label: request.label,
@@ -59,7 +61,7 @@ impl InviteService for Api {
             .await
             .map_err(|error| status_for_asker(&error))?;
         Ok(Response::new(CreateInviteResponse {
-            invite: Some(shown(invite)),
+            invite: Some(to_proto(invite)),
             secret: secret.to_vec(),
         }))
     }
@@ -71,7 +73,7 @@ impl InviteService for Api {
         let invites = self.engine().call(|core, _| Ok(core.invites())).await;
         let invites = invites.map_err(|error| status_for_asker(&error))?;
         Ok(Response::new(ListInvitesResponse {
-            invites: invites.into_iter().map(shown).collect(),
+            invites: invites.into_iter().map(to_proto).collect(),
         }))
     }
 
@@ -86,7 +88,7 @@ impl InviteService for Api {
             error => status_for_asker(&error),
         })?;
         Ok(Response::new(RevokeInviteResponse {
-            invites: invites.into_iter().map(shown).collect(),
+            invites: invites.into_iter().map(to_proto).collect(),
         }))
     }
 
@@ -115,7 +117,7 @@ impl InviteService for Api {
 }
 
 /// An invite as it is told, without the hash.
-fn shown(invite: Invite) -> v1::Invite {
+fn to_proto(invite: Invite) -> v1::Invite {
     let time = |millis: u64| prost_types::Timestamp::from(UNIX_EPOCH + Duration::from_millis(millis));
     v1::Invite {
         id: invite.id,

@@ -1,11 +1,11 @@
 //! Accepts the connections of agents: a Unix socket of this user alone, or TCP with or without TLS.
 //!
-//! `unix` places the socket file, `tls` reads the certificate, `conn` is one accepted connection. Errors of
+//! `unix` places the socket file, `tls` reads the certificate, `connection` is one accepted connection. Errors of
 //! single connections are handled here: the stream that the server reads ends only with the server, since
 //! the gRPC library ends its server at the first error it does not know.
 
-mod conn;
-mod departure;
+mod client_close;
+mod connection;
 mod tls;
 mod unix;
 
@@ -22,7 +22,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::config::{GrpcAccess, GrpcListen};
 
-pub use conn::{CallerInfo, Conn, ConnectionId, Connections};
+pub use connection::{CallerInfo, ClientConnections, Conn, ConnectionId};
 
 /// Most connections at a time, half of the usual limit of open files; an agent has one. More wait in
 /// the system's queue until one ends.
@@ -86,7 +86,7 @@ pub struct GrpcListener {
     tls: Option<TlsAcceptor>,
     handshakes: JoinSet<Option<Conn>>,
     slots: Arc<Semaphore>,
-    connections: Connections,
+    connections: ClientConnections,
     refused_users: HashSet<u32>,
 }
 
@@ -134,7 +134,7 @@ pub async fn bind(listen: &GrpcListen, access: &GrpcAccess) -> Result<GrpcListen
         tls,
         handshakes: JoinSet::new(),
         slots: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
-        connections: Connections::default(),
+        connections: ClientConnections::default(),
         refused_users: HashSet::new(),
     })
 }
@@ -146,7 +146,7 @@ impl GrpcListener {
     }
 
     /// Tells which connections are alive; stays valid when the listener has become a stream.
-    pub fn connections(&self) -> Connections {
+    pub fn connections(&self) -> ClientConnections {
         self.connections.clone()
     }
 
@@ -177,9 +177,9 @@ impl GrpcListener {
     }
 
     /// A connection that may call at once; one with TLS comes back when its handshake is done.
-    fn admit(&mut self, accepted: Accepted, slot: OwnedSemaphorePermit) -> Option<Conn> {
+    fn admit(&mut self, accepted: AcceptedSocket, slot: OwnedSemaphorePermit) -> Option<Conn> {
         match (accepted, &self.socket) {
-            (Accepted::Unix(stream), Socket::Unix { owner, .. }) => match stream.peer_cred() {
+            (AcceptedSocket::Unix(stream), Socket::Unix { owner, .. }) => match stream.peer_cred() {
                 Ok(peer) if peer.uid() == *owner => {
                     Some(Conn::unix(stream, peer.uid(), self.connections.open(slot)))
                 }
@@ -190,8 +190,8 @@ impl GrpcListener {
                 // The client is gone already.
                 Err(_) => None,
             },
-            (Accepted::Unix(_), Socket::Tcp(_)) => None,
-            (Accepted::Tcp(stream), _) => {
+            (AcceptedSocket::Unix(_), Socket::Tcp(_)) => None,
+            (AcceptedSocket::Tcp(stream), _) => {
                 // Small answers must not wait for each other. If this fails the connection is broken,
                 // and the first read says so.
                 let _ = stream.set_nodelay(true);
@@ -232,21 +232,24 @@ impl fmt::Debug for GrpcListener {
     }
 }
 
-enum Accepted {
+enum AcceptedSocket {
     Unix(tokio::net::UnixStream),
     Tcp(tokio::net::TcpStream),
 }
 
 /// Waits for a free slot, then for a connection.
-async fn next(socket: &mut Socket, slots: &Arc<Semaphore>) -> (Accepted, OwnedSemaphorePermit) {
+async fn next(socket: &mut Socket, slots: &Arc<Semaphore>) -> (AcceptedSocket, OwnedSemaphorePermit) {
     loop {
         let Ok(slot) = Arc::clone(slots).acquire_owned().await else {
             // The semaphore is never closed.
             return std::future::pending().await;
         };
         let accepted = match socket {
-            Socket::Unix { socket, .. } => socket.accept().await.map(Accepted::Unix),
-            Socket::Tcp(listener) => listener.accept().await.map(|(stream, _)| Accepted::Tcp(stream)),
+            Socket::Unix { socket, .. } => socket.accept().await.map(AcceptedSocket::Unix),
+            Socket::Tcp(listener) => listener
+                .accept()
+                .await
+                .map(|(stream, _)| AcceptedSocket::Tcp(stream)),
         };
         match accepted {
             Ok(accepted) => return (accepted, slot),

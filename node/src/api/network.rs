@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use agentanycast_proto::v1::{
-    GetNetworkRequest, GetNetworkResponse, Nat, PeerPath, PlaceState, RegistryState, RelayPlace,
+    GetNetworkRequest, GetNetworkResponse, Nat, PeerPath, RegistryState, RelayReservation, ReservationState,
     network_service_server::NetworkService,
 };
 use tonic::{Request, Response, Status};
@@ -38,7 +38,7 @@ impl Api {
     /// A relay that is away is tried by dialling it.
     async fn with_next_dial(&self, mut relay: net::RelaySnapshot) -> net::RelaySnapshot {
         if let (net::ReservationState::Away, None, Some(peer)) = (relay.state, relay.next_try, relay.relay) {
-            let next = self.net().way_to(peer).await.next_attempt;
+            let next = self.net().dial_status(peer).await.next_attempt;
             relay.next_try = next.map(|wait| SystemTime::now() + wait);
         }
         relay
@@ -54,15 +54,15 @@ fn nat(nat: net::Nat) -> Nat {
     }
 }
 
-fn place(relay: net::RelaySnapshot) -> RelayPlace {
+fn place(relay: net::RelaySnapshot) -> RelayReservation {
     let state = match relay.state {
-        net::ReservationState::Held => PlaceState::Held,
-        net::ReservationState::Asking => PlaceState::Asking,
-        net::ReservationState::Waiting => PlaceState::Waiting,
-        net::ReservationState::Spare => PlaceState::Spare,
-        net::ReservationState::Away => PlaceState::Away,
+        net::ReservationState::Held => ReservationState::Held,
+        net::ReservationState::Asking => ReservationState::Asking,
+        net::ReservationState::Waiting => ReservationState::Waiting,
+        net::ReservationState::Spare => ReservationState::Spare,
+        net::ReservationState::Away => ReservationState::Away,
     };
-    RelayPlace {
+    RelayReservation {
         relay_peer_id: relay.relay.map(|relay| relay.to_string()).unwrap_or_default(),
         address: relay.address.unwrap_or_default(),
         state: state as i32,

@@ -18,22 +18,22 @@ use prost::Message as _;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
-    Api, MAX_CARD, listen::CallerInfo, peer_of, present::max_message, status_for_asker, status_of,
-    status_of_search, streams, updates,
+    Api, MAX_CARD, artifact_streams, listen::CallerInfo, peer_of, response_size::max_message,
+    status_for_asker, status_of, status_of_search, task_updates,
 };
 use crate::{
-    anycast::{MAX_FOUND, USUAL_FOUND},
+    anycast::{DEFAULT_RESULTS, MAX_RESULTS},
     engine::timestamp,
     net::{DialError, Nat, PeerSnapshot},
 };
 
 /// How long ConnectPeer waits for the peer's card.
-const CARD_WAIT: Duration = Duration::from_secs(2);
+const PEER_CARD_WAIT: Duration = Duration::from_secs(2);
 
 /// How long GetPeerCard waits for a card that it has to fetch.
 const FETCH_WAIT: Duration = Duration::from_secs(5);
 
-type Events<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+type ResponseStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 #[tonic::async_trait]
 impl NodeService for Api {
@@ -49,8 +49,8 @@ impl NodeService for Api {
             started_at: Some(self.node.started_at.into()),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             agent_listening: Some(*self.engine().listening().borrow()),
-            did_web: self.net().names().did_web.clone(),
-            did_dns: self.net().names().did_dns.clone(),
+            did_web: self.net().own_identity().did_web.clone(),
+            did_dns: self.net().own_identity().did_dns.clone(),
             seals_tasks: true,
         };
         Ok(Response::new(GetNodeInfoResponse {
@@ -112,7 +112,7 @@ impl NodeService for Api {
                 _ => Status::invalid_argument(error.to_string()),
             })?;
         // A peer without a card, or a slow one, is connected all the same.
-        if let Ok(Ok(Some(card))) = tokio::time::timeout(CARD_WAIT, self.net().fetch_card(peer)).await {
+        if let Ok(Ok(Some(card))) = tokio::time::timeout(PEER_CARD_WAIT, self.net().fetch_card(peer)).await {
             self.keep_card(peer, card).await?;
         }
         Ok(Response::new(ConnectPeerResponse {
@@ -192,7 +192,7 @@ impl NodeService for Api {
         self.cancel(request.into_inner(), most).await.map(Response::new)
     }
 
-    type SubscribeTaskUpdatesStream = Events<SubscribeTaskUpdatesResponse>;
+    type SubscribeTaskUpdatesStream = ResponseStream<SubscribeTaskUpdatesResponse>;
 
     async fn subscribe_task_updates(
         &self,
@@ -203,15 +203,15 @@ impl NodeService for Api {
         let api = self.clone();
         Ok(Response::new(if request.end_only {
             let wait = self.wait(request.task_id.clone(), request.or_input).await?;
-            let end = updates::end(api, request.task_id, wait, most);
+            let end = task_updates::end(api, request.task_id, wait, most);
             Box::pin(futures::stream::once(end))
         } else {
             let (task, changes) = self.follow(request.task_id).await?;
-            Box::pin(updates::all(api, task, changes, most))
+            Box::pin(task_updates::all(api, task, changes, most))
         }))
     }
 
-    type SubscribeIncomingTasksStream = Events<SubscribeIncomingTasksResponse>;
+    type SubscribeIncomingTasksStream = ResponseStream<SubscribeIncomingTasksResponse>;
 
     async fn subscribe_incoming_tasks(
         &self,
@@ -226,7 +226,7 @@ impl NodeService for Api {
         Ok(Response::new(Box::pin(async_stream::try_stream! {
             while let Some(incoming) = listener.next().await {
                 let card = incoming.sender_card.as_deref();
-                let task = match api.present_to_agent(&incoming.task, card, most).await {
+                let task = match api.fit_task_for_agent(&incoming.task, card, most).await {
                     Ok(task) => task,
                     Err(reason) => {
                         let declined = listener.decline(&incoming.task, connection, reason).await;
@@ -273,13 +273,13 @@ impl NodeService for Api {
             .map(Response::new)
     }
 
-    type SubscribeTaskStreamStream = Events<SubscribeTaskStreamResponse>;
+    type SubscribeTaskStreamStream = ResponseStream<SubscribeTaskStreamResponse>;
 
     async fn subscribe_task_stream(
         &self,
         request: Request<SubscribeTaskStreamRequest>,
     ) -> Result<Response<Self::SubscribeTaskStreamStream>, Status> {
-        let events = streams::read(self.clone(), request.into_inner()).await?;
+        let events = artifact_streams::read(self.clone(), request.into_inner()).await?;
         Ok(Response::new(Box::pin(events)))
     }
 
@@ -289,7 +289,7 @@ impl NodeService for Api {
     ) -> Result<Response<SendStreamingArtifactResponse>, Status> {
         let connection = connection_of(&request);
         Ok(Response::new(
-            streams::send(self, request.into_inner(), connection).await?,
+            artifact_streams::send(self, request.into_inner(), connection).await?,
         ))
     }
 
@@ -302,8 +302,8 @@ impl NodeService for Api {
         }
         let request = request.into_inner();
         let limit = match usize::try_from(request.limit) {
-            Ok(0) | Err(_) => USUAL_FOUND,
-            Ok(limit) => limit.min(MAX_FOUND),
+            Ok(0) | Err(_) => DEFAULT_RESULTS,
+            Ok(limit) => limit.min(MAX_RESULTS),
         };
         let found = self
             .anycast()
@@ -311,7 +311,9 @@ impl NodeService for Api {
             .await
             .map_err(|error| status_of_search(&error))?;
         let nobody = found.agents.is_empty();
-        let meant_skill = nobody.then(|| self.anycast().meant(&request.skill_id)).flatten();
+        let meant_skill = nobody
+            .then(|| self.anycast().closest_skill(&request.skill_id))
+            .flatten();
         let agents = found.agents.into_iter().map(|found| DiscoveredAgent {
             peer_id: found.peer.to_string(),
             agent_name: found.name,
@@ -321,7 +323,7 @@ impl NodeService for Api {
         });
         Ok(Response::new(DiscoverResponse {
             agents: agents.collect(),
-            remembered: found.remembered,
+            remembered: found.from_cache,
             unanswered: found.unanswered,
             meant_skill: meant_skill.unwrap_or_default(),
         }))
@@ -331,7 +333,7 @@ impl NodeService for Api {
 impl Api {
     /// What whoever sends tasks to this peer should know.
     fn warnings_of(&self, peer: agentanycast_identity::PeerId) -> Vec<String> {
-        let doubles = self.net().doubles(peer);
+        let doubles = self.net().duplicate_count(peer);
         let several =
             format!("{doubles} daemons run with the key of this peer, and its tasks go to any of them");
         if doubles > 1 { vec![several] } else { Vec::new() }

@@ -1,4 +1,4 @@
-//! SessionService: many calls on one stream. Each call is what NodeService makes of it (`tasks`); here it is begun,
+//! SessionService: many calls on one stream. Each call is what NodeService makes of it (`task_calls`); here it is begun,
 //! bounded and answered, nothing else.
 //!
 //! A session is one stream of answers that is polled by the gRPC library when there is room to send: it reads the next
@@ -31,9 +31,12 @@ use tokio::{
 };
 use tonic::{Code, Request, Response, Status, Streaming};
 
-use super::{Api, node_service::connection_of, present::max_message, tasks::is_further, too_large, updates};
+use super::{
+    Api, node_service::connection_of, response_size::max_message, size_errors, task_calls::is_follow_up,
+    task_updates,
+};
 use crate::{
-    engine::{Over, Wait},
+    engine::{EndReceiver, WaitResult},
     task::Task,
 };
 
@@ -42,7 +45,7 @@ const MAX_CALLS: usize = 256;
 
 /// Calls in progress whose answer is a whole task, ends of waits among them: what a client that does not read its
 /// answers can make us hold, in tasks.
-const MAX_WHOLE_TASKS: usize = 64;
+const MAX_FULL_TASKS: usize = 64;
 
 /// Bytes of requests in progress; a single one may be larger.
 const MAX_BYTES: usize = 64 << 20;
@@ -51,7 +54,7 @@ const MAX_BYTES: usize = 64 << 20;
 const MAX_WAITS: usize = 4096;
 
 /// How long after its acceptance a task that is run is answered with its end.
-const SOON: Duration = Duration::from_secs(1);
+const RUN_INLINE_WAIT: Duration = Duration::from_secs(1);
 
 /// Requests that are begun before other sessions have their turn.
 const BURST: usize = 128;
@@ -64,7 +67,7 @@ impl SessionService for Api {
         &self,
         request: Request<Streaming<SessionRequest>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
-        let caller = Caller {
+        let caller = SessionCaller {
             most: max_message(&request),
             connection: connection_of(&request),
         };
@@ -80,41 +83,41 @@ impl SessionService for Api {
             last: 0,
             calls: FuturesUnordered::new(),
             run,
-            progress: Progress::default(),
+            progress: LoadCounter::default(),
             waits: HashMap::new(),
-            whole: Arc::new(Semaphore::new(MAX_WHOLE_TASKS)),
+            task_permits: Arc::new(Semaphore::new(MAX_FULL_TASKS)),
             begun: 0,
         };
-        session.calls.push((session.run)(Work::UntilStopped));
+        session.calls.push((session.run)(SessionWork::UntilStopped));
         Ok(Response::new(Box::pin(session)))
     }
 }
 
 /// Who calls.
 #[derive(Clone, Copy)]
-struct Caller {
+struct SessionCaller {
     most: usize,
     connection: u64,
 }
 
 /// Room for one whole task, kept until the answer is handed on.
-type Room = OwnedSemaphorePermit;
+type TaskPermit = OwnedSemaphorePermit;
 
 /// A whole task as an answer, with the room that it takes.
-type Whole = (GetTaskResponse, Option<Room>);
+type FullTask = (GetTaskResponse, Option<TaskPermit>);
 
 /// What a session does at the same time.
-enum Work {
+enum SessionWork {
     Call {
         id: u64,
-        load: Load,
+        load: LoadGuard,
         call: Box<Call>,
-        room: Option<Room>,
+        room: Option<TaskPermit>,
     },
     Wait {
         id: u64,
         task: GetTaskRequest,
-        room: Room,
+        room: TaskPermit,
         whole: Arc<Semaphore>,
         unwanted: oneshot::Receiver<()>,
     },
@@ -122,7 +125,7 @@ enum Work {
     Run {
         id: u64,
         task: Box<SendTaskRequest>,
-        load: Load,
+        load: LoadGuard,
         whole: Arc<Semaphore>,
         unwanted: oneshot::Receiver<()>,
     },
@@ -130,39 +133,39 @@ enum Work {
 }
 
 /// What has been done.
-enum Done {
+enum FinishedWork {
     Call {
         id: u64,
         answer: Result<Answer, Status>,
         /// Held until the answer is handed on.
-        _held: (Load, Option<Room>),
+        _held: (LoadGuard, Option<TaskPermit>),
     },
     Wait {
         id: u64,
-        answer: Result<(Answer, Option<Room>), Status>,
+        answer: Result<(Answer, Option<TaskPermit>), Status>,
     },
     Stopped,
 }
 
-async fn run(api: Api, caller: Caller, work: Work) -> Done {
+async fn run(api: Api, caller: SessionCaller, work: SessionWork) -> FinishedWork {
     match work {
-        Work::Call { id, load, call, room } => Done::Call {
+        SessionWork::Call { id, load, call, room } => FinishedWork::Call {
             id,
             answer: answer(&api, caller, *call).await,
             _held: (load, room),
         },
-        Work::Wait {
+        SessionWork::Wait {
             id,
             task,
             room,
             whole,
             unwanted,
         } => {
-            let wait = unless(unwanted, wait(&api, caller, task, room, whole)).await;
+            let wait = wait_or_cancel(unwanted, wait(&api, caller, task, room, whole)).await;
             let answer = wait.map(|(answer, room)| (Answer::WaitTask(answer), room));
-            Done::Wait { id, answer }
+            FinishedWork::Wait { id, answer }
         }
-        Work::Run {
+        SessionWork::Run {
             id,
             task,
             load,
@@ -171,16 +174,16 @@ async fn run(api: Api, caller: Caller, work: Work) -> Done {
         } => {
             let run = run_task(&api, caller, *task, load, whole, unwanted).await;
             let answer = run.map(|(answer, room)| (Answer::RunTask(answer), room));
-            Done::Wait { id, answer }
+            FinishedWork::Wait { id, answer }
         }
-        Work::UntilStopped => {
+        SessionWork::UntilStopped => {
             api.engine().stopped().await;
-            Done::Stopped
+            FinishedWork::Stopped
         }
     }
 }
 
-async fn answer(api: &Api, caller: Caller, call: Call) -> Result<Answer, Status> {
+async fn answer(api: &Api, caller: SessionCaller, call: Call) -> Result<Answer, Status> {
     match call {
         Call::SendTask(request) => api.submit(request, caller.most).await.map(Answer::SendTask),
         // Boxed: every call carries the room for the largest of them.
@@ -207,16 +210,16 @@ async fn answer(api: &Api, caller: Caller, call: Call) -> Result<Answer, Status>
 /// The task, once its wait is over. Until there is room for its answer no more of it is held than a few KiB.
 async fn wait(
     api: &Api,
-    caller: Caller,
+    caller: SessionCaller,
     request: GetTaskRequest,
-    room: Room,
+    room: TaskPermit,
     whole: Arc<Semaphore>,
-) -> Result<Whole, Status> {
+) -> Result<FullTask, Status> {
     match api.wait(request.task_id.clone(), request.or_input).await? {
-        Wait::Over(task) => Ok(shown(api, caller, &task, Some(room)).await),
-        Wait::Open(over) => {
+        WaitResult::Ended(task) => Ok(full_task(api, caller, &task, Some(room)).await),
+        WaitResult::Pending(over) => {
             drop(room);
-            over_at_last(api, caller, request, over, whole).await
+            wait_for_end(api, caller, request, over, whole).await
         }
     }
 }
@@ -225,12 +228,12 @@ async fn wait(
 /// with the id: whoever has that can ask as often as it takes.
 async fn run_task(
     api: &Api,
-    caller: Caller,
+    caller: SessionCaller,
     request: SendTaskRequest,
-    load: Load,
+    load: LoadGuard,
     whole: Arc<Semaphore>,
     unwanted: oneshot::Receiver<()>,
-) -> Result<Whole, Status> {
+) -> Result<FullTask, Status> {
     let accepted = api.run(request).await;
     drop(load);
     let (task_id, wait) = accepted?;
@@ -239,9 +242,9 @@ async fn run_task(
         ..GetTaskRequest::default()
     };
     let over = match wait {
-        None => return Ok(id_alone(request)),
-        Some(Wait::Open(over)) => over,
-        Some(Wait::Over(task)) => {
+        None => return Ok(task_id_only(request)),
+        Some(WaitResult::Pending(over)) => over,
+        Some(WaitResult::Ended(task)) => {
             // It is read when there is room.
             drop(task);
             let (known, over) = oneshot::channel();
@@ -251,17 +254,17 @@ async fn run_task(
     };
     let asked = request.clone();
     let end = async {
-        match tokio::time::timeout(SOON, over_at_last(api, caller, asked, over, whole)).await {
+        match tokio::time::timeout(RUN_INLINE_WAIT, wait_for_end(api, caller, asked, over, whole)).await {
             Ok(Ok(whole)) => Ok(whole),
             // The daemon stops, say: the task is accepted all the same.
-            Ok(Err(_)) | Err(_) => Ok(id_alone(request)),
+            Ok(Err(_)) | Err(_) => Ok(task_id_only(request)),
         }
     };
-    unless(unwanted, end).await
+    wait_or_cancel(unwanted, end).await
 }
 
 /// A task of which only that it is accepted is told.
-fn id_alone(GetTaskRequest { task_id, .. }: GetTaskRequest) -> Whole {
+fn task_id_only(GetTaskRequest { task_id, .. }: GetTaskRequest) -> FullTask {
     let task = v1::Task {
         task_id,
         ..v1::Task::default()
@@ -270,10 +273,10 @@ fn id_alone(GetTaskRequest { task_id, .. }: GetTaskRequest) -> Whole {
 }
 
 /// What a wait comes to, unless it is taken back.
-async fn unless(
+async fn wait_or_cancel(
     unwanted: oneshot::Receiver<()>,
-    wait: impl Future<Output = Result<Whole, Status>>,
-) -> Result<Whole, Status> {
+    wait: impl Future<Output = Result<FullTask, Status>>,
+) -> Result<FullTask, Status> {
     tokio::select! {
         biased;
         Ok(()) = unwanted => Err(Status::cancelled("the wait was canceled")),
@@ -281,43 +284,43 @@ async fn unless(
     }
 }
 
-async fn over_at_last(
+async fn wait_for_end(
     api: &Api,
-    caller: Caller,
+    caller: SessionCaller,
     request: GetTaskRequest,
-    over: Over,
+    over: EndReceiver,
     whole: Arc<Semaphore>,
-) -> Result<Whole, Status> {
-    let ended = over.await.map_err(|_| updates::stopping())?;
+) -> Result<FullTask, Status> {
+    let ended = over.await.map_err(|_| task_updates::node_stopping())?;
     // It fails when it is closed, which it never is.
     let room = whole.acquire_owned().await.ok();
     match ended {
-        Some(task) => Ok(shown(api, caller, &task, room).await),
+        Some(task) => Ok(full_task(api, caller, &task, room).await),
         None => Ok((Box::pin(api.read(request, caller.most)).await?, room)),
     }
 }
 
-async fn shown(api: &Api, caller: Caller, task: &Task, room: Option<Room>) -> Whole {
-    let task = Some(api.present_task(task, caller.most).await);
+async fn full_task(api: &Api, caller: SessionCaller, task: &Task, room: Option<TaskPermit>) -> FullTask {
+    let task = Some(api.fit_task(task, caller.most).await);
     (GetTaskResponse { task }, room)
 }
 
 /// What is in progress: calls, and the bytes of their requests.
 #[derive(Clone, Default)]
-struct Progress(Arc<(AtomicUsize, AtomicUsize)>);
+struct LoadCounter(Arc<(AtomicUsize, AtomicUsize)>);
 
 /// A part of it, until it is dropped.
-struct Load {
-    progress: Progress,
+struct LoadGuard {
+    progress: LoadCounter,
     bytes: usize,
 }
 
-impl Progress {
-    fn begin(&self, bytes: usize) -> Load {
+impl LoadCounter {
+    fn add(&self, bytes: usize) -> LoadGuard {
         let (calls, all) = &*self.0;
         calls.fetch_add(1, Relaxed);
         all.fetch_add(bytes, Relaxed);
-        Load {
+        LoadGuard {
             progress: self.clone(),
             bytes,
         }
@@ -333,7 +336,7 @@ impl Progress {
     }
 }
 
-impl Drop for Load {
+impl Drop for LoadGuard {
     fn drop(&mut self) {
         let (calls, all) = &*self.progress.0;
         calls.fetch_sub(1, Relaxed);
@@ -351,21 +354,21 @@ struct Session<R, F> {
     end: Option<Status>,
     /// The number of the last call.
     last: u64,
-    /// Besides the calls and the waits it has [`Work::UntilStopped`].
+    /// Besides the calls and the waits it has [`SessionWork::UntilStopped`].
     calls: FuturesUnordered<F>,
     run: R,
-    progress: Progress,
+    progress: LoadCounter,
     /// The open waits, and tasks that are run; each is told here that it is unwanted.
     waits: HashMap<u64, oneshot::Sender<()>>,
-    whole: Arc<Semaphore>,
+    task_permits: Arc<Semaphore>,
     /// Requests begun since this task last gave way to others.
     begun: usize,
 }
 
 impl<R, F> Session<R, F>
 where
-    R: Fn(Work) -> F,
-    F: Future<Output = Done>,
+    R: Fn(SessionWork) -> F,
+    F: Future<Output = FinishedWork>,
 {
     /// Begins a request; gives an answer that needs no work.
     #[allow(clippy::result_large_err, reason = "a status is what the client gets")]
@@ -385,8 +388,8 @@ where
                 self.last
             )));
         }
-        let room = if needs_room(&request) {
-            let Ok(room) = Arc::clone(&self.whole).try_acquire_owned() else {
+        let room = if needs_task_permit(&request) {
+            let Ok(room) = Arc::clone(&self.task_permits).try_acquire_owned() else {
                 self.held = Some(request);
                 return Ok(None);
             };
@@ -403,8 +406,8 @@ where
             }
             (Some(Call::WaitTask(task)), Some(room)) => {
                 let unwanted = self.begin_wait(id);
-                let whole = Arc::clone(&self.whole);
-                Work::Wait {
+                let whole = Arc::clone(&self.task_permits);
+                SessionWork::Wait {
                     id,
                     task,
                     room,
@@ -412,16 +415,16 @@ where
                     unwanted,
                 }
             }
-            (Some(Call::RunTask(task)), _) => Work::Run {
+            (Some(Call::RunTask(task)), _) => SessionWork::Run {
                 id,
                 task: Box::new(task),
-                load: self.progress.begin(bytes),
-                whole: Arc::clone(&self.whole),
+                load: self.progress.add(bytes),
+                whole: Arc::clone(&self.task_permits),
                 unwanted: self.begin_wait(id),
             },
-            (Some(call), room) => Work::Call {
+            (Some(call), room) => SessionWork::Call {
                 id,
-                load: self.progress.begin(bytes),
+                load: self.progress.add(bytes),
                 call: Box::new(call),
                 room,
             },
@@ -442,24 +445,24 @@ where
     }
 
     /// The answer of what has been done.
-    fn finish(&mut self, done: Done) -> Option<SessionResponse> {
+    fn finish(&mut self, done: FinishedWork) -> Option<SessionResponse> {
         match done {
-            Done::Call { id, answer, _held } => Some(response(id, answer)),
-            Done::Wait { id, answer } => {
+            FinishedWork::Call { id, answer, _held } => Some(response(id, answer)),
+            FinishedWork::Wait { id, answer } => {
                 self.waits.remove(&id);
                 Some(response(id, answer.map(|(answer, _)| answer)))
             }
-            Done::Stopped => {
+            FinishedWork::Stopped => {
                 self.held = None;
                 self.closed = true;
-                self.end = Some(updates::stopping());
+                self.end = Some(task_updates::node_stopping());
                 None
             }
         }
     }
 
     /// Ends the session at once: what is under way takes effect or not, and nobody is told.
-    fn break_off(&mut self, status: Status) -> Poll<Option<Result<SessionResponse, Status>>> {
+    fn abort(&mut self, status: Status) -> Poll<Option<Result<SessionResponse, Status>>> {
         self.closed = true;
         self.calls.clear();
         self.waits.clear();
@@ -469,8 +472,8 @@ where
 
 impl<R, F> Stream for Session<R, F>
 where
-    R: Fn(Work) -> F + Unpin,
-    F: Future<Output = Done>,
+    R: Fn(SessionWork) -> F + Unpin,
+    F: Future<Output = FinishedWork>,
 {
     type Item = Result<SessionResponse, Status>;
 
@@ -501,7 +504,9 @@ where
                 Some(request) => request,
                 None => match session.requests.poll_next_unpin(context) {
                     Poll::Ready(Some(Ok(request))) => request,
-                    Poll::Ready(Some(Err(status))) => return session.break_off(too_large::restated(status)),
+                    Poll::Ready(Some(Err(status))) => {
+                        return session.abort(size_errors::to_resource_exhausted(status));
+                    }
                     Poll::Ready(None) => {
                         session.closed = true;
                         continue;
@@ -518,17 +523,17 @@ where
                 // A whole task that is answered makes room, and wakes this task.
                 Ok(None) if session.held.is_some() => return Poll::Pending,
                 Ok(None) => {}
-                Err(status) => return session.break_off(status),
+                Err(status) => return session.abort(status),
             }
         }
     }
 }
 
 /// Whether the answer may be a task with all that it holds.
-fn needs_room(request: &SessionRequest) -> bool {
+fn needs_task_permit(request: &SessionRequest) -> bool {
     match &request.call {
         Some(Call::GetTask(_) | Call::CancelTask(_) | Call::WaitTask(_)) => true,
-        Some(Call::SendTask(request)) => is_further(request),
+        Some(Call::SendTask(request)) => is_follow_up(request),
         _ => false,
     }
 }

@@ -7,15 +7,15 @@ use tonic::{Request, Response};
 
 use super::{Api, status_for_asker};
 use crate::{
-    engine::{Filter, MAX_PAGE, wire},
-    task::{Group, Status, Task},
+    engine::{MAX_PAGE, TaskQuery, wire},
+    task::{GroupKey, Status, Task},
 };
 
 /// Tasks on a page when the caller does not say.
 const DEFAULT_PAGE: usize = 50;
 
 /// Most of what a task asks that a list shows, in bytes.
-const MAX_ASKED: usize = 200;
+const MAX_FIRST_TEXT: usize = 200;
 
 #[tonic::async_trait]
 impl TaskListService for Api {
@@ -38,11 +38,11 @@ impl TaskListService for Api {
         };
         let after = match request.page_token.as_str() {
             "" => None,
-            token => Some(place(token).ok_or_else(|| {
+            token => Some(parse_page_token(token).ok_or_else(|| {
                 tonic::Status::invalid_argument("page_token is none that this service gave")
             })?),
         };
-        let filter = Filter {
+        let filter = TaskQuery {
             statuses,
             group: group_of(&request.group)?,
             context_id: request.context_id,
@@ -53,7 +53,7 @@ impl TaskListService for Api {
         let listed = listed.map_err(|error| status_for_asker(&error))?;
         let me = self.engine().me();
         Ok(Response::new(ListTasksResponse {
-            asked: listed.tasks.iter().map(asked).collect(),
+            asked: listed.tasks.iter().map(first_text).collect(),
             tasks: listed.tasks.iter().map(|task| wire::head(task, me)).collect(),
             next_page_token: listed
                 .next
@@ -65,7 +65,7 @@ impl TaskListService for Api {
 }
 
 /// The group that a caller names; empty: none.
-pub(super) fn group_of(bytes: &[u8]) -> Result<Option<Group>, tonic::Status> {
+pub(super) fn group_of(bytes: &[u8]) -> Result<Option<GroupKey>, tonic::Status> {
     if bytes.is_empty() {
         return Ok(None);
     }
@@ -76,7 +76,7 @@ pub(super) fn group_of(bytes: &[u8]) -> Result<Option<Group>, tonic::Status> {
 }
 
 /// How a task's first message begins, as far as it is text.
-fn asked(task: &Task) -> String {
+fn first_text(task: &Task) -> String {
     let parts = task
         .messages
         .first()
@@ -87,7 +87,7 @@ fn asked(task: &Task) -> String {
         _ => None,
     });
     let text = texts.next().unwrap_or_default();
-    text[..text.floor_char_boundary(MAX_ASKED)].to_owned()
+    text[..text.floor_char_boundary(MAX_FIRST_TEXT)].to_owned()
 }
 
 /// Unix time in milliseconds; what was before counts as its beginning.
@@ -97,7 +97,7 @@ fn millis(time: &prost_types::Timestamp) -> u64 {
     seconds.saturating_mul(1000).saturating_add(nanos / 1_000_000)
 }
 
-fn place(token: &str) -> Option<(u64, String)> {
+fn parse_page_token(token: &str) -> Option<(u64, String)> {
     let (at, id) = token.split_once(':')?;
     Some((at.parse().ok()?, id.to_owned()))
 }

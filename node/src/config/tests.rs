@@ -2,22 +2,22 @@
 
 use std::{cell::RefCell, collections::HashMap, fmt::Write as _, io};
 
-use agentanycast_program::settings::{InvalidValue, Raw, Setting, load};
+use agentanycast_daemon_kit::settings::{InvalidValue, Raw, Setting, load};
 use proptest::{option, prelude::*, sample::select};
 
-use super::{keys::Key, *};
+use super::{settings_table::NodeSetting, *};
 
 const FILE: &str = "/home/u/.agentanycast/config.toml";
 
 /// A command line, an environment and a file.
 #[derive(Clone, Debug, Default)]
-struct Given {
+struct ConfigInput {
     args: Vec<String>,
     env: HashMap<String, String>,
     file: Option<String>,
 }
 
-impl Given {
+impl ConfigInput {
     fn args(args: &[&str]) -> Self {
         Self {
             args: args.iter().map(ToString::to_string).collect(),
@@ -40,7 +40,7 @@ impl Given {
         }
     }
 
-    fn load(&self) -> Result<Loaded, ConfigError> {
+    fn load(&self) -> Result<LoadedConfig, ConfigError> {
         let args = std::iter::once("agentanycastd").chain(self.args.iter().map(String::as_str));
         load(
             &PROGRAM,
@@ -56,7 +56,7 @@ impl Given {
 
     fn run(&self) -> (Config, ValueSources) {
         match self.load() {
-            Ok(Loaded::Run { config, sources }) => (*config, sources),
+            Ok(LoadedConfig::Run { config, sources }) => (*config, sources),
             other => panic!("{self:?}: {other:?}"),
         }
     }
@@ -67,7 +67,7 @@ impl Given {
 
     fn printed(&self) -> String {
         match self.load() {
-            Ok(Loaded::PrintConfig { text, .. }) => text,
+            Ok(LoadedConfig::PrintConfig { text, .. }) => text,
             other => panic!("{self:?}: {other:?}"),
         }
     }
@@ -75,7 +75,7 @@ impl Given {
 
 #[test]
 fn nothing_given_is_the_documented_defaults() {
-    let (config, sources) = Given::default().run();
+    let (config, sources) = ConfigInput::default().run();
     assert_eq!(config, Config::defaults(Some(Path::new("/home/u"))));
     assert_eq!(sources, ValueSources::default());
     assert_eq!(config.key_path, Path::new("/home/u/.agentanycast/key"));
@@ -108,9 +108,9 @@ fn the_deployed_clients_command_line_is_understood() {
             format!("{dashes}transport=libp2p"),
             format!("{dashes}namespace=default"),
         ];
-        let (config, sources) = Given {
+        let (config, sources) = ConfigInput {
             args: args.into(),
-            ..Given::default()
+            ..ConfigInput::default()
         }
         .run();
         assert_eq!(config.key_path, Path::new("/k"));
@@ -124,14 +124,14 @@ fn the_deployed_clients_command_line_is_understood() {
 #[test]
 fn a_repeated_flag_counts_as_its_last() {
     assert_eq!(
-        Given::args(&["--key", "/a", "-key=/b"]).run().0.key_path,
+        ConfigInput::args(&["--key", "/a", "-key=/b"]).run().0.key_path,
         Path::new("/b")
     );
 }
 
 #[test]
 fn a_tilde_stands_for_the_home_everywhere() {
-    let mut given = Given::file("store_path = '~/tasks'\ngrpc_token_file = '~/token'");
+    let mut given = ConfigInput::file("store_path = '~/tasks'\ngrpc_token_file = '~/token'");
     given.env.insert("AGENTANYCAST_KEY_PATH".into(), "~/k".into());
     given.args = vec!["--grpc-listen=unix://~/s".into()];
     let (config, _) = given.run();
@@ -166,16 +166,17 @@ fn without_a_home_the_paths_have_to_be_given() {
 
 #[test]
 fn help_and_version_come_before_everything_else() {
-    let mut given = Given::file("not toml");
+    let mut given = ConfigInput::file("not toml");
     given.args = vec!["-version".into()];
-    let version = Loaded::Version(format!("agentanycastd {}\n", agentanycast_program::VERSION));
+    let version = LoadedConfig::Version(format!("agentanycastd {}\n", agentanycast_daemon_kit::VERSION));
     assert_eq!(given.load(), Ok(version));
     for flag in ["-h", "-help", "--help"] {
-        let Ok(Loaded::Help(text)) = Given::args(&[flag]).load() else {
+        let Ok(LoadedConfig::Help(text)) = ConfigInput::args(&[flag]).load() else {
             panic!("{flag}")
         };
         assert!(
-            KEYS.iter()
+            SETTINGS
+                .iter()
                 .filter_map(|key| key.flag.as_ref())
                 .all(|flag| text.contains(flag.name)),
             "{text}"
@@ -185,16 +186,16 @@ fn help_and_version_come_before_everything_else() {
 
 #[test]
 fn without_quic_the_default_addresses_have_none() {
-    let (config, _) = Given::file("enable_quic = false").run();
+    let (config, _) = ConfigInput::file("enable_quic = false").run();
     let tcp = ["/ip4/0.0.0.0/tcp/0", "/ip6/::/tcp/0"];
     assert_eq!(config.listen_addrs, tcp.map(|address| address.parse().unwrap()));
 }
 
 #[test]
 fn the_dht_is_the_meshs_own_unless_the_public_one_or_none_is_asked_for() {
-    let anycast = Given::default().run().0.anycast;
+    let anycast = ConfigInput::default().run().0.anycast;
     assert_eq!((anycast.enable_dht, anycast.dht_mode), (false, DhtMode::Auto));
-    let anycast = Given::file("[anycast]\nenable_dht = true\ndht_mode = 'off'")
+    let anycast = ConfigInput::file("[anycast]\nenable_dht = true\ndht_mode = 'off'")
         .run()
         .0
         .anycast;
@@ -203,25 +204,25 @@ fn the_dht_is_the_meshs_own_unless_the_public_one_or_none_is_asked_for() {
 
 #[test]
 fn parameters_of_what_is_off_are_accepted() {
-    Given::file(
+    ConfigInput::file(
         "[bridge]\nlisten = ':8080'\ncors_origins = ['*']\n[anycast]\nrouting_strategy = 'random'\n\
          cache_ttl = '1m'\nauto_register = true\ndht_mode = 'server'\n[metrics]\nlisten = '127.0.0.1:9090'\n\
          [telemetry]\nsample_rate = 0.5\ninsecure = true\n\
          [transport.nats]\nbroker = 'nats://localhost'\nauth_pass = 'x'\n[policy.rate_limit]\ndefault_rps = 0",
     )
     .run();
-    Given::env("METRICS_LISTEN", ":9090").run();
-    Given::args(&["--mcp=false", "--enable-webtransport=false"]).run();
+    ConfigInput::env("METRICS_LISTEN", ":9090").run();
+    ConfigInput::args(&["--mcp=false", "--enable-webtransport=false"]).run();
 }
 
 /// However a collector is named, it is told; unless somebody says that it is not to be.
 #[test]
 fn a_collector_that_is_named_is_told() {
-    let named = Given::file("[telemetry]\notlp_endpoint = 'otel:4317'");
+    let named = ConfigInput::file("[telemetry]\notlp_endpoint = 'otel:4317'");
     for given in [
         named.clone(),
-        Given::env("OTLP_ENDPOINT", "otel:4317"),
-        Given::args(&["--otlp-endpoint=otel:4317"]),
+        ConfigInput::env("OTLP_ENDPOINT", "otel:4317"),
+        ConfigInput::args(&["--otlp-endpoint=otel:4317"]),
     ] {
         let (config, sources) = given.run();
         assert!(config.telemetry.enabled, "{given:?}");
@@ -230,13 +231,13 @@ fn a_collector_that_is_named_is_told() {
             sources.of("telemetry.otlp_endpoint")
         );
     }
-    let mut off = Given::env("TELEMETRY_ENABLED", "false");
+    let mut off = ConfigInput::env("TELEMETRY_ENABLED", "false");
     off.file.clone_from(&named.file);
     for given in [
         off,
-        Given::file("[telemetry]\nenabled = false\notlp_endpoint = 'otel:4317'"),
-        Given::file("[telemetry]\notlp_endpoint = ''\nsample_rate = 0.5"),
-        Given::default(),
+        ConfigInput::file("[telemetry]\nenabled = false\notlp_endpoint = 'otel:4317'"),
+        ConfigInput::file("[telemetry]\notlp_endpoint = ''\nsample_rate = 0.5"),
+        ConfigInput::default(),
     ] {
         assert!(!given.run().0.telemetry.enabled, "{given:?}");
     }
@@ -247,7 +248,7 @@ fn a_collector_that_is_named_is_told() {
 }
 
 /// A value of each setting that is not its default, as words.
-fn other_value(key: &Key) -> String {
+fn other_value(key: &NodeSetting) -> String {
     let config = Config::defaults(None);
     let value = match (key.name, (key.show)(&config).as_str()) {
         ("listen_addrs" | "bootstrap_peers", _) => "/ip4/127.0.0.1/tcp/9",
@@ -279,7 +280,7 @@ fn other_value(key: &Key) -> String {
 }
 
 /// The same value in TOML.
-fn toml_value(key: &Key, word: &str) -> String {
+fn toml_value(key: &NodeSetting, word: &str) -> String {
     let mut config = Config::defaults(None);
     (key.set)(&mut config, &Raw::Word(word.to_owned()), None).unwrap();
     (key.show)(&config)
@@ -287,7 +288,7 @@ fn toml_value(key: &Key, word: &str) -> String {
 
 #[test]
 fn every_setting_is_read_from_every_layer_it_has() {
-    for key in KEYS {
+    for key in SETTINGS {
         let word = other_value(key);
         if key.name == "policy.groups" {
             continue; // A table; `a_policy_is_read_and_shown` has it.
@@ -306,8 +307,8 @@ fn every_setting_is_read_from_every_layer_it_has() {
             "{}",
             key.name
         );
-        let shown = |given: Given, origin: &str| {
-            let given = Given {
+        let shown = |given: ConfigInput, origin: &str| {
+            let given = ConfigInput {
                 args: [given.args, vec!["--print-config".into()]].concat(),
                 ..given
             };
@@ -323,19 +324,19 @@ fn every_setting_is_read_from_every_layer_it_has() {
         };
         if key.in_file && !is_rule {
             shown(
-                Given::file(&format!("{} = {expected}", key.name)),
+                ConfigInput::file(&format!("{} = {expected}", key.name)),
                 &format!("{FILE}:1"),
             );
         }
         if let Some(name) = key.variable {
             shown(
-                Given::env(name, &word),
+                ConfigInput::env(name, &word),
                 &format!("environment AGENTANYCAST_{name}"),
             );
         }
         if let Some(flag) = &key.flag {
             shown(
-                Given::args(&[&format!("-{}={word}", flag.name)]),
+                ConfigInput::args(&[&format!("-{}={word}", flag.name)]),
                 &format!("flag --{}", flag.name),
             );
         }
@@ -345,11 +346,11 @@ fn every_setting_is_read_from_every_layer_it_has() {
 /// What is said of the audit log where there is none may be said, if it asks for nothing.
 #[test]
 fn a_log_that_is_not_wanted_needs_no_place() {
-    Given::file("[policy]\naudit_chain = false\naudit_sync = false\naudit_required = false").run();
+    ConfigInput::file("[policy]\naudit_chain = false\naudit_sync = false\naudit_required = false").run();
     let (config, _) =
-        Given::file("[policy]\naudit_log_path = '/a'\naudit_sync = true\naudit_required = true").run();
+        ConfigInput::file("[policy]\naudit_log_path = '/a'\naudit_sync = true\naudit_required = true").run();
     assert!(config.policy.audit_sync && config.policy.audit_required);
-    let printed = Given::args(&["--print-config"]).printed();
+    let printed = ConfigInput::args(&["--print-config"]).printed();
     assert!(
         printed.contains("\n# policy.audit_required = true  # default\n"),
         "{printed}"
@@ -364,7 +365,7 @@ fn a_policy_is_read_and_shown() {
                 [[policy.acl]]\nskill = 'admin/*'\nallow = false\n\
                 [policy.rate_limit]\ndefault_rps = 5\nmax_in_flight = 100\nmax_bytes = '1MiB'\n\
                 [[policy.rate_limit.overrides]]\nsource = 'local'\nrps = 0\nmax_in_flight = 0\n";
-    let (config, _) = Given::file(text).run();
+    let (config, _) = ConfigInput::file(text).run();
     let policy = &config.policy;
     assert_eq!(
         policy.audit_log_path.as_deref(),
@@ -383,9 +384,9 @@ fn a_policy_is_read_and_shown() {
         (Some(0.0), None)
     );
     // What is shown is a file that says the same.
-    let mut given = Given::file(text);
+    let mut given = ConfigInput::file(text);
     given.args.push("--print-config".to_owned());
-    let (again, _) = Given::file(&given.printed()).run();
+    let (again, _) = ConfigInput::file(&given.printed()).run();
     assert_eq!(&again.policy, policy);
 }
 
@@ -399,7 +400,7 @@ fn the_policy_of_the_documentation_is_one() {
         "did:key:z6Mk…",
         "did:key:z6MkpTHR8VNsBxYAAWHut2Geadd9jSwuBV8xRoAnwWsdvktH",
     );
-    let (config, _) = Given::file(&example).run();
+    let (config, _) = ConfigInput::file(&example).run();
     assert_eq!((config.policy.acl.len(), config.policy.overrides.len()), (3, 1));
 }
 
@@ -411,7 +412,7 @@ fn the_documentation_has_every_setting() {
     let (text, _) = text.split_once("\n## ").unwrap();
     let defaults = Config::defaults(Some(Path::new("~")));
     let plain = |text: &str| text.replace(['"', '`', '[', ']'], "");
-    for key in KEYS {
+    for key in SETTINGS {
         let name = match &key.flag {
             Some(flag) if !key.in_file => format!("`--{}`", flag.name),
             _ => format!("`{}`", key.name),
@@ -436,8 +437,8 @@ fn the_documentation_has_every_setting() {
 
 #[test]
 fn names_are_unique() {
-    for (place, key) in KEYS.iter().enumerate() {
-        let after = &KEYS[place + 1..];
+    for (place, key) in SETTINGS.iter().enumerate() {
+        let after = &SETTINGS[place + 1..];
         assert!(after.iter().all(|other| other.name != key.name), "{}", key.name);
         assert!(
             after
@@ -448,7 +449,7 @@ fn names_are_unique() {
         );
         let enables = key.flag.as_ref().and_then(|flag| flag.enables);
         assert!(
-            enables.is_none_or(|switch| keys::find(switch).is_some()),
+            enables.is_none_or(|switch| settings_table::find(switch).is_some()),
             "{}",
             key.name
         );
@@ -457,7 +458,7 @@ fn names_are_unique() {
 
 #[test]
 fn the_file_that_a_flag_names_must_be_there() {
-    let error = Given::args(&["--config=/none.toml"]).error();
+    let error = ConfigInput::args(&["--config=/none.toml"]).error();
     assert!(
         matches!(&error, ConfigError::Unreadable { path, .. } if path == Path::new("/none.toml")),
         "{error}"
@@ -476,19 +477,19 @@ fn the_file_that_a_flag_names_must_be_there() {
         Some(Path::new("/home/u")),
     )
     .unwrap();
-    assert!(matches!(loaded, Loaded::Run { config, .. } if config.log_level == LogLevel::Warn));
+    assert!(matches!(loaded, LoadedConfig::Run { config, .. } if config.log_level == LogLevel::Warn));
     assert_eq!(*read.borrow(), [Path::new("/home/u/other.toml")]);
 }
 
 #[test]
 fn a_secret_is_never_shown() {
-    let given = Given {
+    let given = ConfigInput {
         args: vec![
             "--print-config".into(),
             "--nats-broker=nats://joe:hunter2@host:4222".into(),
         ],
         file: Some("[transport.nats]\nauth_pass = 'hunter2'\n".into()),
-        ..Given::default()
+        ..ConfigInput::default()
     };
     let text = given.printed();
     assert!(
@@ -496,8 +497,8 @@ fn a_secret_is_never_shown() {
         "{text}"
     );
     let errors = [
-        Given::file("[transport.nats]\nauth_pass = ['hunter2']").error(),
-        Given::args(&["--transport=nats://joe:hunter2@host"]).error(),
+        ConfigInput::file("[transport.nats]\nauth_pass = ['hunter2']").error(),
+        ConfigInput::args(&["--transport=nats://joe:hunter2@host"]).error(),
     ];
     for error in errors {
         assert!(!error.to_string().contains("hunter2"), "{error}");
@@ -506,16 +507,16 @@ fn a_secret_is_never_shown() {
 
 #[test]
 fn what_is_printed_is_a_file_that_means_the_same() {
-    let mut given = Given::args(&["--print-config", "--listen=/ip6/::1/tcp/7", "--key=/a \"b\" #c"]);
+    let mut given = ConfigInput::args(&["--print-config", "--listen=/ip6/::1/tcp/7", "--key=/a \"b\" #c"]);
     given.file = Some("retry_delays = ['1500ms']\noffline_queue_ttl = '0'\n[mcp]\nlisten = ':1'".into());
     let printed = given.printed();
     given.args.remove(0);
     let (config, _) = given.run();
     assert_eq!(config.offline_queue_ttl, None);
-    assert_eq!(Given::file(&printed).run().0, config);
+    assert_eq!(ConfigInput::file(&printed).run().0, config);
 }
 
-mod refusals;
+mod invalid_settings;
 mod schema;
 
 /// Settings whose values a test can draw freely, with words for them.
@@ -547,10 +548,10 @@ proptest! {
     #[test]
     fn the_highest_layer_that_sets_a_value_wins(drawn in proptest::collection::vec(drawn(), 0..8)) {
         let settings: HashMap<&str, [Option<String>; 3]> = drawn.into_iter().collect();
-        let mut given = Given::file("");
+        let mut given = ConfigInput::file("");
         let mut model = HashMap::new();
         for (name, [flag, env, file]) in &settings {
-            let key = keys::find(name).unwrap();
+            let key = settings_table::find(name).unwrap();
             let flag_name = key.flag.as_ref().unwrap().name;
             let variable = format!("AGENTANYCAST_{}", key.variable.unwrap());
             let mut winner = (None, ValueSource::Default);
@@ -569,7 +570,7 @@ proptest! {
             model.insert(key.name, winner);
         }
         let (config, sources) = given.run();
-        for key in KEYS {
+        for key in SETTINGS {
             let (value, source) = model.get(key.name).cloned().unwrap_or((None, ValueSource::Default));
             let default = (key.show)(&Config::defaults(Some(Path::new("/home/u"))));
             let expected = value.map_or(default, |value| toml_value(key, value));
@@ -593,8 +594,8 @@ proptest! {
 
     #[test]
     fn any_command_line_and_file_is_an_answer(args in proptest::collection::vec(".*", 0..4), file in ".*") {
-        let error = |given: Given| given.load().err().map(|error| error.to_string()).unwrap_or_default();
-        for line in [error(Given { args, ..Given::default() }), error(Given::file(&file))] {
+        let error = |given: ConfigInput| given.load().err().map(|error| error.to_string()).unwrap_or_default();
+        for line in [error(ConfigInput { args, ..ConfigInput::default() }), error(ConfigInput::file(&file))] {
             prop_assert!(!line.contains('\n'), "{line}");
         }
     }
@@ -603,5 +604,5 @@ proptest! {
 #[test]
 fn the_man_page_and_completions_are_fresh() {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    agentanycast_program::manpages::check(&settings::command(&PROGRAM), &top).unwrap();
+    agentanycast_daemon_kit::manpages::check(&settings::command(&PROGRAM), &top).unwrap();
 }

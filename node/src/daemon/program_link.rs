@@ -14,11 +14,11 @@ use crate::config::{Config, GrpcListen};
 const NAME: &str = "agentanycastd";
 
 /// Names of programs that are this daemon: a link to one of these may be replaced.
-const OURS: [&str; 2] = [NAME, "anycast"];
+const OUR_PROGRAMS: [&str; 2] = [NAME, "anycast"];
 
 /// What has the link's path after [`place`].
 #[derive(Debug, PartialEq, Eq)]
-enum Placed {
+enum LinkState {
     /// The link to this program.
     Ours,
     /// A file that this product did not put there; it stays.
@@ -27,7 +27,7 @@ enum Placed {
 
 /// Puts the link into the daemon's home, which is where both its key and its socket are. A daemon without such a
 /// directory, and one that may not write there, goes on without the link.
-pub(super) fn place_in_home(config: &Config) {
+pub(super) fn create_in_home(config: &Config) {
     let GrpcListen::Unix(socket) = &config.grpc_listen else {
         return;
     };
@@ -37,9 +37,9 @@ pub(super) fn place_in_home(config: &Config) {
     if socket.parent() != Some(home) {
         return;
     }
-    match place(home, &program) {
-        Ok(Placed::Ours) => {}
-        Ok(Placed::Foreign(path)) => {
+    match create_link(home, &program) {
+        Ok(LinkState::Ours) => {}
+        Ok(LinkState::Foreign(path)) => {
             let path = path.display();
             tracing::warn!(%path, "the SDKs start this program, which is not this daemon; delete it to have it replaced");
         }
@@ -48,16 +48,16 @@ pub(super) fn place_in_home(config: &Config) {
 }
 
 /// Puts the link to `program` into `home`, unless another file is there.
-fn place(home: &Path, program: &Path) -> io::Result<Placed> {
+fn create_link(home: &Path, program: &Path) -> io::Result<LinkState> {
     let directory = home.join("bin");
     let path = directory.join(NAME);
     match fs::symlink_metadata(&path) {
         Ok(found) => {
             let target = found.is_symlink().then(|| fs::read_link(&path)).transpose()?;
             match target {
-                Some(target) if target == program => return Ok(Placed::Ours),
+                Some(target) if target == program => return Ok(LinkState::Ours),
                 Some(target) if is_ours(&target) => {}
-                _ => return Ok(Placed::Foreign(path)),
+                _ => return Ok(LinkState::Foreign(path)),
             }
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -71,12 +71,12 @@ fn place(home: &Path, program: &Path) -> io::Result<Placed> {
     fs::rename(&temporary, &path).inspect_err(|_| {
         let _ = fs::remove_file(&temporary);
     })?;
-    Ok(Placed::Ours)
+    Ok(LinkState::Ours)
 }
 
 fn is_ours(target: &Path) -> bool {
     let name = target.file_name().and_then(|name| name.to_str());
-    name.is_some_and(|name| OURS.contains(&name))
+    name.is_some_and(|name| OUR_PROGRAMS.contains(&name))
 }
 
 #[cfg(test)]
@@ -91,7 +91,10 @@ mod tests {
     fn a_link_of_this_product_follows_the_program() {
         let home = tempfile::tempdir().unwrap();
         for program in ["/opt/old/agentanycastd", "/opt/new/anycast", "/opt/new/anycast"] {
-            assert_eq!(place(home.path(), Path::new(program)).unwrap(), Placed::Ours);
+            assert_eq!(
+                create_link(home.path(), Path::new(program)).unwrap(),
+                LinkState::Ours
+            );
             assert_eq!(fs::read_link(link(home.path())).unwrap(), Path::new(program));
         }
         assert_eq!(fs::read_dir(home.path().join("bin")).unwrap().count(), 1);
@@ -103,11 +106,17 @@ mod tests {
         fs::create_dir(home.path().join("bin")).unwrap();
         let path = link(home.path());
         fs::write(&path, "another daemon").unwrap();
-        let foreign = Placed::Foreign(path.clone());
-        assert_eq!(place(home.path(), Path::new("/opt/anycast")).unwrap(), foreign);
+        let foreign = LinkState::Foreign(path.clone());
+        assert_eq!(
+            create_link(home.path(), Path::new("/opt/anycast")).unwrap(),
+            foreign
+        );
         assert_eq!(fs::read_to_string(&path).unwrap(), "another daemon");
         fs::remove_file(&path).unwrap();
         symlink("/usr/bin/daemon-of-another", &path).unwrap();
-        assert_eq!(place(home.path(), Path::new("/opt/anycast")).unwrap(), foreign);
+        assert_eq!(
+            create_link(home.path(), Path::new("/opt/anycast")).unwrap(),
+            foreign
+        );
     }
 }

@@ -1,19 +1,19 @@
 //! Streaming artifacts, as pure state: the two ends of STREAM_START, STREAM_CHUNK 0, 1, 2 …, STREAM_END.
 //!
-//! [`Outgoing`] is the producer's side and keeps only what is not acknowledged; [`Incoming`] is the
+//! [`SendWindow`] is the producer's side and keeps only what is not acknowledged; [`ReceiveWindow`] is the
 //! consumer's side and says of each envelope whether to write it. Together they keep one rule, whatever
 //! the network or a crash of the receiver does: every byte arrives once and in order, or the artifact
 //! ends with a reason. No I/O, no clock, no randomness: envelope ids and time-outs are the caller's.
 
 mod incoming;
 #[cfg(test)]
-mod model;
+mod lossy_network;
 mod outgoing;
 
 use bytes::Bytes;
 
-pub use incoming::{Ack, Incoming, Reject, Verdict};
-pub use outgoing::{AckEffect, Frame, Outgoing, Refusal, Refused};
+pub use incoming::{Ack, ReceiveWindow, RejectReason, StreamVerdict};
+pub use outgoing::{AckEffect, PushError, SendWindow, StreamFrame, StreamRefusal};
 
 /// Chunks that a sender may have in flight without an ACK. 64 chunks of 64 KiB are 4 MiB, which fills
 /// a path of 300 Mbit/s at 100 ms; 64 of the largest are 16 MiB, the most that a sender holds in memory.

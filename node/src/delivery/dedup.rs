@@ -26,15 +26,15 @@ pub const REFUSALS: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 pub const MAX_REASON: usize = 512;
 
 /// Ids and refusals kept in memory of a peer that is away: of each of them there are many.
-pub const WHILE_AWAY: NonZeroUsize = NonZeroUsize::new(64).unwrap();
+pub const MAX_WHILE_DISCONNECTED: NonZeroUsize = NonZeroUsize::new(64).unwrap();
 
 /// Highest applied sequence of each of a peer's epochs, the one of which something came last at the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Applied {
+pub struct AppliedSequences {
     epochs: VecDeque<(u64, u64)>,
 }
 
-impl Applied {
+impl AppliedSequences {
     /// As it was kept.
     pub fn restore(epochs: impl IntoIterator<Item = (u64, u64)>) -> Self {
         Self {
@@ -77,18 +77,18 @@ impl Applied {
 
 /// Everything remembered of one peer's envelopes.
 #[derive(Debug)]
-pub struct Seen {
+pub struct PeerDedup {
     /// The sequenced ones.
-    pub applied: Applied,
+    pub applied: AppliedSequences,
     /// Place of the next unsequenced one in the ring on disk.
     pub next_slot: u64,
     recent: LruCache<String, ()>,
     refusals: LruCache<String, String>,
 }
 
-impl Seen {
+impl PeerDedup {
     /// As it was kept.
-    pub fn new(applied: Applied, next_slot: u64) -> Self {
+    pub fn new(applied: AppliedSequences, next_slot: u64) -> Self {
         Self {
             applied,
             next_slot,
@@ -118,13 +118,13 @@ impl Seen {
     }
 
     /// The peer is away: only the newest stay in memory. All ids are on disk, or about to be.
-    pub fn rest(&mut self) {
-        self.recent.resize(WHILE_AWAY);
-        self.refusals.resize(WHILE_AWAY);
+    pub fn trim(&mut self) {
+        self.recent.resize(MAX_WHILE_DISCONNECTED);
+        self.refusals.resize(MAX_WHILE_DISCONNECTED);
     }
 
     /// The peer is back.
-    pub fn wake(&mut self) {
+    pub fn restore_capacity(&mut self) {
         self.recent.resize(IN_MEMORY);
         self.refusals.resize(REFUSALS);
     }

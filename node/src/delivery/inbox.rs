@@ -3,7 +3,7 @@
 //!
 //! Pure. What does not pass is malformed: it is counted and never acknowledged, since its sender
 //! could not make sense of an answer either (docs/protocol.md, "Envelopes"). One that would take too much
-//! memory is not even decoded; since its sender may be honest, it can be refused by name ([`Unfolded`]).
+//! memory is not even decoded; since its sender may be honest, it can be refused by name ([`OversizedEnvelope`]).
 
 use std::collections::BTreeMap;
 
@@ -39,14 +39,14 @@ const SMALL: usize = 64 << 10;
 
 /// An envelope that can be acted on.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Inbound {
+pub struct InboundEnvelope {
     /// The sender's name for it.
     pub id: String,
     /// The sender's outbox; 0 from peers that do not number their envelopes. Acknowledgements have it
     /// too, without a sequence: a peer shows by them that it is one of ours.
     pub epoch: u64,
     /// `(epoch, sequence)`, from peers that number their envelopes.
-    pub place: Option<(u64, u64)>,
+    pub queue_position: Option<(u64, u64)>,
     /// Its acknowledgement may be part of another one's.
     pub joint_ack: bool,
     /// W3C trace context; may be empty.
@@ -69,22 +69,22 @@ pub enum Malformed {
     Empty(i32),
     /// The payload is another one than the type says.
     #[error("envelope of type {0} carries another payload")]
-    Disagrees(i32),
+    TypeMismatch(i32),
     /// An id or a map is missing or longer than allowed.
     #[error("envelope with {0}")]
     Field(&'static str),
     /// It would take too much memory.
     #[error("{}", .0.reason)]
-    Unfolds(Box<Unfolded>),
+    DecodesTooLarge(Box<OversizedEnvelope>),
 }
 
 /// What is known of an envelope that was not decoded since it has more than [`MAX_ELEMENTS`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unfolded {
+pub struct OversizedEnvelope {
     /// The sender's name for it.
     pub id: String,
     /// `(epoch, sequence)`, from peers that number their envelopes.
-    pub place: Option<(u64, u64)>,
+    pub queue_position: Option<(u64, u64)>,
     /// The task, if it is a SEND_TASK.
     pub sends_task: Option<String>,
     /// Why it was not decoded, for people.
@@ -93,13 +93,13 @@ pub struct Unfolded {
 
 /// An envelope without its contents: decoding it makes nothing but these few texts.
 #[derive(Clone, PartialEq, prost::Message)]
-struct Head {
+struct EnvelopeHead {
     #[prost(string, tag = "1")]
     envelope_id: String,
     #[prost(int32, tag = "2")]
     kind: i32,
     #[prost(message, optional, tag = "10")]
-    send_task: Option<SendHead>,
+    send_task: Option<SendTaskHead>,
     #[prost(fixed64, tag = "100")]
     sender_epoch: u64,
     #[prost(uint64, tag = "101")]
@@ -107,12 +107,12 @@ struct Head {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-struct SendHead {
+struct SendTaskHead {
     #[prost(string, tag = "1")]
     task_id: String,
 }
 
-impl Inbound {
+impl InboundEnvelope {
     /// Reads one frame. A chunk's data is not copied: it shares the frame's memory.
     pub fn decode(frame: &Bytes) -> Result<Self, Malformed> {
         if frame.len() > SMALL {
@@ -120,14 +120,14 @@ impl Inbound {
         }
         let envelope =
             A2aEnvelope::decode(frame.clone()).map_err(|error| Malformed::Undecodable(error.to_string()))?;
-        Self::read(envelope)
+        Self::from_envelope(envelope)
     }
 
     /// Checks a decoded envelope.
-    pub fn read(envelope: A2aEnvelope) -> Result<Self, Malformed> {
+    pub fn from_envelope(envelope: A2aEnvelope) -> Result<Self, Malformed> {
         let payload = envelope.payload.ok_or(Malformed::Empty(envelope.r#type))?;
         if type_of(&payload) as i32 != envelope.r#type {
-            return Err(Malformed::Disagrees(envelope.r#type));
+            return Err(Malformed::TypeMismatch(envelope.r#type));
         }
         check_id(
             &envelope.envelope_id,
@@ -141,7 +141,7 @@ impl Inbound {
         Ok(Self {
             id: envelope.envelope_id,
             epoch,
-            place,
+            queue_position: place,
             joint_ack: envelope.joint_ack,
             trace_parent: envelope.trace_parent,
             trace_state: envelope.trace_state,
@@ -158,19 +158,19 @@ fn check_elements(frame: &[u8]) -> Result<(), Malformed> {
         Err(decoded_size::DecodeLimit::TooMany(_)) => {}
         Err(refused) => return Err(undecodable(refused.to_string())),
     }
-    let head = Head::decode(frame).map_err(|error| undecodable(error.to_string()))?;
+    let head = EnvelopeHead::decode(frame).map_err(|error| undecodable(error.to_string()))?;
     check_id(
         &head.envelope_id,
         "an envelope id that is empty or over 256 bytes",
     )?;
     if head.kind == EnvelopeType::Ack as i32 {
-        return Err(Malformed::Disagrees(head.kind));
+        return Err(Malformed::TypeMismatch(head.kind));
     }
     let place = (head.sender_epoch != 0 && head.sequence != 0).then_some((head.sender_epoch, head.sequence));
     let sends_task = head.send_task.map(|send| send.task_id);
-    Err(Malformed::Unfolds(Box::new(Unfolded {
+    Err(Malformed::DecodesTooLarge(Box::new(OversizedEnvelope {
         id: head.envelope_id,
-        place,
+        queue_position: place,
         sends_task: sends_task.filter(|id| !id.is_empty() && id.len() <= MAX_ID),
         reason: format!(
             "the envelope has more than {MAX_ELEMENTS} parts, values and entries, the limit; send large content \

@@ -8,11 +8,11 @@ use bytes::Bytes;
 use prost::Message as _;
 
 use super::{
-    core::Core,
-    sending::envelope,
-    tally::Direction,
-    trace::Trace,
-    turn::{Effect, Now},
+    counters::Direction,
+    outbound::envelope,
+    state::Core,
+    trace_context::TraceContext,
+    transaction::{Effect, Now},
 };
 use crate::delivery::inbox::MAX_JOINT;
 
@@ -23,29 +23,29 @@ impl Core {
     }
 
     /// Acknowledges an envelope that is accepted, once this turn is durable, together with others.
-    pub(super) fn ack_jointly(&mut self, now: Now, peer: PeerId, id: String, joint_ack: bool) {
+    pub(super) fn ack_joined(&mut self, now: Now, peer: PeerId, id: String, joint_ack: bool) {
         if !joint_ack {
             return self.ack(now, peer, id, None);
         }
         let is_full = |ack: &AckPayload| ack.also_acknowledged.len() >= MAX_JOINT;
         let owed = self
-            .owed
+            .pending_acks
             .iter_mut()
             .find(|(to, ack)| *to == peer && !is_full(ack));
         match owed {
             Some((_, ack)) => ack.also_acknowledged.push(id),
-            None => self.owed.push((peer, ack_of(id, None))),
+            None => self.pending_acks.push((peer, ack_of(id, None))),
         }
     }
 
     /// Whether acknowledgements are owed that the turn has not let go yet.
-    pub fn owes_acks(&self) -> bool {
-        !self.owed.is_empty()
+    pub fn has_pending_acks(&self) -> bool {
+        !self.pending_acks.is_empty()
     }
 
     /// The acknowledgements of the running turn.
-    pub(super) fn settle_acks(&mut self, now: Now) {
-        for (peer, ack) in std::mem::take(&mut self.owed) {
+    pub(super) fn flush_acks(&mut self, now: Now) {
+        for (peer, ack) in std::mem::take(&mut self.pending_acks) {
             self.answer_with(now, peer, ack);
         }
     }
@@ -84,12 +84,12 @@ impl Core {
     /// The encoded acknowledgement of an envelope.
     fn ack_frame(&mut self, now: Now, peer: PeerId, ack: AckPayload) -> Bytes {
         let payload = Payload::Ack(ack);
-        self.tally.message(Direction::Outbound, EnvelopeType::Ack);
+        self.counters.message(Direction::Outbound, EnvelopeType::Ack);
         let id = self.new_id();
         let sender_epoch = self.queues.get(&peer).map_or(0, |queue| queue.outbox.epoch());
         A2aEnvelope {
             sender_epoch,
-            ..envelope(id, now, payload, Trace::default())
+            ..envelope(id, now, payload, TraceContext::default())
         }
         .encode_to_vec()
         .into()

@@ -23,13 +23,13 @@ use agentanycast_proto::v1::{
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use self::incoming::Piece;
+use self::incoming::ArtifactPiece;
 pub use self::outgoing::{ArtifactSender, SendError};
-use super::{Engine, turn::EngineError, wire};
+use super::{Engine, transaction::EngineError, wire};
 use crate::{
     net,
     spool::{ReadError, Spool},
-    task::{Ended, Streamed},
+    task::{StreamOutcome, Streamed},
 };
 
 /// Acknowledgements that wait for one sender: a window of chunks, START and END.
@@ -40,28 +40,28 @@ const ACKS: usize = 128;
 const UNACKED: usize = 512;
 
 /// Least share of a sender, however many there are: enough to keep its stream moving.
-const LEAST_SHARE: usize = 4;
+const MIN_SHARE: usize = 4;
 
 /// Pieces that wait for one receiver. A sender that keeps to the window has 66 in flight.
-const PIECES: usize = 128;
+const MAX_QUEUED_PIECES: usize = 128;
 
 /// What the shell and the senders share: who waits for which acknowledgement, and which tasks'
 /// streams have to stop.
 #[derive(Clone, Default)]
-pub(super) struct Registry {
-    registered: Arc<Mutex<Registered>>,
+pub(super) struct StreamRegistry {
+    registered: Arc<Mutex<StreamRegistryState>>,
     senders: Arc<AtomicUsize>,
     chunks: Arc<AtomicU64>,
 }
 
 #[derive(Default)]
-struct Registered {
+struct StreamRegistryState {
     acks: HashMap<(PeerId, String), mpsc::Sender<AckPayload>>,
     stops: HashMap<String, (usize, CancellationToken)>,
 }
 
-impl Registry {
-    fn lock(&self) -> MutexGuard<'_, Registered> {
+impl StreamRegistry {
+    fn lock(&self) -> MutexGuard<'_, StreamRegistryState> {
         self.registered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -81,7 +81,7 @@ impl Registry {
 
     /// Chunks that each sender may hold un-acknowledged.
     fn share(&self) -> usize {
-        (UNACKED / self.senders.load(Ordering::Relaxed).max(1)).max(LEAST_SHARE)
+        (UNACKED / self.senders.load(Ordering::Relaxed).max(1)).max(MIN_SHARE)
     }
 
     fn expect_ack(&self, peer: PeerId, envelope_id: String, sender: mpsc::Sender<AckPayload>) {
@@ -105,11 +105,11 @@ impl Registry {
     }
 
     /// Cancelled when the task ends.
-    fn stop_of(&self, task_id: &str) -> Stop {
+    fn stop_of(&self, task_id: &str) -> StreamStop {
         let mut registered = self.lock();
         let (users, token) = registered.stops.entry(task_id.to_owned()).or_default();
         *users += 1;
-        Stop {
+        StreamStop {
             registry: self.clone(),
             task_id: task_id.to_owned(),
             token: token.clone(),
@@ -124,13 +124,13 @@ impl Registry {
 }
 
 /// Tells when a task has ended; its entry goes with the last one who asks.
-struct Stop {
-    registry: Registry,
+struct StreamStop {
+    registry: StreamRegistry,
     task_id: String,
     token: CancellationToken,
 }
 
-impl Drop for Stop {
+impl Drop for StreamStop {
     fn drop(&mut self) {
         let mut registered = self.registry.lock();
         if let Some((users, _)) = registered.stops.get_mut(&self.task_id) {
@@ -143,18 +143,18 @@ impl Drop for Stop {
 }
 
 /// The shell's side: hands pieces and acknowledgements to whoever waits for them.
-pub(super) struct Plane {
+pub(super) struct StreamRouter {
     engine: Engine,
-    registry: Registry,
-    receivers: HashMap<(String, String), mpsc::Sender<Piece>>,
-    collected: Collected,
+    registry: StreamRegistry,
+    receivers: HashMap<(String, String), mpsc::Sender<ArtifactPiece>>,
+    collected: FileRemovals,
 }
 
 /// Collected tasks whose files are still to be removed, and whether somebody is at it.
 #[derive(Clone, Default)]
-struct Collected(Arc<Mutex<(Vec<String>, bool)>>);
+struct FileRemovals(Arc<Mutex<(Vec<String>, bool)>>);
 
-impl Collected {
+impl FileRemovals {
     /// Notes a task; true: nobody is at it, so the caller has to see to it.
     fn push(&self, task_id: String) -> bool {
         let mut collected = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -170,13 +170,13 @@ impl Collected {
     }
 }
 
-impl Plane {
-    pub(super) fn new(engine: Engine, registry: Registry) -> Self {
+impl StreamRouter {
+    pub(super) fn new(engine: Engine, registry: StreamRegistry) -> Self {
         Self {
             engine,
             registry,
             receivers: HashMap::new(),
-            collected: Collected::default(),
+            collected: FileRemovals::default(),
         }
     }
 
@@ -186,10 +186,10 @@ impl Plane {
         peer: PeerId,
         start: StreamStart,
         envelope_id: String,
-        permit: Option<net::Permit>,
+        permit: Option<net::FramePermit>,
     ) {
         let receiver = self.receiver((start.task_id.clone(), start.artifact_id.clone()));
-        let _ = receiver.try_send(Piece {
+        let _ = receiver.try_send(ArtifactPiece {
             peer,
             envelope_id,
             payload: Payload::StreamStart(start),
@@ -203,7 +203,7 @@ impl Plane {
         peer: PeerId,
         envelope_id: String,
         payload: Payload,
-        permit: Option<net::Permit>,
+        permit: Option<net::FramePermit>,
     ) {
         let key = match &payload {
             Payload::StreamChunk(chunk) => (chunk.task_id.clone(), chunk.artifact_id.clone()),
@@ -220,7 +220,7 @@ impl Plane {
             (None, _) => return, // START comes first on every stream; its sender starts again.
         };
         // Full: its sender does not keep to the window, and gets no acknowledgement.
-        let _ = receiver.try_send(Piece {
+        let _ = receiver.try_send(ArtifactPiece {
             peer,
             envelope_id,
             payload,
@@ -240,7 +240,7 @@ impl Plane {
 
     /// The task was removed: its files go, one task after the other. What a crash leaves is removed at the
     /// next start.
-    pub(super) fn forget(&self, task_id: String) {
+    pub(super) fn remove_files(&self, task_id: String) {
         if !self.collected.push(task_id) {
             return;
         }
@@ -254,12 +254,12 @@ impl Plane {
         });
     }
 
-    fn receiver(&mut self, key: (String, String)) -> mpsc::Sender<Piece> {
+    fn receiver(&mut self, key: (String, String)) -> mpsc::Sender<ArtifactPiece> {
         if let Some(receiver) = self.receivers.get(&key).filter(|receiver| !receiver.is_closed()) {
             return receiver.clone();
         }
         self.receivers.retain(|_, receiver| !receiver.is_closed());
-        let (sender, pieces) = mpsc::channel(PIECES);
+        let (sender, pieces) = mpsc::channel(MAX_QUEUED_PIECES);
         let stop = self.registry.stop_of(&key.0);
         tokio::spawn(incoming::receive(self.engine.clone(), key.clone(), pieces, stop));
         self.receivers.insert(key, sender.clone());
@@ -275,13 +275,13 @@ pub(super) async fn assembled(
     streamed: &Streamed,
     most: u64,
 ) -> Result<Artifact, EngineError> {
-    if streamed.ended != Some(Ended::Complete) {
-        let mut listed = wire::listed(task, streamed);
-        if streamed.ended.is_some()
+    if streamed.outcome != Some(StreamOutcome::Complete) {
+        let mut listed = wire::streamed_reference(task, streamed);
+        if streamed.outcome.is_some()
             && let Ok(Some(size)) = spool.size(task, &streamed.artifact_id).await
             && let Some(end) = size.end.filter(|end| !end.error_message.is_empty())
         {
-            wire::tell(&mut listed, wire::STREAM_ERROR, &end.error_message);
+            wire::set_part_metadata(&mut listed, wire::STREAM_ERROR, &end.error_message);
         }
         return Ok(listed);
     }

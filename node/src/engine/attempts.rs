@@ -1,6 +1,6 @@
 //! Which tasks sent by skill wait for their assignee to take them, and since when.
 //!
-//! Pure. The rule: a task is due once for each peer that it is given to, [`TAKEN_WITHIN`] after it was given.
+//! Pure. The rule: a task is due once for each peer that it is given to, [`ACK_TIMEOUT`] after it was given.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -10,32 +10,32 @@ use std::{
 use agentanycast_identity::PeerId;
 
 /// How long a candidate has to acknowledge a task that was sent by skill before it goes to the next one.
-pub(super) const TAKEN_WITHIN: Duration = Duration::from_secs(3);
+pub(super) const ACK_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Peers that are remembered as silent: as many as tasks are routed by (`anycast`).
-const MOST_SILENT: usize = 4096;
+const MAX_SILENT_PEERS: usize = 4096;
 
 /// See the module's text.
 #[derive(Debug, Default)]
-pub(super) struct Attempts {
+pub(super) struct RoutingAttempts {
     since: HashMap<String, Duration>,
     due: BTreeSet<(Duration, String)>,
     /// Peers that did not take a task in time, and have taken none since.
-    silent: HashSet<PeerId>,
+    mark_silent: HashSet<PeerId>,
 }
 
-impl Attempts {
+impl RoutingAttempts {
     /// The task is given to a peer.
     pub(super) fn begin(&mut self, id: &str, now: Duration) {
         self.end(id);
         self.since.insert(id.to_owned(), now);
-        self.due.insert((now + TAKEN_WITHIN, id.to_owned()));
+        self.due.insert((now + ACK_TIMEOUT, id.to_owned()));
     }
 
     /// The task is taken, or has ended. When it was given; None: it was not waited for.
     pub(super) fn end(&mut self, id: &str) -> Option<Duration> {
         let since = self.since.remove(id)?;
-        self.due.remove(&(since + TAKEN_WITHIN, id.to_owned()));
+        self.due.remove(&(since + ACK_TIMEOUT, id.to_owned()));
         Some(since)
     }
 
@@ -50,20 +50,20 @@ impl Attempts {
 
     /// A peer did not take a task in time.
     pub(super) fn silent(&mut self, peer: PeerId) {
-        if self.silent.len() >= MOST_SILENT {
-            self.silent.clear(); // Each is found out again within one attempt.
+        if self.mark_silent.len() >= MAX_SILENT_PEERS {
+            self.mark_silent.clear(); // Each is found out again within one attempt.
         }
-        self.silent.insert(peer);
+        self.mark_silent.insert(peer);
     }
 
     /// A peer took a task.
-    pub(super) fn heard(&mut self, peer: PeerId) {
-        self.silent.remove(&peer);
+    pub(super) fn mark_responsive(&mut self, peer: PeerId) {
+        self.mark_silent.remove(&peer);
     }
 
     /// Whether a peer did not take the last task that it was given.
     pub(super) fn is_silent(&self, peer: PeerId) -> bool {
-        self.silent.contains(&peer)
+        self.mark_silent.contains(&peer)
     }
 
     /// Whether time has to be looked after.
@@ -82,7 +82,7 @@ mod tests {
         /// Against a list that is searched.
         #[test]
         fn each_task_is_due_once(steps in prop::collection::vec((0..3_u8, 0..5_u8, 0..2500_u64), 1..60)) {
-            let mut attempts = Attempts::default();
+            let mut attempts = RoutingAttempts::default();
             let mut model: Vec<(String, Duration, bool)> = Vec::new();
             let mut now = Duration::ZERO;
             for (what, task, wait) in steps {
@@ -102,7 +102,7 @@ mod tests {
                     _ => {
                         let mut expected: Vec<(Duration, String)> = Vec::new();
                         for (known, since, told) in &mut model {
-                            if !*told && *since + TAKEN_WITHIN <= now {
+                            if !*told && *since + ACK_TIMEOUT <= now {
                                 *told = true;
                                 expected.push((*since, known.clone()));
                             }

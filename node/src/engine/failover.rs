@@ -13,35 +13,35 @@ use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{TaskConfirmPayload, TaskFailPayload, a2a_envelope::Payload};
 
 use super::{
-    attempts::TAKEN_WITHIN,
-    core::Core,
-    table::unless_damaged,
-    trace::Trace,
-    turn::{Effect, Now, RouteNews},
+    attempts::ACK_TIMEOUT,
+    state::Core,
+    task_table::unless_damaged,
+    trace_context::TraceContext,
+    transaction::{Effect, Now, RouteOutcome},
     wire,
 };
 use crate::{
-    delivery::outbox::{Entry, Kind},
+    delivery::outbox::{EnvelopeKind, OutboxEntry},
     store::StoreError,
     task::{Role, Status, Task},
 };
 
 /// How long a task is held where envelopes wait for ever.
-const HELD_FOR: Duration = Duration::from_hours(24);
+const MAX_HELD_AGE: Duration = Duration::from_hours(24);
 
 /// Confirmations of one task that wait for its assignee at most: that of its acknowledgement, and that of its offer. An
 /// assignee that offers it more often is answered by these.
 const CONFIRMATIONS: usize = 2;
 
 /// Tasks that go on to their next candidates in one turn: bounds the time that it takes.
-const MOVED: usize = 200;
+const MAX_REASSIGNED: usize = 200;
 
 impl Core {
     /// A task that was sent by skill is given to its assignee.
     pub(super) fn begin_attempt(&mut self, now: Now, task: &Task) {
         if let (Some(_), Role::Originator(peer)) = (&task.route, task.role) {
             self.attempts.begin(&task.id, now.mono);
-            self.effect(Effect::Routed(RouteNews::Given(peer)));
+            self.effect(Effect::Routed(RouteOutcome::Assigned(peer)));
         }
     }
 
@@ -51,10 +51,10 @@ impl Core {
             .tasks
             .all()
             .filter(|(_, known)| known.routed && !known.status.is_terminal())
-            .filter_map(|(id, known)| Some((id.to_owned(), known.peer?, known.seeks)))
+            .filter_map(|(id, known)| Some((id.to_owned(), known.peer?, known.awaits_assignee)))
             .collect();
         for (id, peer, seeks) in routed {
-            self.effect(Effect::Routed(RouteNews::Given(peer)));
+            self.effect(Effect::Routed(RouteOutcome::Assigned(peer)));
             if seeks {
                 self.attempts.begin(&id, now.mono);
             }
@@ -62,14 +62,14 @@ impl Core {
     }
 
     /// A task's assignee has acknowledged it: it stays there. `held`: it waits to be told so.
-    pub(super) fn on_taken(
+    pub(super) fn on_accepted(
         &mut self,
         now: Now,
         peer: PeerId,
         id: &str,
         held: bool,
     ) -> Result<(), StoreError> {
-        self.attempts.heard(peer);
+        self.attempts.mark_responsive(peer);
         let since = self.attempts.end(id);
         if since.is_none() && !held {
             return Ok(());
@@ -79,7 +79,7 @@ impl Core {
         };
         // One that has ended meanwhile is not confirmed: its cancel is on its way.
         if slot.task.role != Role::Originator(peer) || slot.task.status.is_terminal() {
-            self.tasks.keep(slot);
+            self.tasks.put_unchanged(slot);
             return Ok(());
         }
         if let Some(route) = &mut slot.task.route {
@@ -88,27 +88,34 @@ impl Core {
         let metadata = slot.task.metadata.clone();
         self.put(slot);
         // Time in the queue of a peer that was away is no time that it took.
-        let after = since.map(|since| now.mono.saturating_sub(since).min(TAKEN_WITHIN));
-        self.effect(Effect::Routed(RouteNews::Taken { peer, after }));
+        let after = since.map(|since| now.mono.saturating_sub(since).min(ACK_TIMEOUT));
+        self.effect(Effect::Routed(RouteOutcome::Accepted { peer, after }));
         if held {
             let payload = Payload::TaskConfirm(TaskConfirmPayload {
                 task_id: id.to_owned(),
             });
-            self.send(now, peer, id, Kind::Durable, payload, Trace::of(&metadata))?;
+            self.send(
+                now,
+                peer,
+                id,
+                EnvelopeKind::Durable,
+                payload,
+                TraceContext::from_metadata(&metadata),
+            )?;
         }
         Ok(())
     }
 
     /// Gives what was not taken in time to the next candidates.
-    pub(super) fn move_on_from_silent(&mut self, now: Now) -> Result<(), StoreError> {
-        let reason = format!("not acknowledged within {}", super::human(TAKEN_WITHIN));
-        for id in self.attempts.due(now.mono, MOVED) {
+    pub(super) fn reassign_silent(&mut self, now: Now) -> Result<(), StoreError> {
+        let reason = format!("not acknowledged within {}", super::human(ACK_TIMEOUT));
+        for id in self.attempts.due(now.mono, MAX_REASSIGNED) {
             let Some(peer) = self.tasks.indexed(&id).and_then(|known| known.peer) else {
                 continue;
             };
             self.attempts.silent(peer);
-            self.effect(Effect::Routed(RouteNews::Missed(peer)));
-            self.move_on(now, &id, &reason)?;
+            self.effect(Effect::Routed(RouteOutcome::TimedOut(peer)));
+            self.try_next_candidate(now, &id, &reason)?;
         }
         Ok(())
     }
@@ -121,30 +128,37 @@ impl Core {
     /// Those who were named may have changed their keys since.
     fn follow_candidates_of(&self, task: &mut Task) {
         if let (Some(first), Some(route)) = (task.role.peer(), &mut task.route) {
-            self.follow_candidates(first, &mut route.rest);
+            self.follow_candidates(first, &mut route.candidates);
         }
     }
 
     /// Gives a task that its assignee has not taken to the next candidate. False: there is none.
-    pub(super) fn move_on(&mut self, now: Now, id: &str, reason: &str) -> Result<bool, StoreError> {
+    pub(super) fn try_next_candidate(
+        &mut self,
+        now: Now,
+        id: &str,
+        reason: &str,
+    ) -> Result<bool, StoreError> {
         let Some(mut slot) = self.take(id)? else {
             return Ok(false);
         };
         let first = slot.task.role.peer();
         self.follow_candidates_of(&mut slot.task);
-        let next = slot.task.move_on(now.unix, reason, |peer| self.is_there(peer));
+        let next = slot
+            .task
+            .try_next_candidate(now.unix, reason, |peer| self.is_there(peer));
         let (Some(first), Some(next)) = (first, next) else {
-            self.tasks.keep(slot);
+            self.tasks.put_unchanged(slot);
             return Ok(false);
         };
         tracing::info!(task = id, %first, %next, reason, "a task goes on to the next agent with its skill");
         let task = slot.task.clone();
-        self.put_with(slot, wire::moved(&task).map(Into::into), Vec::new());
+        self.put_with(slot, wire::failover_message(&task).map(Into::into), Vec::new());
         self.attempts.end(id);
-        self.effect(Effect::Routed(RouteNews::Left(first)));
+        self.effect(Effect::Routed(RouteOutcome::Left(first)));
         if self.withdraw(first, id) {
             // It may have arrived, and only its acknowledgement be missing.
-            self.send_cancel(now, first, id, Trace::of(&task.metadata))?;
+            self.send_cancel(now, first, id, TraceContext::from_metadata(&task.metadata))?;
         }
         if let Err(error) = self.send_message_of(now, next, &task) {
             // The same message fitted before.
@@ -168,13 +182,13 @@ impl Core {
         };
         let is_its = slot.task.role == Role::Originator(peer);
         self.follow_candidates_of(&mut slot.task);
-        if !is_its || !slot.task.give_back(|other| self.is_there(other)) {
-            self.tasks.keep(slot);
+        if !is_its || !slot.task.reopen_route(|other| self.is_there(other)) {
+            self.tasks.put_unchanged(slot);
             return Ok(false);
         }
         self.put(slot);
-        self.effect(Effect::Routed(RouteNews::Missed(peer)));
-        self.move_on(now, id, reason)
+        self.effect(Effect::Routed(RouteOutcome::TimedOut(peer)));
+        self.try_next_candidate(now, id, reason)
     }
 
     /// No agent has been here for long: what others could have is offered back to its originators, and nobody's here until
@@ -189,7 +203,7 @@ impl Core {
             // Whoever is away could not answer, and the task would be nobody's until it is back.
             .filter(|(_, known)| known.peer.is_some_and(|peer| self.connected.contains(&peer)))
             .map(|(id, _)| id.to_owned())
-            .take(MOVED)
+            .take(MAX_REASSIGNED)
             .collect();
         waiting.sort_unstable();
         for id in &waiting {
@@ -197,7 +211,7 @@ impl Core {
                 continue;
             };
             let Role::Assignee(peer) = slot.task.role else {
-                self.tasks.keep(slot);
+                self.tasks.put_unchanged(slot);
                 continue;
             };
             slot.task.returnable = false;
@@ -205,7 +219,7 @@ impl Core {
             slot.task.updated_at = now.unix;
             let trace = slot.task.metadata.clone();
             self.put(slot);
-            self.feed.withdraw(id);
+            self.dispatcher.withdraw(id);
             tracing::info!(task = id, %peer, "no agent has come for a task; it is offered back");
             let payload = Payload::TaskFail(TaskFailPayload {
                 task_id: id.clone(),
@@ -214,9 +228,16 @@ impl Core {
                 held: true,
                 ..TaskFailPayload::default()
             });
-            self.send(now, peer, id, Kind::Durable, payload, Trace::of(&trace))?;
+            self.send(
+                now,
+                peer,
+                id,
+                EnvelopeKind::Durable,
+                payload,
+                TraceContext::from_metadata(&trace),
+            )?;
         }
-        Ok(waiting.len() < MOVED)
+        Ok(waiting.len() < MAX_REASSIGNED)
     }
 
     /// The assignee has no agent for a task that it holds: another one gets it, or it waits there.
@@ -228,7 +249,7 @@ impl Core {
         reason: &str,
     ) -> Result<(), StoreError> {
         if self.give_to_another(now, peer, id, reason)? {
-            return self.send_cancel(now, peer, id, Trace::default());
+            return self.send_cancel(now, peer, id, TraceContext::default());
         }
         // What has ended here its assignee is being told.
         if !self.is_to_confirm(peer, id) || self.confirmations_of(peer, id) >= CONFIRMATIONS {
@@ -237,7 +258,14 @@ impl Core {
         let payload = Payload::TaskConfirm(TaskConfirmPayload {
             task_id: id.to_owned(),
         });
-        self.send(now, peer, id, Kind::Durable, payload, Trace::default())
+        self.send(
+            now,
+            peer,
+            id,
+            EnvelopeKind::Durable,
+            payload,
+            TraceContext::default(),
+        )
     }
 
     /// Whether a task was sent from here by skill, and this peer, which has it, is to know that it is its own.
@@ -255,7 +283,7 @@ impl Core {
         let Some(queue) = self.queues.get(&peer) else {
             return 0;
         };
-        let confirm = |entry: &&Entry| entry.task_id == id && entry.kind == Kind::Durable;
+        let confirm = |entry: &&OutboxEntry| entry.task_id == id && entry.kind == EnvelopeKind::Durable;
         queue.outbox.entries().filter(confirm).take(CONFIRMATIONS).count()
     }
 
@@ -267,7 +295,7 @@ impl Core {
         let Some((entry, was_sent)) = queue.outbox.withdraw(id) else {
             return false; // The peer has refused it.
         };
-        self.left_queue(peer, &entry);
+        self.on_left_queue(peer, &entry);
         was_sent
     }
 
@@ -282,13 +310,13 @@ impl Core {
             return Ok(Some(format!("no task {id}")));
         };
         if slot.task.role != Role::Assignee(peer) {
-            self.tasks.keep(slot);
+            self.tasks.put_unchanged(slot);
             return Ok(Some(format!("task {id} was not sent by this peer")));
         }
         if !slot.task.held || slot.task.status.is_terminal() {
             // What ended while it was held nobody has told its originator.
             let ended = slot.task.held.then(|| format!("task {id} has ended here"));
-            self.tasks.keep(slot);
+            self.tasks.put_unchanged(slot);
             return Ok(ended);
         }
         slot.task.held = false;
@@ -296,9 +324,9 @@ impl Core {
         let is_first = slot.task.returnable;
         self.put(slot);
         if is_first {
-            self.tell_agent(now, id)?;
+            self.notify_agent(now, id)?;
         } else {
-            self.tell_agent_again(now, id)?;
+            self.notify_agent_again(now, id)?;
         }
         Ok(None)
     }
@@ -312,15 +340,15 @@ impl Core {
         reason: &str,
     ) -> Result<(), StoreError> {
         if self.is_to_confirm(peer, id) && self.end(now, id, Status::Failed, reason)? {
-            self.send_cancel(now, peer, id, Trace::default())?;
+            self.send_cancel(now, peer, id, TraceContext::default())?;
         }
         Ok(())
     }
 
     /// Ends what was held for so long that its originator has given the confirmation up too.
-    pub(super) fn let_go_of_held(&mut self, now: Now) -> Result<(), StoreError> {
-        let patience = self.limits.offline_ttl.unwrap_or(HELD_FOR);
-        let before = self.passed(now).saturating_sub(patience.as_millis() as u64);
+    pub(super) fn release_expired_held(&mut self, now: Now) -> Result<(), StoreError> {
+        let patience = self.limits.offline_ttl.unwrap_or(MAX_HELD_AGE);
+        let before = self.clock_ms(now).saturating_sub(patience.as_millis() as u64);
         for id in self.tasks.held_since(before) {
             let reason = format!(
                 "not confirmed by its originator within {}",

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use sha2::{Digest as _, Sha256};
 
-use super::records::{self, IdempotencyRecord};
+use super::schema::{self, IdempotencyRecord};
 use crate::store::{self, Batch, Store, StoreError};
 
 /// How long a key is remembered, in milliseconds (24 h, contract of SendTask).
@@ -26,35 +26,35 @@ const SHARE_FAR: usize = 4;
 /// How far clocks are apart that are kept in step, in milliseconds.
 const NEAR: u64 = 10_000;
 
-type Hash = [u8; 32];
+type KeyHash = [u8; 32];
 
 /// See the module's text.
-pub(super) struct Keys {
+pub(super) struct IdempotencyKeys {
     /// Of their records in the store.
     tag: u8,
-    tasks: HashMap<Hash, String>,
+    tasks: HashMap<KeyHash, String>,
     /// Those that may be forgotten, the first one first.
-    oldest_first: BTreeMap<Order, Kept>,
+    oldest_first: BTreeMap<KeyOrder, RememberedKey>,
     /// Those that were sealed at times which are still to come.
-    ahead: BTreeMap<Order, Kept>,
-    next_place: u64,
+    ahead: BTreeMap<KeyOrder, RememberedKey>,
+    next_slot: u64,
     /// What was sealed until then may have been here and is forgotten; 0: nothing was.
-    forgotten_until: u64,
-    most: usize,
+    evicted_until: u64,
+    capacity: usize,
 }
 
 /// When what a key names was sealed (0: it was not), and the key's place in the store, which grows.
-type Order = (u64, u64);
+type KeyOrder = (u64, u64);
 
 /// A key that is remembered.
 #[derive(Clone, Copy, Debug)]
-struct Kept {
+struct RememberedKey {
     /// From when on its day is counted: since when it is known, or when what it names was sealed.
     since: u64,
-    hash: Hash,
+    hash: KeyHash,
 }
 
-impl Keys {
+impl IdempotencyKeys {
     /// As the store has those with this tag.
     pub(super) fn load(store: &dyn Store, tag: u8) -> Result<Self, StoreError> {
         let mut keys = Self {
@@ -62,24 +62,24 @@ impl Keys {
             tasks: HashMap::new(),
             oldest_first: BTreeMap::new(),
             ahead: BTreeMap::new(),
-            next_place: 0,
-            forgotten_until: 0,
-            most: MAX_KEYS,
+            next_slot: 0,
+            evicted_until: 0,
+            capacity: MAX_KEYS,
         };
         store::for_each(store, &[tag], |key, value| {
-            let Some(record) = records::decode::<IdempotencyRecord>(value) else {
+            let Some(record) = schema::decode::<IdempotencyRecord>(value) else {
                 return Ok(());
             };
             let (at, sealed_at) = (record.at, record.sealed_at);
-            match (records::number_in_name(key), Hash::try_from(record.hash)) {
+            match (schema::number_in_name(key), KeyHash::try_from(record.hash)) {
                 (Some(place), Ok(hash)) => {
-                    keys.next_place = place + 1;
+                    keys.next_slot = place + 1;
                     keys.tasks.insert(hash, record.task_id);
                     // Those that are ahead are found with the first use.
                     keys.oldest_first
-                        .insert(order(sealed_at, place), Kept::new(at, sealed_at, hash));
+                        .insert(order(sealed_at, place), RememberedKey::new(at, sealed_at, hash));
                 }
-                _ if key == keys.key_of_forgotten() => keys.forgotten_until = sealed_at.unwrap_or(0),
+                _ if key == keys.key_of_forgotten() => keys.evicted_until = sealed_at.unwrap_or(0),
                 _ => {}
             }
             Ok::<(), StoreError>(())
@@ -94,7 +94,7 @@ impl Keys {
 
     /// What was sealed until then may have come and been forgotten, in milliseconds since 1970.
     pub(super) fn forgotten_until(&self) -> u64 {
-        self.forgotten_until
+        self.evicted_until
     }
 
     /// Whether one more may be remembered that was sealed then. One whose time has come always may.
@@ -105,13 +105,13 @@ impl Keys {
             ahead if ahead <= NEAR => SHARE_AHEAD,
             _ => SHARE_FAR,
         };
-        self.ahead.len() < self.most / share
+        self.ahead.len() < self.capacity / share
     }
 
     /// Another bound than [`MAX_KEYS`].
     #[cfg(test)]
-    pub(super) fn set_most(&mut self, most: usize) {
-        self.most = most;
+    pub(super) fn set_capacity(&mut self, most: usize) {
+        self.capacity = most;
     }
 
     /// Lets a key name a task, which was sealed at a time if it was; one for which there is room.
@@ -123,20 +123,20 @@ impl Keys {
         task: &str,
         batch: &mut Batch,
     ) {
-        let (hash, place) = (hash(key), self.next_place);
-        self.next_place += 1;
+        let (hash, place) = (hash(key), self.next_slot);
+        self.next_slot += 1;
         let record = IdempotencyRecord {
             task_id: task.to_owned(),
             at: now,
             hash: hash.to_vec(),
             sealed_at,
         };
-        batch.put(self.key_at(place), records::encode(&record));
+        batch.put(self.key_at(place), schema::encode(&record));
         self.tasks.insert(hash, task.to_owned());
         self.oldest_first
-            .insert(order(sealed_at, place), Kept::new(now, sealed_at, hash));
+            .insert(order(sealed_at, place), RememberedKey::new(now, sealed_at, hash));
         self.part(now);
-        while self.oldest_first.len() + self.ahead.len() > self.most && self.drop_oldest(batch) {}
+        while self.oldest_first.len() + self.ahead.len() > self.capacity && self.drop_oldest(batch) {}
     }
 
     /// Forgets keys whose day is over.
@@ -170,39 +170,39 @@ impl Keys {
         };
         self.tasks.remove(&kept.hash);
         batch.delete(self.key_at(place));
-        if sealed_at > self.forgotten_until {
-            self.forgotten_until = sealed_at;
+        if sealed_at > self.evicted_until {
+            self.evicted_until = sealed_at;
             let record = IdempotencyRecord {
                 sealed_at: Some(sealed_at),
                 ..IdempotencyRecord::default()
             };
-            batch.put(self.key_of_forgotten(), records::encode(&record));
+            batch.put(self.key_of_forgotten(), schema::encode(&record));
         }
         true
     }
 
     /// Where [`Self::forgotten_until`] is kept: at no place.
     fn key_of_forgotten(&self) -> Vec<u8> {
-        records::key(self.tag, &[])
+        schema::key(self.tag, &[])
     }
 
     fn key_at(&self, place: u64) -> Vec<u8> {
-        records::key(self.tag, &place.to_be_bytes())
+        schema::key(self.tag, &place.to_be_bytes())
     }
 }
 
-impl Kept {
-    fn new(at: u64, sealed_at: Option<u64>, hash: Hash) -> Self {
+impl RememberedKey {
+    fn new(at: u64, sealed_at: Option<u64>, hash: KeyHash) -> Self {
         let since = sealed_at.unwrap_or(at);
         Self { since, hash }
     }
 }
 
-fn order(sealed_at: Option<u64>, place: u64) -> Order {
+fn order(sealed_at: Option<u64>, place: u64) -> KeyOrder {
     (sealed_at.unwrap_or(0), place)
 }
 
-fn hash(key: &str) -> Hash {
+fn hash(key: &str) -> KeyHash {
     Sha256::digest(key.as_bytes()).into()
 }
 
@@ -211,10 +211,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{engine::records::tag, store::memory::MemoryStore};
+    use crate::{engine::schema::tag, store::memory::MemoryStore};
 
     #[derive(Clone, Debug)]
-    enum Step {
+    enum KeyStep {
         /// One comes that was sealed so many milliseconds before, or after; it may have come already.
         Comes(u8, i64),
         /// Time goes by, or the clock is set back, in seconds.
@@ -222,13 +222,13 @@ mod tests {
         Restart,
     }
 
-    fn step() -> impl Strategy<Value = Step> {
+    fn step() -> impl Strategy<Value = KeyStep> {
         prop_oneof![
-            4 => (any::<u8>(), -50_000_000i64..=0).prop_map(|(name, ahead)| Step::Comes(name, ahead)),
-            4 => (any::<u8>(), 0i64..=600_000).prop_map(|(name, ahead)| Step::Comes(name, ahead)),
-            1 => (-600i64..100_000).prop_map(Step::Clock),
-            1 => (0i64..600).prop_map(Step::Clock),
-            1 => Just(Step::Restart),
+            4 => (any::<u8>(), -50_000_000i64..=0).prop_map(|(name, ahead)| KeyStep::Comes(name, ahead)),
+            4 => (any::<u8>(), 0i64..=600_000).prop_map(|(name, ahead)| KeyStep::Comes(name, ahead)),
+            1 => (-600i64..100_000).prop_map(KeyStep::Clock),
+            1 => (0i64..600).prop_map(KeyStep::Clock),
+            1 => Just(KeyStep::Restart),
         ]
     }
 
@@ -240,8 +240,8 @@ mod tests {
         ) {
             let store = MemoryStore::default();
             let load = || {
-                let mut keys = Keys::load(&store, tag::SEALED).unwrap();
-                keys.set_most(most);
+                let mut keys = IdempotencyKeys::load(&store, tag::SEALED).unwrap();
+                keys.set_capacity(most);
                 keys
             };
             let mut keys = load();
@@ -251,7 +251,7 @@ mod tests {
                 let mut batch = Batch::default();
                 let before = keys.forgotten_until();
                 match step {
-                    Step::Comes(name, ahead) => {
+                    KeyStep::Comes(name, ahead) => {
                         now += 1;
                         let name = name.to_string();
                         let sealed_at = now.saturating_add_signed(ahead);
@@ -263,8 +263,8 @@ mod tests {
                             came.insert(name, sealed_at);
                         }
                     }
-                    Step::Clock(seconds) => now = now.saturating_add_signed(seconds * 1000),
-                    Step::Restart => keys = load(),
+                    KeyStep::Clock(seconds) => now = now.saturating_add_signed(seconds * 1000),
+                    KeyStep::Restart => keys = load(),
                 }
                 keys.expire(now, &mut batch);
                 store.apply(batch).unwrap();
@@ -287,8 +287,8 @@ mod tests {
             most in 1usize..6,
         ) {
             let store = MemoryStore::default();
-            let mut keys = Keys::load(&store, tag::IDEMPOTENCY).unwrap();
-            keys.set_most(most);
+            let mut keys = IdempotencyKeys::load(&store, tag::IDEMPOTENCY).unwrap();
+            keys.set_capacity(most);
             let mut now = 100 * LIFETIME;
             for (number, hours) in hours.into_iter().enumerate() {
                 now = now.saturating_add_signed(hours * 3_600_000);
@@ -313,8 +313,8 @@ mod tests {
         const MOST: usize = 40;
         const FAR: u64 = 10 * 60 * 1000;
         let store = MemoryStore::default();
-        let mut keys = Keys::load(&store, tag::SEALED).unwrap();
-        keys.set_most(MOST);
+        let mut keys = IdempotencyKeys::load(&store, tag::SEALED).unwrap();
+        keys.set_capacity(MOST);
         let (mut now, mut batch) = (100 * LIFETIME, Batch::default());
         let mut far = 0;
         for number in 0..2 * MOST {

@@ -12,12 +12,12 @@ use bytes::Bytes;
 use prost::Message as _;
 
 use super::{
-    core::Core,
-    records::{self, tag},
-    turn::{EngineError, Now},
+    schema::{self, tag},
+    state::Core,
+    transaction::{EngineError, Now},
 };
 use crate::{
-    policy::invites::{Invite, Invites, MAX_INVITES, MAX_USES, SECRET, Shown, hash_of, is_label},
+    policy::invites::{Invite, Invites, MAX_INVITES, MAX_USES, RedeemResult, SECRET, hash_of, is_label},
     store::{self, Batch, Store, StoreError},
     task::MAX_ID,
 };
@@ -67,7 +67,7 @@ struct InviteRecord {
 }
 
 impl InviteRecord {
-    fn of(invite: &Invite) -> Self {
+    fn from_invite(invite: &Invite) -> Self {
         Self {
             label: invite.label.clone(),
             agent: invite.agent.clone(),
@@ -80,7 +80,7 @@ impl InviteRecord {
         }
     }
 
-    fn read(self, id: &[u8]) -> Option<Invite> {
+    fn to_invite(self, id: &[u8]) -> Option<Invite> {
         Some(Invite {
             id: String::from_utf8(id.to_vec()).ok()?,
             label: self.label,
@@ -101,28 +101,28 @@ impl InviteRecord {
 
 /// Both sides' invites.
 #[derive(Debug, Default)]
-pub(super) struct InviteBook {
-    given: Invites,
+pub(super) struct InviteStore {
+    issued: Invites,
     /// What is shown to the nodes that invited this one.
     accepted: BTreeMap<PeerId, [u8; SECRET]>,
 }
 
-impl InviteBook {
+impl InviteStore {
     /// As the store has them.
     pub(super) fn load(store: &dyn Store) -> Result<Self, StoreError> {
         let mut book = Self::default();
         store::for_each(store, &[tag::INVITE], |key, value| {
-            let record: Option<InviteRecord> = records::decode(value);
-            let id = records::split(key).map(|(id, _)| id);
+            let record: Option<InviteRecord> = schema::decode(value);
+            let id = schema::split(key).map(|(id, _)| id);
             if let (Some(record), Some(id)) = (record, id)
-                && let Some(invite) = record.read(id)
+                && let Some(invite) = record.to_invite(id)
             {
-                book.given.add(0, invite);
+                book.issued.add(0, invite);
             }
             Ok::<(), StoreError>(())
         })?;
         store::for_each(store, &[tag::ACCEPTED], |key, value| {
-            let peer = records::split(key).and_then(|(name, _)| PeerId::from_bytes(name).ok());
+            let peer = schema::split(key).and_then(|(name, _)| PeerId::from_bytes(name).ok());
             if let (Some(peer), Ok(secret)) = (peer, value.try_into()) {
                 book.accepted.insert(peer, secret);
             }
@@ -132,7 +132,7 @@ impl InviteBook {
     }
 
     pub(super) fn given(&self) -> &Invites {
-        &self.given
+        &self.issued
     }
 
     /// What a node has to be shown; empty: nothing.
@@ -144,12 +144,12 @@ impl InviteBook {
 }
 
 fn write(invite: &Invite, batch: &mut Batch) {
-    let key = records::key(tag::INVITE, invite.id.as_bytes());
-    batch.put(key, records::encode(&InviteRecord::of(invite)));
+    let key = schema::key(tag::INVITE, invite.id.as_bytes());
+    batch.put(key, schema::encode(&InviteRecord::from_invite(invite)));
 }
 
 fn delete(invite: &Invite, batch: &mut Batch) {
-    batch.delete(records::key(tag::INVITE, invite.id.as_bytes()));
+    batch.delete(schema::key(tag::INVITE, invite.id.as_bytes()));
 }
 
 /// A peer's card without the secret on it, if there is more on it than who shows it, and the secret.
@@ -233,22 +233,22 @@ impl Core {
             expires_at: new.expires_at,
             peers: Vec::new(),
         };
-        let (added, gone) = self.invites.given.add(now.unix, invite.clone());
+        let (added, gone) = self.invites.issued.add(now.unix, invite.clone());
         for gone in &gone {
-            delete(gone, &mut self.turn.batch);
+            delete(gone, &mut self.transaction.batch);
         }
         if !added {
             return Err(EngineError::Exhausted(format!(
                 "there are {MAX_INVITES} invites, the limit; revoke some"
             )));
         }
-        write(&invite, &mut self.turn.batch);
+        write(&invite, &mut self.transaction.batch);
         Ok(invite)
     }
 
     /// The invites that were given out, those first that were made first.
     pub fn invites(&self) -> Vec<Invite> {
-        let mut invites: Vec<_> = self.invites.given.iter().cloned().collect();
+        let mut invites: Vec<_> = self.invites.issued.iter().cloned().collect();
         invites.sort_by_key(|invite| invite.created_at);
         invites
     }
@@ -260,7 +260,7 @@ impl Core {
     pub fn revoke_invite(&mut self, name: &str) -> Result<Vec<Invite>, EngineError> {
         let ids: Vec<String> = self
             .invites
-            .given
+            .issued
             .named(name)
             .map(|invite| invite.id.clone())
             .collect();
@@ -270,10 +270,10 @@ impl Core {
         }
         let gone: Vec<Invite> = ids
             .iter()
-            .filter_map(|id| self.invites.given.remove(id))
+            .filter_map(|id| self.invites.issued.remove(id))
             .collect();
         for invite in &gone {
-            delete(invite, &mut self.turn.batch);
+            delete(invite, &mut self.transaction.batch);
             for peer in &invite.peers {
                 self.tell_policy_of_rights(*peer);
             }
@@ -286,9 +286,9 @@ impl Core {
         if secret.is_empty() {
             return;
         }
-        let (shown, taken) = self.invites.given.show(now.unix, peer, secret);
+        let (shown, taken) = self.invites.issued.redeem(now.unix, peer, secret);
         if let Some(invite) = taken {
-            write(invite, &mut self.turn.batch);
+            write(invite, &mut self.transaction.batch);
             tracing::info!(%peer, label = invite.label, "a peer has taken a use of an invite");
             self.tell_policy_of_rights(peer);
         } else {
@@ -301,7 +301,7 @@ impl Core {
         if secret.is_empty() {
             return None;
         }
-        let shown: Shown = self.invites.given.look_at(now.unix, peer, secret);
+        let shown: RedeemResult = self.invites.issued.peek(now.unix, peer, secret);
         shown.refusal()
     }
 
@@ -310,11 +310,11 @@ impl Core {
     /// # Errors
     /// When there are too many.
     pub fn accept_invite(&mut self, peer: PeerId, secret: Option<[u8; SECRET]>) -> Result<(), EngineError> {
-        let key = records::key(tag::ACCEPTED, &peer.to_bytes());
+        let key = schema::key(tag::ACCEPTED, &peer.to_bytes());
         let accepted = &mut self.invites.accepted;
         let Some(secret) = secret else {
             accepted.remove(&peer);
-            self.turn.batch.delete(key);
+            self.transaction.batch.delete(key);
             return Ok(());
         };
         if accepted.len() >= MAX_ACCEPTED && !accepted.contains_key(&peer) {
@@ -323,7 +323,7 @@ impl Core {
             )));
         }
         accepted.insert(peer, secret);
-        self.turn.batch.put(key, secret.to_vec());
+        self.transaction.batch.put(key, secret.to_vec());
         Ok(())
     }
 
@@ -337,8 +337,8 @@ impl Core {
     }
 
     fn tell_policy_of_rights(&mut self, peer: PeerId) {
-        if let Some(door) = &mut self.door {
-            door.set_invited(peer, self.invites.given.rights(peer));
+        if let Some(door) = &mut self.admission {
+            door.set_invite_rights(peer, self.invites.issued.rights(peer));
         }
     }
 }

@@ -2,20 +2,20 @@
 //! only those on the page are read.
 
 use super::{
-    core::Core,
-    records::context_mark,
-    table::{Indexed, unless_damaged},
-    turn::EngineError,
+    schema::context_mark,
+    state::Core,
+    task_table::{TaskIndexEntry, unless_damaged},
+    transaction::EngineError,
 };
-use crate::task::{Group, Status, Task};
+use crate::task::{GroupKey, Status, Task};
 
 /// Which tasks to list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Filter {
+pub struct TaskQuery {
     /// In one of these states; empty: any.
     pub statuses: Vec<Status>,
     /// Of this group; `None`: all tasks.
-    pub group: Option<Group>,
+    pub group: Option<GroupKey>,
     /// Of this conversation; empty: any.
     pub context_id: String,
     /// Changed after this, Unix time in milliseconds.
@@ -26,7 +26,7 @@ pub struct Filter {
 
 /// A page.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Listed {
+pub struct TaskListPage {
     /// Its tasks.
     pub tasks: Vec<Task>,
     /// Behind which the next page begins; `None`: this is the last one.
@@ -39,10 +39,10 @@ impl Core {
     /// The tasks that the filter lets pass, at most `limit`, from behind `after` on.
     pub fn list(
         &mut self,
-        filter: &Filter,
+        filter: &TaskQuery,
         after: Option<&(u64, String)>,
         limit: usize,
-    ) -> Result<Listed, EngineError> {
+    ) -> Result<TaskListPage, EngineError> {
         let mut page: Vec<(u64, String)> = self
             .wanted(filter, after)
             .take(limit.saturating_add(1))
@@ -55,17 +55,17 @@ impl Core {
         for (_, id) in &page {
             tasks.extend(unless_damaged(self.tasks.read(id))?.flatten());
         }
-        Ok(Listed {
+        Ok(TaskListPage {
             tasks,
             next: page.pop().filter(|_| !is_last),
             total,
         })
     }
 
-    fn wanted(&self, filter: &Filter, after: Option<&(u64, String)>) -> impl Iterator<Item = (u64, &str)> {
+    fn wanted(&self, filter: &TaskQuery, after: Option<&(u64, String)>) -> impl Iterator<Item = (u64, &str)> {
         let context = Some(&filter.context_id).filter(|context| !context.is_empty());
         let context = context.map(|context| context_mark(context));
-        let is_wanted = move |known: &Indexed| {
+        let is_wanted = move |known: &TaskIndexEntry| {
             (filter.statuses.is_empty() || filter.statuses.contains(&known.status))
                 && context.is_none_or(|context| known.context == context)
         };

@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, HashMap};
 use rand::RngExt as _;
 
 use super::{
-    core::Core,
-    records::{self, tag},
-    turn::{Effect, EngineError},
+    schema::{self, tag},
+    state::Core,
+    transaction::{Effect, EngineError},
 };
 use crate::store::{self, Batch, Store, StoreError};
 
@@ -61,7 +61,7 @@ impl Note {
 /// See the module's text.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
-    of_tasks: BTreeMap<String, BTreeMap<String, Note>>,
+    by_task: BTreeMap<String, BTreeMap<String, Note>>,
     /// Open notes of each owner who has any.
     open: HashMap<String, usize>,
     bytes: usize,
@@ -72,8 +72,8 @@ impl Notes {
     pub(super) fn load(store: &dyn Store, exists: impl Fn(&str) -> bool) -> Result<Self, StoreError> {
         let mut notes = Self::default();
         store::for_each(store, &[tag::NOTE], |key, value| {
-            let task = records::split(key).and_then(|(task, _)| std::str::from_utf8(task).ok());
-            match (task, records::decode::<Note>(value)) {
+            let task = schema::split(key).and_then(|(task, _)| std::str::from_utf8(task).ok());
+            match (task, schema::decode::<Note>(value)) {
                 (Some(task), Some(note)) if exists(task) => notes.enter(task, note),
                 _ => tracing::warn!(task, "a note that belongs to no task, or is damaged, is not used"),
             }
@@ -87,15 +87,15 @@ impl Notes {
         if note.open {
             *self.open.entry(note.owner.clone()).or_default() += 1;
         }
-        let of_task = self.of_tasks.entry(task.to_owned()).or_default();
+        let of_task = self.by_task.entry(task.to_owned()).or_default();
         of_task.insert(note.name.clone(), note);
     }
 
     fn take(&mut self, task: &str, name: &str) -> Option<Note> {
-        let of_task = self.of_tasks.get_mut(task)?;
+        let of_task = self.by_task.get_mut(task)?;
         let note = of_task.remove(name)?;
         if of_task.is_empty() {
-            self.of_tasks.remove(task);
+            self.by_task.remove(task);
         }
         self.bytes -= note.bytes() + OVERHEAD;
         if note.open
@@ -110,13 +110,13 @@ impl Notes {
     }
 
     fn get(&self, task: &str, name: &str) -> Option<&Note> {
-        self.of_tasks.get(task)?.get(name)
+        self.by_task.get(task)?.get(name)
     }
 
     /// Whether there is room for a note. What a task has it keeps, so more of it is refused for good; other bounds pass.
     fn check_room(&self, task: &str, note: &Note) -> Result<(), EngineError> {
         let known = self.get(task, &note.name);
-        let of_task = self.of_tasks.get(task).map_or(0, BTreeMap::len);
+        let of_task = self.by_task.get(task).map_or(0, BTreeMap::len);
         if known.is_none() && of_task >= MAX_PER_TASK {
             return Err(EngineError::Invalid(format!(
                 "task {task} has {MAX_PER_TASK} notes (each webhook is one), the most of one task; delete one first"
@@ -139,21 +139,21 @@ impl Notes {
     }
 
     /// The notes of a task, by name.
-    fn of(&self, task: &str) -> Vec<Note> {
-        let of_task = self.of_tasks.get(task).into_iter().flat_map(BTreeMap::values);
+    fn of_task(&self, task: &str) -> Vec<Note> {
+        let of_task = self.by_task.get(task).into_iter().flat_map(BTreeMap::values);
         of_task.cloned().collect()
     }
 
     /// Whether something is still to be done about a task.
     pub(super) fn is_open(&self, task: &str) -> bool {
-        self.of_tasks
+        self.by_task
             .get(task)
             .is_some_and(|of_task| of_task.values().any(|note| note.open))
     }
 
     /// Removes all notes of a task that is no more.
     pub(super) fn forget(&mut self, task: &str, batch: &mut Batch) {
-        for note in self.of(task) {
+        for note in self.of_task(task) {
             batch.delete(key(task, &note.name));
             self.take(task, &note.name);
         }
@@ -161,7 +161,7 @@ impl Notes {
 }
 
 fn key(task: &str, name: &str) -> Vec<u8> {
-    let mut key = records::key(tag::NOTE, task.as_bytes());
+    let mut key = schema::key(tag::NOTE, task.as_bytes());
     key.extend_from_slice(name.as_bytes());
     key
 }
@@ -199,10 +199,12 @@ impl Core {
         note.version = self.rng.random_range(1..=u64::MAX);
         let version = note.version;
         let was_open = self.notes.is_open(task);
-        self.turn.batch.put(key(task, &note.name), records::encode(&note));
+        self.transaction
+            .batch
+            .put(key(task, &note.name), schema::encode(&note));
         self.notes.take(task, &note.name);
         self.notes.enter(task, note);
-        self.tell_of_notes(task, was_open);
+        self.publish_notes(task, was_open);
         version
     }
 
@@ -210,29 +212,29 @@ impl Core {
     pub fn delete_note(&mut self, task: &str, name: &str) {
         let was_open = self.notes.is_open(task);
         if self.notes.take(task, name).is_some() {
-            self.turn.batch.delete(key(task, name));
-            self.tell_of_notes(task, was_open);
+            self.transaction.batch.delete(key(task, name));
+            self.publish_notes(task, was_open);
         }
     }
 
     /// The notes of a task, by name.
     pub fn notes_of(&self, task: &str) -> Result<Vec<Note>, EngineError> {
         match self.tasks.indexed(task) {
-            Some(_) => Ok(self.notes.of(task)),
+            Some(_) => Ok(self.notes.of_task(task)),
             None => Err(EngineError::NotFound(task.to_owned())),
         }
     }
 
     /// Tasks about which something is still to be done.
     pub fn tasks_with_open_notes(&self) -> Vec<String> {
-        let tasks = self.notes.of_tasks.keys();
+        let tasks = self.notes.by_task.keys();
         tasks.filter(|task| self.notes.is_open(task)).cloned().collect()
     }
 
-    fn tell_of_notes(&mut self, task: &str, was_open: bool) {
+    fn publish_notes(&mut self, task: &str, was_open: bool) {
         if was_open || self.notes.is_open(task) {
             let task_id = task.to_owned();
-            self.effect(Effect::Noted { task_id });
+            self.effect(Effect::NotesChanged { task_id });
         }
     }
 }
@@ -279,7 +281,7 @@ mod tests {
                         model.remove(&(task, note.name));
                     }
                     _ => {
-                        batch.put(key(&task, &note.name), records::encode(&note));
+                        batch.put(key(&task, &note.name), schema::encode(&note));
                         notes.take(&task, &note.name);
                         notes.enter(&task, note.clone());
                         model.insert((task, note.name.clone()), note);
@@ -289,7 +291,7 @@ mod tests {
             }
             for notes in [&notes, &Notes::load(&store, |_| true).unwrap()] {
                 let there: BTreeMap<(String, String), Note> = notes
-                    .of_tasks
+                    .by_task
                     .iter()
                     .flat_map(|(task, of)| of.iter().map(move |(name, note)| ((task.clone(), name.clone()), note.clone())))
                     .collect();
@@ -342,7 +344,7 @@ mod tests {
         let store = MemoryStore::default();
         let mut batch = Batch::default();
         for task in ["here", "gone"] {
-            batch.put(key(task, "n0"), records::encode(&note(0, 0, 1, true)));
+            batch.put(key(task, "n0"), schema::encode(&note(0, 0, 1, true)));
         }
         store.apply(batch).unwrap();
         let notes = Notes::load(&store, |task| task == "here").unwrap();

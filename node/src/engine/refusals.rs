@@ -7,14 +7,14 @@ use std::{collections::VecDeque, sync::Arc};
 use agentanycast_identity::PeerId;
 
 /// Refusals that are kept.
-const KEPT: usize = 32;
+const MAX_KEPT: usize = 32;
 
 /// Longest reason that is kept, in bytes.
 const MAX_REASON: usize = 512;
 
 /// Something that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct RecentRefusal {
     /// The last time, Unix milliseconds.
     pub at: u64,
     /// The other node; None: this node's own agent or bridge asked.
@@ -33,12 +33,12 @@ pub struct Refusal {
 
 /// See the module's text.
 #[derive(Debug, Default)]
-pub(super) struct Refusals {
+pub(super) struct RecentRefusals {
     /// The newest first.
-    kept: VecDeque<Refusal>,
+    kept: VecDeque<RecentRefusal>,
 }
 
-impl Refusals {
+impl RecentRefusals {
     /// Notes one.
     pub(super) fn note(&mut self, at: u64, peer: Option<PeerId>, by_peer: bool, task: &str, reason: &str) {
         let reason = &reason[..reason.floor_char_boundary(MAX_REASON)];
@@ -54,7 +54,7 @@ impl Refusals {
                 known.task.push_str(task);
                 known
             }
-            None => Refusal {
+            None => RecentRefusal {
                 at,
                 peer,
                 by_peer,
@@ -65,11 +65,11 @@ impl Refusals {
             },
         };
         self.kept.push_front(refusal);
-        self.kept.truncate(KEPT);
+        self.kept.truncate(MAX_KEPT);
     }
 
     /// The newest first.
-    pub(super) fn newest(&self) -> impl Iterator<Item = &Refusal> {
+    pub(super) fn newest(&self) -> impl Iterator<Item = &RecentRefusal> {
         self.kept.iter()
     }
 }
@@ -86,14 +86,14 @@ mod tests {
         fn the_newest_of_each_kind_are_kept_and_counted(
             noted in prop::collection::vec((any::<bool>(), 0..50_u8), 0..200),
         ) {
-            let mut refusals = Refusals::default();
+            let mut refusals = RecentRefusals::default();
             let mut model: Vec<(bool, u8, u64)> = Vec::new();
             for (at, (by_peer, reason)) in noted.iter().enumerate() {
                 refusals.note(at as u64, None, *by_peer, &format!("t{at}"), &format!("r{reason}"));
                 let known = model.iter().position(|(side, kind, _)| side == by_peer && kind == reason);
                 let count = known.map_or(0, |known| model.remove(known).2);
                 model.insert(0, (*by_peer, *reason, count + 1));
-                model.truncate(KEPT);
+                model.truncate(MAX_KEPT);
                 let newest = refusals.newest().next().unwrap();
                 prop_assert_eq!((newest.at, newest.task.clone()), (at as u64, format!("t{at}")));
             }
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn a_long_reason_is_cut_between_characters() {
-        let mut refusals = Refusals::default();
+        let mut refusals = RecentRefusals::default();
         refusals.note(1, None, false, "", &"ä".repeat(MAX_REASON));
         assert_eq!(refusals.newest().next().unwrap().reason.len(), MAX_REASON);
     }

@@ -4,32 +4,34 @@
 
 use std::collections::VecDeque;
 
-use super::refusals::Refusal;
+use super::refusals::RecentRefusal;
 
 /// Tasks that are kept: with the longest ids and reasons some 1 MiB, and of what was said of their peers 4 MiB.
-const KEPT: usize = 1000;
+const MAX_KEPT: usize = 1000;
 
 /// See the module's text.
 #[derive(Debug, Default)]
 pub(super) struct RefusedTasks {
     /// The newest first: each with its id where it was sealed, as it was told; empty: it was not.
-    kept: VecDeque<(String, Refusal)>,
+    kept: VecDeque<(String, RecentRefusal)>,
 }
 
 impl RefusedTasks {
     /// Notes one.
-    pub(super) fn note(&mut self, sealed_task: &str, mut refusal: Refusal) {
-        let known = |(_, kept): &(String, Refusal)| kept.peer == refusal.peer && kept.task == refusal.task;
+    pub(super) fn note(&mut self, sealed_task: &str, mut refusal: RecentRefusal) {
+        let known =
+            |(_, kept): &(String, RecentRefusal)| kept.peer == refusal.peer && kept.task == refusal.task;
         let before = self.kept.iter().position(known);
         let before = before.and_then(|place| self.kept.remove(place));
         refusal.count += before.map_or(0, |(_, before)| before.count);
         self.kept.push_front((sealed_task.to_owned(), refusal));
-        self.kept.truncate(KEPT);
+        self.kept.truncate(MAX_KEPT);
     }
 
     /// Those with this id, here or where they were sealed; the newest first.
-    pub(super) fn about<'a>(&'a self, id: &'a str) -> impl Iterator<Item = &'a Refusal> {
-        let about = move |(sealed_task, kept): &&(String, Refusal)| kept.task == id || sealed_task == id;
+    pub(super) fn of_task<'a>(&'a self, id: &'a str) -> impl Iterator<Item = &'a RecentRefusal> {
+        let about =
+            move |(sealed_task, kept): &&(String, RecentRefusal)| kept.task == id || sealed_task == id;
         self.kept.iter().filter(about).map(|(_, kept)| kept)
     }
 }
@@ -46,8 +48,8 @@ mod tests {
         peer_id(&Keypair::ed25519_from_bytes([seed; 32]).unwrap())
     }
 
-    fn refusal(at: u64, peer: PeerId, task: &str, reason: &str) -> Refusal {
-        Refusal {
+    fn refusal(at: u64, peer: PeerId, task: &str, reason: &str) -> RecentRefusal {
+        RecentRefusal {
             at,
             peer: Some(peer),
             by_peer: false,
@@ -65,7 +67,9 @@ mod tests {
         refused.note("sender's", refusal(2, peer(2), "other", "not either"));
         refused.note("sender's", refusal(3, peer(1), "own", "no!"));
         let about = |id| {
-            let found = refused.about(id).map(|kept| (kept.at, &*kept.reason, kept.count));
+            let found = refused
+                .of_task(id)
+                .map(|kept| (kept.at, &*kept.reason, kept.count));
             found.collect::<Vec<_>>()
         };
         assert_eq!(about("own"), [(3, "no!", 2)]);
@@ -76,10 +80,10 @@ mod tests {
     #[test]
     fn a_flood_is_bounded() {
         let mut refused = RefusedTasks::default();
-        for number in 0..2 * KEPT {
+        for number in 0..2 * MAX_KEPT {
             refused.note("", refusal(number as u64, peer(1), &number.to_string(), "no"));
         }
-        assert_eq!(refused.kept.len(), KEPT);
-        assert!(refused.about("0").next().is_none() && refused.about("1999").next().is_some());
+        assert_eq!(refused.kept.len(), MAX_KEPT);
+        assert!(refused.of_task("0").next().is_none() && refused.of_task("1999").next().is_some());
     }
 }

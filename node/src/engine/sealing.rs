@@ -11,14 +11,14 @@ use agentanycast_proto::v1::{self, Artifact, Message, MessageRole, SealedKind};
 use rand::RngExt as _;
 
 use super::{
-    core::Core,
-    turn::{EngineError, Now},
+    state::Core,
+    transaction::{EngineError, Now},
     wire,
 };
 use crate::{
     delivery::inbox::{MAX_METADATA, MAX_METADATA_KEY, metadata_fits},
-    sealed::{self, Ends, Saying},
-    task::{Ended, MAX_ID, Output, Role, Sealed, Status, Task},
+    sealed::{self, MessagePurpose, SealedChannel},
+    task::{MAX_ID, Output, Role, SealedOrigin, Status, StreamOutcome, Task},
 };
 
 /// How old the box of a new task may be, in milliseconds: less than the time (24 h) for which it is remembered, so that
@@ -29,8 +29,8 @@ const MAX_AGE: u64 = 23 * 60 * 60 * 1000;
 const MAX_AHEAD: u64 = 10 * 60 * 1000;
 
 /// A task whose first message was opened.
-pub(super) struct Opened {
-    pub(super) sealed: Sealed,
+pub(super) struct UnsealedTask {
+    pub(super) sealed: SealedOrigin,
     /// When it was sealed, in milliseconds since 1970.
     pub(super) at: u64,
 }
@@ -42,28 +42,28 @@ impl Core {
     }
 
     /// The two ends of a task.
-    fn ends(&self, peer: PeerId, task: &str) -> Result<Ends, String> {
+    fn sealed_channel(&self, peer: PeerId, task: &str) -> Result<SealedChannel, String> {
         let key = self.key.as_ref().ok_or("this node makes and opens no boxes")?;
-        Ok(Ends::new(key, peer, task))
+        Ok(SealedChannel::new(key, peer, task))
     }
 
     /// Opens the message that begins a task, if it is sealed. Its labels are then those in the box.
     ///
     /// # Errors
     /// Why it is not taken, for people.
-    pub(super) fn open_first(
+    pub(super) fn unseal_first_message(
         &mut self,
         now: Now,
         message: &mut Message,
         labels: &mut BTreeMap<String, String>,
-    ) -> Result<Option<Opened>, String> {
-        let not_taken = |refused: sealed::Refused| format!("the message is not taken: {refused}");
-        let Some(part) = sealed::boxed(&message.parts).map_err(not_taken)? else {
+    ) -> Result<Option<UnsealedTask>, String> {
+        let not_taken = |refused: sealed::UnsealError| format!("the message is not taken: {refused}");
+        let Some(part) = sealed::sealed_part(&message.parts).map_err(not_taken)? else {
             return Ok(None);
         };
-        let peer = sealed::maker(part, self.me).map_err(not_taken)?;
+        let peer = sealed::sealed_by(part, self.me).map_err(not_taken)?;
         let opened = self
-            .ends(peer, "")?
+            .sealed_channel(peer, "")?
             .open(part, &[SealedKind::Task], &message.message_id);
         let content = opened.map_err(not_taken)?;
         if content.sealed_at_ms.saturating_add(MAX_AGE) < now.unix {
@@ -111,30 +111,34 @@ impl Core {
         message.role = MessageRole::User as i32;
         *labels = content.metadata;
         let at = content.sealed_at_ms;
-        let sealed = Sealed { peer, task };
-        Ok(Some(Opened { sealed, at }))
+        let sealed = SealedOrigin { peer, task };
+        Ok(Some(UnsealedTask { sealed, at }))
     }
 
     /// A sealed task is taken here: its first message begins no other.
-    pub(super) fn remember_sealed(&mut self, now: Now, Opened { sealed, at }: &Opened, id: &str) {
+    pub(super) fn remember_sealed(&mut self, now: Now, UnsealedTask { sealed, at }: &UnsealedTask, id: &str) {
         let key = came_as(sealed.peer, &sealed.task);
-        let batch = &mut self.turn.batch;
+        let batch = &mut self.transaction.batch;
         self.sealed.insert(now.unix, Some(*at), &key, id, batch);
     }
 
     /// So many sealed tasks are remembered.
     #[cfg(test)]
-    pub(super) fn set_most_sealed(&mut self, most: usize) {
-        self.sealed.set_most(most);
+    pub(super) fn set_sealed_capacity(&mut self, most: usize) {
+        self.sealed.set_capacity(most);
     }
 
     /// Opens a further message of a task. It is sealed if the task is.
     ///
     /// # Errors
     /// Why it is not taken, for people.
-    pub(super) fn open_further(&self, task: &Task, message: &mut Message) -> Result<SealedKind, String> {
-        let not_taken = |refused: sealed::Refused| format!("the message is not taken: {refused}");
-        let part = sealed::boxed(&message.parts).map_err(not_taken)?;
+    pub(super) fn unseal_further_message(
+        &self,
+        task: &Task,
+        message: &mut Message,
+    ) -> Result<SealedKind, String> {
+        let not_taken = |refused: sealed::UnsealError| format!("the message is not taken: {refused}");
+        let part = sealed::sealed_part(&message.parts).map_err(not_taken)?;
         let (sealed, part) = match (&task.sealed, part) {
             (None, None) => return Ok(SealedKind::Unspecified),
             (None, Some(_)) => {
@@ -148,7 +152,7 @@ impl Core {
             }
             (Some(sealed), Some(part)) => (sealed, part),
         };
-        let ends = self.ends(sealed.peer, &sealed.task)?;
+        let ends = self.sealed_channel(sealed.peer, &sealed.task)?;
         // Deployed peers send the first one again until they hear of it.
         let kinds = [SealedKind::Task, SealedKind::Further];
         let content = ends.open(part, &kinds, &message.message_id).map_err(not_taken)?;
@@ -161,7 +165,7 @@ impl Core {
     /// Refuses what this node's own agent or bridge sends sealed to the agent that is beside them: they see the same
     /// task.
     pub(super) fn refuse_sealed_for_own(message: &Message) -> Result<(), EngineError> {
-        match sealed::boxed(&message.parts) {
+        match sealed::sealed_part(&message.parts) {
             Ok(None) => Ok(()),
             _ => Err(EngineError::Invalid(
                 "the message is sealed for an agent that is beside this bridge itself; send it by the bridge of another node"
@@ -210,7 +214,7 @@ impl Core {
 
     /// A whole task for its other end. Of a sealed one, which that node only carries, what was said before the last word
     /// is told by id.
-    pub(super) fn shown(&mut self, now: Now, task: &Task) -> Result<v1::Task, EngineError> {
+    pub(super) fn wire_task_for_peer(&mut self, now: Now, task: &Task) -> Result<v1::Task, EngineError> {
         let (Some(sealed), Role::Assignee(_)) = (&task.sealed, task.role) else {
             return Ok(wire::task(task, self.me));
         };
@@ -237,11 +241,11 @@ impl Core {
     fn seal_artifacts(
         &mut self,
         now: Now,
-        sealed: &Sealed,
+        sealed: &SealedOrigin,
         artifacts: Vec<Artifact>,
     ) -> Result<Vec<Artifact>, EngineError> {
         let ends = self
-            .ends(sealed.peer, &sealed.task)
+            .sealed_channel(sealed.peer, &sealed.task)
             .map_err(EngineError::Precondition)?;
         let seal = |artifact| {
             ends.artifact(now.unix, self.rng.random(), artifact)
@@ -254,7 +258,7 @@ impl Core {
     fn seal_answer(
         &mut self,
         now: Now,
-        sealed: &Sealed,
+        sealed: &SealedOrigin,
         task: &Task,
         message: Option<Message>,
     ) -> Result<Option<Message>, EngineError> {
@@ -274,9 +278,9 @@ impl Core {
             _ => Vec::new(),
         };
         let ends = self
-            .ends(sealed.peer, &sealed.task)
+            .sealed_channel(sealed.peer, &sealed.task)
             .map_err(EngineError::Precondition)?;
-        let saying = Saying::Answer(task.status.to_wire(), &results);
+        let saying = MessagePurpose::Answer(task.status.to_wire(), &results);
         let nonce = self.rng.random();
         ends.message(now.unix, nonce, saying, message)
             .map(Some)
@@ -298,7 +302,7 @@ fn whole_results(task: &Task) -> impl Iterator<Item = &str> {
 
 fn finished_streams(task: &Task) -> impl Iterator<Item = &str> {
     task.results.iter().filter_map(|result| match &**result {
-        Output::Streamed(streamed) if streamed.ended == Some(Ended::Complete) => {
+        Output::Streamed(streamed) if streamed.outcome == Some(StreamOutcome::Complete) => {
             Some(streamed.artifact_id.as_str())
         }
         _ => None,

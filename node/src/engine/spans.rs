@@ -6,24 +6,24 @@
 
 use std::collections::BTreeMap;
 
-use agentanycast_program::spans::{Context, Span, SpanKind};
+use agentanycast_daemon_kit::spans::{Context, Span, SpanKind};
 use rand::RngExt as _;
 
 use super::{
-    core::Core,
-    trace::Trace,
-    turn::{Effect, Now},
+    state::Core,
+    trace_context::TraceContext,
+    transaction::{Effect, Now},
 };
 use crate::{
     store::StoreError,
-    task::{Role, Status, Task, Traced},
+    task::{Role, Status, Task, TraceRecording},
 };
 
 impl Core {
     /// Makes this node part of the trace of a task that is new here. None: it is not recorded.
-    pub(super) fn enter_trace(&mut self, metadata: &mut BTreeMap<String, String>) -> Option<Traced> {
+    pub(super) fn enter_trace(&mut self, metadata: &mut BTreeMap<String, String>) -> Option<TraceRecording> {
         let share = self.limits.trace_share?;
-        let came = Context::parse(Trace::of(metadata).parent);
+        let came = Context::parse(TraceContext::from_metadata(metadata).parent);
         let own = match came {
             Some(came) if !came.sampled => return None,
             Some(came) => Context {
@@ -36,8 +36,8 @@ impl Core {
                 sampled: self.rng().random_bool(share),
             },
         };
-        Trace::put(metadata, &own.text(), came.is_none());
-        own.sampled.then_some(Traced {
+        TraceContext::set_parent(metadata, &own.text(), came.is_none());
+        own.sampled.then_some(TraceRecording {
             parent: came.map_or(0, |came| came.span_id),
         })
     }
@@ -48,13 +48,15 @@ impl Core {
 
     /// The task has ended: all that was done for it here is one span.
     pub(super) fn trace_end(&mut self, task: &Task) {
-        let (Some(traced), Some(own)) = (task.traced, Context::parse(Trace::of(&task.metadata).parent))
-        else {
+        let (Some(traced), Some(own)) = (
+            task.traced,
+            Context::parse(TraceContext::from_metadata(&task.metadata).parent),
+        ) else {
             return;
         };
         let (name, kind) = match task.role {
             Role::Assignee(_) => ("handle_task", SpanKind::Server),
-            Role::Originator(_) | Role::Both | Role::Outside => ("send_task", SpanKind::Client),
+            Role::Originator(_) | Role::Both | Role::External => ("send_task", SpanKind::Client),
         };
         let mut attributes = attributes_of(task);
         attributes.push(("agentanycast.task.status", task.status.to_string()));
@@ -85,7 +87,7 @@ impl Core {
         let Some(task) = self.tasks.read(id)?.filter(|task| task.traced.is_some()) else {
             return Ok(());
         };
-        let Some(own) = Context::parse(Trace::of(&task.metadata).parent) else {
+        let Some(own) = Context::parse(TraceContext::from_metadata(&task.metadata).parent) else {
             return Ok(());
         };
         let span = Span {

@@ -13,24 +13,24 @@ use agentanycast_identity::{
 use agentanycast_proto::v1::{A2aEnvelope, a2a_envelope::Payload};
 use prost::Message as _;
 
-use super::{core::Core, queue::Queue, turn::Now};
+use super::{outbound_queue::OutboundQueue, state::Core, transaction::Now};
 use crate::{
     delivery::{
-        inbox::Inbound,
-        outbox::{Entry, Tried},
+        inbox::InboundEnvelope,
+        outbox::{OutboxEntry, SendAttempts},
     },
     store::StoreError,
     task::Role,
 };
 
 /// Bytes, and number, of envelopes that go from one queue to another in one turn.
-const PORTION: usize = 8 << 20;
-const PORTION_LONG: usize = 1024;
+const MIGRATION_BYTES: usize = 8 << 20;
+const MIGRATION_ENTRIES: usize = 1024;
 
 impl Core {
     /// Who `peer` is now: itself, or who came after it.
     pub fn successor(&self, peer: PeerId) -> PeerId {
-        self.successors.last(peer)
+        self.key_rotations.current_key(peer)
     }
 
     /// The next candidates for a task that `first` has, as who they are now: none twice, and not that one again.
@@ -45,15 +45,15 @@ impl Core {
     ///
     /// # Errors
     /// The card cannot be read.
-    pub fn former(&mut self, now: Now, peer: PeerId) -> Result<Vec<(PeerId, u64)>, StoreError> {
-        let card = self.peers.card(&*self.store, peer)?;
+    pub fn former_keys(&mut self, now: Now, peer: PeerId) -> Result<Vec<(PeerId, u64)>, StoreError> {
+        let card = self.peer_store.card(&*self.store, peer)?;
         let said = card.iter().filter_map(|card| card.p2p_extension.as_ref());
         let said = said.flat_map(|extension| extension.key_rotations.iter().take(MAX_ROTATIONS));
         let rotations: Vec<Rotation> = said.filter_map(|bytes| Rotation::read(bytes).ok()).collect();
         let chain = rotation::chain(peer, &rotations, now.unix).into_iter();
         let is_its_own = |rotation: &&Rotation| {
             let old = rotation.old();
-            self.successors.next(old).is_none() || self.successor(old) == peer
+            self.key_rotations.successor(old).is_none() || self.successor(old) == peer
         };
         // What comes after a key that is another one's is that one's too.
         let chain = chain.take_while(is_its_own);
@@ -64,52 +64,56 @@ impl Core {
     ///
     /// # Errors
     /// The store's.
-    pub(super) fn succeed(&mut self, now: Now, old: PeerId, new: PeerId) -> Result<bool, StoreError> {
+    pub(super) fn migrate_peer(&mut self, now: Now, old: PeerId, new: PeerId) -> Result<bool, StoreError> {
         if old == self.me || new == self.me || self.successor(new) == old {
             return Ok(false);
         }
-        match self.successors.next(old) {
+        match self.key_rotations.successor(old) {
             // Perhaps over others in between.
             Some(_) if self.successor(old) == new => {}
             Some(known) => {
-                if self.rivals.put((old, new), ()).is_none() {
+                if self.rotation_conflicts.put((old, new), ()).is_none() {
                     tracing::warn!(%old, %known, %new, "two peers say that they are one peer now; the first one stays it");
                 }
                 return Ok(false);
             }
             None => tracing::info!(%old, %new, "a peer has changed its key"),
         }
-        let passed = self.passed(now);
-        self.successors.follow(passed, old, new, &mut self.turn.batch);
-        self.inherit_marks(old, new)?;
-        self.inherit_tasks(old, new)?;
-        if !self.heirs.contains(&(old, new)) {
-            self.heirs.push((old, new));
+        let passed = self.clock_ms(now);
+        self.key_rotations
+            .record(passed, old, new, &mut self.transaction.batch);
+        self.migrate_applied(old, new)?;
+        self.migrate_tasks(old, new)?;
+        if !self.queue_migrations.contains(&(old, new)) {
+            self.queue_migrations.push((old, new));
         }
         self.move_queues(now)?;
         Ok(true)
     }
 
     /// Whom a peer says to follow where another one did so before, and that one.
-    pub(super) fn outrun(&self, peer: PeerId) -> impl Iterator<Item = (PeerId, PeerId)> {
-        let said = self.rivals.iter().filter(move |((_, new), ())| *new == peer);
-        said.filter_map(|((old, _), ())| Some((*old, self.successors.next(*old)?)))
+    pub(super) fn rotation_conflicts_of(&self, peer: PeerId) -> impl Iterator<Item = (PeerId, PeerId)> {
+        let said = self
+            .rotation_conflicts
+            .iter()
+            .filter(move |((_, new), ())| *new == peer);
+        said.filter_map(|((old, _), ())| Some((*old, self.key_rotations.successor(*old)?)))
     }
 
     /// What was applied of the old peer's envelopes is not applied again: the new one goes on with its numbers.
-    fn inherit_marks(&mut self, old: PeerId, new: PeerId) -> Result<(), StoreError> {
-        let applied: Vec<(u64, u64)> = self.seen(old)?.applied.epochs().collect();
+    fn migrate_applied(&mut self, old: PeerId, new: PeerId) -> Result<(), StoreError> {
+        let applied: Vec<(u64, u64)> = self.dedup_of(old)?.applied.epochs().collect();
         if applied.is_empty() {
             return Ok(());
         }
-        let heir = self.seen(new)?;
+        let heir = self.dedup_of(new)?;
         for (epoch, sequence) in applied {
             heir.applied.insert(epoch, sequence);
         }
-        self.keep_seen(new)
+        self.save_dedup(new)
     }
 
-    fn inherit_tasks(&mut self, old: PeerId, new: PeerId) -> Result<(), StoreError> {
+    fn migrate_tasks(&mut self, old: PeerId, new: PeerId) -> Result<(), StoreError> {
         let theirs = self.tasks.all().filter(|(_, known)| known.peer == Some(old));
         let theirs: Vec<String> = theirs.map(|(id, _)| id.to_owned()).collect();
         for id in theirs {
@@ -139,11 +143,11 @@ impl Core {
     /// # Errors
     /// The store's.
     pub(super) fn move_queues(&mut self, now: Now) -> Result<(), StoreError> {
-        for (old, new) in std::mem::take(&mut self.heirs) {
+        for (old, new) in std::mem::take(&mut self.queue_migrations) {
             self.move_portion(now, old, new)?;
-            let is_left = |queue: &Queue| !queue.outbox.is_empty();
+            let is_left = |queue: &OutboundQueue| !queue.outbox.is_empty();
             if self.queues.get(&old).is_some_and(is_left) {
-                self.heirs.push((old, new));
+                self.queue_migrations.push((old, new));
             }
         }
         Ok(())
@@ -151,7 +155,7 @@ impl Core {
 
     /// Whose queue an envelope to a peer goes into: behind what is still to be moved to that peer's own.
     pub(super) fn queue_to(&self, peer: PeerId) -> PeerId {
-        let heir = self.heirs.iter().find(|(_, new)| *new == peer);
+        let heir = self.queue_migrations.iter().find(|(_, new)| *new == peer);
         heir.map_or(peer, |(old, _)| *old)
     }
 
@@ -160,16 +164,16 @@ impl Core {
             return Ok(());
         };
         let mut bytes = 0;
-        let fits = |entry: &&Entry| {
-            let fits = bytes < PORTION;
+        let fits = |entry: &&OutboxEntry| {
+            let fits = bytes < MIGRATION_BYTES;
             bytes += entry.bytes;
             fits
         };
-        let entries: Vec<Entry> = queue
+        let entries: Vec<OutboxEntry> = queue
             .outbox
             .entries()
             .take_while(fits)
-            .take(PORTION_LONG)
+            .take(MIGRATION_ENTRIES)
             .cloned()
             .collect();
         for entry in entries {
@@ -181,7 +185,7 @@ impl Core {
             let tried = self
                 .queues
                 .get(&old)
-                .map(|queue| queue.outbox.tried(entry.sequence));
+                .map(|queue| queue.outbox.attempts(entry.sequence));
             if let Some(envelope) = envelope {
                 self.requeue(now, new, &entry, tried.unwrap_or_default(), envelope)?;
             }
@@ -190,14 +194,14 @@ impl Core {
                 .get_mut(&old)
                 .and_then(|queue| queue.outbox.remove(entry.sequence));
             if let Some(gone) = gone {
-                self.left_queue(old, &gone);
+                self.on_left_queue(old, &gone);
             }
         }
         Ok(())
     }
 
     /// Whether this is of a task that is another peer's, of a peer that may yet show that it was that one.
-    pub(super) fn may_be_inherited(&self, peer: PeerId, inbound: &Inbound) -> bool {
+    pub(super) fn may_be_migrated(&self, peer: PeerId, inbound: &InboundEnvelope) -> bool {
         let task = match &inbound.payload {
             Payload::SendTask(payload) => &payload.task_id,
             Payload::TaskStatusUpdate(payload) => &payload.task_id,
@@ -219,14 +223,14 @@ impl Core {
         &mut self,
         now: Now,
         peer: PeerId,
-        entry: &Entry,
-        tried: Tried,
+        entry: &OutboxEntry,
+        tried: SendAttempts,
         envelope: A2aEnvelope,
     ) -> Result<(), StoreError> {
         self.queue(peer)?;
         let commit = self.commit();
         let is_away = !self.connected.contains(&peer);
-        let passed = self.passed(now);
+        let passed = self.clock_ms(now);
         let Some(queue) = self.queues.get_mut(&peer) else {
             return Ok(());
         };
@@ -236,7 +240,7 @@ impl Core {
             timestamp: Some(super::timestamp(now.unix)),
             ..envelope
         };
-        let Entry {
+        let OutboxEntry {
             task_id,
             kind,
             expires_at,
@@ -249,15 +253,15 @@ impl Core {
             envelope,
             (passed, *expires_at),
             commit,
-            &mut self.turn.batch,
+            &mut self.transaction.batch,
         );
-        queue.outbox.note_tried(sequence, tried);
+        queue.outbox.set_attempts(sequence, tried);
         if queue.is_heavy() {
             self.heavy.insert(peer);
         }
         self.dirty.insert(peer);
         if first && is_away {
-            self.want(peer, true);
+            self.set_wanted(peer, true);
         }
         Ok(())
     }

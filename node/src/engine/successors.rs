@@ -9,11 +9,11 @@ use std::collections::HashSet;
 use agentanycast_identity::{PeerId, rotation::HONOURED_FOR};
 use lru::LruCache;
 
-use super::records::{self, tag};
+use super::schema::{self, tag};
 use crate::store::{self, Batch, Store, StoreError};
 
 /// Peers whose successors are remembered, some 150 bytes each.
-const MOST: usize = 65_536;
+const MAX_KEPT_ROTATIONS: usize = 65_536;
 
 /// Milliseconds for which a change is kept after the new key was seen.
 const KEPT_MS: u64 = HONOURED_FOR.as_millis() as u64;
@@ -22,45 +22,45 @@ const KEPT_MS: u64 = HONOURED_FOR.as_millis() as u64;
 const STEP_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// Links that are followed from one key to the last one, and those that lead to one.
-const LINKS: usize = 8;
+const MAX_CHAIN: usize = 8;
 
 /// Who followed, and how long that is kept, in Unix milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Followed {
+struct KeyRotation {
     new: PeerId,
     until: u64,
 }
 
 /// See the module's text.
 #[derive(Debug)]
-pub(super) struct Successors {
+pub(super) struct KeyRotations {
     /// By old peer, in the order in which they were seen last.
-    links: LruCache<PeerId, Followed>,
+    links: LruCache<PeerId, KeyRotation>,
     /// Keys that the rules name.
     named: HashSet<PeerId>,
-    most: usize,
+    capacity: usize,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-struct SuccessorRecord {
+struct KeyRotationRecord {
     #[prost(bytes = "vec", tag = "1")]
     new: Vec<u8>,
     #[prost(uint64, tag = "2")]
     until: u64,
 }
 
-impl Successors {
+impl KeyRotations {
     /// As the store has them.
     pub(super) fn load(store: &dyn Store) -> Result<Self, StoreError> {
         let mut kept = Vec::new();
-        store::for_each(store, &[tag::SUCCESSOR], |key, value| {
-            let old = records::split(key).and_then(|(name, _)| PeerId::from_bytes(name).ok());
-            let record: Option<SuccessorRecord> = records::decode(value);
+        store::for_each(store, &[tag::KEY_ROTATION], |key, value| {
+            let old = schema::split(key).and_then(|(name, _)| PeerId::from_bytes(name).ok());
+            let record: Option<KeyRotationRecord> = schema::decode(value);
             if let (Some(old), Some(record)) = (old, record)
                 && let Ok(new) = PeerId::from_bytes(&record.new)
             {
                 let until = record.until;
-                kept.push((old, Followed { new, until }));
+                kept.push((old, KeyRotation { new, until }));
             }
             Ok::<(), StoreError>(())
         })?;
@@ -72,26 +72,26 @@ impl Successors {
         Ok(Self {
             links,
             named: HashSet::new(),
-            most: MOST,
+            capacity: MAX_KEPT_ROTATIONS,
         })
     }
 
     /// The rules name these keys from now on.
-    pub(super) fn name(&mut self, keys: HashSet<PeerId>) {
+    pub(super) fn set_named(&mut self, keys: HashSet<PeerId>) {
         self.named = keys;
     }
 
     /// Who came after it, if anybody did.
-    pub(super) fn next(&self, peer: PeerId) -> Option<PeerId> {
+    pub(super) fn successor(&self, peer: PeerId) -> Option<PeerId> {
         self.links.peek(&peer).map(|followed| followed.new)
     }
 
     /// Who it is now: itself, or the last one that came after it.
-    pub(super) fn last(&self, peer: PeerId) -> PeerId {
+    pub(super) fn current_key(&self, peer: PeerId) -> PeerId {
         // Each link was made once, towards a peer that had no successor then; a circle ends at its bound.
         let mut last = peer;
-        for _ in 0..LINKS {
-            match self.next(last) {
+        for _ in 0..MAX_CHAIN {
+            match self.successor(last) {
                 Some(next) => last = next,
                 None => break,
             }
@@ -100,27 +100,27 @@ impl Successors {
     }
 
     /// `new` came after `old`, or was seen again, at this time in Unix milliseconds. Nobody else did.
-    pub(super) fn follow(&mut self, now: u64, old: PeerId, new: PeerId, batch: &mut Batch) {
+    pub(super) fn record(&mut self, now: u64, old: PeerId, new: PeerId, batch: &mut Batch) {
         let until = now.saturating_add(KEPT_MS);
         match self.links.get_mut(&old) {
             Some(known) if until < known.until.saturating_add(STEP_MS) => return,
             Some(known) => known.until = until,
             None => {
                 self.make_room(new, batch);
-                self.links.put(old, Followed { new, until });
+                self.links.put(old, KeyRotation { new, until });
             }
         }
-        let new = self.next(old).unwrap_or(new);
-        let record = SuccessorRecord {
+        let new = self.successor(old).unwrap_or(new);
+        let record = KeyRotationRecord {
             new: new.to_bytes(),
             until,
         };
-        batch.put(key(old), records::encode(&record));
+        batch.put(key(old), schema::encode(&record));
     }
 
     /// One more may come. Nobody takes the places of others with many former keys.
     fn make_room(&mut self, new: PeerId, batch: &mut Batch) {
-        while self.links.len() >= self.most {
+        while self.links.len() >= self.capacity {
             let needed = self.needed();
             let mut oldest_first = self.links.iter().rev().map(|(old, _)| *old);
             let oldest = oldest_first.find(|old| !needed.contains(old));
@@ -131,7 +131,7 @@ impl Successors {
         }
         let own = self.links.iter().filter(|(_, followed)| followed.new == new);
         let own: Vec<(u64, PeerId)> = own.map(|(old, followed)| (followed.until, *old)).collect();
-        if own.len() >= LINKS
+        if own.len() >= MAX_CHAIN
             && let Some((_, oldest)) = own.into_iter().min_by_key(|(until, _)| *until)
         {
             self.forget(oldest, batch);
@@ -143,8 +143,8 @@ impl Successors {
         let mut needed = HashSet::new();
         for name in &self.named {
             let mut last = *name;
-            for _ in 0..LINKS {
-                let Some(next) = self.next(last) else { break };
+            for _ in 0..MAX_CHAIN {
+                let Some(next) = self.successor(last) else { break };
                 needed.insert(last);
                 last = next;
             }
@@ -159,10 +159,13 @@ impl Successors {
 
     /// Forgets what is not kept any longer at this time in Unix milliseconds. What leads to a peer that is there is kept on.
     pub(super) fn expire(&mut self, now: u64, is_there: impl Fn(PeerId) -> bool, batch: &mut Batch) {
-        let seen = self.links.iter().filter(|(old, _)| is_there(self.last(**old)));
+        let seen = self
+            .links
+            .iter()
+            .filter(|(old, _)| is_there(self.current_key(**old)));
         let seen: Vec<(PeerId, PeerId)> = seen.map(|(old, followed)| (*old, followed.new)).collect();
         for (old, new) in seen {
-            self.follow(now, old, new, batch);
+            self.record(now, old, new, batch);
         }
         let over = self.links.iter().filter(|(_, followed)| followed.until <= now);
         let over: Vec<PeerId> = over.map(|(old, _)| *old).collect();
@@ -173,7 +176,7 @@ impl Successors {
 }
 
 fn key(old: PeerId) -> Vec<u8> {
-    records::key(tag::SUCCESSOR, &old.to_bytes())
+    schema::key(tag::KEY_ROTATION, &old.to_bytes())
 }
 
 #[cfg(test)]
@@ -197,15 +200,15 @@ mod tests {
             steps in proptest::collection::vec((0u8..6, 6u8..9, 0u64..10, any::<bool>(), any::<bool>()), 1..60),
         ) {
             let store = MemoryStore::default();
-            let mut successors = Successors::load(&store).unwrap();
+            let mut successors = KeyRotations::load(&store).unwrap();
             let mut model: BTreeMap<PeerId, (PeerId, u64)> = BTreeMap::new();
             let mut now = 1_700_000_000_000;
             for (old, new, days, expires, restarts) in steps {
                 now += days * STEP_MS;
                 let (old, new) = (peer(old + 1), peer(new + 1));
                 let mut batch = Batch::default();
-                if successors.next(old).is_none_or(|known| known == new) {
-                    successors.follow(now, old, new, &mut batch);
+                if successors.successor(old).is_none_or(|known| known == new) {
+                    successors.record(now, old, new, &mut batch);
                     let until = now + KEPT_MS;
                     let known = model.entry(old).or_insert((new, until));
                     if until >= known.1 + STEP_MS {
@@ -218,10 +221,10 @@ mod tests {
                 }
                 store.apply(batch).unwrap();
                 if restarts {
-                    successors = Successors::load(&store).unwrap();
+                    successors = KeyRotations::load(&store).unwrap();
                 }
                 for old in 1..7 {
-                    prop_assert_eq!(successors.next(peer(old)), model.get(&peer(old)).map(|known| known.0));
+                    prop_assert_eq!(successors.successor(peer(old)), model.get(&peer(old)).map(|known| known.0));
                 }
             }
         }
@@ -231,65 +234,68 @@ mod tests {
     fn what_leads_to_a_peer_that_is_there_is_kept() {
         for is_there in [true, false] {
             let store = MemoryStore::default();
-            let mut successors = Successors::load(&store).unwrap();
+            let mut successors = KeyRotations::load(&store).unwrap();
             let mut batch = Batch::default();
-            successors.follow(0, peer(1), peer(2), &mut batch);
-            successors.follow(0, peer(2), peer(3), &mut batch);
+            successors.record(0, peer(1), peer(2), &mut batch);
+            successors.record(0, peer(2), peer(3), &mut batch);
             for day in 1..100 {
                 successors.expire(day * STEP_MS, |seen| is_there && seen == peer(3), &mut batch);
             }
             let last = if is_there { peer(3) } else { peer(1) };
-            assert_eq!(successors.last(peer(1)), last);
+            assert_eq!(successors.current_key(peer(1)), last);
             store.apply(batch).unwrap();
-            assert_eq!(Successors::load(&store).unwrap().last(peer(1)), last);
+            assert_eq!(KeyRotations::load(&store).unwrap().current_key(peer(1)), last);
         }
     }
 
     #[test]
     fn one_peer_has_a_few_places() {
-        let mut successors = Successors::load(&MemoryStore::default()).unwrap();
+        let mut successors = KeyRotations::load(&MemoryStore::default()).unwrap();
         let mut batch = Batch::default();
-        successors.follow(0, peer(200), peer(201), &mut batch);
+        successors.record(0, peer(200), peer(201), &mut batch);
         for old in 1..100 {
-            successors.follow(u64::from(old), peer(old), peer(101), &mut batch);
+            successors.record(u64::from(old), peer(old), peer(101), &mut batch);
         }
-        assert_eq!(successors.links.len(), LINKS + 1);
-        assert_eq!(successors.next(peer(200)), Some(peer(201)));
-        assert_eq!(successors.next(peer(99)), Some(peer(101)));
+        assert_eq!(successors.links.len(), MAX_CHAIN + 1);
+        assert_eq!(successors.successor(peer(200)), Some(peer(201)));
+        assert_eq!(successors.successor(peer(99)), Some(peer(101)));
     }
 
     /// Whoever makes many keys pushes out what was followed long ago, but not what the rules need.
     #[test]
     fn what_begins_with_a_key_that_rules_name_goes_last() {
         let store = MemoryStore::default();
-        let mut successors = Successors::load(&store).unwrap();
-        successors.most = 10;
-        successors.name(HashSet::from([peer(1)]));
+        let mut successors = KeyRotations::load(&store).unwrap();
+        successors.capacity = 10;
+        successors.set_named(HashSet::from([peer(1)]));
         let mut batch = Batch::default();
         for (old, new) in [(1, 2), (2, 3), (101, 102), (102, 103)] {
-            successors.follow(u64::from(old), peer(old), peer(new), &mut batch);
+            successors.record(u64::from(old), peer(old), peer(new), &mut batch);
         }
         for old in 10..90 {
-            successors.follow(u64::from(old) * 10, peer(old), peer(old + 100), &mut batch);
+            successors.record(u64::from(old) * 10, peer(old), peer(old + 100), &mut batch);
         }
         store.apply(batch).unwrap();
-        let stored = Successors::load(&store).unwrap();
+        let stored = KeyRotations::load(&store).unwrap();
         for kept in [&successors, &stored] {
             assert_eq!(kept.links.len(), 10);
-            assert_eq!((kept.last(peer(1)), kept.last(peer(101))), (peer(3), peer(101)));
+            assert_eq!(
+                (kept.current_key(peer(1)), kept.current_key(peer(101))),
+                (peer(3), peer(101))
+            );
         }
         // Without such rules the oldest one goes.
-        successors.name(HashSet::new());
-        successors.follow(10_000, peer(5), peer(6), &mut Batch::default());
-        assert_eq!(successors.last(peer(1)), peer(1));
+        successors.set_named(HashSet::new());
+        successors.record(10_000, peer(5), peer(6), &mut Batch::default());
+        assert_eq!(successors.current_key(peer(1)), peer(1));
     }
 
     #[test]
     fn a_circle_ends() {
-        let mut successors = Successors::load(&MemoryStore::default()).unwrap();
+        let mut successors = KeyRotations::load(&MemoryStore::default()).unwrap();
         let mut batch = Batch::default();
-        successors.follow(0, peer(1), peer(2), &mut batch);
-        successors.follow(0, peer(2), peer(1), &mut batch);
-        assert!([peer(1), peer(2)].contains(&successors.last(peer(1))));
+        successors.record(0, peer(1), peer(2), &mut batch);
+        successors.record(0, peer(2), peer(1), &mut batch);
+        assert!([peer(1), peer(2)].contains(&successors.current_key(peer(1))));
     }
 }

@@ -7,14 +7,14 @@ use std::{collections::HashMap, time::Duration};
 
 /// See the module's text.
 #[derive(Debug, Default)]
-pub(super) struct TaskTime {
+pub(super) struct TaskTimes {
     /// Since when an agent has each task.
     since: HashMap<String, Duration>,
 }
 
-impl TaskTime {
+impl TaskTimes {
     /// Agents have these tasks now, and no others. Those that one has had for longer than `limit`, by their ids.
-    pub(super) fn look<'a>(
+    pub(super) fn overdue<'a>(
         &mut self,
         now: Duration,
         limit: Duration,
@@ -48,12 +48,12 @@ mod tests {
         fn a_task_is_over_when_it_was_with_agents_for_longer_than_the_limit(
             looks in prop::collection::vec(prop::collection::btree_set(0_u8..4, 0..4), 1..40),
         ) {
-            let mut time = TaskTime::default();
+            let mut time = TaskTimes::default();
             let mut model: BTreeMap<u8, u64> = BTreeMap::new();
             for (now, with_agents) in (0..).zip(&looks) {
                 model = with_agents.iter().map(|id| (*id, model.get(id).map_or(0, |count| count + 1))).collect();
                 let ids: Vec<String> = with_agents.iter().map(u8::to_string).collect();
-                let over = time.look(
+                let over = time.overdue(
                     Duration::from_secs(now),
                     Duration::from_secs(LIMIT),
                     ids.iter().map(String::as_str),

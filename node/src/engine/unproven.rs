@@ -17,15 +17,15 @@ const EACH: usize = 10;
 const MAX_REASON: usize = 400;
 
 /// Of a peer whose tasks do not wait any longer.
-pub(super) const LATE: &str = "what it says of itself was not looked up in time";
+pub(super) const LOOKUP_TIMED_OUT: &str = "what it says of itself was not looked up in time";
 
 /// See the module's text.
 #[derive(Debug)]
-pub(super) struct Unproven {
+pub(super) struct RejectedClaims {
     kept: LruCache<PeerId, Arc<[String]>>,
 }
 
-impl Default for Unproven {
+impl Default for RejectedClaims {
     fn default() -> Self {
         Self {
             kept: LruCache::new(PEERS),
@@ -33,7 +33,7 @@ impl Default for Unproven {
     }
 }
 
-impl Unproven {
+impl RejectedClaims {
     /// This does not count of a peer from now on, and nothing else.
     pub(super) fn set(&mut self, peer: PeerId, reasons: Vec<String>) {
         if reasons.is_empty() {
@@ -49,7 +49,7 @@ impl Unproven {
     }
 
     /// What does not count of a peer.
-    pub(super) fn of(&mut self, peer: PeerId) -> Arc<[String]> {
+    pub(super) fn of_peer(&mut self, peer: PeerId) -> Arc<[String]> {
         self.kept.get(&peer).cloned().unwrap_or_default()
     }
 }
@@ -68,27 +68,27 @@ mod tests {
 
     #[test]
     fn the_last_word_on_a_peer_is_kept_and_short() {
-        let mut unproven = Unproven::default();
+        let mut unproven = RejectedClaims::default();
         unproven.set(peer(1), vec!["ä".repeat(MAX_REASON); 2 * EACH]);
-        let kept = unproven.of(peer(1));
+        let kept = unproven.of_peer(peer(1));
         assert_eq!(
             (kept.len(), kept.iter().map(String::len).max()),
             (EACH, Some(MAX_REASON))
         );
         unproven.set(peer(1), vec!["no".to_owned()]);
-        assert_eq!(*unproven.of(peer(1)), ["no".to_owned()]);
+        assert_eq!(*unproven.of_peer(peer(1)), ["no".to_owned()]);
         unproven.set(peer(1), Vec::new());
-        assert!(unproven.of(peer(1)).is_empty() && unproven.kept.is_empty());
+        assert!(unproven.of_peer(peer(1)).is_empty() && unproven.kept.is_empty());
     }
 
     #[test]
     fn a_flood_of_peers_is_bounded() {
-        let mut unproven = Unproven::default();
+        let mut unproven = RejectedClaims::default();
         let count = PEERS.get() as u32 + 2;
         for n in 0..count {
             unproven.set(peer(n), vec!["no".to_owned()]);
         }
         assert_eq!(unproven.kept.len(), PEERS.get());
-        assert!(unproven.of(peer(0)).is_empty() && !unproven.of(peer(count - 1)).is_empty());
+        assert!(unproven.of_peer(peer(0)).is_empty() && !unproven.of_peer(peer(count - 1)).is_empty());
     }
 }

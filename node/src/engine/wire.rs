@@ -9,7 +9,7 @@ use lru::LruCache;
 use prost::Message as _;
 
 use crate::sealed;
-use crate::task::{Attempt, Ended, Output, Role, Status, Streamed, Task};
+use crate::task::{Attempt, Output, Role, Status, StreamOutcome, Streamed, Task};
 
 /// The task as the wire has it. Streamed artifacts are listed by reference ([`listed`]).
 pub fn task(task: &Task, me: PeerId) -> v1::Task {
@@ -18,7 +18,7 @@ pub fn task(task: &Task, me: PeerId) -> v1::Task {
         .iter()
         .map(|result| match &**result {
             Output::Whole(artifact) => artifact.clone(),
-            Output::Streamed(streamed) => listed(&task.id, streamed),
+            Output::Streamed(streamed) => streamed_reference(&task.id, streamed),
         })
         .collect();
     v1::Task {
@@ -48,7 +48,7 @@ pub fn head(task: &Task, me: PeerId) -> v1::Task {
         Role::Originator(peer) => (me, Some(peer)),
         Role::Assignee(peer) => (peer, Some(me)),
         Role::Both => (me, Some(me)),
-        Role::Outside => (me, None),
+        Role::External => (me, None),
     };
     v1::Task {
         task_id: task.id.clone(),
@@ -60,7 +60,11 @@ pub fn head(task: &Task, me: PeerId) -> v1::Task {
         updated_at: Some(super::timestamp(task.updated_at)),
         target_skill_id: task.skill.clone(),
         originator_peer_id: id_text(originator),
-        status_message: task.status_message.as_deref().cloned().or_else(|| moved(task)),
+        status_message: task
+            .status_message
+            .as_deref()
+            .cloned()
+            .or_else(|| failover_message(task)),
         metadata: labels(task),
         assignee_peer_id: assignee.map(id_text).unwrap_or_default(),
         attempts: attempts(task).map(attempt_of).collect(),
@@ -70,11 +74,11 @@ pub fn head(task: &Task, me: PeerId) -> v1::Task {
 /// A task's labels. Who sealed it is this node's to say, whatever a sender has written there.
 fn labels(task: &Task) -> BTreeMap<String, String> {
     let mut labels = task.metadata.clone();
-    labels.retain(|name, _| name != sealed::BY && name != sealed::FOR);
+    labels.retain(|name, _| name != sealed::SEALED_BY && name != sealed::SEALED_FOR);
     if let Some(sealed) = &task.sealed {
         let name = match task.role {
-            Role::Assignee(_) => sealed::BY,
-            _ => sealed::FOR,
+            Role::Assignee(_) => sealed::SEALED_BY,
+            _ => sealed::SEALED_FOR,
         };
         labels.insert(name.to_owned(), id_text(sealed.peer));
     }
@@ -94,7 +98,7 @@ fn attempt_of(attempt: &Attempt) -> v1::TaskAttempt {
 
 /// What a task that is with its next candidate says of itself: to whom it went, and why not to the ones before.
 /// None: it is with its first, or has a message of its own.
-pub fn moved(task: &Task) -> Option<Message> {
+pub fn failover_message(task: &Task) -> Option<Message> {
     let Role::Originator(now_with) = task.role else {
         return None;
     };
@@ -135,7 +139,7 @@ pub const STREAM_ERROR: &str = "agentanycast-stream-error";
 
 /// A streamed artifact by reference: its content is read with SubscribeTaskStream. How it ended is told if
 /// it did not end well.
-pub fn listed(task_id: &str, streamed: &Streamed) -> Artifact {
+pub fn streamed_reference(task_id: &str, streamed: &Streamed) -> Artifact {
     let mut artifact = reference(
         task_id,
         &streamed.artifact_id,
@@ -143,17 +147,17 @@ pub fn listed(task_id: &str, streamed: &Streamed) -> Artifact {
         &streamed.media_type,
         streamed.bytes,
     );
-    let end = match streamed.ended {
-        Some(Ended::Error) => "error",
-        Some(Ended::Canceled) => "canceled",
-        Some(Ended::Complete) | None => return artifact,
+    let end = match streamed.outcome {
+        Some(StreamOutcome::Error) => "error",
+        Some(StreamOutcome::Canceled) => "canceled",
+        Some(StreamOutcome::Complete) | None => return artifact,
     };
-    tell(&mut artifact, STREAM_END, end);
+    set_part_metadata(&mut artifact, STREAM_END, end);
     artifact
 }
 
 /// Notes something in the metadata of an artifact's parts.
-pub fn tell(artifact: &mut Artifact, key: &str, value: &str) {
+pub fn set_part_metadata(artifact: &mut Artifact, key: &str, value: &str) {
     for part in &mut artifact.parts {
         part.metadata.insert(key.to_owned(), value.to_owned());
     }

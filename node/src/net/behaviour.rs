@@ -4,7 +4,7 @@
 
 use std::{io, sync::Arc, time::Duration};
 
-use agentanycast_door as door;
+use agentanycast_limits::{self as limits, SwarmLimits};
 use libp2p::{
     Swarm, connection_limits, dcutr, identify,
     identity::Keypair,
@@ -15,9 +15,9 @@ use libp2p::{
 use tokio::sync::mpsc;
 
 use super::{
-    NetConfig, StartError,
+    NetConfig, StartError, autonat,
     counters::Counters,
-    dht, probe,
+    dht,
     streams::{self, INBOUND_QUEUE, InboundStream},
     transport,
 };
@@ -37,7 +37,7 @@ const MAX_NEGOTIATING_INBOUND: usize = 256;
 #[derive(NetworkBehaviour)]
 #[behaviour(prelude = "libp2p::swarm::derive_prelude")]
 pub(super) struct Behaviour {
-    door: door::Behaviour,
+    connection_limits: limits::Behaviour,
     limits: connection_limits::Behaviour,
     memory: memory_connection_limits::Behaviour,
     identify: identify::Behaviour,
@@ -46,7 +46,7 @@ pub(super) struct Behaviour {
     mdns_v6: Toggle<mdns::tokio::Behaviour>,
     relay: Toggle<relay::client::Behaviour>,
     dcutr: Toggle<dcutr::Behaviour>,
-    pub(super) probe: probe::Behaviour,
+    pub(super) probe: autonat::Behaviour,
     upnp: Toggle<upnp::tokio::Behaviour>,
     pub(super) dht: Toggle<dht::Behaviour>,
     pub(super) streams: streams::Behaviour,
@@ -74,7 +74,7 @@ pub(super) fn swarm(
         mdns.and_then(usable_mdns).into()
     };
     let behaviour = Behaviour {
-        door: door::Behaviour::new(door_limits(&config.limits)),
+        connection_limits: limits::Behaviour::new(swarm_limits(&config.limits)),
         limits: connection_limits::Behaviour::new(connection_limits(config)),
         memory: memory_connection_limits::Behaviour::with_max_percentage(config.limits.memory_fraction),
         identify: identify::Behaviour::new(identify_config(&config.keypair, &config.agent_version)),
@@ -83,7 +83,7 @@ pub(super) fn swarm(
         mdns_v6: mdns(true),
         relay: relay.into(),
         dcutr: config.hole_punching.then(|| dcutr::Behaviour::new(local)).into(),
-        probe: probe::Behaviour::default(),
+        probe: autonat::Behaviour::default(),
         upnp: config.upnp.then(upnp::tokio::Behaviour::default).into(),
         dht: dht.into(),
         streams,
@@ -96,8 +96,8 @@ pub(super) fn swarm(
     Ok((Swarm::new(transport, behaviour, local, swarm_config), inbound))
 }
 
-fn door_limits(limits: &super::Limits) -> door::SwarmLimits {
-    door::SwarmLimits {
+fn swarm_limits(limits: &super::NetLimits) -> SwarmLimits {
+    SwarmLimits {
         pending: limits.pending_per_address,
         established: limits.connections_per_address,
     }

@@ -37,15 +37,15 @@ impl Counter {
 
 /// Who has been complained about in the log: each peer once, or a hostile one could fill the disk with lines.
 #[derive(Debug)]
-pub(super) struct Complaints(Mutex<LruCache<PeerId, ()>>);
+pub(super) struct LoggedPeers(Mutex<LruCache<PeerId, ()>>);
 
-impl Default for Complaints {
+impl Default for LoggedPeers {
     fn default() -> Self {
         Self(Mutex::new(LruCache::new(LOGGED_PEERS)))
     }
 }
 
-impl Complaints {
+impl LoggedPeers {
     /// Whether this is the first complaint about `peer`.
     pub(super) fn is_first(&self, peer: PeerId) -> bool {
         let mut logged = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -92,5 +92,5 @@ pub struct Counters {
     pub refused_records: Counter,
     /// Announcements of skills in the DHT that were not kept: no room, or no skill.
     pub refused_providers: Counter,
-    pub(super) complaints: Complaints,
+    pub(super) complaints: LoggedPeers,
 }

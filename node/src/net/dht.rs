@@ -4,9 +4,9 @@
 //! agent is, signed by the node. Whoever looks for a skill asks for its providers and their records. The one rule:
 //! nothing that a stranger says is believed or kept beyond what it can prove and a bound allows.
 
-mod announce;
+mod address_filter;
+mod announcements;
 mod behaviour;
-mod horizon;
 mod key;
 mod lookup;
 mod record;
@@ -18,7 +18,7 @@ use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{AgentCard, AgentRecord};
 use tokio::sync::{mpsc, oneshot};
 
-use self::lookup::Asker;
+use self::lookup::SearchRequest;
 use super::Handle;
 
 pub(super) use self::behaviour::Behaviour;
@@ -107,7 +107,7 @@ impl FoundAgent {
                 addresses.push(address.clone());
             }
         }
-        addresses.truncate(super::addresses::MAX_ADDRESSES);
+        addresses.truncate(super::address_book::MAX_ADDRESSES);
         Self {
             peer: peer.into(),
             record,
@@ -161,13 +161,13 @@ enum Command {
     },
     Find {
         skill: String,
-        asker: Asker,
+        asker: SearchRequest,
     },
 }
 
 /// The way to the behaviour; cheap to clone.
 #[derive(Clone, Debug)]
-pub(super) struct Control {
+pub(super) struct DhtControl {
     commands: mpsc::Sender<Command>,
 }
 
@@ -220,7 +220,7 @@ impl Handle {
     ) -> Result<Vec<FoundAgent>, FindError> {
         let control = self.shared.dht.as_ref().ok_or(FindError::Off)?;
         let (reply, answer) = oneshot::channel();
-        let asker = Asker {
+        let asker = SearchRequest {
             limit,
             deadline: Instant::now() + wait.min(MAX_WAIT),
             reply,

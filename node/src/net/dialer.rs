@@ -26,14 +26,14 @@ const MAX_ERROR: usize = 1024;
 
 /// What is dialled.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Target {
+pub(super) enum DialTarget {
     /// A peer, at whatever addresses are known for it.
     Peer(PeerId),
     /// A bootstrap address that does not say who is there.
     Address(String),
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for DialTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Peer(peer) => peer.fmt(f),
@@ -47,16 +47,16 @@ impl fmt::Display for Target {
 pub(super) struct Dialer {
     max_wanted: usize,
     wanted: usize,
-    targets: HashMap<Target, State>,
-    schedule: BTreeSet<(Instant, Target)>,
+    targets: HashMap<DialTarget, TargetState>,
+    schedule: BTreeSet<(Instant, DialTarget)>,
 }
 
 #[derive(Debug)]
-struct State {
+struct TargetState {
     /// From the configuration: never given up.
     pinned: bool,
     wanted: bool,
-    phase: Phase,
+    phase: DialPhase,
     /// Wait before the next attempt, without jitter.
     delay: Duration,
     /// Attempts that failed since the last connection.
@@ -64,12 +64,12 @@ struct State {
     /// Why the last of them did; empty if none did.
     last_error: String,
     /// Who was there last.
-    led_to: Option<PeerId>,
+    reached_peer: Option<PeerId>,
 }
 
 /// How it stands with an attempt to reach somebody.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Standing {
+pub(super) struct TargetStatus {
     /// Attempts that failed since the last connection.
     pub(super) failures: u32,
     /// Until the next one; None: one is running, or none is due.
@@ -79,7 +79,7 @@ pub(super) struct Standing {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Phase {
+enum DialPhase {
     Waiting { until: Instant },
     Dialing,
     Connected { peer: PeerId, since: Instant },
@@ -97,7 +97,7 @@ impl Dialer {
     }
 
     /// Keeps `target` for ever; its first attempt is due at once.
-    pub(super) fn pin(&mut self, target: Target, now: Instant) {
+    pub(super) fn pin(&mut self, target: DialTarget, now: Instant) {
         self.entry(target, now).pinned = true;
     }
 
@@ -105,7 +105,7 @@ impl Dialer {
     /// list is full.
     #[must_use]
     pub(super) fn want(&mut self, peer: PeerId, connected: bool, now: Instant) -> bool {
-        let target = Target::Peer(peer);
+        let target = DialTarget::Peer(peer);
         if self.targets.get(&target).is_some_and(|state| state.wanted) {
             return true;
         }
@@ -122,7 +122,7 @@ impl Dialer {
 
     /// Lets go of `peer`, unless it is pinned.
     pub(super) fn unwant(&mut self, peer: PeerId) {
-        let target = Target::Peer(peer);
+        let target = DialTarget::Peer(peer);
         let Some(state) = self.targets.get_mut(&target) else {
             return;
         };
@@ -136,38 +136,38 @@ impl Dialer {
     }
 
     /// Lets go of `target` altogether, pinned or not.
-    pub(super) fn forget(&mut self, target: &Target) {
+    pub(super) fn forget(&mut self, target: &DialTarget) {
         if let Some(state) = self.targets.remove(target) {
             self.wanted -= usize::from(state.wanted);
-            if let Phase::Waiting { until } = state.phase {
+            if let DialPhase::Waiting { until } = state.phase {
                 self.schedule.remove(&(until, target.clone()));
             }
         }
     }
 
     /// Whether redialling goes on for `peer`.
-    pub(super) fn keeps(&self, peer: PeerId) -> bool {
-        self.targets.contains_key(&Target::Peer(peer))
+    pub(super) fn is_kept(&self, peer: PeerId) -> bool {
+        self.targets.contains_key(&DialTarget::Peer(peer))
     }
 
     /// Whether `target` comes from the configuration.
-    pub(super) fn is_pinned(&self, target: &Target) -> bool {
+    pub(super) fn is_pinned(&self, target: &DialTarget) -> bool {
         self.targets.get(target).is_some_and(|state| state.pinned)
     }
 
     /// Whether a peer of the configuration is not connected.
-    pub(super) fn misses_pinned(&self) -> bool {
+    pub(super) fn has_unconnected_pin(&self) -> bool {
         self.targets.iter().any(|(target, state)| {
             state.pinned
-                && matches!(target, Target::Peer(_))
-                && !matches!(state.phase, Phase::Connected { .. })
+                && matches!(target, DialTarget::Peer(_))
+                && !matches!(state.phase, DialPhase::Connected { .. })
         })
     }
 
     /// Whether `peer` is, or is at, a target of the configuration.
-    pub(super) fn pins(&self, peer: PeerId) -> bool {
-        let there = |phase| matches!(phase, Phase::Connected { peer: held, .. } if held == peer);
-        self.is_pinned(&Target::Peer(peer))
+    pub(super) fn is_pinned_peer(&self, peer: PeerId) -> bool {
+        let there = |phase| matches!(phase, DialPhase::Connected { peer: held, .. } if held == peer);
+        self.is_pinned(&DialTarget::Peer(peer))
             || self
                 .targets
                 .values()
@@ -175,28 +175,28 @@ impl Dialer {
     }
 
     /// `target`, by the peer if it is known who is there.
-    pub(super) fn who_is_at(&self, target: &Target) -> Target {
+    pub(super) fn resolve(&self, target: &DialTarget) -> DialTarget {
         let state = self.targets.get(target);
         state
-            .and_then(|state| state.led_to)
-            .map_or_else(|| target.clone(), Target::Peer)
+            .and_then(|state| state.reached_peer)
+            .map_or_else(|| target.clone(), DialTarget::Peer)
     }
 
     /// Attempts at `target` that failed since its last connection.
-    pub(super) fn failures(&self, target: &Target) -> u32 {
+    pub(super) fn failures(&self, target: &DialTarget) -> u32 {
         self.targets.get(target).map_or(0, |state| state.failures)
     }
 
     /// How it stands with reaching `peer`; as if nothing had been tried if it is not kept.
-    pub(super) fn standing(&self, peer: PeerId, now: Instant) -> Standing {
-        let Some(state) = self.targets.get(&Target::Peer(peer)) else {
-            return Standing::default();
+    pub(super) fn status(&self, peer: PeerId, now: Instant) -> TargetStatus {
+        let Some(state) = self.targets.get(&DialTarget::Peer(peer)) else {
+            return TargetStatus::default();
         };
         let next = match state.phase {
-            Phase::Waiting { until } => Some(until.saturating_duration_since(now)),
-            Phase::Dialing | Phase::Connected { .. } => None,
+            DialPhase::Waiting { until } => Some(until.saturating_duration_since(now)),
+            DialPhase::Dialing | DialPhase::Connected { .. } => None,
         };
-        Standing {
+        TargetStatus {
             failures: state.failures,
             next,
             last_error: state.last_error.clone(),
@@ -204,7 +204,7 @@ impl Dialer {
     }
 
     /// Why the last attempt at `target` failed, at most [`MAX_ERROR`] bytes of it.
-    pub(super) fn blame(&mut self, target: &Target, mut error: String) {
+    pub(super) fn set_error(&mut self, target: &DialTarget, mut error: String) {
         if let Some(state) = self.targets.get_mut(target) {
             error.truncate(error.floor_char_boundary(MAX_ERROR));
             state.last_error = error;
@@ -213,7 +213,7 @@ impl Dialer {
 
     /// At most `max` targets whose time has come; each then counts as being dialled until
     /// [`Self::failed`], [`Self::connected`] or [`Self::attached`] says otherwise.
-    pub(super) fn due(&mut self, now: Instant, max: usize) -> Vec<Target> {
+    pub(super) fn due(&mut self, now: Instant, max: usize) -> Vec<DialTarget> {
         let due: Vec<_> = self
             .schedule
             .iter()
@@ -224,7 +224,7 @@ impl Dialer {
         for (at, target) in &due {
             self.schedule.remove(&(*at, target.clone()));
             if let Some(state) = self.targets.get_mut(target) {
-                state.phase = Phase::Dialing;
+                state.phase = DialPhase::Dialing;
             }
         }
         due.into_iter().map(|(_, target)| target).collect()
@@ -237,11 +237,11 @@ impl Dialer {
 
     /// An attempt ended without a connection. `jitter` is uniform in 0..1. Returns how many have failed
     /// in a row, 0 when the target is not kept or was connected meanwhile.
-    pub(super) fn failed(&mut self, target: &Target, now: Instant, jitter: f64) -> u32 {
+    pub(super) fn failed(&mut self, target: &DialTarget, now: Instant, jitter: f64) -> u32 {
         let Some(state) = self
             .targets
             .get_mut(target)
-            .filter(|state| state.phase == Phase::Dialing)
+            .filter(|state| state.phase == DialPhase::Dialing)
         else {
             return 0;
         };
@@ -252,34 +252,34 @@ impl Dialer {
     }
 
     /// No attempt was made, since another dial of the same peer is under way: soon again, and no failure.
-    pub(super) fn postponed(&mut self, target: &Target, now: Instant) {
+    pub(super) fn postponed(&mut self, target: &DialTarget, now: Instant) {
         if let Some(state) = self.targets.get_mut(target)
-            && state.phase == Phase::Dialing
+            && state.phase == DialPhase::Dialing
         {
             let until = now + FIRST_DELAY;
-            state.phase = Phase::Waiting { until };
+            state.phase = DialPhase::Waiting { until };
             self.schedule.insert((until, target.clone()));
         }
     }
 
     /// `peer` is connected, whoever dialled.
     pub(super) fn connected(&mut self, peer: PeerId, now: Instant) {
-        self.attached(&Target::Peer(peer), peer, now);
+        self.led_to(&DialTarget::Peer(peer), peer, now);
     }
 
     /// The attempt at `target` led to `peer`.
-    pub(super) fn attached(&mut self, target: &Target, peer: PeerId, now: Instant) {
+    pub(super) fn led_to(&mut self, target: &DialTarget, peer: PeerId, now: Instant) {
         let Some(state) = self.targets.get_mut(target) else {
             return;
         };
-        if let Phase::Waiting { until } = state.phase {
+        if let DialPhase::Waiting { until } = state.phase {
             self.schedule.remove(&(until, target.clone()));
         }
-        if !matches!(state.phase, Phase::Connected { .. }) {
-            state.phase = Phase::Connected { peer, since: now };
+        if !matches!(state.phase, DialPhase::Connected { .. }) {
+            state.phase = DialPhase::Connected { peer, since: now };
             state.failures = 0;
             state.last_error.clear();
-            state.led_to = Some(peer);
+            state.reached_peer = Some(peer);
         }
     }
 
@@ -288,7 +288,7 @@ impl Dialer {
     /// without an introduction, and is asked less and less often. A link that keeps breaking must not be.
     pub(super) fn introduced(&mut self, peer: PeerId) {
         for state in self.targets.values_mut() {
-            if let Phase::Connected { peer: held, .. } = state.phase
+            if let DialPhase::Connected { peer: held, .. } = state.phase
                 && held == peer
             {
                 state.delay = FIRST_DELAY;
@@ -302,13 +302,13 @@ impl Dialer {
         let addresses = self
             .targets
             .keys()
-            .filter(|target| matches!(target, Target::Address(_)));
-        let candidates: Vec<_> = addresses.cloned().chain([Target::Peer(peer)]).collect();
+            .filter(|target| matches!(target, DialTarget::Address(_)));
+        let candidates: Vec<_> = addresses.cloned().chain([DialTarget::Peer(peer)]).collect();
         for target in candidates {
             let Some(state) = self.targets.get_mut(&target) else {
                 continue;
             };
-            if let Phase::Connected { peer: held, since } = state.phase
+            if let DialPhase::Connected { peer: held, since } = state.phase
                 && held == peer
             {
                 if now.saturating_duration_since(since) >= STABLE_AFTER {
@@ -321,56 +321,55 @@ impl Dialer {
 
     /// A new address of `peer` is known: the waits begin anew, with an attempt at once.
     pub(super) fn new_address(&mut self, peer: PeerId, now: Instant) {
-        let target = Target::Peer(peer);
+        let target = DialTarget::Peer(peer);
         let Some(state) = self.targets.get_mut(&target) else {
             return;
         };
         state.delay = FIRST_DELAY;
-        if let Phase::Waiting { until } = state.phase {
+        if let DialPhase::Waiting { until } = state.phase {
             self.schedule.remove(&(until, target.clone()));
-            state.phase = Phase::Waiting { until: now };
+            state.phase = DialPhase::Waiting { until: now };
             self.schedule.insert((now, target));
         }
     }
 
     /// The way to everybody may have changed: the waits begin anew, with an attempt at once.
-    pub(super) fn hurry(&mut self, now: Instant) {
+    pub(super) fn retry_now(&mut self, now: Instant) {
         let waiting: Vec<_> = std::mem::take(&mut self.schedule).into_iter().collect();
         for (_, target) in waiting {
             if let Some(state) = self.targets.get_mut(&target) {
                 state.delay = FIRST_DELAY;
-                state.phase = Phase::Waiting { until: now };
+                state.phase = DialPhase::Waiting { until: now };
                 self.schedule.insert((now, target));
             }
         }
     }
 
-    fn entry(&mut self, target: Target, now: Instant) -> &mut State {
+    fn entry(&mut self, target: DialTarget, now: Instant) -> &mut TargetState {
         self.targets.entry(target).or_insert_with_key(|target| {
             self.schedule.insert((now, target.clone()));
-            let phase = Phase::Waiting { until: now };
-            State {
+            let phase = DialPhase::Waiting { until: now };
+            TargetState {
                 pinned: false,
                 wanted: false,
                 phase,
                 delay: FIRST_DELAY,
                 failures: 0,
                 last_error: String::new(),
-                led_to: None,
+                reached_peer: None,
             }
         })
     }
 
-    fn wait(&mut self, target: &Target, now: Instant, jitter: f64) {
+    fn wait(&mut self, target: &DialTarget, now: Instant, jitter: f64) {
         if let Some(state) = self.targets.get_mut(target) {
             let until = now + spread(state.delay, jitter);
             state.delay = (state.delay * 2).min(LAST_DELAY);
-            state.phase = Phase::Waiting { until };
+            state.phase = DialPhase::Waiting { until };
             self.schedule.insert((until, target.clone()));
         }
     }
 }
 
 #[cfg(test)]
-#[path = "dialer/tests.rs"]
 mod tests;

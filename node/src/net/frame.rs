@@ -1,7 +1,7 @@
 //! PURE codec of the frames of both protocols: a 4-byte big-endian length, then the payload.
 //!
-//! The decoder says how many bytes it can take next ([`Decoder::space`]) and is told how many came
-//! ([`Decoder::filled`]); it never takes a byte beyond the frame, so one decoder serves a stream for
+//! The decoder says how many bytes it can take next ([`FrameDecoder::space`]) and is told how many came
+//! ([`FrameDecoder::filled`]); it never takes a byte beyond the frame, so one decoder serves a stream for
 //! ever. The one rule: memory grows with the bytes that arrive, never with what a header claims.
 
 use bytes::Bytes;
@@ -78,7 +78,7 @@ impl FrameBatch {
 
 /// Takes a stream of bytes apart into frames.
 #[derive(Debug)]
-pub(super) struct Decoder {
+pub(super) struct FrameDecoder {
     limit: usize,
     header: [u8; HEADER_BYTES],
     header_len: usize,
@@ -87,7 +87,7 @@ pub(super) struct Decoder {
     body_len: usize,
 }
 
-impl Decoder {
+impl FrameDecoder {
     /// A decoder that refuses payloads of more than `limit` bytes.
     pub(super) fn new(limit: usize) -> Self {
         Self {
@@ -160,7 +160,7 @@ pub(crate) fn fuzz(data: &[u8]) {
         return;
     };
     let piece = usize::from(*piece).max(1);
-    let mut decoder = Decoder::new(LIMIT);
+    let mut decoder = FrameDecoder::new(LIMIT);
     let mut frames = Vec::new();
     let mut rest = stream;
     let refused = loop {
@@ -205,7 +205,11 @@ mod tests {
     use super::*;
 
     /// Feeds `input` in pieces of at most `piece` bytes.
-    fn decode(decoder: &mut Decoder, mut input: &[u8], piece: usize) -> Result<Vec<Bytes>, FrameTooLong> {
+    fn decode(
+        decoder: &mut FrameDecoder,
+        mut input: &[u8],
+        piece: usize,
+    ) -> Result<Vec<Bytes>, FrameTooLong> {
         let mut frames = Vec::new();
         while !input.is_empty() {
             let space = decoder.space();
@@ -232,7 +236,7 @@ mod tests {
         assert_eq!(header(MAX_FRAME_BYTES), Ok([1, 0, 0, 0]));
         assert!(header(MAX_FRAME_BYTES + 1).is_err());
         assert!(header(usize::MAX).is_err());
-        let mut decoder = Decoder::new(MAX_FRAME_BYTES);
+        let mut decoder = FrameDecoder::new(MAX_FRAME_BYTES);
         let wire = encode(&[vec![7; MAX_FRAME_BYTES]]);
         assert_eq!(
             decode(&mut decoder, &wire, usize::MAX).unwrap()[0].len(),
@@ -258,13 +262,13 @@ mod tests {
             "with its tag it is too long"
         );
         assert_eq!(batch.frames(), 2);
-        let frames = decode(&mut Decoder::new(MAX_FRAME_BYTES), batch.wire(), 3).unwrap();
+        let frames = decode(&mut FrameDecoder::new(MAX_FRAME_BYTES), batch.wire(), 3).unwrap();
         assert_eq!(frames, [String::from("one").encode_to_vec(), Vec::new()]);
     }
 
     #[test]
     fn a_claim_alone_allocates_one_step() {
-        let mut decoder = Decoder::new(MAX_FRAME_BYTES);
+        let mut decoder = FrameDecoder::new(MAX_FRAME_BYTES);
         decode(&mut decoder, &[1, 0, 0, 0], 4).unwrap();
         assert_eq!(decoder.space().len(), STEP_BYTES);
         assert!(decoder.body.capacity() <= STEP_BYTES);
@@ -275,7 +279,7 @@ mod tests {
         let payloads = vec![vec![], vec![1], vec![2; 300], vec![]];
         let wire = encode(&payloads);
         for at in 0..=wire.len() {
-            let mut decoder = Decoder::new(1024);
+            let mut decoder = FrameDecoder::new(1024);
             let mut frames = decode(&mut decoder, &wire[..at], usize::MAX).unwrap();
             frames.extend(decode(&mut decoder, &wire[at..], usize::MAX).unwrap());
             assert_eq!(frames, payloads, "split at {at}");
@@ -289,7 +293,7 @@ mod tests {
             payloads in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..2000), 0..8),
             piece in 1usize..700,
         ) {
-            let mut decoder = Decoder::new(2000);
+            let mut decoder = FrameDecoder::new(2000);
             prop_assert_eq!(decode(&mut decoder, &encode(&payloads), piece).unwrap(), payloads);
         }
 
@@ -297,7 +301,7 @@ mod tests {
         fn random_bytes_never_panic_nor_grow_memory(
             wire in prop::collection::vec(any::<u8>(), 0..5000), piece in 1usize..100, limit in 0usize..3000,
         ) {
-            let mut decoder = Decoder::new(limit);
+            let mut decoder = FrameDecoder::new(limit);
             if let Ok(frames) = decode(&mut decoder, &wire, piece) {
                 prop_assert!(frames.iter().all(|frame| frame.len() <= limit));
             }

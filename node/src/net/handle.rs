@@ -18,29 +18,29 @@ use tokio::{
 };
 
 use super::{
-    card::{Cards, InviteJudge, Names},
+    card_exchange::{CardExchange, InviteJudge, OwnIdentity},
+    connections::{ConnectionTable, PeerSnapshot},
     counters::Counters,
     dht,
-    listen::Listeners,
-    reach::Reachable,
+    external_addrs::ReachableAddrs,
+    fair_queue::FairQueue,
+    frame_writer::FrameWriter,
+    listeners::Listeners,
     reservation::RelaySnapshot,
-    roster::{PeerSnapshot, Roster},
     round_trip::{self, NoAnswer, RoundTrip},
-    streams::{Control, OpenError, Protocol},
-    turns::Turns,
-    writer::FrameWriter,
+    streams::{OpenError, Protocol, StreamControl},
 };
 use crate::policy::invites::SECRET;
 
 /// Longest that [`Handle::set_card`] waits for one peer; the exchange itself goes on.
 const CARD_WAIT: Duration = Duration::from_secs(2);
 /// Wishes to redial or not that the swarm's task has not read yet: more than it can keep anyway.
-const MAX_WISHES: usize = 10_000;
+const MAX_WANTED_CHANGES: usize = 10_000;
 
 /// The network, for everyone above it.
 #[derive(Clone)]
 pub struct Handle {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<NetShared>,
     pub(super) commands: mpsc::Sender<Command>,
 }
 
@@ -53,13 +53,13 @@ pub(super) enum Command {
         reply: oneshot::Sender<Result<PeerSnapshot, DialError>>,
     },
     /// Somebody says where peers can be dialled.
-    Learn {
+    AddAddresses {
         said: Vec<(PeerId, Vec<String>)>,
     },
     /// How does it stand with the way to a peer?
-    WayTo {
+    DialStatus {
         peer: PeerId,
-        reply: oneshot::Sender<WayTo>,
+        reply: oneshot::Sender<DialStatus>,
     },
     Shutdown {
         reply: oneshot::Sender<()>,
@@ -67,23 +67,23 @@ pub(super) enum Command {
 }
 
 /// What the swarm's task and all handles see.
-pub(super) struct Shared {
+pub(super) struct NetShared {
     pub(super) local: PeerId,
-    pub(super) control: Control,
-    pub(super) cards: Arc<Cards>,
+    pub(super) control: StreamControl,
+    pub(super) cards: Arc<CardExchange>,
     pub(super) counters: Arc<Counters>,
-    pub(super) wishes: Wishes,
-    pub(super) turns: Turns,
-    pub(super) reachable: watch::Sender<Reachable>,
-    pub(super) dht: Option<dht::Control>,
-    roster: RwLock<Roster>,
+    pub(super) wanted: WantedChanges,
+    pub(super) fair_queue: FairQueue,
+    pub(super) reachable: watch::Sender<ReachableAddrs>,
+    pub(super) dht: Option<dht::DhtControl>,
+    connections: RwLock<ConnectionTable>,
     listeners: RwLock<Listeners>,
     relays: RwLock<Vec<RelaySnapshot>>,
 }
 
 /// How it stands with the way to a peer that is not connected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct WayTo {
+pub struct DialStatus {
     /// Where it may be.
     pub addresses: Vec<String>,
     /// Attempts to reach it that failed since the last connection.
@@ -96,7 +96,7 @@ pub struct WayTo {
 
 /// Who is to be redialled, the newest wish of each peer.
 #[derive(Default)]
-pub(super) struct Wishes {
+pub(super) struct WantedChanges {
     pending: Mutex<HashMap<PeerId, bool>>,
     pub(super) changed: Notify,
 }
@@ -170,8 +170,8 @@ impl Handle {
     }
 
     /// The turns of all that moves much data on this node.
-    pub fn turns(&self) -> &Turns {
-        &self.shared.turns
+    pub fn fair_queue(&self) -> &FairQueue {
+        &self.shared.fair_queue
     }
 
     /// Connects to `peer`: the given addresses first, then the known ones. Returns at once when it is
@@ -195,48 +195,48 @@ impl Handle {
 
     /// Notes where peers are said to be, for when they are dialled; what cannot be dialled is left out. An address
     /// `/p2p/<relay>/p2p-circuit` means: through that relay, wherever it is.
-    pub async fn learn(&self, said: Vec<(PeerId, Vec<String>)>) {
+    pub async fn add_addresses(&self, said: Vec<(PeerId, Vec<String>)>) {
         // A node that stops need not know.
-        let _ = self.commands.send(Command::Learn { said }).await;
+        let _ = self.commands.send(Command::AddAddresses { said }).await;
     }
 
     /// While `wanted` and not connected, `peer` is redialled at its known addresses: after 1 s, doubling
     /// to 5 min, anew when a new address becomes known. When [`super::Limits::wanted_peers`] are wanted
     /// already, the wish is counted as refused and logged.
     pub fn set_wanted(&self, peer: PeerId, wanted: bool) {
-        if !self.shared.wishes.add(peer, wanted) {
+        if !self.shared.wanted.add(peer, wanted) {
             self.shared.counters.refused_wanted.increment();
         }
     }
 
     /// How it stands with the way to `peer`, connected or not. Nothing is known once the node stops.
-    pub async fn way_to(&self, peer: PeerId) -> WayTo {
+    pub async fn dial_status(&self, peer: PeerId) -> DialStatus {
         let (reply, answer) = oneshot::channel();
-        match self.commands.send(Command::WayTo { peer, reply }).await {
+        match self.commands.send(Command::DialStatus { peer, reply }).await {
             Ok(()) => answer.await.unwrap_or_default(),
-            Err(_) => WayTo::default(),
+            Err(_) => DialStatus::default(),
         }
     }
 
     /// How `peer` is connected, if it is.
     pub fn peer(&self, peer: PeerId) -> Option<PeerSnapshot> {
-        self.shared.roster().snapshot(peer)
+        self.shared.connections().snapshot(peer)
     }
 
     /// Everyone who is connected.
     pub fn peers(&self) -> Vec<PeerSnapshot> {
-        let roster = self.shared.roster();
+        let roster = self.shared.connections();
         roster.peers().filter_map(|peer| roster.snapshot(peer)).collect()
     }
 
     /// Number of connections by transport: `tcp`, `quic`, `websocket`, or `relay` for circuits.
     pub fn transports(&self) -> BTreeMap<&'static str, usize> {
-        self.shared.roster().transports()
+        self.shared.connections().transports()
     }
 
     /// Whether `peer` is connected.
     pub fn is_connected(&self, peer: PeerId) -> bool {
-        self.shared.roster().is_connected(peer)
+        self.shared.connections().is_connected(peer)
     }
 
     /// Where we listen: an unspecified address appears as the addresses of the interfaces, loopback
@@ -252,7 +252,7 @@ impl Handle {
 
     /// Where others reach us, now and whenever it changes: what was confirmed from outside, what we listen on,
     /// and circuits through the relays at which we have a place.
-    pub fn reachable(&self) -> watch::Receiver<Reachable> {
+    pub fn reachable(&self) -> watch::Receiver<ReachableAddrs> {
         self.shared.reachable.subscribe()
     }
 
@@ -269,7 +269,7 @@ impl Handle {
             return;
         }
         let mut exchanges = JoinSet::new();
-        for peer in self.shared.roster().peers() {
+        for peer in self.shared.connections().peers() {
             let cards = Arc::clone(&self.shared.cards);
             let exchange = tokio::spawn(async move {
                 if let Err(error) = cards.fetch(peer).await {
@@ -301,8 +301,8 @@ impl Handle {
     }
 
     /// What this node says of itself besides its key.
-    pub fn names(&self) -> &Names {
-        self.shared.cards.names()
+    pub fn own_identity(&self) -> &OwnIdentity {
+        self.shared.cards.own_identity()
     }
 
     /// Exchanges cards with `peer` now. `None` when it shows none.
@@ -322,9 +322,9 @@ impl Handle {
     }
 
     /// How many daemons with the key of `peer` are seen at the same time here; 0: one, or none.
-    pub fn doubles(&self, peer: PeerId) -> usize {
+    pub fn duplicate_count(&self, peer: PeerId) -> usize {
         let instances = self.shared.cards.instances();
-        instances.at_once(peer, Instant::now()).len()
+        instances.alive(peer, Instant::now()).len()
     }
 
     /// What the network has done so far.
@@ -350,35 +350,35 @@ impl fmt::Debug for Handle {
     }
 }
 
-impl Shared {
+impl NetShared {
     pub(super) fn new(
         local: PeerId,
-        control: Control,
-        cards: Cards,
+        control: StreamControl,
+        cards: CardExchange,
         counters: Arc<Counters>,
-        dht: Option<dht::Control>,
+        dht: Option<dht::DhtControl>,
     ) -> Self {
         Self {
             local,
             control,
             cards: Arc::new(cards),
             counters,
-            wishes: Wishes::default(),
-            turns: Turns::default(),
+            wanted: WantedChanges::default(),
+            fair_queue: FairQueue::default(),
             reachable: watch::Sender::default(),
             dht,
-            roster: RwLock::default(),
+            connections: RwLock::default(),
             listeners: RwLock::default(),
             relays: RwLock::default(),
         }
     }
 
-    pub(super) fn roster(&self) -> RwLockReadGuard<'_, Roster> {
-        self.roster.read().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn connections(&self) -> RwLockReadGuard<'_, ConnectionTable> {
+        self.connections.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn roster_mut(&self) -> RwLockWriteGuard<'_, Roster> {
-        self.roster.write().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn connections_mut(&self) -> RwLockWriteGuard<'_, ConnectionTable> {
+        self.connections.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn relays(&self) -> RwLockReadGuard<'_, Vec<RelaySnapshot>> {
@@ -398,11 +398,11 @@ impl Shared {
     }
 }
 
-impl Wishes {
+impl WantedChanges {
     /// False when there is no room.
     fn add(&self, peer: PeerId, wanted: bool) -> bool {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
-        if pending.len() >= MAX_WISHES && !pending.contains_key(&peer) {
+        if pending.len() >= MAX_WANTED_CHANGES && !pending.contains_key(&peer) {
             return false;
         }
         pending.insert(peer, wanted);

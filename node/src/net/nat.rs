@@ -8,7 +8,7 @@ use std::{
 
 use libp2p::{Multiaddr, multiaddr::Protocol};
 
-use super::addresses::{Scope, scope};
+use super::address_book::{Scope, scope};
 
 /// Remotes whose view of us is kept: the bootstrap peers, and the ones before them.
 const MAX_VIEWS: usize = 32;
@@ -30,27 +30,27 @@ pub enum Nat {
 
 /// The transport whose port is translated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Transport {
+enum PortTransport {
     Tcp,
     Quic,
 }
 
 /// A socket as it is seen from outside.
-type Place = (Transport, IpAddr, u16);
+type LocalSocket = (PortTransport, IpAddr, u16);
 
 /// Where others see us.
 #[derive(Debug, Default)]
-pub(super) struct Views {
+pub(super) struct ObservedAddrs {
     /// Our place, by the remote that sees it there, from a listen port of ours.
-    seen: BTreeMap<Place, (IpAddr, u16)>,
-    order: VecDeque<Place>,
+    seen: BTreeMap<LocalSocket, (IpAddr, u16)>,
+    order: VecDeque<LocalSocket>,
     /// A test of a public address failed.
     failed: bool,
     /// Public addresses whose test succeeded.
     proven: Vec<Multiaddr>,
 }
 
-impl Views {
+impl ObservedAddrs {
     /// `remote`, dialled from a listen port, sees us at `observed`. True when we are at another address than
     /// before: what was found out there no longer holds.
     pub(super) fn seen(&mut self, remote: &Multiaddr, observed: &Multiaddr) -> bool {
@@ -116,8 +116,12 @@ impl Views {
             ports.any(|other| first.is_some_and(|first| first.0 == other.0 && first.1 != other.1))
         };
         // A TCP dial takes another port of its own where the system wants one: QUIC is the better witness.
-        let by_quic = self.seen.keys().any(|remote| remote.0 == Transport::Quic);
-        let witness = if by_quic { Transport::Quic } else { Transport::Tcp };
+        let by_quic = self.seen.keys().any(|remote| remote.0 == PortTransport::Quic);
+        let witness = if by_quic {
+            PortTransport::Quic
+        } else {
+            PortTransport::Tcp
+        };
         if differ(witness) {
             return Nat::Symmetric;
         }
@@ -134,7 +138,7 @@ impl Views {
     }
 }
 
-fn place(address: &Multiaddr) -> Option<Place> {
+fn place(address: &Multiaddr) -> Option<LocalSocket> {
     let mut parts = address.iter();
     let ip = match parts.next()? {
         Protocol::Ip4(ip) => IpAddr::from(ip),
@@ -142,8 +146,8 @@ fn place(address: &Multiaddr) -> Option<Place> {
         _ => return None,
     };
     match (parts.next()?, parts.next()) {
-        (Protocol::Tcp(port), _) => Some((Transport::Tcp, ip, port)),
-        (Protocol::Udp(port), Some(Protocol::QuicV1)) => Some((Transport::Quic, ip, port)),
+        (Protocol::Tcp(port), _) => Some((PortTransport::Tcp, ip, port)),
+        (Protocol::Udp(port), Some(Protocol::QuicV1)) => Some((PortTransport::Quic, ip, port)),
         _ => None,
     }
 }
@@ -158,19 +162,19 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn judge(views: &Views) -> Nat {
+    fn judge(views: &ObservedAddrs) -> Nat {
         views.judge([&addr("/ip4/192.168.1.2/tcp/4001")])
     }
 
     #[test]
     fn a_port_for_every_remote_is_symmetric() {
-        let mut views = Views::default();
+        let mut views = ObservedAddrs::default();
         assert_eq!(judge(&views), Nat::Unknown);
-        let tcp = |views: &mut Views, host, port| {
+        let tcp = |views: &mut ObservedAddrs, host, port| {
             let remote = addr(&format!("/ip4/45.1.0.{host}/tcp/4001"));
             views.seen(&remote, &addr(&format!("/ip4/46.1.0.1/tcp/{port}")));
         };
-        let quic = |views: &mut Views, host, port| {
+        let quic = |views: &mut ObservedAddrs, host, port| {
             let remote = addr(&format!("/ip4/45.1.0.{host}/udp/4001/quic-v1"));
             views.seen(&remote, &addr(&format!("/ip4/46.1.0.1/udp/{port}/quic-v1")));
         };
@@ -192,7 +196,7 @@ mod tests {
 
     #[test]
     fn only_a_test_makes_public_and_a_move_unmakes_it() {
-        let mut views = Views::default();
+        let mut views = ObservedAddrs::default();
         let own = addr("/ip4/46.1.0.1/tcp/4001");
         views.seen(&addr("/ip4/45.1.0.1/tcp/4001"), &own);
         assert_eq!(views.judge([&own]), Nat::Unknown);
@@ -210,7 +214,7 @@ mod tests {
 
     #[test]
     fn our_own_network_says_nothing() {
-        let mut views = Views::default();
+        let mut views = ObservedAddrs::default();
         views.seen(
             &addr("/ip4/192.168.1.1/tcp/1"),
             &addr("/ip4/192.168.1.2/tcp/4001"),
@@ -223,7 +227,7 @@ mod tests {
         /// Whoever keeps ports is never taken for symmetric, and memory is bounded.
         #[test]
         fn a_mapping_that_stands_is_not_symmetric(remotes in prop::collection::vec((any::<u8>(), 1..9u16), 1..99)) {
-            let mut views = Views::default();
+            let mut views = ObservedAddrs::default();
             for (host, port) in remotes {
                 let remote = addr(&format!("/ip4/45.1.0.{host}/tcp/{port}"));
                 prop_assert!(!views.seen(&remote, &addr("/ip4/46.1.0.1/tcp/7")));

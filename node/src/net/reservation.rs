@@ -3,7 +3,7 @@
 //!
 //! It asks nobody: the owner of the swarm asks at those that [`Reservations::due`] names, and reports what came
 //! of it. Renewal is the relay client's; what it does not do, to ask again after a loss, is done here. `now` and
-//! the jitter are arguments. The one rule: while places are wanted, at most [`MAX_PLACES`] are held or asked for,
+//! the jitter are arguments. The one rule: while places are wanted, at most [`MAX_RESERVATIONS`] are held or asked for,
 //! and fewer only if every other relay that offers one is in its back-off.
 
 use std::{
@@ -14,10 +14,10 @@ use std::{
 use agentanycast_identity::PeerId;
 use libp2p::{Multiaddr, core::transport::ListenerId};
 
-use super::{dialer::Target, jitter::spread};
+use super::{dialer::DialTarget, jitter::spread};
 
 /// Places that are kept: one, and one more that works on when the first relay goes.
-pub(super) const MAX_PLACES: usize = 2;
+pub(super) const MAX_RESERVATIONS: usize = 2;
 /// Relays that are remembered: bootstrap peers are few, and a longer list is a mistake of its author.
 const MAX_RELAYS: usize = 64;
 /// First wait after a place was lost or a request failed, before jitter: the time that a relay needs to restart.
@@ -34,19 +34,19 @@ const MAX_ADDRESSES: usize = 8;
 /// Our places, by relay.
 #[derive(Debug, Default)]
 pub(super) struct Reservations {
-    relays: BTreeMap<PeerId, Relay>,
+    relays: BTreeMap<PeerId, RelayEntry>,
     /// Bootstrap peers that were not reached, and why: they may be relays.
-    missing: BTreeMap<Target, String>,
+    missing: BTreeMap<DialTarget, String>,
     unwanted: bool,
 }
 
 #[derive(Debug)]
-struct Relay {
+struct RelayEntry {
     /// Connected, and offers places.
     offering: bool,
     /// In which order relays came: the earlier one is asked first.
     rank: usize,
-    phase: Phase,
+    phase: ReservationPhase,
     /// Next wait, without jitter.
     delay: Duration,
     failures: u32,
@@ -67,15 +67,15 @@ pub struct CircuitLimit {
 }
 
 #[derive(Debug)]
-enum Phase {
+enum ReservationPhase {
     Spare,
     Asking { listener: Option<ListenerId> },
-    Held(Place),
+    Held(Reservation),
     Waiting { until: Instant },
 }
 
 #[derive(Clone, Debug)]
-struct Place {
+struct Reservation {
     listener: ListenerId,
     began: Instant,
     since: SystemTime,
@@ -84,7 +84,7 @@ struct Place {
 
 /// Why there is no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Loss {
+pub(super) enum ReservationLoss {
     /// The relay said no.
     Denied,
     /// Anything else: the connection ended, the relay was restarted, no answer came.
@@ -132,10 +132,10 @@ pub struct RelaySnapshot {
 }
 
 impl RelaySnapshot {
-    fn away(target: Target, last_error: Option<String>) -> Self {
+    fn away(target: DialTarget, last_error: Option<String>) -> Self {
         let (relay, address) = match target {
-            Target::Peer(relay) => (Some(relay), None),
-            Target::Address(address) => (None, Some(address)),
+            DialTarget::Peer(relay) => (Some(relay), None),
+            DialTarget::Address(address) => (None, Some(address)),
         };
         Self {
             relay,
@@ -158,26 +158,26 @@ impl Reservations {
     }
 
     /// A bootstrap peer was dialled in vain.
-    pub(super) fn not_reached(&mut self, target: Target, why: String) {
+    pub(super) fn not_reached(&mut self, target: DialTarget, why: String) {
         self.missing.insert(target, why);
     }
 
     /// A dial led to somebody; whether that was not so before.
-    pub(super) fn reached(&mut self, target: &Target) -> bool {
+    pub(super) fn reached(&mut self, target: &DialTarget) -> bool {
         self.missing.remove(target).is_some()
     }
 
     /// A connected relay offers places.
     pub(super) fn offered(&mut self, relay: PeerId) {
-        self.reached(&Target::Peer(relay));
+        self.reached(&DialTarget::Peer(relay));
         let rank = self.relays.len();
         if rank >= MAX_RELAYS && !self.relays.contains_key(&relay) {
             return;
         }
-        let entry = self.relays.entry(relay).or_insert_with(|| Relay {
+        let entry = self.relays.entry(relay).or_insert_with(|| RelayEntry {
             offering: true,
             rank,
-            phase: Phase::Spare,
+            phase: ReservationPhase::Spare,
             delay: FIRST_DELAY,
             failures: 0,
             last_error: None,
@@ -189,7 +189,7 @@ impl Reservations {
 
     /// A connected relay says that it offers no places (any more).
     pub(super) fn withdrawn(&mut self, relay: PeerId) {
-        self.reached(&Target::Peer(relay));
+        self.reached(&DialTarget::Peer(relay));
         if let Some(relay) = self.relays.get_mut(&relay) {
             relay.offering = false;
         }
@@ -201,9 +201,12 @@ impl Reservations {
             return;
         };
         entry.offering = false;
-        if matches!(entry.phase, Phase::Held(_) | Phase::Asking { .. }) {
+        if matches!(
+            entry.phase,
+            ReservationPhase::Held(_) | ReservationPhase::Asking { .. }
+        ) {
             entry.lost(
-                Loss::Broken,
+                ReservationLoss::Broken,
                 "the connection to the relay ended".to_owned(),
                 now,
                 jitter,
@@ -225,7 +228,7 @@ impl Reservations {
         let chosen: Vec<_> = ready.into_iter().take(room).map(|(.., id)| id).collect();
         for id in &chosen {
             if let Some(relay) = self.relays.get_mut(id) {
-                relay.phase = Phase::Asking { listener: None };
+                relay.phase = ReservationPhase::Asking { listener: None };
             }
         }
         chosen
@@ -242,7 +245,7 @@ impl Reservations {
     /// The request to `relay` is on its way; `circuit` leads to us once it is accepted.
     pub(super) fn asked(&mut self, relay: PeerId, at: ListenerId, circuit: Multiaddr) {
         if let Some(relay) = self.relays.get_mut(&relay)
-            && let Phase::Asking { listener } = &mut relay.phase
+            && let ReservationPhase::Asking { listener } = &mut relay.phase
         {
             *listener = Some(at);
             relay.circuits = vec![circuit];
@@ -252,7 +255,7 @@ impl Reservations {
     /// The request could not even be sent.
     pub(super) fn refused(&mut self, relay: PeerId, why: String, now: Instant, jitter: f64) {
         if let Some(relay) = self.relays.get_mut(&relay) {
-            relay.lost(Loss::Broken, why, now, jitter);
+            relay.lost(ReservationLoss::Broken, why, now, jitter);
         }
     }
 
@@ -262,10 +265,10 @@ impl Reservations {
             return false;
         };
         match &mut relay.phase {
-            Phase::Asking {
+            ReservationPhase::Asking {
                 listener: Some(listener),
             } => {
-                relay.phase = Phase::Held(Place {
+                relay.phase = ReservationPhase::Held(Reservation {
                     listener: *listener,
                     began: now,
                     since: wall,
@@ -274,7 +277,7 @@ impl Reservations {
                 relay.failures = 0;
                 true
             }
-            Phase::Held(place) => {
+            ReservationPhase::Held(place) => {
                 place.renewed = wall;
                 false
             }
@@ -283,14 +286,14 @@ impl Reservations {
     }
 
     /// The relay said, with a place, when it cuts circuits.
-    pub(super) fn limited(&mut self, relay: PeerId, limit: CircuitLimit) {
+    pub(super) fn set_circuit_limit(&mut self, relay: PeerId, limit: CircuitLimit) {
         if let Some(relay) = self.relays.get_mut(&relay) {
             relay.limit = limit;
         }
     }
 
     /// The relay named an address of its own; `circuit` leads through it to us.
-    pub(super) fn named(&mut self, at: ListenerId, circuit: Multiaddr) {
+    pub(super) fn add_circuit(&mut self, at: ListenerId, circuit: Multiaddr) {
         if let Some(relay) = self.at(at)
             && relay.circuits.len() < MAX_ADDRESSES
             && !relay.circuits.contains(&circuit)
@@ -314,7 +317,14 @@ impl Reservations {
     }
 
     /// The listener that stands for a place or a request is closed.
-    pub(super) fn closed(&mut self, at: ListenerId, loss: Loss, why: String, now: Instant, jitter: f64) {
+    pub(super) fn closed(
+        &mut self,
+        at: ListenerId,
+        loss: ReservationLoss,
+        why: String,
+        now: Instant,
+        jitter: f64,
+    ) {
         if let Some(relay) = self.at(at) {
             relay.lost(loss, why, now, jitter);
         }
@@ -325,17 +335,17 @@ impl Reservations {
         let held = self
             .relays
             .values()
-            .filter(|relay| matches!(relay.phase, Phase::Held(_)));
+            .filter(|relay| matches!(relay.phase, ReservationPhase::Held(_)));
         held.flat_map(|relay| &relay.circuits)
     }
 
     /// Every relay, the held ones first, then bootstrap peers that were not reached; `now` and `wall` are the same moment.
     pub(super) fn snapshot(&self, now: Instant, wall: SystemTime) -> Vec<RelaySnapshot> {
         let mut all: Vec<_> = self.relays.iter().collect();
-        all.sort_by_key(|(_, relay)| (!matches!(relay.phase, Phase::Held(_)), relay.rank));
+        all.sort_by_key(|(_, relay)| (!matches!(relay.phase, ReservationPhase::Held(_)), relay.rank));
         let known = all.into_iter().map(|(id, relay)| {
             let mut snapshot = relay.snapshot(*id, now, wall);
-            if matches!(relay.phase, Phase::Waiting { until } if until <= now)
+            if matches!(relay.phase, ReservationPhase::Waiting { until } if until <= now)
                 && relay.offering
                 && self.room() == 0
             {
@@ -343,18 +353,19 @@ impl Reservations {
                 snapshot.state = ReservationState::Spare;
                 snapshot.next_try = None;
             }
-            if let Some(why) = self.missing.get(&Target::Peer(*id)) {
+            if let Some(why) = self.missing.get(&DialTarget::Peer(*id)) {
                 snapshot.last_error = Some(why.clone());
             }
             snapshot
         });
-        let is_known = |target: &Target| matches!(target, Target::Peer(id) if self.relays.contains_key(id));
+        let is_known =
+            |target: &DialTarget| matches!(target, DialTarget::Peer(id) if self.relays.contains_key(id));
         let never = self.missing.iter().filter(|(target, _)| !is_known(target));
         let never = never.map(|(target, why)| RelaySnapshot::away(target.clone(), Some(why.clone())));
         known.chain(never).collect()
     }
 
-    fn at(&mut self, at: ListenerId) -> Option<&mut Relay> {
+    fn at(&mut self, at: ListenerId) -> Option<&mut RelayEntry> {
         self.relays
             .values_mut()
             .find(|relay| relay.listener() == Some(at))
@@ -365,36 +376,41 @@ impl Reservations {
         if self.unwanted {
             return 0;
         }
-        let taken = |relay: &&Relay| matches!(relay.phase, Phase::Held(_) | Phase::Asking { .. });
-        MAX_PLACES.saturating_sub(self.relays.values().filter(taken).count())
+        let taken = |relay: &&RelayEntry| {
+            matches!(
+                relay.phase,
+                ReservationPhase::Held(_) | ReservationPhase::Asking { .. }
+            )
+        };
+        MAX_RESERVATIONS.saturating_sub(self.relays.values().filter(taken).count())
     }
 }
 
-impl Relay {
+impl RelayEntry {
     fn listener(&self) -> Option<ListenerId> {
         match &self.phase {
-            Phase::Asking { listener } => *listener,
-            Phase::Held(place) => Some(place.listener),
-            Phase::Spare | Phase::Waiting { .. } => None,
+            ReservationPhase::Asking { listener } => *listener,
+            ReservationPhase::Held(place) => Some(place.listener),
+            ReservationPhase::Spare | ReservationPhase::Waiting { .. } => None,
         }
     }
 
     /// When it can be asked.
     fn ready_at(&self, now: Instant) -> Option<Instant> {
         match self.phase {
-            Phase::Spare if self.offering => Some(now),
-            Phase::Waiting { until } if self.offering => Some(until),
+            ReservationPhase::Spare if self.offering => Some(now),
+            ReservationPhase::Waiting { until } if self.offering => Some(until),
             _ => None,
         }
     }
 
-    fn lost(&mut self, loss: Loss, why: String, now: Instant, jitter: f64) {
-        if let Phase::Held(place) = &self.phase
+    fn lost(&mut self, loss: ReservationLoss, why: String, now: Instant, jitter: f64) {
+        if let ReservationPhase::Held(place) = &self.phase
             && now.saturating_duration_since(place.began) >= STABLE_AFTER
         {
             self.delay = FIRST_DELAY;
         }
-        if loss == Loss::Denied {
+        if loss == ReservationLoss::Denied {
             self.delay = self.delay.max(DENIED_DELAY);
         }
         let until = now + spread(self.delay, jitter);
@@ -402,31 +418,30 @@ impl Relay {
         self.failures = self.failures.saturating_add(1);
         self.last_error = Some(why);
         self.circuits.clear();
-        self.phase = Phase::Waiting { until };
+        self.phase = ReservationPhase::Waiting { until };
     }
 
     fn snapshot(&self, id: PeerId, now: Instant, wall: SystemTime) -> RelaySnapshot {
-        let mut snapshot = RelaySnapshot::away(Target::Peer(id), self.last_error.clone());
+        let mut snapshot = RelaySnapshot::away(DialTarget::Peer(id), self.last_error.clone());
         snapshot.limit = self.limit;
         match &self.phase {
-            Phase::Held(place) => {
+            ReservationPhase::Held(place) => {
                 snapshot.state = ReservationState::Held;
                 snapshot.since = Some(place.since);
                 snapshot.renewed = Some(place.renewed);
                 snapshot.circuits = self.circuits.iter().map(ToString::to_string).collect();
             }
-            Phase::Asking { .. } => snapshot.state = ReservationState::Asking,
-            Phase::Waiting { until } if self.offering => {
+            ReservationPhase::Asking { .. } => snapshot.state = ReservationState::Asking,
+            ReservationPhase::Waiting { until } if self.offering => {
                 snapshot.state = ReservationState::Waiting;
                 snapshot.next_try = Some(wall + until.saturating_duration_since(now));
             }
-            Phase::Spare if self.offering => snapshot.state = ReservationState::Spare,
-            Phase::Spare | Phase::Waiting { .. } => {}
+            ReservationPhase::Spare if self.offering => snapshot.state = ReservationState::Spare,
+            ReservationPhase::Spare | ReservationPhase::Waiting { .. } => {}
         }
         snapshot
     }
 }
 
 #[cfg(test)]
-#[path = "reservation/tests.rs"]
 mod tests;

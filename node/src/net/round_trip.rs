@@ -15,7 +15,7 @@ use futures::{AsyncReadExt as _, AsyncWriteExt as _};
 use libp2p::Stream;
 use tokio::time::timeout;
 
-use super::streams::{Control, OpenError, Protocol};
+use super::streams::{OpenError, Protocol, StreamControl};
 
 /// Bytes of a ping and of its answer.
 const SIZE: usize = 32;
@@ -47,14 +47,14 @@ pub enum NoAnswer {
 }
 
 /// Pings a connected peer.
-pub(super) async fn measure(control: &Control, peer: PeerId) -> Result<RoundTrip, NoAnswer> {
+pub(super) async fn measure(control: &StreamControl, peer: PeerId) -> Result<RoundTrip, NoAnswer> {
     match once(control, peer).await {
         Err(NoAnswer::Broken(_)) => once(control, peer).await,
         outcome => outcome,
     }
 }
 
-async fn once(control: &Control, peer: PeerId) -> Result<RoundTrip, NoAnswer> {
+async fn once(control: &StreamControl, peer: PeerId) -> Result<RoundTrip, NoAnswer> {
     let mut opened = control.open(peer.into(), Protocol::Ping).await?;
     let took = timeout(ANSWER_TIMEOUT, exchange(&mut opened.stream))
         .await

@@ -1,7 +1,7 @@
 //! Our own stream behaviour: opens and accepts streams of the two protocols of the network,
 //! and opens those of libp2p's ping.
 //!
-//! [`Control::open`] picks the best connection to a peer (direct before relayed, then the newest) and
+//! [`StreamControl::open`] picks the best connection to a peer (direct before relayed, then the newest) and
 //! hands the request straight to that connection's handler, so it does not wait for the swarm. Inbound
 //! streams go into one bounded queue. The one rule: a stream that finds the queue full is reset and
 //! counted, never lost in silence.
@@ -32,7 +32,7 @@ use tokio::{
 };
 
 use self::handler::{Handler, OpenRequest};
-use super::{addresses::relay_of, counters::Counters};
+use super::{address_book::relay_of, counters::Counters};
 
 /// Longest wait for an outbound stream, from the request to the agreed protocol.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -112,7 +112,7 @@ pub enum OpenError {
 
 /// The behaviour; compose it last, so that a connection denied by another never gets here.
 pub(super) struct Behaviour {
-    links: Arc<Links>,
+    links: Arc<StreamLinks>,
     /// Handlers' senders of connections that are not established yet.
     pending: HashMap<ConnectionId, mpsc::Sender<OpenRequest>>,
     inbound: mpsc::Sender<InboundStream>,
@@ -121,25 +121,25 @@ pub(super) struct Behaviour {
 
 /// Opens streams; cheap to clone.
 #[derive(Clone)]
-pub(super) struct Control {
-    links: Arc<Links>,
+pub(super) struct StreamControl {
+    links: Arc<StreamLinks>,
 }
 
 /// The connections that streams can be opened on.
 #[derive(Default)]
-struct Links {
+struct StreamLinks {
     peers: Mutex<HashMap<PeerId, PeerLinks>>,
 }
 
 #[derive(Default)]
 struct PeerLinks {
-    links: Vec<Link>,
+    links: Vec<ConnectionLink>,
     /// What the peer said that it speaks, once identify has told.
     speaks: Option<Vec<Protocol>>,
 }
 
 #[derive(Clone)]
-struct Link {
+struct ConnectionLink {
     connection: ConnectionId,
     /// The relay that it leads through; `None`: it is direct.
     relay: Option<PeerId>,
@@ -162,8 +162,8 @@ impl Behaviour {
     }
 
     /// A control for this behaviour's connections.
-    pub(super) fn control(&self) -> Control {
-        Control {
+    pub(super) fn control(&self) -> StreamControl {
+        StreamControl {
             links: Arc::clone(&self.links),
         }
     }
@@ -191,7 +191,7 @@ impl Behaviour {
     }
 }
 
-impl Control {
+impl StreamControl {
     /// Opens a stream of `protocol` to `peer`, within [`OPEN_TIMEOUT`]. A connection that ends meanwhile is
     /// replaced by the next best one.
     pub(super) async fn open(&self, peer: PeerId, protocol: Protocol) -> Result<OutboundStream, OpenError> {
@@ -226,7 +226,7 @@ impl Control {
     }
 }
 
-impl Link {
+impl ConnectionLink {
     /// Opens a stream on this connection; `None` when it is gone.
     async fn open(&self, protocol: Protocol) -> Option<Result<OutboundStream, OpenError>> {
         let (reply, answer) = oneshot::channel();
@@ -241,12 +241,17 @@ impl Link {
     }
 }
 
-impl Links {
+impl StreamLinks {
     fn lock(&self) -> MutexGuard<'_, HashMap<PeerId, PeerLinks>> {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn best(&self, peer: PeerId, protocol: Protocol, tried: &[ConnectionId]) -> Result<Link, OpenError> {
+    fn best(
+        &self,
+        peer: PeerId,
+        protocol: Protocol,
+        tried: &[ConnectionId],
+    ) -> Result<ConnectionLink, OpenError> {
         let peers = self.lock();
         let known = peers.get(&peer).ok_or(OpenError::NotConnected)?;
         if known
@@ -267,7 +272,7 @@ impl Links {
         link.cloned().ok_or(OpenError::NotConnected)
     }
 
-    fn get(&self, peer: PeerId, connection: ConnectionId) -> Option<Link> {
+    fn get(&self, peer: PeerId, connection: ConnectionId) -> Option<ConnectionLink> {
         let peers = self.lock();
         let mut links = peers.get(&peer)?.links.iter();
         links.find(|link| link.connection == connection).cloned()
@@ -326,7 +331,7 @@ impl NetworkBehaviour for Behaviour {
                         ConnectedPoint::Dialer { address, .. } => relay_of(address),
                         ConnectedPoint::Listener { local_addr, .. } => relay_of(local_addr),
                     };
-                    let link = Link {
+                    let link = ConnectionLink {
                         connection: new.connection_id,
                         relay,
                         requests,

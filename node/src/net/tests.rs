@@ -12,9 +12,9 @@ use super::*;
 
 mod dht;
 mod dialing;
-mod meetings;
-mod places;
-mod relayed;
+mod relay_reservation;
+mod relayed_to_direct;
+mod rotated_peer_probe;
 
 const TCP: &str = "/ip4/127.0.0.1/tcp/0";
 const QUIC: &str = "/ip4/127.0.0.1/udp/0/quic-v1";
@@ -22,7 +22,7 @@ const WEBSOCKET: &str = "/ip4/127.0.0.1/tcp/0/ws";
 /// Far beyond what any step takes; a test that waits this long has failed.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-struct Node {
+struct NetNode {
     handle: Handle,
     events: mpsc::Receiver<Event>,
     task: JoinHandle<()>,
@@ -31,7 +31,7 @@ struct Node {
 fn config(listen: &[&str]) -> NetConfig {
     let keypair = Keypair::generate_ed25519();
     NetConfig {
-        other_daemons: OtherDaemons::new(&keypair),
+        other_daemons: DuplicateKeyReports::new(&keypair),
         invites: HashMap::new(),
         keypair,
         listen_addrs: listen.iter().map(ToString::to_string).collect(),
@@ -46,12 +46,12 @@ fn config(listen: &[&str]) -> NetConfig {
         authorities: Vec::new(),
         dht: None,
         agent_version: "agentanycast-test".to_owned(),
-        names: Names::default(),
-        limits: Limits::default(),
+        names: OwnIdentity::default(),
+        limits: NetLimits::default(),
     }
 }
 
-impl Node {
+impl NetNode {
     async fn start(config: NetConfig) -> Self {
         let (sender, events) = mpsc::channel(64);
         let (handle, task) = start(config, sender).await.unwrap();
@@ -122,10 +122,10 @@ fn named(name: &str) -> AgentCard {
     }
 }
 
-async fn pair(listen: &str) -> (Node, Node) {
+async fn pair(listen: &str) -> (NetNode, NetNode) {
     let (mut a, mut b) = (
-        Node::start(config(&[listen])).await,
-        Node::start(config(&[listen])).await,
+        NetNode::start(config(&[listen])).await,
+        NetNode::start(config(&[listen])).await,
     );
     let snapshot = a.handle.dial(b.peer(), b.handle.listen_addrs()).await.unwrap();
     assert_eq!((snapshot.peer, snapshot.direct), (b.peer(), true));
@@ -248,7 +248,7 @@ async fn held_permits_hold_the_sender_back() {
     let frames: Vec<_> = (0..100u8).map(|n| Bytes::from(vec![n])).collect();
     writer.write(&frames).await.unwrap();
     let mut held = Vec::new();
-    while held.len() < Limits::default().frames_per_peer {
+    while held.len() < NetLimits::default().frames_per_peer {
         held.push(
             b.wait(|event| {
                 if let Event::Frame { frame, .. } = event {
@@ -274,8 +274,8 @@ async fn held_permits_hold_the_sender_back() {
 #[tokio::test]
 async fn cards_are_exchanged_on_connection_and_on_change() {
     let (mut a, mut b) = (
-        Node::start(config(&[TCP])).await,
-        Node::start(config(&[TCP])).await,
+        NetNode::start(config(&[TCP])).await,
+        NetNode::start(config(&[TCP])).await,
     );
     a.handle.set_card(Some(named("a"))).await;
     a.handle.dial(b.peer(), b.handle.listen_addrs()).await.unwrap();
@@ -322,7 +322,7 @@ async fn a_card_that_claims_another_peer_is_dropped() {
             .await
             .unwrap();
         // The responder may reset before it has read all of it.
-        let _ = writer::write_frames(&mut stream, &[payload]).await;
+        let _ = frame_writer::write_frames(&mut stream, &[payload]).await;
         let counters = b.handle.counters();
         until("the lie is counted", || {
             counters.wrong_cards.get() == 1 && counters.bad_cards.get() == counted
@@ -337,10 +337,10 @@ async fn a_card_that_claims_another_peer_is_dropped() {
 async fn a_full_house_refuses_and_keeps_whom_it_serves() {
     let mut small = config(&[TCP]);
     small.limits.connections = 1;
-    let mut full = Node::start(small).await;
+    let mut full = NetNode::start(small).await;
     let (first, second) = (
-        Node::start(config(&[TCP])).await,
-        Node::start(config(&[TCP])).await,
+        NetNode::start(config(&[TCP])).await,
+        NetNode::start(config(&[TCP])).await,
     );
     first
         .handle
@@ -362,11 +362,11 @@ async fn a_full_house_refuses_and_keeps_whom_it_serves() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_consumer_that_reads_late_hears_of_the_peer_before_its_frames() {
-    let a = Node::start(config(&[TCP])).await;
+    let a = NetNode::start(config(&[TCP])).await;
     let (sender, mut events) = mpsc::channel(1);
     let (b, _task) = start(config(&[TCP]), sender).await.unwrap();
     // Fills the one place that the consumer leaves, so that the rest must wait.
-    let other = Node::start(config(&[TCP])).await;
+    let other = NetNode::start(config(&[TCP])).await;
     other.handle.dial(b.local_peer(), b.listen_addrs()).await.unwrap();
     until("the first peer is there", || b.is_connected(other.peer())).await;
     a.handle.dial(b.local_peer(), b.listen_addrs()).await.unwrap();
@@ -391,7 +391,7 @@ async fn a_consumer_that_reads_late_hears_of_the_peer_before_its_frames() {
 async fn dropping_every_handle_stops_the_node() {
     let (a, mut b) = pair(TCP).await;
     let peer = a.peer();
-    let Node { handle, events, task } = a;
+    let NetNode { handle, events, task } = a;
     drop(handle);
     timeout(DEADLINE, task).await.unwrap().unwrap();
     drop(events);

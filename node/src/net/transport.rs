@@ -18,7 +18,7 @@ use libp2p::{
     yamux,
 };
 
-use super::named::Named;
+use super::dns_transport::DnsTransport;
 
 /// Longest wait for a connection, from the first packet to the agreed muxer.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -42,7 +42,7 @@ const MAX_WS_MESSAGE: usize = 1 << 20;
 const GOOD_UDP_BUFFER: u64 = 2 << 20;
 
 /// What the swarm gets from every road.
-pub(super) type Connected = (PeerId, StreamMuxerBox);
+pub(super) type AuthenticatedMuxer = (PeerId, StreamMuxerBox);
 
 /// All roads of a node, and the behaviour that the relay client's road needs, if it was asked for.
 pub(super) fn build(
@@ -50,10 +50,10 @@ pub(super) fn build(
     with_quic: bool,
     with_relay: bool,
     tls: &tls::Config,
-) -> Result<(Boxed<Connected>, Option<relay::client::Behaviour>), noise::Error> {
-    let direct = Named::new(direct(keypair, with_quic)?).boxed();
+) -> Result<(Boxed<AuthenticatedMuxer>, Option<relay::client::Behaviour>), noise::Error> {
+    let direct = DnsTransport::new(direct(keypair, with_quic)?).boxed();
     // Below the WebSocket: the name is what the other side's certificate is for.
-    let websocket = over_websocket(Named::new(tcp()), keypair, tls)?;
+    let websocket = over_websocket(DnsTransport::new(tcp()), keypair, tls)?;
     let (circuits, behaviour) = if with_relay {
         let (transport, behaviour) = relay::client::new(keypair.public().to_peer_id());
         let transport = transport
@@ -88,7 +88,11 @@ fn tcp() -> tcp::tokio::Transport {
 }
 
 /// What HTTP proxies and firewalls let through.
-fn over_websocket<T>(tcp: T, keypair: &Keypair, tls: &tls::Config) -> Result<Boxed<Connected>, noise::Error>
+fn over_websocket<T>(
+    tcp: T,
+    keypair: &Keypair,
+    tls: &tls::Config,
+) -> Result<Boxed<AuthenticatedMuxer>, noise::Error>
 where
     T: Transport + Send + Unpin + 'static,
     T::Output: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -108,7 +112,7 @@ where
         .boxed())
 }
 
-fn direct(keypair: &Keypair, with_quic: bool) -> Result<Boxed<Connected>, noise::Error> {
+fn direct(keypair: &Keypair, with_quic: bool) -> Result<Boxed<AuthenticatedMuxer>, noise::Error> {
     let tcp = tcp()
         .upgrade(Version::V1Lazy)
         .authenticate(noise::Config::new(keypair)?)

@@ -19,7 +19,7 @@ pub struct Rule {
 
 /// A name for several sources.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group {
+pub struct AclGroup {
     /// Its name, which rules use.
     pub name: String,
     /// Who is in it: patterns over names that are no groups.
@@ -32,12 +32,12 @@ pub struct Acl {
     /// First match wins.
     pub rules: Vec<Rule>,
     /// In any order.
-    pub groups: Vec<Group>,
+    pub groups: Vec<AclGroup>,
 }
 
 /// What the rules say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ruling {
+pub enum AclDecision {
     /// There are none.
     NoRules,
     /// This one decides, from 1.
@@ -49,7 +49,7 @@ pub enum Ruling {
 impl Acl {
     /// The names of a source with those of its groups.
     pub fn with_groups<'a>(&'a self, own: &[&'a str]) -> Vec<&'a str> {
-        let is_member = |group: &&Group| {
+        let is_member = |group: &&AclGroup| {
             let mut patterns = group.members.iter();
             patterns.any(|pattern| own.iter().any(|name| pattern.matches(name)))
         };
@@ -61,24 +61,24 @@ impl Acl {
     }
 
     /// Which rule decides; `names` are those of [`Acl::with_groups`].
-    pub fn ruling(&self, names: &[&str], skill: &str) -> Ruling {
+    pub fn decide(&self, names: &[&str], skill: &str) -> AclDecision {
         if self.rules.is_empty() {
-            return Ruling::NoRules;
+            return AclDecision::NoRules;
         }
         let matches =
             |rule: &Rule| rule.skill.matches(skill) && names.iter().any(|name| rule.source.matches(name));
         match self.rules.iter().position(matches) {
-            Some(at) => Ruling::Rule(at + 1),
-            None => Ruling::NoMatch,
+            Some(at) => AclDecision::Rule(at + 1),
+            None => AclDecision::NoMatch,
         }
     }
 
     /// Whether a source may, by this ruling of these rules.
-    pub fn allows(&self, ruling: Ruling) -> bool {
+    pub fn allows(&self, ruling: AclDecision) -> bool {
         match ruling {
-            Ruling::NoRules => true,
-            Ruling::Rule(number) => self.rules.get(number - 1).is_some_and(|rule| rule.allow),
-            Ruling::NoMatch => false,
+            AclDecision::NoRules => true,
+            AclDecision::Rule(number) => self.rules.get(number - 1).is_some_and(|rule| rule.allow),
+            AclDecision::NoMatch => false,
         }
     }
 }
@@ -105,7 +105,7 @@ mod tests {
                 .collect(),
             groups: groups
                 .iter()
-                .map(|(name, members)| Group {
+                .map(|(name, members)| AclGroup {
                     name: (*name).to_owned(),
                     members: members.iter().map(|member| glob(member)).collect(),
                 })
@@ -123,21 +123,25 @@ mod tests {
             ],
             &[("ops", &["did:key:z6Mk*", "12D3KooWops"])],
         );
-        let ruling = |own: &[&str], skill| acl.ruling(&acl.with_groups(own), skill);
-        assert_eq!(ruling(&["http:alice"], "admin/users"), Ruling::Rule(1));
-        assert_eq!(ruling(&["http:alice"], "echo"), Ruling::Rule(2));
-        assert_eq!(ruling(&["http:bob"], "echo"), Ruling::NoMatch);
-        assert_eq!(ruling(&["12D3KooWx", "did:key:z6Mkx"], ""), Ruling::Rule(3));
-        assert_eq!(ruling(&["12D3KooWx"], ""), Ruling::NoMatch);
-        assert!(!acl.allows(Ruling::Rule(1)) && acl.allows(Ruling::Rule(2)) && !acl.allows(Ruling::NoMatch));
-        assert_eq!(Acl::default().ruling(&["x"], "y"), Ruling::NoRules);
-        assert!(Acl::default().allows(Ruling::NoRules));
+        let ruling = |own: &[&str], skill| acl.decide(&acl.with_groups(own), skill);
+        assert_eq!(ruling(&["http:alice"], "admin/users"), AclDecision::Rule(1));
+        assert_eq!(ruling(&["http:alice"], "echo"), AclDecision::Rule(2));
+        assert_eq!(ruling(&["http:bob"], "echo"), AclDecision::NoMatch);
+        assert_eq!(ruling(&["12D3KooWx", "did:key:z6Mkx"], ""), AclDecision::Rule(3));
+        assert_eq!(ruling(&["12D3KooWx"], ""), AclDecision::NoMatch);
+        assert!(
+            !acl.allows(AclDecision::Rule(1))
+                && acl.allows(AclDecision::Rule(2))
+                && !acl.allows(AclDecision::NoMatch)
+        );
+        assert_eq!(Acl::default().decide(&["x"], "y"), AclDecision::NoRules);
+        assert!(Acl::default().allows(AclDecision::NoRules));
     }
 
     #[test]
     fn a_group_is_no_member_of_a_group() {
         let acl = acl(&[("b", "*", true)], &[("a", &["x"]), ("b", &["a"])]);
-        assert_eq!(acl.ruling(&acl.with_groups(&["x"]), ""), Ruling::NoMatch);
+        assert_eq!(acl.decide(&acl.with_groups(&["x"]), ""), AclDecision::NoMatch);
     }
 
     /// A pattern that is `*`, a text, or a text with a star at its end.
@@ -178,7 +182,7 @@ mod tests {
             let acl = acl(&rules, &[("g", &members)]);
             let own: Vec<&str> = own.iter().map(String::as_str).collect();
             let names = acl.with_groups(&own);
-            prop_assert_eq!(acl.allows(acl.ruling(&names, &skill)), expected);
+            prop_assert_eq!(acl.allows(acl.decide(&names, &skill)), expected);
         }
     }
 }

@@ -11,8 +11,8 @@
 //! beyond that are counted, and a line says how many there were. The file always ends with a whole line. What could be neither
 //! synced nor taken back, of a disk that fails both, is synced again, and not written a second time.
 
-mod file;
-pub mod line;
+mod log_file;
+pub mod log_line;
 pub mod search;
 pub mod verify;
 
@@ -31,26 +31,26 @@ use std::{
 use tokio::sync::watch;
 
 use self::{
-    file::LogFile,
-    line::{Chain, Entry},
+    log_file::LogFile,
+    log_line::{AuditEntry, HashChain},
 };
 
 /// Lines that wait to be written, some half a KiB each.
-const WAITING: usize = 16_384;
+const MAX_WAITING: usize = 16_384;
 
 /// Lines that wait when the log counts as stuck: new tasks are refused from then on, and the lines of these refusals
 /// still have room.
-const STUCK: u64 = WAITING as u64 / 2;
+const STUCK_LINES: u64 = MAX_WAITING as u64 / 2;
 
 /// Bytes that are written at once, about: they leave as much of the room that is reserved when no more can be had.
-const AT_ONCE: usize = file::RESERVE as usize / 4;
+const MAX_WRITE: usize = log_file::RESERVE as usize / 4;
 
 /// How long until what could not be written is tried again.
 const TRY_AGAIN: Duration = Duration::from_millis(500);
 
 /// How the log is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct AuditSettings {
     /// The file. It is made, with mode 0600, if it is not there.
     pub path: PathBuf,
     /// Whether each line has the hash of the one before.
@@ -61,32 +61,32 @@ pub struct Settings {
 
 /// How the log is doing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct State {
+pub struct AuditState {
     /// Lines that are on the disk; only counted with `sync`. Those that cannot be written count too, so that nothing
     /// that runs waits for them.
     pub passed: u64,
     /// Why the log cannot be written.
-    pub trouble: Option<String>,
+    pub problem: Option<String>,
     /// Why it goes on in the file that was open, though it was asked to open it again.
     pub unopened: Option<String>,
     /// What somebody else has removed at its end. It is told until the file is opened again.
     pub cut: Option<String>,
 }
 
-impl State {
+impl AuditState {
     /// What is wrong with the log, whether it can be written or not.
-    pub fn complaint(&self) -> Option<&str> {
+    pub fn any_problem(&self) -> Option<&str> {
         let else_wrong = self.unopened.as_deref().or(self.cut.as_deref());
-        self.trouble.as_deref().or(else_wrong)
+        self.problem.as_deref().or(else_wrong)
     }
 }
 
 /// The log, for the engine. Dropping it writes what waits, if that can be written.
 #[derive(Debug)]
 pub struct Audit {
-    lines: Option<SyncSender<Order>>,
-    shared: Arc<Shared>,
-    state: watch::Receiver<State>,
+    lines: Option<SyncSender<WriterCommand>>,
+    shared: Arc<AuditShared>,
+    state: watch::Receiver<AuditState>,
     sync: bool,
     submitted: u64,
     thread: Option<JoinHandle<()>>,
@@ -94,13 +94,13 @@ pub struct Audit {
 
 /// Tells the log that its file was moved away.
 #[derive(Clone, Debug)]
-pub struct Reopen {
-    shared: Arc<Shared>,
-    lines: SyncSender<Order>,
+pub struct ReopenHandle {
+    shared: Arc<AuditShared>,
+    lines: SyncSender<WriterCommand>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct AuditShared {
     /// Lines that are no longer in the channel.
     taken: AtomicU64,
     /// Decisions that could not even wait, and of which no line tells yet.
@@ -110,8 +110,8 @@ struct Shared {
 }
 
 #[derive(Debug)]
-enum Order {
-    Line(Box<Entry>),
+enum WriterCommand {
+    Line(Box<AuditEntry>),
     /// Look at what is asked besides.
     Wake,
 }
@@ -121,24 +121,24 @@ impl Audit {
     ///
     /// # Errors
     /// When the file cannot be opened, or the thread not be started.
-    pub fn start(settings: &Settings) -> io::Result<Self> {
+    pub fn start(settings: &AuditSettings) -> io::Result<Self> {
         let (mut audit, writer) = Self::open(settings)?;
         audit.spawn(writer)?;
         Ok(audit)
     }
 
     /// Opens the log; nobody writes it yet.
-    fn open(settings: &Settings) -> io::Result<(Self, Writer)> {
+    fn open(settings: &AuditSettings) -> io::Result<(Self, AuditWriter)> {
         let (mut file, chain) = LogFile::open(&settings.path, settings.chain)?;
-        let (lines, orders) = sync_channel(WAITING);
-        let mut begin = State::default();
+        let (lines, orders) = sync_channel(MAX_WAITING);
+        let mut begin = AuditState::default();
         // Before anything is decided.
         if let Err(error) = file.reserve(0) {
-            say_once(&mut begin.trouble, unwritable(&file, &no_room(&error)));
+            say_once(&mut begin.problem, unwritable(&file, &no_room(&error)));
         }
         let (tell, state) = watch::channel(begin);
-        let shared = Arc::new(Shared::default());
-        let writer = Writer {
+        let shared = Arc::new(AuditShared::default());
+        let writer = AuditWriter {
             file,
             chain,
             sync: settings.sync,
@@ -160,16 +160,16 @@ impl Audit {
         Ok((audit, writer))
     }
 
-    fn spawn(&mut self, writer: Writer) -> io::Result<()> {
+    fn spawn(&mut self, writer: AuditWriter) -> io::Result<()> {
         let thread = std::thread::Builder::new().name("audit".into());
         self.thread = Some(thread.spawn(move || writer.run())?);
         Ok(())
     }
 
     /// Hands a line over.
-    pub fn submit(&mut self, entry: Entry) {
+    pub fn submit(&mut self, entry: AuditEntry) {
         let Some(lines) = &self.lines else { return };
-        if lines.try_send(Order::Line(Box::new(entry))).is_ok() {
+        if lines.try_send(WriterCommand::Line(Box::new(entry))).is_ok() {
             self.submitted += 1;
         } else {
             self.shared.lost.fetch_add(1, Ordering::Relaxed);
@@ -192,36 +192,36 @@ impl Audit {
     }
 
     /// Why no line can be written now.
-    pub fn trouble(&self) -> Option<String> {
+    pub fn problem(&self) -> Option<String> {
         let waiting = self.submitted - self.shared.taken.load(Ordering::Relaxed).min(self.submitted);
-        if waiting > STUCK {
+        if waiting > STUCK_LINES {
             return Some(format!("{waiting} lines wait to be written"));
         }
         if self.is_gone() {
             return Some("its thread has ended".to_owned());
         }
-        self.state.borrow().trouble.clone()
+        self.state.borrow().problem.clone()
     }
 
     /// How the log is doing, from now on.
-    pub fn state(&self) -> watch::Receiver<State> {
+    pub fn state(&self) -> watch::Receiver<AuditState> {
         self.state.clone()
     }
 
     /// What reopens it.
-    pub fn reopener(&self) -> Option<Reopen> {
+    pub fn reopener(&self) -> Option<ReopenHandle> {
         let lines = self.lines.clone()?;
         let shared = Arc::clone(&self.shared);
-        Some(Reopen { shared, lines })
+        Some(ReopenHandle { shared, lines })
     }
 }
 
-impl Reopen {
+impl ReopenHandle {
     /// Closes the file and opens what is at its path now, or makes a new one there.
     pub fn reopen(&self) {
         self.shared.reopen.store(true, Ordering::Release);
         // If there is no room, there are lines, which wake it as well.
-        let _ = self.lines.try_send(Order::Wake);
+        let _ = self.lines.try_send(WriterCommand::Wake);
     }
 }
 
@@ -229,7 +229,7 @@ impl Drop for Audit {
     fn drop(&mut self) {
         self.shared.closing.store(true, Ordering::Release);
         if let Some(lines) = self.lines.take() {
-            let _ = lines.try_send(Order::Wake);
+            let _ = lines.try_send(WriterCommand::Wake);
         }
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -237,13 +237,13 @@ impl Drop for Audit {
     }
 }
 
-struct Writer {
+struct AuditWriter {
     file: LogFile,
-    chain: Chain,
+    chain: HashChain,
     sync: bool,
-    orders: Receiver<Order>,
-    shared: Arc<Shared>,
-    tell: watch::Sender<State>,
+    orders: Receiver<WriterCommand>,
+    shared: Arc<AuditShared>,
+    tell: watch::Sender<AuditState>,
     /// Whole lines that are not written yet.
     buffer: Vec<u8>,
     /// How many there are.
@@ -252,7 +252,7 @@ struct Writer {
     is_to_reopen: bool,
 }
 
-impl Writer {
+impl AuditWriter {
     fn run(mut self) {
         loop {
             let closing = self.wait();
@@ -286,8 +286,10 @@ impl Writer {
         let in_channel = self
             .orders
             .try_iter()
-            .filter(|order| matches!(order, Order::Line(_)));
-        line::decisions(&self.buffer) + in_channel.count() as u64 + self.shared.lost.load(Ordering::Relaxed)
+            .filter(|order| matches!(order, WriterCommand::Line(_)));
+        log_line::decisions(&self.buffer)
+            + in_channel.count() as u64
+            + self.shared.lost.load(Ordering::Relaxed)
     }
 
     /// Waits for something to do; true when this is the last.
@@ -311,7 +313,7 @@ impl Writer {
 
     /// What has come meanwhile is written together; true when that is all.
     fn gather(&mut self) -> bool {
-        while self.buffer.len() < AT_ONCE {
+        while self.buffer.len() < MAX_WRITE {
             let Ok(order) = self.orders.try_recv() else {
                 self.tell_lost();
                 return true;
@@ -321,8 +323,8 @@ impl Writer {
         false
     }
 
-    fn take(&mut self, order: &Order) {
-        let Order::Line(entry) = order else { return };
+    fn take(&mut self, order: &WriterCommand) {
+        let WriterCommand::Line(entry) = order else { return };
         self.chain.write(entry, &mut self.buffer);
         self.in_buffer += 1;
         self.shared.taken.fetch_add(1, Ordering::Relaxed);
@@ -430,7 +432,7 @@ impl Writer {
         let lines = std::mem::take(&mut self.in_buffer);
         let sync = self.sync;
         self.tell.send_if_modified(|state| {
-            let was_trouble = state.trouble.take().is_some();
+            let was_trouble = state.problem.take().is_some();
             if was_trouble {
                 tracing::warn!("the audit log can be written again");
             }
@@ -440,7 +442,7 @@ impl Writer {
     }
 
     fn is_in_trouble(&self) -> bool {
-        self.tell.borrow().trouble.is_some()
+        self.tell.borrow().problem.is_some()
     }
 
     fn trouble(&mut self, why: &str) {
@@ -454,7 +456,7 @@ impl Writer {
         let said = unwritable(&self.file, why);
         self.tell.send_if_modified(|state| {
             state.passed += lines;
-            say_once(&mut state.trouble, said) || lines > 0
+            say_once(&mut state.problem, said) || lines > 0
         });
     }
 }

@@ -48,14 +48,14 @@ pub struct Invite {
 
 /// What a peer may by an invite.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Right {
+pub struct InviteGrant {
     /// Of the invite.
     pub label: String,
     /// The skill that it may use; empty: all.
     pub skill: String,
 }
 
-impl Right {
+impl InviteGrant {
     /// Whether a task for this skill may be sent by it.
     pub fn covers(&self, skill: &str) -> bool {
         self.skill.is_empty() || self.skill == skill
@@ -64,9 +64,9 @@ impl Right {
 
 /// What came of a secret that a peer has shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum RedeemResult {
     /// The peer has taken a use with it now.
-    Taken,
+    Redeemed,
     /// It had one before.
     Held,
     /// There is no such invite, or none any more.
@@ -77,11 +77,11 @@ pub enum Shown {
     UsedUp,
 }
 
-impl Shown {
+impl RedeemResult {
     /// Why it lets nobody in; `None`: it does.
     pub fn refusal(self) -> Option<&'static str> {
         match self {
-            Self::Taken | Self::Held => None,
+            Self::Redeemed | Self::Held => None,
             Self::Unknown => Some("the invite shown is not known here; it may have been revoked"),
             Self::Expired => Some("the invite shown has expired"),
             Self::UsedUp => Some("the invite shown has been used by as many peers as it lets in"),
@@ -154,11 +154,11 @@ impl Invites {
         Some(invite)
     }
 
-    /// A peer has shown a secret. With [`Shown::Taken`], the invite as it is now.
-    pub fn show(&mut self, now: u64, peer: PeerId, secret: &[u8]) -> (Shown, Option<&Invite>) {
-        let shown = self.look_at(now, peer, secret);
+    /// A peer has shown a secret. With [`RedeemResult::Redeemed`], the invite as it is now.
+    pub fn redeem(&mut self, now: u64, peer: PeerId, secret: &[u8]) -> (RedeemResult, Option<&Invite>) {
+        let shown = self.peek(now, peer, secret);
         let id = match shown {
-            Shown::Taken => self.id_of(secret).map(str::to_owned),
+            RedeemResult::Redeemed => self.id_of(secret).map(str::to_owned),
             _ => None,
         };
         let invite = id.and_then(|id| self.by_id.get_mut(&id));
@@ -171,18 +171,18 @@ impl Invites {
     }
 
     /// What would come of a secret that a peer shows.
-    pub fn look_at(&self, now: u64, peer: PeerId, secret: &[u8]) -> Shown {
+    pub fn peek(&self, now: u64, peer: PeerId, secret: &[u8]) -> RedeemResult {
         let Some(invite) = self.id_of(secret).and_then(|id| self.by_id.get(id)) else {
-            return Shown::Unknown;
+            return RedeemResult::Unknown;
         };
         if invite.peers.contains(&peer) {
-            Shown::Held
+            RedeemResult::Held
         } else if invite.is_expired(now) {
-            Shown::Expired
+            RedeemResult::Expired
         } else if invite.peers.len() >= invite.uses as usize {
-            Shown::UsedUp
+            RedeemResult::UsedUp
         } else {
-            Shown::Taken
+            RedeemResult::Redeemed
         }
     }
 
@@ -192,10 +192,10 @@ impl Invites {
     }
 
     /// What a peer may by its invites.
-    pub fn rights(&self, peer: PeerId) -> Vec<Right> {
+    pub fn rights(&self, peer: PeerId) -> Vec<InviteGrant> {
         let held = self.held.get(&peer).into_iter().flatten();
         let invites = held.filter_map(|id| self.by_id.get(id));
-        let rights = invites.map(|invite| Right {
+        let rights = invites.map(|invite| InviteGrant {
             label: invite.label.clone(),
             skill: invite.skill.clone(),
         });

@@ -5,20 +5,20 @@
 
 use std::{num::NonZeroUsize, time::Duration};
 
-use agentanycast_door::rate::{Rate, Rates};
 use agentanycast_identity::PeerId;
+use agentanycast_limits::rate::{Rate, Rates};
 
 use super::glob::Glob;
 
 /// Sources whose rates are remembered, some 200 bytes each.
-const SOURCES: NonZeroUsize = NonZeroUsize::new(65_536).unwrap();
+const MAX_SOURCES: NonZeroUsize = NonZeroUsize::new(65_536).unwrap();
 
 /// How much of its rate a source may use at once.
 const BURST: Duration = Duration::from_secs(1);
 
 /// Who sends, as limits are counted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Key {
+pub enum LimitKey {
     /// Another node.
     Peer(PeerId),
     /// A caller of a bridge.
@@ -29,7 +29,7 @@ pub enum Key {
 
 /// The bounds of one source; 0 is no bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Bounds {
+pub struct SourceBounds {
     /// New tasks a second, those of one second at once.
     pub rps: f64,
     /// Tasks that have not ended.
@@ -40,29 +40,29 @@ pub struct Bounds {
 
 /// Bounds of some sources: what is None is as by default.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Override {
+pub struct BoundsOverride {
     /// Whose.
     pub source: Glob,
-    /// See [`Bounds::rps`].
+    /// See [`SourceBounds::rps`].
     pub rps: Option<f64>,
-    /// See [`Bounds::in_flight`].
+    /// See [`SourceBounds::in_flight`].
     pub in_flight: Option<u64>,
-    /// See [`Bounds::bytes`].
+    /// See [`SourceBounds::bytes`].
     pub bytes: Option<u64>,
 }
 
 /// All bounds.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Limits {
+pub struct PolicyLimits {
     /// Of a source that no override matches.
-    pub default: Bounds,
+    pub default: SourceBounds,
     /// First match wins.
-    pub overrides: Vec<Override>,
+    pub overrides: Vec<BoundsOverride>,
 }
 
 /// What a source has here now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct SourceUsage {
     /// Tasks that have not ended.
     pub tasks: u64,
     /// Bytes of their messages and results.
@@ -71,7 +71,7 @@ pub struct Usage {
 
 /// A bound that is reached.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Full {
+pub enum ReachedBound {
     /// New tasks a second.
     Rate(f64),
     /// Tasks that have not ended.
@@ -79,13 +79,13 @@ pub enum Full {
     /// Their bytes.
     Bytes(u64),
     /// The bytes of a single task.
-    Large(u64),
+    TaskBytes(u64),
 }
 
-impl Limits {
+impl PolicyLimits {
     /// Whether there is any.
     pub fn is_none(&self) -> bool {
-        self.default == Bounds::default() && self.overrides.is_empty()
+        self.default == SourceBounds::default() && self.overrides.is_empty()
     }
 
     /// Whether open tasks have to be counted for it.
@@ -99,21 +99,21 @@ impl Limits {
     }
 
     /// The source of the override for these names.
-    pub fn meant(&self, names: &[&str]) -> Option<&Glob> {
+    pub fn override_pattern(&self, names: &[&str]) -> Option<&Glob> {
         self.override_of(names).map(|one| &one.source)
     }
 
-    fn override_of(&self, names: &[&str]) -> Option<&Override> {
-        let is_meant = |one: &&Override| names.iter().any(|name| one.source.matches(name));
+    fn override_of(&self, names: &[&str]) -> Option<&BoundsOverride> {
+        let is_meant = |one: &&BoundsOverride| names.iter().any(|name| one.source.matches(name));
         self.overrides.iter().find(is_meant)
     }
 
     /// Those of a source with these names.
-    pub fn of(&self, names: &[&str]) -> Bounds {
+    pub fn bounds_of(&self, names: &[&str]) -> SourceBounds {
         let Some(found) = self.override_of(names) else {
             return self.default;
         };
-        Bounds {
+        SourceBounds {
             rps: found.rps.unwrap_or(self.default.rps),
             in_flight: found.in_flight.unwrap_or(self.default.in_flight),
             bytes: found.bytes.unwrap_or(self.default.bytes),
@@ -123,15 +123,15 @@ impl Limits {
 
 /// What all sources have used of their rates.
 #[derive(Debug)]
-pub struct Meter(Rates<Key>);
+pub struct RateMeter(Rates<LimitKey>);
 
-impl Default for Meter {
+impl Default for RateMeter {
     fn default() -> Self {
-        Self(Rates::new(SOURCES))
+        Self(Rates::new(MAX_SOURCES))
     }
 }
 
-impl Meter {
+impl RateMeter {
     /// Whether a source with these bounds, which has so much here, may send one more task, whose message has `bytes`; it is
     /// counted then.
     ///
@@ -140,19 +140,19 @@ impl Meter {
     pub fn take(
         &mut self,
         now: Duration,
-        source: Key,
-        bounds: &Bounds,
-        has: Usage,
+        source: LimitKey,
+        bounds: &SourceBounds,
+        has: SourceUsage,
         bytes: u64,
-    ) -> Result<(), Full> {
+    ) -> Result<(), ReachedBound> {
         if bounds.in_flight > 0 && has.tasks >= bounds.in_flight {
-            return Err(Full::InFlight(bounds.in_flight));
+            return Err(ReachedBound::InFlight(bounds.in_flight));
         }
         if bounds.bytes > 0 && bytes > bounds.bytes {
-            return Err(Full::Large(bounds.bytes));
+            return Err(ReachedBound::TaskBytes(bounds.bytes));
         }
         if bounds.bytes > 0 && has.bytes.saturating_add(bytes) > bounds.bytes {
-            return Err(Full::Bytes(bounds.bytes));
+            return Err(ReachedBound::Bytes(bounds.bytes));
         }
         let Some(rate) = Rate::new(bounds.rps, BURST) else {
             return Ok(());
@@ -160,7 +160,7 @@ impl Meter {
         if self.0.take(now.as_nanos() as u64, source, rate, 1) {
             Ok(())
         } else {
-            Err(Full::Rate(bounds.rps))
+            Err(ReachedBound::Rate(bounds.rps))
         }
     }
 }
@@ -171,21 +171,21 @@ mod tests {
 
     use super::*;
 
-    fn limits() -> Limits {
-        Limits {
-            default: Bounds {
+    fn limits() -> PolicyLimits {
+        PolicyLimits {
+            default: SourceBounds {
                 rps: 5.0,
                 in_flight: 10,
                 bytes: 0,
             },
             overrides: vec![
-                Override {
+                BoundsOverride {
                     source: Glob::new("local").unwrap(),
                     rps: Some(0.0),
                     in_flight: Some(0),
                     bytes: None,
                 },
-                Override {
+                BoundsOverride {
                     source: Glob::new("http:*").unwrap(),
                     rps: None,
                     in_flight: Some(2),
@@ -198,38 +198,49 @@ mod tests {
     #[test]
     fn the_first_override_stands_and_leaves_the_rest_as_it_is() {
         let limits = limits();
-        assert_eq!(limits.of(&["local"]), Bounds::default());
-        let http = limits.of(&["http:a"]);
+        assert_eq!(limits.bounds_of(&["local"]), SourceBounds::default());
+        let http = limits.bounds_of(&["http:a"]);
         assert_eq!((http.rps, http.in_flight, http.bytes), (5.0, 2, 100));
-        assert_eq!(limits.of(&["12D3"]), limits.default);
-        assert!(limits.count_tasks() && !limits.is_none() && Limits::default().is_none());
+        assert_eq!(limits.bounds_of(&["12D3"]), limits.default);
+        assert!(limits.count_tasks() && !limits.is_none() && PolicyLimits::default().is_none());
     }
 
     #[test]
     fn a_full_quota_costs_no_rate() {
         let (mut meter, bounds) = (
-            Meter::default(),
-            Bounds {
+            RateMeter::default(),
+            SourceBounds {
                 rps: 1.0,
                 in_flight: 1,
                 bytes: 0,
             },
         );
-        let full = Usage { tasks: 1, bytes: 9 };
+        let full = SourceUsage { tasks: 1, bytes: 9 };
         let now = Duration::from_secs(9);
-        let mut take = |bounds: &Bounds, has, bytes| meter.take(now, Key::Local, bounds, has, bytes);
-        assert_eq!(take(&bounds, full, 0), Err(Full::InFlight(1)));
-        assert_eq!(take(&bounds, Usage::default(), 0), Ok(()));
-        assert_eq!(take(&bounds, Usage::default(), 0), Err(Full::Rate(1.0)));
-        let bytes = Bounds {
+        let mut take =
+            |bounds: &SourceBounds, has, bytes| meter.take(now, LimitKey::Local, bounds, has, bytes);
+        assert_eq!(take(&bounds, full, 0), Err(ReachedBound::InFlight(1)));
+        assert_eq!(take(&bounds, SourceUsage::default(), 0), Ok(()));
+        assert_eq!(
+            take(&bounds, SourceUsage::default(), 0),
+            Err(ReachedBound::Rate(1.0))
+        );
+        let bytes = SourceBounds {
             rps: 1.0,
             bytes: 12,
             in_flight: 0,
         };
-        assert_eq!(take(&bytes, full, 4), Err(Full::Bytes(12)));
+        assert_eq!(take(&bytes, full, 4), Err(ReachedBound::Bytes(12)));
         // No number of ended tasks makes room for it.
-        assert_eq!(take(&bytes, Usage::default(), 13), Err(Full::Large(12)));
-        assert_eq!(take(&bytes, full, 3), Err(Full::Rate(1.0)), "it would fit");
+        assert_eq!(
+            take(&bytes, SourceUsage::default(), 13),
+            Err(ReachedBound::TaskBytes(12))
+        );
+        assert_eq!(
+            take(&bytes, full, 3),
+            Err(ReachedBound::Rate(1.0)),
+            "it would fit"
+        );
     }
 
     proptest! {
@@ -240,8 +251,8 @@ mod tests {
             most in 0..30_u64,
             steps in prop::collection::vec((0..3_u8, prop::option::of(0..20_u64)), 1..60),
         ) {
-            let mut meter = Meter::default();
-            let bounds = Bounds { rps: 0.0, in_flight: bound, bytes: most };
+            let mut meter = RateMeter::default();
+            let bounds = SourceBounds { rps: 0.0, in_flight: bound, bytes: most };
             let mut open: [Vec<u64>; 3] = Default::default();
             for (source, step) in steps {
                 let has = &mut open[usize::from(source)];
@@ -249,8 +260,8 @@ mod tests {
                     has.pop();
                     continue;
                 };
-                let usage = Usage { tasks: has.len() as u64, bytes: has.iter().sum() };
-                let taken = meter.take(Duration::ZERO, Key::Bridge(source.to_string()), &bounds, usage, bytes);
+                let usage = SourceUsage { tasks: has.len() as u64, bytes: has.iter().sum() };
+                let taken = meter.take(Duration::ZERO, LimitKey::Bridge(source.to_string()), &bounds, usage, bytes);
                 let fits = most == 0 || usage.bytes + bytes <= most;
                 prop_assert_eq!(taken.is_ok(), usage.tasks < bound && fits);
                 has.extend(taken.is_ok().then_some(bytes));

@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::{invites::Right, *};
-use crate::config::{self, AclRule, Groups, TrustMode};
+use super::{invites::InviteGrant, *};
+use crate::config::{self, AclRule, SourceGroups, TrustMode};
 
 fn peer(number: u8) -> PeerId {
     let mut bytes = vec![0x00, 0x24, 0x08, 0x01, 0x12, 0x20];
@@ -19,34 +19,41 @@ fn rule(source: &str, skill: &str, allow: bool) -> AclRule {
     }
 }
 
-fn policy(settings: &config::Policy) -> Policy {
-    Policy::new(Rules::read(settings).unwrap())
+fn policy(settings: &config::PolicyConfig) -> Policy {
+    Policy::new(PolicyRules::from_config(settings).unwrap())
 }
 
-fn ask(policy: &mut Policy, source: Source<'_>, skill: &str) -> Decision {
-    policy.decide(Duration::from_secs(9), source, skill, Usage::default(), 0)
+fn ask(policy: &mut Policy, source: TaskSource<'_>, skill: &str) -> Decision {
+    policy.decide(Duration::from_secs(9), source, skill, SourceUsage::default(), 0)
 }
 
-fn allows(policy: &mut Policy, source: Source<'_>, skill: &str) -> bool {
-    ask(policy, source, skill).outcome == Outcome::Allow
+fn allows(policy: &mut Policy, source: TaskSource<'_>, skill: &str) -> bool {
+    ask(policy, source, skill).outcome == PolicyOutcome::Allow
 }
 
 #[test]
 fn nothing_written_is_open() {
-    let mut open = policy(&config::Policy::default());
+    let mut open = policy(&config::PolicyConfig::default());
     assert!(open.rules().is_open());
-    let all = [Source::Peer(peer(1)), Source::Bridge("a"), Source::Local];
+    let all = [
+        TaskSource::Peer(peer(1)),
+        TaskSource::Bridge("a"),
+        TaskSource::Local,
+    ];
     for source in all {
         let decision = ask(&mut open, source, "x");
-        assert_eq!((decision.outcome, decision.by), (Outcome::Allow, By::NoRules));
+        assert_eq!(
+            (decision.outcome, decision.reason),
+            (PolicyOutcome::Allow, DecisionReason::NoRules)
+        );
     }
 }
 
 #[test]
 fn every_name_of_a_source_counts() {
     let did = did_key_of(peer(2)).unwrap();
-    let mut policy = policy(&config::Policy {
-        groups: Groups(BTreeMap::from([(
+    let mut policy = policy(&config::PolicyConfig {
+        groups: SourceGroups(BTreeMap::from([(
             "ops".to_owned(),
             vec![peer(3).to_string(), "http:o*".to_owned()],
         )])),
@@ -59,95 +66,108 @@ fn every_name_of_a_source_counts() {
             rule("http:alice", "*", true),
             rule("local", "*", true),
         ],
-        ..config::Policy::default()
+        ..config::PolicyConfig::default()
     });
     for (source, skill, by) in [
-        (Source::Peer(peer(3)), "admin/x", By::Rule(1)),
-        (Source::Bridge("olga"), "admin/x", By::Rule(1)),
-        (Source::Peer(peer(1)), "admin/x", By::Rule(2)),
-        (Source::Local, "admin/x", By::Rule(2)),
-        (Source::Peer(peer(1)), "", By::Rule(3)),
-        (Source::Peer(peer(2)), "echo", By::Rule(4)),
-        (Source::Bridge("alice"), "echo", By::Rule(6)),
-        (Source::Local, "echo", By::Rule(7)),
-        (Source::Bridge("local"), "echo", By::NoMatch),
-        (Source::Peer(peer(4)), "echo", By::NoMatch),
+        (TaskSource::Peer(peer(3)), "admin/x", DecisionReason::Rule(1)),
+        (TaskSource::Bridge("olga"), "admin/x", DecisionReason::Rule(1)),
+        (TaskSource::Peer(peer(1)), "admin/x", DecisionReason::Rule(2)),
+        (TaskSource::Local, "admin/x", DecisionReason::Rule(2)),
+        (TaskSource::Peer(peer(1)), "", DecisionReason::Rule(3)),
+        (TaskSource::Peer(peer(2)), "echo", DecisionReason::Rule(4)),
+        (TaskSource::Bridge("alice"), "echo", DecisionReason::Rule(6)),
+        (TaskSource::Local, "echo", DecisionReason::Rule(7)),
+        (TaskSource::Bridge("local"), "echo", DecisionReason::NoMatch),
+        (TaskSource::Peer(peer(4)), "echo", DecisionReason::NoMatch),
     ] {
         let decision = ask(&mut policy, source, skill);
-        let expected = if matches!(by, By::Rule(2) | By::NoMatch) {
-            Outcome::Deny
+        let expected = if matches!(by, DecisionReason::Rule(2) | DecisionReason::NoMatch) {
+            PolicyOutcome::Deny
         } else {
-            Outcome::Allow
+            PolicyOutcome::Allow
         };
         assert_eq!(
-            (decision.outcome, decision.by),
+            (decision.outcome, decision.reason),
             (expected, by),
             "{source:?} {skill}"
         );
     }
     // A name of the web counts once it is proven, and not before.
-    let standing = Standing {
+    let standing = PeerAttributes {
         names: vec!["did:web:example.org:agents:a".into()],
-        ..Standing::default()
+        ..PeerAttributes::default()
     };
-    policy.set_standing(peer(4), standing);
-    assert_eq!(ask(&mut policy, Source::Peer(peer(4)), "echo").by, By::Rule(5));
+    policy.set_attributes(peer(4), standing);
+    assert_eq!(
+        ask(&mut policy, TaskSource::Peer(peer(4)), "echo").reason,
+        DecisionReason::Rule(5)
+    );
 }
 
 #[test]
 fn trust_is_asked_first_and_of_peers_only() {
-    let settings = |trust, trusted: &[String]| config::Policy {
+    let settings = |trust, trusted: &[String]| config::PolicyConfig {
         trust,
         trusted_peers: trusted.to_vec(),
-        ..config::Policy::default()
+        ..config::PolicyConfig::default()
     };
     let mut known = policy(&settings(
         TrustMode::Known,
         &["did:web:*".to_owned(), peer(1).to_string()],
     ));
-    assert!(allows(&mut known, Source::Peer(peer(1)), "x"));
-    assert_eq!(ask(&mut known, Source::Peer(peer(2)), "x").by, By::Unknown);
-    assert!(allows(&mut known, Source::Local, "x") && allows(&mut known, Source::Bridge("a"), "x"));
-    let standing = |name: &str, vouched| Standing {
+    assert!(allows(&mut known, TaskSource::Peer(peer(1)), "x"));
+    assert_eq!(
+        ask(&mut known, TaskSource::Peer(peer(2)), "x").reason,
+        DecisionReason::Unknown
+    );
+    assert!(allows(&mut known, TaskSource::Local, "x") && allows(&mut known, TaskSource::Bridge("a"), "x"));
+    let standing = |name: &str, vouched| PeerAttributes {
         names: vec![name.to_owned()],
         vouched,
-        ..Standing::default()
+        ..PeerAttributes::default()
     };
-    known.set_standing(peer(2), standing("did:web:a", false));
-    known.set_standing(peer(3), standing("did:key:zOther", true));
-    assert!(allows(&mut known, Source::Peer(peer(2)), "x") && allows(&mut known, Source::Peer(peer(3)), "x"));
+    known.set_attributes(peer(2), standing("did:web:a", false));
+    known.set_attributes(peer(3), standing("did:key:zOther", true));
+    assert!(
+        allows(&mut known, TaskSource::Peer(peer(2)), "x")
+            && allows(&mut known, TaskSource::Peer(peer(3)), "x")
+    );
 
     let did = did_key_of(peer(2)).unwrap();
     let mut pinned = policy(&settings(TrustMode::Pinned, &[peer(1).to_string(), did]));
-    pinned.set_standing(peer(3), standing("did:web:a", true));
+    pinned.set_attributes(peer(3), standing("did:web:a", true));
     assert!(
-        allows(&mut pinned, Source::Peer(peer(1)), "x") && allows(&mut pinned, Source::Peer(peer(2)), "x")
+        allows(&mut pinned, TaskSource::Peer(peer(1)), "x")
+            && allows(&mut pinned, TaskSource::Peer(peer(2)), "x")
     );
-    assert_eq!(ask(&mut pinned, Source::Peer(peer(3)), "x").by, By::NotPinned);
-    assert!(allows(&mut pinned, Source::Local, "x"));
+    assert_eq!(
+        ask(&mut pinned, TaskSource::Peer(peer(3)), "x").reason,
+        DecisionReason::NotPinned
+    );
+    assert!(allows(&mut pinned, TaskSource::Local, "x"));
 }
 
 /// An invite lets in where no rule says anything, for its skill; a rule that matches counts, an explicit deny above all.
 #[test]
 fn an_invite_lets_in_but_not_past_a_rule() {
-    let right = |label: &str, skill: &str| Right {
+    let right = |label: &str, skill: &str| InviteGrant {
         label: label.to_owned(),
         skill: skill.to_owned(),
     };
     let closed = |trust, acl: Vec<config::AclRule>| {
-        policy(&config::Policy {
+        policy(&config::PolicyConfig {
             acl,
             trust,
-            ..config::Policy::default()
+            ..config::PolicyConfig::default()
         })
     };
-    let guest = Source::Peer(peer(1));
+    let guest = TaskSource::Peer(peer(1));
     for trust in [TrustMode::Known, TrustMode::Pinned] {
         let mut policy = closed(trust, Vec::new());
         assert!(!allows(&mut policy, guest, "x"));
         policy.set_invited(peer(1), vec![right("team", "x")]);
         assert!(allows(&mut policy, guest, "x") && !allows(&mut policy, guest, "y"));
-        assert!(!allows(&mut policy, Source::Peer(peer(2)), "x"));
+        assert!(!allows(&mut policy, TaskSource::Peer(peer(2)), "x"));
         policy.set_invited(peer(1), vec![right("team", "x"), right("all", "")]);
         assert!(allows(&mut policy, guest, "y"));
         policy.set_invited(peer(1), Vec::new());
@@ -157,9 +177,9 @@ fn an_invite_lets_in_but_not_past_a_rule() {
     let friend = rule(&peer(9).to_string(), "*", true);
     let mut policy = closed(TrustMode::Known, vec![friend.clone()]);
     policy.set_invited(peer(1), vec![right("team", "")]);
-    assert_eq!(ask(&mut policy, guest, "x").by, By::Invited);
+    assert_eq!(ask(&mut policy, guest, "x").reason, DecisionReason::Invited);
     assert_eq!(
-        policy.seen_as(peer(1), By::Invited).as_deref(),
+        policy.seen_as(peer(1), DecisionReason::Invited).as_deref(),
         Some("invited:team")
     );
     for source in ["invited:team", "invited:*", "*", peer(1).to_string().as_str()] {
@@ -168,23 +188,34 @@ fn an_invite_lets_in_but_not_past_a_rule() {
             vec![friend.clone(), rule(source, "secret", false)],
         );
         policy.set_invited(peer(1), vec![right("team", "")]);
-        assert_eq!(ask(&mut policy, guest, "secret").by, By::Rule(2), "{source}");
-        assert_eq!(ask(&mut policy, guest, "x").by, By::Invited, "{source}");
+        assert_eq!(
+            ask(&mut policy, guest, "secret").reason,
+            DecisionReason::Rule(2),
+            "{source}"
+        );
+        assert_eq!(
+            ask(&mut policy, guest, "x").reason,
+            DecisionReason::Invited,
+            "{source}"
+        );
     }
     // Who is invited is a name in rules, and no more.
     let mut policy = closed(TrustMode::Open, vec![rule("invited:team", "x", true)]);
-    assert_eq!(ask(&mut policy, guest, "x").by, By::NoMatch);
+    assert_eq!(ask(&mut policy, guest, "x").reason, DecisionReason::NoMatch);
     policy.set_invited(peer(1), vec![right("other", "z")]);
-    assert_eq!(ask(&mut policy, guest, "x").by, By::NoMatch);
+    assert_eq!(ask(&mut policy, guest, "x").reason, DecisionReason::NoMatch);
     policy.set_invited(peer(1), vec![right("team", "z")]);
-    assert_eq!(ask(&mut policy, guest, "x").by, By::Rule(1));
+    assert_eq!(ask(&mut policy, guest, "x").reason, DecisionReason::Rule(1));
     // A key that it had before holds it too.
-    let standing = Standing {
+    let standing = PeerAttributes {
         former: vec![peer(1)],
-        ..Standing::default()
+        ..PeerAttributes::default()
     };
-    policy.set_standing(peer(2), standing);
-    assert_eq!(ask(&mut policy, Source::Peer(peer(2)), "x").by, By::Rule(1));
+    policy.set_attributes(peer(2), standing);
+    assert_eq!(
+        ask(&mut policy, TaskSource::Peer(peer(2)), "x").reason,
+        DecisionReason::Rule(1)
+    );
 }
 
 /// Whoever reads the audit log sees by which name a source was let in, or not.
@@ -193,23 +224,23 @@ fn who_was_not_seen_by_its_key_is_named() {
     let (own, former) = (peer(1).to_string(), peer(2).to_string());
     let own_did = did_key_of(peer(1)).unwrap();
     let web = "did:web:a.example";
-    let standing = || Standing {
+    let standing = || PeerAttributes {
         names: vec![web.to_owned()],
         former: vec![peer(2)],
-        ..Standing::default()
+        ..PeerAttributes::default()
     };
-    let seen = |settings: &config::Policy| {
+    let seen = |settings: &config::PolicyConfig| {
         let mut policy = policy(settings);
-        policy.set_standing(peer(1), standing());
-        let by = ask(&mut policy, Source::Peer(peer(1)), "x").by;
+        policy.set_attributes(peer(1), standing());
+        let by = ask(&mut policy, TaskSource::Peer(peer(1)), "x").reason;
         assert_eq!(policy.seen_as(peer(3), by), None, "nothing is proven of it");
         (by.to_string(), policy.seen_as(peer(1), by))
     };
     let by_rule = |source: &str, allow| {
-        seen(&config::Policy {
+        seen(&config::PolicyConfig {
             acl: vec![rule("http:x", "*", true), rule(source, "*", allow)],
-            groups: Groups(BTreeMap::from([("g".to_owned(), vec![web.to_owned()])])),
-            ..config::Policy::default()
+            groups: SourceGroups(BTreeMap::from([("g".to_owned(), vec![web.to_owned()])])),
+            ..config::PolicyConfig::default()
         })
     };
     for (source, name) in [
@@ -233,11 +264,11 @@ fn who_was_not_seen_by_its_key_is_named() {
         ("acl default".to_owned(), None)
     );
     let trusted = |trust, peer: &str, acl| {
-        seen(&config::Policy {
+        seen(&config::PolicyConfig {
             trust,
             trusted_peers: vec![peer.to_owned()],
             acl,
-            ..config::Policy::default()
+            ..config::PolicyConfig::default()
         })
         .1
     };
@@ -260,12 +291,12 @@ fn who_was_not_seen_by_its_key_is_named() {
         max_in_flight: None,
         max_bytes: None,
     };
-    let mut limited = policy(&config::Policy {
+    let mut limited = policy(&config::PolicyConfig {
         overrides: vec![limited],
-        ..config::Policy::default()
+        ..config::PolicyConfig::default()
     });
-    limited.set_standing(peer(1), standing());
-    let by = By::Limit(Full::Rate(1.0));
+    limited.set_attributes(peer(1), standing());
+    let by = DecisionReason::Limit(ReachedBound::Rate(1.0));
     assert_eq!(limited.seen_as(peer(1), by).as_deref(), Some(web));
 }
 
@@ -290,22 +321,22 @@ proptest! {
             max_in_flight: None,
             max_bytes: None,
         });
-        let mut policy = policy(&config::Policy {
+        let mut policy = policy(&config::PolicyConfig {
             acl: acl.collect(),
             overrides: overrides.collect(),
-            groups: Groups(BTreeMap::from([("g".to_owned(), vec!["did:dns:*".to_owned()])])),
-            ..config::Policy::default()
+            groups: SourceGroups(BTreeMap::from([("g".to_owned(), vec!["did:dns:*".to_owned()])])),
+            ..config::PolicyConfig::default()
         });
-        let asker = Source::Peer(peer(1));
-        let (before, bounds) = policy.judge(asker, "x");
-        let may_turn = policy.may_turn(peer(1), "x");
-        let standing = Standing {
+        let asker = TaskSource::Peer(peer(1));
+        let (before, bounds) = policy.evaluate(asker, "x");
+        let may_turn = policy.could_change(peer(1), "x");
+        let standing = PeerAttributes {
             names: proven.iter().map(|name| (*name).to_owned()).collect(),
             former: if was_another { vec![peer(2)] } else { Vec::new() },
-            ..Standing::default()
+            ..PeerAttributes::default()
         };
-        policy.set_standing(peer(1), standing);
-        let (after, bounds_after) = policy.judge(asker, "x");
+        policy.set_attributes(peer(1), standing);
+        let (after, bounds_after) = policy.evaluate(asker, "x");
         if !may_turn {
             prop_assert_eq!(before.outcome, after.outcome);
             prop_assert_eq!(bounds, bounds_after);
@@ -324,65 +355,71 @@ fn a_pattern_that_takes_in_strangers_is_told() {
         ("did:web:*", false),
         ("12D3KooW*", false),
     ] {
-        let policy = policy(&config::Policy {
+        let policy = policy(&config::PolicyConfig {
             acl: vec![rule(pattern, "*", true)],
-            ..config::Policy::default()
+            ..config::PolicyConfig::default()
         });
-        assert_eq!(policy.rules().loose_names(), [pattern][usize::from(!loose)..]);
+        assert_eq!(
+            policy.rules().wildcard_domains(),
+            [pattern][usize::from(!loose)..]
+        );
     }
 }
 
 #[test]
 fn only_what_may_turn_waits() {
-    let mut policy = policy(&config::Policy {
+    let mut policy = policy(&config::PolicyConfig {
         acl: vec![
             rule("did:web:bad", "a", false),
             rule("did:web:good", "b", true),
             rule("http:x", "c", false),
             rule("*", "*", true),
         ],
-        ..config::Policy::default()
+        ..config::PolicyConfig::default()
     });
     for (skill, waits) in [("a", true), ("b", false), ("c", false), ("d", false)] {
-        assert_eq!(policy.may_turn(peer(1), skill), waits, "{skill}");
+        assert_eq!(policy.could_change(peer(1), skill), waits, "{skill}");
     }
 }
 
 #[test]
 fn what_is_denied_costs_no_rate() {
-    let mut policy = policy(&config::Policy {
+    let mut policy = policy(&config::PolicyConfig {
         acl: vec![rule("*", "secret", false), rule("*", "*", true)],
         default_rps: 2.0,
-        ..config::Policy::default()
+        ..config::PolicyConfig::default()
     });
-    let source = Source::Peer(peer(1));
-    assert!((0..10).all(|_| ask(&mut policy, source, "secret").outcome == Outcome::Deny));
+    let source = TaskSource::Peer(peer(1));
+    assert!((0..10).all(|_| ask(&mut policy, source, "secret").outcome == PolicyOutcome::Deny));
     assert!(allows(&mut policy, source, "x") && allows(&mut policy, source, "x"));
     let third = ask(&mut policy, source, "x");
     assert_eq!(
-        (third.outcome, third.by),
-        (Outcome::RateLimit, By::Limit(Full::Rate(2.0)))
+        (third.outcome, third.reason),
+        (
+            PolicyOutcome::RateLimit,
+            DecisionReason::Limit(ReachedBound::Rate(2.0))
+        )
     );
     // New rules do not give back what was used.
     let rules = policy.rules().clone();
     policy.replace(rules);
-    assert!(!allows(&mut policy, source, "x") && allows(&mut policy, Source::Peer(peer(2)), "x"));
+    assert!(!allows(&mut policy, source, "x") && allows(&mut policy, TaskSource::Peer(peer(2)), "x"));
 }
 
 #[test]
 fn what_can_match_nobody_is_refused() {
-    let acl = |source: &str, skill: &str| config::Policy {
+    let acl = |source: &str, skill: &str| config::PolicyConfig {
         acl: vec![rule(source, skill, true)],
-        ..config::Policy::default()
+        ..config::PolicyConfig::default()
     };
-    let trusted = |trust, peer: &str| config::Policy {
+    let trusted = |trust, peer: &str| config::PolicyConfig {
         trust,
         trusted_peers: vec![peer.into()],
-        ..config::Policy::default()
+        ..config::PolicyConfig::default()
     };
-    let group = |name: &str, member: &str| config::Policy {
-        groups: Groups(BTreeMap::from([(name.to_owned(), vec![member.to_owned()])])),
-        ..config::Policy::default()
+    let group = |name: &str, member: &str| config::PolicyConfig {
+        groups: SourceGroups(BTreeMap::from([(name.to_owned(), vec![member.to_owned()])])),
+        ..config::PolicyConfig::default()
     };
     let long = "x*".repeat(600);
     for (settings, key, value) in [
@@ -428,14 +465,14 @@ fn what_can_match_nobody_is_refused() {
         (group("A", "*"), "policy.groups", "A"),
         (group("a", "a"), "policy.groups", "a"),
     ] {
-        let bad = Rules::read(&settings).unwrap_err();
+        let bad = PolicyRules::from_config(&settings).unwrap_err();
         assert_eq!((bad.key, bad.value.as_str()), (key, value));
     }
-    let many = config::Policy {
+    let many = config::PolicyConfig {
         acl: vec![rule("*", "*", true); 4097],
-        ..config::Policy::default()
+        ..config::PolicyConfig::default()
     };
-    assert_eq!(Rules::read(&many).unwrap_err().key, "policy.acl");
+    assert_eq!(PolicyRules::from_config(&many).unwrap_err().key, "policy.acl");
 }
 
 #[test]
@@ -462,25 +499,25 @@ fn patterns_over_names_that_there_can_be_are_taken() {
         "op*",
         "*ps",
     ] {
-        let settings = config::Policy {
-            groups: Groups(BTreeMap::from([("ops".to_owned(), vec!["local".to_owned()])])),
+        let settings = config::PolicyConfig {
+            groups: SourceGroups(BTreeMap::from([("ops".to_owned(), vec!["local".to_owned()])])),
             acl: vec![rule(pattern, "*", true)],
-            ..config::Policy::default()
+            ..config::PolicyConfig::default()
         };
-        assert_eq!(Rules::read(&settings).err(), None, "{pattern}");
+        assert_eq!(PolicyRules::from_config(&settings).err(), None, "{pattern}");
     }
 }
 
 #[test]
 fn a_name_is_written_as_rules_compare_it() {
     let did = did_key_of(peer(1)).unwrap();
-    assert_eq!(peer(1).to_string().parse(), Ok(Name::Key(peer(1))));
-    assert_eq!(did.parse(), Ok(Name::Key(peer(1))));
-    assert_eq!("http:Alice".parse(), Ok(Name::Caller("Alice".to_owned())));
-    assert_eq!("local".parse(), Ok(Name::Local));
+    assert_eq!(peer(1).to_string().parse(), Ok(SourceName::Key(peer(1))));
+    assert_eq!(did.parse(), Ok(SourceName::Key(peer(1))));
+    assert_eq!("http:Alice".parse(), Ok(SourceName::Caller("Alice".to_owned())));
+    assert_eq!("local".parse(), Ok(SourceName::Local));
     assert_eq!(
         "did:dns:a.org".parse(),
-        Ok(Name::Proven("did:dns:a.org".to_owned()))
+        Ok(SourceName::Proven("did:dns:a.org".to_owned()))
     );
     for (written, meant) in [
         ("did:web:Example.org:A", "did:web:example.org:A"),
@@ -490,7 +527,7 @@ fn a_name_is_written_as_rules_compare_it() {
         ("did:dns:A.org", "did:dns:a.org"),
         ("a.org", "a peer id"),
     ] {
-        let error = written.parse::<Name>().unwrap_err().to_string();
+        let error = written.parse::<SourceName>().unwrap_err().to_string();
         assert!(
             error.contains(&format!("{written:?}")) && error.contains(meant),
             "{error}"
@@ -510,15 +547,15 @@ fn a_node_that_nobody_can_come_to_is_told_from_others() {
         (TrustMode::Pinned, vec![], vec![], true),
         (TrustMode::Pinned, vec![peer(1).to_string()], vec![], false),
     ] {
-        let settings = config::Policy {
+        let settings = config::PolicyConfig {
             trust,
             trusted_peers: peers,
             trusted_issuers: issuers,
-            groups: Groups(BTreeMap::from([("nobody".to_owned(), vec![])])),
-            ..config::Policy::default()
+            groups: SourceGroups(BTreeMap::from([("nobody".to_owned(), vec![])])),
+            ..config::PolicyConfig::default()
         };
         assert_eq!(
-            Rules::read(&settings).unwrap().is_closed(),
+            PolicyRules::from_config(&settings).unwrap().is_closed(),
             closed,
             "{settings:?}"
         );
@@ -529,15 +566,15 @@ proptest! {
     /// No name that a bridge gives, and no skill, is taken for another kind of source.
     #[test]
     fn a_callers_name_is_never_a_peers(name in ".{0,40}", skill in ".{0,20}") {
-        let mut policy = policy(&config::Policy {
+        let mut policy = policy(&config::PolicyConfig {
             acl: vec![
                 rule(&peer(1).to_string(), "*", true),
                 rule("did:*", "*", true),
                 rule("12D3*", "*", true),
                 rule("local", "*", true),
             ],
-            ..config::Policy::default()
+            ..config::PolicyConfig::default()
         });
-        prop_assert_eq!(ask(&mut policy, Source::Bridge(&name), &skill).by, By::NoMatch);
+        prop_assert_eq!(ask(&mut policy, TaskSource::Bridge(&name), &skill).reason, DecisionReason::NoMatch);
     }
 }

@@ -30,8 +30,8 @@ fn id(n: u8) -> PeerId {
 }
 
 /// One end of task `t1`.
-fn ends(mine: u8, other: u8) -> Ends {
-    Ends::new(&key(mine), id(other), "t1")
+fn ends(mine: u8, other: u8) -> SealedChannel {
+    SealedChannel::new(&key(mine), id(other), "t1")
 }
 
 fn message(message_id: &str, text: &str) -> Message {
@@ -57,7 +57,7 @@ fn artifact(artifact_id: &str) -> Artifact {
 }
 
 fn part_of(parts: &[Part]) -> &Part {
-    boxed(parts).unwrap().unwrap()
+    sealed_part(parts).unwrap().unwrap()
 }
 
 fn bytes_of(part: &mut Part) -> &mut Vec<u8> {
@@ -69,7 +69,12 @@ fn bytes_of(part: &mut Part) -> &mut Vec<u8> {
 
 fn further(message_id: &str) -> Message {
     ends(1, 2)
-        .message(NOW, [4; NONCE], Saying::Further, message(message_id, "more"))
+        .message(
+            NOW,
+            [4; NONCE],
+            MessagePurpose::FollowUp,
+            message(message_id, "more"),
+        )
         .unwrap()
 }
 
@@ -77,24 +82,29 @@ fn further(message_id: &str) -> Message {
 fn a_box_is_that_of_nacl() {
     let labels = BTreeMap::from([("priority".to_owned(), "low".to_owned())]);
     let sealed = ends(1, 2)
-        .message(NOW, [4; NONCE], Saying::Task(&labels), message("m1", "hello"))
+        .message(
+            NOW,
+            [4; NONCE],
+            MessagePurpose::Task(&labels),
+            message("m1", "hello"),
+        )
         .unwrap();
     let part = part_of(&sealed.parts);
     let mut copy = part.clone();
     assert_eq!(*bytes_of(&mut copy), from_hex(BY_PYNACL));
-    assert_eq!(maker(part, id(2)), Ok(id(1)));
-    let opened = Ends::new(&key(2), id(1), "")
+    assert_eq!(sealed_by(part, id(2)), Ok(id(1)));
+    let opened = SealedChannel::new(&key(2), id(1), "")
         .open(part, &[SealedKind::Task], "m1")
         .unwrap();
     assert_eq!(opened.parts, message("m1", "hello").parts);
     assert_eq!((opened.metadata, opened.task_id.as_str()), (labels, "t1"));
-    assert_eq!(told_task(&sealed.parts), "t1");
+    assert_eq!(sealed_task_id(&sealed.parts), "t1");
 }
 
 #[test]
 fn an_answer_and_a_result_are_opened_at_the_other_end() {
     let results = ["a".to_owned()];
-    let saying = Saying::Answer(TaskStatus::Completed, &results);
+    let saying = MessagePurpose::Answer(TaskStatus::Completed, &results);
     let sealed = ends(2, 1)
         .message(NOW, [5; NONCE], saying, message("m2", "done"))
         .unwrap();
@@ -120,7 +130,7 @@ fn an_answer_and_a_result_are_opened_at_the_other_end() {
 fn a_box_that_comes_back_is_not_that_of_the_other_end() {
     let sealed = further("m1");
     let back = ends(1, 2).open(part_of(&sealed.parts), &[SealedKind::Further], "m1");
-    assert!(matches!(back, Err(Refused::Misplaced(_))), "{back:?}");
+    assert!(matches!(back, Err(UnsealError::WrongContext(_))), "{back:?}");
 }
 
 #[test]
@@ -129,18 +139,21 @@ fn a_box_in_another_place_is_refused() {
     let part = part_of(&sealed.parts);
     let reader = ends(2, 1);
     assert!(reader.open(part, &[SealedKind::Further], "m1").is_ok());
-    let elsewhere = Ends::new(&key(2), id(1), "t2");
+    let elsewhere = SealedChannel::new(&key(2), id(1), "t2");
     for refused in [
         reader.open(part, &[SealedKind::Further], "m2"),
         reader.open(part, &[SealedKind::Task], "m1"),
         reader.open(part, &[SealedKind::Answer, SealedKind::Artifact], "m1"),
         elsewhere.open(part, &[SealedKind::Further], "m1"),
     ] {
-        assert!(matches!(refused, Err(Refused::Misplaced(_))), "{refused:?}");
+        assert!(
+            matches!(refused, Err(UnsealError::WrongContext(_))),
+            "{refused:?}"
+        );
     }
-    let third = Ends::new(&key(3), id(1), "t1").open(part, &[SealedKind::Further], "m1");
-    assert_eq!(third, Err(Refused::Closed(SealError::Closed)));
-    let not_here = maker(part, id(3)).unwrap_err();
+    let third = SealedChannel::new(&key(3), id(1), "t1").open(part, &[SealedKind::Further], "m1");
+    assert_eq!(third, Err(UnsealError::Closed(SealError::Closed)));
+    let not_here = sealed_by(part, id(3)).unwrap_err();
     let (to, me) = (Box::new(id(2)), Box::new(id(3)));
     let said = not_here.to_string();
     assert!(
@@ -151,34 +164,34 @@ fn a_box_in_another_place_is_refused() {
         said.contains(&format!("send it to the URL of {to}, or seal it for {me}")),
         "{said}"
     );
-    assert_eq!(not_here, Refused::NotHere { to, me });
+    assert_eq!(not_here, UnsealError::NotForThisNode { to, me });
 }
 
 #[test]
 fn what_is_sealed_in_part_is_not_taken_for_sealed_or_plain() {
     let sealed = further("m1").parts;
     let plain = message("m1", "x").parts;
-    assert_eq!(boxed(&plain), Ok(None));
-    assert_eq!(boxed(&[]), Ok(None));
+    assert_eq!(sealed_part(&plain), Ok(None));
+    assert_eq!(sealed_part(&[]), Ok(None));
     for mixed in [
         [sealed.clone(), plain.clone()].concat(),
         [plain, sealed.clone()].concat(),
     ] {
-        assert_eq!(boxed(&mixed), Err(Refused::Mixed));
+        assert_eq!(sealed_part(&mixed), Err(UnsealError::Mixed));
     }
     assert_eq!(
-        boxed(&[sealed.clone(), sealed.clone()].concat()),
-        Err(Refused::Mixed)
+        sealed_part(&[sealed.clone(), sealed.clone()].concat()),
+        Err(UnsealError::Mixed)
     );
     let mut part = sealed[0].clone();
     part.content = None;
-    assert_eq!(boxed(&[part]), Err(Refused::NoBox));
+    assert_eq!(sealed_part(&[part]), Err(UnsealError::NoBox));
     let mut part = sealed[0].clone();
     part.media_type = MEDIA_TYPE.to_uppercase();
-    assert!(boxed(&[part]).unwrap().is_some());
+    assert!(sealed_part(&[part]).unwrap().is_some());
     let mut part = sealed[0].clone();
     part.metadata.clear();
-    assert_eq!(maker(&part, id(2)), Err(Refused::NoNames));
+    assert_eq!(sealed_by(&part, id(2)), Err(UnsealError::NoNames));
 }
 
 #[test]
@@ -188,10 +201,10 @@ fn a_box_that_unfolds_is_not_read() {
         ..message("m1", "")
     };
     let sealed = ends(1, 2)
-        .message(NOW, [4; NONCE], Saying::Further, empty)
+        .message(NOW, [4; NONCE], MessagePurpose::FollowUp, empty)
         .unwrap();
     let opened = ends(2, 1).open(part_of(&sealed.parts), &[SealedKind::Further], "m1");
-    assert!(matches!(opened, Err(Refused::Unreadable(_))), "{opened:?}");
+    assert!(matches!(opened, Err(UnsealError::Unreadable(_))), "{opened:?}");
 }
 
 proptest! {
@@ -200,7 +213,7 @@ proptest! {
         text in "\\PC{0,40}", message_id in "[a-z]{1,9}", nonce: [u8; NONCE], flip: Option<prop::sample::Index>,
     ) {
         let said = message(&message_id, &text);
-        let mut sealed = ends(1, 2).message(NOW, nonce, Saying::Further, said.clone()).unwrap();
+        let mut sealed = ends(1, 2).message(NOW, nonce, MessagePurpose::FollowUp, said.clone()).unwrap();
         if let Some(flip) = flip {
             let bytes = bytes_of(&mut sealed.parts[0]);
             let at = flip.index(bytes.len() * 8);
@@ -208,7 +221,7 @@ proptest! {
         }
         let opened = ends(2, 1).open(part_of(&sealed.parts), &[SealedKind::Further], &message_id);
         if flip.is_some() {
-            prop_assert_eq!(opened, Err(Refused::Closed(SealError::Closed)));
+            prop_assert_eq!(opened, Err(UnsealError::Closed(SealError::Closed)));
         } else {
             prop_assert_eq!(opened.unwrap().parts, said.parts);
         }

@@ -13,9 +13,9 @@ use tokio::sync::watch;
 
 use super::{
     ReadError,
-    live::{Live, Phase, Progress},
-    readers::Ticket,
-    record::{self, BLOCK, HEAD, Kind, Next, Records},
+    open_artifact::{ArtifactPhase, ArtifactProgress, OpenArtifact},
+    reader_positions::ReaderPosition,
+    record::{self, BLOCK, BlockRecords, HEAD, Kind, NextRecord},
 };
 
 /// What a reader sees, in this order: START, chunks, END.
@@ -37,7 +37,7 @@ pub enum SpoolEvent {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum ReadStage {
     Start,
     Chunks,
     Done,
@@ -46,31 +46,31 @@ enum Stage {
 /// Reads one artifact; holds one block of at most 1 MiB.
 #[derive(Debug)]
 pub struct SpoolReader {
-    live: Arc<Live>,
-    progress: watch::Receiver<Progress>,
-    stage: Stage,
+    artifact: Arc<OpenArtifact>,
+    progress: watch::Receiver<ArtifactProgress>,
+    stage: ReadStage,
     /// Chunks below it are passed over.
     from: u32,
-    records: Records,
+    records: BlockRecords,
     /// Where the next record lies that is not handed out.
     offset: u64,
     sequence: u32,
     bytes: u64,
-    ticket: Ticket,
+    position: ReaderPosition,
 }
 
 impl SpoolReader {
-    pub(super) fn new(live: Arc<Live>, from: u32) -> Result<Self, ReadError> {
+    pub(super) fn new(live: Arc<OpenArtifact>, from: u32) -> Result<Self, ReadError> {
         Ok(Self {
             progress: live.subscribe(),
-            stage: Stage::Start,
+            stage: ReadStage::Start,
             from,
-            records: Records::new(Bytes::new(), 0),
+            records: BlockRecords::new(Bytes::new(), 0),
             offset: live.first(),
             sequence: 0,
             bytes: 0,
-            ticket: Ticket::take(Arc::clone(live.readers()))?,
-            live,
+            position: ReaderPosition::register(Arc::clone(live.readers()))?,
+            artifact: live,
         })
     }
 
@@ -83,16 +83,16 @@ impl SpoolReader {
     pub async fn next(&mut self) -> Result<Option<SpoolEvent>, ReadError> {
         loop {
             let progress = self.progress.borrow_and_update().clone();
-            if matches!(progress.phase, Phase::Removed) {
+            if matches!(progress.phase, ArtifactPhase::Removed) {
                 return Err(ReadError::Removed);
             }
             match self.stage {
-                Stage::Start => {
-                    self.stage = Stage::Chunks;
-                    return Ok(Some(SpoolEvent::Start(self.live.start().clone())));
+                ReadStage::Start => {
+                    self.stage = ReadStage::Chunks;
+                    return Ok(Some(SpoolEvent::Start(self.artifact.start().clone())));
                 }
-                Stage::Done => return Ok(None),
-                Stage::Chunks => {}
+                ReadStage::Done => return Ok(None),
+                ReadStage::Chunks => {}
             }
             if !self.records.is_empty()
                 && let Some(event) = self.next_in_block()?
@@ -101,14 +101,14 @@ impl SpoolReader {
             }
             if self.offset < progress.offset {
                 let block = self.read(progress.offset).await?;
-                self.records = Records::new(block, self.sequence);
+                self.records = BlockRecords::new(block, self.sequence);
                 self.check_headway()?;
-            } else if let Phase::Ended(end) = progress.phase {
-                self.stage = Stage::Done;
-                self.ticket.tell(self.bytes, true);
+            } else if let ArtifactPhase::Ended(end) = progress.phase {
+                self.stage = ReadStage::Done;
+                self.position.update(self.bytes, true);
                 return Ok(Some(SpoolEvent::End(end.as_ref().clone())));
             } else {
-                self.ticket.tell(self.bytes, true);
+                self.position.update(self.bytes, true);
                 // The sender lives in `live`, so that this never fails.
                 let _changed = self.progress.changed().await;
             }
@@ -119,7 +119,7 @@ impl SpoolReader {
     fn next_in_block(&mut self) -> Result<Option<SpoolEvent>, ReadError> {
         loop {
             match self.records.next() {
-                Next::Record {
+                NextRecord::Record {
                     kind: kind @ (Kind::Chunk | Kind::Last),
                     payload,
                 } => {
@@ -127,7 +127,7 @@ impl SpoolReader {
                     self.sequence += 1;
                     self.offset += (HEAD + payload.len()) as u64;
                     self.bytes += payload.len() as u64;
-                    self.ticket.tell(self.bytes, false);
+                    self.position.update(self.bytes, false);
                     if sequence >= self.from {
                         let is_last = kind == Kind::Last;
                         return Ok(Some(SpoolEvent::Chunk {
@@ -137,20 +137,22 @@ impl SpoolReader {
                         }));
                     }
                 }
-                Next::Partial => {
-                    self.records = Records::new(Bytes::new(), self.sequence);
+                NextRecord::Partial => {
+                    self.records = BlockRecords::new(Bytes::new(), self.sequence);
                     return Ok(None);
                 }
-                Next::Record { .. } | Next::Corrupt => return Err(ReadError::Corrupt(self.sequence)),
+                NextRecord::Record { .. } | NextRecord::Corrupt => {
+                    return Err(ReadError::Corrupt(self.sequence));
+                }
             }
         }
     }
 
     async fn read(&self, end: u64) -> Result<Bytes, ReadError> {
-        if self.live.is_claimed() && end - self.offset <= BLOCK as u64 {
-            return Ok(record::read_block(self.live.file(), self.offset, end)?);
+        if self.artifact.is_claimed() && end - self.offset <= BLOCK as u64 {
+            return Ok(record::read_block(self.artifact.file(), self.offset, end)?);
         }
-        let (live, offset) = (Arc::clone(&self.live), self.offset);
+        let (live, offset) = (Arc::clone(&self.artifact), self.offset);
         let read = tokio::task::spawn_blocking(move || record::read_block(live.file(), offset, end));
         Ok(read.await.map_err(std::io::Error::from)??)
     }

@@ -79,7 +79,7 @@ pub(super) fn file_head(start: &[u8]) -> Vec<u8> {
 }
 
 /// `end` as it is kept: without the ids, which START has, and with a bounded message.
-pub(super) fn kept_end(end: &StreamEnd) -> StreamEnd {
+pub(super) fn stored_end(end: &StreamEnd) -> StreamEnd {
     let message = &end.error_message[..end.error_message.floor_char_boundary(MAX_MESSAGE)];
     StreamEnd {
         reason: end.reason,
@@ -126,9 +126,9 @@ pub(super) fn read_totals(file: &File, length: u64) -> io::Result<Option<Totals>
 fn parse_totals(tail: &Bytes) -> Option<(u64, u32, usize, StreamEnd)> {
     let mut trailer = tail.get(tail.len().checked_sub(TRAILER)?..)?;
     let (bytes, chunks, record) = (trailer.get_u64(), trailer.get_u32(), trailer.get_u32() as usize);
-    let mut records = Records::new(tail.slice(tail.len().checked_sub(record)?..), chunks);
+    let mut records = BlockRecords::new(tail.slice(tail.len().checked_sub(record)?..), chunks);
     match records.next() {
-        Next::Record {
+        NextRecord::Record {
             kind: Kind::End,
             payload,
         } => Some((bytes, chunks, record, parse_end(&payload)?)),
@@ -154,7 +154,7 @@ pub(super) fn read_block(file: &File, offset: u64, end: u64) -> io::Result<Bytes
 }
 
 /// What comes next in a block.
-pub(super) enum Next {
+pub(super) enum NextRecord {
     /// An intact record.
     Record {
         /// What it is.
@@ -170,12 +170,12 @@ pub(super) enum Next {
 
 /// The records of a block, one after the other, checked.
 #[derive(Debug)]
-pub(super) struct Records {
+pub(super) struct BlockRecords {
     block: Bytes,
     sequence: u32,
 }
 
-impl Records {
+impl BlockRecords {
     /// `block` begins at a record; its first chunk is number `sequence`.
     pub(super) fn new(block: Bytes, sequence: u32) -> Self {
         Self { block, sequence }
@@ -193,26 +193,26 @@ impl Records {
         })
     }
 
-    pub(super) fn next(&mut self) -> Next {
+    pub(super) fn next(&mut self) -> NextRecord {
         let Some(mut head) = self.block.get(..HEAD) else {
-            return Next::Partial;
+            return NextRecord::Partial;
         };
         let (word, crc) = (head.get_u32(), head.get_u32());
         let length = (word & 0x00ff_ffff) as usize;
         let Some(kind) = Kind::parse((word >> 24) as u8, length) else {
-            return Next::Corrupt;
+            return NextRecord::Corrupt;
         };
         let Some(payload) = self.block.get(HEAD..HEAD + length) else {
-            return Next::Partial;
+            return NextRecord::Partial;
         };
         if checksum(word, self.sequence, payload) != crc {
-            return Next::Corrupt;
+            return NextRecord::Corrupt;
         }
         let payload = self.block.split_to(HEAD + length).slice(HEAD..);
         if matches!(kind, Kind::Chunk | Kind::Last) {
             self.sequence += 1;
         }
-        Next::Record { kind, payload }
+        NextRecord::Record { kind, payload }
     }
 }
 

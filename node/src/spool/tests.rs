@@ -72,10 +72,10 @@ async fn expect(reader: &mut SpoolReader, range: std::ops::Range<u32>) {
 }
 
 fn files(spool: &Spool) -> Vec<PathBuf> {
-    let tasks = tree::tasks(&spool.shared.root).unwrap();
+    let tasks = layout::tasks(&spool.shared.root).unwrap();
     tasks
         .iter()
-        .flat_map(|task| tree::artifacts(task).unwrap())
+        .flat_map(|task| layout::artifacts(task).unwrap())
         .collect()
 }
 
@@ -182,7 +182,7 @@ async fn an_artifact_torn_in_its_start_never_was() {
     let path = files(&spool).remove(0);
     let intact = fs::read(&path).unwrap();
     for length in 0..intact.len() {
-        tree::make_dir(path.parent().unwrap()).unwrap();
+        layout::make_dir(path.parent().unwrap()).unwrap();
         fs::write(&path, &intact[..length]).unwrap();
         if length % 2 == 0 {
             assert!(spool.resume("t", "a").await.unwrap().is_none());
@@ -427,11 +427,11 @@ async fn a_failed_write_leaves_what_was_written() {
     drop(writer);
     let whole = sizes(&spool);
     let path = files(&spool).remove(0);
-    let place = Place::at(&path).unwrap().0;
+    let place = ArtifactPath::from_path(&path).unwrap().0;
 
     // A file that cannot be written stands for a disk that fails.
     let read_only = OpenOptions::new().read(true).open(&path).unwrap();
-    let live = Live::load(Arc::clone(&spool.shared), place)
+    let live = OpenArtifact::load(Arc::clone(&spool.shared), place)
         .unwrap()
         .unwrap()
         .with_file(read_only);

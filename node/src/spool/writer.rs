@@ -17,20 +17,20 @@ use tokio::{sync::watch, task::JoinHandle};
 
 use super::{
     WriteError,
-    live::{Live, Phase, io_error},
+    open_artifact::{ArtifactPhase, OpenArtifact, io_error},
 };
 
 /// A write that takes longer waited for the disk: 25 times what the page cache takes for a MiB.
-const SLOW: Duration = Duration::from_millis(5);
+const SLOW_WRITE: Duration = Duration::from_millis(5);
 
 /// Largest batch in bytes that is written on the spot, so that the thread's other work never waits
 /// longer than for a copy of this size.
-const ON_THE_SPOT: usize = 2 << 20;
+const MAX_INLINE_WRITE: usize = 2 << 20;
 
 /// Writes one artifact. Dropping it leaves the file as it is, to be resumed; readers go on waiting.
 #[derive(Debug)]
 pub struct SpoolWriter {
-    live: Arc<Live>,
+    artifact: Arc<OpenArtifact>,
     claim: u64,
     slow: bool,
     /// A batch that is being written elsewhere; kept, as the caller may have dropped its `append`.
@@ -38,10 +38,10 @@ pub struct SpoolWriter {
 }
 
 impl SpoolWriter {
-    pub(super) fn claim(live: Arc<Live>) -> Result<Self, WriteError> {
+    pub(super) fn claim(live: Arc<OpenArtifact>) -> Result<Self, WriteError> {
         let claim = live.claim()?;
         Ok(Self {
-            live,
+            artifact: live,
             claim,
             slow: false,
             pending: None,
@@ -50,36 +50,36 @@ impl SpoolWriter {
 
     /// What the artifact began with.
     pub fn start(&self) -> &StreamStart {
-        self.live.start()
+        self.artifact.start()
     }
 
     /// The next chunk that is needed: all below it are whole in the file.
     pub fn next_sequence(&self) -> u32 {
-        self.live.progress().chunks
+        self.artifact.progress().chunks
     }
 
     /// Bytes of data in the file.
     pub fn bytes(&self) -> u64 {
-        self.live.progress().bytes
+        self.artifact.progress().bytes
     }
 
     /// Whether the newest chunk is marked as the last one.
     pub fn has_last(&self) -> bool {
-        self.live.progress().last
+        self.artifact.progress().last
     }
 
     /// The end, once it is durable.
     pub fn end(&self) -> Option<Arc<StreamEnd>> {
-        match self.live.progress().phase {
-            Phase::Ended(end) => Some(end),
-            Phase::Open | Phase::Removed => None,
+        match self.artifact.progress().phase {
+            ArtifactPhase::Ended(end) => Some(end),
+            ArtifactPhase::Open | ArtifactPhase::Removed => None,
         }
     }
 
     /// Bytes that the most advanced reader has taken, counted from the artifact's beginning and updated
     /// every 256 KiB and whenever it has caught up; none when nobody reads.
     pub fn furthest_reader(&self) -> watch::Receiver<Option<u64>> {
-        self.live.readers().furthest()
+        self.artifact.readers().furthest()
     }
 
     /// Writes `chunks` behind the others, all or none, and returns the next sequence. `last` marks the
@@ -92,14 +92,14 @@ impl SpoolWriter {
     pub async fn append(&mut self, chunks: &[Bytes], last: bool) -> Result<u32, WriteError> {
         self.settle().await?;
         let size: usize = chunks.iter().map(Bytes::len).sum();
-        if self.slow || size > ON_THE_SPOT {
-            let (live, claim, chunks) = (Arc::clone(&self.live), self.claim, chunks.to_vec());
+        if self.slow || size > MAX_INLINE_WRITE {
+            let (live, claim, chunks) = (Arc::clone(&self.artifact), self.claim, chunks.to_vec());
             self.pending = Some(tokio::task::spawn_blocking(move || {
                 timed(&live, claim, &chunks, last)
             }));
             self.settle().await?;
         } else {
-            self.slow = timed(&self.live, self.claim, chunks, last)? > SLOW;
+            self.slow = timed(&self.artifact, self.claim, chunks, last)? > SLOW_WRITE;
         }
         Ok(self.next_sequence())
     }
@@ -108,7 +108,7 @@ impl SpoolWriter {
     /// the first end stands.
     pub async fn finish(&mut self, end: StreamEnd) -> Result<(), WriteError> {
         self.settle().await?;
-        let (live, claim) = (Arc::clone(&self.live), self.claim);
+        let (live, claim) = (Arc::clone(&self.artifact), self.claim);
         self.pending = Some(tokio::task::spawn_blocking(move || {
             live.finish(claim, &end)?;
             Ok(Duration::ZERO)
@@ -122,7 +122,7 @@ impl SpoolWriter {
             let done = pending.await;
             self.pending = None;
             let took = done.map_err(|source| io_error("write", source.into()))??;
-            self.slow = took > SLOW;
+            self.slow = took > SLOW_WRITE;
         }
         Ok(())
     }
@@ -131,11 +131,11 @@ impl SpoolWriter {
 impl Drop for SpoolWriter {
     fn drop(&mut self) {
         // A batch that is still on its way elsewhere is written before a successor's claim or not at all.
-        self.live.release();
+        self.artifact.release();
     }
 }
 
-fn timed(live: &Live, claim: u64, chunks: &[Bytes], last: bool) -> Result<Duration, WriteError> {
+fn timed(live: &OpenArtifact, claim: u64, chunks: &[Bytes], last: bool) -> Result<Duration, WriteError> {
     let began = Instant::now();
     live.append(claim, chunks, last)?;
     Ok(began.elapsed())

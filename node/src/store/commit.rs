@@ -3,7 +3,7 @@
 //! less each pays.
 //!
 //! A batch that nobody waits for (what an acknowledgement leaves behind) does not begin a barrier of
-//! its own: it goes with the next one that somebody waits for, or after `LAZY`.
+//! its own: it goes with the next one that somebody waits for, or after `LAZY_DELAY`.
 //!
 //! Order is kept: batches take effect in the order of [`Committer::submit`], and progress is
 //! reported as a count that only grows. After a failed write nothing more is written: the state in
@@ -21,17 +21,17 @@ use tokio::sync::mpsc as tokio_mpsc;
 use super::{Batch, Store, StoreError};
 
 /// Most batches in one group; bounds the time that the first of them waits for the last.
-const GROUP: usize = 1024;
+const MAX_GROUP: usize = 1024;
 
 /// Most bytes in one group.
-const GROUP_BYTES: usize = 8 << 20;
+const MAX_GROUP_BYTES: usize = 8 << 20;
 
 /// How long a batch that nobody waits for may wait for company.
-const LAZY: Duration = Duration::from_millis(50);
+const LAZY_DELAY: Duration = Duration::from_millis(50);
 
 /// What the writer reports.
 #[derive(Debug, Clone)]
-pub enum Progress {
+pub enum CommitProgress {
     /// The first batches that were submitted are durable.
     Durable {
         /// How many.
@@ -62,14 +62,16 @@ pub struct Committer {
 impl Committer {
     /// Starts the writer. Progress comes on the returned channel; at most a few messages wait
     /// there, since a later one replaces an earlier one in meaning.
-    pub fn start(store: Arc<dyn Store>) -> std::io::Result<(Self, tokio_mpsc::UnboundedReceiver<Progress>)> {
-        Self::start_with(store, LAZY)
+    pub fn start(
+        store: Arc<dyn Store>,
+    ) -> std::io::Result<(Self, tokio_mpsc::UnboundedReceiver<CommitProgress>)> {
+        Self::start_with(store, LAZY_DELAY)
     }
 
     fn start_with(
         store: Arc<dyn Store>,
         lazy: Duration,
-    ) -> std::io::Result<(Self, tokio_mpsc::UnboundedReceiver<Progress>)> {
+    ) -> std::io::Result<(Self, tokio_mpsc::UnboundedReceiver<CommitProgress>)> {
         let (batches, inbox) = mpsc::channel();
         let (progress, reports) = tokio_mpsc::unbounded_channel();
         let thread = thread::Builder::new()
@@ -85,7 +87,7 @@ impl Committer {
         ))
     }
 
-    /// Hands a batch over; returns its number, to compare with [`Progress::Durable`].
+    /// Hands a batch over; returns its number, to compare with [`CommitProgress::Durable`].
     pub fn submit(&mut self, batch: Batch, urgency: Urgency) -> u64 {
         self.submitted += 1;
         // The thread ends only after a failure, which has been reported by then.
@@ -113,7 +115,7 @@ fn run(
     store: &dyn Store,
     lazy: Duration,
     inbox: &mpsc::Receiver<(Option<Batch>, Urgency)>,
-    progress: &tokio_mpsc::UnboundedSender<Progress>,
+    progress: &tokio_mpsc::UnboundedSender<CommitProgress>,
 ) {
     let mut durable = 0;
     while let Ok((first, mut urgency)) = inbox.recv() {
@@ -121,7 +123,7 @@ fn run(
         let began = Instant::now();
         let mut batches = 1;
         let mut bytes = weight(&group);
-        while batches < GROUP && bytes < GROUP_BYTES {
+        while batches < MAX_GROUP && bytes < MAX_GROUP_BYTES {
             let next = match urgency {
                 Urgency::Awaited => inbox.try_recv().ok(),
                 Urgency::Lazy => inbox.recv_timeout(lazy.saturating_sub(began.elapsed())).ok(),
@@ -145,7 +147,7 @@ fn run(
         match written {
             Ok(took) => {
                 durable += batches as u64;
-                let news = Progress::Durable {
+                let news = CommitProgress::Durable {
                     batches: durable,
                     took,
                 };
@@ -155,7 +157,7 @@ fn run(
             }
             Err(error) => {
                 tracing::error!(%error, "a write to the store failed; no more tasks are accepted until a restart");
-                let _ = progress.send(Progress::Failed(error));
+                let _ = progress.send(CommitProgress::Failed(error));
                 return;
             }
         }

@@ -5,15 +5,15 @@
 //! the database while the next segment fills. Reading goes through the layers from the top. Whatever
 //! cannot be read as it was written is moved aside, never repaired in silence.
 
-mod base;
 mod block;
+mod block_tree;
 mod checkpoint;
-mod failure;
+mod error;
 mod journal;
-mod opening;
-mod packed;
-mod table;
-mod values;
+mod memtable;
+mod recovery;
+mod sled_base;
+mod value_log;
 
 use std::{
     fs::File,
@@ -25,18 +25,18 @@ use std::{
 
 use bytes::Bytes;
 
-pub use self::opening::moved_aside;
+pub use self::recovery::moved_aside;
 use self::{
-    base::{Base, Found},
-    checkpoint::{Checkpoints, Full},
+    checkpoint::{Checkpoints, FullSegment},
     journal::Journal,
-    table::{Over, Table},
+    memtable::{Memtable, MergeIter},
+    sled_base::{LayerValue, SledBase},
 };
-use super::{Batch, Pair, Store, StoreError};
+use super::{Batch, KeyValue, Store, StoreError};
 
 /// When what has to be done; smaller ones in tests.
 #[derive(Clone, Copy, Debug)]
-struct Sizes {
+struct StoreThresholds {
     /// Bytes after which a segment of the journal is full.
     segment: u64,
     /// Bytes that a segment may grow to while the one before is still being taken in; at the bound
@@ -44,16 +44,16 @@ struct Sizes {
     longest_segment: u64,
     /// Databases up to this many bytes are not rewritten.
     small: u64,
-    values: values::Limits,
+    values: value_log::ValueLimits,
     /// A segment that fills up within this time stays with its large values.
     quick: Duration,
 }
 
-const SIZES: Sizes = Sizes {
+const THRESHOLDS: StoreThresholds = StoreThresholds {
     segment: 8 << 20,
     longest_segment: 32 << 20,
     small: 64 << 20,
-    values: values::Limits {
+    values: value_log::ValueLimits {
         large: 8 << 10,
         file: 64 << 20,
         small: 64 << 20,
@@ -65,22 +65,22 @@ const SIZES: Sizes = Sizes {
 /// The store under one directory.
 pub struct DiskStore {
     layers: Arc<Layers>,
-    writing: Mutex<Writing>,
+    writing: Mutex<WriterState>,
     /// Held as long as the store is open; declared last, so that it is released last.
     _lock: File,
 }
 
 /// What the one writer has.
-struct Writing {
+struct WriterState {
     journal: Journal,
     /// Since when its segment is written to.
     began: Instant,
     checkpoints: Checkpoints,
-    sizes: Sizes,
+    sizes: StoreThresholds,
 }
 
 /// What opening found.
-pub struct Opened {
+pub struct OpenedStore {
     /// The store.
     pub store: DiskStore,
     /// Where a damaged store was moved, if there was one; the store is empty then.
@@ -88,28 +88,28 @@ pub struct Opened {
 }
 
 /// What is read from, from the top down.
-struct Layers(RwLock<Reading>);
+struct Layers(RwLock<LayerStack>);
 
-struct Reading {
-    active: Table,
-    frozen: Option<Arc<Table>>,
-    base: Arc<Base>,
+struct LayerStack {
+    active: Memtable,
+    frozen: Option<Arc<Memtable>>,
+    base: Arc<SledBase>,
 }
 
 impl Layers {
-    fn read(&self) -> RwLockReadGuard<'_, Reading> {
+    fn read(&self) -> RwLockReadGuard<'_, LayerStack> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Reading> {
+    fn write(&self) -> RwLockWriteGuard<'_, LayerStack> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl DiskStore {
     /// Opens the store under `directory` (made with mode 0700 when missing), or makes one.
-    pub fn open(directory: &Path) -> Result<Opened, StoreError> {
-        opening::open(directory, SIZES)
+    pub fn open(directory: &Path) -> Result<OpenedStore, StoreError> {
+        recovery::open(directory, THRESHOLDS)
     }
 
     /// Bytes that it takes on disk.
@@ -118,12 +118,12 @@ impl DiskStore {
         base.size_on_disk().unwrap_or(0) + base.size_of_files().unwrap_or(0)
     }
 
-    fn writing(&self) -> std::sync::MutexGuard<'_, Writing> {
+    fn writing(&self) -> std::sync::MutexGuard<'_, WriterState> {
         self.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Writing {
+impl WriterState {
     /// When the segment is full: freezes what it holds and goes on in the next one.
     fn turn_over(&mut self, layers: &Layers) -> Result<(), StoreError> {
         let full = self.journal.len();
@@ -143,7 +143,7 @@ impl Writing {
             let active = std::mem::take(&mut layers.active);
             layers.frozen = Some(Arc::new(active));
         }
-        self.checkpoints.begin(Full {
+        self.checkpoints.begin(FullSegment {
             number,
             bytes: full,
             is_quick,
@@ -169,14 +169,14 @@ impl Store for DiskStore {
         }
     }
 
-    fn scan(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<Pair>, StoreError> {
+    fn scan(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<KeyValue>, StoreError> {
         let from = after.map_or(Bound::Included(prefix), Bound::Excluded);
         let layers = self.layers.read();
-        let above = |(key, change)| (key, Found::Above(change));
+        let above = |(key, change)| (key, LayerValue::Above(change));
         let frozen = layers.frozen.iter().flat_map(|frozen| frozen.from(from));
-        let below = Over::new(frozen.map(above), layers.base.from(from)?);
-        let merged = Over::new(layers.active.from(from).map(above), below);
-        table::page(merged, prefix, limit, |key, found| layers.base.value(key, found))
+        let below = MergeIter::new(frozen.map(above), layers.base.from(from)?);
+        let merged = MergeIter::new(layers.active.from(from).map(above), below);
+        memtable::page(merged, prefix, limit, |key, found| layers.base.value(key, found))
     }
 
     fn apply(&self, batch: Batch) -> Result<(), StoreError> {

@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 
-use super::{Batch, Pair, Store, StoreError};
+use super::{Batch, KeyValue, Store, StoreError};
 
 /// See the module's text.
 #[derive(Debug, Default)]
@@ -66,7 +66,7 @@ impl Store for MemoryStore {
         Ok(self.lock().now.get(key).cloned())
     }
 
-    fn scan(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<Pair>, StoreError> {
+    fn scan(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<KeyValue>, StoreError> {
         let from = after.map_or(Bound::Included(prefix.to_vec()), |after| {
             Bound::Excluded(after.to_vec())
         });

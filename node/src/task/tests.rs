@@ -19,7 +19,7 @@ const TABLE: [(Status, &[Status]); 7] = [
 ];
 
 /// What an agent may ask for in one call although a peer has to be told WORKING first.
-const BY_WAY_OF_WORKING: [(Status, &[Status]); 2] = [
+const VIA_WORKING: [(Status, &[Status]); 2] = [
     (Submitted, &[Completed, Failed, InputRequired]),
     (InputRequired, &[Completed, Failed]),
 ];
@@ -60,11 +60,11 @@ fn task_in(status: Status) -> Task {
         traced: None,
         held: false,
         returnable: false,
-        outside: None,
+        external: None,
         group: None,
         sealed: None,
         arrived_at: None,
-        way: Way::default(),
+        timeline: TaskTimeline::default(),
     }
 }
 
@@ -106,7 +106,7 @@ fn steps_to_agrees_with_the_tables() {
     for (from, to) in pairs() {
         let expected: Option<Vec<Status>> = if in_table(&TABLE, from, to) {
             Some(vec![to])
-        } else if in_table(&BY_WAY_OF_WORKING, from, to) {
+        } else if in_table(&VIA_WORKING, from, to) {
             Some(vec![Working, to])
         } else {
             None
@@ -131,7 +131,7 @@ fn advance_changes_a_task_or_leaves_it_alone() {
     for (from, to) in pairs() {
         let mut task = task_in(from);
         let before = task.clone();
-        let allowed = in_table(&TABLE, from, to) || in_table(&BY_WAY_OF_WORKING, from, to);
+        let allowed = in_table(&TABLE, from, to) || in_table(&VIA_WORKING, from, to);
         match task.advance(9, to, Some(message("m")), vec![artifact("a", "x")]) {
             Ok(_) => {
                 assert!(allowed, "{from} -> {to}");
@@ -147,7 +147,7 @@ fn advance_changes_a_task_or_leaves_it_alone() {
                 assert!(!allowed, "{from} -> {to}");
                 assert_eq!(
                     refused,
-                    Refused::Transition {
+                    TransitionError::Transition {
                         id: "t".into(),
                         from,
                         to
@@ -176,7 +176,7 @@ fn only_a_task_that_asked_takes_an_answer() {
         } else {
             assert_eq!(
                 answered,
-                Err(Refused::NotWaiting {
+                Err(TransitionError::NotWaiting {
                     id: "t".into(),
                     status
                 })
@@ -220,7 +220,7 @@ fn a_full_task_refuses_progress_but_can_still_end() {
     let mut full = task_in(Working);
     full.messages = (0..MAX_MESSAGES).map(|_| Arc::new(message("m"))).collect();
     let before = full.clone();
-    let refused = Refused::Full {
+    let refused = TransitionError::LimitReached {
         id: "t".into(),
         what: "messages",
         limit: MAX_MESSAGES,
@@ -248,7 +248,7 @@ fn results_have_a_bound_that_replacing_does_not_touch() {
         .collect();
     task.advance(2, Working, None, all.clone()).unwrap();
     let before = task.clone();
-    let refused = Refused::Full {
+    let refused = TransitionError::LimitReached {
         id: "t".into(),
         what: "artifacts",
         limit: MAX_RESULTS,
@@ -278,7 +278,7 @@ fn stream(id: &str) -> Streamed {
         name: "s".into(),
         media_type: String::new(),
         bytes: 1,
-        ended: None,
+        outcome: None,
     }
 }
 
@@ -306,13 +306,13 @@ fn commands() -> impl Strategy<Value = Vec<Command>> {
 
 /// A task as a person would keep it on paper: a state, a list of message ids, a list of results.
 #[derive(Debug)]
-struct Model {
+struct TaskModel {
     status: Status,
     messages: Vec<String>,
     results: Vec<(String, String)>,
 }
 
-impl Model {
+impl TaskModel {
     fn result(&mut self, id: &str, name: &str) {
         match self
             .results
@@ -325,7 +325,7 @@ impl Model {
     }
 
     fn allows(&self, next: Status) -> bool {
-        in_table(&TABLE, self.status, next) || in_table(&BY_WAY_OF_WORKING, self.status, next)
+        in_table(&TABLE, self.status, next) || in_table(&VIA_WORKING, self.status, next)
     }
 }
 
@@ -350,7 +350,12 @@ fn names(task: &Task) -> Vec<(String, String)> {
 }
 
 /// Does the command to both; true when the task accepted it.
-fn step(number: usize, command: &Command, task: &mut Task, model: &mut Model) -> Result<bool, TestCaseError> {
+fn step(
+    number: usize,
+    command: &Command,
+    task: &mut Task,
+    model: &mut TaskModel,
+) -> Result<bool, TestCaseError> {
     let (now, said) = (number as u64 + 2, format!("m{number}"));
     let accepted = match command {
         Command::Advance(next, speaks, results) => {
@@ -403,7 +408,7 @@ proptest! {
     #[test]
     fn random_commands_do_to_a_task_what_they_do_to_the_model(commands in commands()) {
         let mut task = task_in(Submitted);
-        let mut model = Model { status: Submitted, messages: vec!["first".into()], results: Vec::new() };
+        let mut model = TaskModel { status: Submitted, messages: vec!["first".into()], results: Vec::new() };
         for (number, command) in commands.iter().enumerate() {
             let before = task.clone();
             let accepted = step(number, command, &mut task, &mut model)?;
@@ -422,9 +427,9 @@ proptest! {
                 prop_assert_eq!(Some(said), task.messages.last());
             }
             for said in &model.messages {
-                prop_assert!(task.knows_message(said));
+                prop_assert!(task.has_message_id(said));
             }
-            prop_assert!(!task.knows_message("never said") && !task.knows_message(""));
+            prop_assert!(!task.has_message_id("never said") && !task.has_message_id(""));
         }
     }
 }

@@ -5153,9 +5153,9 @@ pub struct GetNetworkResponse {
     /// Circuits through relays, without the trailing /p2p part.
     #[prost(string, repeated, tag = "3")]
     pub relayed_addresses: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// The relays among the bootstrap peers; those that hold a place for this node first.
+    /// The relays among the bootstrap peers; those with a reservation of this node first.
     #[prost(message, repeated, tag = "4")]
-    pub relays: ::prost::alloc::vec::Vec<RelayPlace>,
+    pub relays: ::prost::alloc::vec::Vec<RelayReservation>,
     #[prost(message, repeated, tag = "5")]
     pub peers: ::prost::alloc::vec::Vec<PeerPath>,
     /// The registries that the local agent is registered at.
@@ -5177,24 +5177,24 @@ pub struct RegistryState {
     #[prost(string, tag = "4")]
     pub reason: ::prost::alloc::string::String,
 }
-/// A relay, and the node's place (reservation) there.
+/// A relay, and the node's reservation there.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct RelayPlace {
+pub struct RelayReservation {
     /// Empty while nobody has answered at `address`.
     #[prost(string, tag = "1")]
     pub relay_peer_id: ::prost::alloc::string::String,
-    #[prost(enumeration = "PlaceState", tag = "2")]
+    #[prost(enumeration = "ReservationState", tag = "2")]
     pub state: i32,
-    /// Since when the place is held.
+    /// Since when the reservation is held.
     #[prost(message, optional, tag = "3")]
     pub since: ::core::option::Option<::prost_types::Timestamp>,
     /// When the relay confirmed it last. It is renewed by itself after three quarters of its time.
     #[prost(message, optional, tag = "4")]
     pub renewed_at: ::core::option::Option<::prost_types::Timestamp>,
-    /// When a place is asked for again, or a relay that is away is dialled again.
+    /// When a reservation is requested again, or a disconnected relay is dialled again.
     #[prost(message, optional, tag = "5")]
     pub next_try: ::core::option::Option<::prost_types::Timestamp>,
-    /// Why the last place or request was lost; empty if none was.
+    /// Why the last reservation or request was lost; empty if none was.
     #[prost(string, tag = "6")]
     pub last_error: ::prost::alloc::string::String,
     /// Circuits through it.
@@ -5203,8 +5203,8 @@ pub struct RelayPlace {
     /// The bootstrap address, where it does not say who is there and nobody has answered yet; else empty.
     #[prost(string, tag = "8")]
     pub address: ::prost::alloc::string::String,
-    /// When the relay cuts a circuit, as it said with the last place: after so many bytes (0: after any number, or it said
-    /// nothing), and after so long.
+    /// Limits of one circuit, as the relay stated them with the last reservation: bytes (0: unlimited or not stated) and
+    /// duration.
     #[prost(uint64, tag = "9")]
     pub circuit_bytes: u64,
     #[prost(message, optional, tag = "10")]
@@ -5263,46 +5263,46 @@ impl Nat {
         }
     }
 }
-/// How it stands with a relay.
+/// State of the reservation at a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
-pub enum PlaceState {
+pub enum ReservationState {
     Unspecified = 0,
-    /// The node is reached through it.
+    /// The reservation is held: the node is reachable through the relay.
     Held = 1,
-    /// It is being asked.
+    /// The relay is being asked.
     Asking = 2,
-    /// It is asked again at next_try.
+    /// The relay is asked again at next_try.
     Waiting = 3,
-    /// It offers places, and there are enough at others.
+    /// The relay offers reservations; the node has enough at other relays.
     Spare = 4,
-    /// It is not connected, or offers none any more.
+    /// The relay is not connected, or no longer offers reservations.
     Away = 5,
 }
-impl PlaceState {
+impl ReservationState {
     /// String value of the enum field names used in the ProtoBuf definition.
     ///
     /// The values are not transformed in any way and thus are considered stable
     /// (if the ProtoBuf definition does not change) and safe for programmatic use.
     pub fn as_str_name(&self) -> &'static str {
         match self {
-            Self::Unspecified => "PLACE_STATE_UNSPECIFIED",
-            Self::Held => "PLACE_STATE_HELD",
-            Self::Asking => "PLACE_STATE_ASKING",
-            Self::Waiting => "PLACE_STATE_WAITING",
-            Self::Spare => "PLACE_STATE_SPARE",
-            Self::Away => "PLACE_STATE_AWAY",
+            Self::Unspecified => "RESERVATION_STATE_UNSPECIFIED",
+            Self::Held => "RESERVATION_STATE_HELD",
+            Self::Asking => "RESERVATION_STATE_ASKING",
+            Self::Waiting => "RESERVATION_STATE_WAITING",
+            Self::Spare => "RESERVATION_STATE_SPARE",
+            Self::Away => "RESERVATION_STATE_AWAY",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
     pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
         match value {
-            "PLACE_STATE_UNSPECIFIED" => Some(Self::Unspecified),
-            "PLACE_STATE_HELD" => Some(Self::Held),
-            "PLACE_STATE_ASKING" => Some(Self::Asking),
-            "PLACE_STATE_WAITING" => Some(Self::Waiting),
-            "PLACE_STATE_SPARE" => Some(Self::Spare),
-            "PLACE_STATE_AWAY" => Some(Self::Away),
+            "RESERVATION_STATE_UNSPECIFIED" => Some(Self::Unspecified),
+            "RESERVATION_STATE_HELD" => Some(Self::Held),
+            "RESERVATION_STATE_ASKING" => Some(Self::Asking),
+            "RESERVATION_STATE_WAITING" => Some(Self::Waiting),
+            "RESERVATION_STATE_SPARE" => Some(Self::Spare),
+            "RESERVATION_STATE_AWAY" => Some(Self::Away),
             _ => None,
         }
     }
@@ -6905,20 +6905,20 @@ pub struct TraceTaskResponse {
     pub attempts_sent: ::prost::alloc::vec::Vec<TaskSent>,
     /// What it came over, at the node that it was sent to.
     #[prost(message, optional, tag = "20")]
-    pub came_over: ::core::option::Option<TaskRoad>,
+    pub came_over: ::core::option::Option<TaskPath>,
     /// When an agent here was first given it.
     #[prost(message, optional, tag = "21")]
     pub given_at: ::core::option::Option<::prost_types::Timestamp>,
     /// When an agent here first took it.
     #[prost(message, optional, tag = "22")]
     pub claimed_at: ::core::option::Option<::prost_types::Timestamp>,
-    /// What was done to give it to an agent beyond the network, in the order of last_at: the first step and the last ones, at
-    /// most 12. Older versions kept none.
+    /// Delivery to an external agent, ordered by last_at: the first step and the newest ones, at most 12. Nodes before this
+    /// field kept none.
     #[prost(message, repeated, tag = "23")]
-    pub outside_steps: ::prost::alloc::vec::Vec<OutsideStep>,
-    /// Steps between the first and the others that are not kept any more.
+    pub external_steps: ::prost::alloc::vec::Vec<ExternalStep>,
+    /// Number of steps between the first and the others that are not kept.
     #[prost(uint32, tag = "24")]
-    pub outside_steps_left_out: u32,
+    pub external_steps_omitted: u32,
     /// What the agent beyond the network calls the task; empty: it has none, or it is not known yet.
     #[prost(string, tag = "25")]
     pub remote_task_id: ::prost::alloc::string::String,
@@ -6933,9 +6933,9 @@ pub struct TraceTaskResponse {
     #[prost(uint32, tag = "28")]
     pub agent_ends: u32,
 }
-/// Something that was done to give a task to an agent beyond the network. Texts have 400 bytes at most.
+/// One step of the delivery of a task to an external agent. Texts have at most 400 bytes.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct OutsideStep {
+pub struct ExternalStep {
     /// When; of steps that are alike, the first time.
     #[prost(message, optional, tag = "1")]
     pub at: ::core::option::Option<::prost_types::Timestamp>,
@@ -6945,8 +6945,8 @@ pub struct OutsideStep {
     /// How often.
     #[prost(uint32, tag = "3")]
     pub count: u32,
-    #[prost(enumeration = "OutsideDeed", tag = "4")]
-    pub deed: i32,
+    #[prost(enumeration = "ExternalAction", tag = "4")]
+    pub action: i32,
     /// Whom it was about: of the agent's interfaces the one that is spoken to, or before one is known where the task was
     /// sent. Without user, query and fragment.
     #[prost(string, tag = "5")]
@@ -6954,23 +6954,23 @@ pub struct OutsideStep {
     /// How that is spoken to, such as "JSONRPC 1.0"; empty before it is known.
     #[prost(string, tag = "6")]
     pub binding: ::prost::alloc::string::String,
-    /// CARD_READ: where the card is. GIVEN, WITHDRAWN: the agent's id of the task. FAILED, IN_DOUBT, NOT_WITHDRAWN: why.
+    /// CARD_READ: where the card is. ACCEPTED, WITHDRAWN: the agent's id of the task. FAILED, IN_DOUBT, NOT_WITHDRAWN: why.
     /// PROTOCOL_BREACH: what it said, and how that is taken.
     #[prost(string, tag = "7")]
     pub detail: ::prost::alloc::string::String,
     /// FAILED, IN_DOUBT, NOT_WITHDRAWN: what kind of failure.
-    #[prost(enumeration = "OutsideFailure", tag = "8")]
+    #[prost(enumeration = "ExternalFailure", tag = "8")]
     pub failure: i32,
     /// When it was to be tried again; not there: it was not.
     #[prost(message, optional, tag = "9")]
     pub next_at: ::core::option::Option<::prost_types::Timestamp>,
 }
-/// What something goes over between two nodes.
+/// The path between two nodes that something was sent over.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct TaskRoad {
+pub struct TaskPath {
     #[prost(enumeration = "ConnectionType", tag = "1")]
     pub connection_type: i32,
-    /// Which relay, if it is one.
+    /// The relay, if the path is relayed; else empty.
     #[prost(string, tag = "2")]
     pub relay_peer_id: ::prost::alloc::string::String,
 }
@@ -6979,7 +6979,7 @@ pub struct TaskSent {
     #[prost(message, optional, tag = "1")]
     pub at: ::core::option::Option<::prost_types::Timestamp>,
     #[prost(message, optional, tag = "2")]
-    pub over: ::core::option::Option<TaskRoad>,
+    pub over: ::core::option::Option<TaskPath>,
 }
 /// A key that a node had before, as it and the one that follows it say.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -7165,12 +7165,12 @@ pub struct Refusal {
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
-pub enum OutsideDeed {
+pub enum ExternalAction {
     Unspecified = 0,
     /// The agent's card was read, and how it is spoken to was chosen.
     CardRead = 1,
-    /// It has taken a message.
-    Given = 2,
+    /// The agent accepted a message.
+    Accepted = 2,
     /// A call failed, and by it the agent has taken nothing.
     Failed = 3,
     /// A message was on its way when the connection broke: it is looked for, and not sent again.
@@ -7182,41 +7182,41 @@ pub enum OutsideDeed {
     /// It answered otherwise than A2A says. What it said counts, as the detail tells.
     ProtocolBreach = 7,
 }
-impl OutsideDeed {
+impl ExternalAction {
     /// String value of the enum field names used in the ProtoBuf definition.
     ///
     /// The values are not transformed in any way and thus are considered stable
     /// (if the ProtoBuf definition does not change) and safe for programmatic use.
     pub fn as_str_name(&self) -> &'static str {
         match self {
-            Self::Unspecified => "OUTSIDE_DEED_UNSPECIFIED",
-            Self::CardRead => "OUTSIDE_DEED_CARD_READ",
-            Self::Given => "OUTSIDE_DEED_GIVEN",
-            Self::Failed => "OUTSIDE_DEED_FAILED",
-            Self::InDoubt => "OUTSIDE_DEED_IN_DOUBT",
-            Self::Withdrawn => "OUTSIDE_DEED_WITHDRAWN",
-            Self::NotWithdrawn => "OUTSIDE_DEED_NOT_WITHDRAWN",
-            Self::ProtocolBreach => "OUTSIDE_DEED_PROTOCOL_BREACH",
+            Self::Unspecified => "EXTERNAL_ACTION_UNSPECIFIED",
+            Self::CardRead => "EXTERNAL_ACTION_CARD_READ",
+            Self::Accepted => "EXTERNAL_ACTION_ACCEPTED",
+            Self::Failed => "EXTERNAL_ACTION_FAILED",
+            Self::InDoubt => "EXTERNAL_ACTION_IN_DOUBT",
+            Self::Withdrawn => "EXTERNAL_ACTION_WITHDRAWN",
+            Self::NotWithdrawn => "EXTERNAL_ACTION_NOT_WITHDRAWN",
+            Self::ProtocolBreach => "EXTERNAL_ACTION_PROTOCOL_BREACH",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
     pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
         match value {
-            "OUTSIDE_DEED_UNSPECIFIED" => Some(Self::Unspecified),
-            "OUTSIDE_DEED_CARD_READ" => Some(Self::CardRead),
-            "OUTSIDE_DEED_GIVEN" => Some(Self::Given),
-            "OUTSIDE_DEED_FAILED" => Some(Self::Failed),
-            "OUTSIDE_DEED_IN_DOUBT" => Some(Self::InDoubt),
-            "OUTSIDE_DEED_WITHDRAWN" => Some(Self::Withdrawn),
-            "OUTSIDE_DEED_NOT_WITHDRAWN" => Some(Self::NotWithdrawn),
-            "OUTSIDE_DEED_PROTOCOL_BREACH" => Some(Self::ProtocolBreach),
+            "EXTERNAL_ACTION_UNSPECIFIED" => Some(Self::Unspecified),
+            "EXTERNAL_ACTION_CARD_READ" => Some(Self::CardRead),
+            "EXTERNAL_ACTION_ACCEPTED" => Some(Self::Accepted),
+            "EXTERNAL_ACTION_FAILED" => Some(Self::Failed),
+            "EXTERNAL_ACTION_IN_DOUBT" => Some(Self::InDoubt),
+            "EXTERNAL_ACTION_WITHDRAWN" => Some(Self::Withdrawn),
+            "EXTERNAL_ACTION_NOT_WITHDRAWN" => Some(Self::NotWithdrawn),
+            "EXTERNAL_ACTION_PROTOCOL_BREACH" => Some(Self::ProtocolBreach),
             _ => None,
         }
     }
 }
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
-pub enum OutsideFailure {
+pub enum ExternalFailure {
     Unspecified = 0,
     /// Nobody was reached.
     Unreached = 1,
@@ -7235,36 +7235,36 @@ pub enum OutsideFailure {
     /// The agent answered that it does not take it.
     Refused = 8,
 }
-impl OutsideFailure {
+impl ExternalFailure {
     /// String value of the enum field names used in the ProtoBuf definition.
     ///
     /// The values are not transformed in any way and thus are considered stable
     /// (if the ProtoBuf definition does not change) and safe for programmatic use.
     pub fn as_str_name(&self) -> &'static str {
         match self {
-            Self::Unspecified => "OUTSIDE_FAILURE_UNSPECIFIED",
-            Self::Unreached => "OUTSIDE_FAILURE_UNREACHED",
-            Self::Busy => "OUTSIDE_FAILURE_BUSY",
-            Self::Broken => "OUTSIDE_FAILURE_BROKEN",
-            Self::TaskGone => "OUTSIDE_FAILURE_TASK_GONE",
-            Self::Unsupported => "OUTSIDE_FAILURE_UNSUPPORTED",
-            Self::Unauthorized => "OUTSIDE_FAILURE_UNAUTHORIZED",
-            Self::Final => "OUTSIDE_FAILURE_FINAL",
-            Self::Refused => "OUTSIDE_FAILURE_REFUSED",
+            Self::Unspecified => "EXTERNAL_FAILURE_UNSPECIFIED",
+            Self::Unreached => "EXTERNAL_FAILURE_UNREACHED",
+            Self::Busy => "EXTERNAL_FAILURE_BUSY",
+            Self::Broken => "EXTERNAL_FAILURE_BROKEN",
+            Self::TaskGone => "EXTERNAL_FAILURE_TASK_GONE",
+            Self::Unsupported => "EXTERNAL_FAILURE_UNSUPPORTED",
+            Self::Unauthorized => "EXTERNAL_FAILURE_UNAUTHORIZED",
+            Self::Final => "EXTERNAL_FAILURE_FINAL",
+            Self::Refused => "EXTERNAL_FAILURE_REFUSED",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
     pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
         match value {
-            "OUTSIDE_FAILURE_UNSPECIFIED" => Some(Self::Unspecified),
-            "OUTSIDE_FAILURE_UNREACHED" => Some(Self::Unreached),
-            "OUTSIDE_FAILURE_BUSY" => Some(Self::Busy),
-            "OUTSIDE_FAILURE_BROKEN" => Some(Self::Broken),
-            "OUTSIDE_FAILURE_TASK_GONE" => Some(Self::TaskGone),
-            "OUTSIDE_FAILURE_UNSUPPORTED" => Some(Self::Unsupported),
-            "OUTSIDE_FAILURE_UNAUTHORIZED" => Some(Self::Unauthorized),
-            "OUTSIDE_FAILURE_FINAL" => Some(Self::Final),
-            "OUTSIDE_FAILURE_REFUSED" => Some(Self::Refused),
+            "EXTERNAL_FAILURE_UNSPECIFIED" => Some(Self::Unspecified),
+            "EXTERNAL_FAILURE_UNREACHED" => Some(Self::Unreached),
+            "EXTERNAL_FAILURE_BUSY" => Some(Self::Busy),
+            "EXTERNAL_FAILURE_BROKEN" => Some(Self::Broken),
+            "EXTERNAL_FAILURE_TASK_GONE" => Some(Self::TaskGone),
+            "EXTERNAL_FAILURE_UNSUPPORTED" => Some(Self::Unsupported),
+            "EXTERNAL_FAILURE_UNAUTHORIZED" => Some(Self::Unauthorized),
+            "EXTERNAL_FAILURE_FINAL" => Some(Self::Final),
+            "EXTERNAL_FAILURE_REFUSED" => Some(Self::Refused),
             _ => None,
         }
     }
@@ -7280,8 +7280,8 @@ pub enum TaskSide {
     Assignee = 2,
     /// Its agent sent the task to itself.
     Both = 3,
-    /// It sent the task to an agent beyond the network.
-    Outside = 4,
+    /// It sent the task to an external agent, by URL.
+    External = 4,
 }
 impl TaskSide {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -7294,7 +7294,7 @@ impl TaskSide {
             Self::Originator => "TASK_SIDE_ORIGINATOR",
             Self::Assignee => "TASK_SIDE_ASSIGNEE",
             Self::Both => "TASK_SIDE_BOTH",
-            Self::Outside => "TASK_SIDE_OUTSIDE",
+            Self::External => "TASK_SIDE_EXTERNAL",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -7304,7 +7304,7 @@ impl TaskSide {
             "TASK_SIDE_ORIGINATOR" => Some(Self::Originator),
             "TASK_SIDE_ASSIGNEE" => Some(Self::Assignee),
             "TASK_SIDE_BOTH" => Some(Self::Both),
-            "TASK_SIDE_OUTSIDE" => Some(Self::Outside),
+            "TASK_SIDE_EXTERNAL" => Some(Self::External),
             _ => None,
         }
     }

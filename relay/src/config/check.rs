@@ -2,14 +2,14 @@
 
 use std::{path::Path, time::Duration};
 
-use agentanycast_program::{
+use agentanycast_daemon_kit::{
     address::behind_transport,
     settings::{ConfigError, ValueSources, find, host_port, quoted},
     traces::{self, COLLECTOR, is_collector},
 };
 use libp2p::{Multiaddr, multiaddr::Protocol};
 
-use super::{Config, keys::KEYS};
+use super::{Config, setting_table::KEYS};
 
 /// Shortest life of an entry: heartbeats come three times in it.
 const SHORTEST_TTL: Duration = Duration::from_secs(1);
@@ -25,7 +25,7 @@ const MOST_RELAYS: usize = 64;
 
 /// Checks every rule; the first that is broken is the error.
 pub(super) fn check(config: &Config, sources: &ValueSources) -> Result<(), ConfigError> {
-    let check = Check { config, sources };
+    let check = ConfigCheck { config, sources };
     check.built()?;
     check.addresses()?;
     check.paths()?;
@@ -34,12 +34,12 @@ pub(super) fn check(config: &Config, sources: &ValueSources) -> Result<(), Confi
     check.federation()
 }
 
-struct Check<'a> {
+struct ConfigCheck<'a> {
     config: &'a Config,
     sources: &'a ValueSources,
 }
 
-impl Check<'_> {
+impl ConfigCheck<'_> {
     fn built(&self) -> Result<(), ConfigError> {
         if let Some(part) = traces::MISSING.filter(|_| !self.config.otlp_endpoint.is_empty()) {
             let key = "otlp_endpoint";

@@ -2,11 +2,11 @@
 
 use std::io;
 
-use agentanycast_program::settings::{Raw, load};
+use agentanycast_daemon_kit::settings::{Raw, load};
 
-use super::{keys::KEYS, *};
+use super::{setting_table::KEYS, *};
 
-fn loaded(args: &[&str], env: &[(&str, &str)], file: &str) -> Result<Loaded, ConfigError> {
+fn loaded(args: &[&str], env: &[(&str, &str)], file: &str) -> Result<RelayLoadOutcome, ConfigError> {
     let args = std::iter::once("agentanycast-relay")
         .chain(args.iter().copied())
         .map(OsString::from);
@@ -39,7 +39,7 @@ fn the_documentation_has_every_setting() {
 
 fn config(args: &[&str]) -> Config {
     match loaded(args, &[], "") {
-        Ok(Loaded::Run { config, .. }) => *config,
+        Ok(RelayLoadOutcome::Run { config, .. }) => *config,
         other => panic!("{args:?}: {other:?}"),
     }
 }
@@ -97,8 +97,8 @@ fn every_setting_is_read_from_every_layer() {
         let variable = format!("{ENVIRONMENT_PREFIX}{}", key.variable.unwrap());
         let file = format!("{} = {value}", key.name);
         let given = format!("-{flag}={word}");
-        type Way<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a str);
-        let ways: [Way<'_>; 3] = [
+        type LayerInput<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a str);
+        let ways: [LayerInput<'_>; 3] = [
             (&["--print-config", &given], &[], "flag --"),
             (
                 &["--print-config"],
@@ -108,7 +108,7 @@ fn every_setting_is_read_from_every_layer() {
             (&["--print-config", "--config=/relay.toml"], &[], "/relay.toml:1"),
         ];
         for (args, env, origin) in ways {
-            let Ok(Loaded::PrintConfig { text, .. }) = loaded(args, env, &file) else {
+            let Ok(RelayLoadOutcome::PrintConfig { text, .. }) = loaded(args, env, &file) else {
                 panic!("{args:?}")
             };
             let line = text
@@ -178,5 +178,5 @@ fn what_cannot_work_is_refused_in_one_line() {
 #[test]
 fn the_man_page_and_completions_are_fresh() {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    agentanycast_program::manpages::check(&settings::command(&PROGRAM), &top).unwrap();
+    agentanycast_daemon_kit::manpages::check(&settings::command(&PROGRAM), &top).unwrap();
 }

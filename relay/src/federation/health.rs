@@ -13,7 +13,7 @@ const LONGEST_WAIT: Nanos = 300 * SECOND;
 
 /// How one relay does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Health {
+pub struct SyncHealth {
     /// It has answered at least once.
     pub contacted: bool,
     /// Calls that have failed since its last answer.
@@ -24,7 +24,7 @@ pub struct Health {
     pub reason: Option<String>,
 }
 
-impl Health {
+impl SyncHealth {
     /// Whether its last answer was one.
     pub fn is_healthy(&self) -> bool {
         self.contacted && self.failures == 0
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn waits_double_to_five_minutes_and_end_with_an_answer() {
-        let mut health = Health::default();
+        let mut health = SyncHealth::default();
         assert!(!health.is_healthy() && !health.is_failing());
         let mut waits = Vec::new();
         for _ in 0..9 {
@@ -71,9 +71,9 @@ mod tests {
         health.answered();
         assert!(health.is_healthy() && health.backoff_until.is_none());
         for failures in [0, 3, u32::MAX] {
-            let mut health = Health {
+            let mut health = SyncHealth {
                 failures,
-                ..Health::default()
+                ..SyncHealth::default()
             };
             health.failed(0, String::new(), 1.0);
             assert!(health.backoff_until.unwrap() <= 360 * SECOND);

@@ -10,14 +10,14 @@ use std::time::Duration;
 pub type Nanos = u64;
 
 /// How far in the future a version may be before it is not believed (the contract's figure).
-pub const FUTURE: Nanos = 60 * SECOND;
+pub const MAX_FUTURE: Nanos = 60 * SECOND;
 
 /// One second in [`Nanos`].
 pub const SECOND: Nanos = 1_000_000_000;
 
 /// How far versions of our own origin may pull our clock ahead: a relay whose clock was set back has to get
 /// past what it wrote before, and a stranger who invents versions must not send it to the end of time.
-const OWN_FUTURE: Nanos = 3600 * SECOND;
+const MAX_OWN_FUTURE: Nanos = 3600 * SECOND;
 
 /// A time in [`Nanos`]; durations beyond 584 years do not occur.
 pub fn nanos(time: Duration) -> Nanos {
@@ -52,11 +52,11 @@ pub fn replaces(incoming: &impl Versioned, standing: Option<&impl Versioned>) ->
 
 /// A hybrid logical clock: the wall clock's time, but always after everything it has seen and said.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Clock {
+pub struct HybridClock {
     last: Nanos,
 }
 
-impl Clock {
+impl HybridClock {
     /// One that has said `last` before, from a store.
     pub fn after(last: Nanos) -> Self {
         Self { last }
@@ -75,12 +75,12 @@ impl Clock {
 
     /// Takes note of somebody's version, believed up to a minute ahead of `now`.
     pub fn observe(&mut self, version: Nanos, now: Nanos) {
-        self.last = self.last.max(version.min(now.saturating_add(FUTURE)));
+        self.last = self.last.max(version.min(now.saturating_add(MAX_FUTURE)));
     }
 
     /// Takes note of a version that bears our own name, believed up to an hour ahead of `now`.
     pub fn observe_own(&mut self, version: Nanos, now: Nanos) {
-        self.last = self.last.max(version.min(now.saturating_add(OWN_FUTURE)));
+        self.last = self.last.max(version.min(now.saturating_add(MAX_OWN_FUTURE)));
     }
 }
 
@@ -142,7 +142,7 @@ mod tests {
 
         #[test]
         fn the_clock_only_goes_up(steps in vec((any::<bool>(), 0..1_000_000_u64, any::<u64>()), 1..50)) {
-            let mut clock = Clock::default();
+            let mut clock = HybridClock::default();
             let mut before = 0;
             for (ask, now, seen) in steps {
                 if ask {
@@ -151,7 +151,7 @@ mod tests {
                     before = said;
                 } else {
                     clock.observe(seen, now);
-                    prop_assert!(clock.last() <= before.max(now + FUTURE));
+                    prop_assert!(clock.last() <= before.max(now + MAX_FUTURE));
                     before = clock.last();
                 }
             }
@@ -160,12 +160,12 @@ mod tests {
 
     #[test]
     fn a_slow_clock_gets_past_what_it_has_seen() {
-        let mut clock = Clock::default();
+        let mut clock = HybridClock::default();
         clock.observe(50 * SECOND, 10 * SECOND);
         assert!(clock.next(11 * SECOND) > 50 * SECOND);
         clock.observe(u64::MAX, 12 * SECOND);
-        assert_eq!(clock.last(), 12 * SECOND + FUTURE);
+        assert_eq!(clock.last(), 12 * SECOND + MAX_FUTURE);
         clock.observe_own(u64::MAX, 12 * SECOND);
-        assert_eq!(clock.last(), 12 * SECOND + OWN_FUTURE);
+        assert_eq!(clock.last(), 12 * SECOND + MAX_OWN_FUTURE);
     }
 }

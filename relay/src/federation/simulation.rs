@@ -5,7 +5,7 @@
 //!
 //! `AGENTANYCAST_SCHEDULES` is the number of schedules (200), `AGENTANYCAST_FIRST_SCHEDULE` the first one (0).
 
-mod owner;
+mod agent;
 mod relay;
 
 use std::{
@@ -21,15 +21,15 @@ use std::{
 use agentanycast_proto::v1::FederatedRegistration;
 
 use self::{
-    owner::{AGENT_SKEW, Owner},
-    relay::Relay,
+    agent::{AGENT_SKEW, SimulatedAgent},
+    relay::SimulatedRelay,
 };
 use super::{
     merge::{Nanos, SECOND, nanos},
-    progress::Answer,
-    record::{self, Teller},
+    remote_record::{self, RecordSender},
+    sync_cursor::PageOutcome,
 };
-use crate::registry::{HEARTBEAT, Limits, Page, Query, REGISTER, Reader, UNREGISTER};
+use crate::registry::{ChangesPage, ChangesReader, HEARTBEAT, Query, REGISTER, RegistryLimits, UNREGISTER};
 
 /// How long a schedule makes trouble, in steps of [`STEP`].
 const TROUBLE: u64 = 1200;
@@ -40,9 +40,9 @@ const STEP: Nanos = SECOND / 5;
 const TTL: Duration = Duration::from_secs(30);
 const START: Nanos = 1_800_000_000 * SECOND;
 
-struct Random(u64);
+struct SimulationRng(u64);
 
-impl Random {
+impl SimulationRng {
     /// A stream of a seed, of its own (Steele, Lea and Flood's `SplitMix64`, one step of it).
     fn new(seed: u64, stream: u64) -> Self {
         let mut mixed = seed.wrapping_add(stream).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -63,28 +63,28 @@ impl Random {
     }
 }
 
-struct World {
-    random: Random,
+struct RelaySimulation {
+    random: SimulationRng,
     /// Of keys and clocks of agents.
-    signing: Random,
+    signing: SimulationRng,
     /// Of clocks of relays that are set while they run.
-    clocks: Random,
+    clocks: SimulationRng,
     time: Nanos,
-    relays: Vec<Relay>,
+    relays: Vec<SimulatedRelay>,
     links: Vec<(usize, usize)>,
     /// Links that are down.
     cut: Vec<bool>,
-    agents: Vec<Owner>,
+    agents: Vec<SimulatedAgent>,
     shape: &'static str,
 }
 
-impl World {
+impl RelaySimulation {
     fn new(seed: u64) -> Self {
-        let mut random = Random::new(seed, 0);
-        let mut signing = Random::new(seed, 1 << 40);
+        let mut random = SimulationRng::new(seed, 0);
+        let mut signing = SimulationRng::new(seed, 1 << 40);
         let count = 3 + random.below(3) as usize;
         let agents = if random.one_in(4) { 40 } else { 8 };
-        let mut relays: Vec<Relay> = (0..count).map(Relay::new).collect();
+        let mut relays: Vec<SimulatedRelay> = (0..count).map(SimulatedRelay::new).collect();
         for relay in &mut relays {
             relay.skew = random.below(1201) as i64 - 600;
         }
@@ -94,11 +94,13 @@ impl World {
             1 => ("ring", line.chain([(0, count - 1)]).collect()),
             _ => ("star", (1..count).map(|place| (0, place)).collect()),
         };
-        let agents: Vec<Owner> = (0..agents).map(|n| Owner::new(&mut signing, n)).collect();
+        let agents: Vec<SimulatedAgent> = (0..agents)
+            .map(|n| SimulatedAgent::new(&mut signing, n))
+            .collect();
         Self {
             random,
             signing,
-            clocks: Random::new(seed, 1 << 41),
+            clocks: SimulationRng::new(seed, 1 << 41),
             time: START,
             relays,
             cut: vec![false; links.len()],
@@ -249,23 +251,23 @@ impl World {
     fn pull(&mut self, to: usize, from: usize) {
         while !self.random.one_in(10) {
             let epoch = self.relays[from].epoch;
-            let question = self.relays[to].progress(from).question().taken_in(epoch);
+            let question = self.relays[to].progress(from).next_request().in_epoch(epoch);
             let page = self.page(from, to, question.since, question.everything);
             let count = page.records.len();
             let progress = self.relays[to].progress(from);
-            let answer = progress.answered(epoch, count, Some(page.cursor), page.more);
-            if answer != Answer::Void {
+            let answer = progress.on_page(epoch, count, Some(page.cursor), page.more);
+            if answer != PageOutcome::Stale {
                 self.take(from, to, page.records);
             }
-            if answer == Answer::Last {
+            if answer == PageOutcome::Last {
                 break;
             }
         }
     }
 
-    fn page(&mut self, from: usize, to: usize, since: u64, everything: bool) -> Page {
+    fn page(&mut self, from: usize, to: usize, since: u64, everything: bool) -> ChangesPage {
         let most = 1 + self.random.below(20) as usize;
-        let reader = Reader {
+        let reader = ChangesReader {
             relay: &self.relays[to].name,
             everything,
         };
@@ -277,19 +279,19 @@ impl World {
         let via: Arc<str> = self.relays[from].name.as_str().into();
         let relay = &mut self.relays[to];
         let now = relay.now(self.time);
-        let by = Teller {
+        let by = RecordSender {
             via: Some(&via),
-            is_chosen: true,
-            ..Teller::default()
+            is_trusted: true,
+            ..RecordSender::default()
         };
         for told in records {
-            let incoming = record::read(told, now.wall, TTL, by);
+            let incoming = remote_record::read(told, now.wall, TTL, by);
             let _ = relay.registry.merge(now, incoming);
         }
     }
 
     /// Who has which skill where, as one relay sees it.
-    fn seen_by(&self, relay: &Relay) -> BTreeMap<(String, String), u64> {
+    fn seen_by(&self, relay: &SimulatedRelay) -> BTreeMap<(String, String), u64> {
         let now = relay.now(self.time);
         let none = BTreeMap::new();
         let mut seen = BTreeMap::new();
@@ -299,7 +301,7 @@ impl World {
                 now,
                 0,
                 usize::MAX,
-                Reader {
+                ChangesReader {
                     relay: "",
                     everything: true,
                 },
@@ -345,10 +347,10 @@ impl World {
     }
 }
 
-fn limits() -> Limits {
-    Limits {
+fn limits() -> RegistryLimits {
+    RegistryLimits {
         ttl: TTL,
-        ..Limits::default()
+        ..RegistryLimits::default()
     }
 }
 
@@ -373,7 +375,7 @@ fn whatever_happens_the_tables_end_equal_and_true() {
                         return;
                     }
                     let ends_well = catch_unwind(AssertUnwindSafe(|| {
-                        let mut world = World::new(seed);
+                        let mut world = RelaySimulation::new(seed);
                         world.run();
                         world.check(seed);
                     }));

@@ -1,7 +1,7 @@
 //! Telling other relays and asking them: one task for each, so that none waits for another.
 //!
 //! What changes here is pushed, gathered for a quarter of a second; what changed there is pulled at the start and then
-//! every interval. Both go by a cursor that moves with an answer only ([`Progress`]), so nothing is left out, whatever
+//! every interval. Both go by a cursor that moves with an answer only ([`SyncCursor`]), so nothing is left out, whatever
 //! fails. The one rule: a relay that fails costs the others nothing, and one that fails one way goes on the other way.
 
 use std::{
@@ -11,8 +11,8 @@ use std::{
     time::Duration,
 };
 
+use agentanycast_daemon_kit::error_chain::in_one_line;
 use agentanycast_identity::proof::RELAY_KEY;
-use agentanycast_program::error_chain::in_one_line;
 use agentanycast_proto::{
     bounded_decode::{self, DecodeBound},
     decoded_size::MessageKind,
@@ -34,16 +34,16 @@ use tonic::{
 };
 
 use super::{
-    health::Health,
+    health::SyncHealth,
     merge::Nanos,
-    progress::{Answer, PAGE, Progress},
-    record::Teller,
+    remote_record::RecordSender,
+    sync_cursor::{PAGE, PageOutcome, SyncCursor},
 };
 use crate::{
     clock::now,
-    handle::Handle,
     metrics::seconds,
-    registry::{Reader, nanos_of, timestamp},
+    registry::{ChangesReader, nanos_of, timestamp},
+    registry_handle::Handle,
 };
 
 /// How long a call may take (the contract's figure).
@@ -51,13 +51,13 @@ const DEADLINE: Duration = Duration::from_secs(5);
 
 /// How long changes are gathered before they are pushed: four pushes a second at most, well within the second that the
 /// contract gives.
-const GATHER: Duration = Duration::from_millis(250);
+const PUSH_DEBOUNCE: Duration = Duration::from_millis(250);
 
 /// Pages in one go; then others have their turn.
-const PAGES: usize = 200;
+const MAX_PAGES: usize = 200;
 
 /// Characters of a failure that are shown.
-const MOST_SAID: usize = 400;
+const MAX_REASON_CHARS: usize = 400;
 
 /// The call that pulls.
 const SYNC: &str = "/agentanycast.v1.FederationService/SyncRegistrations";
@@ -71,15 +71,15 @@ const PAGE_BOUND: DecodeBound = DecodeBound {
 
 /// What is known of one relay, for those who want to see it.
 #[derive(Clone, Debug, Default)]
-pub struct Peer {
+pub struct FederationPeer {
     /// `HOST:PORT`, as it was given.
     pub address: String,
     /// Its id, once it has told it.
     pub relay: String,
     /// How pulling from it does.
-    pub pulls: Health,
+    pub pulls: SyncHealth,
     /// How pushing to it does.
-    pub pushes: Health,
+    pub pushes: SyncHealth,
     /// Records that it has given us, and that we have given it, since the start.
     pub pulled: u64,
     /// See `pulled`.
@@ -88,9 +88,9 @@ pub struct Peer {
     pub last_answer: Option<Nanos>,
 }
 
-impl Peer {
+impl FederationPeer {
     /// How it does: the worse of both ways.
-    pub fn health(&self) -> &Health {
+    pub fn health(&self) -> &SyncHealth {
         if self.pushes.is_failing() && !self.pulls.is_failing() {
             &self.pushes
         } else {
@@ -98,28 +98,28 @@ impl Peer {
         }
     }
 
-    fn health_of(&mut self, way: Way) -> &mut Health {
+    fn health_of(&mut self, way: SyncDirection) -> &mut SyncHealth {
         match way {
-            Way::Pull => &mut self.pulls,
-            Way::Push => &mut self.pushes,
+            SyncDirection::Pull => &mut self.pulls,
+            SyncDirection::Push => &mut self.pushes,
         }
     }
 }
 
 /// Which way records go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum SyncDirection {
     Pull,
     Push,
 }
 
 /// All other relays that we were told of, by their places; clones see the same ones. None: it was this relay itself.
 #[derive(Clone, Debug, Default)]
-pub struct Peers(Arc<Mutex<Vec<Option<Peer>>>>);
+pub struct FederationPeers(Arc<Mutex<Vec<Option<FederationPeer>>>>);
 
-impl Peers {
+impl FederationPeers {
     /// How they are now.
-    pub fn all(&self) -> Vec<Peer> {
+    pub fn all(&self) -> Vec<FederationPeer> {
         self.lock().iter().flatten().cloned().collect()
     }
 
@@ -130,13 +130,13 @@ impl Peers {
         }
     }
 
-    fn change(&self, place: usize, change: impl FnOnce(&mut Peer)) {
+    fn change(&self, place: usize, change: impl FnOnce(&mut FederationPeer)) {
         if let Some(Some(peer)) = self.lock().get_mut(place) {
             change(peer);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Option<Peer>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Option<FederationPeer>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -147,21 +147,21 @@ pub fn start(
     addresses: &[String],
     interval: Duration,
     stop: &CancellationToken,
-) -> (Peers, Vec<JoinHandle<()>>) {
+) -> (FederationPeers, Vec<JoinHandle<()>>) {
     let peers = addresses.iter().map(|address| {
-        Some(Peer {
+        Some(FederationPeer {
             address: address.clone(),
-            ..Peer::default()
+            ..FederationPeer::default()
         })
     });
-    let peers = Peers(Arc::new(Mutex::new(peers.collect())));
+    let peers = FederationPeers(Arc::new(Mutex::new(peers.collect())));
     let tasks = addresses.iter().enumerate().filter_map(|(place, address)| {
         let endpoint = Endpoint::from_shared(format!("http://{address}")).ok()?;
         let endpoint = endpoint.connect_timeout(DEADLINE).tcp_nodelay(true);
         let channel = endpoint.connect_lazy();
         let client =
             FederationServiceClient::new(channel.clone()).max_encoding_message_size(PAGE_BOUND.bytes);
-        let link = Link {
+        let link = FederationLink {
             handle: handle.clone(),
             peers: peers.clone(),
             place,
@@ -170,7 +170,7 @@ pub fn start(
             client,
             interval,
             relay: "".into(),
-            progress: Progress::default(),
+            progress: SyncCursor::default(),
         };
         let stop = stop.clone();
         Some(tokio::spawn(async move {
@@ -186,9 +186,9 @@ pub fn start(
 }
 
 /// The way to one relay.
-struct Link {
+struct FederationLink {
     handle: Handle,
-    peers: Peers,
+    peers: FederationPeers,
     place: usize,
     address: String,
     channel: Channel,
@@ -196,12 +196,12 @@ struct Link {
     interval: Duration,
     /// Its id; empty until it has told it.
     relay: Arc<str>,
-    progress: Progress,
+    progress: SyncCursor,
 }
 
-impl Link {
+impl FederationLink {
     async fn run(mut self) {
-        let mut bell = self.handle.bell();
+        let mut bell = self.handle.subscribe_changes();
         // Its id is needed to push, and comes with the first answer.
         let mut pull_at = Instant::now();
         let mut push_at = pull_at;
@@ -214,19 +214,19 @@ impl Link {
                         return;
                     }
                     changed = true;
-                    push_at = push_at.max(Instant::now() + GATHER);
+                    push_at = push_at.max(Instant::now() + PUSH_DEBOUNCE);
                     continue;
                 }
                 () = sleep_until(pull_at) => {
                     pull_at = Instant::now() + self.interval.mul_f64(rand::random_range(0.8..1.2));
-                    (Way::Pull, self.pull().await)
+                    (SyncDirection::Pull, self.pull().await)
                 }
                 () = sleep_until(push_at), if changed && !self.relay.is_empty() => {
                     changed = false;
                     bell.mark_unchanged();
                     let outcome = self.push().await;
-                    push_at = Instant::now() + GATHER;
-                    (Way::Push, outcome)
+                    push_at = Instant::now() + PUSH_DEBOUNCE;
+                    (SyncDirection::Push, outcome)
                 }
             };
             match outcome {
@@ -238,11 +238,11 @@ impl Link {
                 Ok(()) => {}
                 Err(status) => {
                     changed = true;
-                    let until = Instant::now() + self.failed(way, &status);
-                    if way == Way::Pull || !answers(&status) {
+                    let until = Instant::now() + self.note_failure(way, &status);
+                    if way == SyncDirection::Pull || !is_one_way_failure(&status) {
                         pull_at = until;
                     }
-                    if way == Way::Push || !answers(&status) {
+                    if way == SyncDirection::Push || !is_one_way_failure(&status) {
                         push_at = until;
                     }
                 }
@@ -254,8 +254,8 @@ impl Link {
     async fn pull(&mut self) -> Result<(), Status> {
         let begun = Instant::now();
         self.locate().await;
-        for _ in 0..PAGES {
-            let asked = self.progress.question();
+        for _ in 0..MAX_PAGES {
+            let asked = self.progress.next_request();
             let request = SyncRegistrationsRequest {
                 relay_id: self.handle.me().to_owned(),
                 since: (asked.since > 0).then(|| timestamp(asked.since)),
@@ -269,37 +269,37 @@ impl Link {
                 Request::new(request),
                 PAGE_BOUND,
             );
-            let page = match called(call).await {
+            let page = match with_deadline(call).await {
                 Ok(answer) => answer,
                 Err(status) if status.code() == Code::OutOfRange => {
                     // It answers, and older relays do not bound their pages by bytes: fewer records may fit.
-                    self.meet(status.metadata());
-                    if self.progress.too_large() {
+                    self.note_relay_id(status.metadata());
+                    if self.progress.shrink_page() {
                         continue;
                     }
                     return Err(unreadable(&status));
                 }
                 Err(status) => return Err(status),
             };
-            self.meet(page.metadata());
-            self.does_well(Way::Pull);
+            self.note_relay_id(page.metadata());
+            self.note_success(SyncDirection::Pull);
             let page = page.into_inner();
             let count = page.registrations.len();
             let cursor = page.sync_timestamp.map(nanos_of);
-            let answer = self.progress.answered(page.epoch, count, cursor, page.more);
-            if answer == Answer::Void {
+            let answer = self.progress.on_page(page.epoch, count, cursor, page.more);
+            if answer == PageOutcome::Stale {
                 continue;
             }
             let at = self.handle.relay_at(&self.address);
-            let by = Teller {
+            let by = RecordSender {
                 via: Some(&self.relay),
                 // Where it is not known any more, it has just answered from somewhere.
                 source: Some(at.unwrap_or(Ipv4Addr::UNSPECIFIED.into()).into()),
-                is_chosen: true,
+                is_trusted: true,
             };
             self.handle.merge(page.registrations, by);
             self.peers.change(self.place, |peer| peer.pulled += count as u64);
-            if answer == Answer::Last {
+            if answer == PageOutcome::Last {
                 break;
             }
         }
@@ -310,7 +310,7 @@ impl Link {
     /// Tells it everything that has changed here.
     async fn push(&mut self) -> Result<(), Status> {
         loop {
-            let reader = Reader {
+            let reader = ChangesReader {
                 relay: &self.relay,
                 everything: false,
             };
@@ -323,9 +323,9 @@ impl Link {
                     registrations: page.records,
                 };
                 let bytes = request.encoded_len();
-                let answer = called(self.client.push_registrations(request)).await;
+                let answer = with_deadline(self.client.push_registrations(request)).await;
                 let answer = answer.map_err(|status| push_failed(&status, count, bytes))?;
-                self.meet(answer.metadata());
+                self.note_relay_id(answer.metadata());
                 self.handle.metrics().push.observe(seconds(begun.elapsed()));
                 self.peers.change(self.place, |peer| peer.pushed += count as u64);
                 let rejected = answer.get_ref().rejected;
@@ -334,7 +334,7 @@ impl Link {
                 }
             }
             self.progress.pushed = page.cursor;
-            self.does_well(Way::Push);
+            self.note_success(SyncDirection::Push);
             if !page.more {
                 return Ok(());
             }
@@ -350,7 +350,7 @@ impl Link {
     }
 
     /// Notes who has answered.
-    fn meet(&mut self, metadata: &MetadataMap) {
+    fn note_relay_id(&mut self, metadata: &MetadataMap) {
         let id = metadata.get(RELAY_KEY).and_then(|id| id.to_str().ok());
         // A deployed relay does not tell its id; its address then stands for it.
         let id = id.unwrap_or(&self.address);
@@ -366,7 +366,7 @@ impl Link {
     }
 
     /// Notes that one way works.
-    fn does_well(&self, way: Way) {
+    fn note_success(&self, way: SyncDirection) {
         self.peers.change(self.place, |peer| {
             let failed = peer.health().is_failing();
             peer.health_of(way).answered();
@@ -377,14 +377,14 @@ impl Link {
     }
 
     /// Notes that one way fails; how long to wait.
-    fn failed(&self, way: Way, status: &Status) -> Duration {
+    fn note_failure(&self, way: SyncDirection, status: &Status) -> Duration {
         self.handle.metrics().sync_errors.inc();
         let reason = match status.code() {
             Code::Unimplemented => "it does not take part in federation".to_owned(),
             // The call did not get there, whatever it is called.
             code if code == Code::Unavailable || status.source().is_some() => format!(
                 "it cannot be reached: {}; look whether a relay's registry is there, and what is between",
-                one_line(&in_one_line(status.message(), status, MOST_SAID))
+                one_line(&in_one_line(status.message(), status, MAX_REASON_CHARS))
             ),
             code => format!("{code:?}: {}", one_line(status.message())),
         };
@@ -404,7 +404,7 @@ impl Link {
 }
 
 /// Whether a failure is of one way only: the relay answers, and does not like what is asked or told, or is not understood.
-fn answers(failure: &Status) -> bool {
+fn is_one_way_failure(failure: &Status) -> bool {
     matches!(
         failure.code(),
         Code::OutOfRange | Code::ResourceExhausted | Code::InvalidArgument | Code::Internal
@@ -414,7 +414,7 @@ fn answers(failure: &Status) -> bool {
 /// What another relay says of a failure: on one line, not endless.
 fn one_line(said: &str) -> String {
     said.chars()
-        .take(MOST_SAID)
+        .take(MAX_REASON_CHARS)
         .flat_map(char::escape_debug)
         .collect()
 }
@@ -443,7 +443,7 @@ fn push_failed(status: &Status, count: usize, bytes: usize) -> Status {
     }
 }
 
-async fn called<T>(call: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
+async fn with_deadline<T>(call: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
     timeout(DEADLINE, call)
         .await
         .unwrap_or_else(|_| Err(Status::deadline_exceeded("no answer within 5 s")))

@@ -18,16 +18,16 @@ use tonic::{
 
 /// A message and what it was decoded from.
 #[derive(Clone, Debug)]
-pub(super) struct Whole<M> {
+pub(super) struct RawRequest<M> {
     pub(super) message: M,
     pub(super) bytes: Bytes,
 }
 
 /// A message that is encoded already.
 #[derive(Debug)]
-pub(super) struct Encoded(pub(super) Vec<u8>);
+pub(super) struct PreEncoded(pub(super) Vec<u8>);
 
-impl EncodedMessage for Encoded {
+impl EncodedMessage for PreEncoded {
     fn write(&self, target: &mut EncodeBuf<'_>) -> Result<(), EncodeError> {
         target.reserve(self.0.len());
         target.put_slice(&self.0);
@@ -36,17 +36,17 @@ impl EncodedMessage for Encoded {
 }
 
 /// What a message may unfold to, or None where its size says it.
-pub(super) type Bound = Option<(MessageKind, usize)>;
+pub(super) type ElementBound = Option<(MessageKind, usize)>;
 
 /// Reads `D` with its bytes, writes `E`.
 #[derive(Debug)]
-pub(super) struct WholeCodec<E, D> {
-    bound: Bound,
+pub(super) struct RawRequestCodec<E, D> {
+    bound: ElementBound,
     messages: PhantomData<fn() -> (E, D)>,
 }
 
-impl<E, D> WholeCodec<E, D> {
-    pub(super) fn new(bound: Bound) -> Self {
+impl<E, D> RawRequestCodec<E, D> {
+    pub(super) fn new(bound: ElementBound) -> Self {
         Self {
             bound,
             messages: PhantomData,
@@ -54,30 +54,30 @@ impl<E, D> WholeCodec<E, D> {
     }
 }
 
-impl<E: EncodedMessage + Send + 'static, D: Message + Default + 'static> Codec for WholeCodec<E, D> {
+impl<E: EncodedMessage + Send + 'static, D: Message + Default + 'static> Codec for RawRequestCodec<E, D> {
     type Encode = E;
-    type Decode = Whole<D>;
+    type Decode = RawRequest<D>;
     type Encoder = SizedEncoder<E>;
-    type Decoder = Reader<D>;
+    type Decoder = RawRequestDecoder<D>;
 
     fn encoder(&mut self) -> SizedEncoder<E> {
         SizedEncoder::default()
     }
 
-    fn decoder(&mut self) -> Reader<D> {
-        Reader(self.bound, PhantomData)
+    fn decoder(&mut self) -> RawRequestDecoder<D> {
+        RawRequestDecoder(self.bound, PhantomData)
     }
 }
 
 /// Reads one message.
 #[derive(Debug)]
-pub(super) struct Reader<D>(Bound, PhantomData<fn() -> D>);
+pub(super) struct RawRequestDecoder<D>(ElementBound, PhantomData<fn() -> D>);
 
-impl<D: Message + Default> Decoder for Reader<D> {
-    type Item = Whole<D>;
+impl<D: Message + Default> Decoder for RawRequestDecoder<D> {
+    type Item = RawRequest<D>;
     type Error = Status;
 
-    fn decode(&mut self, source: &mut DecodeBuf<'_>) -> Result<Option<Whole<D>>, Status> {
+    fn decode(&mut self, source: &mut DecodeBuf<'_>) -> Result<Option<RawRequest<D>>, Status> {
         let bytes = source.copy_to_bytes(source.remaining());
         if let Some((kind, most)) = self.0 {
             decoded_size::elements(kind, &bytes, most)
@@ -85,6 +85,6 @@ impl<D: Message + Default> Decoder for Reader<D> {
         }
         let message = D::decode(bytes.clone())
             .map_err(|error| Status::invalid_argument(format!("the request cannot be decoded: {error}")))?;
-        Ok(Some(Whole { message, bytes }))
+        Ok(Some(RawRequest { message, bytes }))
     }
 }

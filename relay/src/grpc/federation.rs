@@ -15,17 +15,17 @@ use agentanycast_proto::{
 use tonic::{Request, Status, transport::server::TcpConnectInfo};
 
 use super::{
-    MAX_REQUEST, call,
-    codec::Whole,
+    MAX_REQUEST, call_context,
+    codec::RawRequest,
     unary::{self, calls, service},
 };
 use crate::{
     federation::{
-        progress::{PAGE, Question},
-        record::Teller,
+        remote_record::RecordSender,
+        sync_cursor::{PAGE, PageRequest},
     },
-    handle::Handle,
-    registry::{Reader, nanos_of, timestamp},
+    registry::{ChangesReader, nanos_of, timestamp},
+    registry_handle::Handle,
 };
 
 /// Most records that are taken from one push.
@@ -62,20 +62,20 @@ calls! {
 #[allow(clippy::unused_async, reason = "all calls have the same shape")]
 async fn sync(
     handle: &Handle,
-    request: Request<Whole<SyncRegistrationsRequest>>,
+    request: Request<RawRequest<SyncRegistrationsRequest>>,
 ) -> Result<SyncRegistrationsResponse, Status> {
-    call::may_ask(handle, call::source(request.extensions()), 1)?;
+    call_context::check_rate(handle, call_context::source(request.extensions()), 1)?;
     let asked = request.into_inner().message;
     let epoch = handle.epoch();
     let most = usize::try_from(asked.limit).ok().filter(|limit| *limit > 0);
-    let question = Question {
+    let question = PageRequest {
         since: asked.since.map_or(0, nanos_of),
         epoch: asked.epoch,
         most: most.map_or(PAGE, |most| most.min(PAGE)),
         everything: asked.everything,
     };
-    let question = question.taken_in(epoch);
-    let reader = Reader {
+    let question = question.in_epoch(epoch);
+    let reader = ChangesReader {
         relay: &asked.relay_id,
         everything: question.everything,
     };
@@ -91,10 +91,10 @@ async fn sync(
 #[allow(clippy::unused_async, reason = "all calls have the same shape")]
 async fn push(
     handle: &Handle,
-    request: Request<Whole<PushRegistrationsRequest>>,
+    request: Request<RawRequest<PushRegistrationsRequest>>,
 ) -> Result<PushRegistrationsResponse, Status> {
-    let source = call::source(request.extensions());
-    call::may_ask(handle, source, 1)?;
+    let source = call_context::source(request.extensions());
+    call_context::check_rate(handle, source, 1)?;
     let ip = ip(&request);
     let pushed = request.into_inner().message;
     if pushed.relay_id.is_empty() || pushed.relay_id.len() > MAX_ID {
@@ -110,16 +110,16 @@ async fn push(
     let is_chosen = ip.is_none_or(|ip| handle.knows_relay_at(ip));
     // Each signature takes as long as many requests; a stranger pays for all of them.
     let proofs = pushed.registrations.iter().map(|told| told.proofs.len());
-    call::may_ask(
+    call_context::check_rate(
         handle,
         source.filter(|_| !is_chosen),
         (pushed.registrations.len() + proofs.sum::<usize>()) as u64,
     )?;
     let via: Arc<str> = pushed.relay_id.into();
-    let by = Teller {
+    let by = RecordSender {
         via: Some(&via),
         source,
-        is_chosen,
+        is_trusted: is_chosen,
     };
     let (mut accepted, mut rejected) = (0, 0);
     let mut left = pushed.registrations.into_iter();

@@ -17,14 +17,14 @@ use agentanycast_proto::{
 use tonic::{Request, Status};
 
 use super::{
-    MAX_REQUEST, call,
-    codec::{Encoded, Whole},
+    MAX_REQUEST, call_context,
+    codec::{PreEncoded, RawRequest},
     unary::{self, calls, service},
 };
 use crate::{
-    handle::Handle,
     metrics::seconds,
-    registry::{Caller, HEARTBEAT, Query, REGISTER, Refused, UNREGISTER, timestamp},
+    registry::{HEARTBEAT, Query, REGISTER, RegistryCaller, RegistryError, UNREGISTER, timestamp},
+    registry_handle::Handle,
 };
 
 const DISCOVER: &str = "/agentanycast.v1.RegistryService/DiscoverBySkill";
@@ -48,19 +48,19 @@ service! {
 calls! {
     Register(RegisterSkillsRequest) -> RegisterSkillsResponse = register;
     Unregister(UnregisterSkillsRequest) -> UnregisterSkillsResponse = unregister;
-    Discover(DiscoverBySkillRequest) -> Encoded = discover;
+    Discover(DiscoverBySkillRequest) -> PreEncoded = discover;
     Heartbeat(HeartbeatRequest) -> HeartbeatResponse = heartbeat;
 }
 
 async fn register(
     handle: &Handle,
-    request: Request<Whole<RegisterSkillsRequest>>,
+    request: Request<RawRequest<RegisterSkillsRequest>>,
 ) -> Result<RegisterSkillsResponse, Status> {
-    let source = call::source(request.extensions());
-    call::may_ask(handle, source, 1)?;
-    let (metadata, _, Whole { message, bytes }) = request.into_parts();
+    let source = call_context::source(request.extensions());
+    call_context::check_rate(handle, source, 1)?;
+    let (metadata, _, RawRequest { message, bytes }) = request.into_parts();
     let signed = (REGISTER, message.peer_id.as_str(), &*bytes);
-    let caller = call::caller(handle, &metadata, source, signed)?;
+    let caller = call_context::caller(handle, &metadata, source, signed)?;
     // Only the peer itself says who it was.
     let rotations = match &caller.proof {
         Some(proof) => rotations(&message, proof.time_ms),
@@ -69,10 +69,10 @@ async fn register(
     let run = run(&message.peer_id, &message.instance, &caller);
     let peer = message.peer_id.clone();
     let outcome = handle.register(message.into(), caller).await;
-    let expires = outcome.map_err(|error| call::status(&error))?;
+    let expires = outcome.map_err(|error| call_context::status(&error))?;
     for rotation in rotations {
         let outcome = handle.supersede(&rotation).await;
-        outcome.map_err(|error| call::status(&error))?;
+        outcome.map_err(|error| call_context::status(&error))?;
     }
     Ok(RegisterSkillsResponse {
         expires_at: Some(timestamp(expires)),
@@ -81,14 +81,14 @@ async fn register(
 }
 
 /// Which run of a node asks, where the request is proven to be its own.
-fn run(peer: &str, instance: &[u8], caller: &Caller) -> Option<Instance> {
+fn run(peer: &str, instance: &[u8], caller: &RegistryCaller) -> Option<Instance> {
     caller.proof.as_ref()?;
     Instance::read(peer.parse().ok()?, instance)
 }
 
 /// The other run that asks too, as it is told; empty where there is none.
 fn other_run(handle: &Handle, peer: &str, run: Option<Instance>) -> Vec<u8> {
-    let other = run.and_then(|run| handle.asked_by(peer, run));
+    let other = run.and_then(|run| handle.note_instance(peer, run));
     other.map(|other| other.as_bytes().to_vec()).unwrap_or_default()
 }
 
@@ -105,33 +105,33 @@ fn rotations(message: &RegisterSkillsRequest, now_ms: u64) -> Vec<Rotation> {
 
 async fn unregister(
     handle: &Handle,
-    request: Request<Whole<UnregisterSkillsRequest>>,
+    request: Request<RawRequest<UnregisterSkillsRequest>>,
 ) -> Result<UnregisterSkillsResponse, Status> {
-    let source = call::source(request.extensions());
-    call::may_ask(handle, source, 1)?;
-    let (metadata, _, Whole { message, bytes }) = request.into_parts();
+    let source = call_context::source(request.extensions());
+    call_context::check_rate(handle, source, 1)?;
+    let (metadata, _, RawRequest { message, bytes }) = request.into_parts();
     let signed = (UNREGISTER, message.peer_id.as_str(), &*bytes);
-    let caller = call::caller(handle, &metadata, source, signed)?;
+    let caller = call_context::caller(handle, &metadata, source, signed)?;
     let outcome = handle
         .unregister(&message.peer_id, &message.skill_ids, caller)
         .await;
-    outcome.map_err(|error| call::status(&error))?;
+    outcome.map_err(|error| call_context::status(&error))?;
     Ok(UnregisterSkillsResponse {})
 }
 
 #[allow(clippy::unused_async, reason = "all calls have the same shape")]
 async fn heartbeat(
     handle: &Handle,
-    request: Request<Whole<HeartbeatRequest>>,
+    request: Request<RawRequest<HeartbeatRequest>>,
 ) -> Result<HeartbeatResponse, Status> {
-    let source = call::source(request.extensions());
-    call::may_ask(handle, source, 1)?;
-    let (metadata, _, Whole { message, bytes }) = request.into_parts();
+    let source = call_context::source(request.extensions());
+    call_context::check_rate(handle, source, 1)?;
+    let (metadata, _, RawRequest { message, bytes }) = request.into_parts();
     let signed = (HEARTBEAT, message.peer_id.as_str(), &*bytes);
-    let caller = call::caller(handle, &metadata, source, signed)?;
+    let caller = call_context::caller(handle, &metadata, source, signed)?;
     let run = run(&message.peer_id, &message.instance, &caller);
     let outcome = handle.heartbeat(&message.peer_id, caller);
-    let expires = outcome.map_err(|refused| call::refusal(&refused))?;
+    let expires = outcome.map_err(|refused| call_context::refusal_status(&refused))?;
     Ok(HeartbeatResponse {
         expires_at: Some(timestamp(expires)),
         other_instance: other_run(handle, &message.peer_id, run),
@@ -142,13 +142,15 @@ async fn heartbeat(
 /// request: so who asks what is hard to answer has less of his own to ask.
 async fn discover(
     handle: &Handle,
-    request: Request<Whole<DiscoverBySkillRequest>>,
-) -> Result<Encoded, Status> {
-    let source = call::source(request.extensions());
-    call::may_ask(handle, source, 1)?;
+    request: Request<RawRequest<DiscoverBySkillRequest>>,
+) -> Result<PreEncoded, Status> {
+    let source = call_context::source(request.extensions());
+    call_context::check_rate(handle, source, 1)?;
     let message = request.into_inner().message;
     if message.skill_id.is_empty() {
-        return Err(call::refusal(&Refused::Invalid("skill_id is empty".into())));
+        return Err(call_context::refusal_status(&RegistryError::Invalid(
+            "skill_id is empty".into(),
+        )));
     }
     let query = Query {
         skill: &message.skill_id,
@@ -156,19 +158,19 @@ async fn discover(
         limit: message.limit,
         federated: message.federated,
     };
-    super::portion::turn().await;
+    super::chunks::wait_turn().await;
     let begun = Instant::now();
     let mut search = handle.search(query);
     let found = loop {
-        if let Some(found) = handle.go_on(&mut search) {
+        if let Some(found) = handle.continue_search(&mut search) {
             break found;
         }
-        call::may_ask(handle, source, 1)?;
+        call_context::check_rate(handle, source, 1)?;
         tokio::task::yield_now().await;
     };
     handle.metrics().discover.observe(seconds(begun.elapsed()));
-    super::portion::answered(found.len());
-    Ok(Encoded(found))
+    super::chunks::count_answer(found.len());
+    Ok(PreEncoded(found))
 }
 
 #[cfg(test)]
@@ -182,36 +184,38 @@ mod tests {
     use super::*;
     use crate::{
         clock::now,
-        federation::merge::Clock,
-        registry::{Agent, Limits, Registry},
+        federation::merge::HybridClock,
+        registry::{RegisteredAgent, RegistryLimits, SkillRegistry},
     };
 
     /// Agents of whom each says something else: half have the one tag, half the other, and nobody both. A source has ten
     /// requests at once.
     fn handle() -> Handle {
         const AGENTS: usize = 6000;
-        let limits = Limits {
+        let limits = RegistryLimits {
             ttl: Duration::from_hours(1),
-            ..Limits::default()
+            ..RegistryLimits::default()
         };
-        let mut registry = Registry::new("me", limits, Clock::default());
+        let mut registry = SkillRegistry::new("me", limits, HybridClock::default());
         for number in 0..AGENTS {
             let tags = [["left", "right"][number % 2].to_owned(), format!("own-{number}")];
-            let agent = Agent {
+            let agent = RegisteredAgent {
                 peer: format!("p{number}"),
                 skills: vec![SkillInfo {
                     skill_id: "s".to_owned(),
                     tags: tags.into_iter().map(|tag| (tag, String::new())).collect(),
                     ..SkillInfo::default()
                 }],
-                ..Agent::default()
+                ..RegisteredAgent::default()
             };
-            registry.register(now(), agent, Caller::default()).unwrap();
+            registry
+                .register(now(), agent, RegistryCaller::default())
+                .unwrap();
         }
         Handle::new("me", registry, None, 1, Arc::default())
     }
 
-    fn asks(last: u8, tags: &[&str]) -> Request<Whole<DiscoverBySkillRequest>> {
+    fn asks(last: u8, tags: &[&str]) -> Request<RawRequest<DiscoverBySkillRequest>> {
         let message = DiscoverBySkillRequest {
             skill_id: "s".to_owned(),
             tags: tags
@@ -221,7 +225,7 @@ mod tests {
             limit: 1,
             ..DiscoverBySkillRequest::default()
         };
-        let mut request = Request::new(Whole {
+        let mut request = Request::new(RawRequest {
             message,
             bytes: Bytes::new(),
         });

@@ -10,20 +10,20 @@ use tonic::{
     server::{Grpc, UnaryService},
 };
 
-use super::codec::{Bound, Whole, WholeCodec};
+use super::codec::{ElementBound, RawRequest, RawRequestCodec};
 
 /// Reads one request of at most `most` bytes, lets the service answer, writes the answer.
 pub(super) async fn unary<S, D>(
     service: S,
     request: http::Request<Body>,
-    bound: Bound,
+    bound: ElementBound,
     most: usize,
 ) -> http::Response<Body>
 where
-    S: UnaryService<Whole<D>, Response: EncodedMessage + Send + 'static>,
+    S: UnaryService<RawRequest<D>, Response: EncodedMessage + Send + 'static>,
     D: Message + Default + 'static,
 {
-    let codec = WholeCodec::<S::Response, D>::new(bound);
+    let codec = RawRequestCodec::<S::Response, D>::new(bound);
     let mut grpc = Grpc::new(codec).apply_max_message_size_config(Some(most), None);
     grpc.unary(service, request).await
 }
@@ -33,13 +33,13 @@ macro_rules! service {
     ($(#[$about:meta])* $name:ident($full:literal) { $($path:path => $call:ident, $bound:expr, $most:expr;)+ }) => {
         $(#[$about])*
         #[derive(Clone)]
-        pub(super) struct $name(crate::handle::Handle);
+        pub(super) struct $name(crate::registry_handle::Handle);
 
         /// The paths of its calls.
         pub(super) const PATHS: [&str; [$($path),+].len()] = [$($path),+];
 
         impl $name {
-            pub(super) fn new(handle: crate::handle::Handle) -> Self {
+            pub(super) fn new(handle: crate::registry_handle::Handle) -> Self {
                 Self(handle)
             }
         }
@@ -77,13 +77,13 @@ macro_rules! service {
 /// Calls: what each is counted as, and the function that answers it.
 macro_rules! calls {
     ($($name:ident($request:ty) -> $answer:ty = $run:ident;)+) => {$(
-        struct $name(crate::handle::Handle);
+        struct $name(crate::registry_handle::Handle);
 
-        impl tonic::server::UnaryService<Whole<$request>> for $name {
+        impl tonic::server::UnaryService<RawRequest<$request>> for $name {
             type Response = $answer;
             type Future = futures::future::BoxFuture<'static, Result<tonic::Response<$answer>, Status>>;
 
-            fn call(&mut self, request: Request<Whole<$request>>) -> Self::Future {
+            fn call(&mut self, request: Request<RawRequest<$request>>) -> Self::Future {
                 let handle = self.0.clone();
                 Box::pin(async move {
                     let outcome = $run(&handle, request).await;

@@ -17,11 +17,11 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
-    Face,
-    aside::Asker,
-    directory::{Agent, Directory, Filter, words_of},
+    RelayHttpState,
+    directory::{AgentFilter, DirectoryAgent, DirectoryView, words_of},
     error::ApiError,
     health,
+    offload::ClientExtension,
 };
 use crate::clock::now;
 
@@ -46,7 +46,7 @@ const PARAMETERS: [&str; 5] = ["skill", "tag", "q", "limit", "offset"];
 
 pub(super) const OPENAPI: &str = include_str!("openapi.json");
 
-pub(super) fn routes() -> Router<Face> {
+pub(super) fn routes() -> Router<RelayHttpState> {
     Router::new()
         .route("/api/v1/agents", get(agents))
         .route("/api/v1/agents/{peer_id}", get(agent))
@@ -60,24 +60,24 @@ async fn openapi() -> impl IntoResponse {
 }
 
 async fn agents(
-    State(face): State<Face>,
-    asker: Asker,
+    State(face): State<RelayHttpState>,
+    asker: ClientExtension,
     Query(words): Query<Vec<(String, String)>>,
 ) -> Result<Response, ApiError> {
     let (filter, range) = read(words)?;
     let aside = face.clone();
     aside
         .0
-        .aside
+        .offload
         .run(asker, move || page(&face, &filter, range))
         .await
 }
 
-fn page(face: &Face, filter: &Filter, range: Range) -> Response {
-    let all = everybody(face).agents();
+fn page(face: &RelayHttpState, filter: &AgentFilter, range: PageRange) -> Response {
+    let all = current_directory(face).agents();
     let (agents, total) = select(&all, filter, range, PAGE_BYTES);
     // Written as it is: a page may be large.
-    let page = Page {
+    let page = AgentsPage {
         count: agents.len(),
         total,
         agents,
@@ -88,12 +88,12 @@ fn page(face: &Face, filter: &Filter, range: Range) -> Response {
 /// The agents of a range of those that a filter lets through, until they say more than so many bytes; and how
 /// many it lets through in all.
 pub(super) fn select<'a>(
-    all: &'a [Arc<Agent>],
-    filter: &Filter,
-    range: Range,
+    all: &'a [Arc<DirectoryAgent>],
+    filter: &AgentFilter,
+    range: PageRange,
     most_bytes: usize,
-) -> (Vec<&'a Agent>, usize) {
-    let found: Vec<&Arc<Agent>> = all.iter().filter(|agent| filter.lets(agent)).collect();
+) -> (Vec<&'a DirectoryAgent>, usize) {
+    let found: Vec<&Arc<DirectoryAgent>> = all.iter().filter(|agent| filter.matches(agent)).collect();
     let mut bytes = 0;
     let agents = found
         .iter()
@@ -109,41 +109,41 @@ pub(super) fn select<'a>(
 }
 
 #[derive(Serialize)]
-struct Page<'a> {
-    agents: Vec<&'a Agent>,
+struct AgentsPage<'a> {
+    agents: Vec<&'a DirectoryAgent>,
     count: usize,
     total: usize,
 }
 
 async fn agent(
-    State(face): State<Face>,
-    asker: Asker,
+    State(face): State<RelayHttpState>,
+    asker: ClientExtension,
     peer: Result<Path<String>, PathRejection>,
     Query(words): Query<Vec<(String, String)>>,
 ) -> Result<Json<Value>, ApiError> {
-    none(&words)?;
+    no_parameters(&words)?;
     let Path(peer) = peer.map_err(|_| {
         ApiError::invalid("the peer id in the path is no UTF-8; percent-encode its bytes".into())
     })?;
     let shown: String = peer.chars().take(100).collect();
     let aside = face.clone();
     let look = move || {
-        let all = everybody(&face).agents();
+        let all = current_directory(&face).agents();
         let found = all.iter().find(|agent| agent.peer_id == peer);
         found.map(|agent| json!(&**agent))
     };
-    let found = aside.0.aside.run(asker, look).await?;
+    let found = aside.0.offload.run(asker, look).await?;
     found
         .map(Json)
         .ok_or_else(|| ApiError::not_found(format!("no agent {shown:?} is registered")))
 }
 
 async fn skills(
-    State(face): State<Face>,
-    asker: Asker,
+    State(face): State<RelayHttpState>,
+    asker: ClientExtension,
     Query(words): Query<Vec<(String, String)>>,
 ) -> Result<Json<Value>, ApiError> {
-    let mut range = Range {
+    let mut range = PageRange {
         limit: MAX_SKILLS,
         offset: 0,
     };
@@ -157,26 +157,26 @@ async fn skills(
     }
     let aside = face.clone();
     let look = move || {
-        let all = everybody(&face).skills();
+        let all = current_directory(&face).skills();
         let page = all.iter().skip(range.offset).take(range.limit);
         let skills: Vec<Value> = page
             .map(|skill| json!({ "id": skill.id, "agent_count": skill.agents }))
             .collect();
         json!({ "count": skills.len(), "total": all.len(), "skills": skills })
     };
-    aside.0.aside.run(asker, look).await.map(Json)
+    aside.0.offload.run(asker, look).await.map(Json)
 }
 
 async fn stats(
-    State(face): State<Face>,
+    State(face): State<RelayHttpState>,
     Query(words): Query<Vec<(String, String)>>,
 ) -> Result<Json<Value>, ApiError> {
-    none(&words)?;
-    Ok(Json(figures(&face)))
+    no_parameters(&words)?;
+    Ok(Json(stats_json(&face)))
 }
 
 /// What `/api/v1/stats` and the live events say.
-pub(super) fn figures(face: &Face) -> Value {
+pub(super) fn stats_json(face: &RelayHttpState) -> Value {
     let peers = face.0.peers.all();
     let mut figures = json!({
         "registry": health::registry(face),
@@ -194,20 +194,20 @@ pub(super) fn figures(face: &Face) -> Value {
 }
 
 /// The directory, up to date.
-pub(super) fn everybody(face: &Face) -> MutexGuard<'_, Directory> {
+pub(super) fn current_directory(face: &RelayHttpState) -> MutexGuard<'_, DirectoryView> {
     let mut directory = face.0.directory.lock().unwrap_or_else(PoisonError::into_inner);
-    directory.read(&face.0.handle);
+    directory.refresh(&face.0.handle);
     directory
 }
 
 /// Which of what is found is answered.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Range {
+pub(super) struct PageRange {
     pub(super) limit: usize,
     pub(super) offset: usize,
 }
 
-impl Range {
+impl PageRange {
     /// Takes one of its two parameters.
     fn read(&mut self, name: &str, value: &str, most: usize) -> Result<(), ApiError> {
         match name {
@@ -232,9 +232,9 @@ fn once(given: &mut BTreeSet<&'static str>, name: &'static str) -> Result<(), Ap
     )))
 }
 
-fn read(words: Vec<(String, String)>) -> Result<(Filter, Range), ApiError> {
-    let mut filter = Filter::default();
-    let mut range = Range {
+fn read(words: Vec<(String, String)>) -> Result<(AgentFilter, PageRange), ApiError> {
+    let mut filter = AgentFilter::default();
+    let mut range = PageRange {
         limit: DEFAULT_LIMIT,
         offset: 0,
     };
@@ -267,7 +267,7 @@ fn read(words: Vec<(String, String)>) -> Result<(Filter, Range), ApiError> {
 }
 
 /// What takes no parameters says so.
-pub(super) fn none(words: &[(String, String)]) -> Result<(), ApiError> {
+pub(super) fn no_parameters(words: &[(String, String)]) -> Result<(), ApiError> {
     words
         .first()
         .map_or(Ok(()), |(name, _)| Err(unknown(name, "it takes none")))

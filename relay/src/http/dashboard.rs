@@ -10,7 +10,7 @@ use axum::{
     routing::get,
 };
 
-use super::Face;
+use super::RelayHttpState;
 
 /// Where each file is found, what it is, and its content.
 const FILES: [(&str, &str, &str); 6] = [
@@ -50,7 +50,7 @@ const FILES: [(&str, &str, &str); 6] = [
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-pub(super) fn routes() -> Router<Face> {
+pub(super) fn routes() -> Router<RelayHttpState> {
     FILES
         .into_iter()
         .fold(Router::new(), |router, (path, kind, content)| {

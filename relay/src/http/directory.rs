@@ -17,8 +17,8 @@ use super::health::time;
 use crate::{
     clock::now,
     federation::merge::{Nanos, SECOND},
-    handle::Handle,
-    registry::{Reader, nanos_of},
+    registry::{ChangesReader, nanos_of},
+    registry_handle::Handle,
 };
 
 /// Records that are read at a time.
@@ -32,7 +32,7 @@ const ONE_BY_ONE: usize = 256;
 
 /// A skill as it is shown.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Skill {
+pub(super) struct DirectorySkill {
     pub(super) id: String,
     description: String,
     pub(super) tags: BTreeMap<String, String>,
@@ -40,11 +40,11 @@ pub(super) struct Skill {
 
 /// An agent as it is shown.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Agent {
+pub(super) struct DirectoryAgent {
     pub(super) peer_id: String,
     name: String,
     description: String,
-    pub(super) skills: Vec<Skill>,
+    pub(super) skills: Vec<DirectorySkill>,
     #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<String>,
     verified: bool,
@@ -65,7 +65,7 @@ pub(super) struct Agent {
 
 /// What is asked for.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Filter {
+pub(super) struct AgentFilter {
     pub(super) skill: Option<String>,
     /// Each `NAME:VALUE`; either may have colons.
     pub(super) tags: Vec<String>,
@@ -75,63 +75,63 @@ pub(super) struct Filter {
 
 /// A skill, and how many have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Shared {
+pub(super) struct SkillCount {
     pub(super) id: String,
     /// Counted by agents and not by entries: an agent may be registered at several relays.
     pub(super) agents: usize,
 }
 
-/// The words of a search, as [`Filter`] has them.
+/// The words of a search, as [`AgentFilter`] has them.
 pub(super) fn words_of(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_lowercase).collect()
 }
 
 /// All agents.
 #[derive(Debug, Default)]
-pub(super) struct Directory {
+pub(super) struct DirectoryView {
     /// By peer.
-    agents: HashMap<String, Entries>,
+    agents: HashMap<String, PeerEntries>,
     cursor: u64,
     /// Each peer once, by name.
-    shown: Arc<Vec<Arc<Agent>>>,
+    shown: Arc<Vec<Arc<DirectoryAgent>>>,
     /// The skills of those, once a request has asked for them.
-    skills: Option<Arc<Vec<Shared>>>,
+    skills: Option<Arc<Vec<SkillCount>>>,
     expired: Option<Instant>,
 }
 
 /// What is known of one peer.
 #[derive(Debug, Default)]
-struct Entries {
+struct PeerEntries {
     /// By origin; an empty origin is this relay.
-    by_origin: BTreeMap<String, Arc<Agent>>,
+    by_origin: BTreeMap<String, Arc<DirectoryAgent>>,
     /// The one that is shown, as it stands in the list.
-    shown: Option<Arc<Agent>>,
+    shown: Option<Arc<DirectoryAgent>>,
 }
 
-impl Entries {
+impl PeerEntries {
     /// The one to show: what the peer has proven, else what this relay has, else any.
-    fn best(&self) -> Option<&Arc<Agent>> {
+    fn best(&self) -> Option<&Arc<DirectoryAgent>> {
         let proven = self.by_origin.values().find(|agent| agent.verified);
         proven.or_else(|| self.by_origin.values().next())
     }
 }
 
-impl Directory {
+impl DirectoryView {
     /// Each agent once, by its name.
-    pub(super) fn agents(&self) -> Arc<Vec<Arc<Agent>>> {
+    pub(super) fn agents(&self) -> Arc<Vec<Arc<DirectoryAgent>>> {
         Arc::clone(&self.shown)
     }
 
     /// Those of most agents first.
-    pub(super) fn skills(&mut self) -> Arc<Vec<Shared>> {
+    pub(super) fn skills(&mut self) -> Arc<Vec<SkillCount>> {
         let shown = &self.shown;
-        Arc::clone(self.skills.get_or_insert_with(|| Arc::new(counted(shown))))
+        Arc::clone(self.skills.get_or_insert_with(|| Arc::new(count_skills(shown))))
     }
 
     /// Brings it up to date.
-    pub(super) fn read(&mut self, handle: &Handle) {
+    pub(super) fn refresh(&mut self, handle: &Handle) {
         let mut changed = HashSet::new();
-        let reader = Reader {
+        let reader = ChangesReader {
             relay: "",
             everything: true,
         };
@@ -214,7 +214,7 @@ impl Directory {
             self.skills = None;
         }
         let shown = Arc::make_mut(&mut self.shown);
-        let at = |shown: &[Arc<Agent>], agent: &Agent| {
+        let at = |shown: &[Arc<DirectoryAgent>], agent: &DirectoryAgent| {
             shown.binary_search_by(|other| order(other).cmp(&order(agent)))
         };
         match (before, best) {
@@ -238,19 +238,19 @@ impl Directory {
 }
 
 /// The order in which agents are shown; no two have the same.
-fn order(agent: &Agent) -> (&str, &str) {
+fn order(agent: &DirectoryAgent) -> (&str, &str) {
     (&agent.name, &agent.peer_id)
 }
 
 /// The ids of its skills.
-fn ids(agent: Option<&Agent>) -> impl Iterator<Item = &str> {
+fn ids(agent: Option<&DirectoryAgent>) -> impl Iterator<Item = &str> {
     agent
         .into_iter()
         .flat_map(|agent| &agent.skills)
         .map(|skill| skill.id.as_str())
 }
 
-impl Skill {
+impl DirectorySkill {
     /// Whether it has a tag that is written so: `NAME:VALUE`.
     fn has(&self, wanted: &str) -> bool {
         let is_wanted = |(tag, value): (&String, &String)| {
@@ -263,9 +263,9 @@ impl Skill {
     }
 }
 
-impl Filter {
-    pub(super) fn lets(&self, agent: &Agent) -> bool {
-        let tags = |skill: &Skill| self.tags.iter().all(|wanted| skill.has(wanted));
+impl AgentFilter {
+    pub(super) fn matches(&self, agent: &DirectoryAgent) -> bool {
+        let tags = |skill: &DirectorySkill| self.tags.iter().all(|wanted| skill.has(wanted));
         let skill = match &self.skill {
             Some(id) => agent.skills.iter().any(|skill| skill.id == *id && tags(skill)),
             None => self.tags.is_empty() || agent.skills.iter().any(tags),
@@ -274,14 +274,14 @@ impl Filter {
     }
 }
 
-fn counted(agents: &[Arc<Agent>]) -> Vec<Shared> {
+fn count_skills(agents: &[Arc<DirectoryAgent>]) -> Vec<SkillCount> {
     let mut counts: HashMap<&str, usize> = HashMap::new();
     for skill in agents.iter().flat_map(|agent| &agent.skills) {
         *counts.entry(&skill.id).or_default() += 1;
     }
-    let mut skills: Vec<Shared> = counts
+    let mut skills: Vec<SkillCount> = counts
         .into_iter()
-        .map(|(id, agents)| Shared {
+        .map(|(id, agents)| SkillCount {
             id: id.to_owned(),
             agents,
         })
@@ -290,13 +290,13 @@ fn counted(agents: &[Arc<Agent>]) -> Vec<Shared> {
     skills
 }
 
-fn agent(told: FederatedRegistration, origin: String) -> Agent {
+fn agent(told: FederatedRegistration, origin: String) -> DirectoryAgent {
     let shown_expiry = told.expires_at.map_or(0, nanos_of);
     let left = told.remaining_ms.saturating_mul(SECOND / 1000);
-    let skills: Vec<Skill> = told
+    let skills: Vec<DirectorySkill> = told
         .skills
         .into_iter()
-        .map(|skill| Skill {
+        .map(|skill| DirectorySkill {
             id: skill.skill_id,
             description: skill.description,
             tags: skill.tags,
@@ -318,7 +318,7 @@ fn agent(told: FederatedRegistration, origin: String) -> Agent {
             text.push_str(value);
         }
     }
-    Agent {
+    DirectoryAgent {
         bytes: text.len(),
         peer_id: told.peer_id,
         name: told.agent_name,

@@ -3,8 +3,8 @@
 
 use std::{convert::Infallible, time::Duration};
 
-use agentanycast_door::{NoSlot, Slot};
-use agentanycast_program::json_lines;
+use agentanycast_daemon_kit::json_lines;
+use agentanycast_limits::{NoSlot, Slot};
 use axum::{
     extract::{ConnectInfo, Query, State},
     response::{
@@ -16,8 +16,8 @@ use futures::Stream;
 use tokio::time::{sleep, timeout};
 
 use super::{
-    FOLLOWERS, FOLLOWERS_PER_ADDRESS, Face, Remote,
-    api::{figures, none},
+    ClientSource, FOLLOWERS, FOLLOWERS_PER_ADDRESS, RelayHttpState,
+    api::{no_parameters, stats_json},
     error::ApiError,
 };
 
@@ -28,11 +28,11 @@ const LEAST: Duration = Duration::from_secs(1);
 const MOST: Duration = Duration::from_secs(5);
 
 pub(super) async fn events(
-    State(face): State<Face>,
-    ConnectInfo(Remote(source)): ConnectInfo<Remote>,
+    State(face): State<RelayHttpState>,
+    ConnectInfo(ClientSource(source)): ConnectInfo<ClientSource>,
     Query(words): Query<Vec<(String, String)>>,
 ) -> Result<Response, ApiError> {
-    none(&words)?;
+    no_parameters(&words)?;
     let seat = face.0.followers.take(source).map_err(|full| match full {
         NoSlot::All => ApiError::busy(format!(
             "{FOLLOWERS} browsers follow this relay, its limit; try again later"
@@ -50,14 +50,14 @@ pub(super) async fn events(
     Ok(response)
 }
 
-fn follow(face: Face, seat: Slot) -> impl Stream<Item = Result<Event, Infallible>> {
+fn follow(face: RelayHttpState, seat: Slot) -> impl Stream<Item = Result<Event, Infallible>> {
     async_stream::stream! {
         let _seat = seat;
-        let mut bell = face.0.handle.bell();
+        let mut bell = face.0.handle.subscribe_changes();
         let mut changes = 0_u64;
         loop {
             bell.mark_unchanged();
-            let mut shown = figures(&face);
+            let mut shown = stats_json(&face);
             shown["changes"] = changes.into();
             yield Ok(Event::default().event("stats").data(json_lines::to_line(&shown)));
             sleep(LEAST).await;

@@ -8,10 +8,10 @@ use axum::{
 };
 use serde_json::{Value, json};
 
-use super::Face;
+use super::RelayHttpState;
 use crate::{
     clock::now,
-    federation::{merge::Nanos, sync::Peer},
+    federation::{merge::Nanos, sync::FederationPeer},
 };
 
 /// The content type of Prometheus text in its OpenMetrics form.
@@ -21,15 +21,15 @@ const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset
 const STORE_FAILED: &str = "the store has failed: what is registered works, and is lost at a restart; the log says why; \
     mend the disk, or make room; it is tried again every 5 s";
 
-pub(super) async fn metrics(State(face): State<Face>) -> Response {
+pub(super) async fn metrics(State(face): State<RelayHttpState>) -> Response {
     let metrics = face.0.handle.metrics();
     let peers = face.0.peers.all();
-    metrics.federation(peers.iter().map(Peer::health));
+    metrics.federation(peers.iter().map(FederationPeer::health));
     let text = metrics.text();
     ([(CONTENT_TYPE, METRICS_TYPE)], text).into_response()
 }
 
-pub(super) async fn health(State(face): State<Face>) -> Response {
+pub(super) async fn health(State(face): State<RelayHttpState>) -> Response {
     let value = summary(&face);
     let status = match value["status"].as_str() {
         Some("unhealthy") => StatusCode::SERVICE_UNAVAILABLE,
@@ -39,7 +39,7 @@ pub(super) async fn health(State(face): State<Face>) -> Response {
 }
 
 /// Everything that `/health` says.
-pub(super) fn summary(face: &Face) -> Value {
+pub(super) fn summary(face: &RelayHttpState) -> Value {
     let shared = &face.0;
     let peers = shared.peers.all();
     let mut problems = face.problems();
@@ -73,8 +73,8 @@ pub(super) fn summary(face: &Face) -> Value {
     })
 }
 
-pub(super) fn registry(face: &Face) -> Value {
-    let figures = face.0.handle.figures();
+pub(super) fn registry(face: &RelayHttpState) -> Value {
+    let figures = face.0.handle.stats();
     json!({
         "local_count": figures.local,
         "federated_count": figures.federated,
@@ -83,7 +83,7 @@ pub(super) fn registry(face: &Face) -> Value {
     })
 }
 
-pub(super) fn relay(face: &Face) -> Value {
+pub(super) fn relay(face: &RelayHttpState) -> Value {
     let metrics = face.0.handle.metrics();
     json!({
         "reservations": metrics.reservations.get(),
@@ -92,7 +92,7 @@ pub(super) fn relay(face: &Face) -> Value {
     })
 }
 
-pub(super) fn federation(peers: &[Peer]) -> Value {
+pub(super) fn federation(peers: &[FederationPeer]) -> Value {
     let details: Vec<Value> = peers.iter().map(detail).collect();
     json!({
         "peers": peers.len(),
@@ -101,7 +101,7 @@ pub(super) fn federation(peers: &[Peer]) -> Value {
     })
 }
 
-fn detail(peer: &Peer) -> Value {
+fn detail(peer: &FederationPeer) -> Value {
     let health = peer.health();
     let mut detail = json!({
         "address": peer.address,

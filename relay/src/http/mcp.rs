@@ -34,12 +34,12 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Face, Remote,
-    api::{self, Range},
-    aside::Asker,
-    directory::{Filter, words_of},
+    ClientSource, RelayHttpState,
+    api::{self, PageRange},
+    directory::{AgentFilter, words_of},
     error::{self, ApiError},
-    timeout, unread,
+    offload::ClientExtension,
+    send_quota, timeout,
 };
 
 /// Largest body of a request, in bytes.
@@ -62,8 +62,8 @@ const INSTRUCTIONS: &str = "The agents that are registered at this AgentAnycast 
     agent. Agents are asked through a node of the network, not through this relay.";
 
 /// The tools before this face, for callers of these origins besides those that are no browser's page.
-pub(super) fn router(face: &Face, origins: &[String], stop: CancellationToken) -> Router {
-    let server = Server(face.clone());
+pub(super) fn router(face: &RelayHttpState, origins: &[String], stop: CancellationToken) -> Router {
+    let server = DirectoryMcpServer(face.clone());
     // Which pages may call is checked below. What is shown is public to all who reach the port, by whatever
     // name.
     let config = StreamableHttpServerConfig::default()
@@ -76,7 +76,7 @@ pub(super) fn router(face: &Face, origins: &[String], stop: CancellationToken) -
         .with_cancellation_token(stop);
     let manager: Arc<NeverSessionManager> = Arc::default();
     let sdk = StreamableHttpService::new(move || Ok(server.clone()), manager, config);
-    let entry = Entry {
+    let entry = McpAdmission {
         face: face.clone(),
         origins: origins.into(),
     };
@@ -85,20 +85,28 @@ pub(super) fn router(face: &Face, origins: &[String], stop: CancellationToken) -
         .route("/mcp/", post_service(sdk))
         .fallback(error::not_mcp)
         .method_not_allowed_fallback(error::not_post)
-        .layer(from_fn_with_state(entry, enter))
+        .layer(from_fn_with_state(entry, admit))
         .layer(timeout())
-        .layer(from_fn_with_state(face.0.unread.clone(), unread::counted))
+        .layer(from_fn_with_state(
+            face.0.send_quota.clone(),
+            send_quota::limit_unsent,
+        ))
 }
 
 /// What is looked at before a request is read.
 #[derive(Clone)]
-struct Entry {
-    face: Face,
+struct McpAdmission {
+    face: RelayHttpState,
     origins: Arc<[String]>,
 }
 
 /// Lets a request in that its address and its page may make.
-async fn enter(State(entry): State<Entry>, asker: Asker, mut request: Request, next: Next) -> Response {
+async fn admit(
+    State(entry): State<McpAdmission>,
+    asker: ClientExtension,
+    mut request: Request,
+    next: Next,
+) -> Response {
     if let Some(origin) = request.headers().get(header::ORIGIN)
         && !entry
             .origins
@@ -113,7 +121,7 @@ async fn enter(State(entry): State<Entry>, asker: Asker, mut request: Request, n
         .into_response();
     }
     let handle = &entry.face.0.handle;
-    if let Some(Extension(ConnectInfo(Remote(source)))) = asker
+    if let Some(Extension(ConnectInfo(ClientSource(source)))) = asker
         && !handle.may_ask(source, 1)
     {
         return ApiError::too_many(format!(
@@ -133,7 +141,7 @@ async fn enter(State(entry): State<Entry>, asker: Asker, mut request: Request, n
 
 /// What clients talk to.
 #[derive(Clone)]
-struct Server(Face);
+struct DirectoryMcpServer(RelayHttpState);
 
 /// What there is to be called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,10 +182,10 @@ struct ListSkills {
 
 /// A call whose arguments were read.
 #[derive(Debug)]
-enum Call {
-    ListAgents(Filter, Range),
+enum DirectoryToolCall {
+    ListAgents(AgentFilter, PageRange),
     DescribeAgent(String),
-    ListSkills(Range),
+    ListSkills(PageRange),
 }
 
 impl ToolName {
@@ -274,7 +282,7 @@ impl ToolName {
     }
 
     /// Reads its arguments; the error says what is wrong, to the model that called.
-    fn read(self, arguments: JsonObject) -> Result<Call, String> {
+    fn read(self, arguments: JsonObject) -> Result<DirectoryToolCall, String> {
         match self {
             Self::ListAgents => {
                 let given: ListAgents = self.parse(arguments)?;
@@ -294,22 +302,22 @@ impl ToolName {
                 let query = given.query.unwrap_or_default();
                 short("skill", skill.as_deref().unwrap_or_default())?;
                 short("query", &query)?;
-                let filter = Filter {
+                let filter = AgentFilter {
                     skill,
                     tags: tags.collect::<Result<_, String>>()?,
                     words: words_of(&query),
                 };
-                Ok(Call::ListAgents(filter, range))
+                Ok(DirectoryToolCall::ListAgents(filter, range))
             }
             Self::DescribeAgent => {
                 let given: DescribeAgent = self.parse(arguments)?;
                 short("peer_id", &given.peer_id)?;
-                Ok(Call::DescribeAgent(given.peer_id))
+                Ok(DirectoryToolCall::DescribeAgent(given.peer_id))
             }
             Self::ListSkills => {
                 let given: ListSkills = self.parse(arguments)?;
                 let range = range(given.limit, DEFAULT_SKILLS, MAX_SKILLS, given.offset)?;
-                Ok(Call::ListSkills(range))
+                Ok(DirectoryToolCall::ListSkills(range))
             }
         }
     }
@@ -320,10 +328,10 @@ impl ToolName {
     }
 }
 
-fn range(limit: Option<usize>, default: usize, most: usize, offset: usize) -> Result<Range, String> {
+fn range(limit: Option<usize>, default: usize, most: usize, offset: usize) -> Result<PageRange, String> {
     let limit = limit.unwrap_or(default);
     if (1..=most).contains(&limit) {
-        Ok(Range { limit, offset })
+        Ok(PageRange { limit, offset })
     } else {
         Err(format!("limit: {limit} is not a number from 1 to {most}"))
     }
@@ -355,23 +363,23 @@ static TOOLS: LazyLock<Vec<Tool>> =
     LazyLock::new(|| ToolName::ALL.into_iter().map(ToolName::described).collect());
 
 /// Looks it up; the error is for the model that called.
-fn look(face: &Face, call: &Call) -> Result<Value, String> {
+fn look(face: &RelayHttpState, call: &DirectoryToolCall) -> Result<Value, String> {
     match call {
-        Call::ListAgents(filter, range) => {
-            let all = api::everybody(face).agents();
+        DirectoryToolCall::ListAgents(filter, range) => {
+            let all = api::current_directory(face).agents();
             let (agents, total) = api::select(&all, filter, *range, PAGE_BYTES);
             let count = agents.len();
             Ok(page("agents", json!(agents), *range, count, total))
         }
-        Call::DescribeAgent(peer) => {
-            let all = api::everybody(face).agents();
+        DirectoryToolCall::DescribeAgent(peer) => {
+            let all = api::current_directory(face).agents();
             let found = all.iter().find(|agent| agent.peer_id == *peer);
             found.map(|agent| json!(&**agent)).ok_or_else(|| {
                 format!("no agent {peer:?} is registered at this relay; list_agents shows those that are")
             })
         }
-        Call::ListSkills(range) => {
-            let all = api::everybody(face).skills();
+        DirectoryToolCall::ListSkills(range) => {
+            let all = api::current_directory(face).skills();
             let shown = all.iter().skip(range.offset).take(range.limit);
             let skills: Vec<Value> = shown
                 .map(|skill| json!({ "id": skill.id, "agent_count": skill.agents }))
@@ -383,7 +391,7 @@ fn look(face: &Face, call: &Call) -> Result<Value, String> {
 }
 
 /// A page; with where the next one begins, if there is one.
-fn page(what: &str, shown: Value, range: Range, count: usize, total: usize) -> Value {
+fn page(what: &str, shown: Value, range: PageRange, count: usize, total: usize) -> Value {
     let mut page = json!({ "count": count, "total": total });
     page[what] = shown;
     let next = range.offset.saturating_add(count);
@@ -393,7 +401,7 @@ fn page(what: &str, shown: Value, range: Range, count: usize, total: usize) -> V
     page
 }
 
-impl ServerHandler for Server {
+impl ServerHandler for DirectoryMcpServer {
     fn get_info(&self) -> ServerConfig {
         let me = Implementation::new("agentanycast-relay", env!("CARGO_PKG_VERSION"))
             .with_title("AgentAnycast relay");
@@ -432,12 +440,12 @@ impl ServerHandler for Server {
             Err(text) => return Ok(wrong(text).into()),
         };
         let parts = context.extensions.get::<axum::http::request::Parts>();
-        let asker = parts.and_then(|parts| parts.extensions.get::<ConnectInfo<Remote>>());
+        let asker = parts.and_then(|parts| parts.extensions.get::<ConnectInfo<ClientSource>>());
         let face = self.0.clone();
         let looked = self
             .0
             .0
-            .aside
+            .offload
             .run(asker.copied().map(Extension), move || look(&face, &call))
             .await;
         let shown = match looked {

@@ -17,18 +17,18 @@ use tower::ServiceExt as _;
 
 use super::*;
 use crate::{
-    federation::merge::Clock,
+    federation::merge::HybridClock,
     metrics::Metrics,
-    registry::{Agent, Caller, Limits, Registry},
+    registry::{RegisteredAgent, RegistryCaller, RegistryLimits, SkillRegistry},
 };
 
-fn face() -> Face {
-    let registry = Registry::new("relay-a", Limits::default(), Clock::default());
+fn face() -> RelayHttpState {
+    let registry = SkillRegistry::new("relay-a", RegistryLimits::default(), HybridClock::default());
     let handle = Handle::new("relay-a", registry, None, 0, Arc::new(Metrics::default()));
-    Face::new(handle, Peers::default(), Instant::now())
+    RelayHttpState::new(handle, FederationPeers::default(), Instant::now())
 }
 
-async fn register(face: &Face, peer: &str, name: &str, skill: &str, tags: &[(&str, &str)]) {
+async fn register(face: &RelayHttpState, peer: &str, name: &str, skill: &str, tags: &[(&str, &str)]) {
     let skill = SkillInfo {
         skill_id: skill.into(),
         description: "does it Well".into(),
@@ -37,13 +37,17 @@ async fn register(face: &Face, peer: &str, name: &str, skill: &str, tags: &[(&st
             .map(|(tag, value)| ((*tag).to_owned(), (*value).to_owned()))
             .collect(),
     };
-    let agent = Agent {
+    let agent = RegisteredAgent {
         peer: peer.into(),
         skills: vec![skill],
         name: name.into(),
-        ..Agent::default()
+        ..RegisteredAgent::default()
     };
-    face.0.handle.register(agent, Caller::default()).await.unwrap();
+    face.0
+        .handle
+        .register(agent, RegistryCaller::default())
+        .await
+        .unwrap();
 }
 
 async fn ask(router: &Router, method: &str, path: &str) -> (StatusCode, axum::http::HeaderMap, Vec<u8>) {
@@ -88,7 +92,7 @@ async fn health_says_what_works() {
         value["error"]["message"],
         "there is no /nope; /health and /metrics are here, the directory is on the port of --api-listen"
     );
-    face.problem("API_ADDR: taken".into());
+    face.report_problem("API_ADDR: taken".into());
     let (status, value) = json(&router, "/health").await;
     assert_eq!(
         (status, value["status"].as_str()),
@@ -162,12 +166,16 @@ async fn a_page_ends_when_it_says_a_lot_and_the_next_one_goes_on() {
             description: "d".repeat(4096),
             ..SkillInfo::default()
         });
-        let agent = Agent {
+        let agent = RegisteredAgent {
             peer: format!("p{number:02}"),
             skills: skills.collect(),
-            ..Agent::default()
+            ..RegisteredAgent::default()
         };
-        face.0.handle.register(agent, Caller::default()).await.unwrap();
+        face.0
+            .handle
+            .register(agent, RegistryCaller::default())
+            .await
+            .unwrap();
     }
     let router = api_router(&face, &[]).unwrap();
     let mut seen = Vec::new();
@@ -310,7 +318,7 @@ async fn a_parameter_that_is_none_is_named() {
 #[tokio::test]
 async fn one_address_leaves_live_events_to_others() {
     let router = api_router(&face(), &[]).unwrap();
-    let from = |last: u8| Remote(std::net::IpAddr::from([192, 0, 2, last]).into());
+    let from = |last: u8| ClientSource(std::net::IpAddr::from([192, 0, 2, last]).into());
     let follow = async |last: u8| {
         let mut request = Request::get("/api/v1/events").body(Body::empty()).unwrap();
         request.extensions_mut().insert(ConnectInfo(from(last)));
@@ -350,12 +358,16 @@ async fn skills_come_in_pages() {
             skill_id: format!("{agent}-{n}"),
             ..SkillInfo::default()
         };
-        let agent = Agent {
+        let agent = RegisteredAgent {
             peer: format!("p{agent}"),
             skills: (0..256).map(skill).collect(),
-            ..Agent::default()
+            ..RegisteredAgent::default()
         };
-        face.0.handle.register(agent, Caller::default()).await.unwrap();
+        face.0
+            .handle
+            .register(agent, RegistryCaller::default())
+            .await
+            .unwrap();
     }
     let router = api_router(&face, &[]).unwrap();
     let mut seen = BTreeSet::new();
@@ -465,14 +477,17 @@ async fn browsers_from_elsewhere_are_let_in_only_where_configured() {
 }
 
 /// A listener with so many places for one address, and where it is.
-async fn bounded(of_one_address: usize) -> (Bounded, std::net::SocketAddr) {
+async fn bounded(of_one_address: usize) -> (BoundedListener, std::net::SocketAddr) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let places = crate::ceilings::Places {
+    let places = crate::fd_budget::ListenerLimits {
         all: 10,
         of_one_address,
     };
-    (Bounded::new(listener, "metrics", places, Arc::default()), address)
+    (
+        BoundedListener::new(listener, "metrics", places, Arc::default()),
+        address,
+    )
 }
 
 /// Whoever holds all places of an address and asks nothing loses them to those who ask; who is being answered keeps its own.
@@ -563,8 +578,12 @@ async fn what_was_answered_is_seen() {
     }
     // One has another name and skill, one renews, one is gone.
     register(&face, "p1", "n6", "other", &[]).await;
-    face.0.handle.heartbeat("p3", Caller::default()).unwrap();
-    let gone = face.0.handle.unregister("p5", &[], Caller::default()).await;
+    face.0.handle.heartbeat("p3", RegistryCaller::default()).unwrap();
+    let gone = face
+        .0
+        .handle
+        .unregister("p5", &[], RegistryCaller::default())
+        .await;
     gone.unwrap();
     let (_, value) = json(&router, "/api/v1/agents").await;
     assert_eq!(names(&value), ["n3", "n6", "n7"]);

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, io};
 
-use agentanycast_program::address::port;
+use agentanycast_daemon_kit::address::port;
 use libp2p::{Multiaddr, PeerId, multiaddr::Protocol};
 use rustix::io::Errno;
 
@@ -67,7 +67,7 @@ fn needs_zone(address: &Multiaddr) -> bool {
 
 /// What others are told: without any, the relay protocol would not be offered at all. Loopback, and then what nobody
 /// can dial without a zone, only where there is nothing else.
-pub(super) fn told(announce: &[Multiaddr], bound: &[Multiaddr]) -> Vec<Multiaddr> {
+pub(super) fn announced_addresses(announce: &[Multiaddr], bound: &[Multiaddr]) -> Vec<Multiaddr> {
     if !announce.is_empty() {
         return announce.to_vec();
     }

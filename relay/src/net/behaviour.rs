@@ -7,13 +7,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agentanycast_door as door;
+use agentanycast_limits::{self as swarm_limits, SwarmLimits};
 use libp2p::{
     Multiaddr, PeerId, Swarm, autonat, connection_limits, identify, noise, ping, relay,
     swarm::{self, NetworkBehaviour},
 };
 
-use super::{NetConfig, circuits::Circuits, dials, meter::Meter, places::Places, transport};
+use super::{
+    NetConfig, byte_meter::CircuitMeter, circuit_quota::CircuitQuota, dial_filter,
+    reservations::ReservationSlots, transport,
+};
 use crate::metrics::Metrics;
 
 /// A connection without a reservation or a circuit is closed after this time.
@@ -44,8 +47,8 @@ const MAX_NEGOTIATING_INBOUND: usize = 256;
 #[derive(NetworkBehaviour)]
 #[behaviour(prelude = "libp2p::swarm::derive_prelude")]
 pub(super) struct Behaviour {
-    door: door::Behaviour,
-    dials: dials::Behaviour,
+    source_limits: swarm_limits::Behaviour,
+    dial_filter: dial_filter::Behaviour,
     limits: connection_limits::Behaviour,
     identify: identify::Behaviour,
     ping: ping::Behaviour,
@@ -56,16 +59,16 @@ pub(super) struct Behaviour {
 /// The swarm of a relay that listens nowhere yet.
 pub(super) fn swarm(
     config: &NetConfig,
-    places: &Places,
-    circuits: &Circuits,
+    places: &ReservationSlots,
+    circuits: &CircuitQuota,
     metrics: &Arc<Metrics>,
 ) -> Result<Swarm<Behaviour>, noise::Error> {
     let local = config.keypair.public().to_peer_id();
     let transport = transport::build(
         &config.keypair,
-        Meter {
+        CircuitMeter {
             bytes: metrics.bytes.clone(),
-            circuits: circuits.clone(),
+            circuit_quota: circuits.clone(),
         },
     )?;
     let limits = connection_limits::ConnectionLimits::default()
@@ -79,13 +82,13 @@ pub(super) fn swarm(
         // Only what is announced: `tell` has it among the external addresses.
         .with_hide_listen_addrs(true)
         .with_cache_size(0);
-    let door = door::SwarmLimits {
+    let per_source = SwarmLimits {
         pending: config.pending_per_ip,
         established: config.connections_per_ip,
     };
     let behaviour = Behaviour {
-        door: door::Behaviour::new(door),
-        dials: dials::Behaviour,
+        source_limits: swarm_limits::Behaviour::new(per_source),
+        dial_filter: dial_filter::Behaviour,
         limits: connection_limits::Behaviour::new(limits),
         identify: identify::Behaviour::new(identify),
         ping: ping::Behaviour::default(),
@@ -99,7 +102,7 @@ pub(super) fn swarm(
     Ok(Swarm::new(transport, behaviour, local, swarm_config))
 }
 
-fn relay_config(config: &NetConfig, places: Places, circuits: Circuits) -> relay::Config {
+fn relay_config(config: &NetConfig, places: ReservationSlots, circuits: CircuitQuota) -> relay::Config {
     let relay = relay::Config {
         // Counted by `places`: this one would refuse to renew what is held.
         max_reservations: usize::MAX,
@@ -131,16 +134,16 @@ fn relay_config(config: &NetConfig, places: Places, circuits: Circuits) -> relay
         }
     }
     // Last: what it gives is held.
-    let place = move |peer: PeerId, remote: &Multiaddr, _: Instant| places.ask(peer, remote);
+    let place = move |peer: PeerId, remote: &Multiaddr, _: Instant| places.admit(peer, remote);
     relay.reservation_rate_limiters.push(Box::new(place));
-    let circuit = move |peer: PeerId, remote: &Multiaddr, _: Instant| circuits.ask(peer, remote);
+    let circuit = move |peer: PeerId, remote: &Multiaddr, _: Instant| circuits.admit(peer, remote);
     relay.circuit_src_rate_limiters.push(Box::new(circuit));
     relay
 }
 
 /// Whom the rates count: the relay protocol takes each address of IPv6 for somebody else.
 fn network(remote: &Multiaddr) -> Multiaddr {
-    door::address(remote).map_or_else(|| remote.clone(), Multiaddr::from)
+    swarm_limits::address(remote).map_or_else(|| remote.clone(), Multiaddr::from)
 }
 
 /// So many at once, and one more whenever its share of an hour has passed.

@@ -33,25 +33,31 @@ fn others_are_told_what_they_can_dial() {
     let (loopback, lan) = (addr("/ip4/127.0.0.1/tcp/1"), addr("/ip4/192.0.2.1/tcp/1"));
     let public = addr("/ip4/198.51.100.1/tcp/1");
     assert_eq!(
-        told(&[], std::slice::from_ref(&loopback)),
+        announced_addresses(&[], std::slice::from_ref(&loopback)),
         std::slice::from_ref(&loopback)
     );
     assert_eq!(
-        told(&[], &[loopback.clone(), lan.clone()]),
+        announced_addresses(&[], &[loopback.clone(), lan.clone()]),
         std::slice::from_ref(&lan)
     );
-    assert_eq!(told(std::slice::from_ref(&public), &[loopback, lan]), [public]);
+    assert_eq!(
+        announced_addresses(std::slice::from_ref(&public), &[loopback, lan]),
+        [public]
+    );
 }
 
 #[test]
 fn an_address_that_needs_a_zone_is_told_to_nobody() {
     let [link, loopback, lan] = ["/ip6/fe80::1/tcp/1", "/ip6/::1/tcp/1", "/ip6/2001:db8::1/tcp/1"].map(addr);
     let all = [link.clone(), loopback.clone(), lan.clone()];
-    assert_eq!(told(&[], &all), std::slice::from_ref(&lan));
-    assert_eq!(told(&[], &all[..2]), std::slice::from_ref(&loopback));
+    assert_eq!(announced_addresses(&[], &all), std::slice::from_ref(&lan));
+    assert_eq!(
+        announced_addresses(&[], &all[..2]),
+        std::slice::from_ref(&loopback)
+    );
     // Whoever listens nowhere else offers its circuits there all the same.
-    assert_eq!(told(&[], &all[..1]), std::slice::from_ref(&link));
-    assert_eq!(told(std::slice::from_ref(&link), &all), [link]);
+    assert_eq!(announced_addresses(&[], &all[..1]), std::slice::from_ref(&link));
+    assert_eq!(announced_addresses(std::slice::from_ref(&link), &all), [link]);
 }
 
 #[test]
@@ -128,7 +134,7 @@ async fn websocket_is_listened_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_comes_while_the_relay_starts_is_served() {
     let metrics = Arc::new(Metrics::default());
-    let mut running = Running::new(&config(&[]), Arc::clone(&metrics)).unwrap();
+    let mut running = RelaySwarm::new(&config(&[]), Arc::clone(&metrics)).unwrap();
     let at = running.listen(&addr("/ip4/127.0.0.1/tcp/0")).await.unwrap();
     let mut early = SwarmBuilder::with_new_identity()
         .with_tokio()
@@ -151,9 +157,9 @@ async fn who_comes_while_the_relay_starts_is_served() {
         running.listen(&addr("/ip4/0.0.0.0/tcp/0")).await.unwrap();
     }
     assert_eq!(metrics.peers.get(), 1);
-    let from = running.places.of(peer);
+    let from = running.reservations.addresses_of(peer);
     assert!(
-        running.places.ask(peer, &from[0]),
+        running.reservations.admit(peer, &from[0]),
         "it has a place when it asks for one"
     );
     early.abort();
@@ -166,7 +172,7 @@ async fn who_comes_while_the_relay_starts_is_served() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_trickle_of_connections_does_not_delay_the_start() {
-    let mut running = Running::new(&config(&[]), Arc::default()).unwrap();
+    let mut running = RelaySwarm::new(&config(&[]), Arc::default()).unwrap();
     let at = running.listen(&addr("/ip4/127.0.0.1/tcp/0")).await.unwrap();
     let there = (std::net::Ipv4Addr::LOCALHOST, port(&at[0]).unwrap());
     let stop = CancellationToken::new();
@@ -190,7 +196,7 @@ async fn who_comes_while_the_relay_starts_is_offered_a_place() {
         .unwrap()
         .local_addr()
         .unwrap();
-    let mut running = Running::new(&config(&[]), Arc::default()).unwrap();
+    let mut running = RelaySwarm::new(&config(&[]), Arc::default()).unwrap();
     let serving = tokio::spawn(async move {
         let anywhere = format!("/ip4/0.0.0.0/tcp/{}", free.port());
         running.listen(&addr(&anywhere)).await.unwrap();

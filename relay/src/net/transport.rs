@@ -14,8 +14,8 @@ use libp2p::{
 };
 
 use super::{
-    circuits::source,
-    meter::{Meter, Metered},
+    byte_meter::{CircuitMeter, MeteredMuxer},
+    circuit_quota::source,
 };
 
 /// Longest wait for a connection, from the first packet to the agreed muxer.
@@ -41,7 +41,7 @@ const QUIC_KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// All roads; circuits on them, and what these carry, are counted.
 pub(super) fn build(
     keypair: &Keypair,
-    meter: Meter,
+    meter: CircuitMeter,
 ) -> Result<Boxed<(PeerId, StreamMuxerBox)>, noise::Error> {
     let tcp_config = || tcp::tokio::Transport::new(tcp::Config::new().nodelay(true));
     let mut ws = websocket::Config::new(tcp_config());
@@ -71,7 +71,7 @@ pub(super) fn build(
             let remote = source(endpoint.get_remote_address());
             (
                 peer,
-                StreamMuxerBox::new(Metered::new(muxer, meter.clone(), remote)),
+                StreamMuxerBox::new(MeteredMuxer::new(muxer, meter.clone(), remote)),
             )
         });
     Ok(TransportTimeout::new(all, CONNECT_TIMEOUT).boxed())

@@ -11,12 +11,12 @@ use prost::{
     encoding::{encode_varint, encoded_len_varint},
 };
 
-use super::{Limits, Refused};
+use super::{RegistryError, RegistryLimits};
 use crate::federation::merge::{Nanos, SECOND};
 
 /// What an agent says of itself.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Agent {
+pub struct RegisteredAgent {
     /// Its peer id. Deployed clients send texts that are none.
     pub peer: String,
     /// Its skills; each id once.
@@ -29,11 +29,11 @@ pub struct Agent {
     pub addresses: Vec<String>,
 }
 
-impl From<RegisterSkillsRequest> for Agent {
+impl From<RegisterSkillsRequest> for RegisteredAgent {
     fn from(request: RegisterSkillsRequest) -> Self {
         Self {
             peer: request.peer_id,
-            skills: each_once(request.skills),
+            skills: dedup_skills(request.skills),
             name: request.agent_name,
             description: request.agent_description,
             addresses: request.addresses,
@@ -41,7 +41,7 @@ impl From<RegisterSkillsRequest> for Agent {
     }
 }
 
-impl From<SkillRegistration> for Agent {
+impl From<SkillRegistration> for RegisteredAgent {
     fn from(said: SkillRegistration) -> Self {
         Self {
             peer: said.peer_id,
@@ -53,7 +53,7 @@ impl From<SkillRegistration> for Agent {
     }
 }
 
-impl Agent {
+impl RegisteredAgent {
     /// A number of the content, the same on every relay (FNV-1a by Fowler, Noll and Vo).
     pub(super) fn digest(&self) -> u64 {
         let said = RegisterSkillsRequest {
@@ -71,7 +71,7 @@ impl Agent {
 }
 
 /// A skill that is listed twice counts as it is listed last.
-pub(crate) fn each_once(mut skills: Vec<SkillInfo>) -> Vec<SkillInfo> {
+pub(crate) fn dedup_skills(mut skills: Vec<SkillInfo>) -> Vec<SkillInfo> {
     // Sorting keeps the order of alike ones, so the last of them is the last that was listed.
     skills.sort_by(|a, b| a.skill_id.cmp(&b.skill_id));
     let mut kept: Vec<SkillInfo> = Vec::with_capacity(skills.len());
@@ -85,10 +85,10 @@ pub(crate) fn each_once(mut skills: Vec<SkillInfo>) -> Vec<SkillInfo> {
 }
 
 /// Whether an agent is complete and within the limits.
-pub(super) fn check(agent: &Agent, limits: &Limits) -> Result<(), Refused> {
+pub(super) fn check(agent: &RegisteredAgent, limits: &RegistryLimits) -> Result<(), RegistryError> {
     const SHORTEN: &str = "shorten it";
     let limit = |what, most, advice| {
-        Err(Refused::Limit {
+        Err(RegistryError::Limit {
             what,
             most,
             setting: None,
@@ -97,7 +97,7 @@ pub(super) fn check(agent: &Agent, limits: &Limits) -> Result<(), Refused> {
     };
     check_peer(&agent.peer, limits)?;
     if agent.skills.is_empty() {
-        return Err(Refused::Invalid(
+        return Err(RegistryError::Invalid(
             "skills is empty; an agent has at least one".into(),
         ));
     }
@@ -123,7 +123,7 @@ pub(super) fn check(agent: &Agent, limits: &Limits) -> Result<(), Refused> {
     }
     for skill in &agent.skills {
         if skill.skill_id.is_empty() {
-            return Err(Refused::empty("skill_id"));
+            return Err(RegistryError::empty("skill_id"));
         }
         if long(&skill.skill_id) {
             return limit("bytes of a skill id", limits.id_bytes, SHORTEN);
@@ -145,12 +145,12 @@ pub(super) fn check(agent: &Agent, limits: &Limits) -> Result<(), Refused> {
     Ok(())
 }
 
-pub(super) fn check_peer(peer: &str, limits: &Limits) -> Result<(), Refused> {
+pub(super) fn check_peer(peer: &str, limits: &RegistryLimits) -> Result<(), RegistryError> {
     if peer.is_empty() {
-        return Err(Refused::empty("peer_id"));
+        return Err(RegistryError::empty("peer_id"));
     }
     if peer.len() > limits.id_bytes {
-        return Err(Refused::Limit {
+        return Err(RegistryError::Limit {
             what: "bytes of a peer id",
             most: limits.id_bytes,
             setting: None,
@@ -162,14 +162,20 @@ pub(super) fn check_peer(peer: &str, limits: &Limits) -> Result<(), Refused> {
 
 /// An agent as it is answered.
 #[derive(Clone, Debug)]
-pub(super) struct Answer {
+pub(super) struct EncodedAgent {
     bytes: Bytes,
     /// How many of the bytes stay as they are when the expiry moves.
     fixed: usize,
 }
 
-impl Answer {
-    pub(super) fn new(agent: Agent, registered: Nanos, verified: bool, origin: &str, expires: Nanos) -> Self {
+impl EncodedAgent {
+    pub(super) fn new(
+        agent: RegisteredAgent,
+        registered: Nanos,
+        verified: bool,
+        origin: &str,
+        expires: Nanos,
+    ) -> Self {
         let fixed = SkillRegistration {
             peer_id: agent.peer,
             skills: agent.skills,
@@ -191,7 +197,7 @@ impl Answer {
     }
 
     /// The same with another expiry.
-    pub(super) fn expiring(&self, expires: Nanos) -> Self {
+    pub(super) fn with_expiry(&self, expires: Nanos) -> Self {
         let mut bytes = Vec::with_capacity(self.fixed + EXPIRY_BYTES);
         bytes.extend_from_slice(&self.bytes[..self.fixed]);
         append_expiry(&mut bytes, expires);
@@ -207,8 +213,8 @@ impl Answer {
     }
 
     /// Appends it to an encoded `DiscoverBySkillResponse`.
-    pub(super) fn list(&self, response: &mut Vec<u8>) {
-        response.push(LISTED);
+    pub(super) fn append_to(&self, response: &mut Vec<u8>) {
+        response.push(AGENTS_FIELD_KEY);
         encode_varint(self.bytes.len() as u64, response);
         response.extend_from_slice(&self.bytes);
     }
@@ -224,7 +230,7 @@ impl Answer {
 }
 
 /// What precedes each of `DiscoverBySkillResponse.agents`: field 1, with its length.
-const LISTED: u8 = 1 << 3 | 2;
+const AGENTS_FIELD_KEY: u8 = 1 << 3 | 2;
 
 /// Room that an encoded expiry takes at most.
 const EXPIRY_BYTES: usize = 24;
@@ -266,8 +272,8 @@ mod tests {
         }
     }
 
-    fn agent() -> Agent {
-        Agent {
+    fn agent() -> RegisteredAgent {
+        RegisteredAgent {
             peer: "p".into(),
             skills: vec![skill("a", "first")],
             name: "n".into(),
@@ -278,8 +284,8 @@ mod tests {
 
     #[test]
     fn what_is_answered_is_what_was_said() {
-        let answer = Answer::new(agent(), 5 * SECOND, true, "o", 7 * SECOND + 3);
-        for (answer, expires) in [(answer.clone(), 7 * SECOND + 3), (answer.expiring(99), 99)] {
+        let answer = EncodedAgent::new(agent(), 5 * SECOND, true, "o", 7 * SECOND + 3);
+        for (answer, expires) in [(answer.clone(), 7 * SECOND + 3), (answer.with_expiry(99), 99)] {
             let said = answer.decode();
             assert_eq!(said.skills, agent().skills);
             assert_eq!((said.peer_id.as_str(), said.agent_name.as_str()), ("p", "n"));
@@ -291,84 +297,84 @@ mod tests {
 
     #[test]
     fn a_skill_listed_twice_counts_as_listed_last() {
-        let kept = each_once(vec![skill("b", "1"), skill("a", "2"), skill("b", "3")]);
+        let kept = dedup_skills(vec![skill("b", "1"), skill("a", "2"), skill("b", "3")]);
         assert_eq!(kept, [skill("a", "2"), skill("b", "3")]);
     }
 
     #[test]
     fn each_limit_is_named() {
-        let limits = Limits::default();
+        let limits = RegistryLimits::default();
         assert_eq!(check(&agent(), &limits), Ok(()));
         let long = "x".repeat(257);
         let endless = "x".repeat(4097);
         let many_tags = (0..33).map(|n| (n.to_string(), String::new())).collect();
-        let cases: [(&str, Agent); 10] = [
+        let cases: [(&str, RegisteredAgent); 10] = [
             (
                 "peer_id is empty",
-                Agent {
+                RegisteredAgent {
                     peer: String::new(),
                     ..agent()
                 },
             ),
             (
                 "skills is empty",
-                Agent {
+                RegisteredAgent {
                     skills: vec![],
                     ..agent()
                 },
             ),
             (
                 "skill_id is empty",
-                Agent {
+                RegisteredAgent {
                     skills: vec![skill("", "")],
                     ..agent()
                 },
             ),
             (
                 "peer id: 256",
-                Agent {
+                RegisteredAgent {
                     peer: long.clone(),
                     ..agent()
                 },
             ),
             (
                 "skill id: 256",
-                Agent {
+                RegisteredAgent {
                     skills: vec![skill(&long, "")],
                     ..agent()
                 },
             ),
             (
                 "skill's description: 4096",
-                Agent {
+                RegisteredAgent {
                     skills: vec![skill("a", &endless)],
                     ..agent()
                 },
             ),
             (
                 "agent's description: 4096",
-                Agent {
+                RegisteredAgent {
                     description: endless,
                     ..agent()
                 },
             ),
             (
                 "name: 256",
-                Agent {
+                RegisteredAgent {
                     name: long.clone(),
                     ..agent()
                 },
             ),
             (
                 "addresses of one agent: 16",
-                Agent {
+                RegisteredAgent {
                     addresses: vec![String::new(); 17],
                     ..agent()
                 },
             ),
             (
                 "tags of one skill: 32",
-                Agent {
+                RegisteredAgent {
                     skills: vec![SkillInfo {
                         tags: many_tags,
                         ..skill("a", "")
@@ -383,7 +389,7 @@ mod tests {
         }
         let many = (0..257).map(|n| skill(&n.to_string(), "")).collect();
         let error = check(
-            &Agent {
+            &RegisteredAgent {
                 skills: many,
                 ..agent()
             },

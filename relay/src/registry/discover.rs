@@ -10,12 +10,12 @@ use std::{
 };
 
 use super::{
-    Registry,
-    agent::Answer,
-    names::Standing,
-    places::{Class, Origins, Place, Seeded, Slot},
-    table::{Live, Record, Table},
-    walk::{Progress, Walk},
+    SkillRegistry,
+    agent::EncodedAgent,
+    cursor::{CursorState, MergeCursor},
+    index::{IndexPosition, OriginFilter, RankClass, RecordId, SeededRng},
+    index_keys::SearchCandidates,
+    records::{LiveEntry, RecordTable, RegistryRecord},
 };
 use crate::clock::Now;
 
@@ -57,7 +57,7 @@ pub struct Search<'a> {
     /// See [`PIECE`].
     pub(super) piece: usize,
     /// None: it has not begun.
-    gathered: Option<Gathered>,
+    state: Option<SearchState>,
 }
 
 impl<'a> Search<'a> {
@@ -72,29 +72,29 @@ impl<'a> Search<'a> {
             limit,
             seed,
             piece: PIECE,
-            gathered: None,
+            state: None,
         }
     }
 }
 
 /// What was found so far.
 #[derive(Debug)]
-struct Gathered {
-    origins: Origins,
+struct SearchState {
+    origins: OriginFilter,
     /// How far the walk through the sets has come; None at its end.
-    walk: Option<Progress>,
+    walk: Option<CursorState>,
     /// The count of the last change that was looked at: who has moved since may stand where the walk has been.
     since: u64,
-    found: Vec<Found>,
+    found: Vec<SearchHit>,
     /// Peers that were found, where one may have several entries.
     seen: HashSet<Arc<str>>,
 }
 
-impl Gathered {
-    fn new(origins: Origins, table: &Table, random: Seeded) -> Self {
+impl SearchState {
+    fn new(origins: OriginFilter, table: &RecordTable, random: SeededRng) -> Self {
         Self {
             origins,
-            walk: Some(Progress::new(random)),
+            walk: Some(CursorState::new(random)),
             since: table.last_change(),
             found: Vec::new(),
             seen: HashSet::new(),
@@ -104,13 +104,13 @@ impl Gathered {
 
 /// An entry that matches, as it was after this change.
 #[derive(Clone, Copy, Debug)]
-struct Found {
-    class: Class,
-    slot: Slot,
+struct SearchHit {
+    class: RankClass,
+    slot: RecordId,
     changed: u64,
 }
 
-impl Registry {
+impl SkillRegistry {
     /// The agents found, as an encoded `DiscoverBySkillResponse` of at most [`MAX_ANSWER`] bytes.
     pub fn discover(&self, now: impl Into<Now>, query: &Query<'_>, seed: u64) -> Vec<u8> {
         let now = now.into();
@@ -122,7 +122,7 @@ impl Registry {
         }
     }
 
-    /// Goes on with a search by a piece: what [`Registry::discover`] says, or None where there is more to look at. Whoever
+    /// Goes on with a search by a piece: what [`SkillRegistry::discover`] says, or None where there is more to look at. Whoever
     /// matches from its beginning to its end is among those that are chosen from, whatever changes meanwhile.
     pub fn search(&self, now: impl Into<Now>, search: &mut Search<'_>) -> Option<Vec<u8>> {
         let now = now.into();
@@ -131,43 +131,43 @@ impl Registry {
         if query.tags.len() > self.limits.tags {
             return Some(Vec::new());
         }
-        let standing = self.table.names.find(query.skill, query.tags.iter());
-        let view = View {
+        let standing = self.table.index.find(query.skill, query.tags.iter());
+        let view = SearchView {
             table: &self.table,
             now,
             // Whoever was found before, and is not there any more, has changed.
-            standing: standing.unwrap_or_default(),
+            candidates: standing.unwrap_or_default(),
             limit: search.limit,
             federated: query.federated,
         };
-        let random = Seeded::new(search.seed);
-        let begin = |origins| Gathered::new(origins, &self.table, random.clone());
-        let mut gathered = if let Some(gathered) = search.gathered.take() {
+        let random = SeededRng::new(search.seed);
+        let begin = |origins| SearchState::new(origins, &self.table, random.clone());
+        let mut gathered = if let Some(gathered) = search.state.take() {
             gathered
         } else if let Some(found) = view.quick(random.clone()) {
             return Some(listed(&found, search.limit));
         } else if query.federated {
-            begin(Origins::All)
+            begin(OriginFilter::All)
         } else {
-            begin(Origins::Here)
+            begin(OriginFilter::Local)
         };
         let mut left = search.piece;
         loop {
             if !view.go_on(&mut gathered, &mut left) {
-                search.gathered = Some(gathered);
+                search.state = Some(gathered);
                 return None;
             }
             let found = view.in_order(&gathered, random.clone());
-            if !found.is_empty() || gathered.origins != Origins::Here {
+            if !found.is_empty() || gathered.origins != OriginFilter::Local {
                 return Some(listed(&found, search.limit));
             }
-            gathered = begin(Origins::Elsewhere);
+            gathered = begin(OriginFilter::Federated);
         }
     }
 }
 
 /// The first of them, encoded.
-fn listed(found: &[&Answer], limit: usize) -> Vec<u8> {
+fn listed(found: &[&EncodedAgent], limit: usize) -> Vec<u8> {
     let (mut count, mut bytes) = (0, 0);
     for answer in found.iter().take(limit) {
         let after = bytes + answer.listed_len();
@@ -178,38 +178,38 @@ fn listed(found: &[&Answer], limit: usize) -> Vec<u8> {
     }
     let mut list = Vec::with_capacity(bytes);
     for answer in &found[..count] {
-        answer.list(&mut list);
+        answer.append_to(&mut list);
     }
     list
 }
 
 /// The table as it is for one piece of a search.
-struct View<'a> {
-    table: &'a Table,
+struct SearchView<'a> {
+    table: &'a RecordTable,
     now: Now,
-    standing: Standing<'a>,
+    candidates: SearchCandidates<'a>,
     limit: usize,
     federated: bool,
 }
 
-impl<'a> View<'a> {
+impl<'a> SearchView<'a> {
     /// The usual case: entries of our own that all match. Of the ties only those are read that are answered, since
     /// reading an entry costs more than finding it. None when there is more to it.
-    fn quick(&self, mut random: Seeded) -> Option<Vec<&'a Answer>> {
-        let [places] = self.standing.among[..] else {
+    fn quick(&self, mut random: SeededRng) -> Option<Vec<&'a EncodedAgent>> {
+        let [places] = self.candidates.sets[..] else {
             return None;
         };
-        if !self.standing.exact {
+        if !self.candidates.exact {
             return None;
         }
         let most = self.most();
-        let mut ties: Vec<Place> = Vec::with_capacity(places.len().min(most));
+        let mut ties: Vec<IndexPosition> = Vec::with_capacity(places.len().min(most));
         let (mut cut, mut federated) = (false, false);
         let mut pivots = random.clone();
         let origins = if self.federated {
-            Origins::All
+            OriginFilter::All
         } else {
-            Origins::Here
+            OriginFilter::Local
         };
         places.walk(
             origins,
@@ -228,13 +228,13 @@ impl<'a> View<'a> {
             random.shuffle(ties);
         }
         let live = ties.into_iter().filter_map(|place| self.live(place));
-        let found: Vec<_> = live.map(|(_, live)| &live.answer).take(self.limit).collect();
+        let found: Vec<_> = live.map(|(_, live)| &live.encoded).take(self.limit).collect();
         let all = !cut && !federated && (self.federated || !found.is_empty());
         (all || found.len() == self.limit).then_some(found)
     }
 
     /// Looks at each entry on the way, until `left` is used up by those in vain; false when there is more.
-    fn go_on(&self, gathered: &mut Gathered, left: &mut usize) -> bool {
+    fn go_on(&self, gathered: &mut SearchState, left: &mut usize) -> bool {
         if let Some(progress) = gathered.walk.take() {
             gathered.walk = self.walk(gathered, progress, left);
             if gathered.walk.is_some() {
@@ -245,9 +245,14 @@ impl<'a> View<'a> {
     }
 
     /// Walks on; None when enough are found, or at the end.
-    fn walk(&self, gathered: &mut Gathered, progress: Progress, left: &mut usize) -> Option<Progress> {
+    fn walk(
+        &self,
+        gathered: &mut SearchState,
+        progress: CursorState,
+        left: &mut usize,
+    ) -> Option<CursorState> {
         let most = self.most();
-        let mut walk = Walk::new(&self.standing.among, gathered.origins, progress);
+        let mut walk = MergeCursor::new(&self.candidates.sets, gathered.origins, progress);
         while *left > 0 {
             let place = walk.next()?;
             let last = gathered.found.last().map(|last| last.class);
@@ -256,11 +261,12 @@ impl<'a> View<'a> {
             }
             // Here a peer has one entry.
             let found = self.live(place).filter(|(record, live)| {
-                (self.standing.exact || self.matches(live))
-                    && (gathered.origins == Origins::Here || gathered.seen.insert(Arc::clone(&record.peer)))
+                (self.candidates.exact || self.matches(live))
+                    && (gathered.origins == OriginFilter::Local
+                        || gathered.seen.insert(Arc::clone(&record.peer)))
             });
             match found {
-                Some((record, live)) => gathered.found.push(Found::of(record, live)),
+                Some((record, live)) => gathered.found.push(SearchHit::new(record, live)),
                 None => self.in_vain(left),
             }
             if gathered.found.len() >= most {
@@ -272,19 +278,19 @@ impl<'a> View<'a> {
 
     /// Looks at what has changed since the search began; false when there is more. What nobody has changed is where it was,
     /// so with it nobody is missed who was ahead of the walk and is behind it now.
-    fn catch_up(&self, gathered: &mut Gathered, left: &mut usize) -> bool {
+    fn catch_up(&self, gathered: &mut SearchState, left: &mut usize) -> bool {
         for record in self.table.changes(gathered.since) {
             if *left == 0 {
                 return false;
             }
             gathered.since = record.changed;
             let live = record.live.as_ref().filter(|live| {
-                gathered.origins.has(live.place.class)
+                gathered.origins.has(live.position.class)
                     && record.is_live(self.now.passed)
                     && self.matches(live)
             });
             match live {
-                Some(live) => gathered.found.push(Found::of(record, live)),
+                Some(live) => gathered.found.push(SearchHit::new(record, live)),
                 None => self.in_vain(left),
             }
         }
@@ -292,15 +298,15 @@ impl<'a> View<'a> {
     }
 
     /// What is found, as far as it is still so: in order of classes, ties shuffled.
-    fn in_order(&self, gathered: &Gathered, mut random: Seeded) -> Vec<&'a Answer> {
-        let mut found: Vec<(Class, &Record, &Answer)> = gathered
+    fn in_order(&self, gathered: &SearchState, mut random: SeededRng) -> Vec<&'a EncodedAgent> {
+        let mut found: Vec<(RankClass, &RegistryRecord, &EncodedAgent)> = gathered
             .found
             .iter()
             .filter_map(|found| {
                 let record = self.table.get(found.slot)?;
                 let live = record.live.as_ref()?;
                 let stands = record.changed == found.changed && record.is_live(self.now.passed);
-                stands.then_some((found.class, record, &live.answer))
+                stands.then_some((found.class, record, &live.encoded))
             })
             .collect();
         // In order already, but for what has changed meanwhile; and that may have been met on the way too.
@@ -314,12 +320,12 @@ impl<'a> View<'a> {
     }
 
     fn in_vain(&self, left: &mut usize) {
-        *left = left.saturating_sub(self.standing.matching.len().max(1));
+        *left = left.saturating_sub(self.candidates.matching.len().max(1));
     }
 
     /// Whether an entry stands in all sets that are asked for, of which there is one at least.
-    fn matches(&self, live: &Live) -> bool {
-        let matching = &self.standing.matching;
+    fn matches(&self, live: &LiveEntry) -> bool {
+        let matching = &self.candidates.matching;
         !matching.is_empty() && matching.iter().all(|set| live.sets.binary_search(set).is_ok())
     }
 
@@ -328,7 +334,7 @@ impl<'a> View<'a> {
         (self.limit + self.limit / 4).max(TIES)
     }
 
-    fn live(&self, place: Place) -> Option<(&'a Record, &'a Live)> {
+    fn live(&self, place: IndexPosition) -> Option<(&'a RegistryRecord, &'a LiveEntry)> {
         let record = self
             .table
             .get(place.slot)
@@ -337,11 +343,11 @@ impl<'a> View<'a> {
     }
 }
 
-impl Found {
-    fn of(record: &Record, live: &Live) -> Self {
+impl SearchHit {
+    fn new(record: &RegistryRecord, live: &LiveEntry) -> Self {
         Self {
-            class: live.place.class,
-            slot: live.place.slot,
+            class: live.position.class,
+            slot: live.position.slot,
             changed: record.changed,
         }
     }

@@ -8,7 +8,7 @@ use agentanycast_identity::proof::MAX_SKEW;
 
 /// The bounds of a registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct RegistryLimits {
     /// How long an entry lives without a heartbeat. Default: 30 s.
     pub ttl: Duration,
     /// Most entries that were registered here. Default: 65 536.
@@ -47,7 +47,7 @@ pub struct Limits {
     pub signed_only: bool,
 }
 
-impl Default for Limits {
+impl Default for RegistryLimits {
     fn default() -> Self {
         Self {
             ttl: Duration::from_secs(30),
@@ -70,7 +70,7 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
+impl RegistryLimits {
     /// Longest life that another relay may give an entry: a registration that was renewed just now, and as long
     /// again for clocks that do not agree.
     pub(super) fn longest_life(&self) -> Duration {

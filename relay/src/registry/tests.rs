@@ -8,22 +8,22 @@ use prost::Message as _;
 use super::*;
 use crate::federation::{
     merge::SECOND,
-    record::{self, Teller},
+    remote_record::{self, RecordSender},
 };
 
-mod federation;
-mod laws;
-mod model;
-mod room;
-mod signed;
-mod strangers;
-mod tags;
+mod merge_laws;
+mod quotas;
+mod reference_model;
+mod signature_order;
+mod table_poisoning;
+mod tag_queries;
+mod untrusted_relays;
 
 /// A moment long after 1970.
 const START: Nanos = 1_800_000_000 * SECOND;
 
-fn registry(limits: Limits) -> Registry {
-    Registry::new("relay-a", limits, Clock::default())
+fn registry(limits: RegistryLimits) -> SkillRegistry {
+    SkillRegistry::new("relay-a", limits, HybridClock::default())
 }
 
 fn skill(id: &str, tags: &[(&str, &str)]) -> SkillInfo {
@@ -37,23 +37,23 @@ fn skill(id: &str, tags: &[(&str, &str)]) -> SkillInfo {
     }
 }
 
-fn agent(peer: &str, skills: &[SkillInfo]) -> Agent {
-    Agent {
+fn agent(peer: &str, skills: &[SkillInfo]) -> RegisteredAgent {
+    RegisteredAgent {
         peer: peer.into(),
         skills: skills.to_vec(),
-        ..Agent::default()
+        ..RegisteredAgent::default()
     }
 }
 
-fn from(last: u8) -> Caller {
-    Caller {
+fn from(last: u8) -> RegistryCaller {
+    RegistryCaller {
         source: Some(std::net::IpAddr::from([192, 0, 2, last]).into()),
         proof: None,
     }
 }
 
-fn signed(time_ms: u64) -> Caller {
-    Caller {
+fn signed(time_ms: u64) -> RegistryCaller {
+    RegistryCaller {
         proof: Some(RegistryProof {
             time_ms,
             ..RegistryProof::default()
@@ -62,19 +62,19 @@ fn signed(time_ms: u64) -> Caller {
     }
 }
 
-fn told(peer: &str, origin: &str, version: u64) -> Incoming {
-    Incoming {
+fn told(peer: &str, origin: &str, version: u64) -> RemoteRecord {
+    RemoteRecord {
         agent: agent(peer, &[skill("s", &[])]),
         origin: origin.into(),
         version,
         registered: START,
         life: 30 * SECOND,
-        ..Incoming::default()
+        ..RemoteRecord::default()
     }
 }
 
-fn page(registry: &Registry, now: Nanos, relay: &str) -> Page {
-    let reader = Reader {
+fn page(registry: &SkillRegistry, now: Nanos, relay: &str) -> ChangesPage {
+    let reader = ChangesReader {
         relay,
         everything: false,
     };
@@ -82,17 +82,17 @@ fn page(registry: &Registry, now: Nanos, relay: &str) -> Page {
 }
 
 /// All that one relay knows, told to another one as a relay of its choice tells it.
-fn hear(to: &mut Registry, by: &Registry) {
-    let teller = Teller {
+fn hear(to: &mut SkillRegistry, by: &SkillRegistry) {
+    let teller = RecordSender {
         via: Some(&"b".into()),
         source: from(7).source,
-        is_chosen: true,
+        is_trusted: true,
     };
     for told in page(by, START, "").records {
         let proven_ms = told.proofs.last().map_or(0, |proof| proof.time_ms);
         let proofs = told.proofs.clone();
-        let incoming = record::read(told, START, to.limits().ttl, teller);
-        let proven = Incoming {
+        let incoming = remote_record::read(told, START, to.limits().ttl, teller);
+        let proven = RemoteRecord {
             proven_ms,
             proofs,
             ..incoming
@@ -103,9 +103,9 @@ fn hear(to: &mut Registry, by: &Registry) {
 
 #[test]
 fn a_proof_that_is_larger_than_an_agent_may_be_is_refused() {
-    let limits = Limits::default();
+    let limits = RegistryLimits::default();
     let mut registry = registry(limits.clone());
-    let padded = Caller {
+    let padded = RegistryCaller {
         proof: Some(RegistryProof {
             time_ms: 1,
             request: vec![0; limits.agent_bytes],
@@ -114,12 +114,12 @@ fn a_proof_that_is_larger_than_an_agent_may_be_is_refused() {
         ..from(1)
     };
     let refused = registry.register(START, agent("a", &[skill("s", &[])]), padded);
-    assert!(matches!(refused, Err(Refused::Limit { .. })), "{refused:?}");
-    assert_eq!(registry.figures().local, 0);
+    assert!(matches!(refused, Err(RegistryError::Limit { .. })), "{refused:?}");
+    assert_eq!(registry.stats().local, 0);
 }
 
 fn ask(
-    registry: &Registry,
+    registry: &SkillRegistry,
     now: impl Into<Now>,
     skill: &str,
     tags: &[(&str, &str)],
@@ -141,7 +141,7 @@ fn ask(
 }
 
 fn discovered(
-    registry: &Registry,
+    registry: &SkillRegistry,
     now: impl Into<Now>,
     query: &Query<'_>,
     seed: u64,
@@ -156,7 +156,7 @@ fn peers(found: &[SkillRegistration]) -> Vec<&str> {
 
 #[test]
 fn an_agent_is_found_by_skill_and_tags_until_it_expires() {
-    let mut registry = registry(Limits::default());
+    let mut registry = registry(RegistryLimits::default());
     let skills = [
         skill("translate", &[("lang", "de"), ("tier", "1")]),
         skill("echo", &[("lang", "fr")]),
@@ -173,15 +173,15 @@ fn an_agent_is_found_by_skill_and_tags_until_it_expires() {
     assert_eq!(count("translate", &[], expires), 0);
     assert_eq!(
         registry.heartbeat(expires, "p", from(1)),
-        Err(Refused::NotFound("p".into()))
+        Err(RegistryError::NotFound("p".into()))
     );
     assert_eq!(registry.expire(expires, usize::MAX), 1);
-    assert_eq!(registry.figures(), Figures::default());
+    assert_eq!(registry.stats(), RegistryStats::default());
 }
 
 #[test]
 fn a_heartbeat_extends_and_freshens() {
-    let mut registry = registry(Limits::default());
+    let mut registry = registry(RegistryLimits::default());
     for peer in ["old", "new"] {
         registry
             .register(START, agent(peer, &[skill("s", &[])]), from(1))
@@ -197,7 +197,7 @@ fn a_heartbeat_extends_and_freshens() {
 
 #[test]
 fn unregistering_takes_skills_off_or_everything() {
-    let mut registry = registry(Limits::default());
+    let mut registry = registry(RegistryLimits::default());
     let skills = [skill("a", &[("k", "v")]), skill("b", &[])];
     registry.register(START, agent("p", &skills), from(1)).unwrap();
     registry
@@ -205,29 +205,29 @@ fn unregistering_takes_skills_off_or_everything() {
         .unwrap();
     assert!(ask(&registry, START, "a", &[], 0, false).is_empty());
     assert_eq!(ask(&registry, START, "b", &[], 0, false).len(), 1);
-    assert_eq!(registry.figures().skills, 1);
+    assert_eq!(registry.stats().skills, 1);
     registry.unregister(START, "p", &[], from(1)).unwrap();
     assert!(ask(&registry, START, "b", &[], 0, false).is_empty());
     registry.unregister(START, "p", &[], from(1)).unwrap();
     registry.unregister(START, "nobody", &[], from(1)).unwrap();
     assert!(matches!(
         registry.unregister(START, "", &[], from(1)),
-        Err(Refused::Invalid(_))
+        Err(RegistryError::Invalid(_))
     ));
     assert!(matches!(
         registry.heartbeat(START, "", from(1)),
-        Err(Refused::Invalid(_))
+        Err(RegistryError::Invalid(_))
     ));
 }
 
 #[test]
 fn the_proven_cannot_be_touched_without_proof() {
-    let mut registry = registry(Limits::default());
+    let mut registry = registry(RegistryLimits::default());
     let own = agent("p", &[skill("s", &[])]);
     registry.register(START, own.clone(), from(9)).unwrap();
     // A proof takes an entry over that was made without.
     registry.register(START, own.clone(), signed(1)).unwrap();
-    let denied = Err(Refused::Denied("p".into()));
+    let denied = Err(RegistryError::Denied("p".into()));
     assert_eq!(registry.register(START, own.clone(), from(2)).map(|_| ()), denied);
     assert_eq!(registry.heartbeat(START, "p", from(2)).map(|_| ()), denied);
     assert_eq!(registry.unregister(START, "p", &[], from(2)), denied);
@@ -245,7 +245,7 @@ fn the_proven_cannot_be_touched_without_proof() {
 
 #[test]
 fn what_a_peer_takes_off_proves_nothing_of_the_rest() {
-    let mut registry = registry(Limits::default());
+    let mut registry = registry(RegistryLimits::default());
     let claimed = agent("p", &[skill("a", &[]), skill("made-up", &[])]);
     registry.register(START, claimed, from(9)).unwrap();
     registry.unregister(START, "p", &["a".into()], signed(1)).unwrap();
@@ -257,25 +257,28 @@ fn what_a_peer_takes_off_proves_nothing_of_the_rest() {
 
 #[test]
 fn a_registry_for_the_proven_refuses_others() {
-    let mut registry = registry(Limits {
+    let mut registry = registry(RegistryLimits {
         signed_only: true,
-        ..Limits::default()
+        ..RegistryLimits::default()
     });
     let own = agent("p", &[skill("s", &[])]);
     assert_eq!(
         registry.register(START, own.clone(), from(1)),
-        Err(Refused::Unsigned)
+        Err(RegistryError::Unsigned)
     );
     assert!(registry.register(START, own, signed(1)).is_ok());
-    assert_eq!(registry.heartbeat(START, "p", from(1)), Err(Refused::Unsigned));
+    assert_eq!(
+        registry.heartbeat(START, "p", from(1)),
+        Err(RegistryError::Unsigned)
+    );
 }
 
 #[test]
 fn one_source_cannot_lock_others_out() {
-    let mut registry = registry(Limits {
+    let mut registry = registry(RegistryLimits {
         per_source: 100,
         local: 250,
-        ..Limits::default()
+        ..RegistryLimits::default()
     });
     let one = |n: usize| agent(&format!("fake-{n}"), &[skill("s", &[])]);
     let refused = (0..4096)
@@ -326,10 +329,10 @@ fn one_source_cannot_lock_others_out() {
 
 #[test]
 fn an_answer_is_bounded_in_number_and_bytes() {
-    let limits = Limits {
+    let limits = RegistryLimits {
         per_source: 5000,
         source_bytes: 64 << 20,
-        ..Limits::default()
+        ..RegistryLimits::default()
     };
     let mut registry = registry(limits);
     for n in 0..1500 {
@@ -377,14 +380,14 @@ fn an_answer_is_bounded_in_number_and_bytes() {
 
 #[test]
 fn a_crowd_from_one_source_hides_nobody() {
-    let mut registry = registry(Limits::default());
+    let mut registry = registry(RegistryLimits::default());
     let same = |n: usize| agent(&format!("fake-{n}"), &[skill("s", &[])]);
     for signs in [false, true] {
         let caller = |last, ms| if signs { signed(ms) } else { from(last) };
         for n in 0..1000 {
             registry.register(START, same(n), caller(1, 1)).unwrap();
         }
-        let honest = Caller {
+        let honest = RegistryCaller {
             source: from(2).source,
             ..caller(2, 1)
         };
@@ -411,7 +414,7 @@ fn a_crowd_from_one_source_hides_nobody() {
 
 #[test]
 fn ties_are_shuffled() {
-    let mut registry = registry(Limits::default());
+    let mut registry = registry(RegistryLimits::default());
     for n in 0..10 {
         registry
             .register(START, agent(&format!("p{n}"), &[skill("s", &[])]), from(n))
@@ -438,7 +441,7 @@ fn a_life_is_of_passed_time_whatever_the_clock_shows() {
             passed: START + seconds * SECOND,
             wall: (START + seconds * SECOND).saturating_add_signed(set * 1_000_000_000),
         };
-        let mut registry = registry(Limits::default());
+        let mut registry = registry(RegistryLimits::default());
         let said = agent("p", &[skill("s", &[])]);
         registry.register(START, said, from(1)).unwrap();
         // The clock is set now.
@@ -452,7 +455,7 @@ fn a_life_is_of_passed_time_whatever_the_clock_shows() {
             at(40),
             0,
             9,
-            Reader {
+            ChangesReader {
                 relay: "b",
                 everything: true,
             },

@@ -16,9 +16,9 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use generation::Sizes;
+use generation::GenerationSizes;
 
-use crate::registry::Kept;
+use crate::registry::StoredRecord;
 
 /// Largest piece of a record: larger values become files that are never synced.
 const PIECE: usize = 48 << 10;
@@ -34,7 +34,7 @@ const LOCK_WAIT: Duration = Duration::from_secs(5);
 const RECORDS: &str = "records";
 
 /// The tree of what is not a record.
-const MARKS: &str = "marks";
+const METADATA: &str = "marks";
 const LAST_VERSION: &str = "last version";
 
 /// In every database from its beginning: one without it has lost its log.
@@ -44,14 +44,14 @@ const BIRTH: &str = "born";
 pub(super) struct Database {
     directory: PathBuf,
     /// None when it could not be opened again; nothing is written then.
-    open: Option<Open>,
-    sizes: Sizes,
+    open: Option<OpenDatabase>,
+    sizes: GenerationSizes,
     _lock: File,
 }
 
 /// A database that is in use.
 #[derive(Debug)]
-struct Open {
+struct OpenDatabase {
     records: sled::Tree,
     marks: sled::Tree,
     db: sled::Db,
@@ -66,40 +66,40 @@ impl Database {
             .create(directory)
             .map_err(|error| format!("{error}; set --store to a directory that can be made or written to"))?;
         let lock = lock(directory)?;
-        generation::settle(directory).map_err(|error| refused(&error))?;
+        generation::recover(directory).map_err(|error| with_remedy(&error))?;
         let path = directory.join(generation::NAME);
-        let open = match Open::at(&path) {
+        let open = match OpenDatabase::open(&path) {
             Ok(open) => open,
             Err(
                 error @ (sled::Error::Corruption { .. }
                 | sled::Error::ReportableBug(_)
                 | sled::Error::Unsupported(_)),
             ) => {
-                let aside = aside(directory);
-                fs::rename(&path, &aside).map_err(|error| refused(&error))?;
+                let aside = corrupt_path(directory);
+                fs::rename(&path, &aside).map_err(|error| with_remedy(&error))?;
                 tracing::error!(%error, aside = %aside.display(), "the registry's store was damaged and moved there");
-                Open::at(&path).map_err(|error| error.to_string())?
+                OpenDatabase::open(&path).map_err(|error| error.to_string())?
             }
-            Err(sled::Error::Io(error)) => return Err(refused(&error)),
+            Err(sled::Error::Io(error)) => return Err(with_remedy(&error)),
             Err(error) => return Err(error.to_string()),
         };
         Ok(Self {
             directory: directory.to_owned(),
             open: Some(open),
-            sizes: Sizes::default(),
+            sizes: GenerationSizes::default(),
             _lock: lock,
         })
     }
 
     /// Everything. A record that cannot be read is left out, with a line in the log.
-    pub(super) fn read(&self) -> Result<(Vec<Kept>, u64), String> {
+    pub(super) fn read(&self) -> Result<(Vec<StoredRecord>, u64), String> {
         self.opened()?.read()
     }
 
     /// Puts records in the place of those that these peers have; on disk when it returns.
     pub(super) fn write(
         &mut self,
-        changes: impl Iterator<Item = (String, Option<Kept>)>,
+        changes: impl Iterator<Item = (String, Option<StoredRecord>)>,
         last_version: u64,
     ) -> Result<(), String> {
         let open = self.opened()?;
@@ -118,7 +118,7 @@ impl Database {
     /// Writes these records, which are all, into a database that takes the place of the one that has failed.
     pub(super) fn renew(
         &mut self,
-        records: impl Iterator<Item = (String, Option<Kept>)>,
+        records: impl Iterator<Item = (String, Option<StoredRecord>)>,
         last_version: u64,
     ) -> Result<(), String> {
         // What it failed with may be what it has open.
@@ -133,23 +133,24 @@ impl Database {
     fn replace(
         &mut self,
         next: &Path,
-        records: impl Iterator<Item = (String, Option<Kept>)>,
+        records: impl Iterator<Item = (String, Option<StoredRecord>)>,
         last_version: u64,
     ) -> Result<(), String> {
-        generation::settle(&self.directory).map_err(|error| error.to_string())?;
-        let written = Open::at(next).and_then(|next| {
+        generation::recover(&self.directory).map_err(|error| error.to_string())?;
+        let written = OpenDatabase::open(next).and_then(|next| {
             next.write(records, last_version)?;
             next.sync(last_version)
         });
         written.map_err(|error| error.to_string())?;
-        self.sizes = Sizes::default();
+        self.sizes = GenerationSizes::default();
         self.take_next()
     }
 
     /// The next generation, which is whole and on disk, takes the place of this one, which is closed.
     fn take_next(&mut self) -> Result<(), String> {
         generation::swap(&self.directory).map_err(|error| error.to_string())?;
-        let open = Open::at(&self.directory.join(generation::NAME)).map_err(|error| error.to_string())?;
+        let open =
+            OpenDatabase::open(&self.directory.join(generation::NAME)).map_err(|error| error.to_string())?;
         self.sizes.rewritten = open.db.size_on_disk().map_err(|error| error.to_string())?;
         self.open = Some(open);
         Ok(())
@@ -161,7 +162,7 @@ impl Database {
         self.open = None;
     }
 
-    fn opened(&self) -> Result<&Open, String> {
+    fn opened(&self) -> Result<&OpenDatabase, String> {
         self.open
             .as_ref()
             .ok_or_else(|| "could not be opened again".to_owned())
@@ -187,12 +188,12 @@ impl Database {
     }
 }
 
-impl Open {
-    fn at(path: &Path) -> sled::Result<Self> {
+impl OpenDatabase {
+    fn open(path: &Path) -> sled::Result<Self> {
         let db = open_sled(path)?;
         Ok(Self {
             records: db.open_tree(RECORDS)?,
-            marks: db.open_tree(MARKS)?,
+            marks: db.open_tree(METADATA)?,
             file: File::open(path.join("db"))?,
             db,
         })
@@ -211,7 +212,7 @@ impl Open {
     /// Makes a database of the same content at a path where there is nothing that matters; on disk when it returns.
     fn copy_to(&self, path: &Path) -> sled::Result<()> {
         generation::remove(path)?;
-        let next = Self::at(path)?;
+        let next = Self::open(path)?;
         for (from, to) in [(&self.records, &next.records), (&self.marks, &next.marks)] {
             for pair in from {
                 let (key, value) = pair?;
@@ -223,7 +224,7 @@ impl Open {
         Ok(())
     }
 
-    fn read(&self) -> Result<(Vec<Kept>, u64), String> {
+    fn read(&self) -> Result<(Vec<StoredRecord>, u64), String> {
         let mut pieces: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
         for pair in &self.records {
             let (key, value) = pair.map_err(|error| error.to_string())?;
@@ -233,8 +234,8 @@ impl Open {
                 _ => pieces.push((peer.to_vec(), value.to_vec())),
             }
         }
-        let read = |(peer, bytes): (Vec<u8>, Vec<u8>)| match Kept::decode(&bytes) {
-            Ok(record) if record.told.peer_id.as_bytes() == peer => Some(record),
+        let read = |(peer, bytes): (Vec<u8>, Vec<u8>)| match StoredRecord::decode(&bytes) {
+            Ok(record) if record.registration.peer_id.as_bytes() == peer => Some(record),
             _ => {
                 tracing::error!(peer = %String::from_utf8_lossy(&peer), "a damaged record of the store is left out");
                 None
@@ -247,7 +248,7 @@ impl Open {
 
     fn write(
         &self,
-        changes: impl Iterator<Item = (String, Option<Kept>)>,
+        changes: impl Iterator<Item = (String, Option<StoredRecord>)>,
         last_version: u64,
     ) -> sled::Result<()> {
         let mut any = false;
@@ -315,7 +316,7 @@ fn open_sled_once(path: &Path) -> sled::Result<sled::Db> {
             .segment_size(SEGMENT)
             .flush_every_ms(None);
         let db = config.open()?;
-        let marks = db.open_tree(MARKS)?;
+        let marks = db.open_tree(METADATA)?;
         if was_there && marks.get(BIRTH)?.is_none() {
             // What cannot be read at the end of its log, sled takes for never written.
             return Err(sled::Error::Corruption { at: None, bt: () });
@@ -345,7 +346,7 @@ fn remove_half_written_snapshots(path: &Path) -> io::Result<()> {
 }
 
 /// What the system says of a directory that it lets nobody use, with what to do about it.
-fn refused(error: &io::Error) -> String {
+fn with_remedy(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem | ErrorKind::NotADirectory => {
             format!("{error}; set --store to a directory that this user may write to")
@@ -360,16 +361,16 @@ fn lock(directory: &Path) -> Result<File, String> {
         .truncate(false)
         .write(true)
         .open(directory.join("registry.lock"))
-        .map_err(|error| refused(&error))?;
+        .map_err(|error| with_remedy(&error))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err("in use by another relay; give each its own".into()),
-        Err(TryLockError::Error(error)) => Err(refused(&error)),
+        Err(TryLockError::Error(error)) => Err(with_remedy(&error)),
     }
 }
 
 /// `registry.corrupt-<time>`, numbered when two are moved within a second.
-fn aside(directory: &Path) -> PathBuf {
+fn corrupt_path(directory: &Path) -> PathBuf {
     let seconds = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());

@@ -11,9 +11,9 @@ use crate::{
     error::{Error, ErrorKind},
     node::{
         Node,
-        daemon::{Daemon, Launch},
+        daemon::{Daemon, DaemonLaunch},
     },
-    session::{DEFAULT_CALL_TIMEOUT, DEFAULT_PATIENCE, Limits, Session},
+    session::{DEFAULT_CALL_TIMEOUT, DEFAULT_PATIENCE, Session, SessionLimits},
     transport::{Address, expand_home},
 };
 
@@ -64,7 +64,7 @@ pub struct NodeBuilder {
     arguments: Vec<OsString>,
     environment: Vec<(OsString, OsString)>,
     card: Option<AgentCard>,
-    limits: Limits,
+    limits: SessionLimits,
 }
 
 impl Default for NodeBuilder {
@@ -77,7 +77,7 @@ impl Default for NodeBuilder {
             arguments: Vec::new(),
             environment: Vec::new(),
             card: None,
-            limits: Limits {
+            limits: SessionLimits {
                 patience: DEFAULT_PATIENCE,
                 call_timeout: DEFAULT_CALL_TIMEOUT,
             },
@@ -214,7 +214,7 @@ impl NodeBuilder {
         Address::unix(&self.directory()?.join(SOCKET))
     }
 
-    fn launch(&self, address: &Address) -> Result<Launch, Error> {
+    fn launch(&self, address: &Address) -> Result<DaemonLaunch, Error> {
         let home = self.directory()?;
         let (program, mut arguments) = match &self.command {
             Some(command) => command.clone(),
@@ -230,7 +230,7 @@ impl NodeBuilder {
         let mut environment = self.environment.clone();
         environment.push(("AGENTANYCAST_STORE_PATH".into(), home.join("data").into()));
         environment.extend(self.settings_of(&home));
-        Ok(Launch {
+        Ok(DaemonLaunch {
             program,
             arguments,
             environment,

@@ -46,7 +46,7 @@ const ANNOUNCE_LIMIT: Duration = Duration::from_secs(2);
 
 /// How to start a daemon.
 #[derive(Debug)]
-pub(crate) struct Launch {
+pub(crate) struct DaemonLaunch {
     pub(crate) program: OsString,
     pub(crate) arguments: Vec<OsString>,
     pub(crate) environment: Vec<(OsString, OsString)>,
@@ -64,7 +64,7 @@ pub(crate) struct Daemon {
 
 impl Daemon {
     /// Starts a daemon and waits until it accepts calls.
-    pub(crate) async fn launch(launch: Launch) -> Result<Self, Error> {
+    pub(crate) async fn launch(launch: DaemonLaunch) -> Result<Self, Error> {
         let log = launch.home.join("logs").join("daemon.log");
         let stderr = open_log(&launch.home, &log).map_err(|error| {
             let message = format!("cannot write the daemon's log {}: {error}", log.display());
@@ -250,9 +250,9 @@ fn last_words(log: &Path) -> io::Result<String> {
 mod tests {
     use super::*;
 
-    fn launch(home: &Path, script: &str) -> Launch {
+    fn launch(home: &Path, script: &str) -> DaemonLaunch {
         let arguments = vec!["-c".into(), script.into()];
-        Launch {
+        DaemonLaunch {
             program: "sh".into(),
             arguments,
             environment: Vec::new(),

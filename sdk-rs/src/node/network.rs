@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use agentanycast_proto::v1;
 
-use super::peers::Road;
+use super::peers::PathKind;
 use crate::{message::to_system_time, peer_id::PeerId};
 
 /// How the daemon is reached, and how it reaches others.
@@ -65,7 +65,7 @@ impl std::fmt::Display for Nat {
 /// How it stands with the daemon's place (reservation) at a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum PlaceState {
+pub enum ReservationState {
     /// The daemon is reached through it.
     Held,
     /// It is being asked.
@@ -80,7 +80,7 @@ pub enum PlaceState {
     Other(i32),
 }
 
-impl std::fmt::Display for PlaceState {
+impl std::fmt::Display for ReservationState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(match self {
             Self::Held => "held",
@@ -101,7 +101,7 @@ pub struct Relay {
     /// The bootstrap address, where it does not say who is there and nobody has answered yet; else empty.
     pub address: String,
     /// How it stands.
-    pub state: PlaceState,
+    pub state: ReservationState,
     /// Since when the place is held.
     pub since: Option<SystemTime>,
     /// When the relay confirmed it last.
@@ -124,7 +124,7 @@ pub struct PeerPath {
     /// Its name on the network.
     pub id: Option<PeerId>,
     /// Directly or through a relay.
-    pub road: Road,
+    pub via: PathKind,
     /// Multiaddrs in use, direct ones first, without the trailing `/p2p` part.
     pub addresses: Vec<String>,
     /// Since when it is connected.
@@ -163,15 +163,15 @@ impl From<v1::RegistryState> for RegistryState {
     }
 }
 
-impl From<v1::RelayPlace> for Relay {
-    fn from(place: v1::RelayPlace) -> Self {
-        let state = match v1::PlaceState::try_from(place.state) {
-            Ok(v1::PlaceState::Held) => PlaceState::Held,
-            Ok(v1::PlaceState::Asking) => PlaceState::Asking,
-            Ok(v1::PlaceState::Waiting) => PlaceState::Waiting,
-            Ok(v1::PlaceState::Spare) => PlaceState::Spare,
-            Ok(v1::PlaceState::Away) => PlaceState::Away,
-            Ok(v1::PlaceState::Unspecified) | Err(_) => PlaceState::Other(place.state),
+impl From<v1::RelayReservation> for Relay {
+    fn from(place: v1::RelayReservation) -> Self {
+        let state = match v1::ReservationState::try_from(place.state) {
+            Ok(v1::ReservationState::Held) => ReservationState::Held,
+            Ok(v1::ReservationState::Asking) => ReservationState::Asking,
+            Ok(v1::ReservationState::Waiting) => ReservationState::Waiting,
+            Ok(v1::ReservationState::Spare) => ReservationState::Spare,
+            Ok(v1::ReservationState::Away) => ReservationState::Away,
+            Ok(v1::ReservationState::Unspecified) | Err(_) => ReservationState::Other(place.state),
         };
         Self {
             id: PeerId::from_daemon(place.relay_peer_id),
@@ -194,7 +194,7 @@ impl From<v1::PeerPath> for PeerPath {
     fn from(path: v1::PeerPath) -> Self {
         Self {
             id: PeerId::from_daemon(path.peer_id),
-            road: Road::from_daemon(path.connection_type),
+            via: PathKind::from_daemon(path.connection_type),
             addresses: path.addresses,
             connected_at: to_system_time(path.connected_at),
             round_trip: path.round_trip.and_then(|rtt| rtt.try_into().ok()),
@@ -207,22 +207,22 @@ mod tests {
     use super::*;
     use crate::{
         ErrorKind,
-        fake::{Fake, Way},
+        fake_daemon::{CallMode, FakeDaemon},
     };
 
     #[tokio::test]
     async fn an_older_daemon_does_not_know_the_call() {
-        let fake = Fake::start(Way::Unary);
+        let fake = FakeDaemon::start(CallMode::Unary);
         let error = fake.node().await.network().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
     }
 
     #[test]
     fn what_a_newer_daemon_says_is_not_lost() {
-        let place = v1::RelayPlace {
+        let place = v1::RelayReservation {
             state: 77,
             last_error: "full".to_owned(),
-            ..v1::RelayPlace::default()
+            ..v1::RelayReservation::default()
         };
         let path = v1::PeerPath {
             connection_type: v1::ConnectionType::Relay.into(),
@@ -236,9 +236,9 @@ mod tests {
             ..v1::GetNetworkResponse::default()
         });
         assert_eq!(network.nat, Nat::Unknown);
-        assert_eq!(network.relays[0].state, PlaceState::Other(77));
+        assert_eq!(network.relays[0].state, ReservationState::Other(77));
         assert_eq!(network.relays[0].last_error, "full");
-        assert_eq!(network.peers[0].road, Road::Relay);
+        assert_eq!(network.peers[0].via, PathKind::Relay);
         assert_eq!(network.peers[0].round_trip, Some(Duration::from_millis(20)));
     }
 }

@@ -6,7 +6,7 @@ use async_stream::stream;
 use super::Node;
 use crate::{
     error::{self, Error, Subject},
-    handle::BoxStream,
+    task_handle::BoxStream,
 };
 
 /// What a gateway has noted about a task. It stays on the daemon, and goes with the task.

@@ -34,7 +34,7 @@ pub struct NodeInfo {
 /// How a peer is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Road {
+pub enum PathKind {
     /// From host to host.
     Direct,
     /// Through a circuit relay.
@@ -43,7 +43,7 @@ pub enum Road {
     Other(i32),
 }
 
-impl Road {
+impl PathKind {
     pub(crate) fn from_daemon(number: i32) -> Self {
         match v1::ConnectionType::try_from(number) {
             Ok(v1::ConnectionType::Direct) => Self::Direct,
@@ -53,7 +53,7 @@ impl Road {
     }
 }
 
-impl std::fmt::Display for Road {
+impl std::fmt::Display for PathKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(match self {
             Self::Direct => "direct",
@@ -71,7 +71,7 @@ pub struct Peer {
     /// Multiaddrs in use, without the trailing `/p2p` part.
     pub addresses: Vec<String>,
     /// How it is reached.
-    pub road: Road,
+    pub via: PathKind,
     /// Since when.
     pub connected_at: Option<SystemTime>,
 }
@@ -90,7 +90,7 @@ pub struct KnownPeer {
 }
 
 impl KnownPeer {
-    pub(super) fn read(peer: v1::KnownPeer) -> Option<Self> {
+    pub(super) fn from_daemon(peer: v1::KnownPeer) -> Option<Self> {
         Some(Self {
             id: PeerId::from_daemon(peer.peer_id)?,
             name: peer.name,
@@ -102,7 +102,7 @@ impl KnownPeer {
 
 /// The agents that the daemon knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Directory {
+pub struct AgentDirectory {
     /// The daemon's own first, then those of connected peers.
     pub agents: Vec<ListedAgent>,
     /// Registries that did not answer in time, each with its address and the reason; agents that only they list are missing.
@@ -125,7 +125,7 @@ pub struct ListedAgent {
     /// It is beside this daemon.
     pub own: bool,
     /// How its peer is connected; `None`: it is not.
-    pub road: Option<Road>,
+    pub via: Option<PathKind>,
     /// It is connected over an address of this host or its network.
     pub lan: bool,
     /// A registry, or the DHT, told of it.
@@ -134,7 +134,7 @@ pub struct ListedAgent {
     pub verified: bool,
 }
 
-impl From<v1::ListAgentsResponse> for Directory {
+impl From<v1::ListAgentsResponse> for AgentDirectory {
     fn from(answer: v1::ListAgentsResponse) -> Self {
         Self {
             agents: answer.agents.into_iter().map(Into::into).collect(),
@@ -157,11 +157,11 @@ impl From<ListedAgent> for v1::ListedAgent {
             description: agent.description,
             skills: agent.skills.into_iter().map(skill).collect(),
             own: agent.own,
-            connection_type: match agent.road {
+            connection_type: match agent.via {
                 None => v1::ConnectionType::Unspecified.into(),
-                Some(Road::Direct) => v1::ConnectionType::Direct.into(),
-                Some(Road::Relay) => v1::ConnectionType::Relay.into(),
-                Some(Road::Other(number)) => number,
+                Some(PathKind::Direct) => v1::ConnectionType::Direct.into(),
+                Some(PathKind::Relay) => v1::ConnectionType::Relay.into(),
+                Some(PathKind::Other(number)) => number,
             },
             lan: agent.lan,
             registered: agent.registered,
@@ -179,7 +179,7 @@ impl From<v1::ListedAgent> for ListedAgent {
             description: agent.description,
             skills: agent.skills.into_iter().map(Into::into).collect(),
             own: agent.own,
-            road: is_connected.then(|| Road::from_daemon(agent.connection_type)),
+            via: is_connected.then(|| PathKind::from_daemon(agent.connection_type)),
             lan: agent.lan,
             registered: agent.registered,
             verified: agent.verified,
@@ -189,7 +189,7 @@ impl From<v1::ListedAgent> for ListedAgent {
 
 /// What discovery found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Discovered {
+pub struct DiscoveryResult {
     /// Those that have proven who they are first.
     pub agents: Vec<DiscoveredAgent>,
     /// No registry answered that knows one: these agents were found before, and may be gone; no more is known of them than where they run.
@@ -253,13 +253,13 @@ impl From<v1::PeerInfo> for Peer {
         Self {
             id: PeerId::from_daemon(peer.peer_id),
             addresses: peer.addresses,
-            road: Road::from_daemon(peer.connection_type),
+            via: PathKind::from_daemon(peer.connection_type),
             connected_at: to_system_time(peer.connected_at),
         }
     }
 }
 
-impl From<v1::DiscoverResponse> for Discovered {
+impl From<v1::DiscoverResponse> for DiscoveryResult {
     fn from(answer: v1::DiscoverResponse) -> Self {
         Self {
             agents: answer.agents.into_iter().map(Into::into).collect(),

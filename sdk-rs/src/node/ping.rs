@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use agentanycast_proto::v1;
 
-use super::{Node, peers::Road};
+use super::{Node, peers::PathKind};
 use crate::{error::Error, peer_id::PeerId};
 
 /// What came of a ping.
@@ -15,7 +15,7 @@ pub struct PingAnswer {
     /// Why none came; empty if one did.
     pub error: String,
     /// How the ping went, or how the peer is connected if it did not go.
-    pub road: Road,
+    pub via: PathKind,
     /// The peer's addresses in use, direct ones first.
     pub addresses: Vec<String>,
     /// The relay that it went through, if it did.
@@ -38,7 +38,7 @@ impl From<v1::PingPeerResponse> for PingAnswer {
         Self {
             round_trip: answer.round_trip.and_then(|time| time.try_into().ok()),
             error: answer.error,
-            road: Road::from_daemon(answer.connection_type),
+            via: PathKind::from_daemon(answer.connection_type),
             addresses: answer.addresses,
             relay: PeerId::from_daemon(answer.relay_peer_id),
         }

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use agentanycast_proto::v1;
 
-use super::{Node, activity::Refusal, peers::Road};
+use super::{Node, activity::Refusal, peers::PathKind};
 use crate::{
     error::Error,
     message::{Role, to_system_time},
@@ -22,15 +22,15 @@ pub struct Trace {
     /// The task without messages and artifacts; `None`: only the audit log or a refusal knows it.
     pub task: Option<Task>,
     /// What the daemon is in the task.
-    pub side: Side,
+    pub side: TaskSide,
     /// When it was first known here that the assignee has it.
     pub arrived_at: Option<SystemTime>,
     /// Beside the task's attempts, in the same order: when each was left.
     pub attempts_left_at: Vec<Option<SystemTime>>,
     /// When it last left for its assignee before that one was known to have it.
-    pub sent: Option<Sent>,
+    pub sent: Option<SendRecord>,
     /// Beside the task's attempts, in the same order: when it was last sent to each.
-    pub attempts_sent: Vec<Option<Sent>>,
+    pub attempts_sent: Vec<Option<SendRecord>>,
     /// What it came over, at the daemon that it was sent to.
     pub came_over: Option<Hop>,
     /// When an agent here was first given it.
@@ -52,9 +52,9 @@ pub struct Trace {
     /// Where it was sent, if that is an agent beyond the network; else empty.
     pub url: String,
     /// What was done to give it to that agent, in the order of `last_at`: the first step and the last ones.
-    pub outside_steps: Vec<OutsideStep>,
+    pub external_steps: Vec<ExternalStep>,
     /// How many steps between the first and the others are not kept any more.
-    pub outside_steps_left_out: u32,
+    pub external_steps_left_out: u32,
     /// What that agent calls the task; empty: it has none, or it is not known yet.
     pub remote_task: String,
     /// The id of a sealed task where it was sealed; empty: it is not sealed.
@@ -77,14 +77,14 @@ pub struct Trace {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hop {
     /// How.
-    pub road: Road,
+    pub via: PathKind,
     /// Through which relay, if it goes through one.
     pub relay: Option<PeerId>,
 }
 
 /// A task that has left for another daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sent {
+pub struct SendRecord {
     /// When.
     pub at: Option<SystemTime>,
     /// What it went over.
@@ -93,7 +93,7 @@ pub struct Sent {
 
 /// Something that was done to give a task to an agent beyond the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OutsideStep {
+pub struct ExternalStep {
     /// When; of steps that are alike, the first time.
     pub at: Option<SystemTime>,
     /// The last time.
@@ -101,7 +101,7 @@ pub struct OutsideStep {
     /// How often.
     pub count: u32,
     /// What.
-    pub deed: OutsideDeed,
+    pub action: ExternalAction,
     /// The agent's interface that it was about, or before one is known where the task was sent.
     pub url: String,
     /// How that is spoken to, such as `JSONRPC 1.0`; empty before it is known.
@@ -109,7 +109,7 @@ pub struct OutsideStep {
     /// Where the card is, the agent's id of the task, or why it failed.
     pub detail: String,
     /// What kind of failure; `None`: it is none.
-    pub failure: Option<OutsideFailure>,
+    pub failure: Option<ExternalFailure>,
     /// When it was to be tried again; `None`: it was not.
     pub next_at: Option<SystemTime>,
 }
@@ -117,11 +117,11 @@ pub struct OutsideStep {
 /// What was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum OutsideDeed {
+pub enum ExternalAction {
     /// The agent's card was read, and how it is spoken to was chosen.
     CardRead,
     /// The agent has taken a message.
-    Given,
+    Accepted,
     /// A call failed, and by it the agent has taken nothing.
     Failed,
     /// A message was on its way when the connection broke: it is looked for, and not sent again.
@@ -139,7 +139,7 @@ pub enum OutsideDeed {
 /// What kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum OutsideFailure {
+pub enum ExternalFailure {
     /// Nobody was reached.
     Unreached,
     /// The agent takes nothing now.
@@ -172,7 +172,7 @@ pub struct FormerKey {
 /// What a daemon is in a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Side {
+pub enum TaskSide {
     /// It sent the task to another daemon.
     Originator,
     /// Another daemon sent it here.
@@ -180,7 +180,7 @@ pub enum Side {
     /// Its agent sent the task to itself.
     Both,
     /// It sent the task to an agent beyond the network.
-    Outside,
+    External,
     /// Not said, or nothing that this SDK knows.
     Unknown,
 }
@@ -193,7 +193,7 @@ pub struct PeerReach {
     /// Whether it is connected.
     pub connected: bool,
     /// How, if it is.
-    pub road: Road,
+    pub via: PathKind,
     /// Since when.
     pub connected_at: Option<SystemTime>,
     /// Of the last ping.
@@ -283,11 +283,11 @@ impl Node {
 impl From<v1::TraceTaskResponse> for Trace {
     fn from(answer: v1::TraceTaskResponse) -> Self {
         let side = match v1::TaskSide::try_from(answer.side) {
-            Ok(v1::TaskSide::Originator) => Side::Originator,
-            Ok(v1::TaskSide::Assignee) => Side::Assignee,
-            Ok(v1::TaskSide::Both) => Side::Both,
-            Ok(v1::TaskSide::Outside) => Side::Outside,
-            Ok(v1::TaskSide::Unspecified) | Err(_) => Side::Unknown,
+            Ok(v1::TaskSide::Originator) => TaskSide::Originator,
+            Ok(v1::TaskSide::Assignee) => TaskSide::Assignee,
+            Ok(v1::TaskSide::Both) => TaskSide::Both,
+            Ok(v1::TaskSide::External) => TaskSide::External,
+            Ok(v1::TaskSide::Unspecified) | Err(_) => TaskSide::Unknown,
         };
         let left = answer
             .attempts_left_at
@@ -301,8 +301,12 @@ impl From<v1::TraceTaskResponse> for Trace {
             side,
             arrived_at: to_system_time(answer.arrived_at),
             attempts_left_at: left.collect(),
-            sent: answer.sent.and_then(Sent::from_daemon),
-            attempts_sent: answer.attempts_sent.into_iter().map(Sent::from_daemon).collect(),
+            sent: answer.sent.and_then(SendRecord::from_daemon),
+            attempts_sent: answer
+                .attempts_sent
+                .into_iter()
+                .map(SendRecord::from_daemon)
+                .collect(),
             came_over: answer.came_over.map(Hop::from_daemon),
             given_at: to_system_time(answer.given_at),
             claimed_at: to_system_time(answer.claimed_at),
@@ -317,8 +321,12 @@ impl From<v1::TraceTaskResponse> for Trace {
             agent_listens: answer.agent_listens,
             deadline: to_system_time(answer.deadline),
             url: answer.url,
-            outside_steps: answer.outside_steps.into_iter().map(OutsideStep::from).collect(),
-            outside_steps_left_out: answer.outside_steps_left_out,
+            external_steps: answer
+                .external_steps
+                .into_iter()
+                .map(ExternalStep::from)
+                .collect(),
+            external_steps_left_out: answer.external_steps_omitted,
             remote_task: answer.remote_task_id,
             sealed_task: answer.sealed_task_id,
             peer: answer.peer.map(PeerReach::from),
@@ -338,15 +346,15 @@ impl From<v1::TraceTaskResponse> for Trace {
 }
 
 impl Hop {
-    fn from_daemon(road: v1::TaskRoad) -> Self {
+    fn from_daemon(road: v1::TaskPath) -> Self {
         Self {
-            road: Road::from_daemon(road.connection_type),
+            via: PathKind::from_daemon(road.connection_type),
             relay: PeerId::from_daemon(road.relay_peer_id),
         }
     }
 }
 
-impl Sent {
+impl SendRecord {
     fn from_daemon(sent: v1::TaskSent) -> Option<Self> {
         Some(Self {
             at: to_system_time(sent.at),
@@ -355,35 +363,35 @@ impl Sent {
     }
 }
 
-impl From<v1::OutsideStep> for OutsideStep {
-    fn from(step: v1::OutsideStep) -> Self {
-        let deed = match v1::OutsideDeed::try_from(step.deed) {
-            Ok(v1::OutsideDeed::CardRead) => OutsideDeed::CardRead,
-            Ok(v1::OutsideDeed::Given) => OutsideDeed::Given,
-            Ok(v1::OutsideDeed::Failed) => OutsideDeed::Failed,
-            Ok(v1::OutsideDeed::InDoubt) => OutsideDeed::InDoubt,
-            Ok(v1::OutsideDeed::Withdrawn) => OutsideDeed::Withdrawn,
-            Ok(v1::OutsideDeed::NotWithdrawn) => OutsideDeed::NotWithdrawn,
-            Ok(v1::OutsideDeed::ProtocolBreach) => OutsideDeed::ProtocolBreach,
-            Ok(v1::OutsideDeed::Unspecified) | Err(_) => OutsideDeed::Unknown,
+impl From<v1::ExternalStep> for ExternalStep {
+    fn from(step: v1::ExternalStep) -> Self {
+        let action = match v1::ExternalAction::try_from(step.action) {
+            Ok(v1::ExternalAction::CardRead) => ExternalAction::CardRead,
+            Ok(v1::ExternalAction::Accepted) => ExternalAction::Accepted,
+            Ok(v1::ExternalAction::Failed) => ExternalAction::Failed,
+            Ok(v1::ExternalAction::InDoubt) => ExternalAction::InDoubt,
+            Ok(v1::ExternalAction::Withdrawn) => ExternalAction::Withdrawn,
+            Ok(v1::ExternalAction::NotWithdrawn) => ExternalAction::NotWithdrawn,
+            Ok(v1::ExternalAction::ProtocolBreach) => ExternalAction::ProtocolBreach,
+            Ok(v1::ExternalAction::Unspecified) | Err(_) => ExternalAction::Unknown,
         };
-        let failure = match v1::OutsideFailure::try_from(step.failure) {
-            Ok(v1::OutsideFailure::Unspecified) => None,
-            Ok(v1::OutsideFailure::Unreached) => Some(OutsideFailure::Unreached),
-            Ok(v1::OutsideFailure::Busy) => Some(OutsideFailure::Busy),
-            Ok(v1::OutsideFailure::Broken) => Some(OutsideFailure::Broken),
-            Ok(v1::OutsideFailure::TaskGone) => Some(OutsideFailure::TaskGone),
-            Ok(v1::OutsideFailure::Unsupported) => Some(OutsideFailure::Unsupported),
-            Ok(v1::OutsideFailure::Unauthorized) => Some(OutsideFailure::Unauthorized),
-            Ok(v1::OutsideFailure::Final) => Some(OutsideFailure::Final),
-            Ok(v1::OutsideFailure::Refused) => Some(OutsideFailure::Refused),
-            Err(_) => Some(OutsideFailure::Unknown),
+        let failure = match v1::ExternalFailure::try_from(step.failure) {
+            Ok(v1::ExternalFailure::Unspecified) => None,
+            Ok(v1::ExternalFailure::Unreached) => Some(ExternalFailure::Unreached),
+            Ok(v1::ExternalFailure::Busy) => Some(ExternalFailure::Busy),
+            Ok(v1::ExternalFailure::Broken) => Some(ExternalFailure::Broken),
+            Ok(v1::ExternalFailure::TaskGone) => Some(ExternalFailure::TaskGone),
+            Ok(v1::ExternalFailure::Unsupported) => Some(ExternalFailure::Unsupported),
+            Ok(v1::ExternalFailure::Unauthorized) => Some(ExternalFailure::Unauthorized),
+            Ok(v1::ExternalFailure::Final) => Some(ExternalFailure::Final),
+            Ok(v1::ExternalFailure::Refused) => Some(ExternalFailure::Refused),
+            Err(_) => Some(ExternalFailure::Unknown),
         };
         Self {
             at: to_system_time(step.at),
             last_at: to_system_time(step.last_at),
             count: step.count,
-            deed,
+            action,
             url: step.url,
             binding: step.binding,
             detail: step.detail,
@@ -407,7 +415,7 @@ impl From<v1::PeerReach> for PeerReach {
         Self {
             id: PeerId::from_daemon(reach.peer_id),
             connected: reach.connected,
-            road: Road::from_daemon(reach.connection_type),
+            via: PathKind::from_daemon(reach.connection_type),
             connected_at: to_system_time(reach.connected_at),
             round_trip: reach.round_trip.and_then(|rtt| rtt.try_into().ok()),
             addresses: reach.addresses,
@@ -457,12 +465,12 @@ mod tests {
     use super::*;
     use crate::{
         ErrorKind,
-        fake::{Fake, Way},
+        fake_daemon::{CallMode, FakeDaemon},
     };
 
     #[tokio::test]
     async fn an_older_daemon_does_not_know_the_call() {
-        let fake = Fake::start(Way::Unary);
+        let fake = FakeDaemon::start(CallMode::Unary);
         let error = fake.node().await.trace("t").await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
     }
@@ -476,18 +484,18 @@ mod tests {
                 ahead: 3,
                 ..v1::QueuedEnvelope::default()
             }],
-            outside_steps: vec![v1::OutsideStep {
-                deed: 79,
+            external_steps: vec![v1::ExternalStep {
+                action: 79,
                 failure: 80,
-                ..v1::OutsideStep::default()
+                ..v1::ExternalStep::default()
             }],
             ..v1::TraceTaskResponse::default()
         });
-        assert_eq!(trace.side, Side::Unknown);
-        let step = &trace.outside_steps[0];
+        assert_eq!(trace.side, TaskSide::Unknown);
+        let step = &trace.external_steps[0];
         assert_eq!(
-            (step.deed, step.failure),
-            (OutsideDeed::Unknown, Some(OutsideFailure::Unknown))
+            (step.action, step.failure),
+            (ExternalAction::Unknown, Some(ExternalFailure::Unknown))
         );
         assert_eq!(
             (trace.queued[0].state, trace.queued[0].ahead),

@@ -21,79 +21,79 @@ use crate::{
     error::{Error, ErrorKind},
     node::Node,
     serve::{
-        calls::{self, End, Ends},
-        conversation::Conversation,
+        task_inbox::TaskInbox,
+        task_reports::{self, EndRequest, TaskEnd},
     },
-    session::Failure,
+    session::CallFailure,
 };
 
-mod begun;
-mod standing;
+mod claim_state;
+mod delayed_claims;
 
-pub(super) use begun::Begun;
-pub(super) use standing::Moment;
-use standing::{Due, Standing, leaves_alone};
+pub(super) use claim_state::ConnectionTime;
+use claim_state::{ClaimState, DueClaim, proves_exclusive};
+pub(super) use delayed_claims::DelayedClaims;
 
 /// The first pause before a claim beside a handler that could not be made is made again; doubles.
-const PAUSE: Duration = Duration::from_secs(1);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// The longest one.
-const MAX_PAUSE: Duration = Duration::from_secs(30);
+const MAX_RETRY_PAUSE: Duration = Duration::from_secs(30);
 
 /// See the module's text.
 #[derive(Debug)]
-pub(super) struct Claim {
-    standing: Mutex<Standing>,
+pub(super) struct TaskClaim {
+    state: Mutex<ClaimState>,
     /// Told of each change of it.
     changed: Notify,
     /// No task is served any more: what is claimed from now on would be nobody's.
     closed: CancellationToken,
 }
 
-impl Claim {
+impl TaskClaim {
     /// Of a task that was handed to this process alone then, if at all, and served until `closed`.
-    pub(super) fn new(exclusive_since: Option<Moment>, closed: CancellationToken) -> Self {
+    pub(super) fn new(exclusive_since: Option<ConnectionTime>, closed: CancellationToken) -> Self {
         Self {
-            standing: Mutex::new(Standing::new(exclusive_since)),
+            state: Mutex::new(ClaimState::new(exclusive_since)),
             changed: Notify::new(),
             closed,
         }
     }
 
     // Each change is one step of the state machine, which does not panic half-way.
-    fn standing(&self) -> MutexGuard<'_, Standing> {
-        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    fn standing(&self) -> MutexGuard<'_, ClaimState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut Standing) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut ClaimState) -> T) -> T {
         let answer = change(&mut self.standing());
         self.changed.notify_waiters();
         answer
     }
 
     /// Whether nobody else can have the task, so that it may be begun before it is claimed.
-    pub(super) fn is_alone(&self, node: &Node) -> bool {
-        self.standing().is_alone(now(node))
+    pub(super) fn is_exclusive(&self, node: &Node) -> bool {
+        self.standing().is_exclusive(now(node))
     }
 
     /// Whether the task is claimed and its handler runs.
     pub(super) fn is_held(&self) -> bool {
         let standing = self.standing();
-        !standing.is_over() && standing.is_quiet() && matches!(standing.answer(), Some(Ok(())))
+        !standing.is_over() && standing.no_end_pending() && matches!(standing.answer(), Some(Ok(())))
     }
 
     /// Others may have been given the task.
-    pub(super) fn share(&self) {
-        self.change(Standing::share);
+    pub(super) fn mark_shared(&self) {
+        self.change(ClaimState::mark_shared);
     }
 
     /// Dropped when the handler is over: no claim is made beside it any more.
-    pub(super) fn until_over(&self) -> UntilOver<'_> {
-        UntilOver(self)
+    pub(super) fn handler_guard(&self) -> HandlerGuard<'_> {
+        HandlerGuard(self)
     }
 
     /// What is to be known of the standing, once it is.
-    async fn when<T>(&self, known: impl Fn(&Standing) -> Option<T>) -> T {
+    async fn wait_for<T>(&self, known: impl Fn(&ClaimState) -> Option<T>) -> T {
         loop {
             // Hears of what changes from here on.
             let changed = self.changed.notified();
@@ -106,40 +106,40 @@ impl Claim {
     }
 }
 
-/// See [`Claim::until_over`].
-pub(super) struct UntilOver<'a>(&'a Claim);
+/// See [`TaskClaim::until_over`].
+pub(super) struct HandlerGuard<'a>(&'a TaskClaim);
 
-impl Drop for UntilOver<'_> {
+impl Drop for HandlerGuard<'_> {
     fn drop(&mut self) {
-        self.0.change(Standing::finish);
+        self.0.change(ClaimState::finish);
     }
 }
 
-fn now(node: &Node) -> Moment {
-    Moment {
+fn now(node: &Node) -> ConnectionTime {
+    ConnectionTime {
         time: SystemTime::now(),
         connection: node.session().connections(),
     }
 }
 
 /// Makes the claim, unless it is made.
-pub(super) async fn make(conversation: &Arc<Conversation>, node: &Node, id: &str) -> Result<(), Error> {
+pub(super) async fn make(conversation: &Arc<TaskInbox>, node: &Node, id: &str) -> Result<(), Error> {
     let claim = conversation.claim();
     let due = claim.change(|standing| standing.begin(now(node)));
     if let Some(due) = due {
         send(conversation, node, id, due);
     }
-    claim.when(Standing::answer).await
+    claim.wait_for(ClaimState::answer).await
 }
 
-fn send(conversation: &Arc<Conversation>, node: &Node, id: &str, due: Due) {
+fn send(conversation: &Arc<TaskInbox>, node: &Node, id: &str, due: DueClaim) {
     let (conversation, node, id) = (Arc::clone(conversation), node.clone(), id.to_owned());
     tokio::spawn(async move {
         let claim = conversation.claim();
         let (answer, in_doubt) = tokio::select! {
             biased;
             () = claim.closed.cancelled() => (Err(not_served(&id)), true),
-            answer = calls::claim(&node, &id, due.in_doubt) => answer,
+            answer = task_reports::claim(&node, &id, due.in_doubt) => answer,
         };
         claim.change(|standing| standing.settle(answer, in_doubt));
     });
@@ -152,27 +152,27 @@ fn not_served(id: &str) -> Error {
 
 /// Makes the claim of a task that is this process's alone beside its handler, unless that is over; tells it if the task is
 /// another's. While an end is reported it waits for what comes of that.
-pub(super) fn make_beside(conversation: &Arc<Conversation>, node: &Node, id: &str) {
-    if conversation.claim().change(Standing::begin_beside) {
-        go_beside(conversation, node, id);
+pub(super) fn claim_in_background(conversation: &Arc<TaskInbox>, node: &Node, id: &str) {
+    if conversation.claim().change(ClaimState::begin_in_background) {
+        spawn_claim(conversation, node, id);
     }
 }
 
-fn go_beside(conversation: &Arc<Conversation>, node: &Node, id: &str) {
+fn spawn_claim(conversation: &Arc<TaskInbox>, node: &Node, id: &str) {
     let (conversation, node, id) = (Arc::clone(conversation), node.clone(), id.to_owned());
     tokio::spawn(async move {
         tokio::select! {
             biased;
-            () = conversation.claim().when(|standing| standing.is_over().then_some(())) => {}
-            () = make_at_last(&conversation, &node, &id) => {}
+            () = conversation.claim().wait_for(|standing| standing.is_over().then_some(())) => {}
+            () = claim_with_retries(&conversation, &node, &id) => {}
         }
     });
 }
 
-async fn make_at_last(conversation: &Arc<Conversation>, node: &Node, id: &str) {
-    let mut pause = PAUSE;
+async fn claim_with_retries(conversation: &Arc<TaskInbox>, node: &Node, id: &str) {
+    let mut pause = RETRY_PAUSE;
     loop {
-        let Err(error) = make_when_quiet(conversation, node, id).await else {
+        let Err(error) = claim_unless_ending(conversation, node, id).await else {
             return;
         };
         tracing::debug!(task = id, %error, "the task was begun, and could not be claimed");
@@ -181,35 +181,38 @@ async fn make_at_last(conversation: &Arc<Conversation>, node: &Node, id: &str) {
             return;
         }
         tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(MAX_PAUSE);
+        pause = (pause * 2).min(MAX_RETRY_PAUSE);
     }
 }
 
 /// As [`make`], while no end is reported.
-async fn make_when_quiet(conversation: &Arc<Conversation>, node: &Node, id: &str) -> Result<(), Error> {
+async fn claim_unless_ending(conversation: &Arc<TaskInbox>, node: &Node, id: &str) -> Result<(), Error> {
     let claim = conversation.claim();
     loop {
-        claim.when(|standing| standing.is_quiet().then_some(())).await;
+        claim
+            .wait_for(|standing| standing.no_end_pending().then_some(()))
+            .await;
         let (is_quiet, due) =
-            claim.change(|standing| (standing.is_quiet(), standing.begin_quietly(now(node))));
+            claim.change(|standing| (standing.no_end_pending(), standing.begin_unless_ending(now(node))));
         if let Some(due) = due {
             send(conversation, node, id, due);
         }
         if is_quiet {
             // What came of it while an end was reported is for who reports that.
-            let answer = |standing: &Standing| standing.is_quiet().then(|| standing.answer()).flatten();
-            return claim.when(answer).await;
+            let answer =
+                |standing: &ClaimState| standing.no_end_pending().then(|| standing.answer()).flatten();
+            return claim.wait_for(answer).await;
         }
     }
 }
 
 /// Ends the task, unless it is another's, or the daemon does not know it.
-pub(super) async fn end<C: Ends>(
-    conversation: &Arc<Conversation>,
+pub(super) async fn end<C: EndRequest>(
+    conversation: &Arc<TaskInbox>,
     node: &Node,
-    mut end: End<C>,
+    mut end: TaskEnd<C>,
 ) -> Result<(), Error> {
-    let ending = Ending::begin(conversation, node, end.id());
+    let ending = EndReport::begin(conversation, node, end.id());
     let answer = report(conversation, node, &mut end).await;
     end.settle(node, answer).await?;
     ending.done();
@@ -218,10 +221,10 @@ pub(super) async fn end<C: Ends>(
 
 /// Reports the end of a task: as often as it takes if that is claimed, else once between two claims. Also says whether a
 /// report may have taken effect unanswered.
-async fn report<C: Ends>(
-    conversation: &Arc<Conversation>,
+async fn report<C: EndRequest>(
+    conversation: &Arc<TaskInbox>,
     node: &Node,
-    end: &mut End<C>,
+    end: &mut TaskEnd<C>,
 ) -> (Result<(), Error>, bool) {
     let claim = conversation.claim();
     let mut is_free = claim.standing().may_end_unclaimed(now(node));
@@ -235,20 +238,20 @@ async fn report<C: Ends>(
                     return (answer, unanswered || again);
                 }
                 // Whatever else is the matter with it, nobody else has the task.
-                Err(error) if leaves_alone(&error) => {}
+                Err(error) if proves_exclusive(&error) => {}
                 Err(error) => return (Err(error), unanswered),
             }
         }
         let sent = AtomicBool::new(false);
         let wanted = || {
-            let is_alone = claim.is_alone(node);
+            let is_alone = claim.is_exclusive(node);
             sent.fetch_or(is_alone, Ordering::Relaxed);
             is_alone
         };
         match end.report_once(node, wanted).await {
             Ok(()) => return (Ok(()), unanswered),
-            Err(Failure::Answered(error)) => return (Err(error), unanswered),
-            Err(Failure::Lost(error)) => {
+            Err(CallFailure::Answered(error)) => return (Err(error), unanswered),
+            Err(CallFailure::Lost(error)) => {
                 (is_free, unanswered) = (false, unanswered || sent.into_inner());
                 if !Box::pin(backoff.pause()).await {
                     return (Err(error), unanswered);
@@ -259,16 +262,16 @@ async fn report<C: Ends>(
 }
 
 /// The report of a task's end is under way. If it fails, or is given up, the task may still have to be claimed.
-struct Ending<'a> {
-    conversation: &'a Arc<Conversation>,
+struct EndReport<'a> {
+    conversation: &'a Arc<TaskInbox>,
     node: &'a Node,
     id: String,
     ended: bool,
 }
 
-impl<'a> Ending<'a> {
-    fn begin(conversation: &'a Arc<Conversation>, node: &'a Node, id: &str) -> Self {
-        conversation.claim().change(Standing::begin_end);
+impl<'a> EndReport<'a> {
+    fn begin(conversation: &'a Arc<TaskInbox>, node: &'a Node, id: &str) -> Self {
+        conversation.claim().change(ClaimState::begin_end);
         Self {
             conversation,
             node,
@@ -283,14 +286,14 @@ impl<'a> Ending<'a> {
     }
 }
 
-impl Drop for Ending<'_> {
+impl Drop for EndReport<'_> {
     fn drop(&mut self) {
         let is_due = self
             .conversation
             .claim()
             .change(|standing| standing.finish_end(self.ended));
         if is_due && tokio::runtime::Handle::try_current().is_ok() {
-            go_beside(self.conversation, self.node, &self.id);
+            spawn_claim(self.conversation, self.node, &self.id);
         }
     }
 }

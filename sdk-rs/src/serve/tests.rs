@@ -13,13 +13,13 @@ use agentanycast_proto::v1::{self, TaskStatus as Status, send_streaming_artifact
 use super::BoxFuture;
 use crate::{
     CancellationToken, ErrorKind, HandlerError, IncomingTask, Message, Node,
-    fake::{Fake, Way, both_ways},
+    fake_daemon::{CallMode, FakeDaemon, in_both_modes},
 };
 
 mod claims;
 mod unclaimed;
 
-both_ways! {
+in_both_modes! {
     a_completion_whose_answer_was_lost_is_done_once
     a_handler_that_does_not_end_its_task_fails_it
     a_task_that_the_daemon_lost_is_begun_anew_when_it_comes_again
@@ -31,15 +31,15 @@ both_ways! {
     an_artifact_is_sent_in_pieces_from_zero_without_gaps
 }
 
-fn status_of(fake: &Fake, id: &str) -> Status {
+fn status_of(fake: &FakeDaemon, id: &str) -> Status {
     fake.state().tasks[id].status()
 }
 
-type Running = BoxFuture<Result<(), HandlerError>>;
+type HandlerFuture = BoxFuture<Result<(), HandlerError>>;
 
 /// Serves in the background; counts how often the handler ran.
 async fn serving<F>(
-    fake: &Fake,
+    fake: &FakeDaemon,
     handler: impl Fn(IncomingTask) -> F + Send + Sync + 'static,
 ) -> Arc<AtomicUsize>
 where
@@ -50,7 +50,7 @@ where
 
 /// As [`serving`], with this node.
 async fn serving_on<F>(
-    fake: &Fake,
+    fake: &FakeDaemon,
     node: Node,
     handler: impl Fn(IncomingTask) -> F + Send + Sync + 'static,
 ) -> Arc<AtomicUsize>
@@ -69,8 +69,8 @@ where
     runs
 }
 
-async fn a_completion_whose_answer_was_lost_is_done_once(way: Way) {
-    let mut fake = Fake::start(way);
+async fn a_completion_whose_answer_was_lost_is_done_once(way: CallMode) {
+    let mut fake = FakeDaemon::start(way);
     let (done, mut outcome) = tokio::sync::mpsc::channel(1);
     let runs = serving(&fake, move |task| {
         let done = done.clone();
@@ -101,8 +101,8 @@ async fn a_completion_whose_answer_was_lost_is_done_once(way: Way) {
     assert_eq!(runs.load(Ordering::SeqCst), 2);
 }
 
-async fn a_handler_that_does_not_end_its_task_fails_it(way: Way) {
-    let fake = Fake::start(way);
+async fn a_handler_that_does_not_end_its_task_fails_it(way: CallMode) {
+    let fake = FakeDaemon::start(way);
     serving(&fake, |task| async move {
         match task.id() {
             "error" => Err(HandlerError::new("no ink")),
@@ -126,13 +126,13 @@ async fn a_handler_that_does_not_end_its_task_fails_it(way: Way) {
 
 /// A daemon hands over before it has passed the barrier: after a crash it does not know the task, until that is sent
 /// again.
-async fn a_task_that_the_daemon_lost_is_begun_anew_when_it_comes_again(way: Way) {
+async fn a_task_that_the_daemon_lost_is_begun_anew_when_it_comes_again(way: CallMode) {
     for (exclusive_for, restarts) in [
         (None, false),
         (Some(Duration::ZERO), false),
         (Some(Duration::ZERO), true),
     ] {
-        let mut fake = Fake::start(way);
+        let mut fake = FakeDaemon::start(way);
         fake.state().exclusive_for = exclusive_for;
         let runs = serving(&fake, move |task| async move {
             if restarts {
@@ -165,8 +165,8 @@ async fn a_task_that_the_daemon_lost_is_begun_anew_when_it_comes_again(way: Way)
     }
 }
 
-async fn an_answer_that_came_while_the_daemon_was_away_reaches_the_handler(way: Way) {
-    let mut fake = Fake::start(way);
+async fn an_answer_that_came_while_the_daemon_was_away_reaches_the_handler(way: CallMode) {
+    let mut fake = FakeDaemon::start(way);
     serving(&fake, |task| async move {
         let answer = task.ask("which?").await?;
         assert_eq!(task.messages().len(), 2);
@@ -195,8 +195,8 @@ async fn an_answer_that_came_while_the_daemon_was_away_reaches_the_handler(way: 
     );
 }
 
-async fn a_cancel_while_the_daemon_was_away_reaches_the_handler(way: Way) {
-    let mut fake = Fake::start(way);
+async fn a_cancel_while_the_daemon_was_away_reaches_the_handler(way: CallMode) {
+    let mut fake = FakeDaemon::start(way);
     let noticed = CancellationToken::new();
     let notice = noticed.clone();
     serving(&fake, move |task| {
@@ -218,8 +218,8 @@ async fn a_cancel_while_the_daemon_was_away_reaches_the_handler(way: Way) {
     assert_eq!(status_of(&fake, "t"), Status::Canceled);
 }
 
-async fn concurrency_is_bounded_and_the_rest_stays_unclaimed(way: Way) {
-    let fake = Fake::start(way);
+async fn concurrency_is_bounded_and_the_rest_stays_unclaimed(way: CallMode) {
+    let fake = FakeDaemon::start(way);
     let gate = CancellationToken::new();
     let open = gate.clone();
     let serve = fake.node().await.serve(move |task| {
@@ -233,7 +233,7 @@ async fn concurrency_is_bounded_and_the_rest_stays_unclaimed(way: Way) {
     let served = tokio::spawn(serve.concurrency(2).until(stop.clone()).into_future());
     fake.until("the subscription", |state| state.subscriptions == 1)
         .await;
-    let count = |state: &crate::fake::State, wanted| {
+    let count = |state: &crate::fake_daemon::State, wanted| {
         state
             .tasks
             .values()
@@ -254,8 +254,8 @@ async fn concurrency_is_bounded_and_the_rest_stays_unclaimed(way: Way) {
 }
 
 /// Whatever patience the node has with it.
-async fn a_daemon_that_is_away_is_given_up_in_time(way: Way) {
-    let mut fake = Fake::start(way);
+async fn a_daemon_that_is_away_is_given_up_in_time(way: CallMode) {
+    let mut fake = FakeDaemon::start(way);
     let node = fake.patient(Duration::from_hours(1)).await;
     let serve = node.serve(|_task| std::future::pending());
     let served = tokio::spawn(serve.give_up_after(Duration::from_millis(100)).into_future());
@@ -267,8 +267,8 @@ async fn a_daemon_that_is_away_is_given_up_in_time(way: Way) {
     assert_eq!(error.kind(), ErrorKind::DaemonUnavailable);
 }
 
-async fn handlers_that_do_not_finish_in_time_fail_their_tasks(way: Way) {
-    let fake = Fake::start(way);
+async fn handlers_that_do_not_finish_in_time_fail_their_tasks(way: CallMode) {
+    let fake = FakeDaemon::start(way);
     let serve = fake.node().await.serve(|_task| std::future::pending());
     let stop = CancellationToken::new();
     let served = tokio::spawn(serve.drain(Duration::ZERO).until(stop.clone()).into_future());
@@ -282,8 +282,8 @@ async fn handlers_that_do_not_finish_in_time_fail_their_tasks(way: Way) {
     assert_eq!(status_of(&fake, "t"), Status::Failed);
 }
 
-async fn an_artifact_is_sent_in_pieces_from_zero_without_gaps(way: Way) {
-    let fake = Fake::start(way);
+async fn an_artifact_is_sent_in_pieces_from_zero_without_gaps(way: CallMode) {
+    let fake = FakeDaemon::start(way);
     serving(&fake, |task| async move {
         let mut writer = task.stream_artifact("big", "text/plain").await?;
         writer.write(vec![7; 150 << 10]).await?;

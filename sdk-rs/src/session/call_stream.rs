@@ -26,7 +26,7 @@ use tokio::{
 };
 use tonic::{Code, Status, Streaming};
 
-use super::{SessionClient, calls::Call};
+use super::{SessionClient, task_calls::TaskCall};
 
 /// Requests on their way to the connection; more wait at their callers.
 const QUEUE: usize = 256;
@@ -36,12 +36,12 @@ const QUEUE: usize = 256;
 const MAX_WAITS: usize = 2048;
 
 /// How often the reader's own timer goes off, whatever the limit of calls is.
-const SOONEST: Duration = Duration::from_millis(10);
-const LATEST: Duration = Duration::from_hours(1);
+const MIN_TIMER: Duration = Duration::from_millis(10);
+const MAX_TIMER: Duration = Duration::from_hours(1);
 
 /// How a call ended without its answer.
 #[derive(Debug)]
-pub(crate) enum Miss {
+pub(crate) enum CallStreamError {
     /// The stream had broken before; nothing was sent.
     Broken,
     /// The stream broke; whether the call took effect is not known.
@@ -54,7 +54,7 @@ pub(crate) enum Miss {
 #[derive(Debug)]
 pub(crate) struct CallStream {
     queue: mpsc::Sender<Box<SessionRequest>>,
-    open: Arc<Open>,
+    open: Arc<SharedCalls>,
     reader: AbortHandle,
     /// The daemon is one that does not know [`CallStream::run`].
     no_runs: AtomicBool,
@@ -62,7 +62,7 @@ pub(crate) struct CallStream {
 
 /// What the callers, the queue's end and the reader share.
 #[derive(Debug, Default)]
-struct Open(Mutex<OpenCalls>);
+struct SharedCalls(Mutex<OpenCalls>);
 
 #[derive(Debug, Default)]
 struct OpenCalls {
@@ -77,7 +77,7 @@ struct OpenCalls {
     broken: Option<Status>,
 }
 
-impl Open {
+impl SharedCalls {
     fn lock(&self) -> MutexGuard<'_, OpenCalls> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -88,8 +88,8 @@ impl Open {
         calls.callers.clear();
     }
 
-    fn lost(&self) -> Miss {
-        Miss::Lost(self.lock().broken.clone().unwrap_or_else(ended))
+    fn lost(&self) -> CallStreamError {
+        CallStreamError::Lost(self.lock().broken.clone().unwrap_or_else(ended))
     }
 }
 
@@ -97,8 +97,8 @@ impl CallStream {
     /// Opens it, for calls that may take so long; `None` if the daemon does not know call streams.
     pub(crate) async fn open(mut client: SessionClient, limit: Duration) -> Result<Option<Self>, Status> {
         let (queue, requests) = mpsc::channel(QUEUE);
-        let open = Arc::new(Open::default());
-        let outgoing = Outgoing {
+        let open = Arc::new(SharedCalls::default());
+        let outgoing = RequestStream {
             requests,
             open: Arc::clone(&open),
         };
@@ -107,7 +107,7 @@ impl CallStream {
             Err(status) if status.code() == Code::Unimplemented => return Ok(None),
             Err(status) => return Err(status),
         };
-        let reader = Reader(Arc::clone(&open));
+        let reader = AnswerReader(Arc::clone(&open));
         let reader = tokio::spawn(reader.run(answers, limit)).abort_handle();
         Ok(Some(Self {
             queue,
@@ -123,7 +123,7 @@ impl CallStream {
     }
 
     /// Makes a call. Dropping the future takes nothing back.
-    pub(crate) async fn call<C: Call>(&self, request: &C) -> Result<C::Answer, Miss> {
+    pub(crate) async fn call<C: TaskCall>(&self, request: &C) -> Result<C::Answer, CallStreamError> {
         let answer = self
             .begin(to_send(request.clone().pack()))
             .await?
@@ -134,8 +134,8 @@ impl CallStream {
 
     /// Waits for the end of a task, or as the request says; `None` if there is no room for another wait. Dropping the future tells the
     /// daemon that nobody waits any more.
-    pub(crate) async fn wait(&self, request: GetTaskRequest) -> Result<Option<Task>, Miss> {
-        let Some(_room) = self.room_for_wait() else {
+    pub(crate) async fn wait(&self, request: GetTaskRequest) -> Result<Option<Task>, CallStreamError> {
+        let Some(_room) = self.wait_permit() else {
             return Ok(None);
         };
         let request = to_send(Packed::WaitTask(request));
@@ -149,13 +149,13 @@ impl CallStream {
 
     /// Sends a task and waits for its end for a moment, after which the answer is its id alone. `None`, and nothing is sent: there is no room
     /// for another wait, or the daemon does not know this. Dropping the future tells the daemon that nobody waits any more.
-    pub(crate) async fn run(&self, request: SendTaskRequest) -> Result<Option<Task>, Miss> {
-        let Some(_room) = self.room_for_wait() else {
+    pub(crate) async fn run(&self, request: SendTaskRequest) -> Result<Option<Task>, CallStreamError> {
+        let Some(_room) = self.wait_permit() else {
             return Ok(None);
         };
         let request = to_send(Packed::RunTask(request));
         match self.end_of(request).await {
-            Err(Miss::Refused(status)) if status.code() == Code::Unimplemented => {
+            Err(CallStreamError::Refused(status)) if status.code() == Code::Unimplemented => {
                 self.no_runs.store(true, Ordering::Relaxed);
                 Ok(None)
             }
@@ -164,8 +164,8 @@ impl CallStream {
     }
 
     /// The task that such a call is answered with in the end.
-    async fn end_of(&self, request: Box<SessionRequest>) -> Result<Task, Miss> {
-        let mut wait = Wait(self.begin(request).await?);
+    async fn end_of(&self, request: Box<SessionRequest>) -> Result<Task, CallStreamError> {
+        let mut wait = PendingWait(self.begin(request).await?);
         let task = match wait.0.answer().await? {
             Some(PackedAnswer::WaitTask(answer) | PackedAnswer::RunTask(answer)) => answer.task,
             _ => None,
@@ -173,13 +173,13 @@ impl CallStream {
         task.ok_or_else(answered_otherwise)
     }
 
-    async fn begin(&self, mut request: Box<SessionRequest>) -> Result<Begun<'_>, Miss> {
+    async fn begin(&self, mut request: Box<SessionRequest>) -> Result<PendingCall<'_>, CallStreamError> {
         // Numbers have to rise along the queue, so they are drawn where nothing waits any more.
-        let place = self.queue.reserve().await.map_err(|_| Miss::Broken)?;
+        let place = self.queue.reserve().await.map_err(|_| CallStreamError::Broken)?;
         let (caller, answer) = oneshot::channel();
         let mut calls = self.open.lock();
         if calls.broken.is_some() {
-            return Err(Miss::Broken);
+            return Err(CallStreamError::Broken);
         }
         calls.last += 1;
         let id = calls.last;
@@ -187,18 +187,18 @@ impl CallStream {
         request.call_id = id;
         place.send(request);
         drop(calls);
-        Ok(Begun {
+        Ok(PendingCall {
             stream: self,
             id,
             answer,
         })
     }
 
-    fn room_for_wait(&self) -> Option<WaitRoom<'_>> {
+    fn wait_permit(&self) -> Option<WaitPermit<'_>> {
         let mut calls = self.open.lock();
         (calls.waits < MAX_WAITS).then(|| {
             calls.waits += 1;
-            WaitRoom(&self.open)
+            WaitPermit(&self.open)
         })
     }
 }
@@ -209,34 +209,34 @@ impl Drop for CallStream {
     }
 }
 
-struct WaitRoom<'a>(&'a Open);
+struct WaitPermit<'a>(&'a SharedCalls);
 
-impl Drop for WaitRoom<'_> {
+impl Drop for WaitPermit<'_> {
     fn drop(&mut self) {
         self.0.lock().waits -= 1;
     }
 }
 
 /// A call whose request is on its way.
-struct Begun<'a> {
+struct PendingCall<'a> {
     stream: &'a CallStream,
     id: u64,
     answer: oneshot::Receiver<SessionResponse>,
 }
 
-impl Begun<'_> {
-    async fn answer(&mut self) -> Result<Option<PackedAnswer>, Miss> {
+impl PendingCall<'_> {
+    async fn answer(&mut self) -> Result<Option<PackedAnswer>, CallStreamError> {
         let Ok(response) = (&mut self.answer).await else {
             return Err(self.stream.open.lost());
         };
         match Code::from_i32(response.code) {
             Code::Ok => Ok(response.answer),
-            code => Err(Miss::Refused(Status::new(code, response.message))),
+            code => Err(CallStreamError::Refused(Status::new(code, response.message))),
         }
     }
 }
 
-impl Drop for Begun<'_> {
+impl Drop for PendingCall<'_> {
     fn drop(&mut self) {
         // An answer that comes later is nobody's.
         self.stream.open.lock().callers.remove(&self.id);
@@ -244,11 +244,11 @@ impl Drop for Begun<'_> {
 }
 
 /// A wait; dropped unanswered, the daemon is told.
-struct Wait<'a>(Begun<'a>);
+struct PendingWait<'a>(PendingCall<'a>);
 
-impl Drop for Wait<'_> {
+impl Drop for PendingWait<'_> {
     fn drop(&mut self) {
-        let Begun { stream, id, .. } = self.0;
+        let PendingCall { stream, id, .. } = self.0;
         let mut calls = stream.open.lock();
         // While nothing else can look at the queue's end, so that it is told sooner or later.
         if calls.callers.remove(&id).is_some() && stream.queue.try_send(cancel(id)).is_err() {
@@ -258,12 +258,12 @@ impl Drop for Wait<'_> {
 }
 
 /// What the connection sends.
-struct Outgoing {
+struct RequestStream {
     requests: mpsc::Receiver<Box<SessionRequest>>,
-    open: Arc<Open>,
+    open: Arc<SharedCalls>,
 }
 
-impl Stream for Outgoing {
+impl Stream for RequestStream {
     type Item = SessionRequest;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<SessionRequest>> {
@@ -292,14 +292,14 @@ fn to_send(call: Packed) -> Box<SessionRequest> {
 }
 
 /// Hands the answers out. However it ends, also with its runtime, the callers hear of it.
-struct Reader(Arc<Open>);
+struct AnswerReader(Arc<SharedCalls>);
 
-impl Reader {
+impl AnswerReader {
     /// `limit`: how long a call may take.
     async fn run(self, mut answers: Streaming<SessionResponse>, limit: Duration) {
         // Its runtime sleeps until the first of its timers, and is woken, by a call of the kernel, for each that is set before that. With
         // this one the timers of the calls come later.
-        let mut sooner = tokio::time::interval((limit / 2).clamp(SOONEST, LATEST));
+        let mut sooner = tokio::time::interval((limit / 2).clamp(MIN_TIMER, MAX_TIMER));
         let end = loop {
             let message = tokio::select! {
                 biased;
@@ -322,7 +322,7 @@ impl Reader {
     }
 }
 
-impl Drop for Reader {
+impl Drop for AnswerReader {
     fn drop(&mut self) {
         self.0.break_off(ended());
     }
@@ -332,6 +332,6 @@ fn ended() -> Status {
     Status::unavailable("the stream of calls ended")
 }
 
-fn answered_otherwise() -> Miss {
-    Miss::Refused(Status::internal("the daemon gave the answer of another call"))
+fn answered_otherwise() -> CallStreamError {
+    CallStreamError::Refused(Status::internal("the daemon gave the answer of another call"))
 }

@@ -5,17 +5,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agentanycast_tests::process;
+use agentanycast_tests::proc_stats;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
 };
 
-use crate::server::Server;
+use crate::server::BenchServer;
 
 /// What came of a turn.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Turn {
+pub(crate) struct LoadResult {
     /// Requests a second.
     pub(crate) rate: f64,
     p50: Duration,
@@ -24,7 +24,7 @@ pub(crate) struct Turn {
     pub(crate) cpu: f64,
 }
 
-impl Turn {
+impl LoadResult {
     /// From how long each took, and what the process has used.
     pub(crate) fn new(mut times: Vec<Duration>, elapsed: Duration, cpu: Duration) -> Self {
         times.sort_unstable();
@@ -45,7 +45,7 @@ impl Turn {
     }
 }
 
-impl fmt::Display for Turn {
+impl fmt::Display for LoadResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let millis = |time: Duration| time.as_secs_f64() * 1e3;
         let (p50, p99) = (millis(self.p50), millis(self.p99));
@@ -54,24 +54,29 @@ impl fmt::Display for Turn {
 }
 
 /// Asks for a while, on so many connections, as quickly as it is answered.
-pub(crate) async fn turn(server: &Server, connections: usize, time: Duration) -> Turn {
-    turn_at(server, connections, time, f64::INFINITY).await
+pub(crate) async fn run_load(server: &BenchServer, connections: usize, time: Duration) -> LoadResult {
+    run_load_at(server, connections, time, f64::INFINITY).await
 }
 
 /// The same at this rate at most.
-pub(crate) async fn turn_at(server: &Server, connections: usize, time: Duration, rate: f64) -> Turn {
+pub(crate) async fn run_load_at(
+    server: &BenchServer,
+    connections: usize,
+    time: Duration,
+    rate: f64,
+) -> LoadResult {
     let mut open = Vec::new();
     for _ in 0..connections {
-        open.push(Connection::open(server).await);
+        open.push(BenchConnection::open(server).await);
     }
-    let (cpu, begun) = (process::cpu_time(server.pid), Instant::now());
+    let (cpu, begun) = (proc_stats::cpu_time(server.pid), Instant::now());
     let workers: Vec<_> = open
         .into_iter()
         .enumerate()
         .map(|(number, mut connection)| {
             tokio::spawn(async move {
                 let mut times = Vec::new();
-                let mut pace = Pace::new(begun, rate, connections, number);
+                let mut pace = RequestPacer::new(begun, rate, connections, number);
                 while begun.elapsed() < time {
                     pace.wait().await;
                     let sent = Instant::now();
@@ -86,20 +91,20 @@ pub(crate) async fn turn_at(server: &Server, connections: usize, time: Duration,
     for worker in workers {
         times.extend(worker.await.unwrap());
     }
-    Turn::new(
+    LoadResult::new(
         times,
         begun.elapsed(),
-        process::cpu_time(server.pid).saturating_sub(cpu),
+        proc_stats::cpu_time(server.pid).saturating_sub(cpu),
     )
 }
 
 /// When one of several who ask has its turns: together they ask at a rate at most.
-pub(crate) struct Pace {
+pub(crate) struct RequestPacer {
     next: Instant,
     gap: Duration,
 }
 
-impl Pace {
+impl RequestPacer {
     /// Of asker `number` of so many, who begin at a time.
     pub(crate) fn new(begun: Instant, rate: f64, askers: usize, number: usize) -> Self {
         let gap = Duration::from_secs_f64(askers as f64 / rate);
@@ -117,15 +122,15 @@ impl Pace {
 }
 
 /// A connection of HTTP/1.1.
-struct Connection {
+struct BenchConnection {
     name: &'static str,
     stream: TcpStream,
     request: Vec<u8>,
     answer: Vec<u8>,
 }
 
-impl Connection {
-    async fn open(server: &Server) -> Self {
+impl BenchConnection {
+    async fn open(server: &BenchServer) -> Self {
         let stream = TcpStream::connect(server.address).await.unwrap();
         stream.set_nodelay(true).unwrap();
         let body = r#"{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":{"messageId":"6c9f","role":"ROLE_USER","parts":[{"text":"What is the weather in Berlin like?"}]}}}"#;

@@ -27,18 +27,18 @@
     reason = "a benchmark prints, and ends by a panic"
 )]
 
-mod bare;
-mod beside;
-mod caller;
+mod bare_handler;
 mod load;
+mod open_streams;
+mod sdk_caller;
 mod server;
 
 use std::{env, process::ExitCode, time::Duration};
 
-use agentanycast_tests::{Bridge, Daemon, agent::Agent, verdict::Verdict};
+use agentanycast_tests::{Bridge, Daemon, agent::TestAgent, bench_targets::BenchTargets};
 
-use load::Turn;
-use server::Server;
+use load::LoadResult;
+use server::BenchServer;
 
 /// Of the rate of the Python SDK's server, and of the cost of the bare handler, what the bridge is to reach and may cost.
 const TO_PYTHON: f64 = 20.0;
@@ -54,16 +54,16 @@ fn setting<T: std::str::FromStr>(name: &str, default: &str) -> Vec<T> {
 }
 
 fn main() -> ExitCode {
-    let mut verdict = Verdict::from_args();
+    let mut verdict = BenchTargets::from_args();
     let args: Vec<String> = env::args().skip(1).collect();
     let value = |flag: &str| {
         let place = args.iter().position(|arg| arg == flag)?;
         args.get(place + 1).cloned()
     };
     if args.iter().any(|arg| arg == "--bare") {
-        multi_thread().block_on(bare::serve());
+        multi_thread().block_on(bare_handler::serve());
     } else if let Some(daemon) = value("--caller") {
-        one_thread().block_on(caller::serve(&daemon));
+        one_thread().block_on(sdk_caller::serve(&daemon));
     } else {
         multi_thread().block_on(run(&mut verdict));
     }
@@ -85,15 +85,15 @@ fn multi_thread() -> tokio::runtime::Runtime {
         .unwrap()
 }
 
-async fn run(verdict: &mut Verdict) {
+async fn run(verdict: &mut BenchTargets) {
     let slice = Duration::from_millis(setting("SLICE_MS", "2000")[0]);
     let rounds: usize = setting("ROUNDS", "7")[0];
     let daemon = Daemon::builder().start().await;
     let node = daemon.node_named("Echo").await;
-    let _agent = Agent::serve_many(&node, 512, |task| async move {
+    let _agent = TestAgent::serve_many(&node, 512, |task| async move {
         let text = task.message().text_content();
-        if text == beside::REPORTS {
-            return beside::report(task).await;
+        if text == open_streams::REPORTS {
+            return open_streams::report(task).await;
         }
         task.complete([agentanycast::Artifact::text(format!("echo: {text}"))])
             .await?;
@@ -101,37 +101,37 @@ async fn run(verdict: &mut Verdict) {
     });
     let unlimited = ["--rate=0", "--at-once=100000", "--log-level=warn"];
     let bridge = Bridge::start_with(&daemon, &unlimited).await;
-    let ours = Server::of("bridge", bridge.address(), bridge.pid());
-    let bare = Server::bare().await;
-    let caller = Server::caller(daemon.grpc()).await;
-    let python = Server::python().await;
+    let ours = BenchServer::new("bridge", bridge.address(), bridge.pid());
+    let bare = BenchServer::bare().await;
+    let caller = BenchServer::caller(daemon.grpc()).await;
+    let python = BenchServer::python().await;
     println!(
         "| connections | server | requests/s | p50 / p99 ms | CPU µs per request | rate to Python's | own cost to bare |"
     );
     println!("|---|---|---|---|---|---|---|");
     for connections in setting::<usize>("CONNECTIONS", "1,16,128") {
-        let mut turns: [Vec<Turn>; 6] = Default::default();
+        let mut turns: [Vec<LoadResult>; 6] = Default::default();
         for _ in 0..rounds {
-            turns[0].push(load::turn(&bare, connections, slice).await);
-            let bridge = load::turn(&ours, connections, slice).await;
+            turns[0].push(load::run_load(&bare, connections, slice).await);
+            let bridge = load::run_load(&ours, connections, slice).await;
             turns[1].push(bridge);
-            turns[2].push(caller::turn(&caller, connections, slice).await);
+            turns[2].push(sdk_caller::run_load(&caller, connections, slice).await);
             let (asked, calls) = tokio::join!(
-                load::turn_at(&bare, connections, slice, bridge.rate),
-                caller::turn_at(&caller, connections, slice, bridge.rate),
+                load::run_load_at(&bare, connections, slice, bridge.rate),
+                sdk_caller::run_load_at(&caller, connections, slice, bridge.rate),
             );
             turns[3].push(asked);
             turns[4].push(calls);
             if let Some(python) = &python {
-                turns[5].push(load::turn(python, connections, slice).await);
+                turns[5].push(load::run_load(python, connections, slice).await);
             }
         }
         report(connections, &turns, verdict);
     }
-    beside::measure(&ours, rounds, slice, verdict).await;
+    open_streams::measure(&ours, rounds, slice, verdict).await;
 }
 
-fn report(connections: usize, turns: &[Vec<Turn>; 6], verdict: &mut Verdict) {
+fn report(connections: usize, turns: &[Vec<LoadResult>; 6], verdict: &mut BenchTargets) {
     let [bare, ours, caller, bare_at_rate, caller_at_rate, python] = turns;
     let each = |ratio: &dyn Fn(usize) -> f64| {
         let mut ratios: Vec<f64> = (0..ours.len()).map(ratio).collect();
@@ -146,7 +146,7 @@ fn report(connections: usize, turns: &[Vec<Turn>; 6], verdict: &mut Verdict) {
     );
     let what = format!("rate to Python's, {connections} connections");
     let to_python = if python.is_empty() {
-        verdict.lacks(&what);
+        verdict.not_measured(&what);
         "–".to_owned()
     } else {
         let ratio = each(&|round| ours[round].rate / python[round].rate);
@@ -161,7 +161,9 @@ fn report(connections: usize, turns: &[Vec<Turn>; 6], verdict: &mut Verdict) {
         ("SDK without HTTP beside that", caller_at_rate),
         ("Python SDK", python),
     ] {
-        let Some(middle) = Turn::median(of) else { continue };
+        let Some(middle) = LoadResult::median(of) else {
+            continue;
+        };
         let (to_python, own) = if name == "bridge" {
             (to_python.clone(), format!("{own:.2}"))
         } else {

@@ -9,16 +9,16 @@ use tokio::{
 };
 
 /// A server that runs; dropping it ends it if it was started here.
-pub(crate) struct Server {
+pub(crate) struct BenchServer {
     pub(crate) name: &'static str,
     pub(crate) address: SocketAddr,
     pub(crate) pid: Pid,
     _child: Option<Child>,
 }
 
-impl Server {
+impl BenchServer {
     /// One that somebody else has started.
-    pub(crate) fn of(name: &'static str, address: SocketAddr, pid: Pid) -> Self {
+    pub(crate) fn new(name: &'static str, address: SocketAddr, pid: Pid) -> Self {
         Self {
             name,
             address,

@@ -35,12 +35,12 @@ pub(crate) struct EncodedAgents {
 
 /// What came of a load.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Rate {
+pub(crate) struct CallRate {
     pub(crate) per_second: f64,
     p99: Duration,
 }
 
-impl Rate {
+impl CallRate {
     /// The one with more.
     pub(crate) fn max(self, other: Self) -> Self {
         if other.per_second > self.per_second {
@@ -51,7 +51,7 @@ impl Rate {
     }
 }
 
-impl fmt::Display for Rate {
+impl fmt::Display for CallRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:>6.0}/s p99 {:>5} µs", self.per_second, self.p99.as_micros())
     }
@@ -59,9 +59,9 @@ impl fmt::Display for Rate {
 
 /// A connection; clones share it.
 #[derive(Clone)]
-pub(crate) struct Caller(Grpc<Channel>);
+pub(crate) struct RegistryBenchClient(Grpc<Channel>);
 
-impl Caller {
+impl RegistryBenchClient {
     pub(crate) async fn connect(address: SocketAddr) -> Self {
         let endpoint = Endpoint::from_shared(format!("http://{address}"))
             .unwrap()
@@ -100,7 +100,7 @@ impl Caller {
         time: Duration,
         at_once: usize,
         message: impl Fn(usize) -> M + Copy + Send + 'static,
-    ) -> Rate {
+    ) -> CallRate {
         let next = Arc::new(AtomicUsize::new(0));
         let begun = Instant::now();
         let workers: Vec<_> = (0..at_once)
@@ -123,7 +123,7 @@ impl Caller {
         }
         let elapsed = begun.elapsed().as_secs_f64();
         times.sort_unstable();
-        Rate {
+        CallRate {
             per_second: times.len() as f64 / elapsed,
             p99: times[times.len() * 99 / 100],
         }

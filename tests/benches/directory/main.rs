@@ -4,7 +4,7 @@
 //! heartbeats and discoveries a second, the 99th percentile, memory per entry, and how long an empty relay takes to
 //! learn it all. Beside each discovery, in the same run and turn by turn, a bare tonic service in a process of its own
 //! answers the very same bytes without looking anything up; the ratio of the two is what the registry costs. Questions with two
-//! tags are put to another relay (`pairs`), so that what they need is in no figure of the first one.
+//! tags are put to another relay (`two_tag_queries`), so that what they need is in no figure of the first one.
 //! `-- --check` ends with exit code 1 when a ratio is below its target. Sizes come from the environment: `AGENTANYCAST_ENTRIES` (50000), `AGENTANYCAST_SLICE_MS` (500),
 //! `AGENTANYCAST_ROUNDS` (15).
 
@@ -17,9 +17,9 @@
     reason = "a benchmark prints, and ends by a panic"
 )]
 
-mod bare;
+mod bare_registry;
 mod load;
-mod pairs;
+mod two_tag_queries;
 
 use std::{
     process::ExitCode,
@@ -27,9 +27,9 @@ use std::{
 };
 
 use agentanycast_proto::v1::{DiscoverBySkillRequest, HeartbeatRequest, RegisterSkillsRequest, SkillInfo};
-use agentanycast_tests::{Relay, eventually_within, process, verdict::Verdict};
+use agentanycast_tests::{TestRelay, bench_targets::BenchTargets, eventually_within, proc_stats};
 
-use load::{Caller, DISCOVER, HEARTBEAT, REGISTER, Rate};
+use load::{CallRate, DISCOVER, HEARTBEAT, REGISTER, RegistryBenchClient};
 
 /// Of the bare service's rate, what a discovery has to reach.
 const TARGET: f64 = 0.8;
@@ -105,21 +105,21 @@ fn main() -> ExitCode {
         .build()
         .unwrap();
     if let Some(place) = args.iter().position(|arg| arg == "--bare") {
-        runtime.block_on(bare::serve(&args[place + 1]));
+        runtime.block_on(bare_registry::serve(&args[place + 1]));
         return ExitCode::SUCCESS;
     }
-    let mut verdict = Verdict::from_args();
+    let mut verdict = BenchTargets::from_args();
     runtime.block_on(run(&mut verdict));
     verdict.end()
 }
 
-async fn run(verdict: &mut Verdict) {
+async fn run(verdict: &mut BenchTargets) {
     let most = setting("ENTRIES", 50_000) as usize;
     let slice = Duration::from_millis(setting("SLICE_MS", 500));
     let rounds = setting("ROUNDS", 15) as usize;
-    let relay = Relay::builder().args(SETTINGS).start().await;
-    let caller = Caller::connect(relay.registry).await;
-    let empty = process::rss_bytes(relay.pid());
+    let relay = TestRelay::builder().args(SETTINGS).start().await;
+    let caller = RegistryBenchClient::connect(relay.registry).await;
+    let empty = proc_stats::rss_bytes(relay.pid());
     let mut there = 0;
     let mut ratios = Vec::new();
     for entries in [1000.min(most), most] {
@@ -156,11 +156,11 @@ async fn run(verdict: &mut Verdict) {
         let what = format!("discover of {limit}, tags {tags}, at all entries to that at few");
         verdict.at_least(&what, all / few, FLAT);
     }
-    let grown = process::rss_bytes(relay.pid()).saturating_sub(empty);
+    let grown = proc_stats::rss_bytes(relay.pid()).saturating_sub(empty);
     println!("memory: {} bytes per entry", grown / most as u64);
     verdict.figure("bytes per entry", grown as f64 / most as f64);
     let begun = Instant::now();
-    let reader = Relay::builder()
+    let reader = TestRelay::builder()
         .args(SETTINGS)
         .federated_with([&relay])
         .start()
@@ -176,23 +176,23 @@ async fn run(verdict: &mut Verdict) {
         begun.elapsed().as_secs_f64()
     );
     drop((reader, relay));
-    pairs::run(verdict, most, (slice, rounds)).await;
+    two_tag_queries::run(verdict, most, (slice, rounds)).await;
 }
 
 /// Our registry and the bare service, in many short turns, since the machine's speed changes; the median of the ratios of
 /// their rates. `found` agents are the answer to each question.
 async fn compare(
-    ours: &Caller,
+    ours: &RegistryBenchClient,
     (what, found): (&str, usize),
     ask: impl Fn(usize) -> DiscoverBySkillRequest + Copy + Send + 'static,
     (slice, rounds): (Duration, usize),
 ) -> f64 {
     let answer = ours.once(DISCOVER, ask(1)).await;
     assert_eq!(answer.agents.len(), found, "{what}");
-    let bare = bare::start(&answer).await;
-    let theirs = Caller::connect(bare.address).await;
+    let bare = bare_registry::start(&answer).await;
+    let theirs = RegistryBenchClient::connect(bare.address).await;
     let mut ratios = Vec::new();
-    let (mut our_best, mut bare_best) = (Rate::default(), Rate::default());
+    let (mut our_best, mut bare_best) = (CallRate::default(), CallRate::default());
     for _ in 0..rounds {
         let one = theirs.for_a_while(DISCOVER, slice, 16, ask).await;
         let other = ours.for_a_while(DISCOVER, slice, 16, ask).await;

@@ -15,15 +15,15 @@
     reason = "a benchmark prints, and ends by a panic"
 )]
 
-mod bare;
-mod idle;
-mod many;
+mod bare_acceptor;
+mod idle_connections;
+mod many_circuits;
 mod peer;
-mod road;
+mod throughput;
 
 use std::process::ExitCode;
 
-use agentanycast_tests::{Relay, process, verdict::Verdict};
+use agentanycast_tests::{TestRelay, bench_targets::BenchTargets, proc_stats};
 
 fn setting(name: &str, default: usize) -> usize {
     let text = std::env::var(format!("AGENTANYCAST_{name}"));
@@ -34,7 +34,7 @@ fn setting(name: &str, default: usize) -> usize {
 }
 
 /// A relay whose limits are not what is measured: everybody comes from one address here.
-async fn relay() -> Relay {
+async fn relay() -> TestRelay {
     let settings = [
         "--max-reservations=100000",
         "--max-reservations-per-ip=100000",
@@ -44,15 +44,15 @@ async fn relay() -> Relay {
         "--connections-per-ip=1000000",
         "--circuit-bytes=1TiB",
     ];
-    Relay::builder().args(settings).start().await
+    TestRelay::builder().args(settings).start().await
 }
 
-fn rss_kib(relay: &Relay) -> f64 {
-    process::rss_bytes(relay.pid()) as f64 / 1024.0
+fn rss_kib(relay: &TestRelay) -> f64 {
+    proc_stats::rss_bytes(relay.pid()) as f64 / 1024.0
 }
 
 fn main() -> ExitCode {
-    let mut verdict = Verdict::from_args();
+    let mut verdict = BenchTargets::from_args();
     let bare = std::env::args().any(|arg| arg == "--bare");
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -60,12 +60,12 @@ fn main() -> ExitCode {
         .unwrap();
     runtime.block_on(async {
         if bare {
-            bare::serve().await;
+            bare_acceptor::serve().await;
             return;
         }
-        idle::run(setting("CONNECTIONS", 500), &mut verdict).await;
-        road::run(setting("MIB", 256) << 20, setting("ROUNDS", 3), &mut verdict).await;
-        many::run(
+        idle_connections::run(setting("CONNECTIONS", 500), &mut verdict).await;
+        throughput::run(setting("MIB", 256) << 20, setting("ROUNDS", 3), &mut verdict).await;
+        many_circuits::run(
             setting("RESERVATIONS", 1000),
             setting("CIRCUITS", 200),
             &mut verdict,

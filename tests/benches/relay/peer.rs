@@ -19,7 +19,7 @@ const BYTES: StreamProtocol = StreamProtocol::new("/bench/bytes/1");
 const CHUNK: usize = 64 << 10;
 
 #[derive(NetworkBehaviour)]
-pub(crate) struct Protocols {
+pub(crate) struct BenchPeerBehaviour {
     identify: identify::Behaviour,
     ping: ping::Behaviour,
     relay: Toggle<relay::client::Behaviour>,
@@ -27,7 +27,7 @@ pub(crate) struct Protocols {
 }
 
 /// A new peer that is connected to nobody. One that only asks needs no relay.
-pub(crate) fn new(with_relay: bool) -> Swarm<Protocols> {
+pub(crate) fn new(with_relay: bool) -> Swarm<BenchPeerBehaviour> {
     SwarmBuilder::with_new_identity()
         .with_tokio()
         .with_tcp(
@@ -39,7 +39,7 @@ pub(crate) fn new(with_relay: bool) -> Swarm<Protocols> {
         .with_quic()
         .with_relay_client(noise::Config::new, yamux::Config::default)
         .unwrap()
-        .with_behaviour(|key, relay| Protocols {
+        .with_behaviour(|key, relay| BenchPeerBehaviour {
             identify: identify::Behaviour::new(identify::Config::new("/bench/1".into(), key.public())),
             ping: ping::Behaviour::default(),
             relay: with_relay.then_some(relay).into(),
@@ -51,16 +51,20 @@ pub(crate) fn new(with_relay: bool) -> Swarm<Protocols> {
 }
 
 /// Dials an address, and waits until both have introduced themselves and answered a ping.
-pub(crate) async fn connect(swarm: &mut Swarm<Protocols>, address: &Multiaddr) {
+pub(crate) async fn connect(swarm: &mut Swarm<BenchPeerBehaviour>, address: &Multiaddr) {
     swarm.dial(address.clone()).unwrap();
     let (mut known, mut pinged) = (false, false);
     let connected = async {
         while !(known && pinged) {
             match swarm.select_next_some().await {
-                SwarmEvent::Behaviour(ProtocolsEvent::Identify(identify::Event::Received { .. })) => {
+                SwarmEvent::Behaviour(BenchPeerBehaviourEvent::Identify(identify::Event::Received {
+                    ..
+                })) => {
                     known = true;
                 }
-                SwarmEvent::Behaviour(ProtocolsEvent::Ping(ping::Event { result: Ok(_), .. })) => {
+                SwarmEvent::Behaviour(BenchPeerBehaviourEvent::Ping(ping::Event {
+                    result: Ok(_), ..
+                })) => {
                     pinged = true;
                 }
                 SwarmEvent::OutgoingConnectionError { error, .. } => panic!("{address}: {error}"),
@@ -72,12 +76,12 @@ pub(crate) async fn connect(swarm: &mut Swarm<Protocols>, address: &Multiaddr) {
 }
 
 /// Reserves a place at a relay.
-pub(crate) async fn reserve(swarm: &mut Swarm<Protocols>, relay: &Multiaddr) {
+pub(crate) async fn reserve(swarm: &mut Swarm<BenchPeerBehaviour>, relay: &Multiaddr) {
     swarm.listen_on(relay.clone().with(Protocol::P2pCircuit)).unwrap();
     let reserved = async {
         loop {
             match swarm.select_next_some().await {
-                SwarmEvent::Behaviour(ProtocolsEvent::Relay(
+                SwarmEvent::Behaviour(BenchPeerBehaviourEvent::Relay(
                     relay::client::Event::ReservationReqAccepted { .. },
                 )) => return,
                 SwarmEvent::ListenerClosed { reason, .. } => panic!("refused: {reason:?}"),
@@ -89,7 +93,7 @@ pub(crate) async fn reserve(swarm: &mut Swarm<Protocols>, relay: &Multiaddr) {
 }
 
 /// Listens and says where.
-pub(crate) async fn listen(swarm: &mut Swarm<Protocols>, address: &str) -> Multiaddr {
+pub(crate) async fn listen(swarm: &mut Swarm<BenchPeerBehaviour>, address: &str) -> Multiaddr {
     swarm.listen_on(address.parse().unwrap()).unwrap();
     loop {
         if let SwarmEvent::NewListenAddr { address, .. } = swarm.select_next_some().await {
@@ -99,19 +103,19 @@ pub(crate) async fn listen(swarm: &mut Swarm<Protocols>, address: &str) -> Multi
 }
 
 /// The way to a peer through a relay.
-pub(crate) fn through(relay: &Multiaddr, peer: PeerId) -> Multiaddr {
+pub(crate) fn circuit_address(relay: &Multiaddr, peer: PeerId) -> Multiaddr {
     relay.clone().with(Protocol::P2pCircuit).with(Protocol::P2p(peer))
 }
 
 /// A peer that lives on by itself until it is dropped.
-pub(crate) struct Living {
+pub(crate) struct RunningPeer {
     pub(crate) id: PeerId,
     streams: libp2p_stream::Control,
     task: JoinHandle<()>,
 }
 
-impl Living {
-    pub(crate) fn new(mut swarm: Swarm<Protocols>) -> Self {
+impl RunningPeer {
+    pub(crate) fn new(mut swarm: Swarm<BenchPeerBehaviour>) -> Self {
         Self {
             id: *swarm.local_peer_id(),
             streams: swarm.behaviour().streams.new_control(),
@@ -150,7 +154,7 @@ impl Living {
     }
 }
 
-impl Drop for Living {
+impl Drop for RunningPeer {
     fn drop(&mut self) {
         self.task.abort();
     }

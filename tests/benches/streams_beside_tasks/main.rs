@@ -17,20 +17,20 @@
     reason = "a benchmark prints, and ends by a panic"
 )]
 
-mod agents;
-mod stage;
+mod agent_processes;
+mod setup;
 
 use std::process::ExitCode;
 
-use agentanycast_tests::{Transport, verdict::Verdict};
+use agentanycast_tests::{TransportKind, bench_targets::BenchTargets};
 
-use self::stage::Stage;
+use self::setup::StreamSetup;
 
 /// How many times the idle p99 that of tasks beside streams at a bounded rate may be.
 const TARGET: f64 = 2.0;
 
 /// Sizes of a run.
-struct Sizes {
+struct RunSizes {
     stream_bytes: u64,
     streams: u64,
     task_rate: u64,
@@ -38,7 +38,7 @@ struct Sizes {
     rounds: u64,
 }
 
-impl Sizes {
+impl RunSizes {
     fn from_environment() -> Self {
         let read = |name: &str, default: u64| {
             let text = std::env::var(format!("AGENTANYCAST_{name}"));
@@ -60,21 +60,21 @@ impl Sizes {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    if agents::run(&args).await {
+    if agent_processes::run(&args).await {
         return ExitCode::SUCCESS;
     }
-    let mut verdict = Verdict::from_args();
+    let mut verdict = BenchTargets::from_args();
     // A name or two among the arguments chooses; cargo adds `--bench`.
     let chosen = |name: &str| {
         let mut names = args.iter().filter(|arg| !arg.starts_with('-')).peekable();
         names.peek().is_none() || names.any(|arg| arg == name)
     };
-    let sizes = Sizes::from_environment();
-    for (name, transport) in [("tcp", Transport::Tcp), ("quic", Transport::Quic)] {
+    let sizes = RunSizes::from_environment();
+    for (name, transport) in [("tcp", TransportKind::Tcp), ("quic", TransportKind::Quic)] {
         let mut ratios = Vec::new();
         for round in 0..sizes.rounds {
             println!("== {name}, round {} of {}", round + 1, sizes.rounds);
-            let stage = Stage::start(transport).await;
+            let stage = StreamSetup::start(transport).await;
             if chosen("throughput") {
                 throughput(&stage, &sizes, &mut verdict).await;
             }
@@ -95,7 +95,7 @@ async fn main() -> ExitCode {
     verdict.end()
 }
 
-async fn throughput(stage: &Stage, sizes: &Sizes, verdict: &mut Verdict) {
+async fn throughput(stage: &StreamSetup, sizes: &RunSizes, verdict: &mut BenchTargets) {
     let before = stage.usage();
     let outcome = stage.read(1, sizes.stream_bytes, 0).await;
     verdict.figure("MiB streamed", outcome.mib());
@@ -106,7 +106,7 @@ async fn throughput(stage: &Stage, sizes: &Sizes, verdict: &mut Verdict) {
 }
 
 /// The p99 beside streams at a bounded rate, to that alone.
-async fn latency(stage: &Stage, sizes: &Sizes) -> f64 {
+async fn latency(stage: &StreamSetup, sizes: &RunSizes) -> f64 {
     let idle = stage.ask(sizes.task_rate, sizes.seconds).await;
     println!("tasks alone:                  {idle}");
     let mut ratio = f64::NAN;

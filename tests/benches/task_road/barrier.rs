@@ -30,14 +30,14 @@ pub(crate) struct Barrier {
 
 /// What a slice came to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Measured {
+pub(crate) struct BarrierTimes {
     /// One record until it was synced, the median.
     single: Duration,
     /// 64 records until they were synced, the median.
     batch: Duration,
 }
 
-impl Measured {
+impl BarrierTimes {
     /// One record until it was synced, in microseconds.
     pub(crate) fn single_us(self) -> f64 {
         self.single.as_secs_f64() * 1e6
@@ -81,8 +81,8 @@ impl Barrier {
     }
 
     /// Measures, for about 30 ms.
-    pub(crate) fn slice(&mut self) -> Measured {
-        Measured {
+    pub(crate) fn slice(&mut self) -> BarrierTimes {
+        BarrierTimes {
             single: self.median(1),
             batch: self.median(BATCH),
         }

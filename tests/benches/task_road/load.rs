@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_mins(3);
 
 /// What a slice came to.
 #[derive(Debug)]
-pub(crate) struct Slice {
+pub(crate) struct LoadSlice {
     /// Tasks per second.
     pub(crate) rate: f64,
     /// Half of the tasks took no longer.
@@ -28,7 +28,7 @@ pub(crate) struct Slice {
     pub(crate) all: usize,
 }
 
-impl Slice {
+impl LoadSlice {
     pub(crate) fn p50_ms(&self) -> f64 {
         self.p50.as_secs_f64() * 1e3
     }
@@ -39,7 +39,7 @@ impl Slice {
 }
 
 /// What has been counted so far.
-struct Count {
+struct SliceCount {
     /// Tasks to see before counting begins, and to count before it ends: half of what is in flight at once.
     least: usize,
     length: Duration,
@@ -51,7 +51,7 @@ struct Count {
     all: usize,
 }
 
-impl Count {
+impl SliceCount {
     /// A task that took so long is over; whether there is to be another one.
     fn task(&mut self, took: Duration, now: Instant) -> bool {
         self.all += 1;
@@ -70,11 +70,11 @@ impl Count {
         self.ended.is_none()
     }
 
-    fn slice(mut self) -> Slice {
+    fn run_slice(mut self) -> LoadSlice {
         self.took.sort_unstable();
         let counted = self.began.zip(self.ended).map(|(began, ended)| ended - began);
         let counted = counted.expect("the workers went on until the end");
-        Slice {
+        LoadSlice {
             rate: self.took.len() as f64 / counted.as_secs_f64(),
             p50: quantile(&self.took, 0.50),
             p99: quantile(&self.took, 0.99),
@@ -91,8 +91,8 @@ pub(crate) async fn slice<F: Future<Output = ()>>(
     workers: usize,
     length: Duration,
     once: impl Fn() -> F,
-) -> Slice {
-    let count = RefCell::new(Count {
+) -> LoadSlice {
+    let count = RefCell::new(SliceCount {
         least: workers.div_ceil(2),
         length,
         started: Instant::now(),
@@ -114,7 +114,7 @@ pub(crate) async fn slice<F: Future<Output = ()>>(
     let all = join_all((0..workers).map(|_| work()));
     let ended = tokio::time::timeout(LIMIT, all).await;
     ended.unwrap_or_else(|_| panic!("the road stands: {} tasks in {LIMIT:?}", count.borrow().all));
-    count.into_inner().slice()
+    count.into_inner().run_slice()
 }
 
 /// The value that this share of the sorted ones does not exceed; zero of none.

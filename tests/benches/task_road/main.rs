@@ -14,23 +14,23 @@
     reason = "a benchmark fails by a panic, and its output is what it is for"
 )]
 
-mod bare;
+mod agent_runtime;
+mod bare_path;
 mod barrier;
-mod cell;
-mod ends;
+mod case;
+mod daemon_path;
 mod load;
 mod options;
-mod ours;
 mod report;
-mod row;
 mod run;
-mod stale;
+mod stale_binary;
 mod streaming;
+mod table_row;
 mod usage;
 
 use std::process::ExitCode;
 
-use agentanycast_tests::verdict::Verdict;
+use agentanycast_tests::bench_targets::BenchTargets;
 
 use options::Options;
 
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
         std::fs::write(path, report.json()).expect("the JSON is written");
         println!("\n{} written", path.display());
     }
-    let mut verdict = Verdict::new(options.check);
+    let mut verdict = BenchTargets::new(options.check);
     report.judge(&mut verdict);
     verdict.end()
 }

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 
 use agentanycast_tests::daemon;
 
-use crate::{cell::Cell, stale};
+use crate::{case::BenchCase, stale_binary};
 
 const HELP: &str = "\
 Measures the task road against the bare road and the bare barrier.
@@ -28,7 +28,7 @@ The stores and the barrier's database are in TMPDIR; in a tmpfs there, the disk 
 /// A run.
 #[derive(Debug)]
 pub(crate) struct Options {
-    pub(crate) cells: Vec<Cell>,
+    pub(crate) cells: Vec<BenchCase>,
     pub(crate) rounds: usize,
     pub(crate) slice: Duration,
     pub(crate) stream_mib: usize,
@@ -55,7 +55,7 @@ impl Options {
 
     fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Self>, String> {
         let mut options = Self {
-            cells: Cell::all(),
+            cells: BenchCase::all(),
             rounds: 5,
             slice: Duration::from_millis(1500),
             stream_mib: 1024,
@@ -94,14 +94,14 @@ impl Options {
         }
         if options.daemon.as_os_str().is_empty() {
             options.daemon = daemon::program();
-            stale::warn(&options.daemon);
+            stale_binary::warn(&options.daemon);
         }
         Ok(Some(options))
     }
 
     fn choose(&mut self, patterns: &str) -> Result<(), String> {
-        let named = |cell: &Cell| patterns.split(',').any(|pattern| cell.is_named_by(pattern));
-        self.cells = Cell::all().into_iter().filter(named).collect();
+        let named = |cell: &BenchCase| patterns.split(',').any(|pattern| cell.is_named_by(pattern));
+        self.cells = BenchCase::all().into_iter().filter(named).collect();
         if self.cells.is_empty() {
             return Err(format!("no cell is named by {patterns}; see --list"));
         }

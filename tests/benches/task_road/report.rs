@@ -1,23 +1,23 @@
 //! What a run found: the tables for people, and the same figures as JSON.
 
-use agentanycast_tests::verdict::Verdict;
+use agentanycast_tests::bench_targets::BenchTargets;
 use serde_json::{Value, json};
 
 use crate::{
     load::median,
     options::Options,
-    row::{BARRIERS, Ratio, StreamRow, TaskRow},
+    table_row::{BARRIERS, Ratio, StreamRow, TaskRow},
 };
 
 /// What a run found.
 #[derive(Debug)]
-pub(crate) struct Report {
+pub(crate) struct BenchReport {
     run: String,
     pub(crate) tasks: Vec<TaskRow>,
     pub(crate) streams: Vec<StreamRow>,
 }
 
-impl Report {
+impl BenchReport {
     pub(crate) fn new(options: &Options) -> Self {
         let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
         let run = format!(
@@ -37,12 +37,12 @@ impl Report {
     }
 
     /// Compares with the targets.
-    pub(crate) fn judge(&self, verdict: &mut Verdict) {
+    pub(crate) fn judge(&self, verdict: &mut BenchTargets) {
         let tasks = self.tasks.iter().map(|row| (row.cell, row.ratio()));
         let streams = self.streams.iter().map(|row| (row.cell, row.ratio()));
         for (cell, ratio) in tasks.chain(streams) {
             verdict.figure(&format!("ratio of {cell}"), ratio.value);
-            verdict.judge(&format!("ratio of {cell}"), ratio.value, ratio.is_met(), || {
+            verdict.check(&format!("ratio of {cell}"), ratio.value, ratio.is_met(), || {
                 ratio.target()
             });
         }

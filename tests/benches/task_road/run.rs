@@ -6,32 +6,32 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use crate::{
-    bare::Bare,
+    agent_runtime::AgentRuntime,
+    bare_path::BarePath,
     barrier::Barrier,
-    cell::{Cell, Work},
-    ends::Agents,
+    case::{BenchCase, Workload},
+    daemon_path::DaemonPath,
     load,
     options::Options,
-    ours::Ours,
-    report::Report,
-    row::{Road, TaskRow},
+    report::BenchReport,
     streaming,
-    usage::{Memory, Times},
+    table_row::{PathResult, TaskRow},
+    usage::{CpuTimes, NodeMemory},
 };
 
 /// Measures all cells of the run.
-pub(crate) async fn run(options: &Options) -> Report {
-    let agents = Agents::start();
+pub(crate) async fn run(options: &Options) -> BenchReport {
+    let agents = AgentRuntime::start();
     let mut barrier = Barrier::new();
-    let mut report = Report::new(options);
+    let mut report = BenchReport::new(options);
     for cell in &options.cells {
         let began = Instant::now();
         match cell.work {
-            Work::Tasks { bytes, in_flight } => {
+            Workload::Tasks { bytes, in_flight } => {
                 let row = tasks(*cell, bytes, in_flight, options, &agents, &mut barrier).await;
                 report.tasks.push(row);
             }
-            Work::Stream => report
+            Workload::Stream => report
                 .streams
                 .push(streaming::measure(*cell, options, &agents).await),
         }
@@ -41,36 +41,36 @@ pub(crate) async fn run(options: &Options) -> Report {
 }
 
 async fn tasks(
-    cell: Cell,
+    cell: BenchCase,
     bytes: usize,
     in_flight: usize,
     options: &Options,
-    agents: &Agents,
+    agents: &AgentRuntime,
     barrier: &mut Barrier,
 ) -> TaskRow {
-    let bare = Bare::start(cell.transport, agents).await;
-    let ours = Ours::start(&options.daemon, cell.transport, agents).await;
+    let bare = BarePath::start(cell.transport, agents).await;
+    let ours = DaemonPath::start(&options.daemon, cell.transport, agents).await;
     let text = "x".repeat(bytes);
     let payload = Bytes::from(text.clone());
     let (bare_pids, our_pids) = (bare.pids(), ours.pids());
     let mut row = TaskRow {
         cell,
         in_flight,
-        bare: Road::default(),
-        ours: Road::default(),
+        bare: PathResult::default(),
+        ours: PathResult::default(),
         barriers: Vec::new(),
-        memory: Memory::of(&our_pids),
+        memory: NodeMemory::from_pids(&our_pids),
     };
     for _ in 0..options.rounds {
-        let before = Times::now(&bare_pids);
+        let before = CpuTimes::now(&bare_pids);
         let slice = load::slice(in_flight, options.slice / 2, || bare.once(payload.clone())).await;
-        row.bare.add(slice, Times::now(&bare_pids).since(before));
+        row.bare.add(slice, CpuTimes::now(&bare_pids).since(before));
         let barrier_before = barrier.slice();
-        let before = Times::now(&our_pids);
+        let before = CpuTimes::now(&our_pids);
         let slice = load::slice(in_flight, options.slice, || ours.once(&text)).await;
-        row.ours.add(slice, Times::now(&our_pids).since(before));
+        row.ours.add(slice, CpuTimes::now(&our_pids).since(before));
         row.barriers.push(barrier_before.mean(barrier.slice()));
     }
-    row.memory = Memory::of(&our_pids);
+    row.memory = NodeMemory::from_pids(&our_pids);
     row
 }

@@ -5,50 +5,50 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use crate::{
-    bare::Bare,
-    cell::Cell,
-    ends::Agents,
+    agent_runtime::AgentRuntime,
+    bare_path::BarePath,
+    case::BenchCase,
+    daemon_path::DaemonPath,
     options::Options,
-    ours::Ours,
-    row::{StreamRoad, StreamRow},
-    usage::{Memory, Times},
+    table_row::{StreamPathResult, StreamRow},
+    usage::{CpuTimes, NodeMemory},
 };
 
 /// Bytes of a chunk: the most that every node takes.
 const CHUNK: usize = 64 << 10;
 
 /// Measures the cell.
-pub(crate) async fn measure(cell: Cell, options: &Options, agents: &Agents) -> StreamRow {
-    let bare = Bare::start(cell.transport, agents).await;
-    let ours = Ours::start(&options.daemon, cell.transport, agents).await;
+pub(crate) async fn measure(cell: BenchCase, options: &Options, agents: &AgentRuntime) -> StreamRow {
+    let bare = BarePath::start(cell.transport, agents).await;
+    let ours = DaemonPath::start(&options.daemon, cell.transport, agents).await;
     let (bare_pids, our_pids) = (bare.pids(), ours.pids());
-    let memory = Memory::of(&our_pids);
+    let memory = NodeMemory::from_pids(&our_pids);
     let mut row = StreamRow {
         cell,
         mib: options.stream_mib,
-        bare: StreamRoad::default(),
-        ours: StreamRoad::default(),
+        bare: StreamPathResult::default(),
+        ours: StreamPathResult::default(),
         before: memory,
         after: memory,
     };
     let chunks = (options.stream_mib << 20) / CHUNK;
     let payload = Bytes::from(vec![7; CHUNK]);
     for _ in 0..options.stream_rounds {
-        let (before, began) = (Times::now(&bare_pids), Instant::now());
+        let (before, began) = (CpuTimes::now(&bare_pids), Instant::now());
         bare.stream(payload.clone(), chunks).await;
         let took = began.elapsed();
         row.bare
             .rates
             .push(options.stream_mib as f64 / took.as_secs_f64());
-        row.bare.times.add(Times::now(&bare_pids).since(before));
-        let (before, began) = (Times::now(&our_pids), Instant::now());
+        row.bare.times.add(CpuTimes::now(&bare_pids).since(before));
+        let (before, began) = (CpuTimes::now(&our_pids), Instant::now());
         ours.stream(CHUNK, chunks).await;
         let took = began.elapsed();
         row.ours
             .rates
             .push(options.stream_mib as f64 / took.as_secs_f64());
-        row.ours.times.add(Times::now(&our_pids).since(before));
+        row.ours.times.add(CpuTimes::now(&our_pids).since(before));
     }
-    row.after = Memory::of(&our_pids);
+    row.after = NodeMemory::from_pids(&our_pids);
     row
 }

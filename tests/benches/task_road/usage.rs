@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use agentanycast_tests::process;
+use agentanycast_tests::proc_stats;
 use rustix::process::Pid;
 use serde_json::{Value, json};
 
@@ -16,8 +16,8 @@ pub(crate) struct Cpu {
 
 impl Cpu {
     /// Of a process and its threads, since it started.
-    fn of(pid: Pid) -> Self {
-        let (user, system) = process::cpu_times(pid);
+    fn from_pid(pid: Pid) -> Self {
+        let (user, system) = proc_stats::cpu_times(pid);
         Self { user, system }
     }
 
@@ -40,19 +40,19 @@ impl Cpu {
 
 /// Processor time of two nodes, and of the ends (this process).
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Times {
+pub(crate) struct CpuTimes {
     pub(crate) nodes: Cpu,
     pub(crate) ends: Cpu,
 }
 
-impl Times {
+impl CpuTimes {
     pub(crate) fn now(nodes: &[Pid]) -> Self {
         let mut times = Self {
             nodes: Cpu::default(),
-            ends: Cpu::of(rustix::process::getpid()),
+            ends: Cpu::from_pid(rustix::process::getpid()),
         };
         for pid in nodes {
-            times.nodes.add(Cpu::of(*pid));
+            times.nodes.add(Cpu::from_pid(*pid));
         }
         times
     }
@@ -72,11 +72,11 @@ impl Times {
 
 /// Memory of the sender's daemon and of the agent's.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Memory([Rss; 2]);
+pub(crate) struct NodeMemory([Rss; 2]);
 
-impl Memory {
-    pub(crate) fn of(pids: &[Pid]) -> Self {
-        Self([Rss::of(pids[0]), Rss::of(pids[1])])
+impl NodeMemory {
+    pub(crate) fn from_pids(pids: &[Pid]) -> Self {
+        Self([Rss::from_pid(pids[0]), Rss::from_pid(pids[1])])
     }
 
     /// In MiB.
@@ -103,10 +103,10 @@ struct Rss {
 }
 
 impl Rss {
-    fn of(pid: Pid) -> Self {
+    fn from_pid(pid: Pid) -> Self {
         Self {
-            now: process::rss_bytes(pid),
-            peak: process::peak_rss_bytes(pid),
+            now: proc_stats::rss_bytes(pid),
+            peak: proc_stats::peak_rss_bytes(pid),
         }
     }
 }

@@ -4,18 +4,18 @@ use std::{ffi::OsString, net::SocketAddr, path::PathBuf, process::Output, sync::
 
 use tokio::process::Command;
 
-use super::{Daemon, Ended, Home, program};
+use super::{Daemon, Home, StartFailure, program};
 use crate::{
-    lab::Namespace,
-    programs,
-    unread::UnreadPipe,
+    network_lab::Namespace,
+    spawn,
+    unread_pipe::UnreadPipe,
     wait::{LIMIT, within},
 };
 
 /// How a daemon is to be started.
 #[derive(Clone, Debug)]
 #[must_use = "a daemon is started by `start`"]
-pub struct Builder {
+pub struct DaemonBuilder {
     pub(super) home: Home,
     pub(super) namespace: Option<Namespace>,
     pub(super) grpc: String,
@@ -35,7 +35,7 @@ pub struct Builder {
     pub(super) unread: Option<Arc<UnreadPipe>>,
 }
 
-impl Builder {
+impl DaemonBuilder {
     /// In this home, on TCP and QUIC of the loopback, without mDNS.
     pub fn new(home: Home) -> Self {
         let grpc = format!("unix://{}", home.socket().display());
@@ -164,7 +164,7 @@ impl Builder {
         if let Some(user) = self.user {
             command.uid(user).gid(user);
         }
-        programs::without_settings(&mut command);
+        spawn::clear_settings(&mut command);
         command
             .arg(format!("--key={}", home.join("key").display()))
             .arg(format!("--grpc-listen={}", self.grpc));
@@ -209,16 +209,16 @@ impl Builder {
     pub async fn start(self) -> Daemon {
         match self.try_start().await {
             Ok(daemon) => daemon,
-            Err(Ended { status, log }) => panic!("the daemon ended with {status}; its log:\n{log}"),
+            Err(StartFailure { status, log }) => panic!("the daemon ended with {status}; its log:\n{log}"),
         }
     }
 
-    /// As [`Builder::start`], where ending by itself is a result.
+    /// As [`DaemonBuilder::start`], where ending by itself is a result.
     ///
     /// # Panics
     /// When it neither announces itself nor ends.
-    pub async fn try_start(self) -> Result<Daemon, Ended> {
-        let (child, lines) = programs::start(self.command(), &self.home.log(), self.unread.as_deref());
+    pub async fn try_start(self) -> Result<Daemon, StartFailure> {
+        let (child, lines) = spawn::start(self.command(), &self.home.log(), self.unread.as_deref());
         let mut daemon = Daemon {
             spec: self,
             child,
@@ -229,9 +229,9 @@ impl Builder {
         match outcome {
             Ok(true) => Ok(daemon),
             Ok(false) => {
-                let status = daemon.ended(LIMIT).await;
+                let status = daemon.wait_exit(LIMIT).await;
                 let log = daemon.log_tail();
-                Err(Ended { status, log })
+                Err(StartFailure { status, log })
             }
             Err(late) => panic!(
                 "the daemon did not announce itself ({late}); so far: {:?} at {:?}",

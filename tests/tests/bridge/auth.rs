@@ -7,7 +7,7 @@ use agentanycast::TaskFilter;
 use agentanycast_proto::a2a::{ListTasksRequest, a2a_service_client::A2aServiceClient};
 use agentanycast_tests::{
     Bridge, eventually,
-    http::{Answer, Client},
+    http::{HttpAnswer, HttpClient},
     within,
 };
 use http::{Method, StatusCode};
@@ -21,11 +21,11 @@ use tokio::{
 use tonic::Code;
 
 use crate::{
-    issuer::{AUDIENCE, Issuer, Signer},
-    scene::{Scene, send, send_off},
+    oidc_issuer::{AUDIENCE, OidcIssuer, TokenSigner},
+    setup::{BridgeSetup, nonblocking_send_params, send_params},
 };
 
-async fn bridge(scene: &Scene, issuer: &str, more: &[&str]) -> Bridge {
+async fn bridge(scene: &BridgeSetup, issuer: &str, more: &[&str]) -> Bridge {
     let issuer = format!("--auth-issuer={issuer}");
     let audience = format!("--auth-audience={AUDIENCE}");
     let mut args = vec![issuer.as_str(), &audience, "--auth-scopes=a2a"];
@@ -33,22 +33,22 @@ async fn bridge(scene: &Scene, issuer: &str, more: &[&str]) -> Bridge {
     Bridge::start_with(&scene.pair.bob, &args).await
 }
 
-fn client(bridge: &Bridge, scene: &Scene, token: &str) -> Client {
+fn client(bridge: &Bridge, scene: &BridgeSetup, token: &str) -> HttpClient {
     bridge.client().at(&scene.path()).version("1.0").token(token)
 }
 
-async fn tried(bridge: &Bridge, scene: &Scene, token: &str) -> Answer {
+async fn tried(bridge: &Bridge, scene: &BridgeSetup, token: &str) -> HttpAnswer {
     let call = json!({"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {}});
     client(bridge, scene, token).post("/", &call).await
 }
 
-fn challenge(answer: &Answer) -> &str {
+fn challenge(answer: &HttpAnswer) -> &str {
     answer.headers["www-authenticate"].to_str().unwrap()
 }
 
 /// Two callers: each sees its own task and not the other's, by whatever way it asks.
-async fn see_their_own(one: &Client, other: &Client) {
-    let id = one.call("SendMessage", send_off("wait")).await["task"]["id"].take();
+async fn see_their_own(one: &HttpClient, other: &HttpClient) {
+    let id = one.call("SendMessage", nonblocking_send_params("wait")).await["task"]["id"].take();
     assert_eq!(one.call("GetTask", json!({ "id": id })).await["id"], id);
     for method in ["GetTask", "CancelTask", "SubscribeToTask"] {
         assert_eq!(other.code(method, json!({ "id": id })).await, -32001, "{method}");
@@ -58,7 +58,7 @@ async fn see_their_own(one: &Client, other: &Client) {
 }
 
 /// What a bridge notes of a caller reaches its own node, and no other.
-async fn labels_stay_here(scene: &Scene) {
+async fn labels_stay_here(scene: &BridgeSetup) {
     // The node is told who asked; its rules know that as `http:alice`.
     let node = scene.pair.bob.node().await;
     let tasks = node.tasks(&TaskFilter::default()).await.unwrap();
@@ -86,8 +86,8 @@ async fn labels_stay_here(scene: &Scene) {
 
 #[tokio::test]
 async fn tokens_of_an_issuer() {
-    let scene = Scene::talking().await;
-    let issuer = Issuer::start().await;
+    let scene = BridgeSetup::talking().await;
+    let issuer = OidcIssuer::start().await;
     let (ed, es) = (
         issuer.publish("ed", Algorithm::EdDSA),
         issuer.publish("es", Algorithm::ES256),
@@ -101,7 +101,7 @@ async fn tokens_of_an_issuer() {
     let nobody = bridge.client().at(&scene.path()).post("/", &json!({})).await;
     assert_eq!(nobody.status, StatusCode::UNAUTHORIZED);
     assert_eq!(challenge(&nobody), "Bearer");
-    let (stranger, public) = Signer::new(&issuer.url, "ed", Algorithm::EdDSA);
+    let (stranger, public) = TokenSigner::new(&issuer.url, "ed", Algorithm::EdDSA);
     let secret = public["x"].as_str().unwrap();
     let mut symmetric = Header::new(Algorithm::HS256);
     symmetric.kid = Some("ed".to_owned());
@@ -174,12 +174,12 @@ async fn tokens_of_an_issuer() {
 
 #[tokio::test]
 async fn the_issuer_is_asked_seldom_and_its_new_keys_are_found() {
-    let scene = Scene::talking().await;
-    let issuer = Issuer::start().await;
+    let scene = BridgeSetup::talking().await;
+    let issuer = OidcIssuer::start().await;
     let old = issuer.publish("old", Algorithm::EdDSA);
     let bridge = bridge(&scene, &issuer.url, &[]).await;
     for n in 0..40 {
-        let token = Signer::new(&issuer.url, &format!("unknown-{n}"), Algorithm::EdDSA)
+        let token = TokenSigner::new(&issuer.url, &format!("unknown-{n}"), Algorithm::EdDSA)
             .0
             .token("eve");
         assert_eq!(
@@ -209,9 +209,9 @@ async fn the_issuer_is_asked_seldom_and_its_new_keys_are_found() {
 
 #[tokio::test]
 async fn an_issuer_that_is_down_is_told_from_a_bad_token() {
-    let scene = Scene::talking().await;
-    let gone = Issuer::start().await.url.clone();
-    let (signer, _) = Signer::new(&gone, "k", Algorithm::EdDSA);
+    let scene = BridgeSetup::talking().await;
+    let gone = OidcIssuer::start().await.url.clone();
+    let (signer, _) = TokenSigner::new(&gone, "k", Algorithm::EdDSA);
     let tokens = scene.pair.bob.home().path().join("tokens");
     fs::write(&tokens, "alice aaaaaaaaaaaaaaaa\n").unwrap();
     let bridge = bridge(&scene, &gone, &[&format!("--tokens-file={}", tokens.display())]).await;
@@ -227,8 +227,8 @@ async fn an_issuer_that_is_down_is_told_from_a_bad_token() {
 
 #[tokio::test]
 async fn grpc_asks_who_one_is_too() {
-    let scene = Scene::talking().await;
-    let issuer = Issuer::start().await;
+    let scene = BridgeSetup::talking().await;
+    let issuer = OidcIssuer::start().await;
     let signer = issuer.publish("k", Algorithm::EdDSA);
     let bridge = bridge(&scene, &issuer.url, &[]).await;
     let mut service = A2aServiceClient::connect(bridge.url()).await.unwrap();
@@ -254,9 +254,9 @@ async fn grpc_asks_who_one_is_too() {
 }
 
 /// Somebody who signs certificates.
-struct Authority(CertifiedKey);
+struct ClientCa(CertifiedKey);
 
-impl Authority {
+impl ClientCa {
     fn new() -> Self {
         let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -323,9 +323,9 @@ async fn curl(
 
 #[tokio::test]
 async fn certificates_and_tokens_beside_them() {
-    let scene = Scene::talking().await;
+    let scene = BridgeSetup::talking().await;
     let home = scene.pair.bob.home().path().to_owned();
-    let (ours, theirs) = (Authority::new(), Authority::new());
+    let (ours, theirs) = (ClientCa::new(), ClientCa::new());
     fs::write(home.join("ca.pem"), ours.pem()).unwrap();
     ours.sign(&home, "server", SanType::DnsName("localhost".try_into().unwrap()));
     let uri = |name: &str| SanType::URI(format!("spiffe://example.org/{name}").try_into().unwrap());
@@ -354,7 +354,7 @@ async fn certificates_and_tokens_beside_them() {
         Some("alice"),
         None,
         &url("/message:send"),
-        Some(&send_off("wait")),
+        Some(&nonblocking_send_params("wait")),
     )
     .await;
     assert_eq!(status, "200", "{sent}");
@@ -427,7 +427,7 @@ async fn certificates_and_tokens_beside_them() {
 
 #[tokio::test]
 async fn each_caller_has_its_own_share() {
-    let scene = Scene::talking().await;
+    let scene = BridgeSetup::talking().await;
     let tokens = scene.pair.bob.home().path().join("tokens");
     fs::write(&tokens, "alice aaaaaaaaaaaaaaaa\nbob bbbbbbbbbbbbbbbb\n").unwrap();
     let tokens = format!("--tokens-file={}", tokens.display());
@@ -440,7 +440,7 @@ async fn each_caller_has_its_own_share() {
     // Two streams are open; a third request finds no place, until one of them is over.
     let mut streams = Vec::new();
     for _ in 0..2 {
-        let mut stream = alice.stream("SendStreamingMessage", send("wait")).await;
+        let mut stream = alice.stream("SendStreamingMessage", send_params("wait")).await;
         stream.event().await;
         streams.push(stream);
     }
@@ -494,7 +494,7 @@ async fn each_caller_has_its_own_share() {
 /// Of one address so many connections stay, whatever they say; what comes of another one is served meanwhile.
 #[tokio::test]
 async fn each_address_has_its_own_connections() {
-    let scene = Scene::talking().await;
+    let scene = BridgeSetup::talking().await;
     let bridge = Bridge::start_with(&scene.pair.bob, &["--connections-per-address=3"]).await;
     let at = bridge.url().strip_prefix("http://").unwrap().parse().unwrap();
     let mut crowd = Vec::new();
@@ -527,8 +527,11 @@ async fn each_address_has_its_own_connections() {
 /// the same name; and anybody can make labels up.
 #[tokio::test]
 async fn tasks_of_other_nodes_are_no_callers_here() {
-    let scene = Scene::talking().await;
-    let sent = scene.client().call("SendMessage", send("echo secret")).await;
+    let scene = BridgeSetup::talking().await;
+    let sent = scene
+        .client()
+        .call("SendMessage", send_params("echo secret"))
+        .await;
     let id = sent["task"]["id"].as_str().unwrap().to_owned();
     let there = Bridge::start(&scene.pair.alice).await;
     for path in [String::new(), scene.path()] {
@@ -550,7 +553,7 @@ async fn tasks_of_other_nodes_are_no_callers_here() {
 /// A page whose name leads here by its owner's doing is another origin over gRPC too, which needs no more than `fetch`.
 #[tokio::test]
 async fn pages_of_others_cannot_call_over_grpc() {
-    let scene = Scene::talking().await;
+    let scene = BridgeSetup::talking().await;
     let call = |origin: &'static str| {
         let client = scene.bridge.client().header("origin", origin);
         async move {

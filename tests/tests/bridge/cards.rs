@@ -1,14 +1,14 @@
 //! Cards: of the agent beside the node, of a peer, of a skill.
 
 use agentanycast::{AgentCard, Skill};
-use agentanycast_tests::{Bridge, Daemon, Relay, agent::Agent, eventually};
+use agentanycast_tests::{Bridge, Daemon, TestRelay, agent::TestAgent, eventually};
 use http::{Method, StatusCode};
 
-use crate::scene::{Scene, send, talk, texts};
+use crate::setup::{BridgeSetup, send_params, talk, texts};
 
 #[tokio::test]
 async fn an_agent_behind_another_node_has_a_card() {
-    let scene = Scene::talking().await;
+    let scene = BridgeSetup::talking().await;
     let client = scene.old_client();
     let card = client.get("/.well-known/agent-card.json").await;
     let url = format!("{}{}", scene.bridge.url(), scene.path());
@@ -43,13 +43,13 @@ async fn an_agent_behind_another_node_has_a_card() {
         .as_str()
         .unwrap();
     let by_did = scene.bridge.client().at(&format!("/agents/{did}")).version("1.0");
-    let task = &by_did.call("SendMessage", send("echo by did")).await["task"];
+    let task = &by_did.call("SendMessage", send_params("echo by did")).await["task"];
     assert_eq!(texts(task), ["echo by did", "by did"]);
 }
 
 #[tokio::test]
 async fn a_card_lists_grpc_as_the_setting_says() {
-    let scene = Scene::talking().await;
+    let scene = BridgeSetup::talking().await;
     for (form, scheme) in [("authority", ""), ("url", "http://")] {
         let flag = format!("--card-grpc={form}");
         let bridge = Bridge::start_with(&scene.pair.bob, &[&flag]).await;
@@ -66,7 +66,7 @@ async fn a_card_lists_grpc_as_the_setting_says() {
 
 #[tokio::test]
 async fn a_card_that_is_known_is_not_sent_again() {
-    let scene = Scene::talking().await;
+    let scene = BridgeSetup::talking().await;
     let client = scene.old_client();
     let path = "/.well-known/agent-card.json";
     let etag = client.get(path).await.headers["etag"].clone();
@@ -87,7 +87,7 @@ async fn a_card_that_is_known_is_not_sent_again() {
 /// A card is signed for the address that was reached and for the configured URL, and for nothing that a request names.
 #[tokio::test]
 async fn a_card_is_not_signed_for_whatever_host_is_named() {
-    let scene = Scene::talking().await;
+    let scene = BridgeSetup::talking().await;
     let key = format!("--key={}", scene.pair.bob.home().path().join("key").display());
     let bridge = Bridge::start_with(&scene.pair.bob, &[&key]).await;
     let path = format!("{}/.well-known/agent-card.json", scene.path());
@@ -143,14 +143,14 @@ async fn a_card_is_not_signed_for_whatever_host_is_named() {
 
 #[tokio::test]
 async fn the_agent_beside_the_node_is_at_the_root() {
-    let scene = Scene::talking().await;
+    let scene = BridgeSetup::talking().await;
     let client = scene.bridge.client().version("1.0");
     assert_eq!(
         client.get("/.well-known/agent-card.json").await.status,
         StatusCode::NOT_FOUND
     );
     let node = scene.pair.bob.node_named("Bob").await;
-    let _agent = Agent::serve(&node, talk);
+    let _agent = TestAgent::serve(&node, talk);
     let bridge = Bridge::start_with(
         &scene.pair.bob,
         &["--card=1.0", "--public-url=https://a.example/"],
@@ -160,13 +160,13 @@ async fn the_agent_beside_the_node_is_at_the_root() {
     assert_eq!(card["name"], "Bob");
     assert_eq!(card["supportedInterfaces"][0]["url"], "https://a.example");
     assert!(card.get("url").is_none());
-    let task = &client.call("SendMessage", send("echo at home")).await["task"];
+    let task = &client.call("SendMessage", send_params("echo at home")).await["task"];
     assert_eq!(texts(task), ["echo at home", "at home"]);
 }
 
 #[tokio::test]
 async fn nobody_has_no_card() {
-    let scene = Scene::talking().await;
+    let scene = BridgeSetup::talking().await;
     for nobody in [
         "/skills/fly",
         "/agents/nobody",
@@ -180,13 +180,13 @@ async fn nobody_has_no_card() {
 
 #[tokio::test]
 async fn a_skill_is_whoever_has_it() {
-    let relay = Relay::builder().start().await;
+    let relay = TestRelay::builder().start().await;
     let daemon = || Daemon::builder().env("AGENTANYCAST_REGISTRY_ADDRS", relay.registry.to_string());
     let (alice, bob) = (daemon().start().await, daemon().start().await);
     let node = alice.node().await;
     let card = AgentCard::new("Alice", "Talks").with_skill(Skill::new("talk", "Talks about anything"));
     node.set_card(card).await.unwrap();
-    let _agent = Agent::serve(&node, talk);
+    let _agent = TestAgent::serve(&node, talk);
     let bridge = Bridge::start(&bob).await;
     let client = bridge.client().at("/skills/talk").version("1.0");
     let card = eventually("the skill is found", || async {
@@ -195,10 +195,10 @@ async fn a_skill_is_whoever_has_it() {
     })
     .await;
     assert_eq!(card["skills"][0]["description"], "Talks about anything");
-    let task = &client.call("SendMessage", send("echo anycast")).await["task"];
+    let task = &client.call("SendMessage", send_params("echo anycast")).await["task"];
     assert_eq!(texts(task), ["echo anycast", "anycast"]);
     let nobody = bridge.client().at("/skills/fly").version("1.0");
-    let refused = nobody.post("/message:send", &send("up")).await;
+    let refused = nobody.post("/message:send", &send_params("up")).await;
     assert_eq!(refused.status, StatusCode::NOT_FOUND, "{}", refused.body);
 }
 
@@ -209,13 +209,13 @@ async fn a_skill_of_the_own_agent_has_a_card() {
     let node = bob.node().await;
     let card = AgentCard::new("Bob", "Talks").with_skill(Skill::new("talk", "Talks about anything"));
     node.set_card(card).await.unwrap();
-    let _agent = Agent::serve(&node, talk);
+    let _agent = TestAgent::serve(&node, talk);
     let bridge = Bridge::start(&bob).await;
     let client = bridge.client().at("/skills/talk").version("1.0");
     let card = client.get("/.well-known/agent-card.json").await;
     assert_eq!(card.status, StatusCode::OK, "{}", card.body);
     assert_eq!(card.body["skills"][0]["description"], "Talks about anything");
-    let task = &client.call("SendMessage", send("echo here")).await["task"];
+    let task = &client.call("SendMessage", send_params("echo here")).await["task"];
     assert_eq!(texts(task), ["echo here", "here"]);
     let other = bridge.client().at("/skills/fly");
     let other = other.get("/.well-known/agent-card.json").await;

@@ -1,10 +1,10 @@
 //! Conversations: a caller's are its own, whatever it calls them, and go on by the name that it knows.
 
 use agentanycast::{Artifact, HandlerError, IncomingTask};
-use agentanycast_tests::{Bridge, bridge::to_the_end, http::Client};
+use agentanycast_tests::{Bridge, bridge::collect_events, http::HttpClient};
 use serde_json::{Value, json};
 
-use crate::scene::{Scene, say, send, texts};
+use crate::setup::{BridgeSetup, send_params, texts, user_message};
 
 /// Says by which name it knows the conversation; asks first, if it is told to.
 async fn name_it(task: IncomingTask) -> Result<(), HandlerError> {
@@ -17,7 +17,7 @@ async fn name_it(task: IncomingTask) -> Result<(), HandlerError> {
 }
 
 fn within(context: &Value, text: &str) -> Value {
-    let mut message = say(text);
+    let mut message = user_message(text);
     message["contextId"] = context.clone();
     json!({ "message": message })
 }
@@ -27,13 +27,13 @@ fn names(task: &Value) -> (Value, String) {
     (task["contextId"].clone(), texts(task).remove(0))
 }
 
-async fn asked(client: &Client, params: Value) -> (Value, String) {
+async fn asked(client: &HttpClient, params: Value) -> (Value, String) {
     names(&client.call("SendMessage", params).await["task"])
 }
 
 #[tokio::test]
 async fn two_callers_that_say_the_same_have_two_conversations() {
-    let scene = Scene::new(name_it).await;
+    let scene = BridgeSetup::new(name_it).await;
     let tokens = scene.pair.bob.home().path().join("tokens");
     std::fs::write(&tokens, "alice aaaaaaaaaaaaaaaa\nbob bbbbbbbbbbbbbbbb\n").unwrap();
     let flag = format!("--tokens-file={}", tokens.display());
@@ -58,7 +58,7 @@ async fn two_callers_that_say_the_same_have_two_conversations() {
     );
 
     // One that the bridge has named goes on by that name; to somebody else it is none of those that there are.
-    let (named, begun) = asked(&alice, send("x")).await;
+    let (named, begun) = asked(&alice, send_params("x")).await;
     assert_eq!(
         asked(&alice, within(&named, "again")).await,
         (named.clone(), begun.clone())
@@ -72,7 +72,7 @@ async fn two_callers_that_say_the_same_have_two_conversations() {
         );
     }
 
-    let count = async |client: &Client, context: &Value| {
+    let count = async |client: &HttpClient, context: &Value| {
         let listed = client.call("ListTasks", json!({ "contextId": context })).await;
         let all = listed["tasks"].as_array().unwrap();
         assert!(all.iter().all(|task| task["contextId"] == *context), "{listed}");
@@ -83,7 +83,7 @@ async fn two_callers_that_say_the_same_have_two_conversations() {
     assert_eq!(count(&bob, &main).await, 1);
 
     // Streams, questions, and the bridge's restart.
-    let events = to_the_end(alice.stream("SendStreamingMessage", within(&main, "x")).await).await;
+    let events = collect_events(alice.stream("SendStreamingMessage", within(&main, "x")).await).await;
     for event in &events {
         let event = event["result"].as_object().unwrap().values().next().unwrap();
         assert_eq!(event["contextId"], main, "{event}");
@@ -109,12 +109,12 @@ async fn two_callers_that_say_the_same_have_two_conversations() {
 
 #[tokio::test]
 async fn where_nobody_says_who_it_is_names_are_as_they_are_given() {
-    let scene = Scene::new(name_it).await;
+    let scene = BridgeSetup::new(name_it).await;
     let client = scene.client();
     assert_eq!(
         asked(&client, within(&json!("main"), "x")).await,
         (json!("main"), "main".to_owned())
     );
-    let (named, known) = asked(&client, send("x")).await;
+    let (named, known) = asked(&client, send_params("x")).await;
     assert_eq!(named, known);
 }

@@ -1,18 +1,18 @@
 //! What is refused, and in which words.
 
 use agentanycast_proto::a2a::{self, a2a_service_client::A2aServiceClient};
-use agentanycast_tests::{Bridge, command::told};
+use agentanycast_tests::{Bridge, cli::anycast_at};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use tonic::Code;
 
-use crate::scene::{CARRIERS, Scene, say, send, send_off};
+use crate::setup::{BRIDGE_MODES, BridgeSetup, nonblocking_send_params, send_params, user_message};
 
 #[tokio::test]
 async fn errors_are_those_of_the_specification() {
-    let scene = Scene::talking().await;
+    let scene = BridgeSetup::talking().await;
     let (client, old) = (scene.client(), scene.old_client());
-    let mut strange = say("x");
+    let mut strange = user_message("x");
     strange["taskId"] = "no-such-task".into();
     for (method, params, code) in [
         ("GetTask", json!({"id": "no-such-task"}), -32001),
@@ -46,7 +46,7 @@ async fn errors_are_those_of_the_specification() {
 
     let error = client.rpc("GetTask", json!({"id": "x"})).await;
     assert_eq!(error["error"]["data"][0]["reason"], "TASK_NOT_FOUND");
-    let ended = client.call("SendMessage", send("echo")).await["task"]["id"].take();
+    let ended = client.call("SendMessage", send_params("echo")).await["task"]["id"].take();
     assert_eq!(
         client.code("SubscribeToTask", json!({ "id": ended })).await,
         -32004
@@ -55,8 +55,8 @@ async fn errors_are_those_of_the_specification() {
 
 #[tokio::test]
 async fn rest_says_it_by_statuses() {
-    for carrier in CARRIERS {
-        let scene = Scene::talking_by(carrier).await;
+    for carrier in BRIDGE_MODES {
+        let scene = BridgeSetup::talking_by(carrier).await;
         let client = scene.client();
         let missing = client.get("/tasks/no-such-task").await;
         assert_eq!(missing.status, StatusCode::NOT_FOUND);
@@ -90,8 +90,8 @@ async fn rest_says_it_by_statuses() {
 
 #[tokio::test]
 async fn bodies_are_checked_before_they_are_read() {
-    for carrier in CARRIERS {
-        let scene = Scene::talking_by(carrier).await;
+    for carrier in BRIDGE_MODES {
+        let scene = BridgeSetup::talking_by(carrier).await;
         let client = scene.client();
         for (media_type, body, code) in [
             ("text/plain", "{}".to_owned(), -32005),
@@ -120,7 +120,7 @@ async fn bodies_are_checked_before_they_are_read() {
 
 #[tokio::test]
 async fn a_query_that_cannot_be_read_is_refused_by_name() {
-    let scene = Scene::talking().await;
+    let scene = BridgeSetup::talking().await;
     let client = scene.client();
     let long = format!("/tasks?contextId={}", "x".repeat(600));
     for (path, named) in [
@@ -145,10 +145,10 @@ async fn a_query_that_cannot_be_read_is_refused_by_name() {
 /// What waiting does not help is refused in a way that no client repeats, with the bound in one line.
 #[tokio::test]
 async fn what_never_fits_is_not_to_be_sent_again() {
-    for carrier in CARRIERS {
-        let scene = Scene::talking_by(carrier).await;
+    for carrier in BRIDGE_MODES {
+        let scene = BridgeSetup::talking_by(carrier).await;
         let client = scene.client();
-        let final_no = |answer: agentanycast_tests::http::Answer, bound: &str| {
+        let final_no = |answer: agentanycast_tests::http::HttpAnswer, bound: &str| {
             assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{:?}", answer.body);
             assert!(!answer.headers.contains_key("retry-after"));
             let error = &answer.body["error"];
@@ -156,7 +156,7 @@ async fn what_never_fits_is_not_to_be_sent_again() {
             let said = error["message"].as_str().unwrap();
             assert!(said.contains(bound) && said.len() < 300, "{said}");
         };
-        let mut large = send("x");
+        let mut large = send_params("x");
         large["message"]["parts"][0]["text"] = "x".repeat(17 << 20).into();
         final_no(
             client.post("/message:send", &large).await,
@@ -164,7 +164,7 @@ async fn what_never_fits_is_not_to_be_sent_again() {
         );
         assert_eq!(client.code("SendMessage", large).await, -32602);
 
-        let task = client.call("SendMessage", send_off("wait")).await["task"]["id"].take();
+        let task = client.call("SendMessage", nonblocking_send_params("wait")).await["task"]["id"].take();
         let path = format!("/tasks/{}/pushNotificationConfigs", task.as_str().unwrap());
         let webhook = |number: usize| json!({"id": format!("w{number}"), "url": "http://127.0.0.1:9/hook"});
         for number in 0..16 {
@@ -180,7 +180,7 @@ async fn what_never_fits_is_not_to_be_sent_again() {
 /// gRPC carries what JSON cannot say, and states that there are not: neither becomes something else.
 #[tokio::test]
 async fn what_json_cannot_say_is_refused_over_grpc() {
-    let scene = Scene::talking().await;
+    let scene = BridgeSetup::talking().await;
     let mut service = A2aServiceClient::connect(scene.bridge.url()).await.unwrap();
     fn call<T>(message: T) -> tonic::Request<T> {
         let mut request = tonic::Request::new(message);
@@ -233,7 +233,7 @@ async fn what_json_cannot_say_is_refused_over_grpc() {
 /// What is said twice, and not the same, is refused by name.
 #[tokio::test]
 async fn a_request_contradicts_itself_in_nothing() {
-    let scene = Scene::talking().await;
+    let scene = BridgeSetup::talking().await;
     let client = scene.client();
     for (path, status) in [
         ("/tasks?page_size=7&pageSize=7", StatusCode::OK),
@@ -251,7 +251,7 @@ async fn a_request_contradicts_itself_in_nothing() {
     assert_eq!(versions("1.0").get("/tasks").await.status, StatusCode::OK);
     let two = versions("0.3").get("/tasks").await;
     assert_eq!(two.body["error"]["details"][0]["reason"], "VERSION_NOT_SUPPORTED");
-    let mut by_the_agent = send("echo");
+    let mut by_the_agent = send_params("echo");
     by_the_agent["message"]["role"] = "ROLE_AGENT".into();
     assert_eq!(client.code("SendMessage", by_the_agent).await, -32602);
 }
@@ -259,8 +259,8 @@ async fn a_request_contradicts_itself_in_nothing() {
 /// What the bridge says of a task in its metadata is the bridge's word.
 #[tokio::test]
 async fn nobody_speaks_for_the_bridge() {
-    let scene = Scene::talking().await;
-    let mut forged = send("echo hi");
+    let scene = BridgeSetup::talking().await;
+    let mut forged = send_params("echo hi");
     forged["metadata"] = json!({"agentanycast": {"originator": "somebody", "skill": "root"}, "mine": 1});
     let task = scene.client().call("SendMessage", forged).await["task"].take();
     let note = &task["metadata"]["agentanycast"];
@@ -272,10 +272,10 @@ async fn nobody_speaks_for_the_bridge() {
 /// A tenant names an agent in each binding as it does over gRPC, where the path names none.
 #[tokio::test]
 async fn a_tenant_names_an_agent_everywhere() {
-    let scene = Scene::talking().await;
+    let scene = BridgeSetup::talking().await;
     let root = scene.bridge.client().version("1.0");
     let tenant = scene.path()[1..].to_owned();
-    let mut params = send("echo hi");
+    let mut params = send_params("echo hi");
     params["tenant"] = tenant.clone().into();
     let task = root.call("SendMessage", params.clone()).await["task"].take();
     assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED", "{task}");
@@ -297,7 +297,7 @@ async fn a_tenant_names_an_agent_everywhere() {
 
 #[tokio::test]
 async fn a_part_is_one_thing() {
-    let scene = Scene::talking().await;
+    let scene = BridgeSetup::talking().await;
     let with =
         |role: &str, part: &Value| json!({"message": {"messageId": "m", "role": role, "parts": [part]}});
     for part in [
@@ -325,7 +325,7 @@ async fn a_part_is_one_thing() {
 /// What would come back as another number is refused by its name; all others come back.
 #[tokio::test]
 async fn numbers_are_kept_or_refused() {
-    let scene = Scene::talking().await;
+    let scene = BridgeSetup::talking().await;
     let call = |data: &str| {
         format!(
             r#"{{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{{"message":{{"messageId":"m","role":
@@ -363,17 +363,17 @@ async fn numbers_are_kept_or_refused() {
         assert_eq!(shown.to_string(), sent.to_string(), "{answer}");
         // The command line says the same, on either side.
         for daemon in [&scene.pair.alice, &scene.pair.bob] {
-            let told = told(daemon, &["--json", "task", task["id"].as_str().unwrap()]).await;
-            let document: Value = serde_json::from_str(&told.printed).unwrap();
+            let told = anycast_at(daemon, &["--json", "task", task["id"].as_str().unwrap()]).await;
+            let document: Value = serde_json::from_str(&told.stdout).unwrap();
             let shown = &document["artifacts"][0]["parts"][1]["data"];
-            assert_eq!(shown.to_string(), sent.to_string(), "{}", told.said);
+            assert_eq!(shown.to_string(), sent.to_string(), "{}", told.all_output);
         }
     }
 }
 
 #[tokio::test]
 async fn callers_see_their_own_tasks_only() {
-    let scene = Scene::talking().await;
+    let scene = BridgeSetup::talking().await;
     let tokens = scene.pair.bob.home().path().join("tokens");
     std::fs::write(&tokens, "alice aaaaaaaaaaaaaaaa\nbob bbbbbbbbbbbbbbbb\n").unwrap();
     let bridge = Bridge::start_with(&scene.pair.bob, &[&format!("--tokens-file={}", tokens.display())]).await;
@@ -390,7 +390,7 @@ async fn callers_see_their_own_tasks_only() {
         client.clone().token("aaaaaaaaaaaaaaaa"),
         client.token("bbbbbbbbbbbbbbbb"),
     );
-    let id = alice.call("SendMessage", send_off("wait")).await["task"]["id"].take();
+    let id = alice.call("SendMessage", nonblocking_send_params("wait")).await["task"]["id"].take();
     assert_eq!(alice.call("GetTask", json!({ "id": id })).await["id"], id);
     for method in ["GetTask", "CancelTask", "SubscribeToTask"] {
         assert_eq!(bob.code(method, json!({ "id": id })).await, -32001, "{method}");

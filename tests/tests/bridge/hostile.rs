@@ -4,7 +4,7 @@
 use std::{net::SocketAddr, time::Duration};
 
 use agentanycast::{HandlerError, IncomingTask};
-use agentanycast_tests::{process, within};
+use agentanycast_tests::{proc_stats, within};
 use bytes::Bytes;
 use h2::{Reason, client};
 use http::{Request, StatusCode};
@@ -15,7 +15,7 @@ use tokio::{
     time::Instant,
 };
 
-use crate::scene::{Scene, send};
+use crate::setup::{BridgeSetup, send_params};
 
 /// The longest that a slow client may stand: a minute for a reader, and the time until it is looked at. Busy machines
 /// take some more.
@@ -35,8 +35,11 @@ async fn connect(address: SocketAddr) -> TcpStream {
 }
 
 /// Somebody who means well is served.
-async fn serves(scene: &Scene) {
-    let task = scene.client().call("SendMessage", send("echo hello")).await;
+async fn serves(scene: &BridgeSetup) {
+    let task = scene
+        .client()
+        .call("SendMessage", send_params("echo hello"))
+        .await;
     assert_eq!(task["task"]["status"]["state"], "TASK_STATE_COMPLETED");
 }
 
@@ -61,7 +64,7 @@ async fn drip(address: SocketAddr, head: &str, byte: &[u8]) -> String {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "long: waits 200 s until slow clients are let go"]
 async fn slow_clients_are_let_go() {
-    let scene = Scene::talking().await;
+    let scene = BridgeSetup::talking().await;
     let address = scene.bridge.address();
     let body = "POST / HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\ncontent-length: 9000\r\n\r\n";
     let chunked = body.replace("content-length: 9000", "transfer-encoding: chunked");
@@ -100,7 +103,7 @@ const LARGE: usize = 36 << 20;
 const SLOWEST: Duration = Duration::from_secs(200);
 
 /// A task whose answer is larger than what the systems of both ends keep for a reader, and the request for it.
-async fn large(scene: &Scene) -> String {
+async fn large(scene: &BridgeSetup) -> String {
     let text = format!("echo {}", "x".repeat(LARGE / 3));
     let params = json!({"message": {"messageId": "large", "role": "ROLE_USER", "parts": [{"text": text}]}});
     let task = scene.client().call("SendMessage", params).await["task"].take();
@@ -113,7 +116,7 @@ async fn large(scene: &Scene) -> String {
 
 /// A client that takes a piece of its answer now and then, so that something moves all the time: it only keeps the answer
 /// in memory. What it has not taken when patience is over is thrown away.
-async fn slow_reader(scene: &Scene) {
+async fn slow_reader(scene: &BridgeSetup) {
     let request = large(scene).await;
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(64 << 10).unwrap();
@@ -136,7 +139,7 @@ async fn slow_reader(scene: &Scene) {
 }
 
 /// A client of HTTP/2 that asks for a stream of events and opens no window for it.
-async fn closed_window(scene: &Scene) {
+async fn closed_window(scene: &BridgeSetup) {
     let stream = connect(scene.bridge.address()).await;
     let (mut sender, connection) = client::Builder::new()
         .initial_window_size(0)
@@ -144,7 +147,8 @@ async fn closed_window(scene: &Scene) {
         .await
         .unwrap();
     let connection = tokio::spawn(connection);
-    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": send("wait")});
+    let call =
+        json!({"jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": send_params("wait")});
     let request = Request::post(format!("http://h{}/", scene.path()))
         .header("a2a-version", "1.0")
         .header("content-type", "application/json")
@@ -164,8 +168,8 @@ async fn closed_window(scene: &Scene) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_endless_body_ends() {
-    let scene = Scene::talking().await;
-    let before = process::rss_bytes(scene.bridge.pid());
+    let scene = BridgeSetup::talking().await;
+    let before = proc_stats::rss_bytes(scene.bridge.pid());
     let (mut read, mut write) = connect(scene.bridge.address()).await.into_split();
     let head =
         "POST / HTTP/1.1\r\nhost: h\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
@@ -187,15 +191,15 @@ async fn an_endless_body_ends() {
         written < 100 << 20,
         "{written} bytes were taken of a body of 24 MiB at most"
     );
-    let grown = process::rss_bytes(scene.bridge.pid()).saturating_sub(before);
+    let grown = proc_stats::rss_bytes(scene.bridge.pid()).saturating_sub(before);
     assert!(grown < ROOM, "{grown} bytes more");
     serves(&scene).await;
 }
 
 #[tokio::test]
 async fn few_bytes_do_not_become_much_memory() {
-    let scene = Scene::talking().await;
-    let before = process::rss_bytes(scene.bridge.pid());
+    let scene = BridgeSetup::talking().await;
+    let before = proc_stats::rss_bytes(scene.bridge.pid());
     let many = format!("[{}0]", "0,".repeat(8 << 20));
     for _ in 0..4 {
         let answer = scene
@@ -211,7 +215,7 @@ async fn few_bytes_do_not_become_much_memory() {
             answer.body
         );
     }
-    let grown = process::peak_rss_bytes(scene.bridge.pid()).saturating_sub(before);
+    let grown = proc_stats::peak_rss_bytes(scene.bridge.pid()).saturating_sub(before);
     assert!(grown < 3 * ROOM, "{grown} bytes more");
 }
 
@@ -220,8 +224,8 @@ const NAMES: [&str; 4] = ["one", "two", "three", "four"];
 
 #[tokio::test]
 async fn a_hundred_thousand_headers() {
-    let scene = Scene::talking().await;
-    let before = process::rss_bytes(scene.bridge.pid());
+    let scene = BridgeSetup::talking().await;
+    let before = proc_stats::rss_bytes(scene.bridge.pid());
     let lines: String = (0..100_000)
         .flat_map(|number| ["x-", NAMES[number % 4], ": 1\r\n"])
         .collect();
@@ -252,7 +256,7 @@ async fn a_hundred_thousand_headers() {
     };
     assert!(refused);
     connection.abort();
-    let grown = process::rss_bytes(scene.bridge.pid()).saturating_sub(before);
+    let grown = proc_stats::rss_bytes(scene.bridge.pid()).saturating_sub(before);
     assert!(grown < ROOM, "{grown} bytes more");
     serves(&scene).await;
 }
@@ -260,8 +264,8 @@ async fn a_hundred_thousand_headers() {
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_in_a_row_are_answered_in_a_row() {
     const ROW: usize = 2000;
-    let scene = Scene::talking().await;
-    let before = process::rss_bytes(scene.bridge.pid());
+    let scene = BridgeSetup::talking().await;
+    let before = proc_stats::rss_bytes(scene.bridge.pid());
     let (mut read, mut write) = connect(scene.bridge.address()).await.into_split();
     let request = "GET /nothing HTTP/1.1\r\nhost: h\r\n\r\n";
     let last = "GET /nothing HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n";
@@ -275,7 +279,7 @@ async fn requests_in_a_row_are_answered_in_a_row() {
     within("they were written", writing).await.unwrap().unwrap();
     let said = String::from_utf8(said).unwrap();
     assert_eq!(said.matches("HTTP/1.1 404").count(), ROW);
-    let grown = process::rss_bytes(scene.bridge.pid()).saturating_sub(before);
+    let grown = proc_stats::rss_bytes(scene.bridge.pid()).saturating_sub(before);
     assert!(grown < ROOM, "{grown} bytes more");
     serves(&scene).await;
 }
@@ -297,8 +301,8 @@ fn resets(count: u32) -> Vec<u8> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rapid_resets_end_the_connection() {
-    let scene = Scene::talking().await;
-    let before = process::rss_bytes(scene.bridge.pid());
+    let scene = BridgeSetup::talking().await;
+    let before = proc_stats::rss_bytes(scene.bridge.pid());
     for _ in 0..4 {
         let mut stream = connect(scene.bridge.address()).await;
         let attack = [PREFACE, SETTINGS, &resets(20_000)].concat();
@@ -326,14 +330,14 @@ async fn rapid_resets_end_the_connection() {
     }
     drop(sender);
     let _ = within("the connection ends", connection).await.unwrap();
-    let grown = process::rss_bytes(scene.bridge.pid()).saturating_sub(before);
+    let grown = proc_stats::rss_bytes(scene.bridge.pid()).saturating_sub(before);
     assert!(grown < ROOM, "{grown} bytes more");
     serves(&scene).await;
 }
 
 #[tokio::test]
 async fn bad_frames_end_their_connection_only() {
-    let scene = Scene::talking().await;
+    let scene = BridgeSetup::talking().await;
     for (what, frame) in [
         ("a frame of 16 MiB", [0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 1].to_vec()),
         ("data of no stream", vec![0, 0, 1, 0, 0, 0, 0, 0, 0, 7]),
@@ -377,7 +381,7 @@ fn frames(mut bytes: &[u8]) -> Vec<u8> {
 /// Makes as many MiB as the message says, piece by piece.
 async fn pour(task: IncomingTask) -> Result<(), HandlerError> {
     let Ok(mib) = task.message().text_content().parse::<usize>() else {
-        return crate::scene::talk(task).await;
+        return crate::setup::talk(task).await;
     };
     let mut flood = task
         .stream_artifact("flood.bin", "application/octet-stream")
@@ -392,18 +396,18 @@ async fn pour(task: IncomingTask) -> Result<(), HandlerError> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_reader_does_not_take_is_not_kept() {
-    let scene = Scene::new(pour).await;
-    let before = process::rss_bytes(scene.bridge.pid());
+    let scene = BridgeSetup::new(pour).await;
+    let before = proc_stats::rss_bytes(scene.bridge.pid());
     let mut standing = Vec::new();
     for _ in 0..4 {
         let client = scene.client();
-        let mut stream = client.stream("SendStreamingMessage", send("64")).await;
+        let mut stream = client.stream("SendStreamingMessage", send_params("64")).await;
         stream.event().await;
         standing.push(stream);
     }
     for _ in 0..20 {
         serves(&scene).await;
     }
-    let grown = process::rss_bytes(scene.bridge.pid()).saturating_sub(before);
+    let grown = proc_stats::rss_bytes(scene.bridge.pid()).saturating_sub(before);
     assert!(grown < ROOM, "{grown} bytes more for 256 MiB that nobody reads");
 }

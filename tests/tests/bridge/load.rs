@@ -1,12 +1,14 @@
 //! Many clients at once, some of whom go away in the middle and some of whom do not read: the others notice nothing,
 //! and nothing is left of them.
 
-use agentanycast_tests::{Bridge, bridge::to_the_end, eventually, http::Client, http::Stream, process};
+use agentanycast_tests::{
+    Bridge, bridge::collect_events, eventually, http::HttpClient, http::SseEvents, proc_stats,
+};
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::scene::{Scene, say, send, send_off};
+use crate::setup::{BridgeSetup, nonblocking_send_params, send_params, user_message};
 
 /// Tasks, streams of each at once (a node has 64 at most), and how many of their readers stand still.
 const TASKS: usize = 10;
@@ -27,19 +29,19 @@ const AT_REST: u64 = 40;
 const LEAVING: usize = 400;
 
 /// A scene whose bridge counts nobody's requests, since all of them come from here.
-async fn scene() -> Scene {
-    let mut scene = Scene::talking().await;
+async fn scene() -> BridgeSetup {
+    let mut scene = BridgeSetup::talking().await;
     scene.bridge = Bridge::start_with(&scene.pair.bob, &["--rate=0", "--at-once=2000"]).await;
     scene
 }
 
-async fn asking(client: &Client) -> Value {
-    let task = client.call("SendMessage", send("ask")).await["task"].take();
+async fn asking(client: &HttpClient) -> Value {
+    let task = client.call("SendMessage", send_params("ask")).await["task"].take();
     json!({"id": task["id"]})
 }
 
-async fn answer(client: &Client, id: &Value) {
-    let mut message = say("red");
+async fn answer(client: &HttpClient, id: &Value) {
+    let mut message = user_message("red");
     message["taskId"] = id["id"].clone();
     client.call("SendMessage", json!({ "message": message })).await;
 }
@@ -50,16 +52,18 @@ fn ends(events: &[Value]) -> usize {
     events.iter().filter(ended).count()
 }
 
-async fn follow(client: &Client, id: &Value, streams: usize) -> Vec<Stream> {
+async fn follow(client: &HttpClient, id: &Value, streams: usize) -> Vec<SseEvents> {
     let streams = futures::stream::iter(0..streams).map(|_| client.stream("SubscribeToTask", id.clone()));
     streams.buffer_unordered(AT_ONCE).collect().await
 }
 
 /// So many requests; how many were answered by the task that they are about.
-async fn short_requests(client: &Client, id: &Value, count: usize) -> usize {
+async fn short_requests(client: &HttpClient, id: &Value, count: usize) -> usize {
     let requests = futures::stream::iter(0..count).map(|n| async move {
         if n % SENDS == 0 {
-            let sent = client.call("SendMessage", send_off(&format!("echo {n}"))).await;
+            let sent = client
+                .call("SendMessage", nonblocking_send_params(&format!("echo {n}")))
+                .await;
             usize::from(sent["task"]["id"].is_string())
         } else {
             let read = client.call("GetTask", id.clone()).await;
@@ -73,16 +77,16 @@ async fn short_requests(client: &Client, id: &Value, count: usize) -> usize {
 }
 
 /// Reads a stream to its end, whose last events come when the sender of `answered` is gone.
-async fn read(mut stream: Stream, mut answered: watch::Receiver<()>) -> Vec<Value> {
+async fn read(mut stream: SseEvents, mut answered: watch::Receiver<()>) -> Vec<Value> {
     let mut events = vec![stream.event().await];
     // However long the load beside it takes.
     let _ = answered.changed().await;
-    events.extend(to_the_end(stream).await);
+    events.extend(collect_events(stream).await);
     events
 }
 
 /// All streams, a load beside them, and their ends.
-async fn crowd(client: &Client, requests: usize) {
+async fn crowd(client: &HttpClient, requests: usize) {
     let (mut ids, mut readers, mut standing) = (Vec::new(), Vec::new(), Vec::new());
     let (tell, answered) = watch::channel(());
     for _ in 0..TASKS {
@@ -108,7 +112,7 @@ async fn crowd(client: &Client, requests: usize) {
     }
     // Whoever did not read until now gets all of it.
     for stream in standing {
-        assert_eq!(ends(&to_the_end(stream).await), 1);
+        assert_eq!(ends(&collect_events(stream).await), 1);
     }
 }
 
@@ -125,7 +129,7 @@ async fn readers_that_go_away_disturb_nobody() {
         }
     }
     answer(&client, &id).await;
-    let events = to_the_end(stays).await;
+    let events = collect_events(stays).await;
     assert_eq!(ends(&events), 1, "{events:?}");
     assert!(events.iter().all(|event| event.get("error").is_none()));
 }
@@ -138,20 +142,20 @@ async fn many_follow_and_some_do_not_read_and_nothing_is_left() {
     // What the first crowd leaves is what a bridge that has worked takes.
     crowd(&scene.client(), AT_ONCE * 100).await;
     quiet(&scene).await;
-    let before = process::rss_bytes(pid);
+    let before = proc_stats::rss_bytes(pid);
     crowd(&scene.client(), REQUESTS).await;
     quiet(&scene).await;
     eventually("memory is given back", || async {
-        let now = process::rss_bytes(pid);
+        let now = proc_stats::rss_bytes(pid);
         (now <= before + before / 5).then_some(())
     })
     .await;
 }
 
 /// Waits until no connection of the crowd is left.
-async fn quiet(scene: &Scene) {
+async fn quiet(scene: &BridgeSetup) {
     eventually("the connections are gone", || async {
-        (process::open_files(scene.bridge.pid()) <= AT_REST).then_some(())
+        (proc_stats::open_files(scene.bridge.pid()) <= AT_REST).then_some(())
     })
     .await;
 }

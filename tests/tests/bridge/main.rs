@@ -9,20 +9,20 @@
 )]
 
 mod auth;
-mod calls;
 mod cards;
 mod contexts;
-mod docs;
+mod docs_examples;
 mod errors;
+mod extensions_and_tenants;
 mod hostile;
-mod issuer;
-mod life;
-mod lines;
+mod line_separators;
 mod load;
 mod mcp;
-mod more;
-mod old;
+mod oidc_issuer;
 mod push;
-mod scene;
-mod security;
+mod restarts;
+mod setup;
 mod streams;
+mod tls;
+mod unary_calls;
+mod v0_3;

@@ -4,12 +4,12 @@ use std::{fs, process::Stdio};
 
 use agentanycast::TaskFilter;
 use agentanycast_tests::{
-    Builder, Daemon, Pair, Transport,
-    agent::Agent,
-    command,
+    Daemon, DaemonBuilder, DaemonPair, TransportKind,
+    agent::TestAgent,
+    cli,
     daemon::Home,
     eventually,
-    http::{Client, is_lines},
+    http::{HttpClient, has_safe_line_breaks},
     within,
 };
 use http::{Method, StatusCode};
@@ -19,31 +19,31 @@ use tokio::{
     process::{Child, ChildStdin, ChildStdout, Command},
 };
 
-use crate::scene::talk;
+use crate::setup::talk;
 
 /// Two connected daemons: the agent is on the first, MCP in the second.
-struct Scene {
-    pair: Pair,
-    _agent: Agent,
+struct McpPair {
+    pair: DaemonPair,
+    _agent: TestAgent,
 }
 
-impl Scene {
+impl McpPair {
     async fn new(args: &[&str]) -> Self {
-        let daemon = || Daemon::builder().listen([Transport::Tcp.listen()]);
-        let pair = Pair::of(daemon(), daemon().mcp().metrics().args(args)).await;
-        let agent = Agent::serve(&pair.alice.node_named("Alice").await, talk);
+        let daemon = || Daemon::builder().listen([TransportKind::Tcp.listen()]);
+        let pair = DaemonPair::from_builders(daemon(), daemon().mcp().metrics().args(args)).await;
+        let agent = TestAgent::serve(&pair.alice.node_named("Alice").await, talk);
         Self { pair, _agent: agent }
     }
 
-    fn client(&self) -> Client {
-        Client::new(format!("http://{}", self.pair.bob.mcp()))
+    fn client(&self) -> HttpClient {
+        HttpClient::new(format!("http://{}", self.pair.bob.mcp()))
             .header("accept", "application/json, text/event-stream")
             .header("mcp-protocol-version", "2025-06-18")
     }
 
     /// MCP on standard input and output before the second daemon.
     fn command(&self) -> Command {
-        let mut command = Command::new(command::program());
+        let mut command = Command::new(cli::program());
         command
             .args(["--daemon", self.pair.bob.grpc(), "mcp"])
             .env_clear();
@@ -58,7 +58,7 @@ impl Scene {
     /// How many calls of a tool ended so.
     async fn counted(&self, tool: &str, status: &str) -> u64 {
         let series = format!("agentanycast_mcp_tool_calls_total{{tool=\"{tool}\",status=\"{status}\"}}");
-        self.pair.bob.figure(&series).await.unwrap_or_default() as u64
+        self.pair.bob.metric(&series).await.unwrap_or_default() as u64
     }
 }
 
@@ -67,7 +67,7 @@ fn call(tool: &str, arguments: &Value) -> Value {
 }
 
 /// A call of a tool: what came of it.
-async fn called(client: &Client, tool: &str, arguments: Value) -> Value {
+async fn called(client: &HttpClient, tool: &str, arguments: Value) -> Value {
     let mut events = client.events(Method::POST, "/mcp", &call(tool, &arguments)).await;
     let mut answer = events.event().await;
     assert_eq!(answer["id"], 7, "{answer}");
@@ -76,7 +76,7 @@ async fn called(client: &Client, tool: &str, arguments: Value) -> Value {
 
 #[tokio::test]
 async fn agents_are_tools() {
-    let scene = Scene::new(&[]).await;
+    let scene = McpPair::new(&[]).await;
     let client = scene.client();
     let me = scene.pair.alice.peer_id().to_string();
     let card = called(&client, "get_agent_card", json!({ "agent": me })).await;
@@ -145,7 +145,7 @@ async fn agents_are_tools() {
 }
 
 /// The same with an idempotency key.
-async fn keyed(client: &Client, key: &str, arguments: Value) -> Value {
+async fn keyed(client: &HttpClient, key: &str, arguments: Value) -> Value {
     let mut message = call("ask_agent", &arguments);
     message["params"]["_meta"] = json!({"agentanycast/idempotency-key": key});
     let mut events = client.events(Method::POST, "/mcp", &message).await;
@@ -154,7 +154,7 @@ async fn keyed(client: &Client, key: &str, arguments: Value) -> Value {
 
 #[tokio::test]
 async fn a_call_with_its_key_is_one_task_over_a_restart() {
-    let mut scene = Scene::new(&[]).await;
+    let mut scene = McpPair::new(&[]).await;
     let tell = scene.tell("echo hello");
     let first = keyed(&scene.client(), "k", tell.clone()).await;
     let id = &first["structuredContent"]["task_id"];
@@ -171,7 +171,7 @@ async fn a_call_with_its_key_is_one_task_over_a_restart() {
 
 #[tokio::test]
 async fn progress_is_told_before_the_result() {
-    let scene = Scene::new(&[]).await;
+    let scene = McpPair::new(&[]).await;
     let mut message = call("ask_agent", &scene.tell("steps"));
     message["params"]["_meta"] = json!({"progressToken": "p"});
     let mut events = scene.client().events(Method::POST, "/mcp", &message).await;
@@ -196,12 +196,12 @@ async fn progress_is_told_before_the_result() {
 
 #[tokio::test]
 async fn an_answer_is_one_line_for_every_reader() {
-    let scene = Scene::new(&[]).await;
+    let scene = McpPair::new(&[]).await;
     let text = "a\u{85}b\u{2028}c\u{2029}d";
     let tell = scene.tell(&format!("echo {text}"));
     let done = called(&scene.client(), "ask_agent", tell.clone()).await;
     assert_eq!(done["structuredContent"]["results"][1]["parts"][0]["text"], text);
-    let mut client = Piped::start(scene.command()).await;
+    let mut client = StdioMcp::start(scene.command()).await;
     let done = client.asked(&call("ask_agent", &tell)).await;
     let shown = &done["result"]["structuredContent"];
     assert_eq!(shown["results"][1]["parts"][0]["text"], text, "{done}");
@@ -210,7 +210,7 @@ async fn an_answer_is_one_line_for_every_reader() {
 
 #[tokio::test]
 async fn whoever_goes_away_stops_waiting_and_the_task_goes_on() {
-    let scene = Scene::new(&[]).await;
+    let scene = McpPair::new(&[]).await;
     let client = scene.client();
     let mut message = call("ask_agent", &scene.tell("wait"));
     message["params"]["_meta"] = json!({"progressToken": 1});
@@ -235,7 +235,7 @@ async fn callers_are_told_apart_and_others_kept_out() {
     let tokens = home.path().join("tokens");
     fs::write(&tokens, "alice aaaaaaaaaaaaaaaa\nbob bbbbbbbbbbbbbbbb\n").unwrap();
     let tokens = format!("--bridge-tokens-file={}", tokens.display());
-    let scene = Scene::new(&[&tokens]).await;
+    let scene = McpPair::new(&[&tokens]).await;
     let [alice, bob] = ["aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb"].map(|token| scene.client().token(token));
     let begun = called(&alice, "ask_agent", scene.tell("echo hello")).await;
     let id = &begun["structuredContent"]["task_id"];
@@ -288,7 +288,7 @@ async fn callers_are_told_apart_and_others_kept_out() {
 
 #[tokio::test]
 async fn what_is_too_large_is_refused_before_it_is_kept() {
-    let scene = Scene::new(&["--bridge-max-body=1MiB"]).await;
+    let scene = McpPair::new(&["--bridge-max-body=1MiB"]).await;
     let client = scene.client();
     let large = call("ask_agent", &scene.tell(&"x".repeat(1 << 20)));
     let answer = client.post("/mcp", &large).await;
@@ -313,13 +313,13 @@ async fn what_is_too_large_is_refused_before_it_is_kept() {
 }
 
 /// A request of the revision without a handshake, by a client that takes handles of calls.
-async fn with_tasks(scene: &Scene, method: &str, name: &str, mut params: Value) -> Value {
+async fn with_tasks(scene: &McpPair, method: &str, name: &str, mut params: Value) -> Value {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
         "io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}},
     });
-    let client = Client::new(format!("http://{}", scene.pair.bob.mcp()))
+    let client = HttpClient::new(format!("http://{}", scene.pair.bob.mcp()))
         .header("accept", "application/json, text/event-stream")
         .header("mcp-protocol-version", "2026-07-28")
         .header("mcp-method", method)
@@ -329,7 +329,7 @@ async fn with_tasks(scene: &Scene, method: &str, name: &str, mut params: Value) 
 }
 
 /// A call of a tool by such a client.
-async fn handed_out(scene: &Scene, tool: &str, arguments: Value) -> Value {
+async fn handed_out(scene: &McpPair, tool: &str, arguments: Value) -> Value {
     let answer = with_tasks(
         scene,
         "tools/call",
@@ -341,13 +341,13 @@ async fn handed_out(scene: &Scene, tool: &str, arguments: Value) -> Value {
 }
 
 /// How a call stands that goes on.
-async fn stands(scene: &Scene, id: &str) -> Value {
+async fn stands(scene: &McpPair, id: &str) -> Value {
     let answer = with_tasks(scene, "tasks/get", id, json!({ "taskId": id })).await;
     answer["result"].clone()
 }
 
 /// Such a call once it is over.
-async fn over(scene: &Scene, id: &str) -> Value {
+async fn over(scene: &McpPair, id: &str) -> Value {
     eventually("the call is over", || async {
         let call = stands(scene, id).await;
         (call["status"] != "working").then_some(call)
@@ -356,7 +356,7 @@ async fn over(scene: &Scene, id: &str) -> Value {
 }
 
 /// What came of a call; the agent may be quicker than the handle.
-async fn result_of(scene: &Scene, answer: Value) -> Value {
+async fn result_of(scene: &McpPair, answer: Value) -> Value {
     if answer["resultType"] != "task" {
         return answer;
     }
@@ -367,7 +367,7 @@ async fn result_of(scene: &Scene, answer: Value) -> Value {
 
 #[tokio::test]
 async fn a_client_that_takes_handles_asks_how_its_call_stands() {
-    let scene = Scene::new(&[]).await;
+    let scene = McpPair::new(&[]).await;
     let asked = handed_out(&scene, "ask_agent", scene.tell("ask me")).await;
     let question = result_of(&scene, asked).await["structuredContent"].clone();
     assert_eq!(question["state"], "input_required", "{question}");
@@ -399,13 +399,13 @@ async fn a_client_that_takes_handles_asks_how_its_call_stands() {
 }
 
 /// A process that speaks MCP on its standard input and output.
-struct Piped {
+struct StdioMcp {
     child: Child,
     input: Option<ChildStdin>,
     output: Lines<BufReader<ChildStdout>>,
 }
 
-impl Piped {
+impl StdioMcp {
     async fn start(mut command: Command) -> Self {
         let mut child = command
             .stdin(Stdio::piped())
@@ -442,7 +442,7 @@ impl Piped {
         let line = within("a line comes", self.output.next_line()).await.unwrap();
         let line = line.expect("the output goes on");
         assert!(
-            is_lines(&line),
+            has_safe_line_breaks(&line),
             "a reader of lines takes this for more lines: {line:?}"
         );
         serde_json::from_str(&line).expect("nothing but MCP is on standard output")
@@ -463,8 +463,8 @@ impl Piped {
 
 #[tokio::test]
 async fn the_command_serves_a_desktop_client() {
-    let scene = Scene::new(&[]).await;
-    let mut client = Piped::start(scene.command()).await;
+    let scene = McpPair::new(&[]).await;
+    let mut client = StdioMcp::start(scene.command()).await;
     let done = client.asked(&call("ask_agent", &scene.tell("echo hello"))).await;
     let shown = &done["result"]["structuredContent"];
     assert_eq!(shown["results"][1]["parts"][0]["text"], "hello", "{done}");
@@ -501,13 +501,13 @@ async fn the_command_serves_a_desktop_client() {
 #[tokio::test]
 async fn the_command_serves_without_a_daemon_until_there_is_one() {
     let home = Home::new();
-    let mut command = Command::new(command::program());
+    let mut command = Command::new(cli::program());
     command
         .arg("--home")
         .arg(home.path())
         .args(["mcp", "--no-start"])
         .env_clear();
-    let mut client = Piped::start(command).await;
+    let mut client = StdioMcp::start(command).await;
     let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
     let tools = client.asked(&list).await;
     assert_eq!(tools["result"]["tools"].as_array().unwrap().len(), 9, "{tools}");
@@ -523,7 +523,7 @@ async fn the_command_serves_without_a_daemon_until_there_is_one() {
         assert!(said.contains("start one with"), "{said}");
     }
 
-    let mut daemon = Builder::new(home).start().await;
+    let mut daemon = DaemonBuilder::new(home).start().await;
     let listed = call("list_tasks", &json!({}));
     let found = client.asked(&listed).await;
     assert_eq!(found["result"]["structuredContent"]["total"], 0, "{found}");
@@ -542,19 +542,19 @@ async fn the_command_serves_without_a_daemon_until_there_is_one() {
 
 #[tokio::test]
 async fn an_address_that_cannot_be_is_refused_at_the_start() {
-    let said = tokio::task::spawn_blocking(|| command::anycast(["--daemon", "http://x", "mcp"]))
+    let said = tokio::task::spawn_blocking(|| cli::anycast(["--daemon", "http://x", "mcp"]))
         .await
         .unwrap();
-    assert_eq!(said.status.code(), Some(2), "{}", said.said);
+    assert_eq!(said.status.code(), Some(2), "{}", said.all_output);
 }
 
 #[tokio::test]
 async fn a_daemon_serves_who_started_it_and_ends_with_it() {
     let command = Daemon::builder()
-        .listen([Transport::Tcp.listen()])
+        .listen([TransportKind::Tcp.listen()])
         .args(["--mcp"])
         .command();
-    let mut client = Piped::start(command).await;
+    let mut client = StdioMcp::start(command).await;
     let listed = client.asked(&call("list_tasks", &json!({}))).await;
     assert_eq!(listed["result"]["structuredContent"]["total"], 0, "{listed}");
     client.end().await;

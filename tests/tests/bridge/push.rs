@@ -2,24 +2,27 @@
 
 use std::collections::BTreeSet;
 
-use agentanycast_tests::{Bridge, eventually, http::Client, webhook::Webhook};
+use agentanycast_tests::{Bridge, eventually, http::HttpClient, webhook_receiver::WebhookReceiver};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::scene::{CARRIERS, Carrier, Scene, old_say, say, send, send_off, texts};
+use crate::setup::{
+    BRIDGE_MODES, BridgeMode, BridgeSetup, nonblocking_send_params, send_params, texts, user_message,
+    v0_3_message,
+};
 
 /// What a receiver makes of what it is told in 1.0: the task shows all of it, an event the next. What is told again is
 /// known.
 #[derive(Debug, Default)]
-struct Heard {
+struct PushTranscript {
     /// What the agent said.
     said: Vec<String>,
     results: Vec<String>,
     state: String,
 }
 
-impl Heard {
-    fn hear(&mut self, told: &Value) {
+impl PushTranscript {
+    fn apply(&mut self, told: &Value) {
         let text = |message: &Value| message["parts"][0]["text"].as_str().map(str::to_owned);
         if let Some(task) = told.get("task") {
             let history = task["history"].as_array().cloned().unwrap_or_default();
@@ -46,26 +49,26 @@ impl Heard {
     }
 
     /// Listens until the agent has said this.
-    async fn until_said(&mut self, webhook: &mut Webhook, text: &str) {
+    async fn until_said(&mut self, webhook: &mut WebhookReceiver, text: &str) {
         while !self.said.iter().any(|said| said == text) {
-            self.hear(&webhook.next().await.body);
+            self.apply(&webhook.next().await.body);
         }
     }
 
     /// Listens until the task is in this state.
-    async fn until_in(&mut self, webhook: &mut Webhook, state: &str) {
+    async fn until_in(&mut self, webhook: &mut WebhookReceiver, state: &str) {
         while self.state != state {
-            self.hear(&webhook.next().await.body);
+            self.apply(&webhook.next().await.body);
         }
     }
 }
 
 #[tokio::test]
 async fn a_webhook_is_told_all_in_order() {
-    for carrier in CARRIERS {
-        let scene = Scene::talking_by(carrier).await;
-        let mut webhook = Webhook::start().await;
-        let params = json!({"message": say("ask"), "configuration": {"returnImmediately": true,
+    for carrier in BRIDGE_MODES {
+        let scene = BridgeSetup::talking_by(carrier).await;
+        let mut webhook = WebhookReceiver::start().await;
+        let params = json!({"message": user_message("ask"), "configuration": {"returnImmediately": true,
             "taskPushNotificationConfig": {"id": "mine", "url": webhook.url(), "token": "t-1",
                 "authentication": {"scheme": "Bearer", "credentials": "c-1"}}}});
         let task = scene.client().call("SendMessage", params).await["task"].take();
@@ -78,11 +81,11 @@ async fn a_webhook_is_told_all_in_order() {
             assert!(first.head.contains(line), "{}", first.head);
         }
         assert_eq!(first.body["task"]["id"], task["id"]);
-        let mut heard = Heard::default();
-        heard.hear(&first.body);
+        let mut heard = PushTranscript::default();
+        heard.apply(&first.body);
         heard.until_said(&mut webhook, "Which one?").await;
         assert_eq!(heard.state, "TASK_STATE_INPUT_REQUIRED");
-        let mut answer = say("red");
+        let mut answer = user_message("red");
         answer["taskId"] = task["id"].clone();
         scene
             .client()
@@ -97,9 +100,13 @@ async fn a_webhook_is_told_all_in_order() {
 /// Whoever asks for it when the task has ended is told of that, in the words of its version.
 #[tokio::test]
 async fn an_ended_task_is_told_whole() {
-    let scene = Scene::talking().await;
-    let mut webhook = Webhook::start().await;
-    let task = scene.client().call("SendMessage", send("echo hello")).await["task"].take();
+    let scene = BridgeSetup::talking().await;
+    let mut webhook = WebhookReceiver::start().await;
+    let task = scene
+        .client()
+        .call("SendMessage", send_params("echo hello"))
+        .await["task"]
+        .take();
     let config = json!({"taskId": task["id"], "id": "w", "url": webhook.url()});
     scene
         .client()
@@ -108,7 +115,7 @@ async fn an_ended_task_is_told_whole() {
     let told = webhook.next().await.body;
     assert_eq!(texts(&told["task"]), ["echo hello", "hello"]);
 
-    let params = json!({"message": old_say("echo hello"), "configuration":
+    let params = json!({"message": v0_3_message("echo hello"), "configuration":
         {"pushNotificationConfig": {"url": webhook.url()}}});
     let task = scene.old_client().call("message/send", params).await;
     let told = loop {
@@ -124,10 +131,10 @@ async fn an_ended_task_is_told_whole() {
 /// Sets, reads, lists and deletes webhooks of a task that never ends, over each binding.
 #[tokio::test]
 async fn webhooks_are_kept_over_each_binding() {
-    for carrier in CARRIERS {
-        let scene = Scene::talking_by(carrier).await;
+    for carrier in BRIDGE_MODES {
+        let scene = BridgeSetup::talking_by(carrier).await;
         let (new, old) = (scene.client(), scene.old_client());
-        let task = new.call("SendMessage", send_off("wait")).await["task"]["id"].take();
+        let task = new.call("SendMessage", nonblocking_send_params("wait")).await["task"]["id"].take();
         let id = task.as_str().unwrap();
         let url = "https://hooks.example.org/a2a";
         let config = json!({"taskId": id, "id": "rpc", "url": url, "token": "t",
@@ -200,7 +207,7 @@ async fn webhooks_are_kept_over_each_binding() {
 }
 
 /// The ids of all webhooks, read page by page; each is there once.
-async fn all_ids(client: &Client, path: &str) -> BTreeSet<String> {
+async fn all_ids(client: &HttpClient, path: &str) -> BTreeSet<String> {
     let (mut ids, mut token) = (BTreeSet::new(), String::new());
     loop {
         let page = client
@@ -221,9 +228,9 @@ async fn all_ids(client: &Client, path: &str) -> BTreeSet<String> {
 
 #[tokio::test]
 async fn the_network_behind_the_bridge_is_not_told() {
-    let scene = Scene::talking().await;
+    let scene = BridgeSetup::talking().await;
     let strict = Bridge::start(&scene.pair.bob).await;
-    let client = Client::new(strict.url()).at(&scene.path()).version("1.0");
+    let client = HttpClient::new(strict.url()).at(&scene.path()).version("1.0");
     for inside in [
         "http://127.0.0.1:1/",
         "http://[::1]/",
@@ -235,7 +242,7 @@ async fn the_network_behind_the_bridge_is_not_told() {
         "http://localhost./",
     ] {
         let configuration = json!({"returnImmediately": true, "taskPushNotificationConfig": {"url": inside}});
-        let params = json!({"message": say("wait"), "configuration": configuration});
+        let params = json!({"message": user_message("wait"), "configuration": configuration});
         assert_eq!(client.code("SendMessage", params).await, -32602, "{inside}");
     }
     assert_eq!(
@@ -249,19 +256,19 @@ async fn the_network_behind_the_bridge_is_not_told() {
 /// told, in order; what may have been told already comes again at worst.
 #[tokio::test]
 async fn what_was_asked_for_outlives_kills() {
-    let mut scene = Scene::talking().await;
-    let mut webhook = Webhook::start().await;
+    let mut scene = BridgeSetup::talking().await;
+    let mut webhook = WebhookReceiver::start().await;
     let configuration =
         json!({"returnImmediately": true, "taskPushNotificationConfig": {"url": webhook.url()}});
-    let params = json!({"message": say("ask"), "configuration": configuration});
+    let params = json!({"message": user_message("ask"), "configuration": configuration});
     let id = scene.client().call("SendMessage", params).await["task"]["id"].take();
-    let mut heard = Heard::default();
+    let mut heard = PushTranscript::default();
     heard.until_said(&mut webhook, "Which one?").await;
     webhook.refuse(true);
     scene.bridge.crash().await;
     scene.pair.bob.kill().await;
     scene.pair.bob.restart().await;
-    let mut answer = say("red");
+    let mut answer = user_message("red");
     answer["taskId"] = id.clone();
     let done = eventually("the answer is taken", || async {
         let answer = scene
@@ -282,13 +289,13 @@ async fn what_was_asked_for_outlives_kills() {
 /// In the daemon itself, which is killed.
 #[tokio::test]
 async fn what_was_asked_for_outlives_the_daemon_with_its_bridge() {
-    let mut scene = Scene::talking_by(Carrier::Inside).await;
-    let mut webhook = Webhook::start().await;
+    let mut scene = BridgeSetup::talking_by(BridgeMode::Inside).await;
+    let mut webhook = WebhookReceiver::start().await;
     let configuration =
         json!({"returnImmediately": true, "taskPushNotificationConfig": {"url": webhook.url()}});
-    let params = json!({"message": say("wait"), "configuration": configuration});
+    let params = json!({"message": user_message("wait"), "configuration": configuration});
     let id = scene.client().call("SendMessage", params).await["task"]["id"].take();
-    let mut heard = Heard::default();
+    let mut heard = PushTranscript::default();
     heard.until_said(&mut webhook, "on my way").await;
     scene.pair.bob.kill().await;
     scene.pair.bob.restart().await;

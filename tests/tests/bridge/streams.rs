@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use agentanycast::{Artifact, Message, Part};
-use agentanycast_tests::bridge::to_the_end;
+use agentanycast_tests::bridge::collect_events;
 use http::Method;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
-use crate::scene::{CARRIERS, Scene, old_say, say, send, send_off, texts};
+use crate::setup::{
+    BRIDGE_MODES, BridgeSetup, nonblocking_send_params, send_params, texts, user_message, v0_3_message,
+};
 
 /// The texts of the status updates of 1.0.
 fn steps(events: &[Value]) -> Vec<String> {
@@ -31,17 +33,24 @@ fn results(events: Vec<Value>) -> Vec<Value> {
 
 #[tokio::test]
 async fn a_task_is_followed_over_each_binding() {
-    for carrier in CARRIERS {
-        let scene = Scene::talking_by(carrier).await;
-        let rest = to_the_end(
+    for carrier in BRIDGE_MODES {
+        let scene = BridgeSetup::talking_by(carrier).await;
+        let rest = collect_events(
             scene
                 .client()
-                .events(Method::POST, "/message:stream", &send("steps"))
+                .events(Method::POST, "/message:stream", &send_params("steps"))
                 .await,
         )
         .await;
-        let rpc =
-            results(to_the_end(scene.client().stream("SendStreamingMessage", send("steps")).await).await);
+        let rpc = results(
+            collect_events(
+                scene
+                    .client()
+                    .stream("SendStreamingMessage", send_params("steps"))
+                    .await,
+            )
+            .await,
+        );
         for events in [rest, rpc] {
             let first = &events[0]["task"];
             assert_eq!(first["history"][0]["messageId"], "m-steps");
@@ -76,12 +85,12 @@ async fn a_task_is_followed_over_each_binding() {
 
 #[tokio::test]
 async fn the_old_version_is_told_what_is_final() {
-    for carrier in CARRIERS {
-        let scene = Scene::talking_by(carrier).await;
+    for carrier in BRIDGE_MODES {
+        let scene = BridgeSetup::talking_by(carrier).await;
         let client = scene.old_client();
-        let events = to_the_end(
+        let events = collect_events(
             client
-                .stream("message/stream", json!({"message": old_say("ask")}))
+                .stream("message/stream", json!({"message": v0_3_message("ask")}))
                 .await,
         )
         .await;
@@ -93,10 +102,10 @@ async fn the_old_version_is_told_what_is_final() {
             (&last["status"]["state"], &last["final"]),
             (&json!("input-required"), &json!(true))
         );
-        let mut answer = old_say("blue");
+        let mut answer = v0_3_message("blue");
         answer["taskId"] = id.clone();
         let events = results(
-            to_the_end(
+            collect_events(
                 client
                     .stream("message/stream", json!({ "message": answer }))
                     .await,
@@ -112,10 +121,10 @@ async fn the_old_version_is_told_what_is_final() {
 /// Several readers of one task, one of whom comes late and one of whom goes and comes again.
 #[tokio::test]
 async fn who_comes_again_misses_nothing() {
-    for carrier in CARRIERS {
-        let scene = Scene::talking_by(carrier).await;
+    for carrier in BRIDGE_MODES {
+        let scene = BridgeSetup::talking_by(carrier).await;
         let client = scene.client();
-        let task = client.call("SendMessage", send_off("ask")).await["task"].take();
+        let task = client.call("SendMessage", nonblocking_send_params("ask")).await["task"].take();
         let id = json!({"id": task["id"]});
         let mut first = client.stream("SubscribeToTask", id.clone()).await;
         assert_eq!(first.event().await["result"]["task"]["id"], task["id"]);
@@ -124,7 +133,7 @@ async fn who_comes_again_misses_nothing() {
         let path = format!("/tasks/{}:subscribe", task["id"].as_str().unwrap());
         let third = client.events(Method::GET, &path, &json!({})).await;
         // The question is there before it is answered.
-        let mut answer = say("green");
+        let mut answer = user_message("green");
         answer["taskId"] = task["id"].clone();
         agentanycast_tests::eventually("the agent asks", || async {
             let task = client.call("GetTask", id.clone()).await;
@@ -132,8 +141,8 @@ async fn who_comes_again_misses_nothing() {
         })
         .await;
         client.call("SendMessage", json!({ "message": answer })).await;
-        let second = results(to_the_end(second).await);
-        let third = to_the_end(third).await;
+        let second = results(collect_events(second).await);
+        let third = collect_events(third).await;
         for events in [second, third] {
             let last = &events.last().unwrap()["statusUpdate"];
             assert_eq!(last["status"]["state"], "TASK_STATE_COMPLETED");
@@ -154,7 +163,7 @@ async fn who_comes_again_misses_nothing() {
 async fn a_result_arrives_as_it_is_produced() {
     let seen = Arc::new(Semaphore::new(0));
     let told = Arc::clone(&seen);
-    let scene = Scene::new(move |task| {
+    let scene = BridgeSetup::new(move |task| {
         let told = Arc::clone(&told);
         async move {
             let mut report = task.stream_artifact("report", "text/plain").await?;
@@ -171,7 +180,7 @@ async fn a_result_arrives_as_it_is_produced() {
     .await;
     let mut stream = scene
         .client()
-        .stream("SendStreamingMessage", send("report"))
+        .stream("SendStreamingMessage", send_params("report"))
         .await;
     let (mut pieces, mut facts, mut last) = (Vec::new(), Value::Null, false);
     while let Some(mut event) = stream.next().await {
@@ -205,21 +214,23 @@ fn last_state(events: &[Value]) -> &str {
 /// goes on.
 #[tokio::test]
 async fn the_stream_of_a_message_ends_when_the_agent_asks() {
-    for carrier in CARRIERS {
-        let scene = Scene::talking_by(carrier).await;
+    for carrier in BRIDGE_MODES {
+        let scene = BridgeSetup::talking_by(carrier).await;
         let client = scene.client();
-        let rest = client.events(Method::POST, "/message:stream", &send("ask")).await;
-        let rpc = client.stream("SendStreamingMessage", send("ask")).await;
-        for events in [to_the_end(rest).await, results(to_the_end(rpc).await)] {
+        let rest = client
+            .events(Method::POST, "/message:stream", &send_params("ask"))
+            .await;
+        let rpc = client.stream("SendStreamingMessage", send_params("ask")).await;
+        for events in [collect_events(rest).await, results(collect_events(rpc).await)] {
             assert_eq!(last_state(&events), "TASK_STATE_INPUT_REQUIRED", "{events:?}");
             let id = events[0]["task"]["id"].clone();
             let waiting = client.stream("SubscribeToTask", json!({ "id": id })).await;
-            let mut answer = say("blue");
+            let mut answer = user_message("blue");
             answer["taskId"] = id;
             let answered = client.stream("SendStreamingMessage", json!({ "message": answer }));
-            let answered = results(to_the_end(answered.await).await);
+            let answered = results(collect_events(answered.await).await);
             assert_eq!(last_state(&answered), "TASK_STATE_COMPLETED");
-            let followed = results(to_the_end(waiting).await);
+            let followed = results(collect_events(waiting).await);
             assert_eq!(
                 followed[0]["task"]["status"]["state"],
                 "TASK_STATE_INPUT_REQUIRED"
@@ -235,7 +246,7 @@ async fn the_stream_of_a_message_ends_when_the_agent_asks() {
 async fn a_stream_stays_open_while_the_agent_waits_for_credentials() {
     let logged_in = Arc::new(Semaphore::new(0));
     let gate = Arc::clone(&logged_in);
-    let scene = Scene::new(move |task| {
+    let scene = BridgeSetup::new(move |task| {
         let gate = Arc::clone(&gate);
         async move {
             let part = Part::text("Log in at example.org").with_metadata("gateway.state", "auth-required");
@@ -251,20 +262,20 @@ async fn a_stream_stays_open_while_the_agent_waits_for_credentials() {
     .await;
     let (new, old) = (scene.client(), scene.old_client());
     // A call that waits is answered, so that its client can do something.
-    let task = new.call("SendMessage", send("go")).await["task"].take();
+    let task = new.call("SendMessage", send_params("go")).await["task"].take();
     assert_eq!(task["status"]["state"], "TASK_STATE_AUTH_REQUIRED", "{task}");
     let metadata = &task["status"]["message"]["parts"][0]["metadata"];
     assert!(metadata.get("gateway.state").is_none(), "{task}");
     logged_in.add_permits(1);
 
-    let mut events = new.stream("SendStreamingMessage", send("go")).await;
+    let mut events = new.stream("SendStreamingMessage", send_params("go")).await;
     while last_state(&results(vec![events.event().await])) != "TASK_STATE_AUTH_REQUIRED" {}
     logged_in.add_permits(1);
-    let rest = results(to_the_end(events).await);
+    let rest = results(collect_events(events).await);
     assert_eq!(last_state(&rest), "TASK_STATE_COMPLETED", "{rest:?}");
 
     let mut events = old
-        .stream("message/stream", json!({"message": old_say("go")}))
+        .stream("message/stream", json!({"message": v0_3_message("go")}))
         .await;
     loop {
         let event = events.event().await["result"].take();
@@ -274,7 +285,7 @@ async fn a_stream_stays_open_while_the_agent_waits_for_credentials() {
         }
     }
     logged_in.add_permits(1);
-    let rest = results(to_the_end(events).await);
+    let rest = results(collect_events(events).await);
     let last = rest.last().unwrap();
     assert_eq!(
         (&last["status"]["state"], &last["final"]),
@@ -285,15 +296,15 @@ async fn a_stream_stays_open_while_the_agent_waits_for_credentials() {
 /// An agent that has no use for a task answers with a message.
 #[tokio::test]
 async fn an_agent_answers_with_a_message() {
-    for carrier in CARRIERS {
-        let scene = Scene::by(carrier, |task| async move {
+    for carrier in BRIDGE_MODES {
+        let scene = BridgeSetup::by(carrier, |task| async move {
             let part = Part::text("Hello").with_metadata("gateway.answer", "message");
             task.complete_with([], Message::new([part])).await?;
             Ok(())
         })
         .await;
         let (new, old) = (scene.client(), scene.old_client());
-        let said = new.call("SendMessage", send("hi")).await;
+        let said = new.call("SendMessage", send_params("hi")).await;
         let message = &said["message"];
         assert_eq!(message["parts"], json!([{"text": "Hello"}]), "{said}");
         assert_eq!(message["role"], "ROLE_AGENT");
@@ -301,15 +312,18 @@ async fn an_agent_answers_with_a_message() {
             message["contextId"].is_string() && message.get("taskId").is_none(),
             "{said}"
         );
-        let said = new.post("/message:send", &send("hi")).await.body;
+        let said = new.post("/message:send", &send_params("hi")).await.body;
         assert_eq!(said["message"]["parts"][0]["text"], "Hello", "{said}");
-        let said = old.call("message/send", json!({"message": old_say("hi")})).await;
+        let said = old
+            .call("message/send", json!({"message": v0_3_message("hi")}))
+            .await;
         assert_eq!(
             (&said["kind"], &said["parts"][0]["text"]),
             (&json!("message"), &json!("Hello"))
         );
 
-        let events = results(to_the_end(new.stream("SendStreamingMessage", send("hi")).await).await);
+        let events =
+            results(collect_events(new.stream("SendStreamingMessage", send_params("hi")).await).await);
         assert_eq!(events.len(), 1, "{events:?}");
         assert_eq!(events[0]["message"]["parts"][0]["text"], "Hello");
     }

@@ -14,7 +14,7 @@ use std::{
     process::Command,
 };
 
-use agentanycast_tests::{lab::Lab, relay};
+use agentanycast_tests::{network_lab::NetworkLab, relay};
 
 use crate::{dockerfile::Dockerfile, read, top};
 
@@ -64,14 +64,14 @@ fn copy(to: &Path) {
 }
 
 /// How the build's commands are run.
-enum Way {
+enum BuildMode {
     /// To the letter; built in a directory that is kept, if there is one.
     Whole(Option<OsString>),
     /// With the programs that are built already, in this directory.
     Built(PathBuf),
 }
 
-impl Way {
+impl BuildMode {
     fn chosen() -> Self {
         if let Some(asked) = std::env::var_os(TO_THE_LETTER) {
             return Self::Whole((asked != "1").then_some(asked));
@@ -102,11 +102,11 @@ impl Way {
 #[test]
 fn its_commands_build_the_programs() {
     let home = tempfile::tempdir().unwrap();
-    let way = Way::chosen();
+    let way = BuildMode::chosen();
     let (source, out) = (home.path().join("src"), home.path().join("out"));
     fs::create_dir_all(&source).unwrap();
     copy(&source);
-    if let Way::Whole(Some(kept)) = &way {
+    if let BuildMode::Whole(Some(kept)) = &way {
         std::os::unix::fs::symlink(kept, source.join("target")).unwrap();
     }
     let dockerfile = Dockerfile::load();
@@ -124,8 +124,8 @@ fn its_commands_build_the_programs() {
         let said = Command::new(out.join(program)).arg("--version").output().unwrap();
         let said = String::from_utf8(said.stdout).unwrap();
         let commit = match way {
-            Way::Whole(_) => "abc123, ",
-            Way::Built(_) => "",
+            BuildMode::Whole(_) => "abc123, ",
+            BuildMode::Built(_) => "",
         };
         let expected = format!("{program} {} ({commit}", env!("CARGO_PKG_VERSION"));
         assert!(said.starts_with(&expected) && said.lines().count() == 1, "{said}");
@@ -148,7 +148,7 @@ const CHANGED: [&str; 3] = ["/etc", "/var/lib", "/run"];
 
 #[test]
 fn the_commands_of_the_images_make_what_their_programs_need() {
-    if Lab::open().is_none() {
+    if NetworkLab::open().is_none() {
         return; // It has said so: this needs root and namespaces too.
     }
     let home = tempfile::tempdir().unwrap();

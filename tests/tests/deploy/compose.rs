@@ -1,4 +1,4 @@
-//! docker-compose.yml, read strictly: what is not known here is an error. `tests/tests/foreign/compose.rs` checks it
+//! docker-compose.yml, read strictly: what is not known here is an error. `tests/tests/foreign/compose_schema.rs` checks it
 //! against the published schema.
 
 use std::collections::BTreeMap;
@@ -9,16 +9,16 @@ use crate::{dockerfile::Dockerfile, read};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Compose {
-    pub(crate) services: BTreeMap<String, Service>,
+pub(crate) struct ComposeFile {
+    pub(crate) services: BTreeMap<String, ComposeService>,
     volumes: BTreeMap<String, Option<()>>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Service {
+pub(crate) struct ComposeService {
     image: String,
-    build: Build,
+    build: ComposeBuild,
     pub(crate) command: Vec<String>,
     #[serde(default)]
     pub(crate) environment: BTreeMap<String, String>,
@@ -26,13 +26,13 @@ pub(crate) struct Service {
     ports: Vec<String>,
     pub(crate) volumes: Vec<String>,
     #[serde(default)]
-    pub(crate) depends_on: BTreeMap<String, Condition>,
+    pub(crate) depends_on: BTreeMap<String, DependsCondition>,
     restart: String,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Build {
+struct ComposeBuild {
     context: String,
     target: String,
     args: BTreeMap<String, String>,
@@ -40,17 +40,17 @@ struct Build {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Condition {
+pub(crate) struct DependsCondition {
     condition: String,
 }
 
-impl Compose {
+impl ComposeFile {
     pub(crate) fn load() -> Self {
         serde_saphyr::from_str(&read("docker-compose.yml")).unwrap()
     }
 }
 
-impl Service {
+impl ComposeService {
     /// The target of the Dockerfile that it is made from.
     pub(crate) fn target(&self) -> &str {
         &self.build.target
@@ -82,7 +82,7 @@ pub(crate) fn defaults(text: &str) -> String {
 
 #[test]
 fn services_fit_to_the_images_and_to_each_other() {
-    let (compose, dockerfile) = (Compose::load(), Dockerfile::load());
+    let (compose, dockerfile) = (ComposeFile::load(), Dockerfile::load());
     let mut host_ports = Vec::new();
     for (name, service) in &compose.services {
         assert_eq!(

@@ -2,9 +2,9 @@
 
 use crate::read;
 
-pub(crate) struct Dockerfile(Vec<Stage>);
+pub(crate) struct Dockerfile(Vec<BuildStage>);
 
-struct Stage {
+struct BuildStage {
     name: String,
     from: String,
     /// Each instruction and what stands behind it.
@@ -12,12 +12,12 @@ struct Stage {
 }
 
 /// A target with everything that it has from the stages below it, the lowest first.
-pub(crate) struct Image<'a>(Vec<&'a Stage>);
+pub(crate) struct Image<'a>(Vec<&'a BuildStage>);
 
 impl Dockerfile {
     pub(crate) fn load() -> Self {
         let text = read("Dockerfile").replace("\\\n", " ");
-        let mut stages: Vec<Stage> = Vec::new();
+        let mut stages: Vec<BuildStage> = Vec::new();
         for line in text
             .lines()
             .map(str::trim)
@@ -27,7 +27,7 @@ impl Dockerfile {
             let rest = rest.trim();
             if instruction == "FROM" {
                 let (from, name) = rest.split_once(" AS ").expect("every stage has a name");
-                stages.push(Stage {
+                stages.push(BuildStage {
                     name: name.to_owned(),
                     from: from.to_owned(),
                     instructions: Vec::new(),
@@ -40,7 +40,7 @@ impl Dockerfile {
         Self(stages)
     }
 
-    fn stage(&self, name: &str) -> Option<&Stage> {
+    fn stage(&self, name: &str) -> Option<&BuildStage> {
         self.0.iter().find(|stage| stage.name == name)
     }
 

@@ -10,11 +10,11 @@
 
 mod build;
 mod compose;
+mod compose_up;
 mod dockerfile;
 mod monitoring;
 mod package;
-mod units;
-mod up;
+mod systemd_units;
 
 use std::path::PathBuf;
 

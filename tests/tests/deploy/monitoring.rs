@@ -6,8 +6,8 @@ use std::{collections::BTreeSet, path::Path, process::Stdio};
 use agentanycast::Target;
 use agentanycast_proto::v1::DiscoverBySkillRequest;
 use agentanycast_tests::{
-    Builder, Daemon, Pair, Relay, Transport, agent::Agent, ending::completed, eventually, http::Client,
-    lacking,
+    Daemon, DaemonBuilder, DaemonPair, TestRelay, TransportKind, agent::TestAgent, eventually,
+    http::HttpClient, skip_unless_required, task_assertions::completed,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -65,17 +65,17 @@ tests:
 const DASHBOARDS: [&str; 2] = ["deploy/grafana/node.json", "deploy/grafana/relay.json"];
 
 #[derive(Deserialize)]
-struct Rules {
-    groups: Vec<Group>,
+struct AlertRules {
+    groups: Vec<AlertGroup>,
 }
 
 #[derive(Deserialize)]
-struct Group {
-    rules: Vec<Rule>,
+struct AlertGroup {
+    rules: Vec<AlertRule>,
 }
 
 #[derive(Deserialize)]
-struct Rule {
+struct AlertRule {
     alert: String,
     expr: String,
 }
@@ -91,7 +91,7 @@ fn is_installed(program: &str) -> bool {
 }
 
 struct Prometheus {
-    client: Client,
+    client: HttpClient,
     _home: TempDir,
     _process: Child,
 }
@@ -128,7 +128,7 @@ impl Prometheus {
             (tokio::net::TcpStream::connect(address).await.is_ok()).then_some(())
         })
         .await;
-        let client = Client::new(format!("http://{address}"));
+        let client = HttpClient::new(format!("http://{address}"));
         eventually("Prometheus answers", || async {
             (client.text("/-/ready").await.0 == http::StatusCode::OK).then_some(())
         })
@@ -175,7 +175,7 @@ fn names(expression: &str) -> BTreeSet<String> {
 
 /// Every expression, with where it is from.
 fn expressions() -> Vec<(String, String)> {
-    let rules: Rules = serde_saphyr::from_str(&read(RULES)).unwrap();
+    let rules: AlertRules = serde_saphyr::from_str(&read(RULES)).unwrap();
     let rules = rules.groups.into_iter().flat_map(|group| group.rules);
     let mut all: Vec<_> = rules.map(|rule| (rule.alert, rule.expr)).collect();
     for file in DASHBOARDS {
@@ -198,7 +198,7 @@ fn expressions() -> Vec<(String, String)> {
 #[tokio::test]
 async fn every_expression_finds_its_figures() {
     if !is_installed("prometheus") || !is_installed("promtool") {
-        return lacking("no prometheus is installed (Debian: apt-get install prometheus)");
+        return skip_unless_required("no prometheus is installed (Debian: apt-get install prometheus)");
     }
     let checked = Command::new("promtool")
         .args(["check", "rules"])
@@ -212,14 +212,14 @@ async fn every_expression_finds_its_figures() {
         String::from_utf8_lossy(&checked.stdout)
     );
 
-    let relay = Relay::builder().start().await;
-    let through = |daemon: Builder| daemon.metrics().bootstrap(relay.addresses[0].clone());
-    let pair = Pair::of(
-        through(Daemon::builder().listen([Transport::Tcp.listen()]).mcp()),
-        through(Daemon::builder().listen([Transport::Tcp.listen()])),
+    let relay = TestRelay::builder().start().await;
+    let through = |daemon: DaemonBuilder| daemon.metrics().bootstrap(relay.addresses[0].clone());
+    let pair = DaemonPair::from_builders(
+        through(Daemon::builder().listen([TransportKind::Tcp.listen()]).mcp()),
+        through(Daemon::builder().listen([TransportKind::Tcp.listen()])),
     )
     .await;
-    let _agent = Agent::echo(&pair.bob.node().await);
+    let _agent = TestAgent::echo(&pair.bob.node().await);
     let task = pair
         .alice
         .node()
@@ -230,7 +230,7 @@ async fn every_expression_finds_its_figures() {
     completed(&task).await;
     let listed = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
         "params": {"name": "list_tasks", "arguments": {}}});
-    let mcp = Client::new(format!("http://{}", pair.alice.mcp()));
+    let mcp = HttpClient::new(format!("http://{}", pair.alice.mcp()));
     mcp.header("accept", "application/json, text/event-stream")
         .events(http::Method::POST, "/mcp", &listed)
         .await
@@ -268,7 +268,7 @@ async fn every_expression_finds_its_figures() {
 #[tokio::test]
 async fn who_is_down_is_told() {
     if !is_installed("promtool") {
-        return lacking("no promtool is installed (Debian: apt-get install prometheus)");
+        return skip_unless_required("no promtool is installed (Debian: apt-get install prometheus)");
     }
     let home = tempfile::tempdir().unwrap();
     let cases = home.path().join("cases.yml");

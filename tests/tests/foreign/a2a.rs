@@ -1,12 +1,12 @@
 //! The official A2A SDK as client of our bridge, versions 1.0 (`a2a-sdk` 1.3.0) and 0.3 (0.3.26): the agent behind it is
 //! a stock Python agent on another node.
 
-use agentanycast_tests::{Bridge, Pair, Transport};
+use agentanycast_tests::{Bridge, DaemonPair, TransportKind};
 
 use crate::{
+    client_env::{ClientEnv, a2a_python, rust_a2a, scripts},
     python::agent,
-    script::Script,
-    stage::{Stage, a2a_python, rust_a2a, scripts},
+    script::ScriptProcess,
 };
 
 /// The flags of a bridge whose card has to list gRPC for this binding; the default card lists none.
@@ -20,8 +20,8 @@ fn card_grpc(binding: &str) -> &'static [&'static str] {
 
 /// Runs scenarios of a client before a bridge.
 async fn ask(version: &str, binding: &str, scenarios: &[&str]) {
-    let pair = Pair::start(Transport::Tcp).await;
-    let stage = Stage::new(Transport::Tcp);
+    let pair = DaemonPair::start(TransportKind::Tcp).await;
+    let stage = ClientEnv::new(TransportKind::Tcp);
     let (agent, peer) = agent(&stage, "daemon", pair.alice.grpc()).await;
     let key = format!("--key={}", pair.bob.home().path().join("key").display());
     let mut flags = vec![&*key, "--allow-private-webhooks"];
@@ -34,7 +34,7 @@ async fn ask(version: &str, binding: &str, scenarios: &[&str]) {
 
 /// Runs scenarios of a client that calls this URL, with this in its environment.
 async fn run(
-    stage: &Stage,
+    stage: &ClientEnv,
     version: &str,
     url: &str,
     binding: &str,
@@ -53,7 +53,7 @@ async fn run(
         .arg(binding)
         .args(scenarios)
         .envs(environment.iter().copied());
-    let mut client = Script::start(command);
+    let mut client = ScriptProcess::start(command);
     for scenario in scenarios {
         assert_eq!(client.line().await, *scenario);
     }
@@ -93,8 +93,8 @@ pub(crate) async fn version_1_0_over_grpc() {
 /// The client on the A2A project's Rust crate, over both of its bindings.
 #[tokio::test]
 async fn the_rust_client() {
-    let pair = Pair::start(Transport::Tcp).await;
-    let stage = Stage::new(Transport::Tcp);
+    let pair = DaemonPair::start(TransportKind::Tcp).await;
+    let stage = ClientEnv::new(TransportKind::Tcp);
     let (agent, peer) = agent(&stage, "daemon", pair.alice.grpc()).await;
     for binding in ["JSONRPC", "HTTP+JSON"] {
         // Each before a bridge of its own, with tasks of its own.
@@ -103,7 +103,7 @@ async fn the_rust_client() {
         command
             .arg(format!("{}/agents/{peer}", bridge.url()))
             .arg(binding);
-        let mut client = Script::start(command);
+        let mut client = ScriptProcess::start(command);
         for scenario in ["card", "send", "stream", "question", "cancel", "list"] {
             assert_eq!(client.line().await, scenario, "over {binding}");
         }
@@ -137,8 +137,8 @@ pub(crate) async fn version_0_3_over_rest() {
 /// Its gRPC has no word for an agent: the one beside the node is found by its card, and any other is named in metadata.
 #[tokio::test]
 pub(crate) async fn version_0_3_over_grpc() {
-    let pair = Pair::start(Transport::Tcp).await;
-    let stage = Stage::new(Transport::Tcp);
+    let pair = DaemonPair::start(TransportKind::Tcp).await;
+    let stage = ClientEnv::new(TransportKind::Tcp);
     let (agent, peer) = agent(&stage, "daemon", pair.alice.grpc()).await;
     let flags = ["--allow-private-webhooks", "--card-grpc=authority"];
     let beside = Bridge::start_with(&pair.alice, &flags).await;
@@ -152,8 +152,8 @@ pub(crate) async fn version_0_3_over_grpc() {
 /// The newer SDK in 0.3: over REST it writes fields as the protobuf names them.
 #[tokio::test]
 async fn version_0_3_by_the_newer_client() {
-    let pair = Pair::start(Transport::Tcp).await;
-    let stage = Stage::new(Transport::Tcp);
+    let pair = DaemonPair::start(TransportKind::Tcp).await;
+    let stage = ClientEnv::new(TransportKind::Tcp);
     let (agent, _) = agent(&stage, "daemon", pair.alice.grpc()).await;
     let flags = ["--allow-private-webhooks", "--card-grpc=authority"];
     let bridge = Bridge::start_with(&pair.alice, &flags).await;
@@ -185,8 +185,8 @@ async fn version_0_3_by_the_newer_client() {
 
 /// Whoever is known asks the bridge for the card of its own agent.
 async fn see_more(version: &str, binding: &str) {
-    let pair = Pair::start(Transport::Tcp).await;
-    let stage = Stage::new(Transport::Tcp);
+    let pair = DaemonPair::start(TransportKind::Tcp).await;
+    let stage = ClientEnv::new(TransportKind::Tcp);
     let _node = pair.bob.node_named("Bob").await;
     let home = pair.bob.home().path();
     let (card, tokens) = (home.join("card.json"), home.join("tokens"));
@@ -226,8 +226,8 @@ async fn the_extended_card() {
 
 #[tokio::test]
 async fn a_required_extension() {
-    let pair = Pair::start(Transport::Tcp).await;
-    let stage = Stage::new(Transport::Tcp);
+    let pair = DaemonPair::start(TransportKind::Tcp).await;
+    let stage = ClientEnv::new(TransportKind::Tcp);
     let (agent, peer) = agent(&stage, "daemon", pair.alice.grpc()).await;
     let flags = ["--required-extensions=urn:must", "--card-grpc=authority"];
     let bridge = Bridge::start_with(&pair.bob, &flags).await;

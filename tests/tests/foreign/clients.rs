@@ -3,19 +3,20 @@
 
 use std::{fs, path::Path};
 
-use agentanycast_tests::{Bridge, Daemon, Pair, Transport, command};
+use agentanycast_tests::{Bridge, Daemon, DaemonPair, TransportKind, cli};
 use tokio::process::Command;
 
 use crate::{
     a2a::{self, OLD_SCENARIOS},
-    mcp, outbound, python, relayed,
-    script::Script,
-    stage::{Stage, a2a_python, langchain_python, scripts},
+    circuit_relay,
+    client_env::{ClientEnv, a2a_python, langchain_python, scripts},
+    mcp, outbound, python,
+    script::ScriptProcess,
     typescript,
 };
 
 /// A row of a table of clients.
-struct Client {
+struct ClientRow {
     /// The page below `docs` whose table has the row.
     page: &'static str,
     /// The first cell of the row.
@@ -29,8 +30,8 @@ struct Client {
 const BRIDGE: &str = "bridge.md";
 const MCP: &str = "mcp.md";
 
-const CLIENTS: &[Client] = &[
-    Client {
+const CLIENTS: &[ClientRow] = &[
+    ClientRow {
         page: BRIDGE,
         row: "`a2a-sdk` 0.3.10 (Python)",
         pin: ("foreign/a2a/0.3.10/requirements.txt", "a2a-sdk==0.3.10"),
@@ -40,7 +41,7 @@ const CLIENTS: &[Client] = &[
             a2a_sdk_0_3_10_over_grpc,
         ],
     },
-    Client {
+    ClientRow {
         page: BRIDGE,
         row: "`a2a-sdk` 0.3.26 (Python)",
         pin: ("foreign/a2a/0.3/requirements.txt", "a2a-sdk==0.3.26"),
@@ -53,7 +54,7 @@ const CLIENTS: &[Client] = &[
             outbound::an_agent_of_0_3_over_grpc,
         ],
     },
-    Client {
+    ClientRow {
         page: BRIDGE,
         row: "`a2a-sdk` 1.3.0 (Python)",
         pin: ("foreign/a2a/1.0/requirements.txt", "a2a-sdk==1.3.0"),
@@ -66,7 +67,7 @@ const CLIENTS: &[Client] = &[
             outbound::an_agent_of_1_0_over_grpc,
         ],
     },
-    Client {
+    ClientRow {
         page: BRIDGE,
         row: "`@a2a-js/sdk` 0.3.13",
         pin: ("foreign/node/package.json", r#""npm:@a2a-js/sdk@0.3.13""#),
@@ -79,7 +80,7 @@ const CLIENTS: &[Client] = &[
             outbound::an_agent_of_javascript_0_3_over_grpc,
         ],
     },
-    Client {
+    ClientRow {
         page: BRIDGE,
         row: "`@a2a-js/sdk` 1.3.0",
         pin: ("foreign/node/package.json", r#""@a2a-js/sdk": "1.3.0""#),
@@ -92,13 +93,13 @@ const CLIENTS: &[Client] = &[
             outbound::an_agent_of_javascript_1_0_over_grpc,
         ],
     },
-    Client {
+    ClientRow {
         page: BRIDGE,
         row: "`google-adk` 2.13.0",
         pin: ("foreign/a2a/1.0/requirements.txt", "google-adk==2.13.0"),
         tests: &[google_adk, outbound::an_agent_of_google_adk],
     },
-    Client {
+    ClientRow {
         page: BRIDGE,
         row: "`agent-framework-a2a` 1.0.0b261022",
         pin: (
@@ -107,14 +108,14 @@ const CLIENTS: &[Client] = &[
         ),
         tests: &[agent_framework, outbound::an_agent_of_agent_framework],
     },
-    Client {
+    ClientRow {
         page: BRIDGE,
         row: "A2A Inspector",
         // Its package on PyPI is empty. The SDK that it fetches cards with is what is pinned.
         pin: ("foreign/a2a/1.0/requirements.txt", "a2a-sdk==1.3.0"),
         tests: &[the_inspector],
     },
-    Client {
+    ClientRow {
         page: BRIDGE,
         row: "`agentanycast` 0.7.3 (PyPI)",
         pin: ("foreign/requirements.txt", "agentanycast==0.7.3"),
@@ -123,22 +124,22 @@ const CLIENTS: &[Client] = &[
             outbound::the_published_python_sdk_sends_by_url,
         ],
     },
-    Client {
+    ClientRow {
         page: BRIDGE,
         row: "`agentanycast` 0.8.1 (npm)",
         pin: ("foreign/node/package.json", r#""agentanycast": "0.8.1""#),
         tests: &[typescript::asks, an_agent_on_the_typescript_sdk],
     },
-    Client {
+    ClientRow {
         page: BRIDGE,
         row: "`go-libp2p` 0.51.0",
         pin: ("interop/go.mod", "github.com/libp2p/go-libp2p v0.51.0"),
         tests: &[
-            relayed::go_reserves_on_our_relay_and_is_dialled_through_it,
-            relayed::our_node_reserves_on_a_go_relay,
+            circuit_relay::go_reserves_on_our_relay_and_is_dialled_through_it,
+            circuit_relay::our_node_reserves_on_a_go_relay,
         ],
     },
-    Client {
+    ClientRow {
         page: MCP,
         row: "`@modelcontextprotocol/sdk` 1.32.2",
         pin: (
@@ -150,7 +151,7 @@ const CLIENTS: &[Client] = &[
             mcp_sdk_for_typescript_1_on_stdio,
         ],
     },
-    Client {
+    ClientRow {
         page: MCP,
         row: "`@modelcontextprotocol/client` 2.3.1",
         pin: (
@@ -162,7 +163,7 @@ const CLIENTS: &[Client] = &[
             mcp_sdk_for_typescript_2_on_stdio,
         ],
     },
-    Client {
+    ClientRow {
         page: MCP,
         row: "`mcp` 2.3.0 (Python)",
         pin: ("foreign/mcp/requirements.txt", "mcp==2.3.0"),
@@ -173,7 +174,7 @@ const CLIENTS: &[Client] = &[
             mcp::on_stdio_with_a_handshake,
         ],
     },
-    Client {
+    ClientRow {
         page: MCP,
         row: "`langchain-mcp-adapters` 0.3.2",
         pin: ("foreign/mcp/1/requirements.txt", "langchain-mcp-adapters==0.3.2"),
@@ -204,7 +205,7 @@ fn each_row_of_the_tables_of_clients_is_run_by_a_test() {
         let tested: Vec<&str> = of_page.map(|client| client.row).collect();
         assert_eq!(rows(page), tested, "the table of docs/{page} and CLIENTS differ");
     }
-    for Client { row, pin, tests, .. } in CLIENTS {
+    for ClientRow { row, pin, tests, .. } in CLIENTS {
         assert!(!tests.is_empty(), "{row} has no test");
         let (file, text) = pin;
         let pinned = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
@@ -213,15 +214,15 @@ fn each_row_of_the_tables_of_clients_is_run_by_a_test() {
 }
 
 /// A stock Python agent on a daemon, and a bridge before another daemon, or before the same.
-struct Scene {
-    pair: Pair,
-    stage: Stage,
-    agent: Script,
+struct PythonAgentBridge {
+    pair: DaemonPair,
+    stage: ClientEnv,
+    agent: ScriptProcess,
     peer: String,
     bridge: Bridge,
 }
 
-impl Scene {
+impl PythonAgentBridge {
     /// The bridge is before the other daemon.
     async fn new(flags: &[&str]) -> Self {
         Self::start(flags, false).await
@@ -233,8 +234,8 @@ impl Scene {
     }
 
     async fn start(flags: &[&str], beside: bool) -> Self {
-        let pair = Pair::start(Transport::Tcp).await;
-        let stage = Stage::new(Transport::Tcp);
+        let pair = DaemonPair::start(TransportKind::Tcp).await;
+        let stage = ClientEnv::new(TransportKind::Tcp);
         let (agent, peer) = python::agent(&stage, "daemon", pair.alice.grpc()).await;
         let daemon = if beside { &pair.alice } else { &pair.bob };
         let bridge = Bridge::start_with(daemon, flags).await;
@@ -273,7 +274,7 @@ impl Scene {
 /// Runs scenarios of a client: it prints the name of each that succeeds.
 async fn play(mut command: Command, scenarios: &[&str]) {
     command.args(scenarios);
-    let mut client = Script::start(command);
+    let mut client = ScriptProcess::start(command);
     for scenario in scenarios {
         assert_eq!(client.line().await, *scenario);
     }
@@ -287,7 +288,7 @@ const HOOKS: &str = "--allow-private-webhooks";
 const LISTS_GRPC: &str = "--card-grpc=authority";
 
 async fn a2a_sdk_0_3_10(binding: &str) {
-    let scene = Scene::new(&[HOOKS]).await;
+    let scene = PythonAgentBridge::new(&[HOOKS]).await;
     let mut client = scene.python("0.3.10", "client_0_3.py");
     client.args([&scene.url(), binding]);
     play(client, &OLD_SCENARIOS).await;
@@ -307,7 +308,7 @@ async fn a2a_sdk_0_3_10_over_rest() {
 #[tokio::test]
 async fn a2a_sdk_0_3_10_over_grpc() {
     // gRPC of 0.3 has no field that names another agent than the one beside the bridge's daemon.
-    let scene = Scene::beside(&[HOOKS, LISTS_GRPC]).await;
+    let scene = PythonAgentBridge::beside(&[HOOKS, LISTS_GRPC]).await;
     let mut client = scene.python("0.3.10", "client_0_3.py");
     client.args([&scene.root(), "GRPC"]);
     play(client, &OLD_SCENARIOS).await;
@@ -328,7 +329,7 @@ const OF_A2A_JS: [&str; 10] = [
 ];
 
 async fn a2a_js_1_0(binding: &str) {
-    let scene = Scene::new(&[LISTS_GRPC]).await;
+    let scene = PythonAgentBridge::new(&[LISTS_GRPC]).await;
     let mut client = scene.stage.node("a2a_client.mjs");
     client.args([&scene.url(), binding]);
     play(client, &OF_A2A_JS).await;
@@ -337,7 +338,7 @@ async fn a2a_js_1_0(binding: &str) {
 
 /// The bridge is before the agent's own daemon: gRPC of 0.3 has no field that names another agent.
 async fn a2a_js_0_3(binding: &str) {
-    let scene = Scene::beside(&[LISTS_GRPC]).await;
+    let scene = PythonAgentBridge::beside(&[LISTS_GRPC]).await;
     let mut client = scene.stage.node("a2a_client_0_3.mjs");
     client.args([&scene.root(), binding]);
     play(client, &[&OF_A2A_JS[..], &["answered_at_once"]].concat()).await;
@@ -376,13 +377,13 @@ async fn a2a_js_0_3_over_grpc() {
 
 #[tokio::test]
 async fn google_adk() {
-    let scene = Scene::new(&[]).await;
+    let scene = PythonAgentBridge::new(&[]).await;
     let mut client = scene.python("1.0", "adk_client.py");
     client.arg(scene.url());
     play(client, &["card", "send", "fail", "files"]).await;
     scene.end().await;
     // ADK shows its user the agent's words, and the SDK for Python sends none with a question.
-    let scene = Talker::new().await;
+    let scene = TypeScriptAgentBridge::new().await;
     let mut client = scene.stage.command(a2a_python("1.0"));
     client.arg(scripts().join("a2a/adk_client.py")).arg(&scene.url);
     play(client, &["question"]).await;
@@ -391,7 +392,7 @@ async fn google_adk() {
 
 #[tokio::test]
 async fn agent_framework() {
-    let scene = Scene::new(&[]).await;
+    let scene = PythonAgentBridge::new(&[]).await;
     let mut client = scene.python("1.0", "agent_framework_client.py");
     client.arg(scene.url());
     let scenarios = [
@@ -411,7 +412,7 @@ async fn agent_framework() {
 
 #[tokio::test]
 async fn the_inspector() {
-    let scene = Scene::new(&[]).await;
+    let scene = PythonAgentBridge::new(&[]).await;
     let mut client = scene.python("1.0", "inspector.py");
     client.arg(scene.url());
     play(client, &["card", "messages"]).await;
@@ -419,21 +420,21 @@ async fn the_inspector() {
 }
 
 /// A stock TypeScript agent on a daemon, and a bridge before another daemon.
-struct Talker {
-    _pair: Pair,
-    stage: Stage,
-    agent: Script,
+struct TypeScriptAgentBridge {
+    _pair: DaemonPair,
+    stage: ClientEnv,
+    agent: ScriptProcess,
     _bridge: Bridge,
     url: String,
 }
 
-impl Talker {
+impl TypeScriptAgentBridge {
     async fn new() -> Self {
-        let pair = Pair::start(Transport::Tcp).await;
-        let stage = Stage::new(Transport::Tcp);
+        let pair = DaemonPair::start(TransportKind::Tcp).await;
+        let stage = ClientEnv::new(TransportKind::Tcp);
         let mut command = stage.node("agent.mjs");
         command.args(["daemon", pair.alice.grpc()]);
-        let mut agent = Script::start(command);
+        let mut agent = ScriptProcess::start(command);
         let peer = agent.json().await["peer_id"].as_str().unwrap().to_owned();
         let bridge = Bridge::start(&pair.bob).await;
         Self {
@@ -449,7 +450,7 @@ impl Talker {
 /// An agent on the TypeScript SDK is asked through the bridge.
 #[tokio::test]
 async fn an_agent_on_the_typescript_sdk() {
-    let scene = Talker::new().await;
+    let scene = TypeScriptAgentBridge::new().await;
     let mut client = scene.stage.command(a2a_python("1.0"));
     client.arg(scripts().join("a2a/client.py"));
     client.args([&scene.url, "JSONRPC"]);
@@ -463,18 +464,18 @@ const OF_MCP: [&str; 7] = [
 ];
 
 /// A stock Python agent on a daemon, and another daemon, whose tools are called over HTTP or by `anycast mcp`.
-struct Tools {
-    pair: Pair,
-    stage: Stage,
-    agent: Script,
+struct McpToolsSetup {
+    pair: DaemonPair,
+    stage: ClientEnv,
+    agent: ScriptProcess,
     peer: String,
 }
 
-impl Tools {
+impl McpToolsSetup {
     async fn new() -> Self {
-        let daemon = || Daemon::builder().listen([Transport::Tcp.listen()]);
-        let pair = Pair::of(daemon(), daemon().mcp()).await;
-        let stage = Stage::new(Transport::Tcp);
+        let daemon = || Daemon::builder().listen([TransportKind::Tcp.listen()]);
+        let pair = DaemonPair::from_builders(daemon(), daemon().mcp()).await;
+        let stage = ClientEnv::new(TransportKind::Tcp);
         let (agent, peer) = python::agent(&stage, "daemon", pair.alice.grpc()).await;
         Self {
             pair,
@@ -489,7 +490,7 @@ impl Tools {
     }
 
     fn command(&self) -> String {
-        let program = command::program();
+        let program = cli::program();
         format!("{} --daemon {} mcp", program.display(), self.pair.bob.grpc())
     }
 
@@ -514,42 +515,42 @@ impl Tools {
 
 #[tokio::test]
 async fn mcp_sdk_for_typescript_1_over_http() {
-    let tools = Tools::new().await;
+    let tools = McpToolsSetup::new().await;
     let url = tools.url();
     tools.typescript("1", &url).await;
 }
 
 #[tokio::test]
 async fn mcp_sdk_for_typescript_1_on_stdio() {
-    let tools = Tools::new().await;
+    let tools = McpToolsSetup::new().await;
     let command = tools.command();
     tools.typescript("1", &command).await;
 }
 
 #[tokio::test]
 async fn mcp_sdk_for_typescript_2_over_http() {
-    let tools = Tools::new().await;
+    let tools = McpToolsSetup::new().await;
     let url = tools.url();
     tools.typescript("2", &url).await;
 }
 
 #[tokio::test]
 async fn mcp_sdk_for_typescript_2_on_stdio() {
-    let tools = Tools::new().await;
+    let tools = McpToolsSetup::new().await;
     let command = tools.command();
     tools.typescript("2", &command).await;
 }
 
 #[tokio::test]
 async fn langchain_over_http() {
-    let tools = Tools::new().await;
+    let tools = McpToolsSetup::new().await;
     let url = tools.url();
     tools.langchain("MCP_URL", &url).await;
 }
 
 #[tokio::test]
 async fn langchain_on_stdio() {
-    let tools = Tools::new().await;
+    let tools = McpToolsSetup::new().await;
     let command = tools.command();
     tools.langchain("MCP_COMMAND", &command).await;
 }

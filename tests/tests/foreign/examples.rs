@@ -3,9 +3,9 @@
 use std::{collections::BTreeSet, fs, path::PathBuf};
 
 use crate::{
-    pages::{Machine, blocks, page},
-    stage::{a2a_python, langgraph_python, python},
-    walk::{HERE, Walk, free_port},
+    client_env::{a2a_python, langgraph_python, python},
+    doc_pages::{UserMachine, blocks, page},
+    doc_run::{DocRun, HERE, free_port},
 };
 
 fn example(name: &str) -> PathBuf {
@@ -17,35 +17,35 @@ fn readme(name: &str) -> String {
 }
 
 /// Follows the README of an example on this machine, in a copy of its directory.
-async fn follow(name: &str, machine: Machine) {
+async fn follow(name: &str, machine: UserMachine) {
     let machine = machine.files(&example(name));
-    let mut walk = Walk::new([(HERE, machine)]).instead("8090", free_port());
+    let mut walk = DocRun::new([(HERE, machine)]).instead("8090", free_port());
     let blocks = blocks(&readme(name));
     assert!(
         blocks.iter().filter(|block| block.language == "text").count() >= 2,
         "{name} shows what it does"
     );
-    walk.follow(&blocks).await;
+    walk.run_blocks(&blocks).await;
 }
 
 #[tokio::test]
 async fn python_agent_and_asker() {
-    follow("python", Machine::new().python(&python())).await;
+    follow("python", UserMachine::new().python(&python())).await;
 }
 
 #[tokio::test]
 async fn langgraph_graph_as_an_agent() {
-    follow("langgraph", Machine::new().python(&langgraph_python())).await;
+    follow("langgraph", UserMachine::new().python(&langgraph_python())).await;
 }
 
 #[tokio::test]
 async fn typescript_agent_and_asker() {
-    follow("typescript", Machine::new().node_modules()).await;
+    follow("typescript", UserMachine::new().node_modules()).await;
 }
 
 #[tokio::test]
 async fn agents_over_http() {
-    follow("http", Machine::new().python(&a2a_python("1.0"))).await;
+    follow("http", UserMachine::new().python(&a2a_python("1.0"))).await;
 }
 
 #[tokio::test]
@@ -59,7 +59,7 @@ async fn settings_of_mcp_clients() {
             assert!(text.contains(&tried), "nothing starts what {name} names");
         }
     }
-    follow("mcp", Machine::new().node_modules()).await;
+    follow("mcp", UserMachine::new().node_modules()).await;
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! The official MCP SDK (`mcp` 2.3.0) as client of our tools, over HTTP and on standard input and output, in the revision
 //! of today and in those with a handshake: the agent behind them is a stock Python agent on another node.
 
-use agentanycast_tests::{Daemon, Pair, Transport, command, within};
+use agentanycast_tests::{Daemon, DaemonPair, TransportKind, cli, within};
 
 use crate::{
+    client_env::{ClientEnv, mcp_python, scripts},
     python::agent,
-    script::Script,
-    stage::{Stage, mcp_python, scripts},
+    script::ScriptProcess,
 };
 
 /// What any application does.
@@ -17,14 +17,14 @@ const SCENARIOS: [&str; 8] = [
 /// What only callers over HTTP meet.
 const OVER_HTTP: [&str; 2] = ["other", "refusals"];
 
-async fn run(stage: &Stage, mode: &str, peer: &str, scenarios: &[&str], environment: &[(&str, String)]) {
+async fn run(stage: &ClientEnv, mode: &str, peer: &str, scenarios: &[&str], environment: &[(&str, String)]) {
     let mut command = stage.command(mcp_python());
     command
         .arg(scripts().join("mcp/client.py"))
         .args([mode, peer])
         .args(scenarios)
         .envs(environment.iter().map(|(name, value)| (name, value)));
-    let mut client = Script::start(command);
+    let mut client = ScriptProcess::start(command);
     for scenario in scenarios {
         assert_eq!(client.line().await, *scenario);
     }
@@ -36,9 +36,9 @@ async fn over_http(mode: &str) {
     let tokens = home.path().join("tokens");
     std::fs::write(&tokens, "alice aaaaaaaaaaaaaaaa\nbob bbbbbbbbbbbbbbbb\n").unwrap();
     let tokens = format!("--bridge-tokens-file={}", tokens.display());
-    let daemon = || Daemon::builder().listen([Transport::Tcp.listen()]);
-    let pair = Pair::of(daemon(), daemon().mcp().metrics().args([tokens])).await;
-    let stage = Stage::new(Transport::Tcp);
+    let daemon = || Daemon::builder().listen([TransportKind::Tcp.listen()]);
+    let pair = DaemonPair::from_builders(daemon(), daemon().mcp().metrics().args([tokens])).await;
+    let stage = ClientEnv::new(TransportKind::Tcp);
     let (agent, peer) = agent(&stage, "daemon", pair.alice.grpc()).await;
     let environment = [
         ("MCP_URL", format!("http://{}/mcp", pair.bob.mcp())),
@@ -48,15 +48,15 @@ async fn over_http(mode: &str) {
     let scenarios = [&SCENARIOS[..], &OVER_HTTP].concat();
     run(&stage, mode, &peer, &scenarios, &environment).await;
     let series = r#"agentanycast_mcp_tool_calls_total{tool="unknown",status="refused"}"#;
-    assert_eq!(pair.bob.figure(series).await, Some(1.0));
+    assert_eq!(pair.bob.metric(series).await, Some(1.0));
     agent.succeed().await;
 }
 
 async fn on_stdio(mode: &str) {
-    let pair = Pair::start(Transport::Tcp).await;
-    let stage = Stage::new(Transport::Tcp);
+    let pair = DaemonPair::start(TransportKind::Tcp).await;
+    let stage = ClientEnv::new(TransportKind::Tcp);
     let (agent, peer) = agent(&stage, "daemon", pair.alice.grpc()).await;
-    let program = command::program();
+    let program = cli::program();
     let command = format!("{} --daemon {} mcp", program.display(), pair.bob.grpc());
     let environment = [("MCP_COMMAND", command)];
     within(

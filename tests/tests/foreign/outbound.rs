@@ -3,44 +3,44 @@
 
 use agentanycast::{Artifact, Content, Message, Node, Part, Target, Task, TaskHandle, TaskStatus};
 use agentanycast_tests::{
-    Daemon,
-    ending::{completed, not_completed},
-    eventually, within,
+    Daemon, eventually,
+    task_assertions::{completed, not_completed},
+    within,
 };
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::{
+    client_env::{ClientEnv, a2a_python, scripts},
     python::ask,
-    script::Script,
-    stage::{Stage, a2a_python, scripts},
+    script::ScriptProcess,
 };
 
 const CONFIG: &str = "[bridge.outbound]\nallow_private = true\npatience = \"15s\"\n";
 
 /// An agent outside.
-struct Remote {
-    script: Script,
+struct ExternalAgent {
+    script: ScriptProcess,
     url: String,
     /// Its SDK loses metadata of parts and names of files, and cannot write null: that for JavaScript of 0.3 over
     /// REST and gRPC.
     is_lossy: bool,
 }
 
-impl Remote {
+impl ExternalAgent {
     /// Of version 1.0, over this binding.
-    async fn new(stage: &Stage, binding: &str, streaming: bool) -> Self {
+    async fn new(stage: &ClientEnv, binding: &str, streaming: bool) -> Self {
         Self::start(stage, "1.0", "server.py", &[binding, word(streaming)]).await
     }
 
     /// Of version 0.3, over this binding.
-    async fn old(stage: &Stage, binding: &str, streaming: bool) -> Self {
+    async fn old(stage: &ClientEnv, binding: &str, streaming: bool) -> Self {
         Self::start(stage, "0.3", "server_0_3.py", &[binding, word(streaming)]).await
     }
 
     /// On the SDK for JavaScript: of 1.0, or of 0.3.
-    async fn javascript(stage: &Stage, binding: &str, streaming: bool, is_old: bool) -> Self {
+    async fn javascript(stage: &ClientEnv, binding: &str, streaming: bool, is_old: bool) -> Self {
         let script = if is_old {
             "a2a_server_0_3.mjs"
         } else {
@@ -54,18 +54,18 @@ impl Remote {
     }
 
     /// On an agent framework.
-    async fn on(stage: &Stage, framework: &str) -> Self {
+    async fn on(stage: &ClientEnv, framework: &str) -> Self {
         Self::start(stage, "1.0", "framework_servers.py", &[framework]).await
     }
 
-    async fn start(stage: &Stage, version: &str, script: &str, args: &[&str]) -> Self {
+    async fn start(stage: &ClientEnv, version: &str, script: &str, args: &[&str]) -> Self {
         let mut command = stage.command(a2a_python(version));
         command.arg(scripts().join("a2a").join(script)).args(args);
         Self::ready(command).await
     }
 
     async fn ready(command: Command) -> Self {
-        let mut script = Script::start(command);
+        let mut script = ScriptProcess::start(command);
         let url = script.json().await["url"].as_str().unwrap().to_owned();
         Self {
             script,
@@ -86,7 +86,7 @@ fn word(streaming: bool) -> &'static str {
     if streaming { "streaming" } else { "plain" }
 }
 
-async fn send(node: &Node, remote: &Remote, message: impl Into<Message>) -> TaskHandle {
+async fn send(node: &Node, remote: &ExternalAgent, message: impl Into<Message>) -> TaskHandle {
     node.task(Target::url(&remote.url), message).send().await.unwrap()
 }
 
@@ -115,7 +115,7 @@ async fn until(handle: &TaskHandle, text: &str) -> TaskStatus {
 }
 
 /// What users do with any agent.
-async fn everything(node: &Node, remote: &mut Remote, is_old: bool) {
+async fn everything(node: &Node, remote: &mut ExternalAgent, is_old: bool) {
     echo(node, remote).await;
     steps(node, remote).await;
     parts(node, remote, is_old).await;
@@ -124,7 +124,7 @@ async fn everything(node: &Node, remote: &mut Remote, is_old: bool) {
     ends(node, remote, is_old).await;
 }
 
-async fn echo(node: &Node, remote: &mut Remote) {
+async fn echo(node: &Node, remote: &mut ExternalAgent) {
     let handle = send(node, remote, "echo hello").await;
     let task = completed(&handle).await;
     assert_eq!(task.artifacts[0].text_content(), "hello");
@@ -146,7 +146,7 @@ async fn echo(node: &Node, remote: &mut Remote) {
     assert_eq!(task.messages.last().unwrap().text_content(), "no task");
 }
 
-async fn steps(node: &Node, remote: &mut Remote) {
+async fn steps(node: &Node, remote: &mut ExternalAgent) {
     let handle = send(node, remote, "steps 20").await;
     let task = completed(&handle).await;
     let whole: Vec<String> = (0..20).map(|step| format!("{step};")).collect();
@@ -158,7 +158,7 @@ async fn steps(node: &Node, remote: &mut Remote) {
     assert_eq!(said, expected);
 }
 
-async fn parts(node: &Node, remote: &mut Remote, is_old: bool) {
+async fn parts(node: &Node, remote: &mut ExternalAgent, is_old: bool) {
     let bytes: Vec<u8> = (0..=255).collect();
     let nothing = if remote.is_lossy { json!("") } else { json!(null) };
     let data = json!({"n": 42, "f": 1.5, "deep": {"l": [1, nothing, "ü"]}});
@@ -231,7 +231,7 @@ fn by_value(data: &Value) -> Value {
     }
 }
 
-async fn question(node: &Node, remote: &mut Remote) {
+async fn question(node: &Node, remote: &mut ExternalAgent) {
     let handle = send(node, remote, "question").await;
     assert_eq!(until(&handle, "which one?").await, TaskStatus::InputRequired);
     handle.reply("the red one").await.unwrap();
@@ -241,7 +241,7 @@ async fn question(node: &Node, remote: &mut Remote) {
     assert_eq!(said, ["question", "which one?", "the red one", "done"]);
 }
 
-async fn cancel(node: &Node, remote: &mut Remote) {
+async fn cancel(node: &Node, remote: &mut ExternalAgent) {
     let handle = send(node, remote, "wait").await;
     eventually("the agent works", || async {
         (handle.snapshot().await.unwrap().status == TaskStatus::Working).then_some(())
@@ -252,7 +252,7 @@ async fn cancel(node: &Node, remote: &mut Remote) {
     remote.script.line_with("canceled").await;
 }
 
-async fn ends(node: &Node, remote: &mut Remote, is_old: bool) {
+async fn ends(node: &Node, remote: &mut ExternalAgent, is_old: bool) {
     let failed = send(node, remote, "fail").await;
     let error = not_completed(&failed).await;
     let task = error.task().unwrap();
@@ -282,15 +282,15 @@ async fn daemon() -> Daemon {
 }
 
 async fn of_1_0(binding: &str, streaming: bool) {
-    let stage = Stage::new(agentanycast_tests::Transport::Tcp);
-    let (daemon, mut remote) = tokio::join!(daemon(), Remote::new(&stage, binding, streaming));
+    let stage = ClientEnv::new(agentanycast_tests::TransportKind::Tcp);
+    let (daemon, mut remote) = tokio::join!(daemon(), ExternalAgent::new(&stage, binding, streaming));
     everything(&daemon.node().await, &mut remote, false).await;
     remote.script.succeed().await;
 }
 
 async fn of_0_3(binding: &str, streaming: bool) {
-    let stage = Stage::new(agentanycast_tests::Transport::Tcp);
-    let (daemon, mut remote) = tokio::join!(daemon(), Remote::old(&stage, binding, streaming));
+    let stage = ClientEnv::new(agentanycast_tests::TransportKind::Tcp);
+    let (daemon, mut remote) = tokio::join!(daemon(), ExternalAgent::old(&stage, binding, streaming));
     everything(&daemon.node().await, &mut remote, true).await;
     remote.script.succeed().await;
 }
@@ -356,8 +356,8 @@ async fn an_agent_of_0_3_over_rest_without_streams() {
 }
 
 async fn of_javascript(binding: &str, streaming: bool, is_old: bool) {
-    let stage = Stage::new(agentanycast_tests::Transport::Tcp);
-    let remote = Remote::javascript(&stage, binding, streaming, is_old);
+    let stage = ClientEnv::new(agentanycast_tests::TransportKind::Tcp);
+    let remote = ExternalAgent::javascript(&stage, binding, streaming, is_old);
     let (daemon, mut remote) = tokio::join!(daemon(), remote);
     everything(&daemon.node().await, &mut remote, is_old).await;
     remote.script.succeed().await;
@@ -401,8 +401,8 @@ async fn agents_of_javascript_without_streams() {
 
 /// What an agent of a framework answers, whose code is a function of what it is told.
 async fn of_framework(framework: &str) {
-    let stage = Stage::new(agentanycast_tests::Transport::Tcp);
-    let (daemon, remote) = tokio::join!(daemon(), Remote::on(&stage, framework));
+    let stage = ClientEnv::new(agentanycast_tests::TransportKind::Tcp);
+    let (daemon, remote) = tokio::join!(daemon(), ExternalAgent::on(&stage, framework));
     let node = daemon.node().await;
     let handle = send(&node, &remote, "echo hello").await;
     let task = completed(&handle).await;
@@ -431,15 +431,15 @@ pub(crate) async fn an_agent_of_agent_framework() {
 /// From a stock Python agent of the mesh to a Python agent outside.
 #[tokio::test]
 pub(crate) async fn the_published_python_sdk_sends_by_url() {
-    let stage = Stage::new(agentanycast_tests::Transport::Tcp);
-    let (daemon, remote) = tokio::join!(daemon(), Remote::new(&stage, "JSONRPC", true));
+    let stage = ClientEnv::new(agentanycast_tests::TransportKind::Tcp);
+    let (daemon, remote) = tokio::join!(daemon(), ExternalAgent::new(&stage, "JSONRPC", true));
     ask(&stage, "daemon", daemon.grpc(), &remote.url, &["url"]).await;
     remote.script.succeed().await;
 }
 
 /// The daemon is killed in the middle of a stream: the task goes on, nothing is sent twice or missing.
-async fn daemon_killed(remote: impl AsyncFn(&Stage) -> Remote) {
-    let stage = Stage::new(agentanycast_tests::Transport::Tcp);
+async fn daemon_killed(remote: impl AsyncFn(&ClientEnv) -> ExternalAgent) {
+    let stage = ClientEnv::new(agentanycast_tests::TransportKind::Tcp);
     let (mut daemon, mut remote) = tokio::join!(daemon(), remote(&stage));
     let id = {
         let node = daemon.node().await;
@@ -470,34 +470,34 @@ async fn daemon_killed(remote: impl AsyncFn(&Stage) -> Remote) {
 
 #[tokio::test]
 async fn a_killed_daemon_goes_on_with_an_agent_of_1_0() {
-    daemon_killed(async |stage| Remote::new(stage, "JSONRPC", true).await).await;
+    daemon_killed(async |stage| ExternalAgent::new(stage, "JSONRPC", true).await).await;
 }
 
 #[tokio::test]
 async fn a_killed_daemon_goes_on_over_grpc() {
-    daemon_killed(async |stage| Remote::new(stage, "GRPC", true).await).await;
+    daemon_killed(async |stage| ExternalAgent::new(stage, "GRPC", true).await).await;
 }
 
 #[tokio::test]
 async fn a_killed_daemon_goes_on_with_an_agent_of_0_3() {
-    daemon_killed(async |stage| Remote::old(stage, "JSONRPC", true).await).await;
+    daemon_killed(async |stage| ExternalAgent::old(stage, "JSONRPC", true).await).await;
 }
 
 #[tokio::test]
 async fn a_killed_daemon_goes_on_with_an_agent_of_0_3_over_rest() {
-    daemon_killed(async |stage| Remote::old(stage, "HTTP+JSON", true).await).await;
+    daemon_killed(async |stage| ExternalAgent::old(stage, "HTTP+JSON", true).await).await;
 }
 
 #[tokio::test]
 async fn a_killed_daemon_goes_on_without_streams() {
-    daemon_killed(async |stage| Remote::new(stage, "HTTP+JSON", false).await).await;
+    daemon_killed(async |stage| ExternalAgent::new(stage, "HTTP+JSON", false).await).await;
 }
 
 /// A task that was canceled while the daemon was about to fall is canceled there when it is back.
 #[tokio::test]
 async fn a_cancel_outlives_the_daemon() {
-    let stage = Stage::new(agentanycast_tests::Transport::Tcp);
-    let (mut daemon, mut remote) = tokio::join!(daemon(), Remote::new(&stage, "JSONRPC", true));
+    let stage = ClientEnv::new(agentanycast_tests::TransportKind::Tcp);
+    let (mut daemon, mut remote) = tokio::join!(daemon(), ExternalAgent::new(&stage, "JSONRPC", true));
     let node = daemon.node().await;
     let handle = send(&node, &remote, "question").await;
     until(&handle, "which one?").await;
@@ -513,8 +513,8 @@ async fn a_cancel_outlives_the_daemon() {
 /// An agent that is killed and comes back without the task: it fails, with the reason.
 #[tokio::test]
 async fn an_agent_that_forgets_its_tasks_fails_them() {
-    let stage = Stage::new(agentanycast_tests::Transport::Tcp);
-    let (daemon, mut remote) = tokio::join!(daemon(), Remote::new(&stage, "JSONRPC", true));
+    let stage = ClientEnv::new(agentanycast_tests::TransportKind::Tcp);
+    let (daemon, mut remote) = tokio::join!(daemon(), ExternalAgent::new(&stage, "JSONRPC", true));
     let node = daemon.node().await;
     let handle = send(&node, &remote, "held 2").await;
     until(&handle, "held 0").await;
@@ -522,7 +522,7 @@ async fn an_agent_that_forgets_its_tasks_fails_them() {
     let port = remote.url.rsplit_once(':').unwrap().1.to_owned();
     drop(remote);
     let again = ["JSONRPC", "streaming", &port];
-    let mut again = Remote::start(&stage, "1.0", "server.py", &again).await;
+    let mut again = ExternalAgent::start(&stage, "1.0", "server.py", &again).await;
     let error = not_completed(&handle).await;
     let task = error.task().unwrap();
     assert_eq!(task.status, TaskStatus::Failed);
@@ -540,10 +540,10 @@ async fn an_agent_that_forgets_its_tasks_fails_them() {
 /// One that does not come back: the task fails when patience is over.
 #[tokio::test]
 async fn an_agent_that_stays_away_fails_its_tasks() {
-    let stage = Stage::new(agentanycast_tests::Transport::Tcp);
+    let stage = ClientEnv::new(agentanycast_tests::TransportKind::Tcp);
     let config = "[bridge.outbound]\nallow_private = true\npatience = \"2s\"\n";
     let daemon = Daemon::builder().config(config).start();
-    let (daemon, remote) = tokio::join!(daemon, Remote::new(&stage, "JSONRPC", true));
+    let (daemon, remote) = tokio::join!(daemon, ExternalAgent::new(&stage, "JSONRPC", true));
     let node = daemon.node().await;
     let handle = send(&node, &remote, "held 2").await;
     until(&handle, "held 0").await;

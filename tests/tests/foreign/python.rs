@@ -3,13 +3,16 @@
 use std::net::TcpListener;
 
 use agentanycast::{TaskFilter, TaskStatus};
-use agentanycast_tests::{Daemon, Transport, command::told, ending::completed, eventually, pair::connected};
+use agentanycast_tests::{
+    Daemon, TransportKind, cli::anycast_at, daemon_pair::wait_connected, eventually,
+    task_assertions::completed,
+};
 
-use crate::{script::Script, stage::Stage};
+use crate::{client_env::ClientEnv, script::ScriptProcess};
 
 /// How the asker's daemon learns where the agent's is.
 #[derive(Clone, Copy)]
-enum Introduction {
+enum BootstrapBy {
     /// The variable of the daemon.
     Variable,
     /// The option `--relay`, which the SDK passes on as bootstrap peer.
@@ -17,27 +20,27 @@ enum Introduction {
 }
 
 /// `agentanycast demo` in one home, `agentanycast send` from another.
-async fn demo_and_send(transport: Transport, introduction: Introduction) {
-    let stage = Stage::new(transport);
+async fn demo_and_send(transport: TransportKind, introduction: BootstrapBy) {
+    let stage = ClientEnv::new(transport);
     let mut command = stage.python_cli();
     command.args(["demo", "--home", &stage.agent_home()]);
-    let mut demo = Script::start(command);
+    let mut demo = ScriptProcess::start(command);
     let line = demo.line_with("Peer ID:").await;
     let peer = line.split_whitespace().last().unwrap().to_owned();
     demo.line_with("Waiting for incoming tasks").await;
     let address = stage.announced().await;
     assert!(transport.is_in(&address), "{address}");
 
-    let mut other = Stage::new(transport);
-    if let Introduction::Variable = introduction {
+    let mut other = ClientEnv::new(transport);
+    if let BootstrapBy::Variable = introduction {
         other = other.bootstrap(&address);
     }
     let mut command = other.python_cli();
     command.args(["send", "--home", &other.agent_home(), &peer, "Hello, world!"]);
-    if let Introduction::Relay = introduction {
+    if let BootstrapBy::Relay = introduction {
         command.args(["--relay", &address]);
     }
-    let said = Script::start(command).succeed().await.join("\n");
+    let said = ScriptProcess::start(command).succeed().await.join("\n");
     assert!(
         said.contains("Task completed") && said.contains("Echo: Hello, world!"),
         "{said}"
@@ -58,21 +61,21 @@ async fn demo_and_send(transport: Transport, introduction: Introduction) {
 
 #[tokio::test]
 pub(crate) async fn the_command_line_over_quic() {
-    demo_and_send(Transport::Quic, Introduction::Variable).await;
+    demo_and_send(TransportKind::Quic, BootstrapBy::Variable).await;
 }
 
 #[tokio::test]
 async fn the_command_line_over_tcp() {
-    demo_and_send(Transport::Tcp, Introduction::Relay).await;
+    demo_and_send(TransportKind::Tcp, BootstrapBy::Relay).await;
 }
 
 /// `agentanycast status` says who the node is and ends.
 #[tokio::test]
 async fn the_command_line_shows_the_status() {
-    let stage = Stage::new(Transport::Quic);
+    let stage = ClientEnv::new(TransportKind::Quic);
     let mut command = stage.python_cli();
     command.args(["status", "--home", &stage.agent_home()]);
-    let said = Script::start(command).succeed().await.join("\n");
+    let said = ScriptProcess::start(command).succeed().await.join("\n");
     assert!(
         said.contains("Peer ID:    12D3KooW") && said.contains("0 connected"),
         "{said}"
@@ -80,19 +83,19 @@ async fn the_command_line_shows_the_status() {
 }
 
 /// Starts the agent; the peer that it is.
-pub(crate) async fn agent(stage: &Stage, kind: &str, place: &str) -> (Script, String) {
+pub(crate) async fn agent(stage: &ClientEnv, kind: &str, place: &str) -> (ScriptProcess, String) {
     let mut command = stage.python("agent.py");
     command.args([kind, place]);
-    let mut agent = Script::start(command);
+    let mut agent = ScriptProcess::start(command);
     let peer = agent.json().await["peer_id"].as_str().unwrap().to_owned();
     (agent, peer)
 }
 
 /// Runs scenarios of the asker.
-pub(crate) async fn ask(stage: &Stage, kind: &str, place: &str, peer: &str, scenarios: &[&str]) {
+pub(crate) async fn ask(stage: &ClientEnv, kind: &str, place: &str, peer: &str, scenarios: &[&str]) {
     let mut command = stage.python("asker.py");
     command.args([kind, place, peer]).args(scenarios);
-    let mut asker = Script::start(command);
+    let mut asker = ScriptProcess::start(command);
     for scenario in scenarios {
         assert_eq!(asker.line().await, *scenario);
     }
@@ -100,10 +103,10 @@ pub(crate) async fn ask(stage: &Stage, kind: &str, place: &str, peer: &str, scen
 }
 
 /// Both sides start their daemons themselves.
-async fn two_nodes(transport: Transport) {
-    let stage = Stage::new(transport);
+async fn two_nodes(transport: TransportKind) {
+    let stage = ClientEnv::new(transport);
     let (agent, peer) = agent(&stage, "home", &stage.agent_home()).await;
-    let other = Stage::new(transport).bootstrap(&stage.announced().await);
+    let other = ClientEnv::new(transport).bootstrap(&stage.announced().await);
     let scenarios = ["many", "fail", "cancel", "talk", "large", "card"];
     ask(&other, "home", &other.agent_home(), &peer, &scenarios).await;
     agent.succeed().await;
@@ -112,12 +115,12 @@ async fn two_nodes(transport: Transport) {
 
 #[tokio::test]
 async fn two_nodes_over_quic() {
-    two_nodes(Transport::Quic).await;
+    two_nodes(TransportKind::Quic).await;
 }
 
 #[tokio::test]
 async fn two_nodes_over_tcp() {
-    two_nodes(Transport::Tcp).await;
+    two_nodes(TransportKind::Tcp).await;
 }
 
 /// `daemon_addr=` with `unix://` on one side and `tcp://` on the other.
@@ -134,7 +137,7 @@ async fn on_daemons_that_run_already() {
         .bootstrap(bob.tcp())
         .start()
         .await;
-    let stage = Stage::new(Transport::Tcp);
+    let stage = ClientEnv::new(TransportKind::Tcp);
     let (agent, peer) = agent(&stage, "daemon", bob.grpc()).await;
     assert_eq!(peer, bob.peer_id().to_string());
     ask(
@@ -154,8 +157,8 @@ async fn the_handler_learns_what_the_sender_does() {
     let bob = Daemon::builder().start().await;
     let alice = Daemon::builder().bootstrap(bob.quic()).start().await;
     let asker = alice.node().await;
-    connected(&asker, &bob).await;
-    let stage = Stage::new(Transport::Quic);
+    wait_connected(&asker, &bob).await;
+    let stage = ClientEnv::new(TransportKind::Quic);
     let (mut agent, _) = agent(&stage, "daemon", bob.grpc()).await;
     let target = agentanycast::Target::Peer(bob.peer_id().clone());
     let handle = asker.send_task(target, "slow").await.unwrap();
@@ -180,7 +183,7 @@ async fn the_handler_learns_what_the_sender_does() {
 async fn an_agent_that_dies_is_replaced() {
     let bob = Daemon::builder().start().await;
     let alice = Daemon::builder().bootstrap(bob.tcp()).start().await;
-    let stage = Stage::new(Transport::Tcp);
+    let stage = ClientEnv::new(TransportKind::Tcp);
     let (first, peer) = agent(&stage, "daemon", bob.grpc()).await;
     drop(first);
     let asker = alice.node().await;
@@ -199,7 +202,7 @@ async fn an_agent_outlives_its_daemon() {
     let alice = Daemon::builder().bootstrap(bob.tcp()).start().await;
     let asker = alice.node().await;
     let target = agentanycast::Target::Peer(bob.peer_id().clone());
-    let stage = Stage::new(Transport::Tcp);
+    let stage = ClientEnv::new(TransportKind::Tcp);
     let (agent, _) = agent(&stage, "daemon", bob.grpc()).await;
     for text in ["before", "after"] {
         let handle = asker
@@ -216,7 +219,7 @@ async fn an_agent_outlives_its_daemon() {
 /// A handler raises: the SDK tells nobody. The task ends all the same where its node has a limit or its sender a deadline.
 #[tokio::test]
 async fn a_task_whose_handler_raises_ends_by_the_limit_of_its_node_or_of_its_sender() {
-    let stage = Stage::new(Transport::Tcp);
+    let stage = ClientEnv::new(TransportKind::Tcp);
     for (limit, args, reason) in [
         (
             "max_task_time = \"2s\"\n",
@@ -227,11 +230,11 @@ async fn a_task_whose_handler_raises_ends_by_the_limit_of_its_node_or_of_its_sen
     ] {
         let bob = Daemon::builder().config(limit).start().await;
         let alice = Daemon::builder().bootstrap(bob.tcp()).start().await;
-        connected(&alice.node().await, &bob).await;
+        wait_connected(&alice.node().await, &bob).await;
         let (agent, peer) = agent(&stage, "daemon", bob.grpc()).await;
-        let said = told(&alice, &[&["send", &peer, "raise out of order"], args].concat()).await;
-        assert_eq!(said.status.code(), Some(1), "{}", said.said);
-        assert!(said.said.contains(reason), "{}", said.said);
+        let said = anycast_at(&alice, &[&["send", &peer, "raise out of order"], args].concat()).await;
+        assert_eq!(said.status.code(), Some(1), "{}", said.all_output);
+        assert!(said.all_output.contains(reason), "{}", said.all_output);
         drop(agent);
     }
 }
@@ -241,16 +244,24 @@ async fn a_task_whose_handler_raises_ends_by_the_limit_of_its_node_or_of_its_sen
 async fn a_question_without_words_is_shown_as_one() {
     let bob = Daemon::builder().start().await;
     let alice = Daemon::builder().bootstrap(bob.tcp()).start().await;
-    connected(&alice.node().await, &bob).await;
-    let stage = Stage::new(Transport::Tcp);
+    wait_connected(&alice.node().await, &bob).await;
+    let stage = ClientEnv::new(TransportKind::Tcp);
     let (agent, peer) = agent(&stage, "daemon", bob.grpc()).await;
-    let said = told(&alice, &["send", &peer, "ask me"]).await;
-    assert_eq!(said.status.code(), Some(7), "{}", said.said);
-    assert!(said.said.contains("without saying what"), "{}", said.said);
+    let said = anycast_at(&alice, &["send", &peer, "ask me"]).await;
+    assert_eq!(said.status.code(), Some(7), "{}", said.all_output);
+    assert!(
+        said.all_output.contains("without saying what"),
+        "{}",
+        said.all_output
+    );
     let id = alice.node().await.tasks(&TaskFilter::default()).await.unwrap()[0]
         .id
         .clone();
-    let answered = told(&alice, &["reply", &id, "blue"]).await;
-    assert!(answered.said.contains("ask me | blue"), "{}", answered.said);
+    let answered = anycast_at(&alice, &["reply", &id, "blue"]).await;
+    assert!(
+        answered.all_output.contains("ask me | blue"),
+        "{}",
+        answered.all_output
+    );
     agent.succeed().await;
 }

@@ -7,15 +7,15 @@ use std::fs;
 use agentanycast_tests::eventually;
 
 use crate::{
-    pages::{Block, Machine, page},
-    stage::python,
+    client_env::python,
+    doc_pages::{DocBlock, UserMachine, page},
 };
 
 /// The blocks of README from this heading to the next one of its level, without those that show what is printed.
-fn blocks(heading: &str) -> Vec<Block> {
+fn blocks(heading: &str) -> Vec<DocBlock> {
     let text = fs::read_to_string(page("README.md")).unwrap();
     let (_, text) = text.split_once(&format!("\n## {heading}\n")).unwrap();
-    let blocks = crate::pages::blocks(text.split("\n## ").next().unwrap());
+    let blocks = crate::doc_pages::blocks(text.split("\n## ").next().unwrap());
     blocks
         .into_iter()
         .filter(|block| block.language != "text")
@@ -33,7 +33,7 @@ fn what_installs_is_known() {
 async fn the_first_hour_runs_as_it_is_written() {
     let blocks = blocks("The first hour");
     let mut blocks = blocks.iter();
-    let [first, second] = [Machine::new(), Machine::new()];
+    let [first, second] = [UserMachine::new(), UserMachine::new()];
 
     let demo = blocks.next().unwrap().commands();
     let said = first.run(demo[0]).await;
@@ -74,7 +74,7 @@ async fn the_programs_run_as_they_are_written() {
         assert_eq!(block.language, language);
         block.text.as_str()
     };
-    let [first, second] = [Machine::new(), Machine::new()];
+    let [first, second] = [UserMachine::new(), UserMachine::new()];
     let second = second.node_modules();
     first.write("server.py", program("python"));
     second.write("ask.py", program("python"));
@@ -104,7 +104,7 @@ async fn the_programs_run_as_they_are_written() {
     // The lines that make TypeScript run, in the directory with the packages that they install.
     let shells = blocks.iter().filter(|block| block.language == "sh");
     let typescript = shells
-        .map(Block::commands)
+        .map(DocBlock::commands)
         .find(|lines| lines.iter().any(|line| line.contains("ask.ts")));
     let mut said = String::new();
     for line in typescript.unwrap() {

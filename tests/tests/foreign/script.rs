@@ -17,14 +17,14 @@ use tokio::{
 
 /// A script that runs. Dropping it kills it.
 #[derive(Debug)]
-pub(crate) struct Script {
+pub(crate) struct ScriptProcess {
     child: Child,
     input: Option<ChildStdin>,
     lines: mpsc::UnboundedReceiver<String>,
-    complaints: Arc<Mutex<Vec<String>>>,
+    stderr_lines: Arc<Mutex<Vec<String>>>,
 }
 
-impl Script {
+impl ScriptProcess {
     /// Starts it.
     pub(crate) fn start(mut command: Command) -> Self {
         let mut child = command
@@ -36,8 +36,8 @@ impl Script {
             .unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let (sender, lines) = mpsc::unbounded_channel();
         each_line(child.stdout.take().unwrap(), move |line| drop(sender.send(line)));
-        let complaints = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&complaints);
+        let stderr_lines = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&stderr_lines);
         each_line(child.stderr.take().unwrap(), move |line| {
             kept.lock().unwrap().push(line);
         });
@@ -45,7 +45,7 @@ impl Script {
             input: child.stdin.take(),
             child,
             lines,
-            complaints,
+            stderr_lines,
         }
     }
 
@@ -104,7 +104,7 @@ impl Script {
         within("the script ends", self.child.wait()).await.unwrap()
     }
 
-    /// As [`Script::end`], and checks that it ends well; what it still printed.
+    /// As [`ScriptProcess::end`], and checks that it ends well; what it still printed.
     pub(crate) async fn succeed(mut self) -> Vec<String> {
         drop(self.input.take());
         let mut rest = Vec::new();
@@ -118,10 +118,10 @@ impl Script {
     }
 }
 
-impl Drop for Script {
+impl Drop for ScriptProcess {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let complaints = self.complaints.lock().unwrap();
+            let complaints = self.stderr_lines.lock().unwrap();
             eprintln!("--- standard error of the script ---\n{}", complaints.join("\n"));
         }
     }

@@ -5,9 +5,9 @@ use std::process::Command;
 use agentanycast::Target;
 use agentanycast_tests::{
     Daemon,
-    agent::Agent,
-    daemon::{Builder, Home},
-    pair::{alone, connected},
+    agent::TestAgent,
+    daemon::{DaemonBuilder, Home},
+    daemon_pair::{wait_connected, wait_disconnected},
     within,
 };
 
@@ -16,15 +16,15 @@ async fn a_cold_copy_is_put_back_elsewhere() {
     let mut alice = Daemon::builder().start().await;
     let mut bob = Daemon::builder().bootstrap(alice.tcp()).start().await;
     let sender = alice.node().await;
-    let agent = Agent::echo(&bob.node().await);
-    connected(&sender, &bob).await;
+    let agent = TestAgent::echo(&bob.node().await);
+    wait_connected(&sender, &bob).await;
     let peer = bob.peer_id().clone();
     let target = || Target::Peer(peer.clone());
     let done = sender.send_task(target(), "done").await.unwrap();
     within("the task ends", done.wait()).await.unwrap();
     drop(agent);
     bob.stop().await;
-    alone(&sender).await;
+    wait_disconnected(&sender).await;
     let waiting = sender.send_task(target(), "waiting").await.unwrap();
     let (done, waiting) = (done.id().to_owned(), waiting.id().to_owned());
     let me = alice.peer_id().clone();
@@ -41,7 +41,7 @@ async fn a_cold_copy_is_put_back_elsewhere() {
     assert!(copied.success());
     drop(alice);
 
-    let alice = Builder::new(other).start().await;
+    let alice = DaemonBuilder::new(other).start().await;
     assert_eq!(alice.peer_id(), &me, "the key is the identity");
     let sender = alice.node().await;
     let ended = sender.task_handle(&done).wait().await.unwrap();
@@ -52,7 +52,7 @@ async fn a_cold_copy_is_put_back_elsewhere() {
         .bootstrap(alice.tcp())
         .start()
         .await;
-    let _agent = Agent::echo(&bob.node().await);
+    let _agent = TestAgent::echo(&bob.node().await);
     let ended = within("what waited is delivered", sender.task_handle(&waiting).wait())
         .await
         .unwrap();
@@ -69,8 +69,8 @@ async fn a_copy_of_earlier_takes_and_sends_new_tasks() {
         let mut nodes = [alice, bob];
         let ask = async |[alice, bob]: &[Daemon; 2], times: usize| {
             let sender = alice.node().await;
-            let _agent = Agent::echo(&bob.node().await);
-            connected(&sender, bob).await;
+            let _agent = TestAgent::echo(&bob.node().await);
+            wait_connected(&sender, bob).await;
             for _ in 0..times {
                 let sent = sender
                     .send_task(Target::Peer(peer.clone()), "hello")

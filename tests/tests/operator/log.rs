@@ -5,10 +5,10 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use agentanycast::{Artifact, Target};
 use agentanycast_tests::{
-    Builder, Daemon, Pair, Transport,
-    agent::Agent,
-    ending::{completed, not_completed},
+    Daemon, DaemonBuilder, DaemonPair, TransportKind,
+    agent::TestAgent,
     eventually,
+    task_assertions::{completed, not_completed},
 };
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
@@ -17,13 +17,13 @@ const SECRET: &str = "rosebud";
 
 /// A value of JSON, read strictly: a name that stands twice is an error.
 #[derive(Debug, PartialEq)]
-enum Strict {
+enum StrictJson {
     Other,
     Text(String),
-    Object(BTreeMap<String, Strict>),
+    Object(BTreeMap<String, StrictJson>),
 }
 
-impl Strict {
+impl StrictJson {
     fn text(&self, name: &str) -> &str {
         match self {
             Self::Object(fields) => match fields.get(name) {
@@ -35,64 +35,64 @@ impl Strict {
     }
 }
 
-impl<'de> Deserialize<'de> for Strict {
+impl<'de> Deserialize<'de> for StrictJson {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl<'de> Visitor<'de> for Reader {
-            type Value = Strict;
+        struct StrictVisitor;
+        impl<'de> Visitor<'de> for StrictVisitor {
+            type Value = StrictJson;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("JSON")
             }
 
-            fn visit_bool<E>(self, _: bool) -> Result<Strict, E> {
-                Ok(Strict::Other)
+            fn visit_bool<E>(self, _: bool) -> Result<StrictJson, E> {
+                Ok(StrictJson::Other)
             }
 
-            fn visit_i64<E>(self, _: i64) -> Result<Strict, E> {
-                Ok(Strict::Other)
+            fn visit_i64<E>(self, _: i64) -> Result<StrictJson, E> {
+                Ok(StrictJson::Other)
             }
 
-            fn visit_u64<E>(self, _: u64) -> Result<Strict, E> {
-                Ok(Strict::Other)
+            fn visit_u64<E>(self, _: u64) -> Result<StrictJson, E> {
+                Ok(StrictJson::Other)
             }
 
-            fn visit_f64<E>(self, _: f64) -> Result<Strict, E> {
-                Ok(Strict::Other)
+            fn visit_f64<E>(self, _: f64) -> Result<StrictJson, E> {
+                Ok(StrictJson::Other)
             }
 
-            fn visit_unit<E>(self) -> Result<Strict, E> {
-                Ok(Strict::Other)
+            fn visit_unit<E>(self) -> Result<StrictJson, E> {
+                Ok(StrictJson::Other)
             }
 
-            fn visit_str<E>(self, text: &str) -> Result<Strict, E> {
-                Ok(Strict::Text(text.to_owned()))
+            fn visit_str<E>(self, text: &str) -> Result<StrictJson, E> {
+                Ok(StrictJson::Text(text.to_owned()))
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Strict, A::Error> {
-                while items.next_element::<Strict>()?.is_some() {}
-                Ok(Strict::Other)
+            fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<StrictJson, A::Error> {
+                while items.next_element::<StrictJson>()?.is_some() {}
+                Ok(StrictJson::Other)
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Strict, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<StrictJson, A::Error> {
                 let mut fields = BTreeMap::new();
-                while let Some((name, value)) = entries.next_entry::<String, Strict>()? {
+                while let Some((name, value)) = entries.next_entry::<String, StrictJson>()? {
                     if fields.insert(name.clone(), value).is_some() {
                         return Err(A::Error::custom(format!("{name} stands twice")));
                     }
                 }
-                Ok(Strict::Object(fields))
+                Ok(StrictJson::Object(fields))
             }
         }
-        deserializer.deserialize_any(Reader)
+        deserializer.deserialize_any(StrictVisitor)
     }
 }
 
 /// The lines of a log, each of which can be read.
-fn lines(daemon: &Daemon) -> Vec<Strict> {
+fn lines(daemon: &Daemon) -> Vec<StrictJson> {
     let log = daemon.log_tail();
     let read = log.lines().map(|line| {
-        let read: Strict = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        let read: StrictJson = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
         // Crates below say some things by fields alone.
         let own = read.text("target").starts_with("agentanycast");
         for name in ["timestamp", "level", "target", "message"]
@@ -109,10 +109,10 @@ fn lines(daemon: &Daemon) -> Vec<Strict> {
 /// Has a pair do what leaves lines: a task with its artifact, one that nobody answers until its deadline, one for a peer that
 /// does not take it; and an attempt to reach a bootstrap peer that is not there. The ids of the task that was ended, of the
 /// one that was not delivered, and of the one that was done.
-async fn busy(pair: &mut Pair) -> [String; 3] {
+async fn busy(pair: &mut DaemonPair) -> [String; 3] {
     let alice = pair.alice.node().await;
     let bob = Target::Peer(pair.bob.peer_id().clone());
-    let agent = Agent::serve(&pair.bob.node().await, |task| async move {
+    let agent = TestAgent::serve(&pair.bob.node().await, |task| async move {
         let text = task.message().text_content();
         if text.contains("fail") {
             task.fail(SECRET).await?;
@@ -139,7 +139,7 @@ async fn busy(pair: &mut Pair) -> [String; 3] {
     [late.id().to_owned(), lost.id().to_owned(), done.id().to_owned()]
 }
 
-fn with(level: &'static str) -> impl Fn(Builder) -> Builder {
+fn with(level: &'static str) -> impl Fn(DaemonBuilder) -> DaemonBuilder {
     move |daemon| {
         daemon
             .args([format!("--log-level={level}")])
@@ -150,7 +150,7 @@ fn with(level: &'static str) -> impl Fn(Builder) -> Builder {
 }
 
 /// The line with this message that is about this, by this name.
-async fn said(pair: &Pair, message: &str, (name, about): (&str, &str)) -> Strict {
+async fn said(pair: &DaemonPair, message: &str, (name, about): (&str, &str)) -> StrictJson {
     eventually(message, || async {
         let mut lines = [&pair.alice, &pair.bob].into_iter().flat_map(lines);
         lines.find(|line| line.text("message").contains(message) && line.text(name).contains(about))
@@ -160,7 +160,7 @@ async fn said(pair: &Pair, message: &str, (name, about): (&str, &str)) -> Strict
 
 #[tokio::test(flavor = "multi_thread")]
 async fn operators_read_of_tasks_by_their_ids_and_of_messages_nothing() {
-    let mut pair = Pair::start_with(Transport::Tcp, with("info")).await;
+    let mut pair = DaemonPair::start_with(TransportKind::Tcp, with("info")).await;
     let [late, lost, _] = busy(&mut pair).await;
     said(&pair, "task ended by this node", ("task", &late)).await;
     let expired = said(&pair, "an envelope expired undelivered", ("task", &lost)).await;
@@ -180,7 +180,7 @@ async fn operators_read_of_tasks_by_their_ids_and_of_messages_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_debugs_follows_a_task_by_its_ids_and_reads_of_messages_nothing() {
-    let mut pair = Pair::start_with(Transport::Quic, with("debug")).await;
+    let mut pair = DaemonPair::start_with(TransportKind::Quic, with("debug")).await;
     let done = busy(&mut pair).await[2].clone();
     // Each step of one task, at the side where it is done; the envelope that brought it has one id at both.
     let queued = said(&pair, "an envelope is in the queue", ("task", &done)).await;

@@ -12,5 +12,5 @@ mod log;
 mod terminal;
 mod top;
 mod trace;
-mod unread;
+mod unread_output;
 mod upgrade;

@@ -2,19 +2,21 @@
 //! and does not drive the terminal, in words and as JSON.
 
 use agentanycast::{AgentCard, Skill, Target};
-use agentanycast_tests::{Pair, Transport, agent::Agent, command::told, ending::not_completed};
+use agentanycast_tests::{
+    DaemonPair, TransportKind, agent::TestAgent, cli::anycast_at, task_assertions::not_completed,
+};
 
 /// A name, a description, a reason: with all that ends a line, colours it, or turns it around.
 const FOREIGN: &str = "foreign\nforged\u{1b}[2J\rforged\u{85}forged\u{2028}forged\u{202e}";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_that_others_say_begins_a_line_or_drives_the_terminal() {
-    let pair = Pair::start(Transport::Tcp).await;
+    let pair = DaemonPair::start(TransportKind::Tcp).await;
     let (alice, bob) = (pair.alice.node().await, pair.bob.node().await);
     let skill = Skill::new("skill", FOREIGN).with_tag("tag", FOREIGN);
     let card = AgentCard::new(FOREIGN, FOREIGN).with_skill(skill);
     bob.set_card(card).await.unwrap();
-    let _agent = Agent::serve(&bob, |task| async move {
+    let _agent = TestAgent::serve(&bob, |task| async move {
         task.fail(FOREIGN).await?;
         Ok(())
     });
@@ -35,10 +37,10 @@ async fn nothing_that_others_say_begins_a_line_or_drives_the_terminal() {
         &["status"],
         &["top", "--once", "--interval=100ms"],
     ] {
-        let words = told(&pair.alice, arguments).await.said;
-        let json = told(&pair.alice, &[&["--json"], arguments].concat())
+        let words = anycast_at(&pair.alice, arguments).await.all_output;
+        let json = anycast_at(&pair.alice, &[&["--json"], arguments].concat())
             .await
-            .printed;
+            .stdout;
         assert_eq!(json.lines().count(), 1, "{arguments:?}: {json}");
         for said in [&words, &json] {
             let drives = |c: char| c.is_control() && c != '\n' || "\u{2028}\u{202e}".contains(c);
@@ -49,6 +51,6 @@ async fn nothing_that_others_say_begins_a_line_or_drives_the_terminal() {
             );
         }
     }
-    let words = told(&pair.alice, &["card", peer.as_ref()]).await.said;
+    let words = anycast_at(&pair.alice, &["card", peer.as_ref()]).await.all_output;
     assert!(words.contains("foreign forged"), "{words}");
 }

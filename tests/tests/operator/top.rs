@@ -2,9 +2,9 @@
 
 use agentanycast::Target;
 use agentanycast_tests::{
-    Pair, Transport,
-    agent::Agent,
-    command::{anycast, asked, program},
+    DaemonPair, TransportKind,
+    agent::TestAgent,
+    cli::{anycast, anycast_json, program},
     eventually, within,
 };
 use serde_json::Value;
@@ -12,9 +12,9 @@ use tokio::io::AsyncReadExt as _;
 
 #[tokio::test]
 async fn once_as_json_and_as_text() {
-    let mut pair = Pair::start(Transport::Tcp).await;
+    let mut pair = DaemonPair::start(TransportKind::Tcp).await;
     let (alice, bob) = pair.nodes().await;
-    let agent = Agent::echo(&bob);
+    let agent = TestAgent::echo(&bob);
     let peer = pair.bob.peer_id().clone();
     let target = || Target::Peer(peer.clone());
     for number in 0..5 {
@@ -25,7 +25,7 @@ async fn once_as_json_and_as_text() {
         within("the task ends", handle.wait()).await.unwrap();
     }
     let top = eventually("the peer has been pinged", || async {
-        let top = asked(&pair.alice, &["top", "--once", "--interval", "100ms"]).await;
+        let top = anycast_json(&pair.alice, &["top", "--once", "--interval", "100ms"]).await;
         top["peers"][0]["round_trip_ms"].is_number().then_some(top)
     })
     .await;
@@ -40,14 +40,14 @@ async fn once_as_json_and_as_text() {
     assert_eq!(top["peers"][0]["via"], "direct");
     assert_eq!(top["agent_listens"], false);
     assert!(!top["log"].as_array().unwrap().is_empty(), "{top}");
-    let there = asked(&pair.bob, &["top", "--once", "--interval", "100ms"]).await;
+    let there = anycast_json(&pair.bob, &["top", "--once", "--interval", "100ms"]).await;
     assert_eq!(there["agent_listens"], true);
 
     drop((agent, bob));
     pair.bob.stop().await;
-    agentanycast_tests::pair::alone(&alice).await;
+    agentanycast_tests::daemon_pair::wait_disconnected(&alice).await;
     alice.send_task(target(), "waits").await.unwrap();
-    let top = asked(&pair.alice, &["top", "--once", "--interval", "100ms"]).await;
+    let top = anycast_json(&pair.alice, &["top", "--once", "--interval", "100ms"]).await;
     assert_eq!(top["queue"]["queued"], 1, "{top}");
     assert_eq!(
         (&top["peers"][0]["waiting"], &top["peers"][0]["via"]),
@@ -58,16 +58,20 @@ async fn once_as_json_and_as_text() {
     let said = tokio::task::spawn_blocking(move || anycast(["--daemon", &address, "top", "--once"]))
         .await
         .unwrap();
-    assert!(said.status.success(), "{}", said.said);
-    assert_eq!(said.said.lines().count(), 24, "{}", said.said);
+    assert!(said.status.success(), "{}", said.all_output);
+    assert_eq!(said.all_output.lines().count(), 24, "{}", said.all_output);
     for part in ["completed", "1 waiting", "away", "refusals", "log"] {
-        assert!(said.said.contains(part), "{part} is missing in\n{}", said.said);
+        assert!(
+            said.all_output.contains(part),
+            "{part} is missing in\n{}",
+            said.all_output
+        );
     }
     let address = pair.alice.grpc().to_owned();
     let piped = tokio::task::spawn_blocking(move || anycast(["--daemon", &address, "top"]))
         .await
         .unwrap();
-    assert_eq!(piped.status.code(), Some(2), "no terminal: {}", piped.said);
+    assert_eq!(piped.status.code(), Some(2), "no terminal: {}", piped.all_output);
 }
 
 fn of_status<'a>(top: &'a Value, status: &str) -> &'a Value {
@@ -78,7 +82,7 @@ fn of_status<'a>(top: &'a Value, status: &str) -> &'a Value {
 /// On a pseudo-terminal of 80×24, by util-linux's `script`, as over SSH; `q` ends it.
 #[tokio::test]
 async fn on_a_terminal() {
-    let pair = Pair::start(Transport::Tcp).await;
+    let pair = DaemonPair::start(TransportKind::Tcp).await;
     let command = format!(
         "stty rows 24 cols 80; exec {} --daemon {} top",
         program().display(),

@@ -2,18 +2,17 @@
 
 use agentanycast::{AgentCard, Node, Skill, Target, TaskError};
 use agentanycast_tests::{
-    Daemon, Pair, Relay, Transport,
-    agent::Agent,
-    command::{anycast, asked},
-    daemon::{Builder, Home},
-    eventually,
-    pair::connected,
-    within,
+    Daemon, DaemonPair, TestRelay, TransportKind,
+    agent::TestAgent,
+    cli::{anycast, anycast_json},
+    daemon::{DaemonBuilder, Home},
+    daemon_pair::wait_connected,
+    eventually, within,
 };
 use serde_json::Value;
 
 async fn trace(daemon: &Daemon, task: &str) -> Value {
-    asked(daemon, &["trace", task]).await
+    anycast_json(daemon, &["trace", task]).await
 }
 
 /// Waits until the trace of a task says this.
@@ -32,7 +31,7 @@ fn kinds(trace: &Value) -> Vec<&str> {
 
 #[tokio::test]
 async fn a_task_that_was_delivered() {
-    let pair = Pair::start(Transport::Tcp).await;
+    let pair = DaemonPair::start(TransportKind::Tcp).await;
     let (alice, bob) = pair.nodes().await;
     let target = Target::Peer(pair.bob.peer_id().clone());
     let handle = alice.send_task(target, "hello").await.unwrap();
@@ -53,7 +52,7 @@ async fn a_task_that_was_delivered() {
         "{came}"
     );
 
-    let _agent = Agent::echo(&bob);
+    let _agent = TestAgent::echo(&bob);
     within("the task ends", handle.wait()).await.unwrap();
     let sent = says(&pair.alice, handle.id(), "completed").await;
     assert_eq!(kinds(&sent), ["sent", "went", "acknowledged", "ended"]);
@@ -71,29 +70,29 @@ async fn a_task_that_was_delivered() {
         .await
         .unwrap();
     assert!(
-        said.status.success() && said.said.contains("was completed"),
+        said.status.success() && said.all_output.contains("was completed"),
         "{}",
-        said.said
+        said.all_output
     );
     let address = pair.alice.grpc().to_owned();
     let unknown = tokio::task::spawn_blocking(move || anycast(["--daemon", &address, "trace", "nonsense"]))
         .await
         .unwrap();
-    assert_eq!(unknown.status.code(), Some(4), "{}", unknown.said);
+    assert_eq!(unknown.status.code(), Some(4), "{}", unknown.all_output);
     for part in ["nonsense", "audit_log_path"] {
-        assert!(unknown.said.contains(part), "{}", unknown.said);
+        assert!(unknown.all_output.contains(part), "{}", unknown.all_output);
     }
 }
 
 #[tokio::test]
 async fn a_task_that_waits_for_a_peer_that_is_away() {
-    let mut pair = Pair::start(Transport::Tcp).await;
+    let mut pair = DaemonPair::start(TransportKind::Tcp).await;
     let (alice, _) = pair.nodes().await;
     let target = Target::Peer(pair.bob.peer_id().clone());
     let there = alice.send_task(target.clone(), "hello").await.unwrap();
     says(&pair.alice, there.id(), "delivered").await;
     pair.bob.stop().await;
-    agentanycast_tests::pair::alone(&alice).await;
+    agentanycast_tests::daemon_pair::wait_disconnected(&alice).await;
     // What has arrived stays so, and whoever waits for an answer is told why there is none.
     let arrived = says(&pair.alice, there.id(), "delivered").await;
     let why = arrived["why"].as_str().unwrap();
@@ -142,13 +141,13 @@ async fn a_task_that_the_policy_refused() {
         home.path().join("audit.jsonl").display(),
         asker.peer_id()
     );
-    let guarded = Builder::new(home)
+    let guarded = DaemonBuilder::new(home)
         .bootstrap(asker.tcp())
         .config(&settings)
         .start()
         .await;
     let node = asker.node().await;
-    connected(&node, &guarded).await;
+    wait_connected(&node, &guarded).await;
     let handle = node
         .send_task(Target::Peer(guarded.peer_id().clone()), "hello")
         .await
@@ -170,7 +169,7 @@ async fn a_task_that_the_policy_refused() {
     );
 }
 
-async fn agent_for(relay: &Relay, name: &str) -> (Daemon, Node, Agent) {
+async fn agent_for(relay: &TestRelay, name: &str) -> (Daemon, Node, TestAgent) {
     let registry = relay.registry.to_string();
     let daemon = Daemon::builder()
         .env("AGENTANYCAST_REGISTRY_ADDRS", registry)
@@ -179,13 +178,13 @@ async fn agent_for(relay: &Relay, name: &str) -> (Daemon, Node, Agent) {
     let node = daemon.node_named(name).await;
     let card = AgentCard::new(name, "an agent of a test").with_skill(Skill::new("work", "what it does"));
     node.set_card(card).await.unwrap();
-    let agent = Agent::echo(&node);
+    let agent = TestAgent::echo(&node);
     (daemon, node, agent)
 }
 
 #[tokio::test]
 async fn a_task_that_went_on_to_another_agent() {
-    let relay = Relay::builder().start().await;
+    let relay = TestRelay::builder().start().await;
     let (still, ..) = &agent_for(&relay, "still").await;
     let (there, ..) = &agent_for(&relay, "there").await;
     let sender = Daemon::builder()

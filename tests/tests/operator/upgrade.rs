@@ -17,11 +17,10 @@ use std::{
 use agentanycast::{AgentCard, Artifact, Node, Skill, Target, TaskHandle};
 use agentanycast_tests::{
     Daemon,
-    agent::Agent,
-    daemon::{Builder, Home},
-    eventually,
-    pair::{alone, connected},
-    rpc, within,
+    agent::TestAgent,
+    daemon::{DaemonBuilder, Home},
+    daemon_pair::{wait_connected, wait_disconnected},
+    eventually, rpc, within,
 };
 use futures::future::join_all;
 use serde_json::{Value, json};
@@ -81,8 +80,8 @@ fn streamed() -> Vec<u8> {
 }
 
 /// Echoes; what is asked to stream streams instead.
-fn agent(node: &Node) -> Agent {
-    Agent::serve(node, |task| async move {
+fn agent(node: &Node) -> TestAgent {
+    TestAgent::serve(node, |task| async move {
         let asked = task.message().text_content();
         if asked == "stream" {
             let mut artifact = task.stream_artifact("bytes", "").await?;
@@ -117,7 +116,7 @@ async fn goes_on(archive: &Path) {
         for file in ["key", "data"] {
             fs::rename(place.path().join(name).join(file), home.path().join(file)).unwrap();
         }
-        Builder::new(home).config(SETTINGS)
+        DaemonBuilder::new(home).config(SETTINGS)
     };
     let alice = daemon("alice").start().await;
     let bob = daemon("bob").bootstrap(alice.tcp()).start().await;
@@ -134,7 +133,7 @@ async fn goes_on(archive: &Path) {
         );
     }
     let (sender, receiver) = (alice.node().await, bob.node().await);
-    connected(&sender, &bob).await;
+    wait_connected(&sender, &bob).await;
     let handle = |name: &str| sender.task_handle(written[name].as_str().unwrap());
 
     // What had ended is as it was.
@@ -210,7 +209,7 @@ async fn write_a_fixture() {
         .set_card(AgentCard::new("an old agent", "of a test").with_skill(Skill::new("echo", "echoes")))
         .await
         .unwrap();
-    connected(&sender, &bob).await;
+    wait_connected(&sender, &bob).await;
     let send = async |text: &str| {
         let target = Target::Peer(bob.peer_id().clone());
         sender.send_task(target, text).await.unwrap()
@@ -230,7 +229,7 @@ async fn write_a_fixture() {
     eventually("it is there", || async { there.snapshot().await.ok() }).await;
     drop(receiver);
     bob.stop().await;
-    alone(&sender).await;
+    wait_disconnected(&sender).await;
     let target = || Target::Peer(bob.peer_id().clone());
     let queued = sender.send_task(target(), "queued").await.unwrap();
     let large = sender.send_task(target(), large().as_str()).await.unwrap();

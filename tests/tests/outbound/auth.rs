@@ -10,8 +10,8 @@ use std::{
 };
 
 use agentanycast_tests::{
-    command::asked as traced,
-    ending::{completed, not_completed},
+    cli::anycast_json as trace_json,
+    task_assertions::{completed, not_completed},
 };
 use axum::{
     http::{StatusCode, header},
@@ -27,11 +27,13 @@ use tokio_rustls::rustls::{
     server::WebPkiClientVerifier,
 };
 
-use crate::agent::{Agent, Asked, card, daemon, is_card, ok, reason, result, said, send, status};
+use crate::http_agent::{
+    HttpAgent, ReceivedRequest, card, daemon, is_card, ok, reason, result, said, send, status,
+};
 
 /// An agent that takes calls with this header only, and its card too.
-async fn guarded(name: &'static str, value: &'static str) -> Agent {
-    Agent::start(move |asked: Asked, address| {
+async fn guarded(name: &'static str, value: &'static str) -> HttpAgent {
+    HttpAgent::start(move |asked: ReceivedRequest, address| {
         let answer = if asked.header(name) != Some(value) {
             status(401)
         } else if is_card(&asked) {
@@ -98,7 +100,7 @@ async fn each_kind_is_told_to_its_host_alone() {
 async fn an_agent_that_repeats_what_it_was_told_has_it_kept_nowhere() {
     const SECRET: &str = "sk-live-0123456789";
     let tokens =
-        Agent::start(async |_, _| ok(&json!({"access_token": SECRET, "token_type": "Bearer"}))).await;
+        HttpAgent::start(async |_, _| ok(&json!({"access_token": SECRET, "token_type": "Bearer"}))).await;
     let pair: &'static str = STANDARD.encode(format!("me:{SECRET}")).leak();
     for (header, config) in [
         ("authorization", format!("bearer_token = \"{SECRET}\"")),
@@ -115,7 +117,7 @@ async fn an_agent_that_repeats_what_it_was_told_has_it_kept_nowhere() {
             ),
         ),
     ] {
-        let repeating = move |number: usize, asked: &Asked| {
+        let repeating = move |number: usize, asked: &ReceivedRequest| {
             let heard = asked.header(header).unwrap_or_default();
             let text = format!("no, {heard} ({SECRET})");
             let message = json!({"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": text}]});
@@ -140,7 +142,7 @@ async fn an_agent_that_repeats_what_it_was_told_has_it_kept_nowhere() {
         };
         let asked_so_far = Arc::new(AtomicUsize::new(0));
         let number = Arc::clone(&asked_so_far);
-        let agent = Agent::start(move |asked: Asked, address| {
+        let agent = HttpAgent::start(move |asked: ReceivedRequest, address| {
             let answer = if is_card(&asked) {
                 card(&format!("http://{address}/"), "1.0", false)
             } else {
@@ -158,7 +160,7 @@ async fn an_agent_that_repeats_what_it_was_told_has_it_kept_nowhere() {
             let handle = send(&node, &agent.url()).await;
             let error = not_completed(&handle).await;
             let reason = error.task().unwrap().reason();
-            let trace = traced(&daemon, &["trace", handle.id()]).await.to_string();
+            let trace = trace_json(&daemon, &["trace", handle.id()]).await.to_string();
             for text in [&reason, &trace, &error.to_string()] {
                 assert!(!text.contains(SECRET) && !text.contains(pair), "{config}: {text}");
                 assert!(!text.contains("sk-live"), "{config}: {text}");
@@ -179,7 +181,7 @@ async fn an_agent_that_repeats_what_it_was_told_has_it_kept_nowhere() {
 async fn tokens_are_had_kept_and_renewed() {
     let given = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&given);
-    let tokens = Agent::start(move |asked: Asked, _| {
+    let tokens = HttpAgent::start(move |asked: ReceivedRequest, _| {
         let pair = format!("Basic {}", STANDARD.encode("me%2Fyou:hush"));
         let good = asked.header("authorization") == Some(&pair)
             && asked.body.as_ref() == b"grant_type=client_credentials&scope=read+write";
@@ -199,7 +201,7 @@ async fn tokens_are_had_kept_and_renewed() {
     let good = Arc::clone(&given);
     let revoked = Arc::new(AtomicUsize::new(0));
     let least = Arc::clone(&revoked);
-    let agent = Agent::start(move |asked: Asked, address| {
+    let agent = HttpAgent::start(move |asked: ReceivedRequest, address| {
         let token = asked
             .header("authorization")
             .and_then(|value| value.strip_prefix("Bearer t"));
@@ -248,12 +250,12 @@ async fn no_secret_goes_without_tls_over_the_internet() {
     assert!(why.contains("not sent without TLS"), "{why}");
 }
 
-struct Authority {
+struct TestCa {
     certificate: Certificate,
     key: KeyPair,
 }
 
-impl Authority {
+impl TestCa {
     fn new() -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -298,8 +300,8 @@ fn write(directory: &Path, name: &str, text: &str) -> String {
 
 #[tokio::test]
 async fn both_sides_show_certificates() {
-    let authority = Authority::new();
-    let agent = Agent::over_tls(authority.server(), async |asked, address| {
+    let authority = TestCa::new();
+    let agent = HttpAgent::over_tls(authority.server(), async |asked, address| {
         if is_card(&asked) {
             card(&format!("https://localhost:{}/", address.port()), "1.0", false)
         } else {

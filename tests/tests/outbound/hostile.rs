@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use agentanycast_tests::{command::told, ending::completed};
+use agentanycast_tests::{cli::anycast_at, task_assertions::completed};
 use axum::{
     body::{Body, Bytes},
     http::{StatusCode, header},
@@ -16,7 +16,7 @@ use tokio::{
     net::TcpListener,
 };
 
-use crate::agent::{Agent, Asked, card, daemon, ok, reason, result, said, send, status};
+use crate::http_agent::{HttpAgent, ReceivedRequest, card, daemon, ok, reason, result, said, send, status};
 
 fn endless(media_type: &'static str, first: &'static str) -> Response {
     let first = futures::stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(first.as_bytes()))]);
@@ -35,21 +35,21 @@ fn sse(text: &'static str) -> Response {
 #[tokio::test]
 async fn what_has_no_end_is_given_up() {
     let (_daemon, node) = daemon("allow_private = true\n").await;
-    let agent = Agent::answering("1.0", false, |_| endless("application/json", "{\"x\": \"")).await;
+    let agent = HttpAgent::answering("1.0", false, |_| endless("application/json", "{\"x\": \"")).await;
     let why = reason(&node, &agent.url()).await;
     assert!(why.contains("its answer has more than 24 MiB"), "{why}");
-    let agent = Agent::answering("1.0", true, |_| endless("text/event-stream", "data: {\"x\": \"")).await;
+    let agent = HttpAgent::answering("1.0", true, |_| endless("text/event-stream", "data: {\"x\": \"")).await;
     let why = reason(&node, &agent.url()).await;
     assert!(why.contains("an event of more than 24 MiB"), "{why}");
-    let agent = Agent::start(async |_, _| endless("application/json", "{\"name\": \"")).await;
+    let agent = HttpAgent::start(async |_, _| endless("application/json", "{\"name\": \"")).await;
     let why = reason(&node, &agent.url()).await;
     assert!(why.contains("its card: its answer has more than 1 MiB"), "{why}");
     let many = || format!("{{\"x\": [{}]}}", "0,".repeat(2 << 20));
-    let agent = Agent::answering("1.0", false, move |_| many().into_response()).await;
+    let agent = HttpAgent::answering("1.0", false, move |_| many().into_response()).await;
     let why = reason(&node, &agent.url()).await;
     assert!(why.contains("elements"), "{why}");
     // One that ends is read, by the same daemon.
-    let agent = Agent::answering("1.0", false, |_| said("hi")).await;
+    let agent = HttpAgent::answering("1.0", false, |_| said("hi")).await;
     completed(&send(&node, &agent.url()).await).await;
 }
 
@@ -93,42 +93,42 @@ async fn what_does_not_begin_is_given_up() {
 #[tokio::test]
 async fn what_is_no_a2a_is_refused_with_its_reason() {
     let (_daemon, node) = daemon("allow_private = true\n").await;
-    let text = |text: &'static str| move |_: &Asked| text.into_response();
+    let text = |text: &'static str| move |_: &ReceivedRequest| text.into_response();
     for (agent, expected) in [
         (
-            Agent::answering("1.0", false, text("{\"x\":")).await,
+            HttpAgent::answering("1.0", false, text("{\"x\":")).await,
             "its answer is no JSON",
         ),
         (
-            Agent::answering("1.0", false, text("[]")).await,
+            HttpAgent::answering("1.0", false, text("[]")).await,
             "neither result nor error",
         ),
         (
-            Agent::answering("1.0", false, text("\u{0}\u{1}")).await,
+            HttpAgent::answering("1.0", false, text("\u{0}\u{1}")).await,
             "its answer is no JSON",
         ),
         (
-            Agent::answering("1.0", false, |_| result(&json!({"task": {"id": 7}}))).await,
+            HttpAgent::answering("1.0", false, |_| result(&json!({"task": {"id": 7}}))).await,
             "its answer cannot be read",
         ),
         (
-            Agent::answering("1.0", false, |_| result(&json!({"later": 1}))).await,
+            HttpAgent::answering("1.0", false, |_| result(&json!({"later": 1}))).await,
             "neither task nor message",
         ),
         (
-            Agent::answering("1.0", true, |_| sse("data: {\n\n")).await,
+            HttpAgent::answering("1.0", true, |_| sse("data: {\n\n")).await,
             "its answer is no JSON",
         ),
         (
-            Agent::answering("1.0", false, |_| status(500)).await,
+            HttpAgent::answering("1.0", false, |_| status(500)).await,
             "it answered HTTP 500",
         ),
         (
-            Agent::answering("1.0", false, |_| status(418)).await,
+            HttpAgent::answering("1.0", false, |_| status(418)).await,
             "it answered HTTP 418",
         ),
         (
-            Agent::answering("1.0", false, |_| {
+            HttpAgent::answering("1.0", false, |_| {
                 (
                     StatusCode::INTERNAL_SERVER_ERROR,
                     "<h1>out of\r\norder\u{1b}[2J</h1>",
@@ -139,45 +139,45 @@ async fn what_is_no_a2a_is_refused_with_its_reason() {
             "it answered HTTP 500: <h1>out of order [2J</h1>",
         ),
         (
-            Agent::answering("1.0", false, |_| {
+            HttpAgent::answering("1.0", false, |_| {
                 (StatusCode::INTERNAL_SERVER_ERROR, "x".repeat(1 << 20)).into_response()
             })
             .await,
             "xxxx…",
         ),
         (
-            Agent::start(async |_, _| (StatusCode::FORBIDDEN, "only\nfor members").into_response()).await,
+            HttpAgent::start(async |_, _| (StatusCode::FORBIDDEN, "only\nfor members").into_response()).await,
             "its card: it answered HTTP 403 (what it wants of callers is set in [bridge.outbound.HOST]): only for members",
         ),
         (
-            Agent::start(async |_, _| card("ftp://agents.example/", "1.0", false)).await,
+            HttpAgent::start(async |_, _| card("ftp://agents.example/", "1.0", false)).await,
             "its card lists has a URL that can be called: JSONRPC 1.0 at \"ftp://agents.example/\": it is neither http nor https",
         ),
         (
-            Agent::answering("1.0", false, |_| {
+            HttpAgent::answering("1.0", false, |_| {
                 ok(&json!({"jsonrpc": "2.0", "id": 1, "error": {"code": -32603, "message": "a\nb"}}))
             })
             .await,
             "it answered -32603: a b",
         ),
         (
-            Agent::start(async |_, _| status(404)).await,
+            HttpAgent::start(async |_, _| status(404)).await,
             "there is no agent card at",
         ),
         (
-            Agent::start(async |_, _| "no card".into_response()).await,
+            HttpAgent::start(async |_, _| "no card".into_response()).await,
             "is no JSON",
         ),
         (
-            Agent::start(async |_, _| ok(&json!({}))).await,
+            HttpAgent::start(async |_, _| ok(&json!({}))).await,
             "what is there is no card: {}",
         ),
         (
-            Agent::start(async |_, _| ok(&json!({"name": "x", "skills": []}))).await,
+            HttpAgent::start(async |_, _| ok(&json!({"name": "x", "skills": []}))).await,
             "lists no interface",
         ),
         (
-            Agent::start(async |_, _| status(503)).await,
+            HttpAgent::start(async |_, _| status(503)).await,
             "it was not reached for 2s: its card: it answered HTTP 503",
         ),
     ] {
@@ -185,7 +185,7 @@ async fn what_is_no_a2a_is_refused_with_its_reason() {
         assert!(why.contains(expected), "{why:?} is not {expected:?}");
     }
     // The daemon is as good as before.
-    let agent = Agent::answering("1.0", false, |_| said("hi")).await;
+    let agent = HttpAgent::answering("1.0", false, |_| said("hi")).await;
     completed(&send(&node, &agent.url()).await).await;
 }
 
@@ -196,10 +196,10 @@ async fn a_reason_does_not_drive_the_terminal() {
     let said = "no\nanycast: all is well\r\u{1b}[2J\u{202e}";
     let state = json!({"state": "TASK_STATE_FAILED", "message": {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": said}]}});
     let failed = json!({"task": {"id": "r1", "contextId": "c", "status": state}});
-    let agent = Agent::answering("1.0", false, move |_| result(&failed)).await;
-    let told = told(&daemon, &["send", "--url", &agent.url(), "hello"]).await;
+    let agent = HttpAgent::answering("1.0", false, move |_| result(&failed)).await;
+    let told = anycast_at(&daemon, &["send", "--url", &agent.url(), "hello"]).await;
     assert!(!told.status.success());
-    let lines: Vec<&str> = told.said.lines().collect();
+    let lines: Vec<&str> = told.all_output.lines().collect();
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(
         lines[0].contains("no anycast: all is well") && !lines[0].contains(['\u{1b}', '\r', '\u{202e}']),
@@ -210,12 +210,12 @@ async fn a_reason_does_not_drive_the_terminal() {
 #[tokio::test]
 async fn redirects_stay_on_their_host() {
     let (_daemon, node) = daemon("allow_private = true\n").await;
-    let elsewhere = Agent::answering("1.0", false, |_| said("hi")).await;
+    let elsewhere = HttpAgent::answering("1.0", false, |_| said("hi")).await;
     let target = elsewhere.url();
     let to =
         move |place: String| (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, place)]).into_response();
     let away = to;
-    let agent = Agent::start(move |asked: Asked, _| {
+    let agent = HttpAgent::start(move |asked: ReceivedRequest, _| {
         let answer = away(format!("{target}{}", asked.path));
         async { answer }
     })
@@ -224,7 +224,7 @@ async fn redirects_stay_on_their_host() {
     assert!(why.contains("another host"), "{why}");
     assert_eq!(elsewhere.asked().len(), 0);
     // On the same host they are followed, with the message.
-    let agent = Agent::start(move |asked: Asked, address| {
+    let agent = HttpAgent::start(move |asked: ReceivedRequest, address| {
         let answer = match asked.path.as_str() {
             "/moved" => said(
                 asked.call()["params"]["message"]["parts"][0]["text"]
@@ -239,7 +239,7 @@ async fn redirects_stay_on_their_host() {
     .await;
     let task = completed(&send(&node, &agent.url()).await).await;
     assert_eq!(task.messages.last().unwrap().text_content(), "hello");
-    let turning = Agent::answering("1.0", false, |asked| {
+    let turning = HttpAgent::answering("1.0", false, |asked| {
         let place = asked.path.clone();
         (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, place)]).into_response()
     })

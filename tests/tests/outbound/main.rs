@@ -8,13 +8,13 @@
     reason = "a test fails by a panic"
 )]
 
-mod agent;
-mod answers;
 mod auth;
-mod command;
-mod doubt;
+mod egress_filter;
 mod hostile;
-mod liberal;
-mod screen;
+mod http_agent;
+mod message_answers;
 mod sealed;
+mod send_command;
+mod tolerance;
 mod trace;
+mod uncertain_delivery;

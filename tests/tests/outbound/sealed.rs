@@ -1,7 +1,7 @@
 //! A task that is sealed goes by a bridge and a proxy before it, and neither reads it or changes it: an agent on one node,
 //! the bridge in a second one, the sender on a third that knows neither of them but by URL.
 
-mod scene;
+mod setup;
 
 use std::{
     fs,
@@ -14,16 +14,16 @@ use std::{
 
 use agentanycast::{Artifact, Message, Part, PeerId, Target, Task, TaskError, TaskHandle, TaskStatus};
 use agentanycast_tests::{
-    agent::Agent as Served,
-    command::{asked, told},
-    ending::{completed, not_completed},
+    agent::TestAgent as MeshAgent,
+    cli::{anycast_at, anycast_json},
+    task_assertions::{completed, not_completed},
     within,
 };
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 
-use self::scene::{Change, Scene, Way};
-use crate::agent::{Agent, card, daemon, is_card, result};
+use self::setup::{BindingVariant, SealedSetup, Tampering};
+use crate::http_agent::{HttpAgent, card, daemon, is_card, result};
 
 /// The media type of a box.
 const SEALED: &str = "application/vnd.agentanycast.sealed";
@@ -40,7 +40,7 @@ fn message() -> Message {
     ])
 }
 
-async fn send(scene: &Scene, message: impl Into<Message>) -> TaskHandle {
+async fn send(scene: &SealedSetup, message: impl Into<Message>) -> TaskHandle {
     let task = scene.sender.task(Target::url(scene.url()), message);
     let task = task.metadata("priority", "secret label");
     task.sealed_for(&scene.reader()).send().await.unwrap()
@@ -82,10 +82,10 @@ fn is_in_files(directory: &Path, word: &[u8]) -> bool {
 }
 
 /// The agent is given what the sender has said, and the sender what the agent has; nobody between them.
-async fn carried(way: Way) {
-    let scene = Scene::new(way, Change::nothing).await;
+async fn carried(way: BindingVariant) {
+    let scene = SealedSetup::new(way, Tampering::nothing).await;
     let from = scene.sender.info().await.unwrap().peer_id.unwrap();
-    let _agent = Served::serve(&scene.agents().await, move |task| {
+    let _agent = MeshAgent::serve(&scene.agents().await, move |task| {
         let from = from.clone();
         async move {
             assert_eq!(task.message().parts, message().parts);
@@ -134,28 +134,34 @@ async fn carried(way: Way) {
 
 #[tokio::test]
 async fn nobody_on_the_way_reads_a_sealed_task() {
-    carried(Way::new("1.0", true)).await;
+    carried(BindingVariant::new("1.0", true)).await;
 }
 
 #[tokio::test]
 async fn nobody_on_the_way_reads_a_sealed_task_that_is_looked_at() {
-    carried(Way::new("1.0", false)).await;
+    carried(BindingVariant::new("1.0", false)).await;
 }
 
 #[tokio::test]
 async fn nobody_on_the_way_reads_a_sealed_task_of_0_3() {
-    tokio::join!(carried(Way::new("0.3", true)), carried(Way::new("0.3", false)));
+    tokio::join!(
+        carried(BindingVariant::new("0.3", true)),
+        carried(BindingVariant::new("0.3", false))
+    );
 }
 
 #[tokio::test]
 async fn nobody_on_the_way_reads_a_sealed_task_over_rest() {
-    tokio::join!(carried(Way::rest("1.0")), carried(Way::rest("0.3")));
+    tokio::join!(
+        carried(BindingVariant::rest("1.0")),
+        carried(BindingVariant::rest("0.3"))
+    );
 }
 
 #[tokio::test]
 async fn what_the_agent_streams_is_sealed_as_a_whole() {
-    let scene = Scene::new(Way::new("1.0", true), Change::nothing).await;
-    let _agent = Served::serve(&scene.agents().await, |task| async move {
+    let scene = SealedSetup::new(BindingVariant::new("1.0", true), Tampering::nothing).await;
+    let _agent = MeshAgent::serve(&scene.agents().await, |task| async move {
         let mut writer = task.stream_artifact("secret name", "text/plain").await?;
         for piece in 0..20 {
             writer.write(format!("secret piece {piece};")).await?;
@@ -179,10 +185,10 @@ async fn what_the_agent_streams_is_sealed_as_a_whole() {
 
 /// A sealed task that somebody on the way has changed; how it ends, and how often the agent was asked.
 async fn changed(change: fn(&mut Value)) -> (TaskError, usize) {
-    let scene = Scene::new(Way::new("1.0", false), Change(change)).await;
+    let scene = SealedSetup::new(BindingVariant::new("1.0", false), Tampering(change)).await;
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
-    let _agent = Served::serve(&scene.agents().await, move |task| {
+    let _agent = MeshAgent::serve(&scene.agents().await, move |task| {
         count.fetch_add(1, Ordering::Relaxed);
         async move {
             task.working("on it").await?;
@@ -316,7 +322,7 @@ async fn an_answer_that_is_not_sealed_fails_the_task() {
     );
 
     // An agent that does not know boxes answers in the clear.
-    let agent = Agent::start(|asked, address| async move {
+    let agent = HttpAgent::start(|asked, address| async move {
         if is_card(&asked) {
             return card(&format!("http://{address}/"), "1.0", false);
         }
@@ -343,15 +349,15 @@ async fn an_answer_that_is_not_sealed_fails_the_task() {
 }
 
 /// What the bridge calls a task.
-async fn sent_as(scene: &Scene, handle: &TaskHandle) -> String {
-    let sent = asked(&scene.home, &["trace", handle.id()]).await;
-    sent["outside"]["remote_task_id"].as_str().unwrap().to_owned()
+async fn sent_as(scene: &SealedSetup, handle: &TaskHandle) -> String {
+    let sent = anycast_json(&scene.home, &["trace", handle.id()]).await;
+    sent["external"]["remote_task_id"].as_str().unwrap().to_owned()
 }
 
 #[tokio::test]
 async fn a_box_for_another_node_says_which_and_what_to_do() {
-    let scene = Scene::new(Way::new("1.0", false), Change::nothing).await;
-    let _agent = Served::echo(&scene.agents().await);
+    let scene = SealedSetup::new(BindingVariant::new("1.0", false), Tampering::nothing).await;
+    let _agent = MeshAgent::echo(&scene.agents().await);
     let task = scene.sender.task(Target::url(scene.url()), "secret");
     let handle = task.sealed_for(scene.bridge.peer_id()).send().await.unwrap();
     let error = not_completed(&handle).await;
@@ -364,23 +370,23 @@ async fn a_box_for_another_node_says_which_and_what_to_do() {
         assert!(reason.contains(&part), "{reason}");
     }
     // At the node that refused it it is found by the same id, though there is no audit log.
-    let refused = asked(&scene.agent, &["trace", handle.id()]).await;
+    let refused = anycast_json(&scene.agent, &["trace", handle.id()]).await;
     assert_eq!(refused["verdict"], "refused");
     let why = refused["why"].as_str().unwrap();
     assert!(why.contains(&format!("it is sealed for {wrong}")), "{why}");
     let step = &refused["refusals"][0];
     assert_eq!(step["peer_id"], scene.bridge.peer_id().as_str());
     assert_eq!(step["task_id"], sent_as(&scene, &handle).await.as_str());
-    let unknown = told(&scene.agent, &["trace", "nobody"]).await;
+    let unknown = anycast_at(&scene.agent, &["trace", "nobody"]).await;
     assert!(
-        unknown.said.contains("nor was it refused here of late"),
+        unknown.all_output.contains("nor was it refused here of late"),
         "{}",
-        unknown.said
+        unknown.all_output
     );
     // No rule or limit has to do with it.
-    let sent = asked(&scene.home, &["trace", handle.id()]).await;
-    let carried = sent["outside"]["remote_task_id"].as_str().unwrap();
-    let carried = asked(&scene.bridge, &["trace", carried]).await;
+    let sent = anycast_json(&scene.home, &["trace", handle.id()]).await;
+    let carried = sent["external"]["remote_task_id"].as_str().unwrap();
+    let carried = anycast_json(&scene.bridge, &["trace", carried]).await;
     assert_eq!(carried["verdict"], "refused");
     for trace in [sent, carried] {
         let next = trace["next"].as_str().unwrap();
@@ -393,11 +399,11 @@ async fn a_box_for_another_node_says_which_and_what_to_do() {
 
 #[tokio::test]
 async fn a_sealed_task_is_traced_by_its_senders_id_at_both_ends() {
-    let scene = Scene::new(Way::new("1.0", true), Change::nothing).await;
-    let _agent = Served::echo(&scene.agents().await);
+    let scene = SealedSetup::new(BindingVariant::new("1.0", true), Tampering::nothing).await;
+    let _agent = MeshAgent::echo(&scene.agents().await);
     let handle = send(&scene, "hello").await;
     completed(&handle).await;
-    let sent = asked(&scene.home, &["trace", handle.id()]).await;
+    let sent = anycast_json(&scene.home, &["trace", handle.id()]).await;
     let kinds: Vec<_> = sent["steps"]
         .as_array()
         .unwrap()
@@ -407,39 +413,39 @@ async fn a_sealed_task_is_traced_by_its_senders_id_at_both_ends() {
     assert_eq!(kinds[..3], ["sent", "card", "taken"]);
     assert_eq!(sent["sealed"]["for"], scene.reader().as_str());
 
-    let remote = sent["outside"]["remote_task_id"].as_str().unwrap();
+    let remote = sent["external"]["remote_task_id"].as_str().unwrap();
     assert_ne!(remote, handle.id());
-    let came = asked(&scene.agent, &["trace", handle.id()]).await;
+    let came = anycast_json(&scene.agent, &["trace", handle.id()]).await;
     assert_eq!(
         (&came["task_id"], &came["side"]),
         (&json!(remote), &json!("assignee"))
     );
     let sealed = json!({"task_id": handle.id(), "by": scene.home.peer_id().as_str(), "for": null});
     assert_eq!(came["sealed"], sealed);
-    let said = told(&scene.agent, &["trace", handle.id()]).await.said;
+    let said = anycast_at(&scene.agent, &["trace", handle.id()]).await.all_output;
     assert!(said.contains(&format!("as its task {}", handle.id())), "{said}");
-    let shown = told(&scene.agent, &["task", handle.id()]).await;
+    let shown = anycast_at(&scene.agent, &["task", handle.id()]).await;
     assert!(
-        shown.status.success() && shown.said.contains(remote),
+        shown.status.success() && shown.all_output.contains(remote),
         "{}",
-        shown.said
+        shown.all_output
     );
     // Between them it has the other one only.
-    let carried = asked(&scene.bridge, &["trace", remote]).await;
+    let carried = anycast_json(&scene.bridge, &["trace", remote]).await;
     assert_eq!(
         (&carried["side"], &carried["sealed"]),
         (&json!("originator"), &Value::Null)
     );
-    let unknown = told(&scene.bridge, &["trace", handle.id()]).await;
-    assert!(!unknown.status.success(), "{}", unknown.said);
+    let unknown = anycast_at(&scene.bridge, &["trace", handle.id()]).await;
+    assert!(!unknown.status.success(), "{}", unknown.all_output);
 }
 
 #[tokio::test]
 async fn a_box_that_is_sent_twice_begins_one_task() {
-    let scene = Scene::new(Way::new("1.0", false), Change::nothing).await;
+    let scene = SealedSetup::new(BindingVariant::new("1.0", false), Tampering::nothing).await;
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
-    let _agent = Served::serve(&scene.agents().await, move |task| {
+    let _agent = MeshAgent::serve(&scene.agents().await, move |task| {
         count.fetch_add(1, Ordering::Relaxed);
         async move {
             task.complete([Artifact::text("done")]).await?;
@@ -459,14 +465,14 @@ async fn a_box_that_is_sent_twice_begins_one_task() {
 
 #[tokio::test]
 async fn a_sealed_task_outlives_the_daemons_of_both_ends() {
-    let mut scene = Scene::new(Way::new("1.0", true), Change::nothing).await;
+    let mut scene = SealedSetup::new(BindingVariant::new("1.0", true), Tampering::nothing).await;
     let handler = |task: agentanycast::IncomingTask| async move {
         assert!(task.task().sealed_by().is_some());
         let answer = task.ask("secret question").await?;
         task.complete([Artifact::text(answer.text_content())]).await?;
         Ok(())
     };
-    let _agent = Served::serve(&scene.agents().await, handler);
+    let _agent = MeshAgent::serve(&scene.agents().await, handler);
     let handle = send(&scene, "secret task").await;
     until(&handle, TaskStatus::InputRequired).await;
     let id = handle.id().to_owned();
@@ -483,34 +489,38 @@ async fn a_sealed_task_outlives_the_daemons_of_both_ends() {
 
 #[tokio::test]
 async fn a_sealed_task_by_the_command_line() {
-    let scene = Scene::new(Way::new("1.0", true), Change::nothing).await;
-    let _agent = Served::echo(&scene.agents().await);
+    let scene = SealedSetup::new(BindingVariant::new("1.0", true), Tampering::nothing).await;
+    let _agent = MeshAgent::echo(&scene.agents().await);
     let (url, reader) = (scene.url(), scene.reader().to_string());
-    let said = told(
+    let said = anycast_at(
         &scene.home,
         &["send", "--url", &url, "--seal-for", &reader, "hello"],
     )
     .await;
-    assert!(said.status.success(), "{}", said.said);
-    assert!(said.said.starts_with("echo: hello\n"), "{}", said.said);
+    assert!(said.status.success(), "{}", said.all_output);
     assert!(
-        said.said
+        said.all_output.starts_with("echo: hello\n"),
+        "{}",
+        said.all_output
+    );
+    assert!(
+        said.all_output
             .contains(&format!("sealed: the answer is from {reader}")),
         "{}",
-        said.said
+        said.all_output
     );
-    let said = told(&scene.home, &["send", "--url", &url, "hello"]).await;
+    let said = anycast_at(&scene.home, &["send", "--url", &url, "hello"]).await;
     assert!(
-        said.status.success() && !said.said.contains("sealed"),
+        said.status.success() && !said.all_output.contains("sealed"),
         "{}",
-        said.said
+        said.all_output
     );
     // To a peer it goes without.
-    let said = told(&scene.home, &["send", &reader, "--seal-for", &reader, "hello"]).await;
+    let said = anycast_at(&scene.home, &["send", &reader, "--seal-for", &reader, "hello"]).await;
     assert!(
-        !said.status.success() && said.said.contains("--url"),
+        !said.status.success() && said.all_output.contains("--url"),
         "{}",
-        said.said
+        said.all_output
     );
     let direct = scene.sender.task(Target::Peer(scene.reader()), "x");
     let refused = direct.sealed_for(&scene.reader()).send().await.unwrap_err();

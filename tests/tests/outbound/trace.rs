@@ -7,9 +7,9 @@ use std::sync::{
 
 use agentanycast::Target;
 use agentanycast_tests::{
-    command::{asked, told},
-    ending::{completed, not_completed},
+    cli::{anycast_at, anycast_json},
     eventually,
+    task_assertions::{completed, not_completed},
 };
 use axum::{
     http::StatusCode,
@@ -18,7 +18,7 @@ use axum::{
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use crate::agent::{Agent, Asked, card, daemon, is_card, ok, result};
+use crate::http_agent::{HttpAgent, ReceivedRequest, card, daemon, is_card, ok, result};
 
 fn kinds(trace: &Value) -> Vec<&str> {
     let steps = trace["steps"].as_array().unwrap();
@@ -34,13 +34,13 @@ async fn each_attempt_is_told_until_it_is_given_up() {
     let (daemon, node) = daemon("allow_private = true\n").await;
     let handle = node.send_task(Target::url(url), "hello").await.unwrap();
     let going = eventually("it is tried again", || async {
-        let trace = asked(&daemon, &["trace", handle.id()]).await;
-        trace["outside"]["steps"][0]["next_at"]
+        let trace = anycast_json(&daemon, &["trace", handle.id()]).await;
+        trace["external"]["steps"][0]["next_at"]
             .is_string()
             .then_some(trace)
     })
     .await;
-    assert_eq!(going["verdict"], "outside");
+    assert_eq!(going["verdict"], "external");
     let why = going["why"].as_str().unwrap();
     assert!(
         why.contains("the last attempt failed: its card: 127.0.0.1:"),
@@ -55,11 +55,11 @@ async fn each_attempt_is_told_until_it_is_given_up() {
     );
 
     not_completed(&handle).await;
-    let ended = asked(&daemon, &["trace", handle.id()]).await;
+    let ended = anycast_json(&daemon, &["trace", handle.id()]).await;
     assert_eq!(kinds(&ended), ["sent", "attempt-failed", "ended"]);
-    let step = &ended["outside"]["steps"][0];
+    let step = &ended["external"]["steps"][0];
     assert_eq!(
-        (&step["deed"], &step["failure"]),
+        (&step["action"], &step["failure"]),
         (&json!("failed"), &json!("unreached"))
     );
     assert!(
@@ -71,7 +71,7 @@ async fn each_attempt_is_told_until_it_is_given_up() {
         ended["next"].as_str().unwrap().contains("then send it again"),
         "{ended}"
     );
-    let said = told(&daemon, &["trace", handle.id()]).await.said;
+    let said = anycast_at(&daemon, &["trace", handle.id()]).await.all_output;
     assert!(said.contains("cannot be reached"), "{said}");
 }
 
@@ -79,7 +79,7 @@ async fn each_attempt_is_told_until_it_is_given_up() {
 async fn what_the_agent_calls_it_is_told() {
     let tries = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&tries);
-    let agent = Agent::start(move |asked, address| {
+    let agent = HttpAgent::start(move |asked, address| {
         let count = Arc::clone(&count);
         async move {
             if is_card(&asked) {
@@ -102,14 +102,14 @@ async fn what_the_agent_calls_it_is_told() {
     // It is in the store.
     daemon.kill().await;
     daemon.restart().await;
-    let trace = asked(&daemon, &["trace", &id]).await;
+    let trace = anycast_json(&daemon, &["trace", &id]).await;
     assert_eq!(
         kinds(&trace),
         ["sent", "card", "attempt-failed", "taken", "ended"]
     );
-    assert_eq!(trace["outside"]["remote_task_id"], "r1");
+    assert_eq!(trace["external"]["remote_task_id"], "r1");
     // By when each was so last: its card was read three times.
-    let [busy, card, taken] = [0, 1, 2].map(|place| &trace["outside"]["steps"][place]);
+    let [busy, card, taken] = [0, 1, 2].map(|place| &trace["external"]["steps"][place]);
     assert!(
         card["detail"]
             .as_str()
@@ -123,13 +123,13 @@ async fn what_the_agent_calls_it_is_told() {
         (&taken["url"], &taken["binding"]),
         (&json!(interface), &json!("JSONRPC 1.0"))
     );
-    let said = told(&daemon, &["trace", &id]).await.said;
+    let said = anycast_at(&daemon, &["trace", &id]).await.all_output;
     assert!(said.contains("took it, as its task r1"), "{said}");
 }
 
 /// An agent with a card, which answers calls by this.
-async fn agent(answer: impl Fn(&Asked) -> Response + Clone + Send + Sync + 'static) -> Agent {
-    Agent::start(move |asked: Asked, address| {
+async fn agent(answer: impl Fn(&ReceivedRequest) -> Response + Clone + Send + Sync + 'static) -> HttpAgent {
+    HttpAgent::start(move |asked: ReceivedRequest, address| {
         let answer = if is_card(&asked) {
             card(&format!("http://{address}/rpc"), "1.0", false)
         } else {
@@ -172,13 +172,13 @@ async fn cancel_is_not_taken(answer: fn() -> Response, failure: &str, says: &str
     let (daemon, node) = daemon("allow_private = true\n").await;
     let handle = node.send_task(Target::url(agent.url()), "hello").await.unwrap();
     eventually("the agent has it", || async {
-        let trace = asked(&daemon, &["trace", handle.id()]).await;
-        (trace["outside"]["remote_task_id"] == "r1").then_some(())
+        let trace = anycast_json(&daemon, &["trace", handle.id()]).await;
+        (trace["external"]["remote_task_id"] == "r1").then_some(())
     })
     .await;
     handle.cancel().await.unwrap();
     let trace = eventually("it is told that the agent did not take it", || async {
-        let trace = asked(&daemon, &["trace", handle.id()]).await;
+        let trace = anycast_json(&daemon, &["trace", handle.id()]).await;
         kinds(&trace).contains(&"not-withdrawn").then_some(trace)
     })
     .await;
@@ -186,9 +186,9 @@ async fn cancel_is_not_taken(answer: fn() -> Response, failure: &str, says: &str
         (&trace["verdict"], &trace["status"]),
         (&json!("canceled"), &json!("canceled"))
     );
-    let step = trace["outside"]["steps"].as_array().unwrap().last().unwrap();
+    let step = trace["external"]["steps"].as_array().unwrap().last().unwrap();
     assert_eq!(
-        (&step["deed"], &step["failure"]),
+        (&step["action"], &step["failure"]),
         (&json!("not-withdrawn"), &json!(failure))
     );
     let why = trace["why"].as_str().unwrap();
@@ -212,14 +212,14 @@ async fn what_the_agent_refuses_is_told_as_that() {
     ] {
         let handle = node.send_task(Target::url(agent.url()), "hello").await.unwrap();
         not_completed(&handle).await;
-        let trace = asked(&daemon, &["trace", handle.id()]).await;
+        let trace = anycast_json(&daemon, &["trace", handle.id()]).await;
         assert_eq!(trace["verdict"], "refused", "{trace}");
         let why = trace["why"].as_str().unwrap();
         assert!(
             why.contains("and the agent outside refused it: ") && why.ends_with("not me"),
             "{why}"
         );
-        let said = told(&daemon, &["trace", handle.id()]).await.said;
+        let said = anycast_at(&daemon, &["trace", handle.id()]).await.all_output;
         assert!(said.contains(why), "{said}");
     }
 }

@@ -5,21 +5,24 @@ use std::{ffi::OsStr, fs, os::unix::fs::PermissionsExt as _};
 use agentanycast::{ErrorKind, Target};
 use agentanycast_proto::v1::{A2aEnvelope, SendTaskPayload, a2a_envelope::Payload};
 use agentanycast_tests::{
-    Builder,
-    agent::Agent,
-    command::anycast,
+    DaemonBuilder,
+    agent::TestAgent,
+    cli::anycast,
     daemon::{Daemon, Home},
-    disk::SmallDisk,
-    ending::completed,
-    eventually, rpc,
-    stranger::{Stranger, envelope, message, numbered},
+    eventually,
+    raw_peer::{RawPeer, envelope, message, numbered},
+    rpc,
+    small_disk::SmallDisk,
+    task_assertions::completed,
     within,
 };
 use http::StatusCode;
 use rustix::process::{Signal, kill_process};
 use tokio::task::{self, JoinSet};
 
-use crate::scene::{Scene, audit_log, audited, ended, is_serving, lines, refusals, rejected, send};
+use crate::setup::{
+    PolicySetup, audit_log, audited, is_serving, lines, refusals, rejected, send, wait_ended,
+};
 
 fn chained(home: &Home) -> String {
     format!(
@@ -44,11 +47,11 @@ fn acks(heard: &A2aEnvelope, envelope: &str) -> bool {
 /// Envelopes that come again, on the same stream, on another one and after a reconnect, are no new decisions.
 #[tokio::test]
 async fn each_decision_is_a_line_once_however_often_it_comes() {
-    let scene = Scene::new(|_, home| {
+    let scene = PolicySetup::new(|_, home| {
         chained(home) + "[[policy.acl]]\nskill = \"secret\"\nallow = false\n[[policy.acl]]\nallow = true\n"
     })
     .await;
-    let stranger = Stranger::new();
+    let stranger = RawPeer::new();
     let envelopes = [
         envelope(task("a", "")),
         envelope(task("b", "secret")),
@@ -105,9 +108,9 @@ async fn each_decision_is_a_line_once_however_often_it_comes() {
 /// What the agent sends itself is a line too, with the envelope that takes it away.
 #[tokio::test]
 async fn both_ends_of_a_task_have_a_line_of_it() {
-    let scene = Scene::new(|_, home| format!("[policy]\n{}", audited(home))).await;
+    let scene = PolicySetup::new(|_, home| format!("[policy]\n{}", audited(home))).await;
     let own = scene.guarded.node().await;
-    let agent = Agent::echo(&scene.node);
+    let agent = TestAgent::echo(&scene.node);
     let target = Target::Peer(scene.asker.peer_id().clone());
     let handle = own.send_task(target, "there").await.unwrap();
     completed(&handle).await;
@@ -124,14 +127,14 @@ async fn both_ends_of_a_task_have_a_line_of_it() {
 
 #[tokio::test]
 async fn a_changed_line_is_found_also_over_restarts_and_rotation() {
-    let mut scene = Scene::new(|_, home| chained(home)).await;
+    let mut scene = PolicySetup::new(|_, home| chained(home)).await;
     for _ in 0..3 {
         scene.ask().await.unwrap();
     }
     scene.guarded.stop().await;
     scene.guarded.restart().await;
     let own = scene.guarded.node().await;
-    let _agent = Agent::echo(&own);
+    let _agent = TestAgent::echo(&own);
     scene.ask().await.unwrap();
     let log = audit_log(scene.guarded.home());
     lines(&scene.guarded, 4).await;
@@ -143,7 +146,7 @@ async fn a_changed_line_is_found_also_over_restarts_and_rotation() {
     scene.guarded.stop().await;
     scene.guarded.restart().await;
     let own = scene.guarded.node().await;
-    let _agent = Agent::echo(&own);
+    let _agent = TestAgent::echo(&own);
     scene.ask().await.unwrap();
     lines(&scene.guarded, 2).await;
 
@@ -159,11 +162,11 @@ async fn a_changed_line_is_found_also_over_restarts_and_rotation() {
     };
     assert!(strictly(&[&old, &log]).status.success());
     let whole = verify(&[&old, &log]);
-    assert!(whole.status.success(), "{}", whole.said);
+    assert!(whole.status.success(), "{}", whole.all_output);
     assert!(
-        whole.said.contains("lines      6") && whole.said.contains("chained    6"),
+        whole.all_output.contains("lines      6") && whole.all_output.contains("chained    6"),
         "{}",
-        whole.said
+        whole.all_output
     );
     assert!(!verify(&[&log, &old]).status.success(), "in the wrong order");
     let text = fs::read_to_string(&old).unwrap();
@@ -175,8 +178,12 @@ async fn a_changed_line_is_found_also_over_restarts_and_rotation() {
     for instead in [unchained.collect(), String::new()] {
         fs::write(&old, instead).unwrap();
         let broken = verify(&[&old, &log]);
-        assert_eq!(broken.status.code(), Some(1), "{}", broken.said);
-        assert!(broken.said.contains("line 1: its prev is"), "{}", broken.said);
+        assert_eq!(broken.status.code(), Some(1), "{}", broken.all_output);
+        assert!(
+            broken.all_output.contains("line 1: its prev is"),
+            "{}",
+            broken.all_output
+        );
         // By itself only whoever asks for a chain is told.
         assert!(verify(&[&old]).status.success());
         assert_eq!(strictly(&[&old]).status.code(), Some(1));
@@ -186,13 +193,13 @@ async fn a_changed_line_is_found_also_over_restarts_and_rotation() {
     fs::write(&old, edited.join("\n") + "\n").unwrap();
     let broken = verify(&[&old, &log]);
     assert_eq!(broken.status.code(), Some(1));
-    assert!(broken.said.contains("line 3"), "{}", broken.said);
+    assert!(broken.all_output.contains("line 3"), "{}", broken.all_output);
 }
 
 /// Where the log cannot be opened again, lines go on into the old file: that is told, and nobody is turned away.
 #[tokio::test]
 async fn a_log_that_cannot_be_opened_again_stops_nothing() {
-    let scene = Scene::new(|_, home| {
+    let scene = PolicySetup::new(|_, home| {
         let place = home.path().join("logs");
         fs::create_dir(&place).unwrap();
         format!("[policy]\naudit_log_path = {:?}\n", place.join("audit.jsonl"))
@@ -229,7 +236,7 @@ async fn a_log_that_cannot_be_opened_again_stops_nothing() {
 /// The file that was open is deleted, and no other can be made: no line would ever be read.
 #[tokio::test]
 async fn a_log_that_was_deleted_for_good_shuts_the_door() {
-    let scene = Scene::new(|_, home| {
+    let scene = PolicySetup::new(|_, home| {
         let place = home.path().join("logs");
         fs::create_dir(&place).unwrap();
         format!("[policy]\naudit_log_path = {:?}\n", place.join("audit.jsonl"))
@@ -258,7 +265,7 @@ async fn a_log_that_was_deleted_for_good_shuts_the_door() {
 #[tokio::test]
 async fn a_full_disk_stops_new_tasks_and_nothing_else() {
     for sync in [false, true] {
-        let scene = Scene::new(|_, home| {
+        let scene = PolicySetup::new(|_, home| {
             std::os::unix::fs::symlink("/dev/full", audit_log(home)).unwrap();
             format!("[policy]\n{}audit_sync = {sync}\n", audited(home))
         })
@@ -306,9 +313,9 @@ async fn a_log_on_a_disk_that_fills_up_stays_whole() {
         "[policy]\naudit_log_path = \"{}\"\naudit_chain = true\n",
         log.display()
     );
-    let daemon = Builder::new(home).config(&settings).start().await;
+    let daemon = DaemonBuilder::new(home).config(&settings).start().await;
     let node = daemon.node().await;
-    let _agent = Agent::echo(&node);
+    let _agent = TestAgent::echo(&node);
     let target = || Target::Peer(daemon.peer_id().clone());
     completed(&node.send_task(target(), "x").await.unwrap()).await;
     disk.fill(0);
@@ -322,7 +329,7 @@ async fn a_log_on_a_disk_that_fills_up_stays_whole() {
     eventually("there is room again", || async { send().await.ok() }).await;
     is_serving(&daemon, "audit", true).await;
     let verified = anycast([OsStr::new("audit"), OsStr::new("verify"), log.as_os_str()]);
-    assert!(verified.status.success(), "{}", verified.said);
+    assert!(verified.status.success(), "{}", verified.all_output);
     assert!(fs::read_to_string(&log).unwrap().contains("audit log"));
 }
 
@@ -365,7 +372,7 @@ async fn a_disk_that_is_full_at_the_start_lets_nothing_in() {
         "[policy]\naudit_log_path = \"{}\"\naudit_chain = true\n",
         log.display()
     );
-    let daemon = Builder::new(home).config(&settings).metrics().start().await;
+    let daemon = DaemonBuilder::new(home).config(&settings).metrics().start().await;
     let watched = daemon.metrics();
     let ready = watched.get("/ready").await;
     assert_eq!(ready.status, StatusCode::SERVICE_UNAVAILABLE);
@@ -402,8 +409,8 @@ async fn no_task_is_taken_without_its_line_while_the_disk_fills_up() {
         "[policy]\naudit_log_path = \"{}\"\naudit_sync = true\n",
         log.display()
     );
-    let mut daemon = Builder::new(home).config(&settings).start().await;
-    let _agent = Agent::echo(&daemon.node().await);
+    let mut daemon = DaemonBuilder::new(home).config(&settings).start().await;
+    let _agent = TestAgent::echo(&daemon.node().await);
     let (taken, ()) = tokio::join!(until_refused(&daemon), async {
         task::block_in_place(|| disk.fill(0));
     });
@@ -416,7 +423,7 @@ async fn no_task_is_taken_without_its_line_while_the_disk_fills_up() {
 
 #[tokio::test]
 async fn where_the_log_is_not_required_a_full_disk_stops_nobody() {
-    let scene = Scene::new(|_, home| {
+    let scene = PolicySetup::new(|_, home| {
         std::os::unix::fs::symlink("/dev/full", audit_log(home)).unwrap();
         format!("[policy]\n{}audit_required = false\n", audited(home))
     })
@@ -426,14 +433,14 @@ async fn where_the_log_is_not_required_a_full_disk_stops_nobody() {
     }
     is_serving(&scene.guarded, "audit", false).await;
     let handle = send(&scene.node, &scene.guarded).await;
-    ended(&handle).await.unwrap();
+    wait_ended(&handle).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_log_that_cannot_be_opened_ends_the_start() {
     let home = Home::new();
     let settings = format!("[policy]\naudit_log_path = \"{}\"\n", home.path().display());
-    let output = Builder::new(home).config(&settings).run_to_end().await;
+    let output = DaemonBuilder::new(home).config(&settings).run_to_end().await;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.lines().last().unwrap().contains("audit log"), "{said}");

@@ -1,14 +1,14 @@
 //! Limits of each source, between daemons.
 
 use agentanycast::{ErrorKind, Target};
-use agentanycast_tests::{Daemon, pair::connected};
+use agentanycast_tests::{Daemon, daemon_pair::wait_connected};
 
-use crate::scene::{Scene, audited, ended, lines, rejected, send};
+use crate::setup::{PolicySetup, audited, lines, rejected, send, wait_ended};
 
 /// Of many tasks at once, as many as the rate lets through; another peer has its own.
 #[tokio::test]
 async fn a_rate_is_kept_for_each_peer_by_itself() {
-    let scene = Scene::new(|_, home| {
+    let scene = PolicySetup::new(|_, home| {
         format!(
             "[policy]\n{}[policy.rate_limit]\ndefault_rps = 0.001\n",
             audited(home)
@@ -22,9 +22,9 @@ async fn a_rate_is_kept_for_each_peer_by_itself() {
     }
     let other = Daemon::builder().bootstrap(scene.guarded.tcp()).start().await;
     let node = other.node().await;
-    connected(&node, &scene.guarded).await;
+    wait_connected(&node, &scene.guarded).await;
     assert_eq!(
-        ended(&send(&node, &scene.guarded).await).await.unwrap(),
+        wait_ended(&send(&node, &scene.guarded).await).await.unwrap(),
         "echo: hello"
     );
     let decisions: Vec<String> = lines(&scene.guarded, 5)
@@ -40,7 +40,7 @@ async fn a_rate_is_kept_for_each_peer_by_itself() {
 
 #[tokio::test]
 async fn an_override_stands_for_its_source() {
-    let scene = Scene::new(|asker, _| {
+    let scene = PolicySetup::new(|asker, _| {
         format!(
             "[policy.rate_limit]\ndefault_rps = 0.001\n[[policy.rate_limit.overrides]]\nsource = \"{}\"\nrps = 1000\n",
             asker.peer_id()
@@ -60,23 +60,23 @@ async fn an_override_stands_for_its_source() {
 
 #[tokio::test]
 async fn open_tasks_of_a_peer_are_bounded_and_room_comes_back() {
-    let scene = Scene::new(|_, _| "[policy.rate_limit]\nmax_in_flight = 2\n".to_owned()).await;
+    let scene = PolicySetup::new(|_, _| "[policy.rate_limit]\nmax_in_flight = 2\n".to_owned()).await;
     let (_asker, node, guarded) = scene.end_agent();
     let (first, _second) = (send(&node, &guarded).await, send(&node, &guarded).await);
     let third = send(&node, &guarded).await;
-    assert!(rejected(ended(&third).await).contains("2 tasks of this source are open"));
+    assert!(rejected(wait_ended(&third).await).contains("2 tasks of this source are open"));
     first.cancel().await.unwrap();
     // The cancel goes before the next task, so there is room for it.
     let fourth = send(&node, &guarded).await;
-    let agent = agentanycast_tests::agent::Agent::echo(&guarded.node().await);
-    assert_eq!(ended(&fourth).await.unwrap(), "echo: hello");
+    let agent = agentanycast_tests::agent::TestAgent::echo(&guarded.node().await);
+    assert_eq!(wait_ended(&fourth).await.unwrap(), "echo: hello");
     drop(agent);
 }
 
 /// A task counts for what it brings, before it is let in.
 #[tokio::test]
 async fn bytes_of_open_tasks_are_bounded_and_one_that_never_fits_is_told() {
-    let scene = Scene::new(|_, _| "[policy.rate_limit]\nmax_bytes = \"64KiB\"\n".to_owned()).await;
+    let scene = PolicySetup::new(|_, _| "[policy.rate_limit]\nmax_bytes = \"64KiB\"\n".to_owned()).await;
     let (_asker, node, guarded) = scene.end_agent();
     let target = || Target::Peer(guarded.peer_id().clone());
     let ask = async |kib: usize| {
@@ -85,14 +85,14 @@ async fn bytes_of_open_tasks_are_bounded_and_one_that_never_fits_is_told() {
             .unwrap()
     };
     let whole = ask(65).await;
-    assert!(rejected(ended(&whole).await).contains("alone takes more than 65536 bytes"));
+    assert!(rejected(wait_ended(&whole).await).contains("alone takes more than 65536 bytes"));
     let first = ask(40).await;
     let second = ask(40).await;
-    assert!(rejected(ended(&second).await).contains("would take more than 65536 bytes"));
+    assert!(rejected(wait_ended(&second).await).contains("would take more than 65536 bytes"));
     first.cancel().await.unwrap();
     let third = ask(40).await;
-    let _agent = agentanycast_tests::agent::Agent::echo(&guarded.node().await);
-    ended(&third).await.unwrap();
+    let _agent = agentanycast_tests::agent::TestAgent::echo(&guarded.node().await);
+    wait_ended(&third).await.unwrap();
     // Of the node's own agent they are counted too.
     let own = guarded.node().await;
     let large = "x".repeat(65 << 10);

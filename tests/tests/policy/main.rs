@@ -9,13 +9,13 @@
 )]
 
 mod audit;
-mod bridge;
-mod command;
+mod bridge_callers;
+mod key_rotation;
 mod limits;
-mod names;
+mod policy_command;
 mod reload;
-mod rotation;
 mod rules;
-mod scene;
-mod table;
-mod web;
+mod setup;
+mod threat_table;
+mod verified_names;
+mod web_server;

@@ -1,15 +1,15 @@
 //! Rules that change while the daemon runs: by SIGHUP, by the file, and not by a file that is wrong.
 
-use agentanycast_tests::{Builder, command::asked, daemon::Home, eventually};
+use agentanycast_tests::{DaemonBuilder, cli::anycast_json, daemon::Home, eventually};
 use rustix::process::{Signal, kill_process};
 
-use crate::scene::{Scene, figure, is_serving, rejected};
+use crate::setup::{PolicySetup, figure, is_serving, rejected};
 
 const DENY: &str = "[[policy.acl]]\nallow = false\n";
 
 #[tokio::test]
 async fn a_changed_file_is_read_by_itself_and_on_sighup() {
-    let scene = Scene::new(|_, _| String::new()).await;
+    let scene = PolicySetup::new(|_, _| String::new()).await;
     scene.ask().await.unwrap();
     scene.write(DENY);
     eventually("the new rules hold", || async { scene.ask().await.err() }).await;
@@ -25,7 +25,7 @@ async fn a_changed_file_is_read_by_itself_and_on_sighup() {
 
 #[tokio::test]
 async fn a_node_that_nobody_may_come_to_says_so() {
-    let scene = Scene::new(|_, _| "[policy]\ntrust = \"pinned\"\n".to_owned()).await;
+    let scene = PolicySetup::new(|_, _| "[policy]\ntrust = \"pinned\"\n".to_owned()).await;
     let log = || scene.guarded.log_tail();
     let said = || log().matches("no other node may send tasks here").count();
     assert_eq!(said(), 1, "{}", log());
@@ -37,7 +37,7 @@ async fn a_node_that_nobody_may_come_to_says_so() {
 
 #[tokio::test]
 async fn a_file_that_is_wrong_changes_nothing_and_says_so() {
-    let scene = Scene::new(|_, _| DENY.to_owned()).await;
+    let scene = PolicySetup::new(|_, _| DENY.to_owned()).await;
     is_serving(&scene.guarded, "policy", true).await;
     for (wrong, named) in [
         ("[[policy.acl]\nallow = true\n", "config.toml:1"),
@@ -55,7 +55,7 @@ async fn a_file_that_is_wrong_changes_nothing_and_says_so() {
         .await;
         is_serving(&scene.guarded, "policy", false).await;
         assert_eq!(figure(&scene.guarded, "agentanycast_problems").await, 1);
-        let status = asked(&scene.guarded, &["status"]).await;
+        let status = anycast_json(&scene.guarded, &["status"]).await;
         let told = status["problems"][0].as_str().unwrap_or_default();
         assert!(told.contains(named), "{status}");
         rejected(scene.ask().await);
@@ -71,7 +71,7 @@ async fn a_file_that_is_wrong_changes_nothing_and_says_so() {
 
 #[tokio::test]
 async fn a_file_that_opens_the_node_counts_only_when_it_is_meant() {
-    let scene = Scene::new(|_, _| format!("[policy]\ntrust = \"known\"\n{DENY}")).await;
+    let scene = PolicySetup::new(|_, _| format!("[policy]\ntrust = \"known\"\n{DENY}")).await;
     let file = scene.guarded.home().path().join("config.toml");
     let says = async |words: &str| {
         eventually("it is in the log", || async {
@@ -102,7 +102,7 @@ async fn a_file_that_is_gone_from_its_usual_place_takes_no_rule_with_it() {
     let file = home.path().join(".agentanycast/config.toml");
     std::fs::create_dir(file.parent().unwrap()).unwrap();
     std::fs::write(&file, DENY).unwrap();
-    let daemon = Builder::new(home).start().await;
+    let daemon = DaemonBuilder::new(home).start().await;
     is_serving(&daemon, "policy", true).await;
     std::fs::remove_file(&file).unwrap();
     is_serving(&daemon, "policy", false).await;
@@ -116,7 +116,7 @@ async fn a_file_that_is_gone_from_its_usual_place_takes_no_rule_with_it() {
 async fn other_rules_of_the_same_length_and_date_are_read_again() {
     const ALLOW: &str = "[[policy.acl]]\nallow = true \n";
     assert_eq!(ALLOW.len(), DENY.len());
-    let scene = Scene::new(|_, _| ALLOW.to_owned()).await;
+    let scene = PolicySetup::new(|_, _| ALLOW.to_owned()).await;
     scene.ask().await.unwrap();
     let path = scene.guarded.home().path().join("config.toml");
     let before = std::fs::metadata(&path).unwrap();
@@ -133,7 +133,7 @@ async fn other_rules_of_the_same_length_and_date_are_read_again() {
 /// What a running daemon does not take over it says.
 #[tokio::test]
 async fn other_settings_wait_for_the_next_start() {
-    let scene = Scene::new(|_, _| String::new()).await;
+    let scene = PolicySetup::new(|_, _| String::new()).await;
     let says_so = || scene.guarded.log_tail().contains("besides [policy] have changed");
     scene.write(DENY);
     eventually("the new rules hold", || async { scene.ask().await.err() }).await;
@@ -145,7 +145,7 @@ async fn other_settings_wait_for_the_next_start() {
 /// Whether the settings of the audit log are in force, not whether they have changed since they were last read.
 #[tokio::test]
 async fn settings_of_the_audit_log_wait_for_the_next_start() {
-    let scene = Scene::new(|_, _| String::new()).await;
+    let scene = PolicySetup::new(|_, _| String::new()).await;
     let log = || scene.guarded.log_tail();
     let warnings = || log().matches("settings of the audit log have changed").count();
     let reads = || log().matches("the policy was read again").count();

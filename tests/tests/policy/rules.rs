@@ -2,9 +2,11 @@
 
 use agentanycast::{AgentCard, Artifact, ErrorKind, Skill, Target};
 use agentanycast_identity::{PeerId, did_key_of};
-use agentanycast_tests::{Daemon, Relay, agent::Agent, ending::completed, eventually, within};
+use agentanycast_tests::{
+    Daemon, TestRelay, agent::TestAgent, eventually, task_assertions::completed, within,
+};
 
-use crate::scene::{Scene, audited, ended, lines, refusals, rejected, send};
+use crate::setup::{PolicySetup, audited, lines, refusals, rejected, send, wait_ended};
 
 fn did(daemon: &Daemon) -> String {
     let peer: PeerId = daemon.peer_id().to_string().parse().unwrap();
@@ -17,7 +19,7 @@ fn rule(source: &str, skill: &str, allow: bool) -> String {
 
 #[tokio::test]
 async fn without_rules_everybody_may() {
-    let scene = Scene::new(|_, _| String::new()).await;
+    let scene = PolicySetup::new(|_, _| String::new()).await;
     assert_eq!(scene.ask().await.unwrap(), "echo: hello");
 }
 
@@ -25,7 +27,8 @@ async fn without_rules_everybody_may() {
 async fn a_peer_is_denied_by_its_id_and_allowed_by_it() {
     for allow in [true, false] {
         let scene =
-            Scene::new(|asker, _| rule(asker.peer_id().as_ref(), "*", allow) + &rule("*", "*", !allow)).await;
+            PolicySetup::new(|asker, _| rule(asker.peer_id().as_ref(), "*", allow) + &rule("*", "*", !allow))
+                .await;
         let outcome = scene.ask().await;
         if allow {
             assert_eq!(outcome.unwrap(), "echo: hello");
@@ -37,13 +40,13 @@ async fn a_peer_is_denied_by_its_id_and_allowed_by_it() {
 
 #[tokio::test]
 async fn a_pattern_over_dids_and_a_group_count() {
-    let scene = Scene::new(|asker, _| {
+    let scene = PolicySetup::new(|asker, _| {
         let did = did(asker);
         rule(&format!("{}*", &did[..did.len() - 1]), "*", true)
     })
     .await;
     scene.ask().await.unwrap();
-    let scene = Scene::new(|asker, _| {
+    let scene = PolicySetup::new(|asker, _| {
         format!(
             "[policy.groups]\nfriends = [\"http:x\", {:?}]\n{}",
             did(asker),
@@ -52,7 +55,7 @@ async fn a_pattern_over_dids_and_a_group_count() {
     })
     .await;
     scene.ask().await.unwrap();
-    let scene = Scene::new(|_, _| {
+    let scene = PolicySetup::new(|_, _| {
         format!(
             "[policy.groups]\nfriends = [\"http:*\"]\n{}",
             rule("friends", "*", true)
@@ -65,11 +68,12 @@ async fn a_pattern_over_dids_and_a_group_count() {
 /// Where there are rules, what none of them matches is denied; once, for good, and in both daemons' sight.
 #[tokio::test]
 async fn what_no_rule_matches_is_denied_once() {
-    let scene =
-        Scene::new(|_, home| format!("[policy]\n{}{}", audited(home), rule("http:somebody", "*", true)))
-            .await;
+    let scene = PolicySetup::new(|_, home| {
+        format!("[policy]\n{}{}", audited(home), rule("http:somebody", "*", true))
+    })
+    .await;
     let handle = send(&scene.node, &scene.guarded).await;
-    assert!(rejected(ended(&handle).await).contains("no rule allows it"));
+    assert!(rejected(wait_ended(&handle).await).contains("no rule allows it"));
     let line = &lines(&scene.guarded, 1).await[0];
     assert_eq!(line["decision"], "deny");
     assert_eq!(line["rule"], "acl default");
@@ -80,7 +84,7 @@ async fn what_no_rule_matches_is_denied_once() {
     assert!(!line["envelope"].as_str().unwrap().is_empty());
     // A second task is the second line: the first was not tried again before it.
     let second = send(&scene.node, &scene.guarded).await;
-    rejected(ended(&second).await);
+    rejected(wait_ended(&second).await);
     let lines = lines(&scene.guarded, 2).await;
     assert_eq!((lines.len(), &lines[1]["task"]), (2, &second.id().into()));
     assert_eq!(refusals(&scene.guarded, "denied").await, 2);
@@ -97,7 +101,7 @@ async fn what_no_rule_matches_is_denied_once() {
 /// A task that was let in goes on under rules that would deny it: questions, answers, its end, a restart.
 #[tokio::test]
 async fn replies_to_what_was_let_in_are_allowed() {
-    let scene = Scene::new(|_, home| format!("[policy]\n{}", audited(home))).await;
+    let scene = PolicySetup::new(|_, home| format!("[policy]\n{}", audited(home))).await;
     let (_asker, node, mut guarded) = scene.end_agent();
     let handle = send(&node, &guarded).await;
     // It is there, and nobody has taken it.
@@ -110,7 +114,7 @@ async fn replies_to_what_was_let_in_are_allowed() {
     guarded.stop().await;
     guarded.restart().await;
     let there = guarded.node().await;
-    let _agent = Agent::serve(&there, |task| async move {
+    let _agent = TestAgent::serve(&there, |task| async move {
         let answer = task.ask("Which one?").await?;
         task.complete([Artifact::text(format!("You said {}", answer.text_content()))])
             .await?;
@@ -123,14 +127,14 @@ async fn replies_to_what_was_let_in_are_allowed() {
     asked.await;
     handle.reply("this one").await.unwrap();
     assert_eq!(completed(&handle).await.text_content(), "You said this one");
-    rejected(ended(&send(&node, &guarded).await).await);
+    rejected(wait_ended(&send(&node, &guarded).await).await);
     assert_eq!(lines(&guarded, 2).await.len(), 2, "replies are no decisions");
 }
 
 /// Tasks sent by skill are held against their skill; where one node denies it, another one may not.
 #[tokio::test]
 async fn skills_are_told_apart() {
-    let relay = Relay::builder().start().await;
+    let relay = TestRelay::builder().start().await;
     let registry = relay.registry.to_string();
     let daemon = || Daemon::builder().env("AGENTANYCAST_REGISTRY_ADDRS", registry.clone());
     let guarded = daemon()
@@ -142,7 +146,7 @@ async fn skills_are_told_apart() {
         .with_skill(Skill::new("echo", "what it does"))
         .with_skill(Skill::new("admin/users", "what it also does"));
     there.set_card(card).await.unwrap();
-    let _agent = Agent::echo(&there);
+    let _agent = TestAgent::echo(&there);
     let asker = daemon().start().await;
     let node = asker.node().await;
     let handle = eventually("it is found", || async {
@@ -154,7 +158,7 @@ async fn skills_are_told_apart() {
         .send_task(Target::skill("admin/users"), "hello")
         .await
         .unwrap();
-    assert!(rejected(ended(&denied).await).contains("acl 1"));
+    assert!(rejected(wait_ended(&denied).await).contains("acl 1"));
 }
 
 #[tokio::test]
@@ -162,7 +166,7 @@ async fn trust_lets_known_and_pinned_peers_in() {
     let stranger = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK";
     for mode in ["known", "pinned"] {
         for known in [true, false] {
-            let scene = Scene::new(|asker, _| {
+            let scene = PolicySetup::new(|asker, _| {
                 let listed = if known { did(asker) } else { stranger.to_owned() };
                 format!("[policy]\ntrust = {mode:?}\ntrusted_peers = [{listed:?}]\n")
             })

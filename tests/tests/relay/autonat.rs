@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agentanycast_tests::{Relay, within};
+use agentanycast_tests::{TestRelay, within};
 use libp2p::{
     Multiaddr, Swarm, SwarmBuilder,
     autonat::v2::client,
@@ -14,12 +14,12 @@ use libp2p::{
 use tokio::net::TcpListener;
 
 #[derive(NetworkBehaviour)]
-struct Stranger {
+struct AutonatClientBehaviour {
     autonat: client::Behaviour,
     identify: identify::Behaviour,
 }
 
-fn stranger() -> Swarm<Stranger> {
+fn stranger() -> Swarm<AutonatClientBehaviour> {
     let often = client::Config::default().with_probe_interval(Duration::from_millis(50));
     SwarmBuilder::with_new_identity()
         .with_tokio()
@@ -29,7 +29,7 @@ fn stranger() -> Swarm<Stranger> {
             yamux::Config::default,
         )
         .unwrap()
-        .with_behaviour(|key| Stranger {
+        .with_behaviour(|key| AutonatClientBehaviour {
             autonat: client::Behaviour::new(rand::make_rng(), often),
             identify: identify::Behaviour::new(identify::Config::new("/test/1".into(), key.public())),
         })
@@ -40,7 +40,7 @@ fn stranger() -> Swarm<Stranger> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_relay_does_not_knock_on_the_network_behind_it() {
-    let relay = Relay::builder().start().await;
+    let relay = TestRelay::builder().start().await;
     let secret = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = secret.local_addr().unwrap().port();
     let named: Multiaddr = format!("/ip4/127.0.0.1/tcp/{port}").parse().unwrap();
@@ -56,7 +56,8 @@ async fn the_relay_does_not_knock_on_the_network_behind_it() {
         }));
     let answered = async {
         loop {
-            if let SwarmEvent::Behaviour(StrangerEvent::Autonat(answer)) = stranger.select_next_some().await
+            if let SwarmEvent::Behaviour(AutonatClientBehaviourEvent::Autonat(answer)) =
+                stranger.select_next_some().await
                 && answer.tested_addr == named
             {
                 return answer;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agentanycast_tests::{Relay, eventually, within};
+use agentanycast_tests::{TestRelay, eventually, within};
 use libp2p::{
     Multiaddr, PeerId, Swarm, SwarmBuilder,
     futures::StreamExt as _,
@@ -17,13 +17,13 @@ use libp2p::{
 };
 
 #[derive(NetworkBehaviour)]
-pub(crate) struct Peer {
+pub(crate) struct CircuitPeerBehaviour {
     relay: relay::client::Behaviour,
     identify: identify::Behaviour,
     ping: ping::Behaviour,
 }
 
-pub(crate) fn peer() -> Swarm<Peer> {
+pub(crate) fn peer() -> Swarm<CircuitPeerBehaviour> {
     SwarmBuilder::with_new_identity()
         .with_tokio()
         .with_tcp(
@@ -35,7 +35,7 @@ pub(crate) fn peer() -> Swarm<Peer> {
         .with_quic()
         .with_relay_client(noise::Config::new, yamux::Config::default)
         .unwrap()
-        .with_behaviour(|key, relay| Peer {
+        .with_behaviour(|key, relay| CircuitPeerBehaviour {
             relay,
             identify: identify::Behaviour::new(identify::Config::new("/test/1".into(), key.public())),
             ping: ping::Behaviour::new(ping::Config::new().with_interval(Duration::from_millis(50))),
@@ -46,14 +46,14 @@ pub(crate) fn peer() -> Swarm<Peer> {
 }
 
 /// Reserves a place; whether the relay gave one.
-pub(crate) async fn reserves(swarm: &mut Swarm<Peer>, at: &Multiaddr) -> bool {
+pub(crate) async fn reserves(swarm: &mut Swarm<CircuitPeerBehaviour>, at: &Multiaddr) -> bool {
     let listener = swarm.listen_on(at.clone().with(Protocol::P2pCircuit)).unwrap();
     let outcome = async {
         loop {
             match swarm.select_next_some().await {
-                SwarmEvent::Behaviour(PeerEvent::Relay(relay::client::Event::ReservationReqAccepted {
-                    ..
-                })) => return true,
+                SwarmEvent::Behaviour(CircuitPeerBehaviourEvent::Relay(
+                    relay::client::Event::ReservationReqAccepted { .. },
+                )) => return true,
                 SwarmEvent::ListenerClosed { listener_id, .. } if listener_id == listener => return false,
                 _ => {}
             }
@@ -63,14 +63,16 @@ pub(crate) async fn reserves(swarm: &mut Swarm<Peer>, at: &Multiaddr) -> bool {
 }
 
 /// Dials through the relay and waits for a ping over the circuit.
-pub(crate) async fn pings(dialer: &mut Swarm<Peer>, at: &Multiaddr, target: PeerId) -> bool {
+pub(crate) async fn pings(dialer: &mut Swarm<CircuitPeerBehaviour>, at: &Multiaddr, target: PeerId) -> bool {
     let circuit = at.clone().with(Protocol::P2pCircuit).with(Protocol::P2p(target));
     dialer.dial(circuit).unwrap();
     let outcome = async {
         loop {
             match dialer.select_next_some().await {
-                SwarmEvent::Behaviour(PeerEvent::Ping(ping::Event {
-                    peer, result: Ok(_), ..
+                SwarmEvent::Behaviour(CircuitPeerBehaviourEvent::Ping(ping::Event {
+                    peer,
+                    result: Ok(_),
+                    ..
                 })) if peer == target => return true,
                 SwarmEvent::OutgoingConnectionError { peer_id, .. } if peer_id == Some(target) => {
                     return false;
@@ -83,7 +85,7 @@ pub(crate) async fn pings(dialer: &mut Swarm<Peer>, at: &Multiaddr, target: Peer
 }
 
 /// Waits until a figure is as it should be: a peer may have its answer before the relay has counted it.
-async fn until(relay: &Relay, name: &str, is_right: impl Fn(f64) -> bool) {
+async fn until(relay: &TestRelay, name: &str, is_right: impl Fn(f64) -> bool) {
     eventually(name, || async {
         let (_, text) = relay.get(relay.metrics, "/metrics").await;
         let line = text
@@ -96,7 +98,7 @@ async fn until(relay: &Relay, name: &str, is_right: impl Fn(f64) -> bool) {
 }
 
 /// Waits until the log says that at the limit of this name.
-pub(crate) async fn warns(relay: &Relay, what: &str, limit: &str) {
+pub(crate) async fn warns(relay: &TestRelay, what: &str, limit: &str) {
     eventually("the log names the limit", || async {
         let log = relay.log();
         let mut lines = log
@@ -110,11 +112,11 @@ pub(crate) async fn warns(relay: &Relay, what: &str, limit: &str) {
 }
 
 /// Waits until a figure has come up to `least`.
-pub(crate) async fn at_least(relay: &Relay, name: &str, least: f64) {
+pub(crate) async fn at_least(relay: &TestRelay, name: &str, least: f64) {
     until(relay, name, |figure| figure >= least).await;
 }
 
-async fn through(relay: &Relay, listener_at: &str, dialer_at: &str) {
+async fn through(relay: &TestRelay, listener_at: &str, dialer_at: &str) {
     let (listener_at, dialer_at): (Multiaddr, Multiaddr) =
         (listener_at.parse().unwrap(), dialer_at.parse().unwrap());
     let mut listener = peer();
@@ -134,7 +136,7 @@ async fn through(relay: &Relay, listener_at: &str, dialer_at: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_peer_is_reached_over_tcp_and_quic() {
-    let relay = Relay::builder().start().await;
+    let relay = TestRelay::builder().start().await;
     let (tcp, quic) = (relay.addresses[0].clone(), relay.addresses[1].clone());
     through(&relay, &tcp, &tcp).await;
     through(&relay, &quic, &quic).await;
@@ -144,7 +146,7 @@ async fn a_peer_is_reached_over_tcp_and_quic() {
 }
 
 /// Goes on with the swarm while something else is waited for.
-async fn meanwhile(swarm: &mut Swarm<Peer>, wait: impl Future<Output = ()>) {
+async fn meanwhile(swarm: &mut Swarm<CircuitPeerBehaviour>, wait: impl Future<Output = ()>) {
     tokio::select! {
         () = async { loop { swarm.select_next_some().await; } } => {}
         () = wait => {}
@@ -153,7 +155,7 @@ async fn meanwhile(swarm: &mut Swarm<Peer>, wait: impl Future<Output = ()>) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_place_outlives_another_connection_of_its_peer() {
-    let relay = Relay::builder().start().await;
+    let relay = TestRelay::builder().start().await;
     let [tcp, quic] = [0, 1].map(|at| relay.addresses[at].parse::<Multiaddr>().unwrap());
     let mut swarm = peer();
     assert!(reserves(&mut swarm, &tcp).await);
@@ -181,7 +183,7 @@ async fn a_place_outlives_another_connection_of_its_peer() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_relay_refuses_new_places_and_keeps_the_old() {
-    let relay = Relay::builder().args(["--max-reservations=1"]).start().await;
+    let relay = TestRelay::builder().args(["--max-reservations=1"]).start().await;
     let at: Multiaddr = relay.addresses[0].parse().unwrap();
     let mut first = peer();
     let target = *first.local_peer_id();
@@ -204,7 +206,7 @@ async fn a_full_relay_refuses_new_places_and_keeps_the_old() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_place_is_renewed_at_a_full_relay() {
-    let relay = Relay::builder().args(["--max-reservations=1"]).start().await;
+    let relay = TestRelay::builder().args(["--max-reservations=1"]).start().await;
     let at: Multiaddr = relay.addresses[0].parse().unwrap();
     let mut first = peer();
     // A second request over the same connection is a renewal.
@@ -215,7 +217,7 @@ async fn a_place_is_renewed_at_a_full_relay() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_address_that_has_its_places_gets_no_more() {
-    let relay = Relay::builder()
+    let relay = TestRelay::builder()
         .args(["--max-reservations=100", "--max-reservations-per-ip=2"])
         .start()
         .await;
@@ -242,14 +244,17 @@ async fn an_address_that_has_its_places_gets_no_more() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_peer_without_a_place_is_not_reached() {
-    let relay = Relay::builder().start().await;
+    let relay = TestRelay::builder().start().await;
     let at: Multiaddr = relay.addresses[0].parse().unwrap();
     assert!(!pings(&mut peer(), &at, PeerId::random()).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_address_that_has_its_share_gets_no_more_and_loses_nothing() {
-    let relay = Relay::builder().args(["--connections-per-ip=2"]).start().await;
+    let relay = TestRelay::builder()
+        .args(["--connections-per-ip=2"])
+        .start()
+        .await;
     let at: Multiaddr = relay.addresses[0].parse().unwrap();
     let mut first = peer();
     let target = *first.local_peer_id();
@@ -274,7 +279,10 @@ async fn an_address_that_has_its_share_gets_no_more_and_loses_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_address_that_has_its_circuits_gets_no_more_and_loses_nothing() {
-    let relay = Relay::builder().args(["--max-circuits-per-ip=2"]).start().await;
+    let relay = TestRelay::builder()
+        .args(["--max-circuits-per-ip=2"])
+        .start()
+        .await;
     let at: Multiaddr = relay.addresses[0].parse().unwrap();
     let mut reached = peer();
     let target = *reached.local_peer_id();
@@ -302,7 +310,8 @@ async fn an_address_that_has_its_circuits_gets_no_more_and_loses_nothing() {
     for swarm in &mut held {
         let alive = async {
             loop {
-                if let SwarmEvent::Behaviour(PeerEvent::Ping(ping)) = swarm.select_next_some().await
+                if let SwarmEvent::Behaviour(CircuitPeerBehaviourEvent::Ping(ping)) =
+                    swarm.select_next_some().await
                     && ping.peer == target
                 {
                     return ping.result.is_ok();

@@ -2,18 +2,20 @@
 //! what right clocks sign is taken as soon as the relay's clock is right.
 
 use agentanycast_proto::v1::HeartbeatRequest;
-use agentanycast_tests::{Relay, agent::Agent, eventually, fake_clock::FakeClock, relay::Builder};
+use agentanycast_tests::{
+    TestRelay, agent::TestAgent, eventually, fake_clock::FakeClock, relay::RelayBuilder,
+};
 
 use crate::{
-    agents::{Signer, finds, now_ms, registration},
-    anycast::{card, daemon},
+    registry_requests::{RegistrationSigner, finds, now_ms, registration},
+    skill_routing::{card, daemon},
 };
 
 const HOUR: i64 = 3600;
 
-fn with(clock: &FakeClock) -> Builder {
+fn with(clock: &FakeClock) -> RelayBuilder {
     let environment = clock.environment().into_iter();
-    environment.fold(Relay::builder(), |builder, (name, value)| {
+    environment.fold(TestRelay::builder(), |builder, (name, value)| {
         builder.env(name, value)
     })
 }
@@ -49,7 +51,7 @@ async fn a_clock_that_is_set_costs_a_registry_nothing() {
     relay.stop().await;
     relay.restart().await;
     clock.set(0);
-    let signer = Signer::new();
+    let signer = RegistrationSigner::new();
     let signed = signer.sign(
         "RegisterSkills",
         registration(&signer.id, "signed"),
@@ -69,7 +71,7 @@ async fn a_node_says_why_it_is_not_registered_and_accuses_no_clock() {
     let bob = daemon(&[&relay]).metrics().start().await;
     let node = bob.node().await;
     node.set_card(card("bob", "s")).await.unwrap();
-    let _agent = Agent::echo(&node);
+    let _agent = TestAgent::echo(&node);
     let state = async || node.network().await.unwrap().registries.remove(0);
     eventually("a node whose clock is 94 s off is registered", || async {
         state().await.registered.then_some(())
@@ -119,7 +121,7 @@ async fn a_clock_that_was_ahead_for_both_sides_costs_no_registration() {
     let bob = bob.start().await;
     let node = bob.node().await;
     node.set_card(card("bob", "s")).await.unwrap();
-    let _agent = Agent::echo(&node);
+    let _agent = TestAgent::echo(&node);
     let registered = async || {
         let state = node.network().await.unwrap().registries.remove(0);
         let is_found = finds(&relay, "s", bob.peer_id().as_str()).await;

@@ -6,8 +6,8 @@ use std::{path::PathBuf, time::Duration};
 
 use agentanycast_proto::v1::{RegisterSkillsRequest, SkillInfo};
 use agentanycast_tests::{
-    Relay,
-    browser::{Browser, Screen},
+    TestRelay,
+    browser::{Browser, Viewport},
     eventually,
 };
 use libp2p::{Multiaddr, futures::StreamExt as _};
@@ -18,14 +18,14 @@ use tokio::{
 };
 
 use crate::{
-    agents::{Signer, heartbeat, now_ms, registration},
     circuits::{peer, pings, reserves},
+    registry_requests::{RegistrationSigner, heartbeat, now_ms, registration},
 };
 
 /// The number of agents that are listed.
 const LISTED: &str = "document.querySelectorAll('#agents > li').length";
 
-async fn open(relay: &Relay) -> Option<Browser> {
+async fn open(relay: &TestRelay) -> Option<Browser> {
     let mut browser = Browser::open().await?;
     browser.goto(&format!("http://{}/", relay.api)).await;
     browser
@@ -37,7 +37,7 @@ async fn open(relay: &Relay) -> Option<Browser> {
     Some(browser)
 }
 
-async fn no_complaints(browser: &mut Browser, relay: &Relay) {
+async fn no_complaints(browser: &mut Browser, relay: &TestRelay) {
     let complaints = browser.complaints(&relay.api.to_string()).await;
     assert!(complaints.is_empty(), "{complaints:#?}");
 }
@@ -49,7 +49,7 @@ async fn keep(browser: &mut Browser, name: &str) {
 }
 
 /// An agent that lives until this is aborted.
-async fn lives(relay: &Relay, request: RegisterSkillsRequest) -> JoinHandle<()> {
+async fn lives(relay: &TestRelay, request: RegisterSkillsRequest) -> JoinHandle<()> {
     let mut client = relay.client().await;
     let beat = heartbeat(&request.peer_id);
     client.register_skills(request).await.unwrap();
@@ -74,7 +74,7 @@ fn agent(name: &str, about: &str, skills: &[(&str, &[(&str, &str)])]) -> Registe
             .collect(),
     };
     RegisterSkillsRequest {
-        peer_id: Signer::new().id,
+        peer_id: RegistrationSigner::new().id,
         agent_name: name.to_owned(),
         agent_description: about.to_owned(),
         skills: skills.iter().map(skill).collect(),
@@ -128,7 +128,7 @@ fn company() -> Vec<RegisterSkillsRequest> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_browser_that_may_not_follow_shows_what_is_there_until_it_may() {
-    let relay = Relay::builder().start().await;
+    let relay = TestRelay::builder().start().await;
     let _agent = lives(&relay, registration("p", "s")).await;
     // All places of this address.
     let mut following = Vec::new();
@@ -168,7 +168,7 @@ async fn a_browser_that_may_not_follow_shows_what_is_there_until_it_may() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn agents_appear_are_found_and_disappear() {
-    let relay = Relay::builder().args(["--registry-ttl=3s"]).start().await;
+    let relay = TestRelay::builder().args(["--registry-ttl=3s"]).start().await;
     let Some(mut browser) = open(&relay).await else {
         return;
     };
@@ -245,8 +245,8 @@ async fn agents_appear_are_found_and_disappear() {
 }
 
 /// An agent that proves who it is.
-async fn signs(relay: &Relay) {
-    let signer = Signer::new();
+async fn signs(relay: &TestRelay) {
+    let signer = RegistrationSigner::new();
     let request = agent(
         "Archivist",
         "Finds what was written long ago",
@@ -264,7 +264,7 @@ async fn signs(relay: &Relay) {
 }
 
 /// Two peers that ping each other through the relay, until this is dropped.
-async fn talks(relay: &Relay) -> JoinSet<()> {
+async fn talks(relay: &TestRelay) -> JoinSet<()> {
     let at: Multiaddr = relay.addresses[0].parse().unwrap();
     let (mut listener, mut dialer) = (peer(), peer());
     let target = *listener.local_peer_id();
@@ -286,13 +286,13 @@ async fn talks(relay: &Relay) -> JoinSet<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn relays_and_circuits_are_shown_on_any_screen() {
-    let other = Relay::builder().start().await;
+    let other = TestRelay::builder().start().await;
     let gone = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
         .unwrap();
     let peers = format!("--federation-peers={},{gone}", other.registry);
-    let relay = Relay::builder()
+    let relay = TestRelay::builder()
         .args([peers.as_str(), "--federation-sync-interval=1s"])
         .start()
         .await;
@@ -348,9 +348,9 @@ async fn relays_and_circuits_are_shown_on_any_screen() {
 
     for width in [320, 360, 768, 1024] {
         browser
-            .screen(Screen {
+            .set_viewport(Viewport {
                 width,
-                ..Screen::PHONE
+                ..Viewport::PHONE
             })
             .await;
         let wide = browser.eval("document.documentElement.scrollWidth").await;
@@ -365,7 +365,7 @@ async fn relays_and_circuits_are_shown_on_any_screen() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_is_used_without_a_mouse_and_without_seeing_it() {
-    let relay = Relay::builder().start().await;
+    let relay = TestRelay::builder().start().await;
     let mut client = relay.client().await;
     for one in company() {
         client.register_skills(one).await.unwrap();
@@ -417,7 +417,7 @@ async fn it_is_used_without_a_mouse_and_without_seeing_it() {
         .eventually("a key presses it", &format!("{LISTED} === 2"))
         .await;
 
-    let told = browser.told().await;
+    let told = browser.accessibility_tree().await;
     for (role, name) in [
         ("RootWebArea", "AgentAnycast relay"),
         ("banner", ""),
@@ -445,7 +445,7 @@ async fn it_is_used_without_a_mouse_and_without_seeing_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_focus_stays_where_a_key_has_changed_the_list() {
-    let relay = Relay::builder().args(["--registry-ttl=10m"]).start().await;
+    let relay = TestRelay::builder().args(["--registry-ttl=10m"]).start().await;
     let mut client = relay.client().await;
     for one in company() {
         client.register_skills(one).await.unwrap();
@@ -488,7 +488,7 @@ async fn the_focus_stays_where_a_key_has_changed_the_list() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_address_that_cannot_be_asked_is_said_to_be_wrong() {
-    let relay = Relay::builder().args(["--registry-ttl=10m"]).start().await;
+    let relay = TestRelay::builder().args(["--registry-ttl=10m"]).start().await;
     let mut client = relay.client().await;
     client.register_skills(registration("p", "s")).await.unwrap();
     let Some(mut browser) = open(&relay).await else {
@@ -522,7 +522,7 @@ async fn an_address_that_cannot_be_asked_is_said_to_be_wrong() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_works_with_a_thousand_agents() {
-    let relay = Relay::builder().args(["--registry-ttl=10m"]).start().await;
+    let relay = TestRelay::builder().args(["--registry-ttl=10m"]).start().await;
     let mut client = relay.client().await;
     for n in 0..1000 {
         let request = registration(&format!("agent-{n:04}"), &format!("skill-{}", n % 50));

@@ -4,17 +4,17 @@
 use std::time::Duration;
 
 use agentanycast_tests::{
-    Daemon, Relay, agent::Agent, command::told, daemon::Home, eventually, fake_clock::FakeClock,
+    Daemon, TestRelay, agent::TestAgent, cli::anycast_at, daemon::Home, eventually, fake_clock::FakeClock,
 };
 use serde_json::Value;
 
-use crate::anycast::{card, daemon, echo_agent};
+use crate::skill_routing::{card, daemon, echo_agent};
 
 /// The problem of this kind that is found, once it is.
 async fn problem(daemon: &Daemon, check: &str) -> Value {
     eventually("doctor finds it", || async {
-        let said = told(daemon, &["--json", "doctor"]).await;
-        let document: Value = serde_json::from_str(&said.printed).unwrap();
+        let said = anycast_at(daemon, &["--json", "doctor"]).await;
+        let document: Value = serde_json::from_str(&said.stdout).unwrap();
         let checks = document["checks"].as_array().unwrap();
         let found = checks
             .iter()
@@ -37,14 +37,12 @@ fn says(found: &Value, parts: &[&str]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_registered_node_is_well() {
-    let relay = Relay::builder().start().await;
+    let relay = TestRelay::builder().start().await;
     let (bob, ..) = &echo_agent(&[&relay], "bob", "s").await;
     eventually("all is well", || async {
-        let said = told(bob, &["doctor"]).await;
-        let registered = said
-            .printed
-            .contains(&format!("registered at {}", relay.registry));
-        (said.status.success() && registered && said.printed.ends_with("all is well\n")).then_some(())
+        let said = anycast_at(bob, &["doctor"]).await;
+        let registered = said.stdout.contains(&format!("registered at {}", relay.registry));
+        (said.status.success() && registered && said.stdout.ends_with("all is well\n")).then_some(())
     })
     .await;
 }
@@ -53,7 +51,7 @@ async fn a_registered_node_is_well() {
 async fn a_clock_that_is_off_is_named_twice_over() {
     let Some(clock) = FakeClock::new() else { return };
     clock.set(600);
-    let relay = Relay::builder().start().await;
+    let relay = TestRelay::builder().start().await;
     let builder = daemon(&[&relay]);
     let environment = clock.environment().into_iter();
     let bob = environment
@@ -62,7 +60,7 @@ async fn a_clock_that_is_off_is_named_twice_over() {
         .await;
     let node = bob.node().await;
     node.set_card(card("bob", "s")).await.unwrap();
-    let _agent = Agent::echo(&node);
+    let _agent = TestAgent::echo(&node);
     let found = problem(&bob, "clock").await;
     says(&found, &["this clock and ", "differ by 6", "timedatectl"]);
     let found = problem(&bob, "registry").await;
@@ -71,7 +69,7 @@ async fn a_clock_that_is_off_is_named_twice_over() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_limit_of_a_registry_is_named() {
-    let relay = Relay::builder().args(["--entries-per-ip=1"]).start().await;
+    let relay = TestRelay::builder().args(["--entries-per-ip=1"]).start().await;
     let (_alice, ..) = &echo_agent(&[&relay], "alice", "s").await;
     let (bob, ..) = &echo_agent(&[&relay], "bob", "s").await;
     let found = problem(bob, "registry").await;
@@ -83,18 +81,18 @@ async fn a_limit_of_a_registry_is_named() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_daemon_with_the_key_is_named() {
-    let relay = Relay::builder().args(["--registry-ttl=6s"]).start().await;
+    let relay = TestRelay::builder().args(["--registry-ttl=6s"]).start().await;
     let home = Home::new();
     agentanycast_identity::load_or_create(&home.path().join("key")).unwrap();
     let start = async || {
         let own = Home::new();
         std::fs::copy(home.path().join("key"), own.path().join("key")).unwrap();
         let registry = relay.registry.to_string();
-        let builder = agentanycast_tests::daemon::Builder::new(own);
+        let builder = agentanycast_tests::daemon::DaemonBuilder::new(own);
         let daemon = builder.env("AGENTANYCAST_REGISTRY_ADDRS", registry).start().await;
         let node = daemon.node().await;
         node.set_card(card("bob", "s")).await.unwrap();
-        let agent = Agent::echo(&node);
+        let agent = TestAgent::echo(&node);
         (daemon, node, agent)
     };
     let (first, ..) = &start().await;
@@ -108,22 +106,22 @@ async fn a_second_daemon_with_the_key_is_named() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_relay_that_is_away_is_named() {
-    let mut relay = Relay::builder().start().await;
+    let mut relay = TestRelay::builder().start().await;
     let bob = daemon(&[&relay]).bootstrap(&relay.addresses[0]).start().await;
     eventually("bob has a slot there", || async {
-        let said = told(&bob, &["doctor"]).await;
-        said.printed.contains("1 of 1 hold a slot").then_some(())
+        let said = anycast_at(&bob, &["doctor"]).await;
+        said.stdout.contains("1 of 1 hold a slot").then_some(())
     })
     .await;
-    let said = told(
+    let said = anycast_at(
         &bob,
         &["ping", &relay.addresses[0], "--count", "2", "--interval", "100ms"],
     )
     .await;
     assert!(
-        said.status.success() && said.printed.contains("2 sent, 2 answered"),
+        said.status.success() && said.stdout.contains("2 sent, 2 answered"),
         "{}",
-        said.said
+        said.all_output
     );
     relay.kill().await;
     tokio::time::sleep(Duration::from_millis(200)).await;

@@ -4,27 +4,29 @@ use std::time::{Duration, Instant};
 
 use agentanycast_identity::rotation::Rotation;
 use agentanycast_proto::v1::RegisterSkillsRequest;
-use agentanycast_tests::{Relay, eventually, eventually_within, relay::Builder};
+use agentanycast_tests::{TestRelay, eventually, eventually_within, relay::RelayBuilder};
 
-use crate::agents::{Signer, finds, found, heartbeat, now_ms, registration, unregistration};
+use crate::registry_requests::{
+    RegistrationSigner, finds, found, heartbeat, now_ms, registration, unregistration,
+};
 
 /// The contract's figure.
 const SOON: Duration = Duration::from_secs(3);
 
-fn builder() -> Builder {
+fn builder() -> RelayBuilder {
     // Pulls are rare, so that what is seen soon was pushed.
-    Relay::builder().args(["--federation-sync-interval=5s", "--registry-ttl=6s"])
+    TestRelay::builder().args(["--federation-sync-interval=5s", "--registry-ttl=6s"])
 }
 
 /// Four relays, each told of those before it by `links`; the last of them also tell the first.
-async fn linked(links: &[&[usize]]) -> Vec<Relay> {
+async fn linked(links: &[&[usize]]) -> Vec<TestRelay> {
     linked_by(builder, links).await
 }
 
-pub(crate) async fn linked_by(builder: impl Fn() -> Builder, links: &[&[usize]]) -> Vec<Relay> {
-    let mut relays: Vec<Relay> = Vec::new();
+pub(crate) async fn linked_by(builder: impl Fn() -> RelayBuilder, links: &[&[usize]]) -> Vec<TestRelay> {
+    let mut relays: Vec<TestRelay> = Vec::new();
     for to in links {
-        let peers: Vec<&Relay> = to.iter().map(|place| &relays[*place]).collect();
+        let peers: Vec<&TestRelay> = to.iter().map(|place| &relays[*place]).collect();
         let spec = builder();
         let spec = if peers.is_empty() {
             spec
@@ -113,8 +115,8 @@ async fn a_star_converges() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_renews_stays_visible_everywhere() {
-    let first = Relay::builder().args(["--registry-ttl=1s"]).start().await;
-    let second = Relay::builder()
+    let first = TestRelay::builder().args(["--registry-ttl=1s"]).start().await;
+    let second = TestRelay::builder()
         .args(["--registry-ttl=1s"])
         .federated_with([&first])
         .start()
@@ -122,7 +124,7 @@ async fn an_agent_that_renews_stays_visible_everywhere() {
     let address = first.registry;
     let mut first = first;
     first.stop().await;
-    let first = Relay::builder()
+    let first = TestRelay::builder()
         .args(["--registry-ttl=1s"])
         .registry(address)
         .federated_with([&second])
@@ -147,7 +149,7 @@ async fn an_agent_that_renews_stays_visible_everywhere() {
 async fn an_agent_that_renews_stays_visible_on_all_of_three_relays() {
     const TTL: Duration = Duration::from_secs(3);
     let relays = linked_by(
-        || Relay::builder().args(["--registry-ttl=3s", "--federation-sync-interval=1h"]),
+        || TestRelay::builder().args(["--registry-ttl=3s", "--federation-sync-interval=1h"]),
         &[&[], &[0], &[1]],
     )
     .await;
@@ -218,7 +220,7 @@ async fn a_relay_that_is_gone_is_said_to_be_and_found_again() {
         detail["healthy"] == false && detail["backoff_until"].is_string(),
         "{detail}"
     );
-    let failing = second.figure("federation_peers{state=\"failing\"}").await;
+    let failing = second.metric("federation_peers{state=\"failing\"}").await;
     assert!((0.5..1.5).contains(&failing), "{failing}");
     first.restart().await;
     eventually("it answers again", || async {
@@ -242,7 +244,7 @@ async fn what_was_proven_at_one_relay_is_at_the_others() {
         .start()
         .await;
     let mut client = first.client().await;
-    let signer = Signer::new();
+    let signer = RegistrationSigner::new();
     client
         .register_skills(signer.sign(
             "RegisterSkills",
@@ -270,11 +272,11 @@ async fn what_was_proven_at_one_relay_is_at_the_others() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_key_takes_the_place_of_the_old_one_on_every_relay() {
     // Nothing expires meanwhile, and what is seen soon was pushed.
-    let builder = || Relay::builder().args(["--federation-sync-interval=1h", "--registry-ttl=1h"]);
+    let builder = || TestRelay::builder().args(["--federation-sync-interval=1h", "--registry-ttl=1h"]);
     let relays = linked_by(builder, &[&[], &[0], &[1]]).await;
     let home = relays[0].id();
     let mut client = relays[0].client().await;
-    let [old, new] = [(); 2].map(|()| Signer::new());
+    let [old, new] = [(); 2].map(|()| RegistrationSigner::new());
     let request = registration(&old.id, "s");
     client
         .register_skills(old.sign("RegisterSkills", request, home, now_ms()))

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use agentanycast_tests::{
-    Daemon, Relay, eventually,
-    lab::{Lab, Namespace},
+    Daemon, TestRelay, eventually,
+    network_lab::{Namespace, NetworkLab},
 };
 
 /// The hosts of the circuits that the relay gives a new node, which dials it at that one.
-async fn told(relay: &Relay, home: &Namespace, at: &str) -> BTreeSet<String> {
+async fn told(relay: &TestRelay, home: &Namespace, at: &str) -> BTreeSet<String> {
     let daemon = Daemon::builder()
         .in_namespace(home)
         .listen(["/ip4/0.0.0.0/tcp/0"])
@@ -26,7 +26,7 @@ async fn told(relay: &Relay, home: &Namespace, at: &str) -> BTreeSet<String> {
     circuits.iter().map(host).collect()
 }
 
-async fn tells(relay: &Relay, home: &Namespace, at: &str, hosts: &[&str]) {
+async fn tells(relay: &TestRelay, home: &Namespace, at: &str, hosts: &[&str]) {
     let hosts: BTreeSet<String> = hosts.iter().map(ToString::to_string).collect();
     eventually(&format!("the relay tells {hosts:?}"), || async {
         (told(relay, home, at).await == hosts).then_some(())
@@ -36,10 +36,10 @@ async fn tells(relay: &Relay, home: &Namespace, at: &str, hosts: &[&str]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn interfaces_come_and_go() {
-    let Some(lab) = Lab::open() else { return };
+    let Some(lab) = NetworkLab::open() else { return };
     let (host, home) = (lab.namespace("relay"), lab.namespace("home"));
     let first = lab.link(&host, "45.1.0.1/24", &home, "45.1.0.2/24");
-    let relay = Relay::builder()
+    let relay = TestRelay::builder()
         .in_namespace(&host)
         .listen("/ip4/0.0.0.0/tcp/4001")
         .start()

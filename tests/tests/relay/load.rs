@@ -15,7 +15,7 @@ use std::{
 };
 
 use agentanycast::{Node, Target};
-use agentanycast_tests::{Daemon, Relay, eventually, eventually_within};
+use agentanycast_tests::{Daemon, TestRelay, eventually, eventually_within};
 use futures::{StreamExt as _, stream};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -24,7 +24,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-use crate::{agents::found, anycast::daemon};
+use crate::{registry_requests::found, skill_routing::daemon};
 
 const TASKS: usize = 2_000;
 const AT_ONCE: usize = 64;
@@ -33,15 +33,15 @@ const AGENTS: usize = 3;
 const CLAIMED: usize = 8;
 
 /// An agent: its process, and the daemon that it is at.
-struct Worker {
+struct WorkerProcess {
     daemon: Daemon,
     process: Child,
     /// What it has begun and completed.
     ledger: PathBuf,
 }
 
-impl Worker {
-    async fn start(relay: &Relay, ledger: PathBuf) -> Self {
+impl WorkerProcess {
+    async fn start(relay: &TestRelay, ledger: PathBuf) -> Self {
         let daemon = daemon(&[relay]).config("agent_grace = \"2s\"\n").start().await;
         let process = Self::process(&daemon, &ledger);
         Self {
@@ -109,23 +109,23 @@ impl Worker {
 }
 
 /// The agents, who sends to them, and the tasks.
-struct Load {
-    workers: Vec<Worker>,
+struct SkillLoad {
+    workers: Vec<WorkerProcess>,
     ended: Arc<AtomicUsize>,
     /// How long each took.
     tasks: JoinHandle<Vec<Duration>>,
     _sender: Daemon,
-    _relay: Relay,
+    _relay: TestRelay,
     _files: TempDir,
 }
 
-impl Load {
+impl SkillLoad {
     async fn start() -> Self {
-        let relay = Relay::builder().start().await;
+        let relay = TestRelay::builder().start().await;
         let files = tempfile::tempdir().unwrap();
         let mut workers = Vec::new();
         for number in 0..AGENTS {
-            workers.push(Worker::start(&relay, files.path().join(number.to_string())).await);
+            workers.push(WorkerProcess::start(&relay, files.path().join(number.to_string())).await);
         }
         eventually("all agents are registered", || async {
             (found(&relay, "load").await.len() == AGENTS).then_some(())
@@ -217,7 +217,7 @@ async fn send(node: Node, ended: Arc<AtomicUsize>) -> Vec<Duration> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "long: waits 40 s until a frozen agent is noticed"]
 async fn one_agent_is_killed_and_one_frozen() {
-    let mut load = Load::start().await;
+    let mut load = SkillLoad::start().await;
     load.reached(300).await;
     let unfinished = load.workers[1].kill_agent().await;
     load.reached(600).await;
@@ -235,7 +235,7 @@ async fn one_agent_is_killed_and_one_frozen() {
 /// The same with the whole node of each: then nobody acknowledges, and others take over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_node_is_killed_and_one_frozen() {
-    let mut load = Load::start().await;
+    let mut load = SkillLoad::start().await;
     load.reached(300).await;
     let unfinished = load.workers[1].kill_agent().await;
     load.workers[1].daemon.kill().await;

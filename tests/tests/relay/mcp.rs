@@ -1,25 +1,25 @@
 //! The relay's directory as tools of MCP, as a client over HTTP sees it.
 
-use agentanycast_tests::{Relay, http::Client};
+use agentanycast_tests::{TestRelay, http::HttpClient};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use crate::agents::registration;
+use crate::registry_requests::registration;
 
 /// A relay that serves MCP, and a client of it.
-async fn relay(args: &[&str]) -> (Relay, Client) {
-    let relay = Relay::builder()
+async fn relay(args: &[&str]) -> (TestRelay, HttpClient) {
+    let relay = TestRelay::builder()
         .args(["--mcp-listen=127.0.0.1:0"])
         .args(args.iter().copied())
         .start()
         .await;
     let line = relay.said.iter().find_map(|line| line.strip_prefix("MCP_ADDR="));
-    let client = Client::new(format!("http://{}", line.unwrap()));
+    let client = HttpClient::new(format!("http://{}", line.unwrap()));
     let client = client.header("mcp-protocol-version", "2025-06-18");
     (relay, client)
 }
 
-async fn ask(client: &Client, method: &str, params: Value) -> Value {
+async fn ask(client: &HttpClient, method: &str, params: Value) -> Value {
     let message = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
     let answer = client.post("/mcp", &message).await;
     assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
@@ -27,7 +27,7 @@ async fn ask(client: &Client, method: &str, params: Value) -> Value {
     answer.body["result"].clone()
 }
 
-async fn called(client: &Client, tool: &str, arguments: Value) -> Value {
+async fn called(client: &HttpClient, tool: &str, arguments: Value) -> Value {
     ask(
         client,
         "tools/call",

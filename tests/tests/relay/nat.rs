@@ -11,37 +11,36 @@ use std::sync::Arc;
 use agentanycast::{Artifact, Node, PeerId, Target, TaskHandle, TaskStatus};
 use agentanycast_tests::{
     Daemon,
-    agent::Agent,
-    daemon,
-    ending::completed,
-    eventually, eventually_within,
-    nat::{Internet, Nat, Site},
+    agent::TestAgent,
+    daemon, eventually, eventually_within,
+    nat::{Internet, NatKind, Site},
+    task_assertions::completed,
 };
-use slow::Slow;
+use slow_artifact::SlowArtifact;
 use tokio::sync::Semaphore;
 
-mod breaks;
-mod roads;
-mod seen;
-mod slow;
+mod interruptions;
+mod nat_detection;
+mod paths;
+mod slow_artifact;
 
 /// How long a hole may take to be punched: three attempts of 10 s.
 const PUNCHED: Duration = Duration::from_secs(40);
 
 /// Two daemons that know each other by nothing but the relay, an agent on the second.
-struct Two {
+struct RelayedPair {
     _a: Daemon,
     b: Daemon,
     alice: Node,
     bob: PeerId,
     /// Lets the tasks go on that wait.
     gate: Arc<Semaphore>,
-    _agent: Agent,
+    _agent: TestAgent,
     /// Where the second is reached through the relay.
     circuits: Vec<String>,
 }
 
-impl Two {
+impl RelayedPair {
     async fn start(alice: &Site, bob: &Site) -> Self {
         Self::start_with(alice, bob, |daemon| daemon).await
     }
@@ -49,7 +48,7 @@ impl Two {
     async fn start_with(
         alice: &Site,
         bob: &Site,
-        set_up: impl Fn(daemon::Builder) -> daemon::Builder,
+        set_up: impl Fn(daemon::DaemonBuilder) -> daemon::DaemonBuilder,
     ) -> Self {
         let (a, b) = (
             set_up(alice.daemon()).start().await,
@@ -101,12 +100,12 @@ impl Two {
     }
 
     /// Has an artifact made that comes slowly until the gate is open.
-    async fn slowly(&self) -> Slow {
+    async fn slowly(&self) -> SlowArtifact {
         let target = Target::Peer(self.bob.clone());
-        Slow::read(self.alice.send_task(target, slow::ASKED).await.unwrap())
+        SlowArtifact::read(self.alice.send_task(target, slow_artifact::ASKED).await.unwrap())
     }
 
-    /// Sends a task that is worked on until [`Two::end`].
+    /// Sends a task that is worked on until [`RelayedPair::end`].
     async fn begin(&self) -> TaskHandle {
         let target = Target::Peer(self.bob.clone());
         let handle = self.alice.send_task(target, "wait").await.unwrap();
@@ -159,13 +158,13 @@ impl Two {
 
 /// Answers a number with an artifact of as many bytes, `slowly` with one that takes its time until it is told otherwise;
 /// anything else with an echo, `wait` when it is told to.
-fn agent(node: &Node, gate: Arc<Semaphore>) -> Agent {
-    Agent::serve(node, move |task| {
+fn agent(node: &Node, gate: Arc<Semaphore>) -> TestAgent {
+    TestAgent::serve(node, move |task| {
         let gate = Arc::clone(&gate);
         async move {
             let text = task.message().text_content();
-            if text == slow::ASKED {
-                return slow::answer(&task, &gate).await;
+            if text == slow_artifact::ASKED {
+                return slow_artifact::answer(&task, &gate).await;
             }
             if let Ok(bytes) = text.parse() {
                 let mut artifact = task.stream_artifact("bulk", "application/octet-stream").await?;

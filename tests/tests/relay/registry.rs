@@ -6,24 +6,27 @@ use agentanycast_identity::rotation::Rotation;
 use agentanycast_proto::v1::{
     DiscoverBySkillRequest, RegisterSkillsRequest, registry_service_client::RegistryServiceClient,
 };
-use agentanycast_tests::{Relay, eventually, rpc};
+use agentanycast_tests::{TestRelay, eventually, rpc};
 use tonic::{Code, transport::Endpoint};
 
-use crate::agents::{Signer, finds, found, heartbeat, now_ms, question, registration, unregistration};
+use crate::registry_requests::{
+    RegistrationSigner, discover_request, finds, found, heartbeat, now_ms, registration, unregistration,
+};
 
 /// Who registers with a new key takes the place of the old one; by a statement that the old key has signed, in a request
 /// that the new one has.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_key_takes_the_place_of_the_old_one() {
-    let relay = Relay::builder().start().await;
+    let relay = TestRelay::builder().start().await;
     let mut client = relay.client().await;
-    let [old, new, thief] = [(); 3].map(|()| Signer::new());
+    let [old, new, thief] = [(); 3].map(|()| RegistrationSigner::new());
     let moved = Rotation::sign(&old.key, &new.key, now_ms()).unwrap().to_bytes();
-    let register = |signer: &Signer, statement: Option<&Vec<u8>>| RegisterSkillsRequest {
+    let register = |signer: &RegistrationSigner, statement: Option<&Vec<u8>>| RegisterSkillsRequest {
         key_rotations: statement.into_iter().cloned().collect(),
         ..registration(&signer.id, "translate")
     };
-    let send = |signer: &Signer, request| signer.sign("RegisterSkills", request, relay.id(), now_ms());
+    let send =
+        |signer: &RegistrationSigner, request| signer.sign("RegisterSkills", request, relay.id(), now_ms());
     client
         .register_skills(send(&old, register(&old, None)))
         .await
@@ -56,7 +59,7 @@ async fn a_new_key_takes_the_place_of_the_old_one() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "long: waits 20 s of renewals"]
 async fn an_agent_comes_stays_and_goes() {
-    let relay = Relay::builder().args(["--registry-ttl=2s"]).start().await;
+    let relay = TestRelay::builder().args(["--registry-ttl=2s"]).start().await;
     let mut client = relay.client().await;
     // Deployed clients register with ids that are no peer ids.
     client
@@ -65,7 +68,7 @@ async fn an_agent_comes_stays_and_goes() {
         .unwrap();
     let with_tag = |value: &str| DiscoverBySkillRequest {
         tags: [("lang".to_owned(), value.to_owned())].into(),
-        ..question("translate")
+        ..discover_request("translate")
     };
     let agents = client
         .discover_by_skill(with_tag("de"))
@@ -112,7 +115,7 @@ async fn an_agent_comes_stays_and_goes() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_right_is_refused() {
-    let relay = Relay::builder().start().await;
+    let relay = TestRelay::builder().start().await;
     let mut client = relay.client().await;
     let bare = RegisterSkillsRequest {
         skills: Vec::new(),
@@ -123,7 +126,11 @@ async fn what_cannot_be_right_is_refused() {
         assert_eq!(error.code(), Code::InvalidArgument, "{error}");
     }
     assert_eq!(
-        client.discover_by_skill(question("")).await.unwrap_err().code(),
+        client
+            .discover_by_skill(discover_request(""))
+            .await
+            .unwrap_err()
+            .code(),
         Code::InvalidArgument
     );
     assert_eq!(
@@ -157,7 +164,7 @@ async fn what_cannot_be_right_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_address_does_not_lock_honest_agents_out() {
-    let relay = Relay::builder().start().await;
+    let relay = TestRelay::builder().start().await;
     let mut client = relay.client().await;
     let mut refused = 0;
     for n in 0..4096 {
@@ -173,7 +180,7 @@ async fn one_address_does_not_lock_honest_agents_out() {
         }
     }
     assert_eq!(refused, 4096 - 1024);
-    let signer = Signer::new();
+    let signer = RegistrationSigner::new();
     let honest = signer.sign(
         "RegisterSkills",
         registration(&signer.id, "s"),
@@ -184,7 +191,7 @@ async fn one_address_does_not_lock_honest_agents_out() {
     let mut first = client
         .discover_by_skill(DiscoverBySkillRequest {
             limit: 1,
-            ..question("s")
+            ..discover_request("s")
         })
         .await
         .unwrap()
@@ -210,9 +217,9 @@ async fn one_address_does_not_lock_honest_agents_out() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_signature_counts_once_and_for_its_own_request_only() {
-    let relay = Relay::builder().start().await;
+    let relay = TestRelay::builder().start().await;
     let mut client = relay.client().await;
-    let signer = Signer::new();
+    let signer = RegistrationSigner::new();
     let now = now_ms();
     let register = || registration(&signer.id, "s");
     client
@@ -220,7 +227,7 @@ async fn a_signature_counts_once_and_for_its_own_request_only() {
         .await
         .unwrap();
     assert!(found(&relay, "s").await[0].verified);
-    let other = Signer::new();
+    let other = RegistrationSigner::new();
     let bad = [
         (
             "again",
@@ -282,7 +289,10 @@ async fn a_signature_counts_once_and_for_its_own_request_only() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_registry_for_signers_refuses_others() {
-    let relay = Relay::builder().args(["--registry-auth=signed"]).start().await;
+    let relay = TestRelay::builder()
+        .args(["--registry-auth=signed"])
+        .start()
+        .await;
     let mut client = relay.client().await;
     assert_eq!(
         client
@@ -292,7 +302,7 @@ async fn a_registry_for_signers_refuses_others() {
             .code(),
         Code::Unauthenticated
     );
-    let signer = Signer::new();
+    let signer = RegistrationSigner::new();
     let signed = signer.sign(
         "RegisterSkills",
         registration(&signer.id, "s"),
@@ -305,13 +315,13 @@ async fn a_registry_for_signers_refuses_others() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_relay_comes_back_with_its_table() {
-    let mut relay = Relay::builder()
+    let mut relay = TestRelay::builder()
         .with_store()
         .args(["--registry-ttl=20s"])
         .start()
         .await;
     let mut client = relay.client().await;
-    let signer = Signer::new();
+    let signer = RegistrationSigner::new();
     for n in 0..50 {
         client
             .register_skills(registration(&format!("p{n}"), "s"))
@@ -348,7 +358,7 @@ async fn a_killed_relay_comes_back_with_its_table() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_an_address_has_counts_after_a_restart() {
-    let mut relay = Relay::builder()
+    let mut relay = TestRelay::builder()
         .with_store()
         .args(["--entries-per-ip=3", "--registry-ttl=1h"])
         .start()
@@ -372,13 +382,13 @@ async fn what_an_address_has_counts_after_a_restart() {
 /// Whoever is refused, and whoever runs the relay, is told which setting it was.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_limit_is_told_by_its_setting() {
-    let relay = Relay::builder()
+    let relay = TestRelay::builder()
         .args(["--entries-per-ip=1", "--requests-per-ip=2"])
         .start()
         .await;
     let mut client = relay.client().await;
     let signed = |number: u64| {
-        let signer = Signer::new();
+        let signer = RegistrationSigner::new();
         let request = registration(&signer.id, "s");
         signer.sign("RegisterSkills", request, relay.id(), now_ms() + number)
     };
@@ -387,7 +397,7 @@ async fn a_limit_is_told_by_its_setting() {
     let said = "signed entries from one address: 1 at most (entries_per_ip of the relay); unregister some, or let them expire";
     assert_eq!(refused.message(), said);
     let refused = loop {
-        if let Err(refused) = client.discover_by_skill(question("s")).await {
+        if let Err(refused) = client.discover_by_skill(discover_request("s")).await {
             break refused;
         }
     };
@@ -395,7 +405,7 @@ async fn a_limit_is_told_by_its_setting() {
     assert_eq!(refused.message(), said);
     for limit in ["entries_per_ip", "requests_per_ip"] {
         let count = relay
-            .figure(&format!("registry_limited_total{{reason=\"{limit}\"}}"))
+            .metric(&format!("registry_limited_total{{reason=\"{limit}\"}}"))
             .await;
         assert!(count >= 1.0, "{limit}: {count}");
     }
@@ -408,12 +418,12 @@ async fn a_limit_is_told_by_its_setting() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_of_another_identity_is_said() {
-    let mut relay = Relay::builder()
+    let mut relay = TestRelay::builder()
         .with_store()
         .args(["--registry-ttl=1h"])
         .start()
         .await;
-    let signer = Signer::new();
+    let signer = RegistrationSigner::new();
     let mut client = relay.client().await;
     let request = registration(&signer.id, "s");
     let signed = signer.sign("RegisterSkills", request, relay.id(), now_ms());
@@ -436,7 +446,7 @@ async fn a_store_of_another_identity_is_said() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reflection_lists_what_is_served() {
-    let relay = Relay::builder().start().await;
+    let relay = TestRelay::builder().start().await;
     let channel = rpc::channel(&format!("tcp://{}", relay.registry)).await.unwrap();
     let served = [
         "agentanycast.v1.FederationService",

@@ -1,10 +1,10 @@
 //! Calls to the registry as spans, at a collector.
 
-use agentanycast_tests::{Relay, collector::Collector, eventually};
+use agentanycast_tests::{TestRelay, eventually, trace_collector::TraceCollector};
 use opentelemetry_proto::tonic::trace::v1::Span;
 use tonic::{Code, Request};
 
-use crate::agents::{heartbeat, question, registration};
+use crate::registry_requests::{discover_request, heartbeat, registration};
 
 const SERVICE: &str = "agentanycast.v1.RegistryService";
 
@@ -18,8 +18,8 @@ fn attribute(span: &Span, name: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_call_is_a_span_of_its_callers_trace() {
-    let (collector, address) = Collector::start().await;
-    let relay = Relay::builder()
+    let (collector, address) = TraceCollector::start().await;
+    let relay = TestRelay::builder()
         .args([format!("--otlp-endpoint=http://{address}")])
         .start()
         .await;
@@ -31,14 +31,14 @@ async fn each_call_is_a_span_of_its_callers_trace() {
         ("0af7651916cd43dd8448eb211c80319c", 1),
         ("1af7651916cd43dd8448eb211c80319c", 0),
     ] {
-        let mut asked = Request::new(question("echo"));
+        let mut asked = Request::new(discover_request("echo"));
         let parent = format!("00-{trace}-b7ad6b7169203331-0{flag}");
         asked
             .metadata_mut()
             .insert("traceparent", parent.parse().unwrap());
         client.discover_by_skill(asked).await.unwrap();
     }
-    let of = |method: &str| collector.of(relay.id(), &format!("{SERVICE}/{method}"));
+    let of = |method: &str| collector.spans_of(relay.id(), &format!("{SERVICE}/{method}"));
     eventually("the collector is told of all calls", || async {
         let all = ["RegisterSkills", "Heartbeat", "DiscoverBySkill"];
         all.iter().all(|method| !of(method).is_empty()).then_some(())
@@ -59,7 +59,7 @@ async fn each_call_is_a_span_of_its_callers_trace() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_collector_that_is_not_there_holds_up_nobody() {
-    let mut relay = Relay::builder()
+    let mut relay = TestRelay::builder()
         .args(["--otlp-endpoint=http://127.0.0.1:1"])
         .start()
         .await;
@@ -84,7 +84,7 @@ async fn a_collector_that_is_not_there_holds_up_nobody() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_collector_is_refused_at_the_start() {
-    let output = Relay::builder()
+    let output = TestRelay::builder()
         .args(["--otlp-endpoint=http://no collector"])
         .run_to_end()
         .await;

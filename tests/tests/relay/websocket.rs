@@ -3,10 +3,10 @@
 
 use std::{net::SocketAddr, path::Path};
 
-use agentanycast::{Node, PlaceState, Road, Target};
-use agentanycast_tests::{Daemon, Relay, agent::Agent, ending::completed, eventually};
+use agentanycast::{Node, PathKind, ReservationState, Target};
+use agentanycast_tests::{Daemon, TestRelay, agent::TestAgent, eventually, task_assertions::completed};
 
-use crate::front::Front;
+use crate::tls_proxy::TlsProxy;
 
 /// Everybody stays on the road that the test is about.
 const STAY: &str = "enable_hole_punching = false\n";
@@ -18,14 +18,17 @@ const LONG: usize = 3 << 20;
 async fn place(node: &Node) -> Vec<String> {
     eventually("the node has a place at the relay", || async {
         let network = node.network().await.unwrap();
-        let held = network.relays.iter().any(|relay| relay.state == PlaceState::Held);
+        let held = network
+            .relays
+            .iter()
+            .any(|relay| relay.state == ReservationState::Held);
         held.then_some(network.relayed_addresses)
     })
     .await
 }
 
 /// Two nodes know each other through this relay only, and a long task goes the way.
-async fn meet(relay: &Relay, at: &str, config: &str) {
+async fn meet(relay: &TestRelay, at: &str, config: &str) {
     let bob = Daemon::builder().bootstrap(at).config(config).start().await;
     let alice = Daemon::builder()
         .metrics()
@@ -34,7 +37,7 @@ async fn meet(relay: &Relay, at: &str, config: &str) {
         .start()
         .await;
     let (node, asker) = (bob.node().await, alice.node().await);
-    let _agent = Agent::serve(&node, |task| async move {
+    let _agent = TestAgent::serve(&node, |task| async move {
         let answer = format!("{} bytes", task.message().text_content().len());
         task.complete([agentanycast::Artifact::text(answer)]).await?;
         Ok(())
@@ -48,21 +51,24 @@ async fn meet(relay: &Relay, at: &str, config: &str) {
         "{circuits:?}"
     );
     let peer = asker.connect_peer(bob.peer_id(), &circuits).await.unwrap();
-    assert_eq!(peer.road, Road::Relay);
-    let relayed = alice.figure(r#"agentanycast_peer_paths{path="relayed"}"#).await;
+    assert_eq!(peer.via, PathKind::Relay);
+    let relayed = alice.metric(r#"agentanycast_peer_paths{path="relayed"}"#).await;
     assert_eq!(relayed, Some(1.0));
     let handle = asker
         .send_task(Target::Peer(bob.peer_id().clone()), "x".repeat(LONG))
         .await
         .unwrap();
     assert_eq!(completed(&handle).await.text_content(), format!("{LONG} bytes"));
-    assert!(relay.figure("relay_circuits_accepted_total").await >= 1.0);
-    assert!(relay.figure("relay_bytes_total").await >= LONG as f64);
+    assert!(relay.metric("relay_circuits_accepted_total").await >= 1.0);
+    assert!(relay.metric("relay_bytes_total").await >= LONG as f64);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_goes_through_a_relay_over_websocket() {
-    let relay = Relay::builder().listen("/ip4/127.0.0.1/tcp/0/ws").start().await;
+    let relay = TestRelay::builder()
+        .listen("/ip4/127.0.0.1/tcp/0/ws")
+        .start()
+        .await;
     assert_eq!(relay.addresses.len(), 1, "no other road");
     let at = relay.addresses[0].clone();
     assert!(at.contains("/ws/p2p/"), "{at}");
@@ -71,9 +77,9 @@ async fn a_task_goes_through_a_relay_over_websocket() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_goes_through_a_relay_behind_tls() {
-    let front = Front::new(&[]).await;
+    let front = TlsProxy::new(&[]).await;
     let announced = format!("/dns4/localhost/tcp/{}/wss", front.port);
-    let relay = Relay::builder()
+    let relay = TestRelay::builder()
         .listen("/ip4/127.0.0.1/tcp/0/ws")
         .args([format!("--announce={announced}")])
         .start()
@@ -102,7 +108,7 @@ async fn a_task_goes_through_a_relay_behind_tls() {
     )
     .await;
     assert!(
-        why.0 == PlaceState::Away && why.1.contains("certificate"),
+        why.0 == ReservationState::Away && why.1.contains("certificate"),
         "{why:?}"
     );
     running.abort();

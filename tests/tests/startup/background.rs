@@ -4,10 +4,10 @@ use std::{os::unix::fs::PermissionsExt as _, process::Stdio};
 
 use agentanycast_tests::{
     Daemon, User,
-    command::{self, Said},
+    cli::{self, CommandOutput},
     eventually,
-    process::has_ended,
-    skipped, within,
+    proc_stats::has_ended,
+    report_skip, within,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
@@ -16,8 +16,8 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 const NOBODY: &str = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK";
 
 /// The process that a command says it has started.
-fn started(said: &Said) -> Option<i32> {
-    let (_, rest) = said.said.split_once("started the daemon (pid ")?;
+fn started(said: &CommandOutput) -> Option<i32> {
+    let (_, rest) = said.all_output.split_once("started the daemon (pid ")?;
     let (pid, _) = rest.split_once("); anycast down stops it")?;
     pid.parse().ok()
 }
@@ -28,10 +28,14 @@ async fn kill(pid: Pid) {
     eventually("a killed daemon ends", || async { has_ended(pid).then_some(()) }).await;
 }
 
-fn refused(said: &Said, code: i32, parts: &[&str]) {
-    assert_eq!(said.status.code(), Some(code), "{}", said.said);
+fn refused(said: &CommandOutput, code: i32, parts: &[&str]) {
+    assert_eq!(said.status.code(), Some(code), "{}", said.all_output);
     for part in parts {
-        assert!(said.said.contains(part), "{part:?} is missing in: {}", said.said);
+        assert!(
+            said.all_output.contains(part),
+            "{part:?} is missing in: {}",
+            said.all_output
+        );
     }
 }
 
@@ -41,8 +45,8 @@ async fn ten_commands_at_once_start_one_daemon() {
     let commands = (0..10).map(|_| user.run(&["tasks"]));
     let all = futures::future::join_all(commands).await;
     for said in &all {
-        assert!(said.status.success(), "{}", said.said);
-        assert!(said.said.contains("no tasks"), "{}", said.said);
+        assert!(said.status.success(), "{}", said.all_output);
+        assert!(said.all_output.contains("no tasks"), "{}", said.all_output);
     }
     let new: Vec<i32> = all.iter().filter_map(started).collect();
     assert_eq!(new.len(), 1, "{all:?}");
@@ -95,7 +99,7 @@ async fn down_ends_it_and_restart_changes_the_process() {
     assert!(has_ended(pid), "the old one still runs");
     let said = user.run(&["down"]).await;
     assert_eq!(
-        said.printed,
+        said.stdout,
         format!("stopped the daemon (pid {})\n", again["pid"])
     );
     assert!(!user.socket().exists() && !user.is_served());
@@ -193,7 +197,7 @@ async fn relays_and_addresses_are_kept() {
         &["--relay goes with"],
     );
     let said = user.run(&["tasks", "--relay", relay.tcp()]).await;
-    assert!(started(&said).is_some(), "{}", said.said);
+    assert!(started(&said).is_some(), "{}", said.all_output);
     let connected = async || {
         eventually("the daemon connects to what was given", || async {
             let peers = user.ask(&["peers"]).await;
@@ -204,14 +208,14 @@ async fn relays_and_addresses_are_kept() {
     connected().await;
     // A daemon that runs has to be restarted; a relay that is known is no change.
     let known = user.run(&["tasks", "--relay", relay.tcp()]).await;
-    assert!(!known.said.contains("restart"), "{}", known.said);
+    assert!(!known.all_output.contains("restart"), "{}", known.all_output);
     let said = user
         .run(&["up", "--listen", "/ip4/127.0.0.1/tcp/0", "--relay", relay.quic()])
         .await;
     assert!(
-        said.status.success() && said.said.contains("`anycast restart`"),
+        said.status.success() && said.all_output.contains("`anycast restart`"),
         "{}",
-        said.said
+        said.all_output
     );
     let file = std::fs::read_to_string(user.home().join("config.toml")).unwrap();
     for part in [
@@ -237,9 +241,9 @@ async fn settings_that_are_changed_at_once_all_stay() {
         .iter()
         .map(|relay| async { user.run(&["tasks", "--relay", relay]).await });
     for said in futures::future::join_all(commands).await {
-        assert!(said.status.success(), "{}", said.said);
+        assert!(said.status.success(), "{}", said.all_output);
     }
-    let kept = user.run(&["config", "get", "bootstrap_peers"]).await.printed;
+    let kept = user.run(&["config", "get", "bootstrap_peers"]).await.stdout;
     assert!(relays.iter().all(|relay| kept.contains(relay)), "{kept}");
 }
 
@@ -253,7 +257,7 @@ async fn settings_are_changed_checked_and_reloaded() {
     assert_eq!(set(&["set", "log_level", "warn"]).await["effect"], "none");
     assert_eq!(set(&["set", "policy.trust", "pinned"]).await["effect"], "now");
     eventually("the daemon has taken the rules over", || async {
-        let log = user.run(&["logs", "-n", "1000"]).await.printed;
+        let log = user.run(&["logs", "-n", "1000"]).await.stdout;
         log.contains("no other node may send tasks here").then_some(())
     })
     .await;
@@ -280,9 +284,9 @@ async fn settings_are_changed_checked_and_reloaded() {
 async fn logs_shows_what_the_daemon_says() {
     let user = User::new();
     user.up(&[]).await;
-    let whole = user.run(&["logs", "-n", "1000"]).await.printed;
+    let whole = user.run(&["logs", "-n", "1000"]).await.stdout;
     assert!(whole.lines().all(|line| line.starts_with('{')), "{whole}");
-    let last = user.run(&["logs", "-n", "1"]).await.printed;
+    let last = user.run(&["logs", "-n", "1"]).await.stdout;
     assert!(last.lines().count() == 1 && whole.contains(&last), "{last}");
     let mut follow = user
         .command(&["logs", "--follow", "-n", "0"])
@@ -374,11 +378,11 @@ async fn a_daemon_in_a_terminal_speaks_to_people() {
         .output()
         .is_err()
     {
-        skipped("there is no `script` here, which makes a terminal");
+        report_skip("there is no `script` here, which makes a terminal");
         return;
     }
     let user = User::new();
-    let words = format!("{} daemon", agentanycast_tests::command::program().display());
+    let words = format!("{} daemon", agentanycast_tests::cli::program().display());
     let mut script = tokio::process::Command::new("script");
     script
         .args(["--quiet", "--return", "--command", &words, "/dev/null"])
@@ -411,7 +415,7 @@ async fn a_daemon_in_a_terminal_speaks_to_people() {
     };
     next("Ready. In another terminal").await;
     let said = user.run(&["down"]).await;
-    assert!(said.status.success(), "{}", said.said);
+    assert!(said.status.success(), "{}", said.all_output);
     next("Stopped. Tasks that were accepted").await;
     assert!(!seen.iter().any(|line| line.starts_with('{')), "{seen:#?}");
 }
@@ -420,7 +424,7 @@ async fn a_daemon_in_a_terminal_speaks_to_people() {
 #[tokio::test]
 async fn the_daemon_keeps_nothing_open_of_who_started_it() {
     let user = User::new();
-    let program = command::program();
+    let program = cli::program();
     let lock = user.directory().join("lock");
     let script = format!(
         "exec 9>{lock} && flock 9 && '{program}' up",
@@ -479,12 +483,12 @@ async fn down_says_what_has_not_ended() {
     let user = User::new();
     user.up(&[]).await;
     let sent = user.run(&["send", NOBODY, "hello", "--no-wait"]).await;
-    assert!(sent.status.success(), "{}", sent.said);
+    assert!(sent.status.success(), "{}", sent.all_output);
     let down = user.run(&["down"]).await;
     assert!(
-        down.said.contains("1 task has not ended") && down.said.contains("started again"),
+        down.all_output.contains("1 task has not ended") && down.all_output.contains("started again"),
         "{}",
-        down.said
+        down.all_output
     );
 }
 

@@ -7,10 +7,10 @@ use std::{path::Path, process::Stdio};
 
 use agentanycast_tests::{
     User,
-    command::Said,
+    cli::CommandOutput,
     eventually,
-    nat::{Internet, Nat},
-    process::has_ended,
+    nat::{Internet, NatKind},
+    proc_stats::has_ended,
     within,
 };
 use rustix::process::{Pid, Signal, kill_process};
@@ -21,10 +21,10 @@ use tokio::{
 
 /// A command that succeeds; what it prints.
 async fn done(user: &User, args: &[&str]) -> String {
-    let Said {
+    let CommandOutput {
         status,
-        said,
-        printed,
+        all_output: said,
+        stdout: printed,
     } = user.run(args).await;
     assert!(status.success(), "{args:?}: {said}");
     printed
@@ -75,8 +75,8 @@ async fn two_people_behind_nats_talk_after_three_commands() {
         return;
     };
     let relay = internet.relay.addresses[0].clone();
-    let sites = [Nat::Symmetric, Nat::Independent].map(|kind| internet.site(kind));
-    let [first, second] = [&sites[0], &sites[1]].map(|site| User::default().on(&site.home));
+    let sites = [NatKind::Symmetric, NatKind::Independent].map(|kind| internet.site(kind));
+    let [first, second] = [&sites[0], &sites[1]].map(|site| User::default().in_namespace(&site.home));
 
     // The three commands, and the string.
     let mut demo = demo(&first, &relay).await;
@@ -149,8 +149,8 @@ async fn an_invite_lets_one_peer_in_through_a_relay() {
         return;
     };
     let relay = internet.relay.addresses[0].clone();
-    let sites = [(); 3].map(|()| internet.site(Nat::Symmetric));
-    let [first, second, third] = [0, 1, 2].map(|at: usize| User::default().on(&sites[at].home));
+    let sites = [(); 3].map(|()| internet.site(NatKind::Symmetric));
+    let [first, second, third] = [0, 1, 2].map(|at: usize| User::default().in_namespace(&sites[at].home));
     let rules = format!(
         "[policy]\ntrust = \"known\"\ntrusted_peers = [{NOBODY:?}]\n\n[[policy.acl]]\nsource = {NOBODY:?}\nallow = true\n\n\
          [[policy.acl]]\nsource = \"local\"\nallow = true\n"
@@ -163,10 +163,10 @@ async fn an_invite_lets_one_peer_in_through_a_relay() {
     assert_eq!(done(&second, &["send", invite, "hello"]).await, "hello\n");
     // The one use is taken: nobody else gets in, and who is in stays.
     let refused = third.run(&["send", invite, "hello"]).await;
-    assert_eq!(refused.status.code(), Some(1), "{}", refused.said);
+    assert_eq!(refused.status.code(), Some(1), "{}", refused.all_output);
     done(&second, &["join", invite, "--as", "bob"]).await;
     assert_eq!(done(&second, &["send", "bob", "again"]).await, "again\n");
     done(&first, &["invite", "revoke", "friend"]).await;
     let refused = second.run(&["send", "bob", "too late"]).await;
-    assert_eq!(refused.status.code(), Some(1), "{}", refused.said);
+    assert_eq!(refused.status.code(), Some(1), "{}", refused.all_output);
 }

@@ -10,10 +10,10 @@
 
 mod background;
 mod first_hour;
-mod guest;
-mod service;
-mod service_manager;
-mod system;
+mod sd_notify;
+mod second_daemon;
+mod service_command;
+mod system_daemon;
 
 use std::{
     net::TcpListener,
@@ -25,7 +25,8 @@ use agentanycast_proto::v1::{
     self, diagnostics_service_client::DiagnosticsServiceClient, node_service_client::NodeServiceClient,
 };
 use agentanycast_tests::{
-    Builder, Daemon, Pair, Transport, daemon::Home, eventually, pair::connected, rpc, skipped, within,
+    Daemon, DaemonBuilder, DaemonPair, TransportKind, daemon::Home, daemon_pair::wait_connected, eventually,
+    report_skip, rpc, within,
 };
 
 /// A user that owns nothing.
@@ -78,7 +79,7 @@ async fn mistakes_on_the_command_line_are_one_line_each() {
         );
     }
     let home = Home::new();
-    let open = Builder::new(home).grpc("tcp://0.0.0.0:0");
+    let open = DaemonBuilder::new(home).grpc("tcp://0.0.0.0:0");
     refused("open to others", &open.run_to_end().await, "--grpc-allow-remote");
 }
 
@@ -209,7 +210,7 @@ async fn a_wrong_key_file_is_left_alone() {
     for home in [short, open.clone()] {
         let key = home.path().join("key");
         let before = std::fs::read(&key).unwrap();
-        let output = Builder::new(home.clone()).run_to_end().await;
+        let output = DaemonBuilder::new(home.clone()).run_to_end().await;
         let (code, text) = said(&output);
         assert!(code != Some(0), "{text}");
         assert!(
@@ -219,7 +220,7 @@ async fn a_wrong_key_file_is_left_alone() {
         assert_eq!(std::fs::read(&key).unwrap(), before);
     }
     set_mode(&open, 0o600);
-    assert_eq!(Builder::new(open).start().await.peer_id(), &id);
+    assert_eq!(DaemonBuilder::new(open).start().await.peer_id(), &id);
 }
 
 #[tokio::test]
@@ -287,7 +288,7 @@ async fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
 /// SIGTERM ends it well and in time, with a peer connected and every kind of stream open.
 #[tokio::test]
 async fn a_busy_daemon_stops() {
-    let mut pair = Pair::start(Transport::Quic).await;
+    let mut pair = DaemonPair::start(TransportKind::Quic).await;
     let mut bob = pair.bob.rpc().await;
     let mut incoming = rpc::listen(&mut bob).await;
     let mut alice = pair.alice.rpc().await;
@@ -316,12 +317,12 @@ async fn a_busy_daemon_stops() {
 /// A bootstrap peer that is down does not hold up the start, and is connected once it is up.
 #[tokio::test]
 async fn a_bootstrap_peer_that_is_down_is_waited_for() {
-    for transport in [Transport::Tcp, Transport::Quic] {
+    for transport in [TransportKind::Tcp, TransportKind::Quic] {
         let mut alice = Daemon::builder().listen([transport.listen()]).start().await;
         alice.stop().await;
         let bob = Daemon::builder().bootstrap(&alice.addresses()[0]).start().await;
         alice.restart().await;
-        connected(&bob.node().await, &alice).await;
+        wait_connected(&bob.node().await, &alice).await;
     }
 }
 
@@ -349,7 +350,7 @@ async fn who_has_not_the_token_calls_nothing() {
     let home = Home::new();
     let file = home.path().join("token");
     std::fs::write(&file, format!("{TOKEN}\n")).unwrap();
-    let daemon = Builder::new(home)
+    let daemon = DaemonBuilder::new(home)
         .grpc(free_address())
         .args([format!("--grpc-token-file={}", file.display())])
         .start()
@@ -383,7 +384,7 @@ async fn who_has_not_the_token_calls_nothing() {
 #[tokio::test]
 async fn another_user_is_refused() {
     if !rustix::process::geteuid().is_root() {
-        skipped("only root can become another user");
+        report_skip("only root can become another user");
         return;
     }
     let daemon = Daemon::builder().start().await;
@@ -394,7 +395,7 @@ async fn another_user_is_refused() {
     everyone(&daemon.home().socket());
     // The program has to be where the other user can read it.
     let probe = daemon.home().path().join("probe");
-    std::fs::copy(env!("CARGO_BIN_EXE_probe"), &probe).unwrap();
+    std::fs::copy(env!("CARGO_BIN_EXE_node_info_probe"), &probe).unwrap();
     everyone(&probe);
     let ask = |user: Option<u32>| {
         let mut command = tokio::process::Command::new(&probe);
@@ -431,7 +432,7 @@ async fn a_key_file_serves_one_daemon_under_all_its_names() {
             std::os::unix::fs::symlink(&key, &link)
         };
         linked.unwrap();
-        let (code, text) = said(&Builder::new(home).run_to_end().await);
+        let (code, text) = said(&DaemonBuilder::new(home).run_to_end().await);
         assert_eq!(code, Some(1), "{text}");
         let last = text.lines().last().unwrap_or_default();
         assert!(

@@ -5,13 +5,13 @@
 
 mod client;
 mod credentials;
-mod failure;
-mod mask;
+mod redact;
+mod transport_error;
 
 use credentials::percent_encoded;
 
-pub(crate) use client::{Call, Clients, Grpc, Http, OldGrpc, beginning, read};
-pub(crate) use failure::of_error;
+pub(crate) use client::{GrpcClient, GrpcClientV03, HostClient, HostClients, HttpCall, read, read_prefix};
+pub(crate) use transport_error::from_error;
 
 /// Largest answer, and largest event of a stream, in bytes: what a node takes in one message, with its bytes written as
 /// base64.

@@ -1,13 +1,13 @@
 //! Server-sent events out of pieces of bytes. PURE.
 
-use super::{binding::without_bom, fault::Fault};
+use super::{encode::without_bom, error::OutboundError};
 
 /// Longest event, in bytes: what a whole answer may have.
 pub(crate) const MAX_EVENT: usize = super::http::MAX_ANSWER;
 
 /// Reads events as their bytes come.
 #[derive(Debug, Default)]
-pub(crate) struct Reader {
+pub(crate) struct SseReader {
     /// A line that has not ended yet.
     line: Vec<u8>,
     /// The data of an event that has not ended yet.
@@ -19,9 +19,9 @@ pub(crate) struct Reader {
     after_cr: bool,
 }
 
-impl Reader {
+impl SseReader {
     /// The data of each event that ends in these bytes.
-    pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, Fault> {
+    pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, OutboundError> {
         let mut events = Vec::new();
         let mut rest = bytes;
         if std::mem::take(&mut self.after_cr) && rest.first() == Some(&b'\n') {
@@ -72,9 +72,9 @@ impl Reader {
         None
     }
 
-    fn check(&self) -> Result<(), Fault> {
+    fn check(&self) -> Result<(), OutboundError> {
         if self.line.len() + self.data.len() > MAX_EVENT {
-            return Err(Fault::last(format!(
+            return Err(OutboundError::permanent(format!(
                 "it sent an event of more than {} MiB",
                 MAX_EVENT >> 20
             )));
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Vec<String> {
-        let events = Reader::default().take(text.as_bytes()).unwrap();
+        let events = SseReader::default().take(text.as_bytes()).unwrap();
         events
             .into_iter()
             .map(|event| String::from_utf8(event).unwrap())
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn an_event_without_end_is_refused() {
-        let mut reader = Reader::default();
+        let mut reader = SseReader::default();
         let piece = vec![b'x'; 1 << 20];
         let refused = (0..=MAX_EVENT >> 20).any(|_| reader.take(&piece).is_err());
         assert!(refused);
@@ -125,7 +125,7 @@ mod tests {
             cuts in prop::collection::vec(1..6_usize, 1..60),
         ) {
             let text: String = lines.iter().zip(ends).flat_map(|(line, end)| [line.as_str(), end]).collect();
-            let mut reader = Reader::default();
+            let mut reader = SseReader::default();
             let (mut events, mut rest) = (Vec::new(), text.as_bytes());
             for cut in cuts {
                 let (piece, after) = rest.split_at(cut.min(rest.len()));
@@ -133,7 +133,7 @@ mod tests {
                 rest = after;
             }
             events.extend(reader.take(rest).unwrap());
-            prop_assert_eq!(events, Reader::default().take(text.as_bytes()).unwrap());
+            prop_assert_eq!(events, SseReader::default().take(text.as_bytes()).unwrap());
         }
     }
 }

@@ -7,18 +7,18 @@ use super::*;
 use crate::{
     gateway::fake::FakeGateway,
     http::tests::{change, other},
-    mcp::ToolCalls,
+    mcp::ToolCallCounts,
 };
 
 const MAX_BODY: usize = 1 << 20;
 
-fn front_of(tally: Arc<ToolCalls>) -> Router {
-    let tools = Tools::new(Arc::new(FakeGateway::default()), tally);
-    let config = McpConfig {
-        callers: Callers::default(),
-        limits: Limits {
+fn front_of(tally: Arc<ToolCallCounts>) -> Router {
+    let tools = ToolHandler::new(Arc::new(FakeGateway::default()), tally);
+    let config = McpFrontConfig {
+        authenticator: Authenticator::default(),
+        limits: CallerLimits {
             rate: 0,
-            ..Limits::default()
+            ..CallerLimits::default()
         },
         max_body: MAX_BODY,
         body_timeout: Duration::from_secs(10),
@@ -118,7 +118,7 @@ async fn the_newest_revision_needs_no_handshake() {
 
 #[tokio::test]
 async fn calls_are_answered_and_counted() {
-    let tally = Arc::<ToolCalls>::default();
+    let tally = Arc::<ToolCallCounts>::default();
     let front = front_of(Arc::clone(&tally));
     let ask = call("ask_agent", &json!({"message": "hi", "skill": "echo"}));
     let (_, asked) = answer_to(&front, &ask).await;

@@ -114,7 +114,7 @@ fn parameter() -> impl Strategy<Value = String> {
 
 /// A call of gRPC.
 #[derive(Clone, Debug)]
-struct Call {
+struct GrpcCall {
     service: &'static str,
     method: &'static str,
     message: Vec<u8>,
@@ -122,8 +122,8 @@ struct Call {
     is_one: fn(&[u8]) -> bool,
 }
 
-fn call_of<M: Message + Default>(method: &'static str, message: &M) -> Call {
-    Call {
+fn call_of<M: Message + Default>(method: &'static str, message: &M) -> GrpcCall {
+    GrpcCall {
         service: "lf.a2a.v1.A2AService",
         method,
         message: message.encode_to_vec(),
@@ -132,7 +132,7 @@ fn call_of<M: Message + Default>(method: &'static str, message: &M) -> Call {
 }
 
 /// The same in 0.3.
-fn old_calls() -> Vec<Call> {
+fn old_calls() -> Vec<GrpcCall> {
     let part = |part| a2a_0_3::Part {
         part: Some(part),
         ..a2a_0_3::Part::default()
@@ -207,7 +207,7 @@ fn old_calls() -> Vec<Call> {
         ),
         call_of("GetAgentCard", &a2a_0_3::GetAgentCardRequest {}),
     ];
-    let of_0_3 = |call| Call {
+    let of_0_3 = |call| GrpcCall {
         service: "a2a.v1.A2AService",
         ..call
     };
@@ -215,7 +215,7 @@ fn old_calls() -> Vec<Call> {
 }
 
 /// Calls of every method of gRPC, all well-formed.
-fn calls() -> Vec<Call> {
+fn calls() -> Vec<GrpcCall> {
     let part = |content| a2a::Part {
         content: Some(content),
         ..a2a::Part::default()
@@ -292,35 +292,35 @@ fn calls() -> Vec<Call> {
 
 /// What is done to the bytes of a message.
 #[derive(Clone, Debug)]
-enum Change {
+enum ByteMutation {
     Set(usize, u8),
     Insert(usize, Vec<u8>),
     Cut(usize, usize),
 }
 
-fn change() -> impl Strategy<Value = Change> {
+fn change() -> impl Strategy<Value = ByteMutation> {
     prop_oneof![
-        (any::<usize>(), any::<u8>()).prop_map(|(at, byte)| Change::Set(at, byte)),
+        (any::<usize>(), any::<u8>()).prop_map(|(at, byte)| ByteMutation::Set(at, byte)),
         (any::<usize>(), proptest::collection::vec(any::<u8>(), 1..6))
-            .prop_map(|(at, bytes)| Change::Insert(at, bytes)),
-        (any::<usize>(), 1..8_usize).prop_map(|(at, length)| Change::Cut(at, length)),
+            .prop_map(|(at, bytes)| ByteMutation::Insert(at, bytes)),
+        (any::<usize>(), 1..8_usize).prop_map(|(at, length)| ByteMutation::Cut(at, length)),
     ]
 }
 
-fn apply(bytes: &mut Vec<u8>, change: &Change) {
+fn apply(bytes: &mut Vec<u8>, change: &ByteMutation) {
     let place = |at: usize| at % (bytes.len() + 1);
     match change {
-        Change::Set(at, byte) => {
+        ByteMutation::Set(at, byte) => {
             let at = place(*at);
             if let Some(old) = bytes.get_mut(at) {
                 *old = *byte;
             }
         }
-        Change::Insert(at, new) => {
+        ByteMutation::Insert(at, new) => {
             let at = place(*at);
             bytes.splice(at..at, new.iter().copied());
         }
-        Change::Cut(at, length) => {
+        ByteMutation::Cut(at, length) => {
             let at = place(*at);
             let end = (at + length).min(bytes.len());
             bytes.drain(at..end);
@@ -425,7 +425,7 @@ proptest! {
         changes in proptest::collection::vec(change(), 0..4),
         odd_version in proptest::option::weighted(0.2, proptest::sample::select(vec!["1.0", "0.3", "", "x"])),
     ) {
-        let Call { service, method, mut message, is_one } = call;
+        let GrpcCall { service, method, mut message, is_one } = call;
         let is_old = service == "a2a.v1.A2AService";
         let version = odd_version.or((!is_old).then_some("1.0"));
         for change in &changes {

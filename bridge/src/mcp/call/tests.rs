@@ -3,13 +3,13 @@ use serde_json::json;
 
 use super::*;
 
-fn asked(arguments: &Value) -> Result<Call, Wrong> {
+fn asked(arguments: &Value) -> Result<ToolCall, ArgError> {
     read(ToolName::AskAgent, arguments.as_object().cloned().unwrap())
 }
 
-fn ask(arguments: &Value) -> Ask {
+fn ask(arguments: &Value) -> AskArgs {
     match asked(arguments).unwrap() {
-        Call::Ask(ask) => *ask,
+        ToolCall::Ask(ask) => *ask,
         other => panic!("{other:?}"),
     }
 }
@@ -267,17 +267,17 @@ proptest! {
     ) {
         match read(tool, fields.into_iter().collect()) {
             Err(error) => prop_assert!(!error.is_empty() && !error.contains('\n'), "{}", error),
-            Ok(Call::Ask(ask)) => {
+            Ok(ToolCall::Ask(ask)) => {
                 prop_assert!(ask.wait.as_secs() <= MAX_WAIT && ask.context_id.len() <= MAX_ID);
                 prop_assert!(ask.message.parts.iter().all(|part| part.content.is_some()));
             }
-            Ok(Call::Get(id, wait) | Call::Reply(id, _, wait)) => {
+            Ok(ToolCall::Get(id, wait) | ToolCall::Reply(id, _, wait)) => {
                 prop_assert!((1..=MAX_ID).contains(&id.len()) && wait.as_secs() <= MAX_WAIT);
             }
-            Ok(Call::Discover { limit, tags, .. }) => prop_assert!(limit <= 100 && tags.len() <= MAX_TAGS),
-            Ok(Call::List { limit, .. }) => prop_assert!((1..=100).contains(&limit)),
-            Ok(Call::Agents(_, limit)) => prop_assert!((1..=100).contains(&limit)),
-            Ok(Call::Card(_) | Call::Cancel(_) | Call::Skills) => {}
+            Ok(ToolCall::Discover { limit, tags, .. }) => prop_assert!(limit <= 100 && tags.len() <= MAX_TAGS),
+            Ok(ToolCall::List { limit, .. }) => prop_assert!((1..=100).contains(&limit)),
+            Ok(ToolCall::Agents(_, limit)) => prop_assert!((1..=100).contains(&limit)),
+            Ok(ToolCall::Card(_) | ToolCall::Cancel(_) | ToolCall::Skills) => {}
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use agentanycast_program::sanitize;
+use agentanycast_daemon_kit::sanitize;
 use regex::Regex;
 
 /// What stands in its place.

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use agentanycast::{PeerId, Task};
 
-use super::{facts::Facts, finding::Finding};
+use super::{facts::DoctorFacts, finding::Finding};
 
 const CHECK: &str = "clock";
 
@@ -16,8 +16,8 @@ const AHEAD: Duration = Duration::from_mins(2);
 
 const ADVICE: &str = "set the clock, and have it kept right: `timedatectl set-ntp true`";
 
-pub(super) fn check(facts: &Facts) -> Vec<Finding> {
-    let Some(told) = facts.told() else {
+pub(super) fn check(facts: &DoctorFacts) -> Vec<Finding> {
+    let Some(told) = facts.daemon_report() else {
         return vec![Finding::note(
             CHECK,
             "not checked: a daemon compares it with those of others",

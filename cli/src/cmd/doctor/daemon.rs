@@ -11,25 +11,25 @@ use std::{
 
 use agentanycast_node::config::GrpcListen;
 
-use super::{facts::Facts, finding::Finding};
+use super::{facts::DoctorFacts, finding::Finding};
 
 const CHECK: &str = "daemon";
 
 /// What the daemon says of itself that other checks tell.
-const TOLD_ELSEWHERE: [&str; 3] = [
+const REPORTED_ELSEWHERE: [&str; 3] = [
     "the settings cannot be used",
     "a damaged store",
     "another daemon runs with this node's key",
 ];
 
-pub(super) fn check(facts: &Facts) -> Vec<Finding> {
+pub(super) fn check(facts: &DoctorFacts) -> Vec<Finding> {
     let told = match &facts.daemon {
         Ok(told) => told,
         Err(why) => return vec![away(facts, why)],
     };
     let mut findings = vec![Finding::good(CHECK, format!("it answers at {}", told.address))];
     let others = told.activity.problems.iter();
-    let others = others.filter(|problem| !TOLD_ELSEWHERE.iter().any(|start| problem.starts_with(start)));
+    let others = others.filter(|problem| !REPORTED_ELSEWHERE.iter().any(|start| problem.starts_with(start)));
     findings.extend(others.map(|problem| {
         Finding::problem(
             CHECK,
@@ -40,7 +40,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-fn away(facts: &Facts, why: &str) -> Finding {
+fn away(facts: &DoctorFacts, why: &str) -> Finding {
     let socket = facts.config().and_then(|config| match &config.grpc_listen {
         GrpcListen::Unix(path) => Some(path),
         GrpcListen::Tcp { .. } => None,

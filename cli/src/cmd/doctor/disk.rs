@@ -5,12 +5,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{facts::Facts, finding::Finding};
+use super::{facts::DoctorFacts, finding::Finding};
 
 const CHECK: &str = "store";
 
 /// Less than this is no room to work in, in bytes.
-const ROOM: u64 = 64 << 20;
+const MIN_FREE: u64 = 64 << 20;
 
 /// How the daemon begins to say that it has lost tasks.
 const DAMAGED: &str = "a damaged store";
@@ -18,12 +18,12 @@ const DAMAGED: &str = "a damaged store";
 /// What refusals name when open tasks have filled the daemon's own limit.
 const QUOTA: &str = "store_quota";
 
-pub(super) fn check(facts: &Facts) -> Vec<Finding> {
+pub(super) fn check(facts: &DoctorFacts) -> Vec<Finding> {
     let mut findings: Vec<Finding> = facts
         .problems_like(DAMAGED)
         .map(|problem| Finding::problem(CHECK, problem, "it is said again until that directory is removed"))
         .collect();
-    if let Some(told) = facts.told() {
+    if let Some(told) = facts.daemon_report() {
         if !told.activity.store_failure.is_empty() {
             findings.push(Finding::problem(
                 CHECK,
@@ -75,7 +75,7 @@ fn of_directory(store: &Path) -> Option<Finding> {
     }
     let about = rustix::fs::statvfs(&place).ok()?;
     let free = about.f_bavail.saturating_mul(about.f_frsize);
-    (free < ROOM).then(|| {
+    (free < MIN_FREE).then(|| {
         Finding::problem(
             CHECK,
             format!("the disk of {shown} is full: {} MiB are free", free >> 20),

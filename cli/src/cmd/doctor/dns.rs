@@ -5,14 +5,14 @@ use std::{collections::BTreeSet, time::Duration};
 use agentanycast_node::config::Config;
 use futures::future::join_all;
 
-use super::{facts::Facts, finding::Finding};
+use super::{facts::DoctorFacts, finding::Finding};
 
 const CHECK: &str = "names";
 
 /// How long a name may take.
 const LIMIT: Duration = Duration::from_secs(6);
 
-pub(super) async fn check(facts: &Facts) -> Vec<Finding> {
+pub(super) async fn check(facts: &DoctorFacts) -> Vec<Finding> {
     let Some(config) = facts.config() else {
         return Vec::new();
     };

@@ -7,9 +7,9 @@ use std::{
 };
 
 use agentanycast::{Activity, Network, Node, NodeInfo, Task, TaskFilter};
-use agentanycast_node::config::{self, Config, Loaded};
+use agentanycast_node::config::{self, Config, LoadedConfig};
 
-use crate::{context::Context, failure::Failure};
+use crate::{context::Context, failure::CommandFailure};
 
 /// How long a daemon may take to say what is asked.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
@@ -18,7 +18,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 const TASKS: usize = 200;
 
 /// See the module's text.
-pub(in crate::cmd) struct Facts {
+pub(in crate::cmd) struct DoctorFacts {
     /// Where the daemon lives; None: it was named by its address, and may live on another host.
     pub(in crate::cmd) home: Option<PathBuf>,
     /// The settings that the daemon of the home has, or would have.
@@ -26,11 +26,11 @@ pub(in crate::cmd) struct Facts {
     /// The file that they are in.
     pub(in crate::cmd) settings_file: Option<PathBuf>,
     /// What the daemon says, or why none does.
-    pub(in crate::cmd) daemon: Result<Told, String>,
+    pub(in crate::cmd) daemon: Result<DaemonReport, String>,
 }
 
 /// What a daemon says of itself.
-pub(in crate::cmd) struct Told {
+pub(in crate::cmd) struct DaemonReport {
     pub(in crate::cmd) address: String,
     pub(in crate::cmd) info: NodeInfo,
     pub(in crate::cmd) network: Network,
@@ -39,17 +39,17 @@ pub(in crate::cmd) struct Told {
     pub(in crate::cmd) tasks: Vec<Task>,
 }
 
-impl Facts {
+impl DoctorFacts {
     /// Asks for so many lines of the daemon's log, too.
-    pub(in crate::cmd) async fn gather(context: &Context, log_lines: usize) -> Result<Self, Failure> {
+    pub(in crate::cmd) async fn gather(context: &Context, log_lines: usize) -> Result<Self, CommandFailure> {
         let home = if context.daemon_given() {
             None
         } else {
             Some(context.directory()?)
         };
-        let (settings_file, settings) = config::load_again(&arguments(context, home.as_deref())?);
+        let (settings_file, settings) = config::reload(&arguments(context, home.as_deref())?);
         let settings = match settings {
-            Ok(Loaded::Run { config, .. }) => Ok(config),
+            Ok(LoadedConfig::Run { config, .. }) => Ok(config),
             Ok(_) => Err("the settings do not say how to run".to_owned()),
             Err(error) => Err(error.to_string()),
         };
@@ -62,7 +62,7 @@ impl Facts {
     }
 
     /// What the daemon says, if there is one.
-    pub(in crate::cmd) fn told(&self) -> Option<&Told> {
+    pub(in crate::cmd) fn daemon_report(&self) -> Option<&DaemonReport> {
         self.daemon.as_ref().ok()
     }
 
@@ -75,7 +75,7 @@ impl Facts {
     /// What the daemon says of itself that does not work, where this is how it begins.
     pub(in crate::cmd) fn problems_like(&self, start: &'static str) -> impl Iterator<Item = &str> {
         let all = self
-            .told()
+            .daemon_report()
             .map(|told| told.activity.problems.as_slice())
             .unwrap_or_default();
         all.iter()
@@ -85,7 +85,10 @@ impl Facts {
 }
 
 /// The arguments that the daemon of this home has.
-pub(in crate::cmd) fn arguments(context: &Context, home: Option<&Path>) -> Result<Vec<OsString>, Failure> {
+pub(in crate::cmd) fn arguments(
+    context: &Context,
+    home: Option<&Path>,
+) -> Result<Vec<OsString>, CommandFailure> {
     let mut arguments: Vec<OsString> = vec!["agentanycastd".into()];
     let Some(home) = home.filter(|_| context.home_given) else {
         return Ok(arguments);
@@ -105,11 +108,11 @@ pub(in crate::cmd) fn arguments(context: &Context, home: Option<&Path>) -> Resul
     Ok(arguments)
 }
 
-async fn ask(context: &Context, log_lines: usize) -> Result<Told, String> {
+async fn ask(context: &Context, log_lines: usize) -> Result<DaemonReport, String> {
     let asking = async {
         let node = context.connect().await?;
-        let told = tell(&node, log_lines).await?;
-        Ok::<_, Failure>(told)
+        let told = query_daemon(&node, log_lines).await?;
+        Ok::<_, CommandFailure>(told)
     };
     match tokio::time::timeout(ANSWER_LIMIT, asking).await {
         Ok(outcome) => outcome.map_err(|failure| failure.message().to_owned()),
@@ -120,7 +123,7 @@ async fn ask(context: &Context, log_lines: usize) -> Result<Told, String> {
     }
 }
 
-async fn tell(node: &Node, log_lines: usize) -> Result<Told, agentanycast::Error> {
+async fn query_daemon(node: &Node, log_lines: usize) -> Result<DaemonReport, agentanycast::Error> {
     let info = node.info().await?;
     let (network, activity) = tokio::try_join!(node.network(), node.activity(log_lines))?;
     // A daemon whose store has failed lists none.
@@ -129,7 +132,7 @@ async fn tell(node: &Node, log_lines: usize) -> Result<Told, agentanycast::Error
         ..TaskFilter::default()
     };
     let tasks = node.tasks(&filter).await.unwrap_or_default();
-    Ok(Told {
+    Ok(DaemonReport {
         address: node.address(),
         info,
         network,

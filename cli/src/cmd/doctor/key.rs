@@ -2,14 +2,14 @@
 
 use std::fs::{File, TryLockError};
 
-use super::{facts::Facts, finding::Finding};
+use super::{facts::DoctorFacts, finding::Finding};
 
 const CHECK: &str = "key";
 
 /// How the daemon begins to say that others see a second one.
 const SEEN_TWICE: &str = "another daemon runs with this node's key";
 
-pub(super) fn check(facts: &Facts) -> Vec<Finding> {
+pub(super) fn check(facts: &DoctorFacts) -> Vec<Finding> {
     let twice: Vec<Finding> = facts
         .problems_like(SEEN_TWICE)
         .map(|problem| {
@@ -23,7 +23,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     if !twice.is_empty() {
         return twice;
     }
-    if facts.told().is_some() {
+    if facts.daemon_report().is_some() {
         return vec![Finding::good(CHECK, "nobody has seen another daemon with it")];
     }
     facts

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use super::{facts::Facts, finding::Finding};
+use super::{facts::DoctorFacts, finding::Finding};
 
 const CHECK: &str = "SDKs";
 
 /// Names of programs that are the daemon.
 const OURS: [&str; 2] = ["agentanycastd", "anycast"];
 
-pub(super) fn check(facts: &Facts) -> Option<Finding> {
+pub(super) fn check(facts: &DoctorFacts) -> Option<Finding> {
     let path = facts.home.as_ref()?.join("bin").join("agentanycastd");
     of_link(&path)
 }

@@ -2,12 +2,12 @@
 
 use agentanycast::RegistryState;
 
-use super::{clock::DIFFERS, facts::Facts, finding::Finding};
+use super::{clock::DIFFERS, facts::DoctorFacts, finding::Finding};
 
 const CHECK: &str = "registry";
 
-pub(super) fn check(facts: &Facts) -> Vec<Finding> {
-    let Some(told) = facts.told() else {
+pub(super) fn check(facts: &DoctorFacts) -> Vec<Finding> {
+    let Some(told) = facts.daemon_report() else {
         return Vec::new();
     };
     let registries = &told.network.registries;

@@ -1,23 +1,23 @@
 //! Whether this node can be reached: relays hold a slot for it, or it needs none.
 
-use agentanycast::{Nat, PlaceState, Relay};
+use agentanycast::{Nat, Relay, ReservationState};
 
-use super::{facts::Facts, finding::Finding};
+use super::{facts::DoctorFacts, finding::Finding};
 use crate::output;
 
 const CHECK: &str = "relays";
 
 const NAT: &str = "NAT";
 
-pub(super) fn check(facts: &Facts) -> Vec<Finding> {
-    let Some(told) = facts.told() else {
+pub(super) fn check(facts: &DoctorFacts) -> Vec<Finding> {
+    let Some(told) = facts.daemon_report() else {
         return Vec::new();
     };
     let network = &told.network;
     let held = network
         .relays
         .iter()
-        .filter(|relay| relay.state == PlaceState::Held)
+        .filter(|relay| relay.state == ReservationState::Held)
         .count();
     let mut findings = vec![of_nat(network.nat, held)];
     if network.relays.is_empty() {
@@ -66,17 +66,17 @@ fn of_relay(relay: &Relay) -> Option<Finding> {
         error => format!(": {error}"),
     };
     match relay.state {
-        PlaceState::Away => Some(Finding::problem(
+        ReservationState::Away => Some(Finding::problem(
             CHECK,
             format!("the relay {who} is away{why}"),
             "is it running, and reachable from here? Its multiaddr in bootstrap_peers may be an old one",
         )),
-        PlaceState::Waiting => Some(Finding::problem(
+        ReservationState::Waiting => Some(Finding::problem(
             CHECK,
             format!("the relay {who} gives this node no slot{why}"),
             "it is asked again by itself; ask its operator whether it is full, or add another relay to bootstrap_peers",
         )),
-        PlaceState::Asking => Some(Finding::note(
+        ReservationState::Asking => Some(Finding::note(
             CHECK,
             format!("the relay {who} is being asked for a slot"),
         )),

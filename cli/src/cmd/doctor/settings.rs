@@ -1,13 +1,13 @@
 //! Whether the settings can be read, and are those that the daemon runs with.
 
-use super::{facts::Facts, finding::Finding};
+use super::{facts::DoctorFacts, finding::Finding};
 
 const CHECK: &str = "settings";
 
 /// How the daemon begins to say that it goes on with older rules.
 const OLD_RULES: &str = "the settings cannot be used";
 
-pub(super) fn check(facts: &Facts) -> Vec<Finding> {
+pub(super) fn check(facts: &DoctorFacts) -> Vec<Finding> {
     let Some(_) = facts.home else {
         return vec![Finding::note(
             CHECK,

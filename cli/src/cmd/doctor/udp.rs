@@ -8,7 +8,7 @@ use std::{net::SocketAddr, time::Duration};
 use futures::future::join_all;
 use tokio::net::UdpSocket;
 
-use super::{facts::Facts, finding::Finding};
+use super::{facts::DoctorFacts, finding::Finding};
 
 const CHECK: &str = "UDP";
 
@@ -23,11 +23,11 @@ const SIZE: usize = 1200;
 const NO_VERSION: [u8; 4] = [0x1a, 0x2a, 0x3a, 0x4a];
 
 /// Most addresses that are tried.
-const MOST: usize = 8;
+const MAX_TRIED_ADDRESSES: usize = 8;
 
-pub(super) async fn check(facts: &Facts) -> Option<Finding> {
+pub(super) async fn check(facts: &DoctorFacts) -> Option<Finding> {
     let config = facts.config()?;
-    if let Some(told) = facts.told() {
+    if let Some(told) = facts.daemon_report() {
         let in_use = told
             .network
             .peers
@@ -46,7 +46,7 @@ pub(super) async fn check(facts: &Facts) -> Option<Finding> {
     for address in configured.iter().filter(|address| address.contains("/quic-v1")) {
         targets.extend(socket_of(address).await);
     }
-    targets.truncate(MOST);
+    targets.truncate(MAX_TRIED_ADDRESSES);
     if targets.is_empty() {
         return Some(Finding::note(
             CHECK,

@@ -1,11 +1,11 @@
 //! Whether the daemon and this program are of one version.
 
-use super::{facts::Facts, finding::Finding};
+use super::{facts::DoctorFacts, finding::Finding};
 
 const CHECK: &str = "version";
 
-pub(super) fn check(facts: &Facts) -> Option<Finding> {
-    let daemon = facts.told()?.info.version.as_str();
+pub(super) fn check(facts: &DoctorFacts) -> Option<Finding> {
+    let daemon = facts.daemon_report()?.info.version.as_str();
     Some(compare(daemon, env!("CARGO_PKG_VERSION")))
 }
 

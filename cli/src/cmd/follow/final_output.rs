@@ -6,13 +6,13 @@ use std::{
 };
 
 use agentanycast::{Artifact, ArtifactEvent, Content, EndReason, Part, TaskHandle};
-use agentanycast_program::sanitize;
+use agentanycast_daemon_kit::sanitize;
 use futures::StreamExt;
 
 use crate::{
     artifact_files,
     cmd::follow::stream_output::is_text,
-    failure::{Code, Failure},
+    failure::{CommandFailure, FailureCode},
     output,
 };
 
@@ -21,13 +21,13 @@ pub(in crate::cmd) async fn print(
     handle: &TaskHandle,
     artifact: &Artifact,
     directory: Option<&Path>,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     for part in &artifact.parts {
         match &part.content {
-            Content::Text(text) => output::foreign(text)?,
+            Content::Text(text) => output::untrusted_text(text)?,
             Content::Data(_) => {
                 let document = format!("{:#}", part.to_json().unwrap_or_default());
-                output::foreign(&sanitize::json(&document))?;
+                output::untrusted_text(&sanitize::json(&document))?;
             }
             Content::Url { url, .. } if part.streamed_artifact().is_none() => output::line(url)?,
             Content::Url { .. } if is_text(&part.media_type) && directory.is_none() => {
@@ -55,7 +55,7 @@ pub(in crate::cmd) async fn save(
     handle: &TaskHandle,
     artifact: &Artifact,
     directory: &Path,
-) -> Result<Vec<(String, PathBuf)>, Failure> {
+) -> Result<Vec<(String, PathBuf)>, CommandFailure> {
     let mut files = Vec::new();
     for part in &artifact.parts {
         if let Some(path) = save_part(handle, artifact, part, Some(directory)).await? {
@@ -70,7 +70,7 @@ async fn save_part(
     artifact: &Artifact,
     part: &Part,
     directory: Option<&Path>,
-) -> Result<Option<PathBuf>, Failure> {
+) -> Result<Option<PathBuf>, CommandFailure> {
     let Some(directory) = directory else {
         return Ok(None);
     };
@@ -98,14 +98,18 @@ async fn copy(
     handle: &TaskHandle,
     part: &Part,
     write: &mut (dyn FnMut(&[u8]) -> std::io::Result<()> + Send),
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let mut events = handle.artifact(part.streamed_artifact().unwrap_or_default());
     while let Some(event) = events.next().await {
         match event? {
             ArtifactEvent::Chunk { data, .. } => write(&data)?,
             ArtifactEvent::End { reason, error, .. } if reason != EndReason::Complete => {
                 let message = format!("the artifact was not finished: {error}");
-                return Err(Failure::new(Code::General, "ArtifactAborted", message));
+                return Err(CommandFailure::new(
+                    FailureCode::General,
+                    "ArtifactAborted",
+                    message,
+                ));
             }
             _ => {}
         }

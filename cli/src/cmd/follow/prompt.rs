@@ -2,13 +2,13 @@
 
 use std::io::{self, BufRead, Write};
 
-use crate::failure::Failure;
+use crate::failure::CommandFailure;
 
 /// Longest answer that is read, in bytes.
 const MAX_ANSWER: u64 = 1 << 20;
 
 /// Shows the question and reads one line; `None`: the input has ended.
-pub(super) async fn ask(question: &str) -> Result<Option<String>, Failure> {
+pub(super) async fn ask(question: &str) -> Result<Option<String>, CommandFailure> {
     let mut stderr = io::stderr().lock();
     write!(stderr, "The agent asks: {question}\n> ")?;
     stderr.flush()?;

@@ -8,12 +8,12 @@ use serde_json::json;
 
 use crate::{
     artifact_files,
-    failure::{Code, Failure},
+    failure::{CommandFailure, FailureCode},
     json, output,
 };
 
 /// Where the bytes of one artifact go.
-enum Sink {
+enum ArtifactSink {
     /// Standard output; whether the last byte was a newline.
     Print {
         ended_line: bool,
@@ -22,22 +22,22 @@ enum Sink {
     Count,
 }
 
-struct Open {
+struct OpenArtifact {
     name: String,
     media_type: String,
     bytes: u64,
-    sink: Sink,
+    sink: ArtifactSink,
 }
 
-pub(super) struct Live {
+pub(super) struct StreamOutput {
     json: bool,
     directory: Option<PathBuf>,
-    open: HashMap<String, Open>,
+    open: HashMap<String, OpenArtifact>,
     seen: Vec<String>,
     saved: Vec<(String, PathBuf)>,
 }
 
-impl Live {
+impl StreamOutput {
     pub(super) fn new(json: bool, directory: Option<PathBuf>) -> Self {
         Self {
             json,
@@ -58,7 +58,7 @@ impl Live {
         &self.saved
     }
 
-    pub(super) fn take(&mut self, task_id: &str, event: ArtifactEvent) -> Result<(), Failure> {
+    pub(super) fn take(&mut self, task_id: &str, event: ArtifactEvent) -> Result<(), CommandFailure> {
         match event {
             ArtifactEvent::Start {
                 artifact_id,
@@ -73,7 +73,7 @@ impl Live {
                 let sink = self.sink(&name, &media_type)?;
                 self.open.insert(
                     artifact_id,
-                    Open {
+                    OpenArtifact {
                         name,
                         media_type,
                         bytes: 0,
@@ -92,18 +92,18 @@ impl Live {
         }
     }
 
-    fn sink(&self, name: &str, media_type: &str) -> Result<Sink, Failure> {
+    fn sink(&self, name: &str, media_type: &str) -> Result<ArtifactSink, CommandFailure> {
         if is_text(media_type) && !self.json {
-            return Ok(Sink::Print { ended_line: true });
+            return Ok(ArtifactSink::Print { ended_line: true });
         }
         let Some(directory) = &self.directory else {
-            return Ok(Sink::Count);
+            return Ok(ArtifactSink::Count);
         };
         let (file, path) = artifact_files::create(directory, name)?;
-        Ok(Sink::Save(file, path))
+        Ok(ArtifactSink::Save(file, path))
     }
 
-    fn chunk(&mut self, task_id: &str, artifact_id: &str, data: &[u8]) -> Result<(), Failure> {
+    fn chunk(&mut self, task_id: &str, artifact_id: &str, data: &[u8]) -> Result<(), CommandFailure> {
         if self.json {
             output::json(&json::chunk(task_id, artifact_id, data))?;
         }
@@ -112,12 +112,12 @@ impl Live {
         };
         open.bytes += data.len() as u64;
         match &mut open.sink {
-            Sink::Print { ended_line } => {
+            ArtifactSink::Print { ended_line } => {
                 *ended_line = data.last().map_or(*ended_line, |byte| *byte == b'\n');
                 output::bytes(data)?;
             }
-            Sink::Save(file, _) => file.write_all(data)?,
-            Sink::Count => {}
+            ArtifactSink::Save(file, _) => file.write_all(data)?,
+            ArtifactSink::Count => {}
         }
         Ok(())
     }
@@ -128,7 +128,7 @@ impl Live {
         artifact_id: String,
         reason: EndReason,
         error: &str,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandFailure> {
         let whole = reason == EndReason::Complete;
         let Some(open) = self.open.remove(&artifact_id) else {
             return Ok(());
@@ -140,25 +140,29 @@ impl Live {
             )?;
         }
         match open.sink {
-            Sink::Print { ended_line: false } => output::line("")?,
-            Sink::Save(_, path) => {
+            ArtifactSink::Print { ended_line: false } => output::line("")?,
+            ArtifactSink::Save(_, path) => {
                 if !self.json {
                     output::line(&format!("wrote {} ({} bytes)", path.display(), open.bytes))?;
                 }
                 self.saved.push((artifact_id.clone(), path));
             }
-            Sink::Count if !self.json => {
+            ArtifactSink::Count if !self.json => {
                 output::line(&super::final_output::summary(
                     &open.name,
                     &open.media_type,
                     open.bytes,
                 ))?;
             }
-            Sink::Print { .. } | Sink::Count => {}
+            ArtifactSink::Print { .. } | ArtifactSink::Count => {}
         }
         if !whole {
             let message = format!("artifact {} was not finished: {error}", output::brief(&open.name));
-            return Err(Failure::new(Code::General, "ArtifactAborted", message));
+            return Err(CommandFailure::new(
+                FailureCode::General,
+                "ArtifactAborted",
+                message,
+            ));
         }
         self.seen.push(artifact_id);
         Ok(())

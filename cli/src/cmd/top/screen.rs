@@ -1,6 +1,6 @@
 //! PURE: a view on a screen. All of it fits on 80×24; a larger screen shows more peers, refusals and lines of the log.
 
-use agentanycast_program::sanitize::printable;
+use agentanycast_daemon_kit::sanitize::printable;
 use ratatui::{
     buffer::Buffer,
     layout::{Constraint, Layout, Rect},
@@ -9,7 +9,7 @@ use ratatui::{
     widgets::{Block, Borders, Paragraph, Widget as _},
 };
 
-use super::model::{Peer, Refused, Row, View};
+use super::view_model::{PeerRow, RefusalRow, StatusRow, TopView};
 use crate::output::{flat, span};
 
 /// Rows of the block of tasks: a head, seven states.
@@ -23,7 +23,7 @@ const BAD: Style = Style::new().fg(Color::Red);
 const GOOD: Style = Style::new().fg(Color::Green);
 
 /// Draws a view.
-pub(crate) fn draw(view: &View, area: Rect, buffer: &mut Buffer) {
+pub(crate) fn draw(view: &TopView, area: Rect, buffer: &mut Buffer) {
     let mut failure = wrapped(&flat(&view.store_failure), area.width);
     for problem in &view.problems {
         failure.extend(wrapped(&flat(&format!("degraded: {problem}")), area.width));
@@ -85,7 +85,7 @@ fn paragraph(title: &str, lines: Vec<Line<'_>>, area: Rect, buffer: &mut Buffer)
     Paragraph::new(lines).block(block).render(area, buffer);
 }
 
-fn header(view: &View, area: Rect, buffer: &mut Buffer) {
+fn header(view: &TopView, area: Rect, buffer: &mut Buffer) {
     let agent = if view.agent_listens {
         Span::styled("agent listens", GOOD)
     } else {
@@ -128,7 +128,7 @@ fn wrapped(text: &str, width: u16) -> Vec<String> {
     lines
 }
 
-fn task_lines(rows: &[Row]) -> Vec<Line<'static>> {
+fn task_lines(rows: &[StatusRow]) -> Vec<Line<'static>> {
     let head = format!(
         " {:<15} {:>7} {:>8} {:>8} {:>9}",
         "STATE", "NOW", "SENT/S", "CAME/S", "TOTAL"
@@ -149,7 +149,7 @@ fn task_lines(rows: &[Row]) -> Vec<Line<'static>> {
     lines
 }
 
-fn queue_lines(view: &View) -> Vec<Line<'static>> {
+fn queue_lines(view: &TopView) -> Vec<Line<'static>> {
     let [queued, sent, parked] = view.queue;
     let parked_style = if parked > 0 { BAD } else { Style::new() };
     vec![
@@ -160,8 +160,8 @@ fn queue_lines(view: &View) -> Vec<Line<'static>> {
     ]
 }
 
-fn peer_line(peer: &Peer, width: u16) -> Line<'static> {
-    let road = match peer.road {
+fn peer_line(peer: &PeerRow, width: u16) -> Line<'static> {
+    let road = match peer.via {
         Some(road) => Span::raw(format!("{road:<7}")),
         None => Span::styled(format!("{:<7}", "away"), BAD),
     };
@@ -189,7 +189,7 @@ fn peer_line(peer: &Peer, width: u16) -> Line<'static> {
     ])
 }
 
-fn refusal_line(refusal: &Refused) -> Line<'static> {
+fn refusal_line(refusal: &RefusalRow) -> Line<'static> {
     let who = if refusal.by_peer { "refused by" } else { "refused" };
     let count = if refusal.count > 1 {
         format!(" ×{}", refusal.count)

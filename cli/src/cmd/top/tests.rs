@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use ratatui::{Terminal, backend::TestBackend};
 
 use super::*;
-use crate::cmd::top::model::{Look, View};
+use crate::cmd::top::view_model::{Snapshot, TopView};
 
 const OTHER: &str = "12D3KooWPjceQrSwdWXPyLLeABRXmuqt69Rg3sBYbU1Nft9HyQ6X";
 const AWAY: &str = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK";
@@ -30,7 +30,7 @@ fn count(status: TaskStatus, now: u64, outbound_total: u64) -> StatusCount {
     }
 }
 
-fn look(begin: Instant, seconds: u64, completed: u64) -> Look {
+fn snapshot(begin: Instant, seconds: u64, completed: u64) -> Snapshot {
     let activity = Activity {
         node: Some(OTHER.parse().unwrap()),
         version: "1.2.3".to_owned(),
@@ -62,7 +62,7 @@ fn look(begin: Instant, seconds: u64, completed: u64) -> Look {
         }],
         log: (0..30).map(|line| format!("line\u{1b}[2J {line}")).collect(),
     };
-    Look {
+    Snapshot {
         at: begin + Duration::from_secs(seconds),
         activity,
         network: network(),
@@ -77,7 +77,7 @@ fn network() -> agentanycast::Network {
         relays: Vec::new(),
         peers: vec![agentanycast::PeerPath {
             id: Some(OTHER.parse().unwrap()),
-            road: agentanycast::Road::Relay,
+            via: agentanycast::PathKind::Relay,
             addresses: vec!["/ip4/192.0.2.7/tcp/4001".to_owned()],
             connected_at: at(0),
             round_trip: Some(Duration::from_micros(12_340)),
@@ -86,7 +86,7 @@ fn network() -> agentanycast::Network {
     }
 }
 
-fn shown(view: &View, width: u16, height: u16) -> Vec<String> {
+fn shown(view: &TopView, width: u16, height: u16) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal
         .draw(|frame| draw(view, frame.area(), frame.buffer_mut()))
@@ -106,7 +106,7 @@ fn shown(view: &View, width: u16, height: u16) -> Vec<String> {
 #[test]
 fn all_of_it_is_on_a_small_terminal() {
     let begin = Instant::now();
-    let view = View::new(Some(&look(begin, 0, 100)), &look(begin, 2, 125));
+    let view = TopView::new(Some(&snapshot(begin, 0, 100)), &snapshot(begin, 2, 125));
     let rows = shown(&view, 80, 24);
     let text = rows.join("\n");
     for part in [
@@ -137,9 +137,9 @@ fn all_of_it_is_on_a_small_terminal() {
 
 #[test]
 fn what_does_not_work_as_it_should_stands_at_the_top() {
-    let mut degraded = look(Instant::now(), 0, 0);
+    let mut degraded = snapshot(Instant::now(), 0, 0);
     degraded.activity.problems = vec!["the audit log cannot be opened again".to_owned(), "x".repeat(400)];
-    let view = View::new(None, &degraded);
+    let view = TopView::new(None, &degraded);
     let rows = shown(&view, 80, 24);
     assert_eq!(
         rows[1].trim_end(),
@@ -159,14 +159,14 @@ fn what_does_not_work_as_it_should_stands_at_the_top() {
 
 #[test]
 fn a_store_that_has_failed_stands_at_the_top() {
-    let mut failed = look(Instant::now(), 0, 0);
+    let mut failed = snapshot(Instant::now(), 0, 0);
     let why = format!(
         "the store failed: cannot write /{}: No space left on device (os error 28); check the disk, then restart the daemon",
         "d".repeat(90)
     );
     failed.activity.store_failure.clone_from(&why);
     failed.activity.agent_listens = false;
-    let rows = shown(&View::new(None, &failed), 80, 24);
+    let rows = shown(&TopView::new(None, &failed), 80, 24);
     assert!(rows[0].contains("no agent"), "{}", rows[0]);
     let letters = |text: &str| text.replace(' ', "");
     let top = rows[1..5].join("");
@@ -189,9 +189,9 @@ fn a_store_that_has_failed_stands_at_the_top() {
 #[test]
 fn there_is_no_rate_over_a_restart() {
     let begin = Instant::now();
-    let mut restarted = look(begin, 2, 5);
+    let mut restarted = snapshot(begin, 2, 5);
     restarted.activity.started_at = at(7_000);
-    let view = View::new(Some(&look(begin, 0, 100)), &restarted);
+    let view = TopView::new(Some(&snapshot(begin, 0, 100)), &restarted);
     assert!(view.tasks.iter().all(|row| row.rate.is_none()));
     let document = view.document();
     assert_eq!(document["tasks"][1]["total"], 15);
@@ -203,7 +203,7 @@ proptest! {
     /// Whatever size a terminal has, down to none: it is drawn.
     #[test]
     fn any_size_is_drawn(width in 0..200_u16, height in 0..60_u16) {
-        let view = View::new(None, &look(Instant::now(), 0, 1));
+        let view = TopView::new(None, &snapshot(Instant::now(), 0, 1));
         let area = Rect::new(0, 0, width, height);
         draw(&view, area, &mut Buffer::empty(area));
     }

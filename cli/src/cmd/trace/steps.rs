@@ -2,17 +2,17 @@
 
 use std::time::SystemTime;
 
-use agentanycast::{Hop, PeerId, Road, Role, Sent, Side, Task, Trace};
+use agentanycast::{Hop, PathKind, PeerId, Role, SendRecord, Task, TaskSide, Trace};
 use serde_json::Value;
 
 use super::{
-    outside,
-    verdict::{name, stage, uncounted},
+    external,
+    verdict::{name, queue_stage, uncounted},
 };
 
 /// One step of a task's way.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Step {
+pub(crate) struct TraceStep {
     /// When; `None`: it is so now.
     pub(crate) at: Option<SystemTime>,
     /// What kind of step, for scripts.
@@ -21,28 +21,28 @@ pub(crate) struct Step {
     pub(crate) what: String,
 }
 
-pub(super) fn step(at: Option<SystemTime>, kind: &'static str, what: impl Into<String>) -> Step {
+pub(super) fn step(at: Option<SystemTime>, kind: &'static str, what: impl Into<String>) -> TraceStep {
     let what = what.into();
-    Step { at, kind, what }
+    TraceStep { at, kind, what }
 }
 
 /// The steps of a task, oldest first; what waits comes last.
-pub(crate) fn steps(trace: &Trace) -> Vec<Step> {
+pub(crate) fn steps(trace: &Trace) -> Vec<TraceStep> {
     let before = new_keys(trace).chain(decisions(trace)).chain(refused(trace));
-    let mut steps: Vec<Step> = before.collect();
+    let mut steps: Vec<TraceStep> = before.collect();
     if let Some(task) = &trace.task {
-        steps.push(begin(trace, task));
-        steps.extend(outside::steps(trace));
+        steps.push(created_step(trace, task));
+        steps.extend(external::steps(trace));
         steps.extend(attempts(trace, task));
         steps.extend(
             trace
                 .sent
                 .as_ref()
-                .map(|sent| went(trace, task.assignee.as_ref(), sent)),
+                .map(|sent| sent_step(trace, task.assignee.as_ref(), sent)),
         );
-        steps.extend(taken(trace));
-        steps.extend(said(trace));
-        if let (Some(at), Side::Originator) = (trace.arrived_at, trace.side) {
+        steps.extend(agent_steps(trace));
+        steps.extend(message_steps(trace));
+        if let (Some(at), TaskSide::Originator) = (trace.arrived_at, trace.side) {
             let what = format!(
                 "{} has it: it acknowledged it, or reported on it",
                 name_then(trace, task.assignee.as_ref(), Some(at))
@@ -69,7 +69,11 @@ pub(crate) fn steps(trace: &Trace) -> Vec<Step> {
         step(
             None,
             "queued",
-            format!("{what} for {}: {}", name(queued.peer.as_ref()), stage(queued)),
+            format!(
+                "{what} for {}: {}",
+                name(queued.peer.as_ref()),
+                queue_stage(queued)
+            ),
         )
     }));
     steps
@@ -88,7 +92,7 @@ fn name_then(trace: &Trace, peer: Option<&PeerId>, at: Option<SystemTime>) -> St
 }
 
 /// When the other node changed its key: before then it has another name in what happened.
-fn new_keys(trace: &Trace) -> impl Iterator<Item = Step> + '_ {
+fn new_keys(trace: &Trace) -> impl Iterator<Item = TraceStep> + '_ {
     let now = trace.peer.iter().filter_map(|peer| peer.id.as_ref());
     let followers = now.chain(trace.peer_before.iter().map(|key| &key.id));
     let changes = trace.peer_before.iter().zip(followers);
@@ -98,7 +102,7 @@ fn new_keys(trace: &Trace) -> impl Iterator<Item = Step> + '_ {
     })
 }
 
-fn begin(trace: &Trace, task: &Task) -> Step {
+fn created_step(trace: &Trace, task: &Task) -> TraceStep {
     let skill = match task.skill.as_str() {
         "" => String::new(),
         skill => format!(" for the skill {skill}"),
@@ -113,7 +117,7 @@ fn begin(trace: &Trace, task: &Task) -> Step {
         .first()
         .map_or(&task.assignee, |attempt| &attempt.peer);
     match trace.side {
-        Side::Assignee => step(
+        TaskSide::Assignee => step(
             task.created_at,
             "came",
             format!(
@@ -122,12 +126,12 @@ fn begin(trace: &Trace, task: &Task) -> Step {
                 trace.came_over.as_ref().map(over).unwrap_or_default()
             ),
         ),
-        Side::Both => step(
+        TaskSide::Both => step(
             task.created_at,
             "sent",
             format!("accepted for the agent beside this node{skill}"),
         ),
-        Side::Outside => step(
+        TaskSide::External => step(
             task.created_at,
             "sent",
             format!("accepted for {}{skill}{sealed}", trace.url),
@@ -144,22 +148,22 @@ fn begin(trace: &Trace, task: &Task) -> Step {
 }
 
 /// It left for a peer.
-fn went(trace: &Trace, peer: Option<&PeerId>, sent: &Sent) -> Step {
+fn sent_step(trace: &Trace, peer: Option<&PeerId>, sent: &SendRecord) -> TraceStep {
     let what = format!("sent to {}{}", name_then(trace, peer, sent.at), over(&sent.over));
     step(sent.at, "went", what)
 }
 
 /// What something went over, to be put behind a peer's name.
 fn over(hop: &Hop) -> String {
-    match (hop.road, &hop.relay) {
-        (Road::Direct, _) => ", directly".to_owned(),
-        (Road::Relay, relay) => format!(", through the relay {}", name(relay.as_ref())),
+    match (hop.via, &hop.relay) {
+        (PathKind::Direct, _) => ", directly".to_owned(),
+        (PathKind::Relay, relay) => format!(", through the relay {}", name(relay.as_ref())),
         _ => String::new(),
     }
 }
 
 /// What agents here did with it.
-fn taken(trace: &Trace) -> impl Iterator<Item = Step> + use<> {
+fn agent_steps(trace: &Trace) -> impl Iterator<Item = TraceStep> + use<> {
     let marks = [
         (trace.given_at, "given", "an agent that listens here was given it"),
         (trace.claimed_at, "claimed", "an agent here took it"),
@@ -177,7 +181,7 @@ fn taken(trace: &Trace) -> impl Iterator<Item = Step> + use<> {
     known.chain(ends.map(|what| step(given_at, "agent-ended", what)))
 }
 
-fn attempts(trace: &Trace, task: &Task) -> Vec<Step> {
+fn attempts(trace: &Trace, task: &Task) -> Vec<TraceStep> {
     let left = trace.attempts_left_at.iter().chain(std::iter::repeat(&None));
     let sent = trace.attempts_sent.iter().chain(std::iter::repeat(&None));
     let each = task.attempts.iter().zip(left.zip(sent)).enumerate();
@@ -194,14 +198,16 @@ fn attempts(trace: &Trace, task: &Task) -> Vec<Step> {
             attempt.reason,
             name_then(trace, next.as_ref(), at)
         );
-        let went = sent.as_ref().map(|sent| went(trace, attempt.peer.as_ref(), sent));
+        let went = sent
+            .as_ref()
+            .map(|sent| sent_step(trace, attempt.peer.as_ref(), sent));
         went.into_iter().chain([step(at, "moved-on", what)])
     })
     .collect()
 }
 
 /// What was said after the first message; what ended the task is told with the end.
-fn said(trace: &Trace) -> impl Iterator<Item = Step> + '_ {
+fn message_steps(trace: &Trace) -> impl Iterator<Item = TraceStep> + '_ {
     let ended = trace
         .task
         .as_ref()
@@ -215,7 +221,7 @@ fn said(trace: &Trace) -> impl Iterator<Item = Step> + '_ {
 }
 
 /// Each time that it was not taken here, but for those that the audit log tells.
-fn refused(trace: &Trace) -> impl Iterator<Item = Step> + '_ {
+fn refused(trace: &Trace) -> impl Iterator<Item = TraceStep> + '_ {
     let lines = trace.audit.iter().flat_map(|audit| &audit.lines);
     let lines = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let denied: Vec<Value> = lines.filter(|line| line["decision"] != "allow").collect();
@@ -238,7 +244,7 @@ fn refused(trace: &Trace) -> impl Iterator<Item = Step> + '_ {
 }
 
 /// What the audit log says, as steps.
-fn decisions(trace: &Trace) -> impl Iterator<Item = Step> + '_ {
+fn decisions(trace: &Trace) -> impl Iterator<Item = TraceStep> + '_ {
     let lines = trace.audit.iter().flat_map(|audit| &audit.lines);
     lines.filter_map(|line| {
         let line: Value = serde_json::from_str(line).ok()?;

@@ -5,9 +5,9 @@
     reason = "what is made may be missing in what is shown"
 )]
 
-mod outside;
-mod refused;
-mod way;
+mod external;
+mod paths;
+mod refusals;
 
 use std::{
     collections::BTreeMap,
@@ -15,13 +15,14 @@ use std::{
 };
 
 use agentanycast::{
-    Attempt, AuditTrail, FormerKey, Hop, Message, OutsideDeed, OutsideFailure, OutsideStep, PeerId,
-    PeerReach, QueueState, QueuedEnvelope, Refusal, Road, Role, Sent, Side, Task, TaskStatus, Trace,
+    Attempt, AuditTrail, ExternalAction, ExternalFailure, ExternalStep, FormerKey, Hop, Message, PathKind,
+    PeerId, PeerReach, QueueState, QueuedEnvelope, Refusal, Role, SendRecord, Task, TaskSide, TaskStatus,
+    Trace,
 };
 
 use super::{
     steps::steps,
-    verdict::{explain, road},
+    verdict::{explain, path_text},
 };
 
 const ME: &str = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK";
@@ -54,7 +55,7 @@ pub(in crate::cmd) fn task(status: TaskStatus, reason: &str) -> Task {
     }
 }
 
-pub(in crate::cmd) fn trace(side: Side, task: Option<Task>) -> Trace {
+pub(in crate::cmd) fn trace(side: TaskSide, task: Option<Task>) -> Trace {
     Trace {
         node: id(ME),
         now: at(100),
@@ -74,8 +75,8 @@ pub(in crate::cmd) fn trace(side: Side, task: Option<Task>) -> Trace {
         agent_listens: false,
         deadline: None,
         url: String::new(),
-        outside_steps: Vec::new(),
-        outside_steps_left_out: 0,
+        external_steps: Vec::new(),
+        external_steps_left_out: 0,
         refusals: Vec::new(),
         remote_task: String::new(),
         sealed_task: String::new(),
@@ -91,7 +92,7 @@ pub(in crate::cmd) fn reach(connected: bool) -> PeerReach {
     PeerReach {
         id: id(OTHER),
         connected,
-        road: Road::Direct,
+        via: PathKind::Direct,
         connected_at: None,
         round_trip: None,
         addresses: vec!["/ip4/192.0.2.1/tcp/4001".to_owned()],
@@ -135,7 +136,7 @@ fn audit(decision: &str) -> Option<AuditTrail> {
 
 #[test]
 fn each_state_of_a_task_that_was_sent_has_its_answer() {
-    let sent = |status, reason: &str| trace(Side::Originator, Some(task(status, reason)));
+    let sent = |status, reason: &str| trace(TaskSide::Originator, Some(task(status, reason)));
     let waiting = |connected: bool, state| {
         let mut waiting = sent(TaskStatus::Submitted, "");
         waiting.peer = Some(reach(connected));
@@ -227,7 +228,7 @@ fn each_state_of_a_task_that_was_sent_has_its_answer() {
 fn what_was_given_up_is_to_be_sent_again() {
     let given_up = |peer, reason| Trace {
         peer,
-        ..trace(Side::Originator, Some(task(TaskStatus::Failed, reason)))
+        ..trace(TaskSide::Originator, Some(task(TaskStatus::Failed, reason)))
     };
     let expired = "not delivered within 3 s: never sent, the peer was not connected";
     let nowhere = PeerReach {
@@ -258,7 +259,7 @@ fn each_state_of_a_task_that_came_has_its_answer() {
     let came = |status, claimed, agent_listens| Trace {
         claimed,
         agent_listens,
-        ..trace(Side::Assignee, Some(task(status, "")))
+        ..trace(TaskSide::Assignee, Some(task(status, "")))
     };
     let held = Trace {
         held: true,

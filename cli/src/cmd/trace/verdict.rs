@@ -5,16 +5,16 @@
 use std::time::{Duration, SystemTime};
 
 use agentanycast::{
-    PeerId, PeerReach, QueueState, QueuedEnvelope, Refusal, Road, Side, Task, TaskStatus, Trace,
+    PathKind, PeerId, PeerReach, QueueState, QueuedEnvelope, Refusal, Task, TaskSide, TaskStatus, Trace,
 };
 use agentanycast_node::{policy, task::LOST_BY_ASSIGNEE};
 use serde_json::Value;
 
-use super::outside;
+use super::external;
 
 /// Why a task is where it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct Explanation {
     /// For scripts; docs/operating.md lists them.
     pub(crate) verdict: &'static str,
     /// For people.
@@ -23,8 +23,12 @@ pub(crate) struct Answer {
     pub(crate) advice: Option<String>,
 }
 
-pub(super) fn answer(verdict: &'static str, says: impl Into<String>, advice: Option<&str>) -> Answer {
-    Answer {
+pub(super) fn explanation(
+    verdict: &'static str,
+    says: impl Into<String>,
+    advice: Option<&str>,
+) -> Explanation {
+    Explanation {
         verdict,
         says: says.into(),
         advice: advice.map(str::to_owned),
@@ -32,20 +36,20 @@ pub(super) fn answer(verdict: &'static str, says: impl Into<String>, advice: Opt
 }
 
 /// Explains a trace.
-pub(crate) fn explain(trace: &Trace) -> Answer {
+pub(crate) fn explain(trace: &Trace) -> Explanation {
     let Some(task) = &trace.task else {
-        return denied_here(trace);
+        return explain_without_task(trace);
     };
     match trace.side {
-        Side::Assignee => here(trace, task),
-        Side::Both => by_itself(trace, task),
-        Side::Outside => outside::explain(trace, task),
-        _ => sent(trace, task),
+        TaskSide::Assignee => explain_here(trace, task),
+        TaskSide::Both => explain_own(trace, task),
+        TaskSide::External => external::explain(trace, task),
+        _ => explain_sent(trace, task),
     }
 }
 
 /// Only the audit log knows it, or that it was refused.
-fn denied_here(trace: &Trace) -> Answer {
+fn explain_without_task(trace: &Trace) -> Explanation {
     let last = trace.audit.iter().flat_map(|audit| &audit.lines).next_back();
     let line: Value = last
         .and_then(|line| serde_json::from_str(line).ok())
@@ -54,25 +58,25 @@ fn denied_here(trace: &Trace) -> Answer {
     let (source, skill, rule) = (text("source"), text("skill"), text("rule"));
     match (text("decision"), trace.refusals.first()) {
         ("allow" | "", Some(refusal)) => refused_here(refusal),
-        ("allow", None) => answer(
+        ("allow", None) => explanation(
             "forgotten",
             "it was let in here, and is no more: it was collected, what it said was not taken (as a box that does not open), or the \
              node was too full to keep it",
             Some("its originator knows how it ended, and why"),
         ),
-        ("rate_limit", _) => answer(
+        ("rate_limit", _) => explanation(
             "limited",
             format!("{source} had reached a limit of this node ({rule}), so it was refused"),
             Some("send it later, or raise the limit in [policy.rate_limit]"),
         ),
-        _ if rule == "key replaced" => answer(
+        _ if rule == "key replaced" => explanation(
             "denied",
             format!(
                 "the key of {source} was replaced by another one, as both have signed, so it was never kept here"
             ),
             Some(REPLACED),
         ),
-        _ if rule == "audit log" => answer(
+        _ if rule == "audit log" => explanation(
             "denied",
             "its decision could not be written into the audit log, and without that nothing new is taken",
             Some(UNAUDITED),
@@ -91,7 +95,7 @@ fn denied_here(trace: &Trace) -> Answer {
             let says = format!(
                 "this node's policy denied it to {source} ({rule}), so it was never kept here{uncounted}"
             );
-            answer("denied", says, Some(&check))
+            explanation("denied", says, Some(&check))
         }
     }
 }
@@ -113,13 +117,13 @@ fn about_door(reason: &str) -> Option<&'static str> {
 }
 
 /// It was let in, or no log says so, and was not taken.
-fn refused_here(refusal: &Refusal) -> Answer {
+fn refused_here(refusal: &Refusal) -> Explanation {
     let whom = name(refusal.peer.as_ref());
     let reason = &refusal.reason;
     let advice = about_door(reason)
         .or_else(|| about_box(reason))
         .unwrap_or("if it should be taken: `anycast policy check` says what the rules do, and the reason what else was in the way");
-    answer(
+    explanation(
         "refused",
         format!(
             "this node did not take it from {whom}, so it was never kept here: {reason}{}",
@@ -138,18 +142,18 @@ pub(super) fn uncounted(refusal: &Refusal) -> String {
 }
 
 /// It was sent from here to another node.
-fn sent(trace: &Trace, task: &Task) -> Answer {
+fn explain_sent(trace: &Trace, task: &Task) -> Explanation {
     let whom = name(task.assignee.as_ref());
     let reason = task.reason();
     let carrier = trace.queued.iter().find(|queued| queued.carries_task);
     match task.status {
-        TaskStatus::Completed => answer(
+        TaskStatus::Completed => explanation(
             "completed",
             format!("it arrived at {whom} and was completed"),
             None,
         ),
-        TaskStatus::Canceled => answer("canceled", "it was canceled", None),
-        TaskStatus::Rejected => answer(
+        TaskStatus::Canceled => explanation("canceled", "it was canceled", None),
+        TaskStatus::Rejected => explanation(
             "refused",
             format!("{whom} refused it: {reason}"),
             Some(about_box(&reason).unwrap_or(
@@ -159,12 +163,12 @@ fn sent(trace: &Trace, task: &Task) -> Answer {
             )),
         ),
         // When it arrived is not known over a restart, but what was lost there had arrived.
-        TaskStatus::Failed if trace.arrived_at.is_none() && !reason.starts_with(LOST_BY_ASSIGNEE) => answer(
+        TaskStatus::Failed if trace.arrived_at.is_none() && !reason.starts_with(LOST_BY_ASSIGNEE) => explanation(
             "undelivered",
             format!("nobody has acknowledged it since this daemon was started, and it was given up: {reason}"),
             Some(&once_more(trace.peer.as_ref(), &reason)),
         ),
-        TaskStatus::Failed => answer(
+        TaskStatus::Failed => explanation(
             "failed",
             format!("it arrived at {whom}, and failed: {reason}"),
             None,
@@ -224,7 +228,7 @@ pub(super) fn about_box(reason: &str) -> Option<&'static str> {
     ))
 }
 
-fn on_its_way(trace: &Trace, carrier: &QueuedEnvelope, whom: &str) -> Answer {
+fn on_its_way(trace: &Trace, carrier: &QueuedEnvelope, whom: &str) -> Explanation {
     let connected = trace.peer.as_ref().is_some_and(|peer| peer.connected);
     let given_up = match remaining(carrier.expires_at, trace.now) {
         Some(left) => format!("; it is given up in {}", span(left)),
@@ -233,7 +237,7 @@ fn on_its_way(trace: &Trace, carrier: &QueuedEnvelope, whom: &str) -> Answer {
     if !connected {
         let tried = trace.peer.as_ref().map(tried).unwrap_or_default();
         let says = format!("it waits here: {whom} is not connected{tried}{given_up}");
-        return answer("peer-away", says, Some(&way_out(trace.peer.as_ref())));
+        return explanation("peer-away", says, Some(&way_out(trace.peer.as_ref())));
     }
     let others = match trace.candidates.len() {
         0 => String::new(),
@@ -241,30 +245,30 @@ fn on_its_way(trace: &Trace, carrier: &QueuedEnvelope, whom: &str) -> Answer {
     };
     let says = format!(
         "it is for {whom}, which is connected: {}{others}{given_up}",
-        stage(carrier)
+        queue_stage(carrier)
     );
     match carrier.state {
-        QueueState::Queued => answer("in-queue", says, None),
-        QueueState::Parked => answer(
+        QueueState::Queued => explanation("in-queue", says, None),
+        QueueState::Parked => explanation(
             "unacknowledged",
             says,
             Some(
                 "the peer takes envelopes and does not acknowledge them: look at its log, or restart it; it is sent again then",
             ),
         ),
-        _ => answer("unacknowledged", says, None),
+        _ => explanation("unacknowledged", says, None),
     }
 }
 
 /// It is there, as far as this node knows.
-fn with_the_assignee(task: &Task, whom: &str) -> Answer {
+fn with_the_assignee(task: &Task, whom: &str) -> Explanation {
     match task.status {
-        TaskStatus::Working => answer(
+        TaskStatus::Working => explanation(
             "working",
             format!("it arrived: an agent at {whom} works on it"),
             None,
         ),
-        TaskStatus::InputRequired => answer(
+        TaskStatus::InputRequired => explanation(
             "needs-input",
             format!(
                 "it arrived: the agent at {whom} waits for a further message: {}",
@@ -272,7 +276,7 @@ fn with_the_assignee(task: &Task, whom: &str) -> Answer {
             ),
             Some("answer it: send a message with this task id"),
         ),
-        _ => answer(
+        _ => explanation(
             "delivered",
             format!("{whom} has it, and no agent there has begun yet"),
             Some("is an agent running there? The same command on that node says what it waits for"),
@@ -281,9 +285,9 @@ fn with_the_assignee(task: &Task, whom: &str) -> Answer {
 }
 
 /// What is there, of which nothing is heard while that node is away.
-fn reached(peer: Option<&PeerReach>, there: Answer) -> Answer {
+fn reached(peer: Option<&PeerReach>, there: Explanation) -> Explanation {
     match peer.filter(|peer| !peer.connected) {
-        Some(peer) => Answer {
+        Some(peer) => Explanation {
             says: format!(
                 "{}; it is not connected now{}, and what comes of it is told once it is",
                 there.says,
@@ -297,7 +301,7 @@ fn reached(peer: Option<&PeerReach>, there: Answer) -> Answer {
 }
 
 /// It was sent here.
-fn here(trace: &Trace, task: &Task) -> Answer {
+fn explain_here(trace: &Trace, task: &Task) -> Explanation {
     let whom = name(task.originator.as_ref());
     if task.status.is_terminal() {
         let reason = match task.reason() {
@@ -312,27 +316,30 @@ fn here(trace: &Trace, task: &Task) -> Answer {
                     .as_ref()
                     .filter(|peer| !peer.connected)
                     .map(|peer| way_out(Some(peer)));
-                answer(
+                explanation(
                     "news-waits",
-                    format!("{ended}; its originator is still to be told: {}", stage(news)),
+                    format!(
+                        "{ended}; its originator is still to be told: {}",
+                        queue_stage(news)
+                    ),
                     advice.as_deref(),
                 )
             }
-            None => answer("ended", format!("{ended}; its originator knows"), None),
+            None => explanation("ended", format!("{ended}; its originator knows"), None),
         };
     }
     if trace.held {
         let says = format!(
             "it came from {whom} by skill and is held: it may go to another agent until its originator confirms it"
         );
-        return answer("held", says, None);
+        return explanation("held", says, None);
     }
     with_the_agent(trace, task, &format!("it came from {whom}"))
 }
 
-fn by_itself(trace: &Trace, task: &Task) -> Answer {
+fn explain_own(trace: &Trace, task: &Task) -> Explanation {
     if task.status.is_terminal() {
-        return answer(
+        return explanation(
             "ended",
             format!(
                 "this node's agent sent it to itself, and it ended {}",
@@ -344,25 +351,25 @@ fn by_itself(trace: &Trace, task: &Task) -> Answer {
     with_the_agent(trace, task, "this node's agent sent it to itself")
 }
 
-fn with_the_agent(trace: &Trace, task: &Task, came: &str) -> Answer {
+fn with_the_agent(trace: &Trace, task: &Task, came: &str) -> Explanation {
     match (task.status, trace.claimed, trace.agent_listens) {
-        (TaskStatus::InputRequired, ..) => answer(
+        (TaskStatus::InputRequired, ..) => explanation(
             "needs-input",
             format!("{came}; the agent waits for a further message of its originator"),
             None,
         ),
-        (_, true, true) => answer("working", format!("{came}; the agent has taken it"), None),
-        (_, true, false) => answer(
+        (_, true, true) => explanation("working", format!("{came}; the agent has taken it"), None),
+        (_, true, false) => explanation(
             "agent-gone",
             format!("{came}; an agent has taken it, and no agent is connected now"),
             Some("start the agent again: it goes on, or the task fails after agent_grace"),
         ),
-        (_, false, true) => answer(
+        (_, false, true) => explanation(
             "unclaimed",
             format!("{came}; an agent listens and has not taken it yet"),
             Some("the agent has to report on it (UpdateTaskStatus): look at its log"),
         ),
-        (_, false, false) => answer(
+        (_, false, false) => explanation(
             "no-agent",
             format!("{came}; no agent listens here"),
             Some("start the agent beside this daemon; it gets the task at once"),
@@ -371,7 +378,7 @@ fn with_the_agent(trace: &Trace, task: &Task, came: &str) -> Answer {
 }
 
 /// How far an envelope is, for people.
-pub(crate) fn stage(envelope: &QueuedEnvelope) -> String {
+pub(crate) fn queue_stage(envelope: &QueuedEnvelope) -> String {
     let again = if envelope.exposed {
         ", it was sent before"
     } else {
@@ -459,7 +466,7 @@ fn way_out(peer: Option<&PeerReach>) -> String {
 }
 
 /// How the other node is reached now; empty: there is none, or it is away.
-pub(crate) fn road(peer: Option<&PeerReach>) -> String {
+pub(crate) fn path_text(peer: Option<&PeerReach>) -> String {
     let Some(peer) = peer.filter(|peer| peer.connected) else {
         return String::new();
     };
@@ -468,9 +475,9 @@ pub(crate) fn road(peer: Option<&PeerReach>) -> String {
         None => String::new(),
     };
     let whom = name(peer.id.as_ref());
-    match peer.road {
-        Road::Direct => format!("{whom} is connected directly{}", at(&peer.addresses)),
-        Road::Relay => format!(
+    match peer.via {
+        PathKind::Direct => format!("{whom} is connected directly{}", at(&peer.addresses)),
+        PathKind::Relay => format!(
             "{whom} is connected through the relay {}{}",
             name(peer.relay.as_ref()),
             at(&peer.relay_addresses)

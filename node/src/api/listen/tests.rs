@@ -300,14 +300,14 @@ async fn calls_over_the_unix_socket() {
 /// The bytes of a recorded grpcio client, whose authority holds `%`.
 #[tokio::test]
 async fn a_recorded_grpcio_client_is_answered() {
-    is_answered(&crate::api::authority::recorded_client()).await;
+    is_answered(&crate::api::authority_fix::recorded_client()).await;
 }
 
 /// The same with the raw path of the socket as its authority, as grpc-java sends it.
 #[tokio::test]
 async fn a_client_with_a_raw_path_for_an_authority_is_answered() {
     let (encoded, raw) = (b"tmp%2Fa%20b%2Fdaemon.sock", b"/tmp/agents/a/daemon.sock");
-    let mut bytes = crate::api::authority::recorded_client();
+    let mut bytes = crate::api::authority_fix::recorded_client();
     let at = bytes.windows(raw.len()).position(|part| part == encoded).unwrap();
     bytes[at..at + raw.len()].copy_from_slice(raw);
     is_answered(&bytes).await;

@@ -25,7 +25,7 @@ use tokio::{
 use super::ListenError;
 
 /// How often the socket's file is looked for.
-const LOOK: Duration = Duration::from_millis(500);
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A bound socket whose file is kept in its place.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl UnixSocket {
     /// Binds `path`; makes its directory with 0700 if it is missing.
     pub(super) async fn bind(path: &Path) -> Result<Self, ListenError> {
         let (listener, file) = bind(path).await?;
-        let mut look = time::interval(LOOK);
+        let mut look = time::interval(CHECK_INTERVAL);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Ok(Self {
             listener,
@@ -162,7 +162,7 @@ async fn bind(path: &Path) -> Result<(UnixListener, SocketFile), ListenError> {
 
     let temporary = directory.join(temporary_name());
     let listener = blocking::UnixListener::bind(&temporary).map_err(error("bind"))?;
-    match place(&temporary, path) {
+    match rename_into_place(&temporary, path) {
         Ok(file) => {
             listener
                 .set_nonblocking(true)
@@ -213,7 +213,7 @@ async fn ensure_free(path: &Path) -> io::Result<Result<(), ListenError>> {
     }
 }
 
-fn place(temporary: &Path, path: &Path) -> io::Result<SocketFile> {
+fn rename_into_place(temporary: &Path, path: &Path) -> io::Result<SocketFile> {
     fs::set_permissions(temporary, Permissions::from_mode(0o600))?;
     let found = fs::symlink_metadata(temporary)?;
     fs::rename(temporary, path)?;

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use agentanycast_program::settings::Bounds;
+use agentanycast_daemon_kit::settings::Bounds;
 use jsonschema::Validator;
 use serde_json::Value;
 
@@ -34,7 +34,7 @@ fn line(name: &str, value: &str) -> String {
 #[test]
 fn it_is_a_schema_and_has_every_setting() {
     assert!(jsonschema::draft202012::meta::is_valid(&schema()));
-    for key in KEYS.iter().filter(|key| key.in_file) {
+    for key in SETTINGS.iter().filter(|key| key.in_file) {
         let schema = of(key.name);
         let description = schema["description"].as_str().unwrap();
         assert!(!description.is_empty(), "{} is not described", key.name);
@@ -51,8 +51,8 @@ fn it_is_a_schema_and_has_every_setting() {
 #[test]
 fn files_that_are_read_are_valid() {
     let defaults = Config::defaults(None);
-    let written = |key: &&Key| key.in_file && key.only_with.is_none();
-    let all: String = KEYS
+    let written = |key: &&NodeSetting| key.in_file && key.only_with.is_none();
+    let all: String = SETTINGS
         .iter()
         .filter(written)
         .map(|key| line(key.name, &(key.show)(&defaults)))
@@ -82,7 +82,7 @@ fn files_that_are_read_are_valid() {
     "#;
     let times = "offline_queue_ttl = 0\nretry_delays = [\"1h30m\", \"500ms\"]\nstore_quota = \"20gib\"";
     for text in [&all, "", of_package, hosts, policy, times] {
-        Given::file(text).run();
+        ConfigInput::file(text).run();
         assert_eq!(complaints(text), Vec::<String>::new(), "{text}");
     }
     // A peer id in it is cut short.
@@ -115,7 +115,7 @@ fn what_is_refused_by_its_name_or_type_is_not_valid() {
         "[policy.rate_limit]\noverrides = [{ source = \"*\" }]",
         "[policy]\ngroups = { team = \"local\" }",
     ] {
-        Given::file(text).error();
+        ConfigInput::file(text).error();
         assert!(!complaints(text).is_empty(), "{text}");
     }
 }
@@ -144,7 +144,7 @@ fn entry(name: &str, number: usize) -> String {
 #[test]
 fn bounds_are_those_of_the_checks() {
     let mut bounded = 0;
-    for (key, bounds) in KEYS.iter().filter_map(|key| Some((key, key.bounds?))) {
+    for (key, bounds) in SETTINGS.iter().filter_map(|key| Some((key, key.bounds?))) {
         let name = key.name;
         let (inside, outside) = match bounds {
             Bounds::Numbers(least, most) => {
@@ -183,12 +183,12 @@ fn bounds_are_those_of_the_checks() {
         let has_keywords = matches!(bounds, Bounds::Numbers(..) | Bounds::Items(..));
         for value in inside {
             let text = format!("{}{}", beside(name), line(name, &value));
-            Given::file(&text).run();
+            ConfigInput::file(&text).run();
             assert_eq!(complaints(&text), Vec::<String>::new(), "{name}");
         }
         for value in outside.into_iter().flatten() {
             let text = format!("{}{}", beside(name), line(name, &value));
-            let error = Given::file(&text).error().to_string();
+            let error = ConfigInput::file(&text).error().to_string();
             assert!(error.contains(name), "{error}");
             assert_eq!(complaints(&text).is_empty(), !has_keywords, "{name}");
         }

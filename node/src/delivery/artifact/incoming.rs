@@ -1,6 +1,6 @@
 //! The receiving side of one artifact.
 //!
-//! The caller hands in each envelope before it writes anything, obeys the [`Verdict`], tells what was
+//! The caller hands in each envelope before it writes anything, obeys the [`StreamVerdict`], tells what was
 //! written and how far the readers are, and sends the [`Ack`]s that come out. The rules: a chunk is
 //! acknowledged only after it was written; chunks come in order without gaps or are rejected; and while
 //! somebody reads, no more is acknowledged than [`READ_AHEAD`] past the most advanced reader, so that a
@@ -14,19 +14,19 @@ use super::{ACK_EVERY, MAX_CHUNK, MAX_START, READ_AHEAD, WINDOW};
 
 /// What to do with an envelope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum StreamVerdict {
     /// New: write it. END is acknowledged when it is durable, START and chunks when an [`Ack`] says so.
     Accept,
     /// Known: write nothing. END is acknowledged again, START and chunks when an [`Ack`] says so.
     Duplicate,
     /// Answer REJECTED with this reason. The artifact cannot go on.
-    Reject(Reject),
+    Reject(RejectReason),
 }
 
 /// Why an envelope is rejected; the text goes to the sender.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Reject {
+pub enum RejectReason {
     /// No START before it.
     #[error("the artifact has not been started; send STREAM_START first")]
     NotStarted,
@@ -41,7 +41,7 @@ pub enum Reject {
     ArtifactTooLarge(u64),
     /// A negative number.
     #[error("chunk {0} does not exist; chunks count from 0")]
-    Negative(i32),
+    NegativeSequence(i32),
     /// Chunks are missing before it.
     #[error("chunk {got} came where chunk {expected} was due")]
     Gap {
@@ -69,7 +69,7 @@ pub struct Ack {
 
 /// A chunk that was accepted and is not acknowledged.
 #[derive(Debug)]
-struct Pending {
+struct PendingAck {
     envelope_id: String,
     /// Bytes of the artifact up to and with this chunk.
     ends_at: u64,
@@ -77,7 +77,7 @@ struct Pending {
 
 /// The receiver of one artifact; remembers at most [`WINDOW`] envelope ids.
 #[derive(Debug)]
-pub struct Incoming {
+pub struct ReceiveWindow {
     max_bytes: u64,
     started: bool,
     /// START that waits for its ACK.
@@ -93,13 +93,13 @@ pub struct Incoming {
     acked: u32,
     acked_bytes: u64,
     /// Chunks `acked..received`.
-    pending: VecDeque<Pending>,
+    pending: VecDeque<PendingAck>,
     /// The latest duplicate of an acknowledged chunk: that ACK was lost.
-    again: Option<String>,
+    repeat_ack_of: Option<String>,
     furthest_reader: Option<u64>,
 }
 
-impl Incoming {
+impl ReceiveWindow {
     /// An artifact of which nothing has come. `max_bytes` bounds its data. Also after a restart when its
     /// file exists and has no chunk: whether to make the file is the file's question, not this one's.
     pub fn new(max_bytes: u64) -> Self {
@@ -115,7 +115,7 @@ impl Incoming {
             acked: 0,
             acked_bytes: 0,
             pending: VecDeque::new(),
-            again: None,
+            repeat_ack_of: None,
             furthest_reader: None,
         }
     }
@@ -150,52 +150,52 @@ impl Incoming {
     /// Its [`Ack`] counts as one of all chunks written, since the sender goes on behind it; so it has to
     /// wait for the readers as the ACK of the newest of these does, or a sender that opens stream after
     /// stream would get past a reader that has stopped.
-    pub fn on_start(&mut self, envelope_id: &str, encoded_len: usize) -> Verdict {
+    pub fn on_start(&mut self, envelope_id: &str, encoded_len: usize) -> StreamVerdict {
         if encoded_len > MAX_START {
-            return Verdict::Reject(Reject::StartTooLarge(encoded_len));
+            return StreamVerdict::Reject(RejectReason::StartTooLarge(encoded_len));
         }
         self.starting = Some(envelope_id.to_owned());
         if std::mem::replace(&mut self.started, true) {
-            Verdict::Duplicate
+            StreamVerdict::Duplicate
         } else {
-            Verdict::Accept
+            StreamVerdict::Accept
         }
     }
 
     /// STREAM_CHUNK `sequence` with `len` bytes of data in the envelope `envelope_id`.
-    pub fn on_chunk(&mut self, envelope_id: &str, sequence: i32, len: usize, is_last: bool) -> Verdict {
+    pub fn on_chunk(&mut self, envelope_id: &str, sequence: i32, len: usize, is_last: bool) -> StreamVerdict {
         match self.check(sequence, len) {
-            Err(reject) => Verdict::Reject(reject),
+            Err(reject) => StreamVerdict::Reject(reject),
             Ok(sequence) if sequence < self.received => {
                 // One that waits for its first ACK will get it without this.
                 if sequence < self.acked {
-                    self.again = Some(envelope_id.to_owned());
+                    self.repeat_ack_of = Some(envelope_id.to_owned());
                 }
-                Verdict::Duplicate
+                StreamVerdict::Duplicate
             }
             Ok(_) => {
                 self.received += 1;
                 self.received_bytes += len as u64;
                 self.last_received = is_last;
                 let envelope_id = envelope_id.to_owned();
-                self.pending.push_back(Pending {
+                self.pending.push_back(PendingAck {
                     envelope_id,
                     ends_at: self.received_bytes,
                 });
-                Verdict::Accept
+                StreamVerdict::Accept
             }
         }
     }
 
     /// STREAM_END. The caller makes it durable and then acknowledges it.
-    pub fn on_end(&mut self) -> Verdict {
+    pub fn on_end(&mut self) -> StreamVerdict {
         if !self.started {
-            return Verdict::Reject(Reject::NotStarted);
+            return StreamVerdict::Reject(RejectReason::NotStarted);
         }
         if std::mem::replace(&mut self.ended, true) {
-            Verdict::Duplicate
+            StreamVerdict::Duplicate
         } else {
-            Verdict::Accept
+            StreamVerdict::Accept
         }
     }
 
@@ -219,13 +219,13 @@ impl Incoming {
         let upto = self.acknowledgeable();
         let complete = (self.last_received || self.ended) && upto == self.received;
         if upto - self.acked >= ACK_EVERY || complete {
-            self.flush().or_else(|| self.repeat())
+            self.flush().or_else(|| self.repeated_ack())
         } else {
-            self.repeat()
+            self.repeated_ack()
         }
     }
 
-    /// Whether [`Incoming::flush`] would give an ACK.
+    /// Whether [`ReceiveWindow::flush`] would give an ACK.
     pub fn flush_is_due(&self) -> bool {
         self.acknowledgeable() > self.acked
     }
@@ -234,7 +234,7 @@ impl Incoming {
     pub fn flush(&mut self) -> Option<Ack> {
         let next_sequence = self.acknowledgeable();
         let envelope_id = self.acknowledge(next_sequence)?;
-        self.again = None;
+        self.repeat_ack_of = None;
         Some(Ack {
             envelope_id,
             next_sequence,
@@ -246,15 +246,15 @@ impl Incoming {
         let all = self.acknowledgeable() == self.written && self.acked_bytes <= self.allowed();
         let envelope_id = self.starting.take_if(|_| all)?;
         self.acknowledge(self.written);
-        self.again = None;
+        self.repeat_ack_of = None;
         Some(Ack {
             envelope_id,
             next_sequence: self.written,
         })
     }
 
-    fn repeat(&mut self) -> Option<Ack> {
-        self.again.take().map(|envelope_id| Ack {
+    fn repeated_ack(&mut self) -> Option<Ack> {
+        self.repeat_ack_of.take().map(|envelope_id| Ack {
             envelope_id,
             next_sequence: self.acked,
         })
@@ -287,25 +287,25 @@ impl Incoming {
         Some(newest.envelope_id)
     }
 
-    fn check(&self, sequence: i32, len: usize) -> Result<u32, Reject> {
-        let got = u32::try_from(sequence).map_err(|_| Reject::Negative(sequence))?;
+    fn check(&self, sequence: i32, len: usize) -> Result<u32, RejectReason> {
+        let got = u32::try_from(sequence).map_err(|_| RejectReason::NegativeSequence(sequence))?;
         if !self.started {
-            Err(Reject::NotStarted)
+            Err(RejectReason::NotStarted)
         } else if len > MAX_CHUNK {
-            Err(Reject::ChunkTooLarge(len))
+            Err(RejectReason::ChunkTooLarge(len))
         } else if got < self.received {
             Ok(got)
         } else if self.ended || self.last_received {
-            Err(Reject::AfterEnd(got))
+            Err(RejectReason::AfterEnd(got))
         } else if got > self.received {
-            Err(Reject::Gap {
+            Err(RejectReason::Gap {
                 got,
                 expected: self.received,
             })
         } else if self.pending.len() >= WINDOW as usize {
-            Err(Reject::WindowExceeded)
+            Err(RejectReason::WindowExceeded)
         } else if self.received_bytes.saturating_add(len as u64) > self.max_bytes {
-            Err(Reject::ArtifactTooLarge(self.max_bytes))
+            Err(RejectReason::ArtifactTooLarge(self.max_bytes))
         } else {
             Ok(got)
         }
@@ -316,18 +316,18 @@ impl Incoming {
 mod tests {
     use super::*;
 
-    fn incoming() -> Incoming {
-        let mut incoming = Incoming::new(u64::MAX);
-        assert_eq!(incoming.on_start("start", 10), Verdict::Accept);
+    fn incoming() -> ReceiveWindow {
+        let mut incoming = ReceiveWindow::new(u64::MAX);
+        assert_eq!(incoming.on_start("start", 10), StreamVerdict::Accept);
         assert_eq!(incoming.ack_due(), Some(ack("start", 0)));
         incoming
     }
 
-    fn receive(incoming: &mut Incoming, chunks: std::ops::Range<i32>, len: usize) {
+    fn receive(incoming: &mut ReceiveWindow, chunks: std::ops::Range<i32>, len: usize) {
         for sequence in chunks {
             assert_eq!(
                 incoming.on_chunk(&format!("c{sequence}"), sequence, len, false),
-                Verdict::Accept
+                StreamVerdict::Accept
             );
         }
     }
@@ -358,13 +358,13 @@ mod tests {
     #[test]
     fn the_last_chunk_is_acknowledged_at_once() {
         let mut incoming = incoming();
-        assert_eq!(incoming.on_chunk("c0", 0, 1, true), Verdict::Accept);
+        assert_eq!(incoming.on_chunk("c0", 0, 1, true), StreamVerdict::Accept);
         assert_eq!(incoming.ack_due(), None);
         incoming.on_written(1);
         assert_eq!(incoming.ack_due(), Some(ack("c0", 1)));
         assert_eq!(
             incoming.on_chunk("c1", 1, 1, false),
-            Verdict::Reject(Reject::AfterEnd(1))
+            StreamVerdict::Reject(RejectReason::AfterEnd(1))
         );
     }
 
@@ -374,43 +374,53 @@ mod tests {
         receive(&mut incoming, 0..17, 1);
         incoming.on_written(16);
         assert_eq!(incoming.ack_due(), Some(ack("c15", 16)));
-        assert_eq!(incoming.on_chunk("c3", 3, 1, false), Verdict::Duplicate);
+        assert_eq!(incoming.on_chunk("c3", 3, 1, false), StreamVerdict::Duplicate);
         assert_eq!(incoming.ack_due(), Some(ack("c3", 16)));
-        assert_eq!(incoming.on_chunk("c16", 16, 1, false), Verdict::Duplicate);
+        assert_eq!(incoming.on_chunk("c16", 16, 1, false), StreamVerdict::Duplicate);
         assert_eq!(incoming.ack_due(), None, "it is not written");
     }
 
     #[test]
     fn wrong_order_sizes_and_windows_are_rejected() {
-        let mut incoming = Incoming::new(100);
-        let chunk = |incoming: &mut Incoming, sequence, len| incoming.on_chunk("c", sequence, len, false);
-        assert_eq!(chunk(&mut incoming, 0, 1), Verdict::Reject(Reject::NotStarted));
-        assert_eq!(incoming.on_end(), Verdict::Reject(Reject::NotStarted));
-        let too_large = Verdict::Reject(Reject::StartTooLarge(MAX_START + 1));
+        let mut incoming = ReceiveWindow::new(100);
+        let chunk =
+            |incoming: &mut ReceiveWindow, sequence, len| incoming.on_chunk("c", sequence, len, false);
+        assert_eq!(
+            chunk(&mut incoming, 0, 1),
+            StreamVerdict::Reject(RejectReason::NotStarted)
+        );
+        assert_eq!(incoming.on_end(), StreamVerdict::Reject(RejectReason::NotStarted));
+        let too_large = StreamVerdict::Reject(RejectReason::StartTooLarge(MAX_START + 1));
         assert_eq!(incoming.on_start("s", MAX_START + 1), too_large);
         incoming.on_start("s", MAX_START);
-        assert_eq!(chunk(&mut incoming, -1, 1), Verdict::Reject(Reject::Negative(-1)));
+        assert_eq!(
+            chunk(&mut incoming, -1, 1),
+            StreamVerdict::Reject(RejectReason::NegativeSequence(-1))
+        );
         assert_eq!(
             chunk(&mut incoming, 1, 1),
-            Verdict::Reject(Reject::Gap { got: 1, expected: 0 })
+            StreamVerdict::Reject(RejectReason::Gap { got: 1, expected: 0 })
         );
-        let too_large = Verdict::Reject(Reject::ChunkTooLarge(MAX_CHUNK + 1));
+        let too_large = StreamVerdict::Reject(RejectReason::ChunkTooLarge(MAX_CHUNK + 1));
         assert_eq!(chunk(&mut incoming, 0, MAX_CHUNK + 1), too_large);
         assert_eq!(
             chunk(&mut incoming, 0, 101),
-            Verdict::Reject(Reject::ArtifactTooLarge(100))
+            StreamVerdict::Reject(RejectReason::ArtifactTooLarge(100))
         );
         for sequence in 0..WINDOW as i32 {
-            assert_eq!(chunk(&mut incoming, sequence, 1), Verdict::Accept);
+            assert_eq!(chunk(&mut incoming, sequence, 1), StreamVerdict::Accept);
         }
         assert_eq!(
             chunk(&mut incoming, WINDOW as i32, 1),
-            Verdict::Reject(Reject::WindowExceeded)
+            StreamVerdict::Reject(RejectReason::WindowExceeded)
         );
-        assert_eq!(incoming.on_end(), Verdict::Accept);
-        assert_eq!(incoming.on_end(), Verdict::Duplicate);
-        assert_eq!(chunk(&mut incoming, 64, 1), Verdict::Reject(Reject::AfterEnd(64)));
-        assert_eq!(chunk(&mut incoming, 63, 1), Verdict::Duplicate);
+        assert_eq!(incoming.on_end(), StreamVerdict::Accept);
+        assert_eq!(incoming.on_end(), StreamVerdict::Duplicate);
+        assert_eq!(
+            chunk(&mut incoming, 64, 1),
+            StreamVerdict::Reject(RejectReason::AfterEnd(64))
+        );
+        assert_eq!(chunk(&mut incoming, 63, 1), StreamVerdict::Duplicate);
     }
 
     #[test]
@@ -435,13 +445,13 @@ mod tests {
         incoming.set_allowance(Some(0));
         assert_eq!(incoming.ack_due(), Some(ack("c31", 32)));
         for _ in 0..3 {
-            assert_eq!(incoming.on_start("start", 10), Verdict::Duplicate);
+            assert_eq!(incoming.on_start("start", 10), StreamVerdict::Duplicate);
             assert_eq!(incoming.ack_due(), None, "32 chunks are beyond the reader");
         }
         incoming.set_allowance(Some(4 << 20));
         assert_eq!(incoming.ack_due(), Some(ack("start", 64)));
         assert_eq!(incoming.ack_due(), None);
-        let mut resumed = Incoming::resume(u64::MAX, 64, 8 << 20, false, false);
+        let mut resumed = ReceiveWindow::resume(u64::MAX, 64, 8 << 20, false, false);
         resumed.set_allowance(Some(0));
         resumed.on_start("start", 10);
         assert_eq!(resumed.ack_due(), None);
@@ -451,21 +461,21 @@ mod tests {
 
     #[test]
     fn a_resumed_artifact_goes_on_where_its_file_ends() {
-        let mut incoming = Incoming::resume(100, 5, 90, false, false);
-        assert_eq!(incoming.on_start("start", 1), Verdict::Duplicate);
+        let mut incoming = ReceiveWindow::resume(100, 5, 90, false, false);
+        assert_eq!(incoming.on_start("start", 1), StreamVerdict::Duplicate);
         assert_eq!(incoming.ack_due(), Some(ack("start", 5)));
-        assert_eq!(incoming.on_chunk("c4", 4, 9, false), Verdict::Duplicate);
+        assert_eq!(incoming.on_chunk("c4", 4, 9, false), StreamVerdict::Duplicate);
         assert_eq!(incoming.ack_due(), Some(ack("c4", 5)));
         assert_eq!(
             incoming.on_chunk("c5", 5, 11, false),
-            Verdict::Reject(Reject::ArtifactTooLarge(100))
+            StreamVerdict::Reject(RejectReason::ArtifactTooLarge(100))
         );
-        assert_eq!(incoming.on_chunk("c5", 5, 10, false), Verdict::Accept);
-        let mut ended = Incoming::resume(100, 5, 90, true, true);
+        assert_eq!(incoming.on_chunk("c5", 5, 10, false), StreamVerdict::Accept);
+        let mut ended = ReceiveWindow::resume(100, 5, 90, true, true);
         assert_eq!(
             ended.on_chunk("c5", 5, 1, false),
-            Verdict::Reject(Reject::AfterEnd(5))
+            StreamVerdict::Reject(RejectReason::AfterEnd(5))
         );
-        assert_eq!(ended.on_end(), Verdict::Duplicate);
+        assert_eq!(ended.on_end(), StreamVerdict::Duplicate);
     }
 }

@@ -1,6 +1,6 @@
 //! The sending side of one artifact.
 //!
-//! The caller pushes chunks while there is room, pulls [`Frame`]s with [`Outgoing::next_frame`] as fast as
+//! The caller pushes chunks while there is room, pulls [`StreamFrame`]s with [`SendWindow::next_frame`] as fast as
 //! its stream takes them, and reports ACKs and the opening and closing of streams. After a reconnect START
 //! goes again, and nothing else until its ACK has named the chunk to go on with. The rule: a chunk is
 //! forgotten only when the receiver has acknowledged it, and a receiver that goes back on an ACK, or
@@ -19,8 +19,8 @@ const MAX_REASON: usize = 1024;
 
 /// What the caller encodes and writes next on the artifact's stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Frame {
-    /// STREAM_START, with [`Outgoing::stream_start`] as its payload.
+pub enum StreamFrame {
+    /// STREAM_START, with [`SendWindow::stream_start`] as its payload.
     Start {
         /// Envelope id.
         id: String,
@@ -50,8 +50,8 @@ pub enum Frame {
 /// Why a push or an end was not taken. Nothing has changed.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Refused {
-    /// [`WINDOW`] chunks wait for their ACK: try again when [`Outgoing::has_room`].
+pub enum PushError {
+    /// [`WINDOW`] chunks wait for their ACK: try again when [`SendWindow::has_room`].
     #[error("{WINDOW} chunks are waiting for their ACK; wait until there is room")]
     NoRoom,
     /// Larger than [`MAX_CHUNK`].
@@ -68,7 +68,7 @@ pub enum Refused {
 /// Why an artifact will not reach its receiver.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum StreamRefusal {
     /// The receiver answered REJECTED, with this reason.
     #[error("the receiver refused the artifact: {0}")]
     ByPeer(String),
@@ -88,13 +88,13 @@ pub enum AckEffect {
         acknowledged: u32,
     },
     /// The artifact is over without success. Further ACKs are ignored.
-    Refused(Refusal),
+    Refused(StreamRefusal),
     /// STREAM_END was acknowledged: everything is durable at the receiver. Further ACKs are ignored.
     Finished,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Link {
+enum SendPhase {
     /// There is no stream.
     Closed,
     /// A stream is there and START has not been written to it.
@@ -113,7 +113,7 @@ struct Chunk {
 }
 
 #[derive(Debug)]
-struct Ending {
+struct StreamEnding {
     id: String,
     reason: StreamEndReason,
     error_message: String,
@@ -127,10 +127,10 @@ struct Ending {
 /// [is over](Outgoing::is_over). A receiver that keeps silent is the caller's to notice: it closes the
 /// stream, opens another one, and START is asked about again.
 #[derive(Debug)]
-pub struct Outgoing {
-    start: StreamStart,
+pub struct SendWindow {
+    new: StreamStart,
     start_id: String,
-    link: Link,
+    link: SendPhase,
     /// START was written to some stream before the current one.
     started: bool,
     /// Chunks `base..base + unacked.len()`.
@@ -141,18 +141,18 @@ pub struct Outgoing {
     /// Chunks below it were written to a stream at least once.
     high: u32,
     last_pushed: bool,
-    end: Option<Ending>,
+    end: Option<StreamEnding>,
     over: bool,
 }
 
-impl Outgoing {
+impl SendWindow {
     /// An artifact of which nothing has been sent. `start_id` is the envelope id of START, for all times
     /// that it is sent.
-    pub fn start(start: StreamStart, start_id: String) -> Self {
+    pub fn start(new: StreamStart, start_id: String) -> Self {
         Self {
-            start,
+            new,
             start_id,
-            link: Link::Closed,
+            link: SendPhase::Closed,
             started: false,
             unacked: VecDeque::new(),
             base: 0,
@@ -164,9 +164,9 @@ impl Outgoing {
         }
     }
 
-    /// The payload of [`Frame::Start`].
+    /// The payload of [`StreamFrame::Start`].
     pub fn stream_start(&self) -> &StreamStart {
-        &self.start
+        &self.new
     }
 
     /// Number of the next chunk to be pushed.
@@ -174,7 +174,7 @@ impl Outgoing {
         self.base + self.unacked.len() as u32
     }
 
-    /// Whether [`Outgoing::push_chunk`] would take a chunk.
+    /// Whether [`SendWindow::push_chunk`] would take a chunk.
     pub fn has_room(&self) -> bool {
         self.takes_chunks().is_ok()
     }
@@ -192,7 +192,7 @@ impl Outgoing {
     /// Whether something was given out for the current stream that needs an ACK.
     pub fn awaits_ack(&self) -> bool {
         let end = self.end.as_ref().is_some_and(|end| end.sent);
-        !self.over && (self.link == Link::Starting || self.cursor > self.base || end)
+        !self.over && (self.link == SendPhase::Starting || self.cursor > self.base || end)
     }
 
     /// Whether the artifact is finished or refused, and this can be dropped.
@@ -201,10 +201,10 @@ impl Outgoing {
     }
 
     /// Takes the next chunk, to be sent in the envelope `id`, and returns its number.
-    pub fn push_chunk(&mut self, id: String, data: Bytes, is_last: bool) -> Result<u32, Refused> {
+    pub fn push_chunk(&mut self, id: String, data: Bytes, is_last: bool) -> Result<u32, PushError> {
         self.takes_chunks()?;
         if data.len() > MAX_CHUNK {
-            return Err(Refused::ChunkTooLarge(data.len()));
+            return Err(PushError::ChunkTooLarge(data.len()));
         }
         let sequence = self.next_sequence();
         self.last_pushed = is_last;
@@ -214,12 +214,12 @@ impl Outgoing {
 
     /// Ends the artifact after what was pushed, with STREAM_END in the envelope `id`. `error_message` is
     /// cut to 1 KiB.
-    pub fn end(&mut self, id: String, reason: StreamEndReason, error_message: &str) -> Result<(), Refused> {
+    pub fn end(&mut self, id: String, reason: StreamEndReason, error_message: &str) -> Result<(), PushError> {
         if self.over || self.end.is_some() {
-            return Err(Refused::Ended);
+            return Err(PushError::Ended);
         }
         let error_message = bounded(error_message);
-        self.end = Some(Ending {
+        self.end = Some(StreamEnding {
             id,
             reason,
             error_message,
@@ -233,12 +233,12 @@ impl Outgoing {
     /// chunks follow at once, since the receiver can only need chunk 0; later ones wait for START's ACK.
     pub fn on_stream_opened(&mut self) {
         self.on_stream_closed();
-        self.link = Link::Opened;
+        self.link = SendPhase::Opened;
     }
 
     /// The stream is gone, with everything in flight on it.
     pub fn on_stream_closed(&mut self) {
-        self.link = Link::Closed;
+        self.link = SendPhase::Closed;
         self.cursor = self.base;
         if let Some(end) = &mut self.end {
             end.sent = false;
@@ -247,24 +247,24 @@ impl Outgoing {
 
     /// The next frame for the open stream, or none until something else happens. The caller writes what it
     /// has pulled, in that order, or closes the stream.
-    pub fn next_frame(&mut self) -> Option<Frame> {
+    pub fn next_frame(&mut self) -> Option<StreamFrame> {
         if self.over {
             return None;
         }
         match self.link {
-            Link::Closed | Link::Starting => None,
-            Link::Opened => {
+            SendPhase::Closed | SendPhase::Starting => None,
+            SendPhase::Opened => {
                 self.link = if self.started {
-                    Link::Starting
+                    SendPhase::Starting
                 } else {
-                    Link::Running
+                    SendPhase::Running
                 };
                 self.started = true;
-                Some(Frame::Start {
+                Some(StreamFrame::Start {
                     id: self.start_id.clone(),
                 })
             }
-            Link::Running => self.next_chunk().or_else(|| self.next_end()),
+            SendPhase::Running => self.next_chunk().or_else(|| self.next_end()),
         }
     }
 
@@ -274,7 +274,7 @@ impl Outgoing {
             return AckEffect::Ignored;
         };
         if ack.outcome != AckOutcome::Accepted as i32 {
-            return self.refuse(Refusal::ByPeer(bounded(&ack.reason)));
+            return self.refuse(StreamRefusal::ByPeer(bounded(&ack.reason)));
         }
         let named = match ack.next_sequence.map(u32::try_from) {
             None => None,
@@ -282,12 +282,12 @@ impl Outgoing {
             Some(_) => return self.violation("it named a chunk that was never sent as received"),
         };
         match of {
-            Acked::Start => self.on_start_acked(named),
-            Acked::Chunk(sequence) => match named {
+            AckTarget::Start => self.on_start_acked(named),
+            AckTarget::Chunk(sequence) => match named {
                 Some(next) if next <= sequence => self.violation("it acknowledged a chunk and asked for it"),
                 next => self.advance(next.unwrap_or(sequence + 1)),
             },
-            Acked::End => {
+            AckTarget::End => {
                 if named.is_some_and(|next| next != self.next_sequence()) {
                     return self.violation("it acknowledged the end without all chunks");
                 }
@@ -299,7 +299,7 @@ impl Outgoing {
 
     fn on_start_acked(&mut self, named: Option<u32>) -> AckEffect {
         let next = named.unwrap_or(self.base);
-        if self.link != Link::Starting {
+        if self.link != SendPhase::Starting {
             // Of the first stream, or an old one: it can only tell of progress.
             return if next > self.base {
                 self.advance(next)
@@ -310,28 +310,28 @@ impl Outgoing {
         if next < self.base {
             return self.violation("it asked for a chunk that it had acknowledged");
         }
-        self.link = Link::Running;
+        self.link = SendPhase::Running;
         self.advance(next)
     }
 
-    fn takes_chunks(&self) -> Result<(), Refused> {
+    fn takes_chunks(&self) -> Result<(), PushError> {
         if self.over || self.last_pushed || self.end.is_some() {
-            Err(Refused::Ended)
+            Err(PushError::Ended)
         } else if self.next_sequence() >= i32::MAX as u32 {
-            Err(Refused::TooManyChunks)
+            Err(PushError::TooManyChunks)
         } else if self.unacked.len() >= WINDOW as usize {
-            Err(Refused::NoRoom)
+            Err(PushError::NoRoom)
         } else {
             Ok(())
         }
     }
 
-    fn next_chunk(&mut self) -> Option<Frame> {
+    fn next_chunk(&mut self) -> Option<StreamFrame> {
         let chunk = self.unacked.get((self.cursor - self.base) as usize)?;
         let sequence = self.cursor;
         self.cursor += 1;
         self.high = self.high.max(self.cursor);
-        Some(Frame::Chunk {
+        Some(StreamFrame::Chunk {
             id: chunk.id.clone(),
             sequence,
             data: chunk.data.clone(),
@@ -339,10 +339,10 @@ impl Outgoing {
         })
     }
 
-    fn next_end(&mut self) -> Option<Frame> {
+    fn next_end(&mut self) -> Option<StreamFrame> {
         let end = self.end.as_mut().filter(|end| !end.sent)?;
         (end.sent, end.ever_sent) = (true, true);
-        Some(Frame::End {
+        Some(StreamFrame::End {
             id: end.id.clone(),
             reason: end.reason,
             error_message: end.error_message.clone(),
@@ -350,20 +350,20 @@ impl Outgoing {
     }
 
     /// Which of the envelopes that were sent and still wait for an ACK has this id.
-    fn find(&self, id: &str) -> Option<Acked> {
+    fn find(&self, id: &str) -> Option<AckTarget> {
         if self.over || !self.started {
             return None;
         }
         if id == self.start_id {
-            return Some(Acked::Start);
+            return Some(AckTarget::Start);
         }
         if self.end.as_ref().is_some_and(|end| end.ever_sent && end.id == id) {
-            return Some(Acked::End);
+            return Some(AckTarget::End);
         }
         let sent = (self.base..self.high).zip(&self.unacked);
         sent.into_iter()
             .find(|(_, chunk)| chunk.id == id)
-            .map(|(sequence, _)| Acked::Chunk(sequence))
+            .map(|(sequence, _)| AckTarget::Chunk(sequence))
     }
 
     /// Forgets the chunks below `next`, which is at most `high`.
@@ -377,10 +377,10 @@ impl Outgoing {
     }
 
     fn violation(&mut self, what: &'static str) -> AckEffect {
-        self.refuse(Refusal::Violation(what))
+        self.refuse(StreamRefusal::Violation(what))
     }
 
-    fn refuse(&mut self, refusal: Refusal) -> AckEffect {
+    fn refuse(&mut self, refusal: StreamRefusal) -> AckEffect {
         self.over();
         AckEffect::Refused(refusal)
     }
@@ -393,7 +393,7 @@ impl Outgoing {
     }
 }
 
-enum Acked {
+enum AckTarget {
     Start,
     Chunk(u32),
     End,

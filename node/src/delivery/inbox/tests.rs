@@ -84,9 +84,13 @@ fn envelope(kind: EnvelopeType, payload: Option<Payload>) -> A2aEnvelope {
     }
 }
 
-fn read(envelope: A2aEnvelope) -> Result<Inbound, Malformed> {
-    let decoded = Inbound::decode(&envelope.encode_to_vec().into());
-    assert_eq!(decoded, Inbound::read(envelope), "decoding is reading the bytes");
+fn read(envelope: A2aEnvelope) -> Result<InboundEnvelope, Malformed> {
+    let decoded = InboundEnvelope::decode(&envelope.encode_to_vec().into());
+    assert_eq!(
+        decoded,
+        InboundEnvelope::from_envelope(envelope),
+        "decoding is reading the bytes"
+    );
     decoded
 }
 
@@ -94,7 +98,7 @@ fn read(envelope: A2aEnvelope) -> Result<Inbound, Malformed> {
 fn each_type_with_its_payload_is_accepted() {
     for kind in TYPES {
         let inbound = read(envelope(kind, Some(payload(kind, "t")))).unwrap();
-        assert_eq!((inbound.id.as_str(), inbound.place), ("e", None));
+        assert_eq!((inbound.id.as_str(), inbound.queue_position), ("e", None));
         assert_eq!(inbound.payload, payload(kind, "t"));
         assert_eq!(type_of(&inbound.payload), kind);
     }
@@ -107,7 +111,7 @@ fn each_type_with_another_payload_is_refused() {
             let error = read(envelope(kind, Some(payload(other, "t")))).unwrap_err();
             assert_eq!(
                 error,
-                Malformed::Disagrees(kind as i32),
+                Malformed::TypeMismatch(kind as i32),
                 "{kind:?} with {other:?}"
             );
         }
@@ -121,7 +125,7 @@ fn an_unknown_type_is_refused_whatever_it_carries() {
             r#type: number,
             ..envelope(EnvelopeType::Ack, Some(payload(EnvelopeType::Ack, "t")))
         };
-        assert_eq!(read(of_future), Err(Malformed::Disagrees(number)));
+        assert_eq!(read(of_future), Err(Malformed::TypeMismatch(number)));
     }
 }
 
@@ -135,7 +139,7 @@ fn a_missing_payload_is_refused() {
         );
     }
     assert_eq!(
-        Inbound::decode(&Bytes::new()),
+        InboundEnvelope::decode(&Bytes::new()),
         Err(Malformed::Empty(0)),
         "a frame of no bytes"
     );
@@ -253,14 +257,14 @@ fn only_both_numbers_make_a_place() {
             sequence,
             ..base
         };
-        assert_eq!(read(numbered).unwrap().place, place);
+        assert_eq!(read(numbered).unwrap().queue_position, place);
     }
 }
 
 proptest! {
     #[test]
     fn random_bytes_never_panic(bytes in vec(any::<u8>(), 0..600)) {
-        let _ = Inbound::decode(&bytes.clone().into());
+        let _ = InboundEnvelope::decode(&bytes.clone().into());
     }
 
     #[test]
@@ -274,9 +278,9 @@ proptest! {
             let at = at.index(bytes.len());
             bytes[at] = value;
         }
-        let _ = Inbound::decode(&bytes.clone().into());
+        let _ = InboundEnvelope::decode(&bytes.clone().into());
         bytes.truncate(cut.index(bytes.len()));
-        let _ = Inbound::decode(&bytes.clone().into());
+        let _ = InboundEnvelope::decode(&bytes.clone().into());
     }
 }
 
@@ -288,7 +292,7 @@ fn an_acknowledgement_stands_for_a_bounded_number() {
             also_acknowledged: vec!["f".into(); count],
             ..AckPayload::default()
         };
-        Inbound::read(A2aEnvelope {
+        InboundEnvelope::from_envelope(A2aEnvelope {
             envelope_id: "a".into(),
             r#type: EnvelopeType::Ack.into(),
             payload: Some(Payload::Ack(ack)),

@@ -1,7 +1,7 @@
 //! The outbox: its retry clock, its window and its oddities one by one; the network model is in
-//! [`network`].
+//! [`lossy_network`].
 
-mod network;
+mod lossy_network;
 
 use super::*;
 
@@ -11,8 +11,8 @@ pub(super) const DELAYS: [Duration; 3] = [
     Duration::from_secs(8),
 ];
 
-pub(super) fn entry(sequence: u64, kind: Kind, bytes: usize) -> Entry {
-    Entry {
+pub(super) fn entry(sequence: u64, kind: EnvelopeKind, bytes: usize) -> OutboxEntry {
+    OutboxEntry {
         sequence,
         id: format!("e{sequence}"),
         task_id: "t".into(),
@@ -22,7 +22,7 @@ pub(super) fn entry(sequence: u64, kind: Kind, bytes: usize) -> Entry {
     }
 }
 
-fn outbox_with(kinds: &[Kind], bytes: usize) -> Outbox {
+fn outbox_with(kinds: &[EnvelopeKind], bytes: usize) -> Outbox {
     let mut outbox = Outbox::new(7, DELAYS.to_vec());
     for kind in kinds {
         let sequence = outbox.next_sequence();
@@ -31,15 +31,15 @@ fn outbox_with(kinds: &[Kind], bytes: usize) -> Outbox {
     outbox
 }
 
-fn open(outbox: &mut Outbox, now: Duration) -> Vec<Action> {
-    assert_eq!(outbox.poll(now, true), [Action::OpenStream]);
+fn open(outbox: &mut Outbox, now: Duration) -> Vec<OutboxAction> {
+    assert_eq!(outbox.poll(now, true), [OutboxAction::OpenStream]);
     outbox.on_stream_open();
     outbox.poll(now, true)
 }
 
-fn sent(actions: &[Action]) -> Vec<u64> {
-    let sequence = |action: &Action| match action {
-        Action::Send(sequence) => Some(*sequence),
+fn sent(actions: &[OutboxAction]) -> Vec<u64> {
+    let sequence = |action: &OutboxAction| match action {
+        OutboxAction::Send(sequence) => Some(*sequence),
         _ => None,
     };
     actions.iter().filter_map(sequence).collect()
@@ -47,7 +47,7 @@ fn sent(actions: &[Action]) -> Vec<u64> {
 
 #[test]
 fn nothing_is_done_for_a_peer_that_is_away_or_not_written_to() {
-    let mut outbox = outbox_with(&[Kind::Durable], 10);
+    let mut outbox = outbox_with(&[EnvelopeKind::Durable], 10);
     assert_eq!(outbox.poll(Duration::ZERO, false), []);
     assert!(outbox.needs_clock());
     assert_eq!(Outbox::new(7, DELAYS.to_vec()).poll(Duration::ZERO, true), []);
@@ -55,20 +55,27 @@ fn nothing_is_done_for_a_peer_that_is_away_or_not_written_to() {
 
 #[test]
 fn how_far_an_envelope_is_can_be_told() {
-    let mut outbox = outbox_with(&[Kind::SendTask, Kind::Durable, Kind::Durable], WINDOW_BYTES / 2);
+    let mut outbox = outbox_with(
+        &[
+            EnvelopeKind::SendTask,
+            EnvelopeKind::Durable,
+            EnvelopeKind::Durable,
+        ],
+        WINDOW_BYTES / 2,
+    );
     let told = |outbox: &Outbox| -> Vec<_> {
-        let told = outbox.about("t");
+        let told = outbox.entries_of_task("t");
         told.map(|progress| (progress.stage, progress.ahead, progress.sent, progress.exposed))
             .collect()
     };
-    assert_eq!(told(&outbox)[0], (Stage::Queued, 0, 0, false));
+    assert_eq!(told(&outbox)[0], (DeliveryStage::Queued, 0, 0, false));
     open(&mut outbox, Duration::ZERO);
     assert_eq!(
         told(&outbox),
         [
-            (Stage::Sent, 0, 1, true),
-            (Stage::Sent, 1, 1, true),
-            (Stage::Queued, 2, 0, false)
+            (DeliveryStage::Sent, 0, 1, true),
+            (DeliveryStage::Sent, 1, 1, true),
+            (DeliveryStage::Queued, 2, 0, false)
         ]
     );
     let mut now = Duration::ZERO;
@@ -76,44 +83,44 @@ fn how_far_an_envelope_is_can_be_told() {
         now += Duration::from_secs(1);
         outbox.poll(now, true);
     }
-    assert_eq!(told(&outbox)[0].0, Stage::Parked);
+    assert_eq!(told(&outbox)[0].0, DeliveryStage::Parked);
     outbox.on_stream_closed();
     assert_eq!(
         told(&outbox)[1],
-        (Stage::Queued, 1, 0, true),
+        (DeliveryStage::Queued, 1, 0, true),
         "the peer may have it"
     );
-    assert_eq!(outbox.about("another").count(), 0);
+    assert_eq!(outbox.entries_of_task("another").count(), 0);
 }
 
 /// Also over streams, and of one that another queue or an earlier run may have sent.
 #[test]
 fn how_often_it_was_sent_is_known_when_it_expires() {
-    let mut outbox = outbox_with(&[Kind::SendTask], 10);
-    assert_eq!(outbox.tried(1), Tried::default());
+    let mut outbox = outbox_with(&[EnvelopeKind::SendTask], 10);
+    assert_eq!(outbox.attempts(1), SendAttempts::default());
     open(&mut outbox, Duration::ZERO);
     outbox.poll(Duration::from_secs(3), true);
     outbox.on_stream_closed();
     open(&mut outbox, Duration::from_secs(4));
-    let thrice = Tried {
+    let thrice = SendAttempts {
         times: 3,
         earlier: false,
     };
-    assert_eq!(outbox.tried(1), thrice);
-    let entry = Entry {
+    assert_eq!(outbox.attempts(1), thrice);
+    let entry = OutboxEntry {
         expires_at: Some(1),
-        ..entry(1, Kind::SendTask, 10)
+        ..entry(1, EnvelopeKind::SendTask, 10)
     };
     let mut again = Outbox::restore(7, 2, vec![entry.clone()], DELAYS.to_vec());
-    assert!(again.tried(1).earlier && again.tried(1).is_exposed());
-    again.note_tried(1, thrice);
+    assert!(again.attempts(1).earlier && again.attempts(1).is_exposed());
+    again.set_attempts(1, thrice);
     let gone = again.expire(Duration::ZERO, 1, Duration::ZERO);
     assert_eq!(gone, [(entry, thrice)]);
 }
 
 #[test]
 fn retries_come_after_2_4_and_8_seconds_then_reminders() {
-    let mut outbox = outbox_with(&[Kind::Durable; 20], 10);
+    let mut outbox = outbox_with(&[EnvelopeKind::Durable; 20], 10);
     let mut last = [Duration::ZERO; 21];
     let mut gaps = vec![Vec::new(); 21];
     assert_eq!(sent(&open(&mut outbox, Duration::ZERO)).len(), 20);
@@ -125,7 +132,7 @@ fn retries_come_after_2_4_and_8_seconds_then_reminders() {
             last[sequence as usize] = now;
         }
     }
-    let expected = [DELAYS[0], DELAYS[1], DELAYS[2], REMINDER];
+    let expected = [DELAYS[0], DELAYS[1], DELAYS[2], PARKED_RETRY];
     for (sequence, gaps) in gaps.iter().enumerate().skip(1) {
         assert!(gaps.len() >= expected.len(), "{sequence}: {gaps:?}");
         for (gap, expected) in gaps.iter().zip(expected) {
@@ -142,7 +149,7 @@ fn retries_come_after_2_4_and_8_seconds_then_reminders() {
 
 #[test]
 fn at_most_a_window_is_in_flight() {
-    let mut outbox = outbox_with(&[Kind::Durable; WINDOW + 10], 10);
+    let mut outbox = outbox_with(&[EnvelopeKind::Durable; WINDOW + 10], 10);
     assert_eq!(
         sent(&open(&mut outbox, Duration::ZERO)),
         (1..=WINDOW as u64).collect::<Vec<_>>()
@@ -154,12 +161,12 @@ fn at_most_a_window_is_in_flight() {
 
 #[test]
 fn at_most_a_window_of_bytes_is_in_flight_but_always_one_envelope() {
-    let mut outbox = outbox_with(&[Kind::Durable; 4], WINDOW_BYTES / 2);
+    let mut outbox = outbox_with(&[EnvelopeKind::Durable; 4], WINDOW_BYTES / 2);
     assert_eq!(sent(&open(&mut outbox, Duration::ZERO)), [1, 2]);
     outbox.on_ack("e1").unwrap();
     assert_eq!(sent(&outbox.poll(Duration::ZERO, true)), [3]);
 
-    let mut outbox = outbox_with(&[Kind::Durable; 2], WINDOW_BYTES * 3);
+    let mut outbox = outbox_with(&[EnvelopeKind::Durable; 2], WINDOW_BYTES * 3);
     assert_eq!(sent(&open(&mut outbox, Duration::ZERO)), [1]);
     outbox.on_ack("e1").unwrap();
     assert_eq!(sent(&outbox.poll(Duration::ZERO, true)), [2]);
@@ -167,7 +174,7 @@ fn at_most_a_window_of_bytes_is_in_flight_but_always_one_envelope() {
 
 #[test]
 fn an_acknowledgement_of_an_unknown_id_changes_nothing() {
-    let mut outbox = outbox_with(&[Kind::SendTask, Kind::Durable], 10);
+    let mut outbox = outbox_with(&[EnvelopeKind::SendTask, EnvelopeKind::Durable], 10);
     open(&mut outbox, Duration::ZERO);
     let before = format!("{outbox:?}");
     for id in ["", "e3", "another", "e1 "] {
@@ -184,7 +191,7 @@ fn an_acknowledgement_of_an_unknown_id_changes_nothing() {
 
 #[test]
 fn a_new_stream_starts_from_the_lowest_unacknowledged() {
-    let mut outbox = outbox_with(&[Kind::Durable; 5], 10);
+    let mut outbox = outbox_with(&[EnvelopeKind::Durable; 5], 10);
     open(&mut outbox, Duration::ZERO);
     outbox.on_ack("e1").unwrap();
     outbox.on_ack("e3").unwrap();
@@ -194,12 +201,12 @@ fn a_new_stream_starts_from_the_lowest_unacknowledged() {
 
 #[test]
 fn questions_that_nobody_answers_never_block_the_rest() {
-    let kinds: Vec<Kind> = (0..WINDOW * 4)
+    let kinds: Vec<EnvelopeKind> = (0..WINDOW * 4)
         .map(|at| {
             if at % 2 == 0 {
-                Kind::Ephemeral
+                EnvelopeKind::Ephemeral
             } else {
-                Kind::Durable
+                EnvelopeKind::Durable
             }
         })
         .collect();
@@ -215,11 +222,11 @@ fn questions_that_nobody_answers_never_block_the_rest() {
         for action in actions {
             match action {
                 // This peer acknowledges what it knows, and questions it does not know.
-                Action::Send(sequence) if sequence % 2 == 0 => {
+                OutboxAction::Send(sequence) if sequence % 2 == 0 => {
                     outbox.on_ack(&format!("e{sequence}"));
                 }
-                Action::GiveUp(entry) => {
-                    assert_eq!(entry.kind, Kind::Ephemeral);
+                OutboxAction::GiveUp(entry) => {
+                    assert_eq!(entry.kind, EnvelopeKind::Ephemeral);
                     given_up += 1;
                 }
                 _ => {}
@@ -237,7 +244,7 @@ fn questions_that_nobody_answers_never_block_the_rest() {
 
 #[test]
 fn a_question_is_given_up_once_the_retries_are_used_up() {
-    let mut outbox = outbox_with(&[Kind::Ephemeral], 10);
+    let mut outbox = outbox_with(&[EnvelopeKind::Ephemeral], 10);
     open(&mut outbox, Duration::ZERO);
     let (mut now, mut times) = (Duration::ZERO, 1);
     while !outbox.is_empty() {
@@ -254,7 +261,14 @@ fn a_question_is_given_up_once_the_retries_are_used_up() {
 
 #[test]
 fn questions_go_with_the_stream_they_were_asked_on() {
-    let mut outbox = outbox_with(&[Kind::Ephemeral, Kind::Durable, Kind::Ephemeral], 10);
+    let mut outbox = outbox_with(
+        &[
+            EnvelopeKind::Ephemeral,
+            EnvelopeKind::Durable,
+            EnvelopeKind::Ephemeral,
+        ],
+        10,
+    );
     assert_eq!(outbox.on_stream_closed(), [], "not asked yet");
     open(&mut outbox, Duration::ZERO);
     let lost: Vec<u64> = outbox
@@ -272,12 +286,12 @@ fn questions_go_with_the_stream_they_were_asked_on() {
 #[test]
 fn an_entry_expires_in_its_millisecond_and_not_before() {
     let mut outbox = Outbox::new(7, DELAYS.to_vec());
-    outbox.push(Entry {
+    outbox.push(OutboxEntry {
         expires_at: Some(100),
-        ..entry(1, Kind::SendTask, 10)
+        ..entry(1, EnvelopeKind::SendTask, 10)
     });
-    outbox.push(entry(2, Kind::Durable, 10));
-    let mut expire = |now, unix| outbox.expire(Duration::from_secs(now), unix, LAST_CHANCE).len();
+    outbox.push(entry(2, EnvelopeKind::Durable, 10));
+    let mut expire = |now, unix| outbox.expire(Duration::from_secs(now), unix, EXPIRY_GRACE).len();
     assert_eq!(expire(0, 99), 0);
     assert_eq!(expire(1, 100), 0, "it has a last chance");
     assert_eq!(expire(20, 99), 0, "the calendar went back");
@@ -299,14 +313,14 @@ fn the_envelopes_of_a_task_expire_together() {
         (4, "", 100),
         (5, "", 200),
     ] {
-        outbox.push(Entry {
+        outbox.push(OutboxEntry {
             task_id: task.into(),
             expires_at: Some(at),
-            ..entry(sequence, Kind::Durable, 10)
+            ..entry(sequence, EnvelopeKind::Durable, 10)
         });
     }
     let mut expire = |now, unix| {
-        let gone = outbox.expire(Duration::from_secs(now), unix, LAST_CHANCE);
+        let gone = outbox.expire(Duration::from_secs(now), unix, EXPIRY_GRACE);
         gone.iter().map(|(entry, _)| entry.sequence).collect::<Vec<_>>()
     };
     assert_eq!(expire(0, 150), [0; 0]);
@@ -328,7 +342,7 @@ fn a_stream_wanted_for_something_else_is_opened_once() {
 
 #[test]
 fn envelopes_that_nobody_acknowledged_in_time_hold_no_place_in_the_window() {
-    let mut outbox = outbox_with(&[Kind::Durable; WINDOW + 3], 10);
+    let mut outbox = outbox_with(&[EnvelopeKind::Durable; WINDOW + 3], 10);
     assert_eq!(sent(&open(&mut outbox, Duration::ZERO)).len(), WINDOW);
     // 2 + 4 + 8 s, 20 % late at most: every retry is used up, and the last ones get their turn.
     let mut now = Duration::ZERO;

@@ -7,20 +7,20 @@ use agentanycast_proto::v1::{StreamChunk, StreamEnd, StreamEndReason, StreamStar
 use prost::Message as _;
 use tokio::{sync::mpsc, time};
 
-use super::Stop;
+use super::StreamStop;
 use crate::{
-    delivery::artifact::{Incoming, Reject, Verdict},
+    delivery::artifact::{ReceiveWindow, RejectReason, StreamVerdict},
     engine::Engine,
     net,
     spool::{SpoolWriter, WriteError},
-    task::Ended,
+    task::StreamOutcome,
 };
 
 /// Chunks written at once: 1 MiB takes about 0.2 ms, for which the rest of the daemon waits.
 const BATCH: usize = 16;
 
 /// Silence after which what is written is acknowledged, due or not.
-const SILENCE: Duration = Duration::from_millis(20);
+const ACK_DELAY: Duration = Duration::from_millis(20);
 
 /// Silence after which the receiver ends; the next START of the artifact begins another one.
 const IDLE: Duration = Duration::from_mins(10);
@@ -32,28 +32,28 @@ const DISK_FULL: Duration = Duration::from_secs(1);
 const DISK_FULL_TRIES: u32 = 60;
 
 /// A piece of the artifact, with the envelope to acknowledge (none: it came through the queue).
-pub(in crate::engine) struct Piece {
+pub(in crate::engine) struct ArtifactPiece {
     pub(in crate::engine) peer: PeerId,
     pub(in crate::engine) envelope_id: String,
     pub(in crate::engine) payload: Payload,
     /// Until the piece is dealt with it counts against its peer's share of memory: a peer that sends faster
     /// than the disk takes is slowed.
-    pub(in crate::engine) _permit: Option<net::Permit>,
+    pub(in crate::engine) _permit: Option<net::FramePermit>,
 }
 
 /// Receives one artifact until its end, the end of its task, or a long silence.
 pub(super) async fn receive(
     engine: Engine,
     (task, artifact): (String, String),
-    mut pieces: mpsc::Receiver<Piece>,
-    stop: Stop,
+    mut pieces: mpsc::Receiver<ArtifactPiece>,
+    stop: StreamStop,
 ) {
     let max_bytes = engine.stream_room();
-    let mut receiver = Receiver {
+    let mut receiver = ArtifactReceiver {
         engine,
         task,
         artifact,
-        state: Incoming::new(max_bytes),
+        state: ReceiveWindow::new(max_bytes),
         writer: None,
     };
     let mut batch = Vec::with_capacity(BATCH);
@@ -76,35 +76,39 @@ pub(super) async fn receive(
 
 /// Why an artifact cannot go on.
 #[derive(Debug, thiserror::Error)]
-enum Broken {
+enum ReceiveError {
     #[error(transparent)]
     Write(#[from] WriteError),
     /// What came of it is not to be taken; its sender has been told.
     #[error(transparent)]
-    Rejected(#[from] Reject),
+    Rejected(#[from] RejectReason),
 }
 
-struct Receiver {
+struct ArtifactReceiver {
     engine: Engine,
     task: String,
     artifact: String,
-    state: Incoming,
+    state: ReceiveWindow,
     writer: Option<SpoolWriter>,
 }
 
-impl Receiver {
+impl ArtifactReceiver {
     /// After an error `batch` has what was not acted on, the last one first.
     async fn run(
         &mut self,
-        batch: &mut Vec<Piece>,
-        pieces: &mut mpsc::Receiver<Piece>,
-        stop: &Stop,
-    ) -> Result<(), Broken> {
+        batch: &mut Vec<ArtifactPiece>,
+        pieces: &mut mpsc::Receiver<ArtifactPiece>,
+        stop: &StreamStop,
+    ) -> Result<(), ReceiveError> {
         self.resume().await?;
         let mut peer = None;
         loop {
             let mut furthest = self.writer.as_ref().map(SpoolWriter::furthest_reader);
-            let waiting = if self.state.flush_is_due() { SILENCE } else { IDLE };
+            let waiting = if self.state.flush_is_due() {
+                ACK_DELAY
+            } else {
+                IDLE
+            };
             tokio::select! {
                 biased;
                 () = stop.token.cancelled() => {
@@ -125,18 +129,18 @@ impl Receiver {
                     if self.turn(batch).await? {
                         return Ok(());
                     }
-                    self.pace();
+                    self.update_allowance();
                     self.acknowledge(peer, false).await;
                 }
                 Ok(()) = changed(&mut furthest) => {
-                    self.pace();
+                    self.update_allowance();
                     self.acknowledge(peer, false).await;
                 }
                 () = time::sleep(waiting) => {
                     if waiting == IDLE {
                         return Ok(());
                     }
-                    self.pace();
+                    self.update_allowance();
                     self.acknowledge(peer, true).await;
                 }
             }
@@ -146,7 +150,7 @@ impl Receiver {
     /// Goes on with what is in the file, if there is one.
     async fn resume(&mut self) -> Result<(), WriteError> {
         if let Some(writer) = self.engine.spool().resume(&self.task, &self.artifact).await? {
-            self.state = Incoming::resume(
+            self.state = ReceiveWindow::resume(
                 writer.bytes().saturating_add(self.engine.stream_room()),
                 writer.next_sequence(),
                 writer.bytes(),
@@ -158,14 +162,14 @@ impl Receiver {
         Ok(())
     }
 
-    /// [`Receiver::take`] when it is this artifact's turn.
-    async fn turn(&mut self, batch: &mut Vec<Piece>) -> Result<bool, Broken> {
-        let turns = self.engine.turns().clone();
-        turns.paced(self.take(batch)).await
+    /// [`ArtifactReceiver::take`] when it is this artifact's turn.
+    async fn turn(&mut self, batch: &mut Vec<ArtifactPiece>) -> Result<bool, ReceiveError> {
+        let turns = self.engine.transfer_turns().clone();
+        turns.run(self.take(batch)).await
     }
 
     /// Acts on a batch of pieces, in order. True: the artifact has ended.
-    async fn take(&mut self, batch: &mut Vec<Piece>) -> Result<bool, Broken> {
+    async fn take(&mut self, batch: &mut Vec<ArtifactPiece>) -> Result<bool, ReceiveError> {
         if let Some(writer) = &self.writer {
             // All artifacts share the quota.
             let room = self.engine.stream_room();
@@ -207,8 +211,8 @@ impl Receiver {
         peer: PeerId,
         envelope_id: String,
         start: StreamStart,
-    ) -> Result<(), Broken> {
-        if let Verdict::Reject(reject) = self.state.on_start(&envelope_id, start.encoded_len()) {
+    ) -> Result<(), ReceiveError> {
+        if let StreamVerdict::Reject(reject) = self.state.on_start(&envelope_id, start.encoded_len()) {
             self.answer(peer, envelope_id, Some(reject.to_string())).await;
             return Err(reject.into());
         }
@@ -230,7 +234,7 @@ impl Receiver {
         envelope_id: String,
         chunk: StreamChunk,
         accepted: &mut Vec<StreamChunk>,
-    ) -> Result<(), Reject> {
+    ) -> Result<(), RejectReason> {
         if self.writer.is_none() {
             return Ok(()); // No START yet on this side of a restart; the sender begins again with one.
         }
@@ -238,9 +242,9 @@ impl Receiver {
             .state
             .on_chunk(&envelope_id, chunk.sequence, chunk.data.len(), chunk.is_last)
         {
-            Verdict::Accept => accepted.push(chunk),
-            Verdict::Duplicate => {}
-            Verdict::Reject(reject) => {
+            StreamVerdict::Accept => accepted.push(chunk),
+            StreamVerdict::Duplicate => {}
+            StreamVerdict::Reject(reject) => {
                 self.answer(peer, envelope_id, Some(reject.to_string())).await;
                 return Err(reject);
             }
@@ -248,16 +252,21 @@ impl Receiver {
         Ok(())
     }
 
-    async fn on_end(&mut self, peer: PeerId, envelope_id: String, end: StreamEnd) -> Result<bool, Broken> {
+    async fn on_end(
+        &mut self,
+        peer: PeerId,
+        envelope_id: String,
+        end: StreamEnd,
+    ) -> Result<bool, ReceiveError> {
         if end.reason != StreamEndReason::Complete as i32 {
             self.begin_empty().await?;
         }
         match self.state.on_end() {
-            Verdict::Reject(reject) => {
+            StreamVerdict::Reject(reject) => {
                 self.answer(peer, envelope_id, Some(reject.to_string())).await;
                 return Ok(false);
             }
-            Verdict::Accept | Verdict::Duplicate => self.finish(end).await?,
+            StreamVerdict::Accept | StreamVerdict::Duplicate => self.finish(end).await?,
         }
         self.answer(peer, envelope_id, None).await;
         Ok(true)
@@ -284,9 +293,9 @@ impl Receiver {
             return Ok(());
         };
         let ended = match StreamEndReason::try_from(end.reason) {
-            Ok(StreamEndReason::Complete) => Ended::Complete,
-            Ok(StreamEndReason::Canceled) => Ended::Canceled,
-            _ => Ended::Error,
+            Ok(StreamEndReason::Complete) => StreamOutcome::Complete,
+            Ok(StreamEndReason::Canceled) => StreamOutcome::Canceled,
+            _ => StreamOutcome::Error,
         };
         writer.finish(end).await?;
         let bytes = writer.bytes();
@@ -294,7 +303,7 @@ impl Receiver {
         Ok(())
     }
 
-    async fn keep_end(&self, ended: Ended, bytes: u64) {
+    async fn keep_end(&self, ended: StreamOutcome, bytes: u64) {
         let (task, artifact) = (self.task.clone(), self.artifact.clone());
         if let Err(error) = self.engine.end_stream(task, artifact, ended, bytes).await {
             tracing::warn!(task = self.task, artifact = self.artifact, %error, "the end of an artifact was not kept");
@@ -315,7 +324,7 @@ impl Receiver {
         };
         if let Err(error) = ended {
             tracing::warn!(task = self.task, artifact = self.artifact, %error, "an artifact's file could not be ended");
-            self.keep_end(Ended::Error, 0).await;
+            self.keep_end(StreamOutcome::Error, 0).await;
         }
     }
 
@@ -346,7 +355,7 @@ impl Receiver {
     }
 
     /// Lets acknowledgements follow the most advanced reader.
-    fn pace(&mut self) {
+    fn update_allowance(&mut self) {
         if let Some(writer) = &self.writer {
             self.state.set_allowance(*writer.furthest_reader().borrow());
         }
@@ -365,7 +374,7 @@ impl Receiver {
         }
     }
 
-    async fn refuse(&self, piece: Piece, why: &Broken) {
+    async fn refuse(&self, piece: ArtifactPiece, why: &ReceiveError) {
         self.answer(piece.peer, piece.envelope_id, Some(why.to_string()))
             .await;
     }

@@ -13,27 +13,30 @@ use tokio::{
     time::{self, Instant},
 };
 
-use super::{ACKS, Stop};
+use super::{ACKS, StreamStop};
 use crate::{
-    delivery::artifact::{AckEffect, Frame, Outgoing, READ_AHEAD, Refusal, Refused, split},
-    engine::{Engine, EngineError, StreamRoute, core::MAX_ENVELOPE, sending::envelope, trace::Trace},
+    delivery::artifact::{AckEffect, PushError, READ_AHEAD, SendWindow, StreamFrame, StreamRefusal, split},
+    engine::{
+        Engine, EngineError, StreamRoute, outbound::envelope, state::MAX_ENVELOPE,
+        trace_context::TraceContext,
+    },
     net::{FrameBatch, FrameWriter},
     spool::{SpoolWriter, WriteError},
-    task::Ended,
+    task::StreamOutcome,
 };
 
 /// Frames written with one flush: 8 chunks of 64 KiB, as much as the layers below take without waiting.
 const BATCH: usize = 8;
 
 /// Without any acknowledgement for this long the stream is opened anew.
-const SILENCE: Duration = Duration::from_secs(15);
+const ACK_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// First and longest wait between two openings.
-const REOPEN: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
+const REOPEN_BACKOFF: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
 
 /// How long the error end of a dropped stream is tried to be delivered on its stream, behind the chunks;
 /// then it goes through the queue.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+const ABORT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why an artifact was not sent.
 #[derive(Debug, thiserror::Error)]
@@ -59,12 +62,12 @@ pub enum SendError {
 /// The sender of one artifact. Dropping it before [`ArtifactSender::finish`] ends the artifact with
 /// reason ERROR.
 pub struct ArtifactSender {
-    road: Option<Road>,
+    target: Option<ArtifactTarget>,
 }
 
-enum Road {
-    Peer(Box<ToPeer>),
-    File(Box<ToFile>),
+enum ArtifactTarget {
+    Peer(Box<PeerSender>),
+    File(Box<FileSender>),
 }
 
 impl ArtifactSender {
@@ -75,40 +78,44 @@ impl ArtifactSender {
     ) -> Result<Self, SendError> {
         let stop = engine.artifacts.stop_of(&start.task_id);
         let road = match route {
-            StreamRoute::Peer(peer) => Road::Peer(Box::new(ToPeer::new(engine, peer, start, stop))),
-            StreamRoute::Local => Road::File(Box::new(ToFile::open(engine, start, stop, None).await?)),
+            StreamRoute::Peer(peer) => {
+                ArtifactTarget::Peer(Box::new(PeerSender::new(engine, peer, start, stop)))
+            }
+            StreamRoute::Local => {
+                ArtifactTarget::File(Box::new(FileSender::open(engine, start, stop, None).await?))
+            }
             StreamRoute::Whole => {
                 let most = (MAX_ENVELOPE / 2) as u64;
-                Road::File(Box::new(ToFile::open(engine, start, stop, Some(most)).await?))
+                ArtifactTarget::File(Box::new(FileSender::open(engine, start, stop, Some(most)).await?))
             }
         };
-        Ok(Self { road: Some(road) })
+        Ok(Self { target: Some(road) })
     }
 
     /// Takes a piece of any size; waits while the consumer is behind. It is on its way after
     /// [`ArtifactSender::flush`] at the latest.
     pub async fn push(&mut self, data: Bytes, is_last: bool) -> Result<(), SendError> {
-        match &mut self.road {
-            Some(Road::Peer(road)) => road.push(data, is_last).await,
-            Some(Road::File(road)) => road.push(data, is_last).await,
+        match &mut self.target {
+            Some(ArtifactTarget::Peer(road)) => road.push(data, is_last).await,
+            Some(ArtifactTarget::File(road)) => road.push(data, is_last).await,
             None => Ok(()),
         }
     }
 
     /// Sends what was pushed; to be called before waiting for more.
     pub async fn flush(&mut self) -> Result<(), SendError> {
-        match &mut self.road {
-            Some(Road::Peer(road)) => road.flush().await,
-            Some(Road::File(_)) | None => Ok(()),
+        match &mut self.target {
+            Some(ArtifactTarget::Peer(road)) => road.flush().await,
+            Some(ArtifactTarget::File(_)) | None => Ok(()),
         }
     }
 
     /// The next thing that has to be [attended](ArtifactSender::attend) to, also while nothing is pushed:
     /// what was sent may have to be sent again. Cancel-safe.
     pub async fn event(&mut self) -> SendEvent {
-        match &mut self.road {
-            Some(Road::Peer(road)) => road.event().await,
-            Some(Road::File(road)) => {
+        match &mut self.target {
+            Some(ArtifactTarget::Peer(road)) => road.event().await,
+            Some(ArtifactTarget::File(road)) => {
                 road.stop.token.cancelled().await;
                 SendEvent(Event::Stopped)
             }
@@ -117,23 +124,23 @@ impl ArtifactSender {
     }
 
     /// Acts on an event.
-    pub async fn attend(&mut self, event: SendEvent) -> Result<(), SendError> {
-        match &mut self.road {
-            Some(Road::Peer(road)) => road.attend(event).await,
-            Some(Road::File(road)) => Err(ended(road.writer.start())),
+    pub async fn handle_event(&mut self, event: SendEvent) -> Result<(), SendError> {
+        match &mut self.target {
+            Some(ArtifactTarget::Peer(road)) => road.handle_event(event).await,
+            Some(ArtifactTarget::File(road)) => Err(ended(road.writer.start())),
             None => Ok(()),
         }
     }
 
     /// Ends the artifact; returns once the other side has all of it.
     pub async fn finish(mut self, reason: StreamEndReason, message: &str) -> Result<(), SendError> {
-        let done = match &mut self.road {
-            Some(Road::Peer(road)) => road.finish(reason, message).await,
-            Some(Road::File(road)) => road.finish(reason, message).await,
+        let done = match &mut self.target {
+            Some(ArtifactTarget::Peer(road)) => road.finish(reason, message).await,
+            Some(ArtifactTarget::File(road)) => road.finish(reason, message).await,
             None => Ok(()),
         };
         if done.is_ok() {
-            self.road = None;
+            self.target = None;
         }
         done
     }
@@ -141,13 +148,15 @@ impl ArtifactSender {
 
 impl Drop for ArtifactSender {
     fn drop(&mut self) {
-        let (Some(road), Ok(runtime)) = (self.road.take(), tokio::runtime::Handle::try_current()) else {
+        let (Some(road), Ok(runtime)) = (self.target.take(), tokio::runtime::Handle::try_current()) else {
             return;
         };
         let message = "the agent broke off";
         match road {
-            Road::Peer(mut road) => drop(runtime.spawn(async move { road.break_off(message).await })),
-            Road::File(mut road) => drop(runtime.spawn(async move {
+            ArtifactTarget::Peer(mut road) => {
+                drop(runtime.spawn(async move { road.break_off(message).await }))
+            }
+            ArtifactTarget::File(mut road) => drop(runtime.spawn(async move {
                 if let Err(error) = road.finish(StreamEndReason::Error, message).await {
                     tracing::warn!(%error, "the end of a broken-off artifact was not kept");
                 }
@@ -170,18 +179,18 @@ enum Event {
     Open,
 }
 
-struct ToFile {
+struct FileSender {
     engine: Engine,
     writer: SpoolWriter,
-    stop: Stop,
+    stop: StreamStop,
     most: Option<u64>,
 }
 
-impl ToFile {
+impl FileSender {
     async fn open(
         engine: Engine,
         start: StreamStart,
-        stop: Stop,
+        stop: StreamStop,
         most: Option<u64>,
     ) -> Result<Self, SendError> {
         let writer = engine.spool().create(&start).await?;
@@ -241,11 +250,11 @@ impl ToFile {
     }
 }
 
-struct ToPeer {
+struct PeerSender {
     engine: Engine,
     peer: PeerId,
-    state: Outgoing,
-    link: Link,
+    state: SendWindow,
+    link: PeerStream,
     reopen_after: Duration,
     ack_sender: mpsc::Sender<AckPayload>,
     acks: mpsc::Receiver<AckPayload>,
@@ -255,10 +264,10 @@ struct ToPeer {
     finished: bool,
     /// The other side has ended the artifact.
     refused: bool,
-    stop: Stop,
+    stop: StreamStop,
 }
 
-enum Link {
+enum PeerStream {
     Open {
         writer: Box<FrameWriter>,
         /// When the stream was opened or something was last acknowledged.
@@ -269,18 +278,18 @@ enum Link {
     },
 }
 
-impl ToPeer {
-    fn new(engine: Engine, peer: PeerId, start: StreamStart, stop: Stop) -> Self {
+impl PeerSender {
+    fn new(engine: Engine, peer: PeerId, start: StreamStart, stop: StreamStop) -> Self {
         let (ack_sender, acks) = mpsc::channel(ACKS);
         let start_id = new_id();
         let mut road = Self {
             engine,
             peer,
-            state: Outgoing::start(start, start_id.clone()),
-            link: Link::Down {
+            state: SendWindow::start(start, start_id.clone()),
+            link: PeerStream::Down {
                 retry_at: Instant::now(),
             },
-            reopen_after: REOPEN.0,
+            reopen_after: REOPEN_BACKOFF.0,
             ack_sender,
             acks,
             expected: VecDeque::new(),
@@ -342,7 +351,7 @@ impl ToPeer {
     /// has gone.
     async fn break_off(&mut self, message: &str) {
         let finishing = self.finish(StreamEndReason::Error, message);
-        let done = time::timeout(LAST_WORDS, finishing).await;
+        let done = time::timeout(ABORT_TIMEOUT, finishing).await;
         // The end of the task has ended its streams.
         if matches!(done, Ok(Ok(()) | Err(SendError::TaskEnded(_)))) {
             return;
@@ -353,7 +362,7 @@ impl ToPeer {
         let ended = if self.refused {
             let bytes = self.bytes;
             self.engine
-                .end_stream(task_id, artifact_id, Ended::Error, bytes)
+                .end_stream(task_id, artifact_id, StreamOutcome::Error, bytes)
                 .await
         } else {
             self.engine
@@ -372,29 +381,29 @@ impl ToPeer {
             return Ok(());
         }
         let event = self.event().await;
-        self.attend(event).await
+        self.handle_event(event).await
     }
 
     async fn event(&mut self) -> SendEvent {
         let awaits_ack = self.state.awaits_ack();
         let stopped = self.stop.token.cancelled();
         SendEvent(match &mut self.link {
-            Link::Down { retry_at } => tokio::select! {
+            PeerStream::Down { retry_at } => tokio::select! {
                 biased;
                 () = stopped => Event::Stopped,
                 () = time::sleep_until(*retry_at) => Event::Open,
             },
-            Link::Open { writer, heard } => tokio::select! {
+            PeerStream::Open { writer, heard } => tokio::select! {
                 biased;
                 () = stopped => Event::Stopped,
                 Some(ack) = self.acks.recv() => Event::Ack(ack),
                 () = writer.closed() => Event::Broken,
-                () = time::sleep_until(*heard + SILENCE), if awaits_ack => Event::Broken,
+                () = time::sleep_until(*heard + ACK_TIMEOUT), if awaits_ack => Event::Broken,
             },
         })
     }
 
-    async fn attend(&mut self, event: SendEvent) -> Result<(), SendError> {
+    async fn handle_event(&mut self, event: SendEvent) -> Result<(), SendError> {
         match event.0 {
             Event::Stopped => return Err(ended(self.state.stream_start())),
             Event::Ack(ack) => self.on_ack(&ack)?,
@@ -407,7 +416,7 @@ impl ToPeer {
     async fn open(&mut self) {
         match self.engine.net.open_stream(self.peer).await {
             Ok(writer) => {
-                self.link = Link::Open {
+                self.link = PeerStream::Open {
                     writer: Box::new(writer),
                     heard: Instant::now(),
                 };
@@ -415,10 +424,10 @@ impl ToPeer {
             }
             Err(error) => {
                 tracing::debug!(peer = %self.peer, %error, "no stream for an artifact");
-                self.link = Link::Down {
+                self.link = PeerStream::Down {
                     retry_at: Instant::now() + self.reopen_after,
                 };
-                self.reopen_after = (self.reopen_after * 2).min(REOPEN.1);
+                self.reopen_after = (self.reopen_after * 2).min(REOPEN_BACKOFF.1);
                 if !self.engine.net.is_connected(self.peer) {
                     // Whoever waits longest has the most reason to look for the peer.
                     let _ = self.engine.net.dial(self.peer, Vec::new()).await;
@@ -449,14 +458,14 @@ impl ToPeer {
                     ));
                 }
             }
-            let Link::Open { writer, .. } = &mut self.link else {
+            let PeerStream::Open { writer, .. } = &mut self.link else {
                 return Ok(());
             };
             if batch.is_empty() {
                 return Ok(());
             }
-            let turns = self.engine.turns();
-            if let Err(error) = turns.paced(writer.write_batch(&batch)).await {
+            let turns = self.engine.transfer_turns();
+            if let Err(error) = turns.run(writer.write_batch(&batch)).await {
                 tracing::debug!(peer = %self.peer, %error, "an artifact's stream broke");
                 self.close();
                 return Ok(());
@@ -467,22 +476,22 @@ impl ToPeer {
     /// Lets go of the stream; the next one is opened at once.
     fn close(&mut self) {
         self.state.on_stream_closed();
-        let down = Link::Down {
+        let down = PeerStream::Down {
             retry_at: Instant::now(),
         };
-        if let Link::Open { writer, .. } = std::mem::replace(&mut self.link, down) {
+        if let PeerStream::Open { writer, .. } = std::mem::replace(&mut self.link, down) {
             tokio::spawn(writer.close());
         }
     }
 
     fn on_ack(&mut self, ack: &AckPayload) -> Result<(), SendError> {
-        if let Link::Open { heard, .. } = &mut self.link {
+        if let PeerStream::Open { heard, .. } = &mut self.link {
             *heard = Instant::now();
         }
         match self.state.on_ack(ack) {
             AckEffect::Ignored => {}
             AckEffect::Progress { acknowledged } => {
-                self.reopen_after = REOPEN.0;
+                self.reopen_after = REOPEN_BACKOFF.0;
                 while self
                     .expected
                     .front()
@@ -494,7 +503,7 @@ impl ToPeer {
                 }
             }
             AckEffect::Refused(refusal) => {
-                self.refused = matches!(refusal, Refusal::ByPeer(_));
+                self.refused = matches!(refusal, StreamRefusal::ByPeer(_));
                 return Err(SendError::Refused(refusal.to_string()));
             }
             AckEffect::Finished => self.finished = true,
@@ -520,11 +529,11 @@ impl ToPeer {
         self.expected.insert(at, (behind, id));
     }
 
-    fn envelope(&self, frame: Frame) -> A2aEnvelope {
+    fn envelope(&self, frame: StreamFrame) -> A2aEnvelope {
         let start = self.state.stream_start();
         let (id, payload) = match frame {
-            Frame::Start { id } => (id, Payload::StreamStart(start.clone())),
-            Frame::Chunk {
+            StreamFrame::Start { id } => (id, Payload::StreamStart(start.clone())),
+            StreamFrame::Chunk {
                 id,
                 sequence,
                 data,
@@ -539,17 +548,17 @@ impl ToPeer {
                     is_last,
                 }),
             ),
-            Frame::End {
+            StreamFrame::End {
                 id,
                 reason,
                 error_message,
             } => (id, Payload::StreamEnd(end_of(start, reason, &error_message))),
         };
-        envelope(id, self.engine.clock.now(), payload, Trace::default())
+        envelope(id, self.engine.clock.now(), payload, TraceContext::default())
     }
 }
 
-impl Drop for ToPeer {
+impl Drop for PeerSender {
     fn drop(&mut self) {
         self.engine.artifacts.leave();
         for (_, id) in self.expected.drain(..) {
@@ -571,11 +580,11 @@ fn end_of(start: &StreamStart, reason: StreamEndReason, message: &str) -> Stream
     }
 }
 
-fn ended_as(reason: StreamEndReason) -> Ended {
+fn ended_as(reason: StreamEndReason) -> StreamOutcome {
     match reason {
-        StreamEndReason::Complete => Ended::Complete,
-        StreamEndReason::Canceled => Ended::Canceled,
-        _ => Ended::Error,
+        StreamEndReason::Complete => StreamOutcome::Complete,
+        StreamEndReason::Canceled => StreamOutcome::Canceled,
+        _ => StreamOutcome::Error,
     }
 }
 
@@ -583,9 +592,9 @@ fn ended(start: &StreamStart) -> SendError {
     SendError::TaskEnded(start.task_id.clone())
 }
 
-fn refusal(refused: &Refused) -> SendError {
+fn refusal(refused: &PushError) -> SendError {
     match refused {
-        Refused::TooManyChunks | Refused::ChunkTooLarge(_) => SendError::TooLarge(refused.to_string()),
+        PushError::TooManyChunks | PushError::ChunkTooLarge(_) => SendError::TooLarge(refused.to_string()),
         _ => SendError::Refused(refused.to_string()),
     }
 }

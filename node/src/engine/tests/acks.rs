@@ -5,14 +5,14 @@ use agentanycast_proto::v1::{A2aEnvelope, AckOutcome, AckPayload, TaskCancelPayl
 use prost::Message as _;
 
 use super::{
-    super::originate::SendTask,
+    super::client_commands::SendTask,
+    cluster::{A, B, TestCluster, ack_of, numbered, plain, send_task, stranger},
     harness::text,
-    lab::{A, B, Lab, ack_of, numbered, plain, send_task, stranger},
 };
 use crate::delivery::inbox::MAX_JOINT;
 
 /// The acknowledgements that went to a peer since it was asked last.
-fn acks_to(lab: &mut Lab, to: PeerId) -> Vec<AckPayload> {
+fn acks_to(lab: &mut TestCluster, to: PeerId) -> Vec<AckPayload> {
     let sent = std::mem::take(&mut lab.wire);
     let acks = sent.into_iter().filter(|(_, receiver, _)| *receiver == to);
     acks.filter_map(|(_, _, envelope)| match envelope.payload {
@@ -30,7 +30,7 @@ fn joint(sequence: u64, payload: Payload) -> A2aEnvelope {
 }
 
 /// All in one turn.
-fn receive(lab: &mut Lab, envelopes: &[A2aEnvelope]) {
+fn receive(lab: &mut TestCluster, envelopes: &[A2aEnvelope]) {
     let now = lab.now;
     for envelope in envelopes {
         let frame = envelope.encode_to_vec().into();
@@ -45,7 +45,7 @@ fn receive(lab: &mut Lab, envelopes: &[A2aEnvelope]) {
 
 #[test]
 fn what_a_turn_accepts_is_acknowledged_together() {
-    let mut lab = Lab::new();
+    let mut lab = TestCluster::new();
     lab.join(A, stranger());
     let cancel = Payload::TaskCancel(TaskCancelPayload {
         task_id: "unknown".into(),
@@ -85,7 +85,7 @@ fn what_a_turn_accepts_is_acknowledged_together() {
 
 #[test]
 fn one_acknowledgement_stands_for_a_bounded_number() {
-    let mut lab = Lab::new();
+    let mut lab = TestCluster::new();
     lab.join(A, stranger());
     let many: Vec<_> = (1..=MAX_JOINT as u64 + 2)
         .map(|sequence| joint(sequence, send_task(&sequence.to_string())))
@@ -99,7 +99,7 @@ fn one_acknowledgement_stands_for_a_bounded_number() {
 /// All of them leave the queue, and only by the word of the peer that they were for.
 #[test]
 fn a_joint_acknowledgement_counts_for_each_envelope() {
-    let mut lab = Lab::new();
+    let mut lab = TestCluster::new();
     let other = lab.id(B);
     for peer in [stranger(), other] {
         lab.join(A, peer);
@@ -124,7 +124,7 @@ fn a_joint_acknowledgement_counts_for_each_envelope() {
         ],
         ..first
     };
-    let waiting = |lab: &Lab| lab.nodes[A].core.queues[&stranger()].outbox.len();
+    let waiting = |lab: &TestCluster| lab.nodes[A].core.queues[&stranger()].outbox.len();
     lab.receive(A, other, Payload::Ack(ack.clone()));
     assert_eq!(waiting(&lab), 3);
     lab.receive(A, stranger(), Payload::Ack(ack));
@@ -134,7 +134,7 @@ fn a_joint_acknowledgement_counts_for_each_envelope() {
 /// An older version that goes on with the store would send what it does not know.
 #[test]
 fn what_is_kept_of_an_envelope_says_nothing_of_joint_acknowledgements() {
-    let mut lab = Lab::new();
+    let mut lab = TestCluster::new();
     lab.join(A, stranger());
     for bytes in [1, 100 << 10] {
         let message = text("m", &"x".repeat(bytes));
@@ -144,7 +144,7 @@ fn what_is_kept_of_an_envelope_says_nothing_of_joint_acknowledgements() {
         };
         lab.send(A, stranger(), request).unwrap();
     }
-    let sent = |lab: &mut Lab| -> Vec<A2aEnvelope> {
+    let sent = |lab: &mut TestCluster| -> Vec<A2aEnvelope> {
         let wire = std::mem::take(&mut lab.wire).into_iter();
         let sent = wire.filter(|(_, to, _)| *to == stranger());
         sent.map(|(_, _, envelope)| envelope).collect()

@@ -5,23 +5,23 @@ use std::time::Duration;
 use agentanycast_proto::v1::EnvelopeType;
 
 use super::{
+    cluster::{A, B, TestCluster, send_task, stranger},
     harness::{limits, text},
-    lab::{A, B, Lab, send_task, stranger},
 };
 use crate::{
-    delivery::outbox::LAST_CHANCE,
-    engine::{originate::SendTask, turn::Limits},
+    delivery::outbox::EXPIRY_GRACE,
+    engine::{client_commands::SendTask, transaction::EngineLimits},
     task::Status::{Canceled, Completed, Failed, InputRequired, Submitted, Working},
 };
 
 #[test]
 fn a_task_that_is_not_delivered_in_its_time_fails() {
-    let mut lab = Lab::with(&Limits {
+    let mut lab = TestCluster::with_limits(&EngineLimits {
         offline_ttl: Some(Duration::from_mins(1)),
         ..limits()
     });
     let id = lab.task();
-    lab.advance(LAST_CHANCE + Duration::from_secs(58));
+    lab.advance(EXPIRY_GRACE + Duration::from_secs(58));
     assert_eq!(lab.status(A, &id), Submitted);
     lab.advance(Duration::from_secs(4));
     assert_eq!(
@@ -42,7 +42,7 @@ fn a_task_that_is_not_delivered_in_its_time_fails() {
 
 #[test]
 fn a_further_message_that_expires_ends_the_task_on_both_sides() {
-    let mut lab = Lab::with(&Limits {
+    let mut lab = TestCluster::with_limits(&EngineLimits {
         offline_ttl: Some(Duration::from_mins(1)),
         ..limits()
     });
@@ -56,7 +56,7 @@ fn a_further_message_that_expires_ends_the_task_on_both_sides() {
         ..SendTask::default()
     };
     lab.send(A, lab.id(B), answer).unwrap();
-    lab.advance(Duration::from_secs(62) + LAST_CHANCE);
+    lab.advance(Duration::from_secs(62) + EXPIRY_GRACE);
     assert_eq!(lab.status(A, &id), Failed);
     lab.connect();
     assert_eq!(lab.status(B, &id), Canceled, "its agent does not wait for ever");
@@ -67,7 +67,7 @@ fn a_further_message_that_expires_ends_the_task_on_both_sides() {
 fn a_task_that_may_have_come_before_it_expired_is_canceled_there() {
     let peer = stranger();
     for was_there in [true, false] {
-        let mut lab = Lab::with(&Limits {
+        let mut lab = TestCluster::with_limits(&EngineLimits {
             offline_ttl: Some(Duration::from_mins(1)),
             ..limits()
         });
@@ -76,7 +76,7 @@ fn a_task_that_may_have_come_before_it_expired_is_canceled_there() {
         }
         let id = lab.send(A, peer, SendTask::default()).unwrap().id;
         lab.part(A, peer);
-        lab.advance(Duration::from_secs(62) + LAST_CHANCE);
+        lab.advance(Duration::from_secs(62) + EXPIRY_GRACE);
         assert_eq!(lab.status(A, &id), Failed);
         lab.join(A, peer);
         let types = lab.types_to(peer);
@@ -86,7 +86,7 @@ fn a_task_that_may_have_come_before_it_expired_is_canceled_there() {
 
 #[test]
 fn a_question_that_its_originator_never_got_ends_the_task() {
-    let mut lab = Lab::with(&Limits {
+    let mut lab = TestCluster::with_limits(&EngineLimits {
         offline_ttl: Some(Duration::from_mins(1)),
         ..limits()
     });
@@ -96,7 +96,7 @@ fn a_question_that_its_originator_never_got_ends_the_task() {
     lab.receive(A, peer, send_task("t"));
     lab.part(A, peer);
     lab.update(A, "t", InputRequired).unwrap();
-    lab.advance(Duration::from_secs(58) + LAST_CHANCE);
+    lab.advance(Duration::from_secs(58) + EXPIRY_GRACE);
     assert_eq!(lab.status(A, "t"), InputRequired);
     lab.advance(Duration::from_secs(4));
     assert_eq!(
@@ -117,7 +117,7 @@ fn a_question_that_its_originator_never_got_ends_the_task() {
 #[test]
 fn a_store_of_earlier_gives_no_number_twice() {
     for restored in [A, B] {
-        let mut lab = Lab::pair();
+        let mut lab = TestCluster::pair();
         let before = lab.task();
         lab.complete(B, &before, "r").unwrap();
         let backup = lab.nodes[restored].store.copy();

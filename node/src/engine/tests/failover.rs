@@ -11,34 +11,34 @@ use agentanycast_proto::v1::{AckOutcome, AckPayload, EnvelopeType, SendTaskPaylo
 use proptest::prelude::*;
 
 use super::{
+    cluster::{A, B, C, TestCluster, numbered, send_task, stranger},
     harness::{limits, text},
-    lab::{A, B, C, Lab, numbered, send_task, stranger},
 };
 use crate::{
-    engine::{originate::SendTask, turn::EngineError},
-    policy::Standing,
+    engine::{client_commands::SendTask, transaction::EngineError},
+    policy::PeerAttributes,
     task::{Role, Status},
 };
 
-/// Of the agents, see [`Lab::update`].
+/// Of the agents, see [`TestCluster::update`].
 const CONNECTION: u64 = 1;
 
 /// Long enough for one candidate to be given up.
 const SILENCE: Duration = Duration::from_millis(3_200);
 
-fn lab() -> Lab {
-    Lab::of(3, &limits())
+fn lab() -> TestCluster {
+    TestCluster::with_nodes(3, &limits())
 }
 
 /// Joins two nodes, both ways.
-fn join(lab: &mut Lab, one: usize, other: usize) {
+fn join(lab: &mut TestCluster, one: usize, other: usize) {
     let (a, b) = (lab.id(one), lab.id(other));
     lab.join(one, b);
     lab.join(other, a);
 }
 
 /// A task from the first node to the second, with the third behind it; its id.
-fn send(lab: &mut Lab) -> String {
+fn send(lab: &mut TestCluster) -> String {
     let others = Some(vec![lab.id(C)]);
     let request = SendTask {
         others,
@@ -47,7 +47,7 @@ fn send(lab: &mut Lab) -> String {
     lab.send(A, lab.id(B), request).unwrap().id
 }
 
-fn with(lab: &mut Lab, id: &str) -> Role {
+fn with(lab: &mut TestCluster, id: &str) -> Role {
     lab.view(A, id).role
 }
 
@@ -199,7 +199,7 @@ fn an_originator_that_never_confirms_fills_nobody() {
 }
 
 /// A task that a peer played by the test holds; its id.
-fn held_by_stranger(lab: &mut Lab) -> String {
+fn held_by_stranger(lab: &mut TestCluster) -> String {
     lab.join(A, stranger());
     let request = SendTask {
         others: Some(vec![lab.id(C)]),
@@ -236,11 +236,11 @@ fn a_confirmation_that_is_refused_ends_the_task() {
 
 #[test]
 fn a_confirmation_that_expires_ends_the_task() {
-    let limits = crate::engine::turn::Limits {
+    let limits = crate::engine::transaction::EngineLimits {
         offline_ttl: Some(Duration::from_mins(1)),
         ..limits()
     };
-    let mut lab = Lab::of(3, &limits);
+    let mut lab = TestCluster::with_nodes(3, &limits);
     let id = held_by_stranger(&mut lab);
     lab.part(A, stranger());
     lab.advance(Duration::from_mins(3));
@@ -320,7 +320,7 @@ fn a_deployed_candidate_keeps_what_it_acknowledged() {
     };
     let id = lab.send(A, stranger(), request).unwrap().id;
     let sent = lab.last_to(stranger(), EnvelopeType::SendTask);
-    lab.receive(A, stranger(), super::lab::ack_of(&sent));
+    lab.receive(A, stranger(), super::cluster::ack_of(&sent));
     lab.advance(2 * SILENCE);
     assert_eq!(with(&mut lab, &id), Role::Originator(stranger()));
     assert!(!lab.types_to(stranger()).contains(&EnvelopeType::TaskConfirm));
@@ -356,12 +356,12 @@ fn a_candidate_that_has_changed_its_key_is_the_new_one() {
             join(&mut lab, A, C);
             lab.join(A, old);
             let new = lab.id(C);
-            let follow = |lab: &mut Lab| {
-                let standing = Standing {
+            let follow = |lab: &mut TestCluster| {
+                let standing = PeerAttributes {
                     former: vec![old],
-                    ..Standing::default()
+                    ..PeerAttributes::default()
                 };
-                lab.call(A, |core, now| Ok(core.set_standing(now, new, standing)?))
+                lab.call(A, |core, now| Ok(core.set_peer_attributes(now, new, standing)?))
                     .unwrap();
             };
             if !follows_later {
@@ -427,7 +427,7 @@ fn a_canceled_task_goes_nowhere() {
 }
 
 /// A task that the second node's agent has claimed; its id.
-fn claimed(lab: &mut Lab) -> String {
+fn claimed(lab: &mut TestCluster) -> String {
     for node in [B, C] {
         lab.listen(node);
         join(lab, A, node);
@@ -440,9 +440,9 @@ fn claimed(lab: &mut Lab) -> String {
 }
 
 /// The connection of the agent at this node is gone, for longer than it may be.
-fn lose_agent(lab: &mut Lab, node: usize) {
+fn lose_agent(lab: &mut TestCluster, node: usize) {
     let now = lab.now;
-    lab.nodes[node].core.on_caller_gone(now, CONNECTION);
+    lab.nodes[node].core.on_connection_closed(now, CONNECTION);
     lab.advance(2 * limits().agent_grace);
 }
 

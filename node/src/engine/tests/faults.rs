@@ -4,7 +4,7 @@
 //!
 //! `AGENTANYCAST_FAULT_CASES` is how many cases the property is tried with; default 64.
 
-mod store;
+mod faulty_store;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -18,12 +18,12 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use self::store::{Fault, FaultyStore, Moment};
+use self::faulty_store::{FaultPoint, FaultyStore, StoreFault};
 use super::harness::{artifact, limits, peer, text};
 use crate::{
     engine::{
-        self, Core, Engine, EngineError, Incoming, Now, SendTask, Subscription,
-        turn::{Change, Limits},
+        self, Core, Engine, EngineError, Now, OfferedTask, SendTask, Subscription,
+        transaction::{EngineLimits, TaskChange},
     },
     net,
     spool::Spool,
@@ -35,7 +35,7 @@ use crate::{
 const DEADLINE: Duration = Duration::from_mins(1);
 
 /// A node with everything but its gRPC face.
-struct Running {
+struct RunningEngine {
     engine: Engine,
     store: Arc<FaultyStore>,
     net: net::Handle,
@@ -44,12 +44,12 @@ struct Running {
     _home: TempDir,
 }
 
-impl Running {
+impl RunningEngine {
     async fn start(store: Arc<FaultyStore>, listen: &[&str]) -> Self {
         let home = tempfile::tempdir().unwrap();
         let keypair = Keypair::generate_ed25519();
         let me = agentanycast_identity::peer_id(&keypair);
-        let loaded = engine::start(engine::Parts {
+        let loaded = engine::start(engine::EngineParts {
             store: Arc::clone(&store) as Arc<dyn crate::store::Store>,
             spool: Spool::open(home.path().join("artifacts")).unwrap(),
             limits: limits(),
@@ -58,7 +58,7 @@ impl Running {
             on_route: Arc::new(|_| ()),
             on_span: Arc::new(|_| ()),
             on_card: Arc::new(|_, _| false),
-            on_doubt: Arc::new(|_| ()),
+            on_identity_needed: Arc::new(|_| ()),
         })
         .unwrap();
         let (events, inbox) = mpsc::channel(1024);
@@ -89,7 +89,7 @@ impl Running {
 
 fn net_config(keypair: Keypair, listen: &[&str]) -> net::NetConfig {
     net::NetConfig {
-        other_daemons: crate::other_daemons::OtherDaemons::new(&keypair),
+        other_daemons: crate::duplicate_key::DuplicateKeyReports::new(&keypair),
         invites: std::collections::HashMap::new(),
         keypair,
         listen_addrs: listen.iter().map(ToString::to_string).collect(),
@@ -104,8 +104,8 @@ fn net_config(keypair: Keypair, listen: &[&str]) -> net::NetConfig {
         authorities: Vec::new(),
         dht: None,
         agent_version: "agentanycast-test".to_owned(),
-        names: net::Names::default(),
-        limits: net::Limits::default(),
+        names: net::OwnIdentity::default(),
+        limits: net::NetLimits::default(),
     }
 }
 
@@ -115,7 +115,7 @@ fn reopened(store: &Arc<FaultyStore>, me: agentanycast_identity::PeerId) -> Core
         mono: Duration::ZERO,
         unix: 1_767_225_600_000,
     };
-    let limits = Limits {
+    let limits = EngineLimits {
         // The calendar of the run is another one.
         offline_ttl: None,
         ..limits()
@@ -133,7 +133,7 @@ fn reopened(store: &Arc<FaultyStore>, me: agentanycast_identity::PeerId) -> Core
 
 /// One call of a client. A number names one of the tasks that were accepted in earlier rounds.
 #[derive(Clone, Debug)]
-enum Step {
+enum ClientStep {
     /// A task for the node's own agent.
     Send,
     /// A task for a peer that nobody has heard of: its queue has to be read from the store.
@@ -144,21 +144,25 @@ enum Step {
     Cancel(usize),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = ClientStep> {
     prop_oneof![
-        6 => Just(Step::Send),
-        2 => Just(Step::SendAway),
-        4 => (0_usize..64).prop_map(Step::Work),
-        4 => (0_usize..64).prop_map(Step::Complete),
-        1 => (0_usize..64).prop_map(Step::Fail),
-        1 => (0_usize..64).prop_map(Step::Cancel),
+        6 => Just(ClientStep::Send),
+        2 => Just(ClientStep::SendAway),
+        4 => (0_usize..64).prop_map(ClientStep::Work),
+        4 => (0_usize..64).prop_map(ClientStep::Complete),
+        1 => (0_usize..64).prop_map(ClientStep::Fail),
+        1 => (0_usize..64).prop_map(ClientStep::Cancel),
     ]
 }
 
-fn fault() -> impl Strategy<Value = Fault> {
-    let moment = prop_oneof![Just(Moment::Apply), Just(Moment::Barrier), Just(Moment::Read)];
+fn fault() -> impl Strategy<Value = StoreFault> {
+    let moment = prop_oneof![
+        Just(FaultPoint::Apply),
+        Just(FaultPoint::Barrier),
+        Just(FaultPoint::Read)
+    ];
     // The later ones are never reached: some runs have to end well.
-    (moment, 0_usize..60, any::<bool>(), 0_u64..3).prop_map(|(moment, at, once, slow)| Fault {
+    (moment, 0_usize..60, any::<bool>(), 0_u64..3).prop_map(|(moment, at, once, slow)| StoreFault {
         moment,
         at,
         once,
@@ -168,42 +172,42 @@ fn fault() -> impl Strategy<Value = Fault> {
 
 /// The tasks as they were answered: a status for each that was accepted, and who it is for.
 #[derive(Default)]
-struct Answered {
+struct AnswerLog {
     order: Vec<String>,
     tasks: BTreeMap<String, (Status, bool)>,
     failed: bool,
 }
 
-enum Answer {
+enum ClientAnswer {
     Accepted { id: String, away: bool },
     Is(String, Status),
     Refused(EngineError),
 }
 
-impl Answered {
+impl AnswerLog {
     /// A task of an earlier round, if there is one of the node's own.
     fn pick(&self, number: usize) -> Option<String> {
         let id = self.order.get(number % self.order.len().max(1))?;
         Some(id.clone()).filter(|id| !self.tasks[id].1)
     }
 
-    fn note(&mut self, store: &FaultyStore, answer: Answer) {
+    fn note(&mut self, store: &FaultyStore, answer: ClientAnswer) {
         match answer {
-            Answer::Accepted { id, away } => {
+            ClientAnswer::Accepted { id, away } => {
                 self.order.push(id.clone());
                 self.tasks.insert(id, (Status::Submitted, away));
             }
-            Answer::Is(id, status) => {
+            ClientAnswer::Is(id, status) => {
                 let away = self.tasks[&id].1;
                 self.tasks.insert(id, (status, away));
             }
             // A bad step for this state, such as completing what has been canceled.
-            Answer::Refused(EngineError::Precondition(_)) => {}
-            Answer::Refused(EngineError::Store(why)) => {
+            ClientAnswer::Refused(EngineError::Precondition(_)) => {}
+            ClientAnswer::Refused(EngineError::Store(why)) => {
                 assert!(store.has_failed(), "refused without a reason: {why}");
                 self.failed = true;
             }
-            Answer::Refused(other) => panic!("{other:?}"),
+            ClientAnswer::Refused(other) => panic!("{other:?}"),
         }
     }
 }
@@ -212,21 +216,21 @@ impl Answered {
 async fn carry_out(
     engine: Engine,
     store: Arc<FaultyStore>,
-    step: Step,
+    step: ClientStep,
     task: Option<String>,
     away: u8,
-) -> Option<Answer> {
+) -> Option<ClientAnswer> {
     let told = |id: &str, status: Status| {
         assert_eq!(
             store.durable_status(id),
             Some(status),
             "{step:?} was answered, and {id} is not durable"
         );
-        Answer::Is(id.to_owned(), status)
+        ClientAnswer::Is(id.to_owned(), status)
     };
     let answer = match &step {
-        Step::Send | Step::SendAway => {
-            let is_away = matches!(step, Step::SendAway);
+        ClientStep::Send | ClientStep::SendAway => {
+            let is_away = matches!(step, ClientStep::SendAway);
             let request = SendTask {
                 peer: Some(if is_away { peer(away) } else { engine.me() }),
                 message: text("m", "do it"),
@@ -234,35 +238,35 @@ async fn carry_out(
             };
             engine.send_task(request.into()).await.map(|task| {
                 told(&task.id, Status::Submitted);
-                Answer::Accepted {
+                ClientAnswer::Accepted {
                     id: task.id,
                     away: is_away,
                 }
             })
         }
-        Step::Work(_) => {
+        ClientStep::Work(_) => {
             let id = task?;
             let done = engine.update(id.clone(), Status::Working, None, 1).await;
             done.map(|()| told(&id, Status::Working))
         }
-        Step::Complete(_) => {
+        ClientStep::Complete(_) => {
             let id = task?;
             let done = engine
                 .complete(id.clone(), vec![artifact("a", "done")], None, None)
                 .await;
             done.map(|()| told(&id, Status::Completed))
         }
-        Step::Fail(_) => {
+        ClientStep::Fail(_) => {
             let id = task?;
             let done = engine.fail(id.clone(), "no".into(), None).await;
             done.map(|()| told(&id, Status::Failed))
         }
-        Step::Cancel(_) => {
+        ClientStep::Cancel(_) => {
             let id = task?;
             engine.cancel(id.clone()).await.map(|task| told(&id, task.status))
         }
     };
-    Some(answer.unwrap_or_else(Answer::Refused))
+    Some(answer.unwrap_or_else(ClientAnswer::Refused))
 }
 
 /// What a listener or a subscriber is shown is durable.
@@ -279,7 +283,7 @@ async fn listen(engine: Engine, store: Arc<FaultyStore>) {
     let Ok(mut listener) = engine.listen(1, || false).await else {
         return;
     };
-    while let Some(Incoming { task, .. }) = listener.next().await {
+    while let Some(OfferedTask { task, .. }) = listener.next().await {
         // A new task promises nothing: it comes before it is durable, and before its sender is answered.
         if task.status != Status::Submitted {
             watch(&store, &task.id, task.status, "agent");
@@ -289,15 +293,15 @@ async fn listen(engine: Engine, store: Arc<FaultyStore>) {
 
 async fn follow(mut subscription: Subscription, store: Arc<FaultyStore>) {
     while let Some(change) = subscription.next().await {
-        let Change { task_id, status, .. } = &*change;
+        let TaskChange { task_id, status, .. } = &*change;
         watch(&store, task_id, *status, "subscriber");
     }
 }
 
 /// Rounds of steps that go on at once, each on a task of its own.
-async fn play(node: &Running, rounds: Vec<Vec<Step>>) -> (Answered, JoinSet<()>) {
+async fn play(node: &RunningEngine, rounds: Vec<Vec<ClientStep>>) -> (AnswerLog, JoinSet<()>) {
     let (engine, store) = (&node.engine, &node.store);
-    let mut answered = Answered::default();
+    let mut answered = AnswerLog::default();
     let mut watchers = JoinSet::new();
     watchers.spawn(listen(engine.clone(), Arc::clone(store)));
     let mut strangers = 100_u8;
@@ -308,8 +312,11 @@ async fn play(node: &Running, rounds: Vec<Vec<Step>>) -> (Answered, JoinSet<()>)
         let mut calls = JoinSet::new();
         for step in round {
             let task = match step {
-                Step::Send | Step::SendAway => None,
-                Step::Work(at) | Step::Complete(at) | Step::Fail(at) | Step::Cancel(at) => answered.pick(at),
+                ClientStep::Send | ClientStep::SendAway => None,
+                ClientStep::Work(at)
+                | ClientStep::Complete(at)
+                | ClientStep::Fail(at)
+                | ClientStep::Cancel(at) => answered.pick(at),
             };
             if task.as_ref().is_some_and(|task| taken.contains(task)) {
                 continue;
@@ -329,7 +336,7 @@ async fn play(node: &Running, rounds: Vec<Vec<Step>>) -> (Answered, JoinSet<()>)
             .expect("each call is answered")
         {
             if let Some(answer) = answer.unwrap() {
-                let accepted = !matches!(answer, Answer::Refused(_));
+                let accepted = !matches!(answer, ClientAnswer::Refused(_));
                 assert!(
                     !(had_failed && accepted),
                     "the store has failed, and a call is answered with OK"
@@ -362,7 +369,7 @@ async fn watched_well(mut watchers: JoinSet<()>) {
 fn what_was_answered_is_there(
     store: &Arc<FaultyStore>,
     me: agentanycast_identity::PeerId,
-    answered: &Answered,
+    answered: &AnswerLog,
     exactly: bool,
 ) {
     let mut core = reopened(store, me);
@@ -378,7 +385,7 @@ fn what_was_answered_is_there(
         }
     }
     let kept = core
-        .list(&crate::engine::Filter::default(), None, 10_000)
+        .list(&crate::engine::TaskQuery::default(), None, 10_000)
         .unwrap()
         .tasks
         .len();
@@ -416,7 +423,7 @@ proptest! {
         runtime.block_on(async {
             let moment = fault.moment;
             let store = Arc::new(FaultyStore::new(fault));
-            let node = Running::start(Arc::clone(&store), &[]).await;
+            let node = RunningEngine::start(Arc::clone(&store), &[]).await;
             store.arm();
             let me = node.engine.me();
             let (answered, watchers) = play(&node, rounds).await;
@@ -431,7 +438,7 @@ proptest! {
             let store = node.end().await;
             watched_well(watchers).await;
             // A failed read leaves batches on their way that nobody was told of.
-            let exactly = !(moment == Moment::Read && store.has_failed());
+            let exactly = !(moment == FaultPoint::Read && store.has_failed());
             what_was_answered_is_there(&store, me, &answered, exactly);
         });
     }
@@ -439,11 +446,11 @@ proptest! {
 
 /// The receiver's store fails in the middle: its peer has acknowledgements for exactly what is durable, and
 /// the rest still waits in its queue.
-async fn a_receivers_store_fails(fault: Fault) {
+async fn a_receivers_store_fails(fault: StoreFault) {
     const TASKS: usize = 60;
     let loopback = ["/ip4/127.0.0.1/tcp/0"];
-    let alice = Running::start(Arc::new(FaultyStore::sound()), &loopback).await;
-    let bob = Running::start(Arc::new(FaultyStore::new(fault)), &loopback).await;
+    let alice = RunningEngine::start(Arc::new(FaultyStore::sound()), &loopback).await;
+    let bob = RunningEngine::start(Arc::new(FaultyStore::new(fault)), &loopback).await;
     alice
         .net
         .dial(bob.engine.me(), bob.net.listen_addrs())
@@ -488,32 +495,32 @@ async fn a_receivers_store_fails(fault: Fault) {
 #[tokio::test]
 async fn a_receiver_that_cannot_write_acknowledges_nothing_more() {
     for at in [0, 1, 7] {
-        a_receivers_store_fails(Fault::at(Moment::Apply, at)).await;
+        a_receivers_store_fails(StoreFault::at(FaultPoint::Apply, at)).await;
     }
 }
 
 #[tokio::test]
 async fn a_receiver_that_cannot_sync_acknowledges_nothing_more() {
     for at in [0, 1, 7] {
-        a_receivers_store_fails(Fault::at(Moment::Barrier, at)).await;
+        a_receivers_store_fails(StoreFault::at(FaultPoint::Barrier, at)).await;
     }
 }
 
 /// A disk that takes its time: everything is answered, nothing before it is durable (see `carry_out`).
 #[tokio::test]
 async fn a_slow_disk_slows_and_loses_nothing() {
-    let slow = Fault {
+    let slow = StoreFault {
         slow: Duration::from_millis(30),
-        ..Fault::at(Moment::Barrier, usize::MAX)
+        ..StoreFault::at(FaultPoint::Barrier, usize::MAX)
     };
     let store = Arc::new(FaultyStore::new(slow));
-    let node = Running::start(Arc::clone(&store), &[]).await;
+    let node = RunningEngine::start(Arc::clone(&store), &[]).await;
     store.arm();
     let me = node.engine.me();
     let rounds = vec![
-        vec![Step::Send; 40],
-        (0..40).map(Step::Work).collect(),
-        (0..40).map(Step::Complete).collect(),
+        vec![ClientStep::Send; 40],
+        (0..40).map(ClientStep::Work).collect(),
+        (0..40).map(ClientStep::Complete).collect(),
     ];
     let (answered, watchers) = play(&node, rounds).await;
     assert!(!answered.failed);

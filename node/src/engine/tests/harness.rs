@@ -7,8 +7,8 @@ use agentanycast_identity::{Keypair, PeerId, peer_id};
 use agentanycast_proto::v1::{Artifact, Message, Part, TextPart, part::Content};
 
 use crate::{
-    engine::core::Core,
-    engine::turn::{Effect, Limits, Now},
+    engine::state::Core,
+    engine::transaction::{Effect, EngineLimits, Now},
     store::{Batch, Store as _, StoreError, memory::MemoryStore},
 };
 
@@ -20,8 +20,8 @@ pub(super) fn peer(number: u8) -> PeerId {
     peer_id(&key(number))
 }
 
-pub(super) fn limits() -> Limits {
-    Limits {
+pub(super) fn limits() -> EngineLimits {
+    EngineLimits {
         retry_delays: [2, 4, 8].map(Duration::from_secs).to_vec(),
         offline_ttl: Some(Duration::from_hours(24)),
         agent_grace: Duration::from_mins(5),
@@ -60,33 +60,33 @@ fn part(text: &str) -> Part {
 }
 
 /// What one turn let out, once it was durable; `reply` is whatever its caller waits for.
-pub(super) struct Released<R> {
+pub(super) struct ReleasedEffects<R> {
     pub(super) effects: Vec<Effect>,
     #[allow(dead_code, reason = "kept alive until the turn is durable")]
     pub(super) reply: Option<R>,
 }
 
-struct Pending<R> {
+struct TestTransaction<R> {
     commit: u64,
-    released: Released<R>,
+    released: ReleasedEffects<R>,
 }
 
-pub(super) struct Node<R> {
+pub(super) struct TestNode<R> {
     pub(super) me: PeerId,
     number: u8,
     pub(super) core: Core,
     pub(super) store: Arc<MemoryStore>,
-    limits: Limits,
+    limits: EngineLimits,
     boots: u64,
     seed: u64,
     submitted: u64,
     durable: u64,
     batches: VecDeque<Batch>,
-    pending: VecDeque<Pending<R>>,
+    pending: VecDeque<TestTransaction<R>>,
 }
 
-impl<R> Node<R> {
-    pub(super) fn new(number: u8, limits: &Limits, now: Now, seed: u64) -> Self {
+impl<R> TestNode<R> {
+    pub(super) fn new(number: u8, limits: &EngineLimits, now: Now, seed: u64) -> Self {
         let limits = limits.clone();
         let (me, store) = (peer(number), Arc::new(MemoryStore::default()));
         let mut core = Core::load(me, limits.clone(), store.clone(), now, seed).unwrap();
@@ -109,15 +109,15 @@ impl<R> Node<R> {
 
     /// Ends the turn: its batch goes to the writer, the rest waits for it.
     pub(super) fn finish_turn(&mut self, now: Now, reply: Option<R>) {
-        let mut turn = self.core.take_turn(now);
+        let mut turn = self.core.take_transaction(now);
         turn.effects.splice(..0, std::mem::take(&mut turn.early));
         if !turn.batch.is_empty() {
             self.submitted += 1;
             self.batches.push_back(turn.batch);
         }
-        self.pending.push_back(Pending {
+        self.pending.push_back(TestTransaction {
             commit: self.submitted,
-            released: Released {
+            released: ReleasedEffects {
                 effects: turn.effects,
                 reply,
             },
@@ -140,7 +140,7 @@ impl<R> Node<R> {
     }
 
     /// The writer writes at most `most` batches and passes the barrier.
-    pub(super) fn commit(&mut self, most: usize) -> Result<Vec<Released<R>>, StoreError> {
+    pub(super) fn commit(&mut self, most: usize) -> Result<Vec<ReleasedEffects<R>>, StoreError> {
         self.apply(most)?;
         self.store.barrier()?;
         self.core.on_durable(self.durable);

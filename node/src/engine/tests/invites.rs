@@ -7,14 +7,14 @@ use agentanycast_proto::v1::{AgentCard, P2pExtension, SendTaskPayload, Skill, a2
 use prost::Message as _;
 
 use super::{
+    cluster::{A, B, C, TestCluster, send_task},
     harness::{limits, peer, text},
-    lab::{A, B, C, Lab, send_task},
 };
 use crate::{
     config::{self, AclRule, TrustMode},
     engine::{EngineError, NewInvite, SendTask, invites::split_card},
     policy::{
-        Outcome, Rules,
+        PolicyOutcome, PolicyRules,
         invites::{MAX_INVITES, SECRET},
     },
     task::Status,
@@ -23,24 +23,24 @@ use crate::{
 const SHOWN: [u8; SECRET] = [7; SECRET];
 
 /// The node lets in nobody but a peer that is none of these.
-fn close(lab: &mut Lab, node: usize, more: &[AclRule]) {
+fn close(lab: &mut TestCluster, node: usize, more: &[AclRule]) {
     let friend = AclRule {
         source: peer(42).to_string(),
         skill: "*".to_owned(),
         allow: true,
     };
-    let settings = config::Policy {
+    let settings = config::PolicyConfig {
         trust: TrustMode::Known,
         trusted_peers: vec![peer(42).to_string()],
         acl: more.iter().cloned().chain([friend]).collect(),
-        ..config::Policy::default()
+        ..config::PolicyConfig::default()
     };
-    let rules = Rules::read(&settings).unwrap();
+    let rules = PolicyRules::from_config(&settings).unwrap();
     lab.call(node, |core, _| Ok(core.set_rules(rules, true)?))
         .unwrap();
 }
 
-fn invite(lab: &mut Lab, node: usize, new: NewInvite) -> String {
+fn invite(lab: &mut TestCluster, node: usize, new: NewInvite) -> String {
     let new = NewInvite {
         id: if new.id.is_empty() {
             "one".to_owned()
@@ -67,11 +67,11 @@ fn uses(uses: u32) -> NewInvite {
 }
 
 /// A task of a peer that the test plays, with a secret; whether it was let in.
-fn asks(lab: &mut Lab, from: PeerId, id: &str, secret: &[u8]) -> bool {
+fn asks(lab: &mut TestCluster, from: PeerId, id: &str, secret: &[u8]) -> bool {
     asks_for(lab, from, id, secret, "")
 }
 
-fn asks_for(lab: &mut Lab, from: PeerId, id: &str, secret: &[u8], skill: &str) -> bool {
+fn asks_for(lab: &mut TestCluster, from: PeerId, id: &str, secret: &[u8], skill: &str) -> bool {
     let payload = Payload::SendTask(SendTaskPayload {
         task_id: id.to_owned(),
         message: Some(text("m", "x")),
@@ -85,7 +85,7 @@ fn asks_for(lab: &mut Lab, from: PeerId, id: &str, secret: &[u8], skill: &str) -
 
 #[test]
 fn as_many_peers_as_it_has_uses_are_let_in() {
-    let mut lab = Lab::new();
+    let mut lab = TestCluster::new();
     close(&mut lab, B, &[]);
     for (number, peer) in [1, 2, 3].map(|n| (n, peer(n + 50))) {
         lab.join(B, peer);
@@ -106,7 +106,7 @@ fn as_many_peers_as_it_has_uses_are_let_in() {
         .map(|(_, entry)| (entry.decision.outcome, entry.seen_as.clone()))
         .collect();
     assert!(
-        by.contains(&(Outcome::Allow, Some("invited:one".to_owned()))),
+        by.contains(&(PolicyOutcome::Allow, Some("invited:one".to_owned()))),
         "{by:?}"
     );
 }
@@ -114,7 +114,7 @@ fn as_many_peers_as_it_has_uses_are_let_in() {
 /// Both frames are in one turn, and the last use is one.
 #[test]
 fn two_peers_at_the_same_moment_take_one_use() {
-    let mut lab = Lab::new();
+    let mut lab = TestCluster::new();
     close(&mut lab, B, &[]);
     let guests = [peer(51), peer(52)];
     for guest in guests {
@@ -129,7 +129,7 @@ fn two_peers_at_the_same_moment_take_one_use() {
             invite: SHOWN.to_vec(),
             ..SendTaskPayload::default()
         });
-        let envelope = super::lab::plain(&guest.to_string(), payload);
+        let envelope = super::cluster::plain(&guest.to_string(), payload);
         let frame = envelope.encode_to_vec().into();
         lab.nodes[B].core.on_frame(now, guest, &frame).unwrap();
     }
@@ -141,7 +141,7 @@ fn two_peers_at_the_same_moment_take_one_use() {
 
 #[test]
 fn expiry_ends_the_taking_and_not_what_was_taken() {
-    let mut lab = Lab::new();
+    let mut lab = TestCluster::new();
     close(&mut lab, B, &[]);
     let expires_at = Some(lab.now.unix + 60_000);
     invite(
@@ -163,7 +163,7 @@ fn expiry_ends_the_taking_and_not_what_was_taken() {
 
 #[test]
 fn what_was_given_and_taken_is_there_after_a_restart() {
-    let mut lab = Lab::new();
+    let mut lab = TestCluster::new();
     close(&mut lab, B, &[]);
     invite(&mut lab, B, uses(2));
     lab.join(B, peer(51));
@@ -188,7 +188,7 @@ fn what_was_given_and_taken_is_there_after_a_restart() {
 
 #[test]
 fn a_task_that_is_here_goes_on_when_its_invite_is_revoked() {
-    let mut lab = Lab::pair();
+    let mut lab = TestCluster::pair();
     close(&mut lab, B, &[]);
     invite(
         &mut lab,
@@ -225,7 +225,7 @@ fn a_rule_that_denies_goes_before_an_invite() {
         skill: "secret".to_owned(),
         allow: false,
     };
-    let mut lab = Lab::new();
+    let mut lab = TestCluster::new();
     close(&mut lab, B, &[deny]);
     lab.join(B, peer(51));
     invite(&mut lab, B, uses(1));
@@ -263,7 +263,7 @@ fn a_rule_that_denies_goes_before_an_invite() {
 /// What a node was given is on its tasks for the node that gave it, and on no other's.
 #[test]
 fn a_secret_goes_to_the_node_that_gave_it_alone() {
-    let mut lab = Lab::of(3, &limits());
+    let mut lab = TestCluster::with_nodes(3, &limits());
     let [b, c] = [B, C].map(|node| lab.id(node));
     lab.call(A, |core, _| core.accept_invite(b, Some(SHOWN))).unwrap();
     lab.restart(A);
@@ -273,7 +273,7 @@ fn a_secret_goes_to_the_node_that_gave_it_alone() {
     for to in [b, c] {
         lab.send(A, to, SendTask::default()).unwrap();
     }
-    let shown = |lab: &Lab, to: PeerId| -> Vec<Vec<u8>> {
+    let shown = |lab: &TestCluster, to: PeerId| -> Vec<Vec<u8>> {
         let sent = lab.wire.iter().filter(|(_, receiver, _)| *receiver == to);
         let sent = sent.filter_map(|(_, _, envelope)| match &envelope.payload {
             Some(Payload::SendTask(send)) => Some(send.invite.clone()),
@@ -320,7 +320,7 @@ fn a_secret_on_a_card_is_taken_off_it() {
     };
     assert_eq!(split_card(only.encode_to_vec().into()), (None, SHOWN.to_vec()));
 
-    let mut lab = Lab::new();
+    let mut lab = TestCluster::new();
     close(&mut lab, B, &[]);
     lab.join(B, peer(51));
     invite(&mut lab, B, uses(1));
@@ -334,9 +334,10 @@ fn a_secret_on_a_card_is_taken_off_it() {
 
 #[test]
 fn an_invite_that_is_none_is_refused() {
-    let mut lab = Lab::new();
-    let refused =
-        |lab: &mut Lab, new: NewInvite| lab.call(B, |core, now| core.create_invite(now, new)).unwrap_err();
+    let mut lab = TestCluster::new();
+    let refused = |lab: &mut TestCluster, new: NewInvite| {
+        lab.call(B, |core, now| core.create_invite(now, new)).unwrap_err()
+    };
     let named = |label: &str| NewInvite {
         id: "x".to_owned(),
         label: label.to_owned(),

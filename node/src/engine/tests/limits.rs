@@ -4,14 +4,14 @@ use agentanycast_proto::v1::AckOutcome;
 use prost::Message as _;
 
 use super::{
-    harness::{Node, artifact, limits, peer, text},
-    lab::{A, B, Lab, numbered, send_task, stranger},
+    cluster::{A, B, TestCluster, numbered, send_task, stranger},
+    harness::{TestNode, artifact, limits, peer, text},
 };
 use crate::{
     engine::{
         SendTask,
-        core::MAX_ENVELOPE,
-        turn::{EngineError, Limits, Now},
+        state::MAX_ENVELOPE,
+        transaction::{EngineError, EngineLimits, Now},
     },
     store::StoreError,
     task::Status,
@@ -23,7 +23,7 @@ fn a_store_that_fails_lets_nothing_out() {
         mono: std::time::Duration::ZERO,
         unix: 1,
     };
-    let mut node: Node<&str> = Node::new(1, &limits(), now, 1);
+    let mut node: TestNode<&str> = TestNode::new(1, &limits(), now, 1);
     node.commit(usize::MAX).unwrap();
     node.core.on_connected(now, stranger()).unwrap();
     node.core
@@ -44,7 +44,7 @@ fn a_store_that_fails_lets_nothing_out() {
 
 #[test]
 fn too_many_open_tasks_are_refused_on_both_sides() {
-    let mut lab = Lab::with(&Limits {
+    let mut lab = TestCluster::with_limits(&EngineLimits {
         max_open_tasks: 4,
         ..limits()
     });
@@ -88,7 +88,7 @@ fn too_many_open_tasks_are_refused_on_both_sides() {
 /// it is.
 #[test]
 fn a_dead_peer_uses_up_its_own_share_only() {
-    let mut lab = Lab::with(&Limits {
+    let mut lab = TestCluster::with_limits(&EngineLimits {
         max_open_tasks: 100,
         ..limits()
     });
@@ -115,7 +115,7 @@ fn a_dead_peer_uses_up_its_own_share_only() {
 
 #[test]
 fn a_message_or_result_larger_than_a_frame_is_refused_and_nothing_happens() {
-    let mut lab = Lab::pair();
+    let mut lab = TestCluster::pair();
     let b = lab.id(B);
     let large = "x".repeat(MAX_ENVELOPE);
     let refused = lab.send(
@@ -152,7 +152,7 @@ fn a_message_or_result_larger_than_a_frame_is_refused_and_nothing_happens() {
 
 #[test]
 fn what_the_receiver_could_not_read_is_not_sent() {
-    let mut lab = Lab::pair();
+    let mut lab = TestCluster::pair();
     let b = lab.id(B);
     let many = (0..300).map(|key| (key.to_string(), String::new())).collect();
     let long = [("k".repeat(300), String::new())].into();
@@ -197,7 +197,7 @@ fn what_the_receiver_could_not_read_is_not_sent() {
 
 #[test]
 fn a_shorter_result_replaces_a_longer_one_whole() {
-    let mut lab = Lab::new();
+    let mut lab = TestCluster::new();
     let a = lab.id(A);
     let id = lab.send(A, a, SendTask::default()).unwrap().id;
     let twice = vec![
@@ -215,7 +215,7 @@ fn a_shorter_result_replaces_a_longer_one_whole() {
 
 #[test]
 fn old_ended_tasks_are_collected_whole() {
-    let mut lab = Lab::with(&Limits {
+    let mut lab = TestCluster::with_limits(&EngineLimits {
         retention: std::time::Duration::from_hours(1),
         ..limits()
     });
@@ -234,7 +234,7 @@ fn old_ended_tasks_are_collected_whole() {
 
 #[test]
 fn queues_of_peers_that_came_and_went_do_not_stay_in_memory() {
-    let mut lab = Lab::new();
+    let mut lab = TestCluster::new();
     for number in 10..60 {
         let peer = super::harness::peer(number);
         lab.join(A, peer);

@@ -5,19 +5,19 @@ use std::{cmp::Reverse, time::Duration};
 use proptest::prelude::*;
 
 use super::{
+    cluster::{A, TestCluster},
     harness::limits,
-    lab::{A, Lab},
 };
 use crate::{
-    engine::{Filter, SendTask},
-    task::{Group, Status},
+    engine::{SendTask, TaskQuery},
+    task::{GroupKey, Status},
 };
 
 /// What is known of a task that was sent.
 #[derive(Clone, Debug)]
-struct Sent {
+struct ListedTask {
     id: String,
-    group: Option<Group>,
+    group: Option<GroupKey>,
     context: String,
     status: Status,
     changed: u64,
@@ -43,9 +43,9 @@ proptest! {
         size in 1..5_usize,
         restart: bool,
     ) {
-        let mut lab = Lab::with(&limits());
+        let mut lab = TestCluster::with_limits(&limits());
         let me = lab.id(A);
-        let mut sent: Vec<Sent> = Vec::new();
+        let mut sent: Vec<ListedTask> = Vec::new();
         for (group, context, ends) in steps {
             lab.advance(Duration::from_millis(7));
             let group = group.map(|group| [group; 16]);
@@ -56,21 +56,21 @@ proptest! {
                 lab.complete(A, &id, "r").unwrap();
             }
             let task = lab.nodes[A].core.task(&id).unwrap();
-            sent.push(Sent { id, group, context, status: task.status, changed: task.updated_at });
+            sent.push(ListedTask { id, group, context, status: task.status, changed: task.updated_at });
         }
         if restart {
             lab.restart(A);
         }
         sent.sort_by_key(|task| Reverse((task.changed, task.id.clone())));
         for (group, context, ended, after, digits) in filters {
-            let filter = Filter {
+            let filter = TaskQuery {
                 statuses: if ended { vec![Status::Completed] } else { Vec::new() },
                 group: group.map(|group| [group; 16]),
                 context_id: context.map(|context| format!("c{context}")).unwrap_or_default(),
                 changed_after: after.and_then(|at| sent.get(at)).map(|task| task.changed),
                 id_prefix: sent.first().map(|task| task.id[..digits].to_owned()).unwrap_or_default(),
             };
-            let wanted: Vec<&Sent> = sent
+            let wanted: Vec<&ListedTask> = sent
                 .iter()
                 .filter(|task| filter.group.is_none() || task.group == filter.group)
                 .filter(|task| filter.context_id.is_empty() || task.context == filter.context_id)

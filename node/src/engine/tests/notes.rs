@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use super::{
+    cluster::{A, B, TestCluster},
     harness::limits,
-    lab::{A, B, Lab},
 };
 use crate::{
     engine::{
-        Filter, Note, SendTask,
-        records::tag,
-        turn::{EngineError, Limits},
+        Note, SendTask, TaskQuery,
+        schema::tag,
+        transaction::{EngineError, EngineLimits},
     },
     store::Store as _,
 };
@@ -25,13 +25,13 @@ fn note(name: &str, open: bool) -> Note {
     }
 }
 
-fn put(lab: &mut Lab, task: &str, note: Note, if_version: Option<u64>) -> Result<u64, EngineError> {
+fn put(lab: &mut TestCluster, task: &str, note: Note, if_version: Option<u64>) -> Result<u64, EngineError> {
     lab.call(A, |core, _| core.put_note(task, note, if_version))
 }
 
 #[test]
 fn a_note_outlives_a_crash_and_goes_with_its_task() {
-    let mut lab = Lab::with(&Limits {
+    let mut lab = TestCluster::with_limits(&EngineLimits {
         retention_count: 0,
         ..limits()
     });
@@ -57,7 +57,7 @@ fn a_note_outlives_a_crash_and_goes_with_its_task() {
 /// A message is taken with its note, or not at all.
 #[test]
 fn a_note_that_comes_with_a_message_is_as_durable_as_it() {
-    let mut lab = Lab::pair();
+    let mut lab = TestCluster::pair();
     let to = lab.id(B);
     let noted = |note: Note| SendTask {
         note: Some(note),
@@ -66,10 +66,10 @@ fn a_note_that_comes_with_a_message_is_as_durable_as_it() {
     let task = lab.send(A, to, noted(note("a", true))).unwrap().id;
     lab.restart(A);
     assert_eq!(lab.nodes[A].core.tasks_with_open_notes(), [task.as_str()]);
-    let listed = |lab: &mut Lab| {
+    let listed = |lab: &mut TestCluster| {
         lab.nodes[A]
             .core
-            .list(&Filter::default(), None, 10)
+            .list(&TaskQuery::default(), None, 10)
             .unwrap()
             .tasks
     };
@@ -90,7 +90,7 @@ fn a_note_that_comes_with_a_message_is_as_durable_as_it() {
 /// Whoever read a note that was written or deleted since does not write over what there is now.
 #[test]
 fn a_note_is_written_over_the_version_that_was_read() {
-    let mut lab = Lab::pair();
+    let mut lab = TestCluster::pair();
     let task = lab.task();
     let first = put(&mut lab, &task, note("a", true), None).unwrap();
     let second = put(&mut lab, &task, note("a", true), Some(first)).unwrap();
@@ -116,7 +116,7 @@ fn a_note_is_written_over_the_version_that_was_read() {
 
 #[test]
 fn what_is_too_large_is_refused() {
-    let mut lab = Lab::pair();
+    let mut lab = TestCluster::pair();
     let task = lab.task();
     for bad in [
         note("", true),

@@ -10,21 +10,21 @@
 //! seeds that differ.
 
 mod agent;
-mod check;
+mod artifact_streams;
+mod checker;
 mod client;
-mod deployed;
+mod daemon;
 mod describe;
-mod dice;
 mod digest;
 mod disk;
-mod ledger;
-mod machine;
+mod history;
+mod legacy_daemon;
+mod mutation;
 mod network;
+mod pending_call;
 mod plan;
-mod plane;
-mod sabotage;
-mod what;
-mod world;
+mod rng;
+mod simulator;
 
 use std::{
     collections::BTreeMap,
@@ -39,7 +39,7 @@ use std::{
 use agentanycast_proto::v1::{Message, Part};
 use sha2::{Digest as _, Sha256};
 
-use self::{sabotage::Sabotage, world::World};
+use self::{mutation::Mutation, simulator::Simulator};
 use crate::engine::wire;
 
 /// How many lines of a failed run are shown when many seeds are run.
@@ -63,22 +63,22 @@ struct Run {
     digest: [u8; 32],
 }
 
-fn run(seed: u64, sabotage: Sabotage, tracing: bool) -> Run {
-    let mut world = World::new(seed, sabotage, tracing);
+fn run(seed: u64, sabotage: Mutation, tracing: bool) -> Run {
+    let mut world = Simulator::new(seed, sabotage, tracing);
     let done = catch_unwind(AssertUnwindSafe(|| {
         for _ in 0..world.plan.events {
             world.happen();
-            if world.ledger.wrong.is_some() {
+            if world.history.wrong.is_some() {
                 return;
             }
         }
         world.heal();
-        if world.ledger.wrong.is_none() {
+        if world.history.wrong.is_none() {
             world.check();
         }
     }));
     let wrong = match done {
-        Ok(()) => world.ledger.wrong.take(),
+        Ok(()) => world.history.wrong.take(),
         Err(_) => Some("it panicked (see above)".into()),
     };
     Run {
@@ -129,7 +129,7 @@ fn whatever_breaks_every_accepted_task_ends_once_and_well() {
                     if seed >= first + count || seed > lowest_wrong.load(Ordering::Relaxed) {
                         return;
                     }
-                    let run = run(seed, Sabotage::None, false);
+                    let run = run(seed, Mutation::None, false);
                     digests.lock().unwrap().insert(seed, run.digest);
                     if run.wrong.is_some() {
                         lowest_wrong.fetch_min(seed, Ordering::Relaxed);
@@ -152,7 +152,7 @@ fn whatever_breaks_every_accepted_task_ends_once_and_well() {
         }
         return;
     }
-    let Run { wrong, trace, .. } = run(seed, Sabotage::None, true);
+    let Run { wrong, trace, .. } = run(seed, Mutation::None, true);
     let from = if count == 1 {
         0
     } else {
@@ -169,13 +169,13 @@ fn whatever_breaks_every_accepted_task_ends_once_and_well() {
 }
 
 /// Runs with this fault until one goes wrong; how many it took.
-fn noticed(sabotage: Sabotage) -> Option<(u64, String)> {
+fn noticed(sabotage: Mutation) -> Option<(u64, String)> {
     (0..PATIENCE).find_map(|seed| Some((seed, run(seed, sabotage, false).wrong?)))
 }
 
 #[test]
 fn the_checker_notices() {
-    for sabotage in Sabotage::ALL {
+    for sabotage in Mutation::ALL {
         let found = noticed(sabotage);
         println!("{sabotage:?}: {found:?}");
         assert!(found.is_some(), "{sabotage:?} goes unnoticed");
@@ -186,7 +186,7 @@ fn the_checker_notices() {
 #[test]
 fn some_acknowledgements_stand_for_several_envelopes() {
     let several = |line: &String| line.contains("ACK of ") && !line.contains(" and []");
-    let runs = (0..50).map(|seed| run(seed, Sabotage::None, true).trace);
+    let runs = (0..50).map(|seed| run(seed, Mutation::None, true).trace);
     let count: usize = runs
         .map(|trace| trace.iter().filter(|line| several(line)).count())
         .sum();

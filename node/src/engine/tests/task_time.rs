@@ -3,19 +3,19 @@
 use std::time::Duration;
 
 use super::{
+    cluster::{A, B, TestCluster},
     harness::{limits, text},
-    lab::{A, B, Lab},
 };
 use crate::{
-    engine::{originate::SendTask, turn::Limits},
+    engine::{client_commands::SendTask, transaction::EngineLimits},
     task::Status::{Completed, Failed, InputRequired, Submitted, Working},
 };
 
 const LIMIT: Duration = Duration::from_mins(10);
 const REASON: &str = "its agent had it for longer than 10m, the limit that its node has set (max_task_time)";
 
-fn lab() -> Lab {
-    let mut lab = Lab::with(&Limits {
+fn lab() -> TestCluster {
+    let mut lab = TestCluster::with_limits(&EngineLimits {
         max_task_time: Some(LIMIT),
         ..limits()
     });

@@ -1,7 +1,7 @@
 //! The DHT as one protocol of the swarm: libp2p's Kademlia, with what a node announces and looks for around it.
 //!
 //! Commands come through a queue of its own, and what Kademlia reports stays inside (`events`). The one rule:
-//! Kademlia learns of peers and addresses only what [`Horizon`] lets through.
+//! Kademlia learns of peers and addresses only what [`AddressFilter`] lets through.
 
 mod events;
 
@@ -32,25 +32,25 @@ use tokio::{
 
 use super::{
     super::counters::Counters,
-    COMMANDS, Command, Control, DhtConfig, DhtMode, DhtNetwork, FindError,
-    announce::{Announcements, Item, Pace},
-    horizon::{self, Horizon},
+    COMMANDS, Command, DhtConfig, DhtControl, DhtMode, DhtNetwork, FindError,
+    address_filter::{self, AddressFilter},
+    announcements::{AnnouncePace, Announcement, Announcements},
     key,
     lookup::{Queries, Searches},
     record::{self, Lifetime},
-    store::{BOUNDS, Store},
+    store::{BOUNDS, DhtStore},
 };
 
 /// Longest that a query of Kademlia runs; a dial that fails takes 10 s.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Shortest lifetime and time between refreshes.
-const SHORTEST: Duration = Duration::from_secs(1);
+const MIN_INTERVAL: Duration = Duration::from_secs(1);
 /// Longest message: twenty peers and twenty providers with their addresses, or a record with twenty peers.
 const MAX_MESSAGE: usize = 64 << 10;
 /// How often what has expired is dropped, at the latest.
 const SWEEP_EVERY: Duration = Duration::from_mins(1);
 /// Addresses come and go together, as when a network is joined; the record is announced again after this time.
-const SETTLE: Duration = Duration::from_secs(2);
+const REFRESH_DELAY: Duration = Duration::from_secs(2);
 /// Dials in a row that have to fail before a peer leaves the routing table: a short outage of our own must not empty it.
 const MAX_DIAL_FAILURES: u8 = 3;
 /// Peers whose failed dials are counted.
@@ -58,13 +58,13 @@ const COUNTED_PEERS: NonZeroUsize = NonZeroUsize::new(1024).expect("not zero");
 
 /// The behaviour.
 pub(in super::super) struct Behaviour {
-    kad: kad::Behaviour<Store>,
+    kad: kad::Behaviour<DhtStore>,
     local: PeerId,
     keypair: Keypair,
     config: DhtConfig,
     protocol: StreamProtocol,
     commands: mpsc::Receiver<Command>,
-    control: Control,
+    control: DhtControl,
     searches: Searches<QueryId>,
     announcements: Announcements<QueryId>,
     /// What is announced; without skills when an agent was taken back and others have yet to be told.
@@ -73,14 +73,14 @@ pub(in super::super) struct Behaviour {
     retracting: Option<oneshot::Sender<()>>,
     external: ExternalAddresses,
     listening: ListenAddresses,
-    horizon: Horizon,
+    address_filter: AddressFilter,
     failures: LruCache<PeerId, u8>,
     /// Nobody is in the routing table.
     alone: bool,
     refresh_at: Instant,
     sweep_at: Instant,
     /// Something has happened since [`Self::on_time`].
-    stirred: bool,
+    wants_poll: bool,
     timer: Pin<Box<Sleep>>,
     counters: Arc<Counters>,
 }
@@ -89,8 +89,8 @@ impl Behaviour {
     /// A node that knows nobody yet.
     pub(in super::super) fn new(keypair: &Keypair, mut config: DhtConfig, counters: Arc<Counters>) -> Self {
         // Kademlia counts in seconds.
-        config.times.lifetime = config.times.lifetime.max(SHORTEST);
-        config.times.refresh_every = config.times.refresh_every.max(SHORTEST);
+        config.times.lifetime = config.times.lifetime.max(MIN_INTERVAL);
+        config.times.refresh_every = config.times.refresh_every.max(MIN_INTERVAL);
         let local = keypair.public().to_peer_id();
         let protocol = StreamProtocol::new(match config.network {
             DhtNetwork::Mesh => "/agentanycast/kad/1.0.0",
@@ -98,7 +98,7 @@ impl Behaviour {
         });
         let mut kad = kad::Behaviour::with_config(
             local,
-            Store::new(local, BOUNDS),
+            DhtStore::new(local, BOUNDS),
             kad_config(protocol.clone(), config.times.lifetime),
         );
         kad.set_mode(Some(match config.mode {
@@ -107,7 +107,7 @@ impl Behaviour {
         }));
         let (sender, commands) = mpsc::channel(COMMANDS);
         let now = Instant::now();
-        let pace = Pace {
+        let pace = AnnouncePace {
             every: config.times.announce_every,
         };
         Self {
@@ -116,19 +116,19 @@ impl Behaviour {
             keypair: keypair.clone(),
             protocol,
             commands,
-            control: Control { commands: sender },
+            control: DhtControl { commands: sender },
             searches: Searches::new(local),
             announcements: Announcements::new(pace),
             agent: None,
             retracting: None,
             external: ExternalAddresses::default(),
             listening: ListenAddresses::default(),
-            horizon: Horizon::default(),
+            address_filter: AddressFilter::default(),
             failures: LruCache::new(COUNTED_PEERS),
             alone: true,
             refresh_at: now + config.times.refresh_every,
             sweep_at: now + SWEEP_EVERY.min(config.times.lifetime),
-            stirred: true,
+            wants_poll: true,
             timer: Box::pin(sleep_until(now.into())),
             config,
             counters,
@@ -136,7 +136,7 @@ impl Behaviour {
     }
 
     /// The way to this behaviour.
-    pub(in super::super) fn control(&self) -> Control {
+    pub(in super::super) fn control(&self) -> DhtControl {
         self.control.clone()
     }
 
@@ -149,7 +149,7 @@ impl Behaviour {
         protocols: &[StreamProtocol],
         claims: &[Multiaddr],
     ) {
-        let addresses = self.horizon.introduced(peer, seen_at, claims);
+        let addresses = self.address_filter.introduced(peer, seen_at, claims);
         // Anew each time, so that what it does not claim any more goes.
         self.kad.remove_peer(&peer);
         if protocols.contains(&self.protocol) {
@@ -158,7 +158,7 @@ impl Behaviour {
             }
         }
         self.alone |= self.kad.kbuckets().next().is_none();
-        self.stirred = true;
+        self.wants_poll = true;
     }
 
     fn on_command(&mut self, command: Command) {
@@ -185,7 +185,7 @@ impl Behaviour {
             }
             Command::Find { skill, asker } => self.searches.ask(skill, asker, &mut self.kad),
         }
-        self.stirred = true;
+        self.wants_poll = true;
     }
 
     fn provide(&mut self, agent: Option<AgentRecord>) {
@@ -199,8 +199,8 @@ impl Behaviour {
         for gone in skills(&before).iter().filter(|skill| !offered.contains(skill)) {
             self.kad.stop_providing(&key::of_skill(gone));
         }
-        let items = agent.iter().map(|_| Item::Record);
-        let items = items.chain(offered.into_iter().map(Item::Skill));
+        let items = agent.iter().map(|_| Announcement::Record);
+        let items = items.chain(offered.into_iter().map(Announcement::Skill));
         for query in self.announcements.replace(items, Instant::now()) {
             self.kad.end(query);
         }
@@ -233,10 +233,10 @@ impl Behaviour {
         next.into_iter().flatten().fold(first, Instant::min)
     }
 
-    fn announce(&mut self, item: &Item, now: Instant) -> Result<QueryId, Box<dyn std::error::Error>> {
+    fn announce(&mut self, item: &Announcement, now: Instant) -> Result<QueryId, Box<dyn std::error::Error>> {
         match item {
-            Item::Skill(skill) => Ok(self.kad.start_providing(key::of_skill(skill))?),
-            Item::Record => {
+            Announcement::Skill(skill) => Ok(self.kad.start_providing(key::of_skill(skill))?),
+            Announcement::Record => {
                 let mut told = self.agent.clone().unwrap_or_default();
                 told.addresses = self.tellable().iter().map(ToString::to_string).collect();
                 let life = self.config.times.lifetime;
@@ -255,7 +255,7 @@ impl Behaviour {
 
     fn tellable(&self) -> Vec<Multiaddr> {
         let only_public = self.config.network == DhtNetwork::Public;
-        horizon::tellable(
+        address_filter::advertised(
             self.local,
             self.external.iter(),
             self.listening.iter(),
@@ -272,9 +272,9 @@ impl Behaviour {
 
     /// Our addresses have changed.
     fn moved(&mut self) {
-        self.announcements.renew_record(Instant::now() + SETTLE);
+        self.announcements.renew_record(Instant::now() + REFRESH_DELAY);
         if self.config.mode == DhtMode::Auto {
-            let mode = if horizon::is_open(self.external.iter()) {
+            let mode = if address_filter::is_publicly_reachable(self.external.iter()) {
                 kad::Mode::Server
             } else {
                 kad::Mode::Client
@@ -323,7 +323,7 @@ fn now_ms() -> u64 {
     since.map_or(0, |since| since.as_millis() as u64)
 }
 
-impl Queries for kad::Behaviour<Store> {
+impl Queries for kad::Behaviour<DhtStore> {
     type Id = QueryId;
 
     fn providers(&mut self, skill: &str) -> QueryId {
@@ -380,13 +380,13 @@ impl NetworkBehaviour for Behaviour {
         let mut known = self
             .kad
             .handle_pending_outbound_connection(id, peer, addresses, role)?;
-        known.retain(|address| self.horizon.believes(address));
-        known.truncate(super::super::addresses::MAX_ADDRESSES);
+        known.retain(|address| self.address_filter.accepts(address));
+        known.truncate(super::super::address_book::MAX_ADDRESSES);
         Ok(known)
     }
 
     fn on_swarm_event(&mut self, event: FromSwarm<'_>) {
-        self.stirred = true;
+        self.wants_poll = true;
         if self.listening.on_swarm_event(&event) {
             // Kademlia would tell them to everybody, loopback ones too.
             self.moved();
@@ -396,11 +396,12 @@ impl NetworkBehaviour for Behaviour {
             FromSwarm::NewListenAddr(_) | FromSwarm::ExpiredListenAddr(_) => return,
             FromSwarm::ConnectionEstablished(opened) => {
                 self.failures.pop(&opened.peer_id);
-                self.horizon.opened(opened.connection_id, opened.endpoint);
+                self.address_filter.opened(opened.connection_id, opened.endpoint);
             }
             FromSwarm::ConnectionClosed(closed) => {
                 let last = closed.remaining_established == 0;
-                self.horizon.closed(closed.connection_id, closed.peer_id, last);
+                self.address_filter
+                    .closed(closed.connection_id, closed.peer_id, last);
             }
             FromSwarm::DialFailure(failed) => {
                 if let (
@@ -428,14 +429,14 @@ impl NetworkBehaviour for Behaviour {
             while let Poll::Ready(Some(command)) = self.commands.poll_recv(cx) {
                 self.on_command(command);
             }
-            if std::mem::take(&mut self.stirred) || self.timer.as_mut().poll(cx).is_ready() {
+            if std::mem::take(&mut self.wants_poll) || self.timer.as_mut().poll(cx).is_ready() {
                 let next = self.on_time(Instant::now());
                 self.timer.as_mut().reset(next.into());
             }
             match self.kad.poll(cx) {
                 Poll::Ready(ToSwarm::GenerateEvent(event)) => {
                     self.on_kad_event(event);
-                    self.stirred = true;
+                    self.wants_poll = true;
                 }
                 Poll::Ready(ToSwarm::Dial { opts }) => {
                     // From a port of its own: others may dial us at this very moment, and from the listen port both
@@ -448,10 +449,10 @@ impl NetworkBehaviour for Behaviour {
                 Poll::Ready(other) => return Poll::Ready(other),
                 Poll::Pending => {
                     // The timer must have been polled since it was set, or it wakes nobody.
-                    if self.timer.as_mut().poll(cx).is_pending() && !self.stirred {
+                    if self.timer.as_mut().poll(cx).is_pending() && !self.wants_poll {
                         return Poll::Pending;
                     }
-                    self.stirred = true;
+                    self.wants_poll = true;
                 }
             }
         }

@@ -20,7 +20,7 @@ use super::{FindError, FoundAgent, record};
 /// each. A query asks three peers at a time.
 const MAX_QUERIES: usize = 64;
 /// Askers at once, over all searches.
-const MAX_ASKERS: usize = 1024;
+const MAX_REQUESTS: usize = 1024;
 /// Agents that one search finds; whoever needs more asks a registry.
 pub(super) const MAX_FOUND: usize = 64;
 /// Records that one search asks for at a time.
@@ -43,7 +43,7 @@ pub(super) trait Queries {
 
 /// Somebody who waits for an answer.
 #[derive(Debug)]
-pub(super) struct Asker {
+pub(super) struct SearchRequest {
     /// How many agents are enough.
     pub(super) limit: usize,
     /// When the answer is due, whatever has been found by then.
@@ -63,14 +63,14 @@ pub(super) struct Searches<Q> {
 
 #[derive(Debug)]
 struct Search<Q> {
-    askers: Vec<Asker>,
+    requests: Vec<SearchRequest>,
     /// The query for providers, while it runs.
     providers: Option<Q>,
-    candidates: Vec<Candidate<Q>>,
+    candidates: Vec<ProviderCandidate<Q>>,
 }
 
 #[derive(Debug)]
-struct Candidate<Q> {
+struct ProviderCandidate<Q> {
     peer: PeerId,
     addresses: Vec<String>,
     state: State<Q>,
@@ -95,23 +95,23 @@ impl<Q: Copy + Eq + Hash + Debug> Searches<Q> {
     }
 
     /// Searches for `skill` on behalf of `asker`, who is told at once when there is no room.
-    pub(super) fn ask(&mut self, skill: String, asker: Asker, network: &mut impl Queries<Id = Q>) {
-        let askers: usize = self.running.values().map(|search| search.askers.len()).sum();
+    pub(super) fn ask(&mut self, skill: String, asker: SearchRequest, network: &mut impl Queries<Id = Q>) {
+        let askers: usize = self.running.values().map(|search| search.requests.len()).sum();
         let shared = self.running.get_mut(&skill);
-        if askers >= MAX_ASKERS || shared.is_none() && self.queries.len() >= MAX_QUERIES {
+        if askers >= MAX_REQUESTS || shared.is_none() && self.queries.len() >= MAX_QUERIES {
             // Whoever has gone away needs no answer.
             let _ = asker.reply.send(Err(FindError::Busy));
             return;
         }
         if let Some(search) = shared {
-            search.askers.push(asker);
+            search.requests.push(asker);
             self.settle(&skill, network);
             return;
         }
         let query = network.providers(&skill);
         self.queries.insert(query, skill.clone());
         let search = Search {
-            askers: vec![asker],
+            requests: vec![asker],
             providers: Some(query),
             candidates: Vec::new(),
         };
@@ -132,7 +132,7 @@ impl<Q: Copy + Eq + Hash + Debug> Searches<Q> {
         for (peer, addresses) in peers {
             let known = search.candidates.iter().any(|candidate| candidate.peer == peer);
             if !known && peer != local && search.candidates.len() < MAX_FOUND {
-                search.candidates.push(Candidate {
+                search.candidates.push(ProviderCandidate {
                     peer,
                     addresses,
                     state: State::Waiting,
@@ -199,7 +199,7 @@ impl<Q: Copy + Eq + Hash + Debug> Searches<Q> {
 
     /// When the next answer is due.
     pub(super) fn next_at(&self) -> Option<Instant> {
-        let askers = self.running.values().flat_map(|search| &search.askers);
+        let askers = self.running.values().flat_map(|search| &search.requests);
         askers.map(|asker| asker.deadline).min()
     }
 
@@ -218,7 +218,7 @@ impl<Q: Copy + Eq + Hash + Debug> Searches<Q> {
         search.answer(skill, |asker, ready| {
             complete || ready >= asker.limit || asker.reply.is_closed()
         });
-        if search.askers.is_empty() {
+        if search.requests.is_empty() {
             for query in search.queries() {
                 self.queries.remove(&query);
                 network.end(query);
@@ -226,7 +226,7 @@ impl<Q: Copy + Eq + Hash + Debug> Searches<Q> {
             self.running.remove(skill);
             return;
         }
-        let asked = |one: &Candidate<Q>| matches!(one.state, State::Asked(_));
+        let asked = |one: &ProviderCandidate<Q>| matches!(one.state, State::Asked(_));
         let running = search.candidates.iter().filter(|one| asked(one)).count();
         let waiting = search
             .candidates
@@ -255,15 +255,15 @@ impl<Q: Copy + Eq> Search<Q> {
     }
 
     /// Answers the askers that `is_due` picks, which sees how many agents have been found with their records.
-    fn answer(&mut self, skill: &str, is_due: impl Fn(&Asker, usize) -> bool) {
-        let offers = |one: &&Candidate<Q>| {
+    fn answer(&mut self, skill: &str, is_due: impl Fn(&SearchRequest, usize) -> bool) {
+        let offers = |one: &&ProviderCandidate<Q>| {
             one.record
                 .as_ref()
                 .is_some_and(|found| record::offers(found, skill))
         };
-        let done = |one: &&Candidate<Q>| matches!(one.state, State::Done);
+        let done = |one: &&ProviderCandidate<Q>| matches!(one.state, State::Done);
         let ready = self.candidates.iter().filter(done).filter(offers).count();
-        for asker in self.askers.extract_if(.., |asker| is_due(asker, ready)) {
+        for asker in self.requests.extract_if(.., |asker| is_due(asker, ready)) {
             // Those who have a record first; those whose record does not name the skill do not offer it any more.
             let described = self.candidates.iter().filter(offers);
             let others = self.candidates.iter().filter(|one| one.record.is_none());

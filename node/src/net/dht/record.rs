@@ -14,7 +14,7 @@ use libp2p::{
 };
 use prost::Message as _;
 
-use super::{super::addresses::MAX_ADDRESSES, key};
+use super::{super::address_book::MAX_ADDRESSES, key};
 
 /// Longest record with its envelope: a few dozen skills with a sentence each. A thousand answers are 8 MiB.
 pub(super) const MAX_RECORD_BYTES: usize = 8 << 10;
@@ -39,7 +39,7 @@ pub(super) struct Lifetime {
 /// Why a record is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub(super) enum Refused {
+pub(super) enum RecordError {
     #[error("the key is not that of an agent")]
     Key,
     #[error("it is longer than {MAX_RECORD_BYTES} bytes")]
@@ -55,7 +55,7 @@ pub(super) enum Refused {
     #[error("a later one of the same peer is known")]
     Older,
     #[error("there is no room")]
-    Full,
+    NoRoom,
 }
 
 /// Why an agent cannot be described in a record.
@@ -133,40 +133,40 @@ pub(super) fn check(
     value: &[u8],
     now_ms: u64,
     lifetime: Lifetime,
-) -> Result<(PeerId, AgentRecord), Refused> {
-    let peer = key::agent(at).ok_or(Refused::Key)?;
+) -> Result<(PeerId, AgentRecord), RecordError> {
+    let peer = key::agent(at).ok_or(RecordError::Key)?;
     if value.len() > MAX_RECORD_BYTES {
-        return Err(Refused::TooLong);
+        return Err(RecordError::TooLong);
     }
-    let envelope = SignedEnvelope::from_protobuf_encoding(value).map_err(|_| Refused::Malformed)?;
+    let envelope = SignedEnvelope::from_protobuf_encoding(value).map_err(|_| RecordError::Malformed)?;
     let (payload, signer) = envelope
         .payload_and_signing_key(DOMAIN.to_owned(), PAYLOAD_TYPE)
-        .map_err(|_| Refused::Signer)?;
+        .map_err(|_| RecordError::Signer)?;
     if signer.to_peer_id() != peer {
-        return Err(Refused::Signer);
+        return Err(RecordError::Signer);
     }
-    let record = AgentRecord::decode(payload).map_err(|_| Refused::Malformed)?;
+    let record = AgentRecord::decode(payload).map_err(|_| RecordError::Malformed)?;
     if record.peer_id != peer.to_bytes() {
-        return Err(Refused::Signer);
+        return Err(RecordError::Signer);
     }
     if record.skills.len() > MAX_SKILLS || record.addresses.len() > MAX_ADDRESSES {
-        return Err(Refused::Malformed);
+        return Err(RecordError::Malformed);
     }
     check_times(&record, now_ms, lifetime)?;
     Ok((peer, record))
 }
 
-fn check_times(record: &AgentRecord, now_ms: u64, lifetime: Lifetime) -> Result<(), Refused> {
+fn check_times(record: &AgentRecord, now_ms: u64, lifetime: Lifetime) -> Result<(), RecordError> {
     let (longest, skew) = (
         lifetime.longest.as_millis() as u64,
         lifetime.skew.as_millis() as u64,
     );
     let life = record.expires_at_ms.checked_sub(record.signed_at_ms);
     if record.signed_at_ms > now_ms.saturating_add(skew) || life.is_none_or(|life| life > longest) {
-        return Err(Refused::Times);
+        return Err(RecordError::Times);
     }
     if record.expires_at_ms.saturating_add(skew) <= now_ms {
-        return Err(Refused::Expired);
+        return Err(RecordError::Expired);
     }
     Ok(())
 }

@@ -21,7 +21,7 @@ use super::record::MAX_RECORD_BYTES;
 
 /// How much is kept for others.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bounds {
+pub(super) struct StoreBounds {
     /// Records, each of at most [`MAX_RECORD_BYTES`].
     pub(super) records: usize,
     /// Provider records in total. Each has a few addresses (see [`super::behaviour`]), 2 KiB at most.
@@ -34,7 +34,7 @@ pub(super) struct Bounds {
 
 /// 32 MiB of records and as much of providers at most. Each node keeps what is near to it, some 20 times its share of
 /// all there is: enough for ten thousand nodes with ten skills each.
-pub(super) const BOUNDS: Bounds = Bounds {
+pub(super) const BOUNDS: StoreBounds = StoreBounds {
     records: 4096,
     providers: 16 << 10,
     providers_per_key: 128,
@@ -42,9 +42,9 @@ pub(super) const BOUNDS: Bounds = Bounds {
 };
 
 /// The store.
-pub(super) struct Store {
+pub(super) struct DhtStore {
     local: PeerId,
-    bounds: Bounds,
+    bounds: StoreBounds,
     records: HashMap<RecordKey, Record>,
     /// Of each key the providers, the newest last.
     providers: HashMap<RecordKey, Vec<ProviderRecord>>,
@@ -55,8 +55,8 @@ pub(super) struct Store {
     own: BTreeMap<Vec<u8>, ProviderRecord>,
 }
 
-impl Store {
-    pub(super) fn new(local: PeerId, bounds: Bounds) -> Self {
+impl DhtStore {
+    pub(super) fn new(local: PeerId, bounds: StoreBounds) -> Self {
         Self {
             local,
             bounds,
@@ -107,7 +107,7 @@ fn forget(keys: &mut HashMap<PeerId, usize>, peer: &PeerId) {
     }
 }
 
-impl RecordStore for Store {
+impl RecordStore for DhtStore {
     type RecordsIter<'a> =
         std::iter::Map<hash_map::Values<'a, RecordKey, Record>, fn(&'a Record) -> Cow<'a, Record>>;
     type ProvidedIter<'a> = std::iter::Map<
@@ -207,7 +207,7 @@ mod tests {
 
     use super::{super::key, *};
 
-    const SMALL: Bounds = Bounds {
+    const SMALL: StoreBounds = StoreBounds {
         records: 3,
         providers: 5,
         providers_per_key: 3,
@@ -228,7 +228,7 @@ mod tests {
         }
     }
 
-    fn peers(store: &Store, skill: &str) -> Vec<PeerId> {
+    fn peers(store: &DhtStore, skill: &str) -> Vec<PeerId> {
         let found = store.providers(&key::of_skill(skill));
         found.into_iter().map(|provider| provider.provider).collect()
     }
@@ -237,7 +237,7 @@ mod tests {
     fn a_full_store_refuses_newcomers_until_something_expires() {
         let (now, local) = (Instant::now(), PeerId::random());
         let (soon, late) = (now + Duration::from_secs(1), now + Duration::from_mins(1));
-        let mut store = Store::new(local, SMALL);
+        let mut store = DhtStore::new(local, SMALL);
         let first = PeerId::random();
         store.put(record(first, soon)).unwrap();
         for _ in 0..2 {
@@ -261,7 +261,7 @@ mod tests {
     fn providers_are_bounded_per_skill_per_peer_and_in_total() {
         let (now, local) = (Instant::now(), PeerId::random());
         let (soon, late) = (now + Duration::from_secs(1), now + Duration::from_mins(1));
-        let mut store = Store::new(local, SMALL);
+        let mut store = DhtStore::new(local, SMALL);
         let [a, b, c, d] = std::array::from_fn(|_| PeerId::random());
         let full = |result| matches!(result, Err(Error::MaxProvidedKeys));
         for peer in [a, b, c] {

@@ -21,8 +21,8 @@ fn waits_double_up_to_the_last() {
     assert!(dialer.want(peer(1), false, now));
     let mut waits = Vec::new();
     for failures in 1..=12 {
-        assert_eq!(dialer.due(now, 9), [Target::Peer(peer(1))]);
-        assert_eq!(dialer.failed(&Target::Peer(peer(1)), now, MIDDLE), failures);
+        assert_eq!(dialer.due(now, 9), [DialTarget::Peer(peer(1))]);
+        assert_eq!(dialer.failed(&DialTarget::Peer(peer(1)), now, MIDDLE), failures);
         let next = dialer.next_at().unwrap();
         waits.push((next - now).as_secs());
         now = next;
@@ -36,25 +36,25 @@ fn waits_double_up_to_the_last() {
 fn it_can_be_told_how_it_stands_with_a_peer() {
     let now = Instant::now();
     let mut dialer = Dialer::new(8);
-    assert_eq!(dialer.standing(peer(1), now), Standing::default());
+    assert_eq!(dialer.status(peer(1), now), TargetStatus::default());
     assert!(dialer.want(peer(1), false, now));
-    let target = Target::Peer(peer(1));
+    let target = DialTarget::Peer(peer(1));
     dialer.due(now, 9);
-    assert_eq!(dialer.standing(peer(1), now).next, None, "an attempt is running");
+    assert_eq!(dialer.status(peer(1), now).next, None, "an attempt is running");
     dialer.failed(&target, now, MIDDLE);
-    dialer.blame(&target, "ä".repeat(MAX_ERROR));
-    let standing = dialer.standing(peer(1), now);
+    dialer.set_error(&target, "ä".repeat(MAX_ERROR));
+    let standing = dialer.status(peer(1), now);
     assert_eq!((standing.failures, standing.next), (1, Some(FIRST_DELAY)));
     assert_eq!(standing.last_error.len(), MAX_ERROR);
     dialer.connected(peer(1), now);
-    assert_eq!(dialer.standing(peer(1), now), Standing::default());
+    assert_eq!(dialer.status(peer(1), now), TargetStatus::default());
 }
 
 #[test]
 fn a_new_network_is_tried_at_once_and_a_dial_under_way_is_no_failure() {
     let mut now = Instant::now();
     let mut dialer = Dialer::new(8);
-    let relay = Target::Address("/dns/relay.example/tcp/4001".to_owned());
+    let relay = DialTarget::Address("/dns/relay.example/tcp/4001".to_owned());
     dialer.pin(relay.clone(), now);
     assert!(dialer.want(peer(1), false, now));
     for _ in 0..6 {
@@ -64,14 +64,14 @@ fn a_new_network_is_tried_at_once_and_a_dial_under_way_is_no_failure() {
         }
     }
     assert!(dialer.next_at().unwrap() > now + FIRST_DELAY);
-    dialer.hurry(now);
+    dialer.retry_now(now);
     assert_eq!(dialer.due(now, 9).len(), 2);
     let failures = dialer.failures(&relay);
     dialer.postponed(&relay, now);
     assert_eq!(dialer.next_at(), Some(now + FIRST_DELAY));
     assert_eq!(dialer.failures(&relay), failures);
-    dialer.attached(&relay, peer(2), now);
-    assert!(dialer.pins(peer(2)) && !dialer.pins(peer(1)));
+    dialer.led_to(&relay, peer(2), now);
+    assert!(dialer.is_pinned_peer(peer(2)) && !dialer.is_pinned_peer(peer(1)));
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn jitter_stays_within_a_fifth() {
         let mut dialer = Dialer::new(8);
         assert!(dialer.want(peer(1), false, now));
         dialer.due(now, 1);
-        dialer.failed(&Target::Peer(peer(1)), now, jitter);
+        dialer.failed(&DialTarget::Peer(peer(1)), now, jitter);
         assert_eq!((dialer.next_at().unwrap() - now).as_millis(), wait);
     }
 }
@@ -90,7 +90,7 @@ fn jitter_stays_within_a_fifth() {
 fn only_a_welcome_or_a_stable_connection_resets_the_waits() {
     let mut now = Instant::now();
     let mut dialer = Dialer::new(8);
-    let target = Target::Address("/dns/relay.example/tcp/4001".to_owned());
+    let target = DialTarget::Address("/dns/relay.example/tcp/4001".to_owned());
     dialer.pin(target.clone(), now);
     for (introduced, stood, wait) in [
         (false, 1, 1),
@@ -104,7 +104,7 @@ fn only_a_welcome_or_a_stable_connection_resets_the_waits() {
         assert_eq!(dialer.due(now, 9), std::slice::from_ref(&target));
         // Of another connection, or before there is one: nothing to do with this target.
         dialer.introduced(peer(3));
-        dialer.attached(&target, peer(3), now);
+        dialer.led_to(&target, peer(3), now);
         assert_eq!(dialer.next_at(), None);
         if introduced {
             dialer.introduced(peer(3));
@@ -120,14 +120,14 @@ fn only_a_welcome_or_a_stable_connection_resets_the_waits() {
 fn a_full_list_refuses_and_pins_outlive_unwant() {
     let now = Instant::now();
     let mut dialer = Dialer::new(1);
-    dialer.pin(Target::Peer(peer(1)), now);
+    dialer.pin(DialTarget::Peer(peer(1)), now);
     assert!(dialer.want(peer(1), true, now));
     assert!(!dialer.want(peer(2), false, now));
     dialer.unwant(peer(1));
-    assert!(dialer.keeps(peer(1)));
+    assert!(dialer.is_kept(peer(1)));
     assert!(dialer.want(peer(2), false, now));
     dialer.unwant(peer(2));
-    assert!(!dialer.keeps(peer(2)));
+    assert!(!dialer.is_kept(peer(2)));
     assert_eq!(
         dialer.next_at(),
         None,
@@ -136,7 +136,7 @@ fn a_full_list_refuses_and_pins_outlive_unwant() {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum DialerStep {
     Want(u8, bool),
     Unwant(u8),
     Pin(u8),
@@ -149,19 +149,19 @@ enum Step {
     Pass(u64),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = DialerStep> {
     let n = 0..5u8;
     prop_oneof![
-        (n.clone(), any::<bool>()).prop_map(|(n, up)| Step::Want(n, up)),
-        n.clone().prop_map(Step::Unwant),
-        n.clone().prop_map(Step::Pin),
-        (n.clone(), 0.0..1.0f64).prop_map(|(n, jitter)| Step::Fail(n, jitter)),
-        n.clone().prop_map(Step::Connect),
-        n.clone().prop_map(Step::Disconnect),
-        n.clone().prop_map(Step::Introduce),
-        n.prop_map(Step::NewAddress),
-        (0..4usize).prop_map(Step::Dial),
-        (0..400u64).prop_map(Step::Pass),
+        (n.clone(), any::<bool>()).prop_map(|(n, up)| DialerStep::Want(n, up)),
+        n.clone().prop_map(DialerStep::Unwant),
+        n.clone().prop_map(DialerStep::Pin),
+        (n.clone(), 0.0..1.0f64).prop_map(|(n, jitter)| DialerStep::Fail(n, jitter)),
+        n.clone().prop_map(DialerStep::Connect),
+        n.clone().prop_map(DialerStep::Disconnect),
+        n.clone().prop_map(DialerStep::Introduce),
+        n.prop_map(DialerStep::NewAddress),
+        (0..4usize).prop_map(DialerStep::Dial),
+        (0..400u64).prop_map(DialerStep::Pass),
     ]
 }
 
@@ -172,22 +172,22 @@ proptest! {
         let mut dialer = Dialer::new(3);
         for step in steps {
             match step {
-                Step::Want(n, up) => { let _ = dialer.want(peer(n), up, now); }
-                Step::Unwant(n) => dialer.unwant(peer(n)),
-                Step::Pin(n) => dialer.pin(Target::Peer(peer(n)), now),
-                Step::Fail(n, jitter) => { dialer.failed(&Target::Peer(peer(n)), now, jitter); }
-                Step::Connect(n) => dialer.connected(peer(n), now),
-                Step::Disconnect(n) => dialer.disconnected(peer(n), now, MIDDLE),
-                Step::Introduce(n) => dialer.introduced(peer(n)),
-                Step::NewAddress(n) => dialer.new_address(peer(n), now),
-                Step::Dial(max) => {
+                DialerStep::Want(n, up) => { let _ = dialer.want(peer(n), up, now); }
+                DialerStep::Unwant(n) => dialer.unwant(peer(n)),
+                DialerStep::Pin(n) => dialer.pin(DialTarget::Peer(peer(n)), now),
+                DialerStep::Fail(n, jitter) => { dialer.failed(&DialTarget::Peer(peer(n)), now, jitter); }
+                DialerStep::Connect(n) => dialer.connected(peer(n), now),
+                DialerStep::Disconnect(n) => dialer.disconnected(peer(n), now, MIDDLE),
+                DialerStep::Introduce(n) => dialer.introduced(peer(n)),
+                DialerStep::NewAddress(n) => dialer.new_address(peer(n), now),
+                DialerStep::Dial(max) => {
                     let due = dialer.due(now, max);
                     prop_assert!(due.len() <= max);
                 }
-                Step::Pass(seconds) => now += Duration::from_secs(seconds),
+                DialerStep::Pass(seconds) => now += Duration::from_secs(seconds),
             }
             let waiting = dialer.targets.iter().filter_map(|(target, state)| match state.phase {
-                Phase::Waiting { until } => Some((until, target.clone())),
+                DialPhase::Waiting { until } => Some((until, target.clone())),
                 _ => None,
             });
             prop_assert_eq!(waiting.collect::<BTreeSet<_>>(), dialer.schedule.clone());

@@ -43,7 +43,7 @@ fn a_bootstrap_peer_that_was_not_reached_is_shown_until_it_is() {
     let now = Instant::now();
     let mut places = Reservations::default();
     places.offered(peer(1));
-    places.not_reached(Target::Peer(peer(2)), "another peer is there".to_owned());
+    places.not_reached(DialTarget::Peer(peer(2)), "another peer is there".to_owned());
     ask(&mut places, now);
     assert_eq!(states(&places, now), [Asking, Away]);
     assert!(places.due(now).is_empty(), "it is not asked");
@@ -55,14 +55,14 @@ fn a_bootstrap_peer_that_was_not_reached_is_shown_until_it_is() {
     assert_eq!(shown(&places, 1).as_deref(), Some("another peer is there"));
     // One that was there before, too.
     places.disconnected(peer(1), now, MIDDLE);
-    places.not_reached(Target::Peer(peer(1)), "refused".to_owned());
+    places.not_reached(DialTarget::Peer(peer(1)), "refused".to_owned());
     assert_eq!(shown(&places, 0).as_deref(), Some("refused"));
     places.offered(peer(1));
     places.withdrawn(peer(2));
     assert_eq!(places.snapshot(now, SystemTime::UNIX_EPOCH).len(), 1);
     assert_ne!(shown(&places, 0).as_deref(), Some("refused"));
     // One of whom only the place is known.
-    let target = Target::Address("/ip4/192.0.2.1/tcp/1".to_owned());
+    let target = DialTarget::Address("/ip4/192.0.2.1/tcp/1".to_owned());
     places.not_reached(target.clone(), "refused".to_owned());
     let nameless = places.snapshot(now, SystemTime::UNIX_EPOCH).pop().unwrap();
     assert_eq!((nameless.relay, nameless.state), (None, Away));
@@ -87,7 +87,13 @@ fn two_are_kept_and_a_spare_one_takes_over() {
         assert!(!places.accepted(*relay, now, SystemTime::now()), "a renewal");
     }
     assert_eq!(places.circuits().count(), 2);
-    places.closed(asked[0].1, Loss::Broken, "restarted".to_owned(), now, MIDDLE);
+    places.closed(
+        asked[0].1,
+        ReservationLoss::Broken,
+        "restarted".to_owned(),
+        now,
+        MIDDLE,
+    );
     assert_eq!(ask(&mut places, now)[0].0, peer(3));
     assert_eq!(states(&places, now), [Waiting, Held, Asking]);
     // When the first comes back, there is no room for it.
@@ -105,11 +111,11 @@ fn a_lost_place_is_asked_for_again_soon_and_a_denied_one_late() {
     places.offered(peer(1));
     let mut waits = Vec::new();
     for loss in [
-        Loss::Broken,
-        Loss::Broken,
-        Loss::Denied,
-        Loss::Denied,
-        Loss::Broken,
+        ReservationLoss::Broken,
+        ReservationLoss::Broken,
+        ReservationLoss::Denied,
+        ReservationLoss::Denied,
+        ReservationLoss::Broken,
     ] {
         let listener = ask(&mut places, now)[0].1;
         places.closed(listener, loss, "no".to_owned(), now, MIDDLE);
@@ -121,7 +127,7 @@ fn a_lost_place_is_asked_for_again_soon_and_a_denied_one_late() {
     let listener = ask(&mut places, now)[0].1;
     places.accepted(peer(1), now, SystemTime::now());
     now += STABLE_AFTER;
-    places.closed(listener, Loss::Broken, "no".to_owned(), now, MIDDLE);
+    places.closed(listener, ReservationLoss::Broken, "no".to_owned(), now, MIDDLE);
     assert_eq!(places.next_at(now), Some(now + FIRST_DELAY));
 }
 
@@ -137,7 +143,13 @@ fn the_end_of_an_old_listener_ends_no_new_place() {
     places.offered(peer(1));
     let later = places.next_at(now).unwrap();
     let new = ask(&mut places, later)[0].1;
-    places.closed(old, Loss::Broken, "late news".to_owned(), later, MIDDLE);
+    places.closed(
+        old,
+        ReservationLoss::Broken,
+        "late news".to_owned(),
+        later,
+        MIDDLE,
+    );
     assert_eq!(places.relay_of(new), Some(peer(1)));
     assert!(places.accepted(peer(1), later, SystemTime::now()));
 }
@@ -158,7 +170,7 @@ fn who_is_public_asks_nobody_and_keeps_what_it_has() {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum ReservationStep {
     Offer(u8),
     Withdraw(u8),
     Disconnect(u8),
@@ -170,22 +182,22 @@ enum Step {
     Pass(u64),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = ReservationStep> {
     let relay = 0..5u8;
     prop_oneof![
-        3 => relay.clone().prop_map(Step::Offer),
-        1 => relay.clone().prop_map(Step::Withdraw),
-        1 => relay.clone().prop_map(Step::Disconnect),
-        4 => (relay.clone(), any::<bool>()).prop_map(|(relay, yes)| Step::Answer(relay, yes)),
-        2 => relay.prop_map(Step::Lose),
-        1 => any::<bool>().prop_map(Step::Want),
-        3 => (0..400u64).prop_map(Step::Pass),
+        3 => relay.clone().prop_map(ReservationStep::Offer),
+        1 => relay.clone().prop_map(ReservationStep::Withdraw),
+        1 => relay.clone().prop_map(ReservationStep::Disconnect),
+        4 => (relay.clone(), any::<bool>()).prop_map(|(relay, yes)| ReservationStep::Answer(relay, yes)),
+        2 => relay.prop_map(ReservationStep::Lose),
+        1 => any::<bool>().prop_map(ReservationStep::Want),
+        3 => (0..400u64).prop_map(ReservationStep::Pass),
     ]
 }
 
 /// What the model knows of a relay.
 #[derive(Clone, Default)]
-struct Model {
+struct RelayModel {
     offering: bool,
     asked: Option<ListenerId>,
     held: Option<ListenerId>,
@@ -199,20 +211,20 @@ proptest! {
     ) {
         let mut now = Instant::now();
         let mut places = Reservations::default();
-        let mut model = vec![Model::default(); 5];
+        let mut model = vec![RelayModel::default(); 5];
         let mut wanted = true;
         for (step, jitter) in steps {
             let earliest = now + FIRST_DELAY.mul_f64(1.0 - SHARE);
             match step {
-                Step::Offer(n) => {
+                ReservationStep::Offer(n) => {
                     places.offered(peer(n));
                     model[n as usize].offering = true;
                 }
-                Step::Withdraw(n) => {
+                ReservationStep::Withdraw(n) => {
                     places.withdrawn(peer(n));
                     model[n as usize].offering = false;
                 }
-                Step::Disconnect(n) => {
+                ReservationStep::Disconnect(n) => {
                     places.disconnected(peer(n), now, jitter);
                     let known = &mut model[n as usize];
                     if known.asked.take().or(known.held.take()).is_some() {
@@ -220,30 +232,30 @@ proptest! {
                     }
                     known.offering = false;
                 }
-                Step::Answer(n, yes) => {
+                ReservationStep::Answer(n, yes) => {
                     let known = &mut model[n as usize];
                     if let Some(listener) = known.asked.take() {
                         if yes {
                             prop_assert!(places.accepted(peer(n), now, SystemTime::now()));
                             known.held = Some(listener);
                         } else {
-                            places.closed(listener, Loss::Denied, "full".to_owned(), now, jitter);
+                            places.closed(listener, ReservationLoss::Denied, "full".to_owned(), now, jitter);
                             known.not_before = Some(now + DENIED_DELAY.mul_f64(1.0 - SHARE));
                         }
                     }
                 }
-                Step::Lose(n) => {
+                ReservationStep::Lose(n) => {
                     let known = &mut model[n as usize];
                     if let Some(listener) = known.held.take() {
-                        places.closed(listener, Loss::Broken, "gone".to_owned(), now, jitter);
+                        places.closed(listener, ReservationLoss::Broken, "gone".to_owned(), now, jitter);
                         known.not_before = Some(earliest);
                     }
                 }
-                Step::Want(yes) => {
+                ReservationStep::Want(yes) => {
                     places.set_wanted(yes);
                     wanted = yes;
                 }
-                Step::Pass(seconds) => now += Duration::from_secs(seconds),
+                ReservationStep::Pass(seconds) => now += Duration::from_secs(seconds),
             }
             for (relay, listener) in ask(&mut places, now) {
                 let known = model.iter_mut().enumerate().find(|(n, _)| peer(*n as u8) == relay).unwrap().1;
@@ -252,9 +264,9 @@ proptest! {
                 known.asked = Some(listener);
             }
             let taken = model.iter().filter(|known| known.asked.or(known.held).is_some()).count();
-            prop_assert!(taken <= MAX_PLACES);
+            prop_assert!(taken <= MAX_RESERVATIONS);
             prop_assert_eq!(places.circuits().count(), model.iter().filter(|known| known.held.is_some()).count());
-            if wanted && taken < MAX_PLACES {
+            if wanted && taken < MAX_RESERVATIONS {
                 let longest = now + LAST_DELAY.mul_f64(1.0 + SHARE);
                 for (n, known) in model.iter().enumerate() {
                     if known.offering && known.asked.or(known.held).is_none() {

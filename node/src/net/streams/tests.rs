@@ -10,14 +10,14 @@ use tokio::task::JoinHandle;
 
 use super::*;
 
-struct Side {
+struct SwarmPeer {
     peer: PeerId,
-    control: Control,
+    control: StreamControl,
     inbound: mpsc::Receiver<InboundStream>,
     counters: Arc<Counters>,
 }
 
-fn side(queue: usize) -> (Swarm<Behaviour>, Side) {
+fn side(queue: usize) -> (Swarm<Behaviour>, SwarmPeer) {
     let counters = Arc::new(Counters::default());
     let (behaviour, inbound) = Behaviour::new(Arc::clone(&counters), queue);
     let control = behaviour.control();
@@ -25,7 +25,7 @@ fn side(queue: usize) -> (Swarm<Behaviour>, Side) {
     let peer = *swarm.local_peer_id();
     (
         swarm,
-        Side {
+        SwarmPeer {
             peer,
             control,
             inbound,
@@ -41,7 +41,7 @@ where
     tokio::spawn(async move { while swarm.next().await.is_some() {} })
 }
 
-async fn connected(queue: usize) -> (Side, Side, JoinHandle<()>, JoinHandle<()>) {
+async fn connected(queue: usize) -> (SwarmPeer, SwarmPeer, JoinHandle<()>, JoinHandle<()>) {
     let ((mut swarm_a, a), (mut swarm_b, b)) = (side(INBOUND_QUEUE), side(queue));
     swarm_b.listen().with_memory_addr_external().await;
     swarm_a.connect(&mut swarm_b).await;

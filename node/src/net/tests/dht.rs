@@ -6,7 +6,7 @@ use agentanycast_proto::v1::Skill;
 
 use super::*;
 
-mod strangers;
+mod hostile_peer;
 
 /// Short enough for a test to see the end of it; Kademlia counts in whole seconds.
 const LIFETIME: Duration = Duration::from_secs(2);
@@ -25,13 +25,13 @@ fn taking_part(mode: DhtMode, times: DhtTimes) -> NetConfig {
 }
 
 /// A node that takes part and is connected to `others`.
-async fn node(mode: DhtMode, times: DhtTimes, others: &[&Node]) -> Node {
+async fn node(mode: DhtMode, times: DhtTimes, others: &[&NetNode]) -> NetNode {
     let mut config = taking_part(mode, times);
     config.bootstrap_peers = others
         .iter()
         .map(|other| format!("{}/p2p/{}", other.handle.listen_addrs()[0], other.peer()))
         .collect();
-    let mut node = Node::start(config).await;
+    let mut node = NetNode::start(config).await;
     for other in others {
         node.connected(other.peer()).await;
     }
@@ -52,7 +52,7 @@ fn offering(skills: &[&str]) -> AgentCard {
 }
 
 /// Looks for `skill` until what is found satisfies `enough`.
-async fn find(node: &Node, skill: &str, mut enough: impl FnMut(&[FoundAgent]) -> bool) -> Vec<FoundAgent> {
+async fn find(node: &NetNode, skill: &str, mut enough: impl FnMut(&[FoundAgent]) -> bool) -> Vec<FoundAgent> {
     let search = async {
         loop {
             let found = match node.handle.find_providers(skill, 10, WAIT).await {
@@ -196,9 +196,9 @@ async fn the_meshs_dht_and_the_public_one_are_apart() {
         }
         config
     };
-    let server = Node::start(public(DhtMode::Server)).await;
+    let server = NetNode::start(public(DhtMode::Server)).await;
     let (asker, stranger) = (
-        Node::start(public(DhtMode::Client)).await,
+        NetNode::start(public(DhtMode::Client)).await,
         node(DhtMode::Client, DhtTimes::default(), &[&server]).await,
     );
     let at = server.handle.listen_addrs();
@@ -235,7 +235,7 @@ async fn a_search_takes_no_longer_than_it_may() {
 
 #[tokio::test]
 async fn who_takes_no_part_says_so() {
-    let outside = Node::start(config(&[TCP])).await;
+    let outside = NetNode::start(config(&[TCP])).await;
     assert_eq!(outside.handle.provide(None).await, Err(ProvideError::Off));
     assert_eq!(
         outside.handle.find_providers("echo", 1, WAIT).await,

@@ -6,7 +6,7 @@ use super::*;
 async fn a_bootstrap_peer_that_comes_up_later_is_reached() {
     for (listen, with_peer) in [(TCP, true), (QUIC, true), (TCP, false)] {
         let late = config(&[listen]);
-        let first = Node::start(late.clone()).await;
+        let first = NetNode::start(late.clone()).await;
         let (peer, bound) = (first.peer(), first.handle.bound_addrs());
         first.stop().await;
         let mut early = config(&[TCP]);
@@ -16,12 +16,12 @@ async fn a_bootstrap_peer_that_comes_up_later_is_reached() {
             String::new()
         };
         early.bootstrap_peers = vec![format!("{}{suffix}", bound[0])];
-        let mut early = Node::start(early).await;
+        let mut early = NetNode::start(early).await;
         until("one attempt failed", || {
             early.handle.counters().dial_failures.get() > 0
         })
         .await;
-        let mut again = Node::start(NetConfig {
+        let mut again = NetNode::start(NetConfig {
             preferred_listen: bound.clone(),
             ..late
         })
@@ -38,7 +38,10 @@ async fn a_bootstrap_peer_that_comes_up_later_is_reached() {
 #[tokio::test]
 async fn a_wanted_peer_is_redialled_while_it_is_wanted() {
     let away = config(&[TCP]);
-    let (mut a, first) = (Node::start(config(&[TCP])).await, Node::start(away.clone()).await);
+    let (mut a, first) = (
+        NetNode::start(config(&[TCP])).await,
+        NetNode::start(away.clone()).await,
+    );
     let (peer, bound) = (first.peer(), first.handle.bound_addrs());
     a.handle.dial(peer, first.handle.listen_addrs()).await.unwrap();
     a.handle.set_wanted(peer, true);
@@ -46,7 +49,7 @@ async fn a_wanted_peer_is_redialled_while_it_is_wanted() {
     a.connected(peer).await;
     first.stop().await;
     a.disconnected(peer).await;
-    let second = Node::start(NetConfig {
+    let second = NetNode::start(NetConfig {
         preferred_listen: bound.clone(),
         ..away.clone()
     })
@@ -55,7 +58,7 @@ async fn a_wanted_peer_is_redialled_while_it_is_wanted() {
     a.handle.set_wanted(peer, false);
     second.stop().await;
     a.disconnected(peer).await;
-    let _third = Node::start(NetConfig {
+    let _third = NetNode::start(NetConfig {
         preferred_listen: bound,
         ..away
     })
@@ -66,14 +69,14 @@ async fn a_wanted_peer_is_redialled_while_it_is_wanted() {
 
 #[tokio::test]
 async fn known_addresses_of_the_last_run_serve_a_wanted_peer() {
-    let b = Node::start(config(&[QUIC])).await;
+    let b = NetNode::start(config(&[QUIC])).await;
     let mut next = config(&[TCP]);
     next.known_addrs = vec![(b.peer(), b.handle.listen_addrs())];
-    let mut a = Node::start(next).await;
+    let mut a = NetNode::start(next).await;
     a.handle.set_wanted(b.peer(), true);
     a.connected(b.peer()).await;
     a.stop().await;
-    let mut c = Node::start(config(&[TCP])).await;
+    let mut c = NetNode::start(config(&[TCP])).await;
     c.handle.dial(b.peer(), b.handle.listen_addrs()).await.unwrap();
     let told = |event| {
         if let Event::Addresses { addrs, .. } = event {
@@ -91,8 +94,8 @@ async fn known_addresses_of_the_last_run_serve_a_wanted_peer() {
 
 #[tokio::test]
 async fn dial_errors_say_what_was_wrong() {
-    let a = Node::start(config(&[TCP])).await;
-    let other = Node::start(config(&[TCP])).await;
+    let a = NetNode::start(config(&[TCP])).await;
+    let other = NetNode::start(config(&[TCP])).await;
     let stranger = PeerId::from(Keypair::generate_ed25519().public().to_peer_id());
     assert_eq!(a.handle.dial(a.peer(), vec![]).await, Err(DialError::Self_));
     assert_eq!(
@@ -142,7 +145,7 @@ async fn dial_errors_say_what_was_wrong() {
 #[tokio::test]
 async fn a_node_that_dials_itself_by_address_gives_up() {
     let mut own = config(&[TCP]);
-    let first = Node::start(own.clone()).await;
+    let first = NetNode::start(own.clone()).await;
     own.preferred_listen = first.handle.bound_addrs();
     own.bootstrap_peers = own
         .preferred_listen
@@ -157,7 +160,7 @@ async fn a_node_that_dials_itself_by_address_gives_up() {
         .iter()
         .map(|addr| addr.replace("127.0.0.1", "0.0.0.0"))
         .collect();
-    let node = Node::start(own).await;
+    let node = NetNode::start(own).await;
     until("the dial failed", || {
         node.handle.counters().dial_failures.get() == 1
     })
@@ -174,8 +177,8 @@ async fn a_node_that_dials_itself_by_address_gives_up() {
 async fn both_sides_dialling_at_once_is_one_peer() {
     for _ in 0..10 {
         let (mut a, mut b) = (
-            Node::start(config(&[TCP, QUIC])).await,
-            Node::start(config(&[TCP, QUIC])).await,
+            NetNode::start(config(&[TCP, QUIC])).await,
+            NetNode::start(config(&[TCP, QUIC])).await,
         );
         let (to_b, to_a) = (b.handle.listen_addrs(), a.handle.listen_addrs());
         let (ab, ba) = tokio::join!(a.handle.dial(b.peer(), to_b), b.handle.dial(a.peer(), to_a));
@@ -195,7 +198,7 @@ fn to_a_peer(dialled: &Result<PeerSnapshot, DialError>) -> PeerId {
 
 #[tokio::test]
 async fn a_taken_port_and_a_bad_address_stop_the_start() {
-    let a = Node::start(config(&[TCP, QUIC])).await;
+    let a = NetNode::start(config(&[TCP, QUIC])).await;
     for address in a.handle.bound_addrs() {
         let (sender, _events) = mpsc::channel(1);
         let error = start(config(&[&address]), sender).await.unwrap_err();
@@ -215,7 +218,7 @@ async fn a_taken_port_and_a_bad_address_stop_the_start() {
 async fn an_unspecified_address_is_spelled_out() {
     let mut wide = config(&["/ip4/0.0.0.0/tcp/0", "/ip4/0.0.0.0/udp/0/quic-v1"]);
     wide.quic = false;
-    let node = Node::start(wide).await;
+    let node = NetNode::start(wide).await;
     let (bound, reachable) = (node.handle.bound_addrs(), node.handle.listen_addrs());
     assert_eq!(bound.len(), 1);
     assert!(

@@ -9,17 +9,17 @@ use std::{
 };
 
 /// Bytes of the log's end that are read: some 200 000 lines.
-const SEARCHED: u64 = 64 << 20;
+const MAX_SEARCHED: u64 = 64 << 20;
 
 /// Longest line that is looked at, in bytes: many times what is ever written.
 const MAX_LINE: u64 = 64 << 10;
 
 /// Lines that are found: a task is decided on once, each time that it is sent.
-const MOST: usize = 64;
+const MAX_LINES: usize = 64;
 
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct SearchResult {
     /// The lines about the task, oldest first, at most the last 64.
     pub lines: Vec<String>,
     /// Bytes that were read.
@@ -30,7 +30,7 @@ pub struct Found {
 
 /// Which lines are about a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
+pub enum TaskIdMatch {
     /// Those of the task that has this id here.
     Id,
     /// Those of sealed ones too that have it where they were sealed, as was told beside their boxes.
@@ -41,16 +41,16 @@ pub enum By {
 ///
 /// # Errors
 /// It cannot be read.
-pub fn search(path: &Path, task: &str, by: By) -> io::Result<Found> {
+pub fn search(path: &Path, task: &str, by: TaskIdMatch) -> io::Result<SearchResult> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
-    let from = length.saturating_sub(SEARCHED);
+    let from = length.saturating_sub(MAX_SEARCHED);
     file.seek(SeekFrom::Start(from))?;
-    let mut lines = BufReader::with_capacity(1 << 16, file.take(SEARCHED));
+    let mut lines = BufReader::with_capacity(1 << 16, file.take(MAX_SEARCHED));
     if from > 0 {
         skip_line(&mut lines)?; // It began before.
     }
-    Ok(Found {
+    Ok(SearchResult {
         lines: about(&mut lines, task, by)?,
         searched: length - from,
         whole: from == 0,
@@ -58,7 +58,7 @@ pub fn search(path: &Path, task: &str, by: By) -> io::Result<Found> {
 }
 
 /// The lines of a log about a task, oldest first.
-fn about(log: &mut impl BufRead, task: &str, by: By) -> io::Result<Vec<String>> {
+fn about(log: &mut impl BufRead, task: &str, by: TaskIdMatch) -> io::Result<Vec<String>> {
     let mut found = std::collections::VecDeque::new();
     let mut line = Vec::new();
     loop {
@@ -75,21 +75,23 @@ fn about(log: &mut impl BufRead, task: &str, by: By) -> io::Result<Vec<String>> 
             && is_about(text, task, by)
         {
             found.push_back(text.trim_end().to_owned());
-            if found.len() > MOST {
+            if found.len() > MAX_LINES {
                 found.pop_front();
             }
         }
     }
 }
 
-fn is_about(line: &str, task: &str, by: By) -> bool {
+fn is_about(line: &str, task: &str, by: TaskIdMatch) -> bool {
     // Most lines are about others: those are not even parsed. An id with signs that JSON escapes is looked at anyway.
     let is_plain = !task.contains(['"', '\\', '\u{2028}', '\u{2029}']) && !task.contains(char::is_control);
     if is_plain && !line.contains(task) {
         return false;
     }
     let entry: Result<serde_json::Value, _> = serde_json::from_str(line);
-    entry.is_ok_and(|entry| entry["task"] == task || by == By::EitherId && entry["sealed_task"] == task)
+    entry.is_ok_and(|entry| {
+        entry["task"] == task || by == TaskIdMatch::EitherId && entry["sealed_task"] == task
+    })
 }
 
 fn skip_line(log: &mut impl BufRead) -> io::Result<()> {
@@ -117,7 +119,7 @@ mod tests {
 
     fn line(task: &str, number: usize) -> String {
         let line = serde_json::json!({"task": task, "number": number, "reason": "not t1"});
-        agentanycast_program::json_lines::to_line(&line)
+        agentanycast_daemon_kit::json_lines::to_line(&line)
     }
 
     proptest! {
@@ -147,8 +149,8 @@ mod tests {
             }
             for task in ["t0", "t1", "t2", "a\"b\\\n", "a\u{2028}b", "none"] {
                 let mut all = expected.remove(task).unwrap_or_default();
-                let last = all.split_off(all.len().saturating_sub(MOST));
-                prop_assert_eq!(about(&mut log.as_slice(), task, By::Id).unwrap(), last);
+                let last = all.split_off(all.len().saturating_sub(MAX_LINES));
+                prop_assert_eq!(about(&mut log.as_slice(), task, TaskIdMatch::Id).unwrap(), last);
             }
         }
     }
@@ -164,21 +166,24 @@ mod tests {
         );
         let lines = |task, by| about(&mut log.as_bytes(), task, by).unwrap().len();
         assert_eq!(
-            (lines("sender's", By::EitherId), lines("sender's", By::Id)),
+            (
+                lines("sender's", TaskIdMatch::EitherId),
+                lines("sender's", TaskIdMatch::Id)
+            ),
             (2, 1)
         );
-        assert_eq!(lines("own", By::Id), 1);
+        assert_eq!(lines("own", TaskIdMatch::Id), 1);
     }
 
     #[test]
     fn only_the_end_of_a_long_log_is_read() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         writeln!(file, "{}", line("t", 0)).unwrap();
-        file.as_file().set_len(SEARCHED + 1000).unwrap();
+        file.as_file().set_len(MAX_SEARCHED + 1000).unwrap();
         file.seek(SeekFrom::End(0)).unwrap();
         writeln!(file, "\n{}", line("t", 1)).unwrap();
-        let found = search(file.path(), "t", By::Id).unwrap();
+        let found = search(file.path(), "t", TaskIdMatch::Id).unwrap();
         assert_eq!((found.lines, found.whole), (vec![line("t", 1)], false));
-        assert!(search(Path::new("/nowhere"), "t", By::Id).is_err());
+        assert!(search(Path::new("/nowhere"), "t", TaskIdMatch::Id).is_err());
     }
 }

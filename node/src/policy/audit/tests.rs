@@ -11,34 +11,34 @@ use std::{
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::{
-    line::{Entry, Transport},
+    log_line::{AuditEntry, TaskOrigin},
     verify::verify,
     *,
 };
 use crate::{
-    logged::logged,
-    policy::{By, Decision, Outcome},
+    log_capture::capture_logs,
+    policy::{Decision, DecisionReason, PolicyOutcome},
 };
 
-mod room;
+mod reserved_space;
 
 /// Far beyond what any step takes.
 const DEADLINE: Duration = Duration::from_mins(1);
 
-fn settings(path: &Path) -> Settings {
-    Settings {
+fn settings(path: &Path) -> AuditSettings {
+    AuditSettings {
         path: path.to_owned(),
         chain: true,
         sync: true,
     }
 }
 
-fn entry(task: &str) -> Entry {
-    Entry {
+fn entry(task: &str) -> AuditEntry {
+    AuditEntry {
         at: 0,
         decision: Decision {
-            outcome: Outcome::Allow,
-            by: By::NoRules,
+            outcome: PolicyOutcome::Allow,
+            reason: DecisionReason::NoRules,
         },
         source: "local".into(),
         seen_as: None,
@@ -47,7 +47,7 @@ fn entry(task: &str) -> Entry {
         task: task.into(),
         sealed_task: String::new(),
         envelope: String::new(),
-        transport: Transport::Local,
+        transport: TaskOrigin::Local,
     }
 }
 
@@ -172,7 +172,7 @@ fn a_log_that_cannot_be_reopened_is_told_and_opened_when_it_can_be() {
     wait("it is told", || unopened().is_some());
     audit.submit(entry("one"));
     wait("it is written", || audit.passed(1));
-    assert_eq!(audit.trouble(), None, "lines are written: nobody is turned away");
+    assert_eq!(audit.problem(), None, "lines are written: nobody is turned away");
     let trouble = unopened().unwrap();
     assert!(trouble.contains("cannot be opened again"), "{trouble}");
     fs::create_dir(&place).unwrap();
@@ -205,7 +205,7 @@ fn a_file_that_is_no_log_is_not_taken_when_the_log_is_reopened() {
         audit.submit(entry(task));
         wait("it is written", || audit.passed(2 + number as u64));
     }
-    assert_eq!(audit.trouble(), None);
+    assert_eq!(audit.problem(), None);
     assert_eq!(
         (fs::read_to_string(&path).unwrap(), mode(&path)),
         (foreign.to_owned(), 0o644)
@@ -273,9 +273,9 @@ fn a_log_that_was_deleted_goes_on_in_a_new_file() {
     assert_eq!(second.first_prev, first.last);
     assert_eq!(
         *audit.state().borrow(),
-        State {
+        AuditState {
             passed: 2,
-            ..State::default()
+            ..AuditState::default()
         }
     );
 }
@@ -295,19 +295,19 @@ fn a_log_that_was_deleted_and_cannot_be_made_again_cannot_be_written() {
     audit.reopener().unwrap().reopen();
     let state = audit.state();
     wait("it is told", || state.borrow().unopened.is_some());
-    assert_eq!(audit.trouble(), None);
+    assert_eq!(audit.problem(), None);
     fs::remove_file(away.join("audit.jsonl")).unwrap();
     wait("that is told before there is a line", || {
-        audit.trouble().is_some()
+        audit.problem().is_some()
     });
-    let trouble = audit.trouble().unwrap();
+    let trouble = audit.problem().unwrap();
     assert!(trouble.contains("cannot be written: it was deleted"), "{trouble}");
-    assert_eq!(state.borrow().complaint(), Some(&*trouble));
+    assert_eq!(state.borrow().any_problem(), Some(&*trouble));
     audit.submit(entry("two"));
     wait("nobody waits for it", || audit.passed(2));
-    assert!(audit.trouble().is_some());
+    assert!(audit.problem().is_some());
     fs::create_dir(&place).unwrap();
-    wait("it is well again", || state.borrow().complaint().is_none());
+    wait("it is well again", || state.borrow().any_problem().is_none());
     audit.submit(entry("three"));
     drop(audit);
     assert_eq!(tasks(&path), ["two", "three"]);
@@ -324,7 +324,7 @@ fn of_a_log_that_was_deleted_nothing_else_is_told() {
     let mut audit = Audit::start(&settings(&place.join("audit.jsonl"))).unwrap();
     fs::remove_dir_all(&place).unwrap();
     audit.submit(entry("one"));
-    wait("it is told", || audit.trouble().is_some());
+    wait("it is told", || audit.problem().is_some());
     assert_eq!(audit.state().borrow().unopened, None);
 }
 
@@ -379,7 +379,7 @@ fn a_chain_goes_on_over_a_rotation_and_a_restart_before_the_next_line() {
 fn a_new_file_without_a_chain_is_empty() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("audit.jsonl");
-    let plain = Settings {
+    let plain = AuditSettings {
         chain: false,
         ..settings(&path)
     };
@@ -410,17 +410,17 @@ fn a_log_has_one_writer() {
 #[test]
 fn a_full_disk_is_told_and_holds_nobody_up() {
     let mut audit = Audit::start(&settings(Path::new("/dev/full"))).unwrap();
-    assert_eq!(audit.trouble(), None);
+    assert_eq!(audit.problem(), None);
     audit.submit(entry("one"));
     let awaited = audit.awaited();
     wait("nobody waits any longer", || audit.passed(awaited));
-    let trouble = audit.trouble().unwrap();
+    let trouble = audit.problem().unwrap();
     assert!(
         trouble.contains("/dev/full") && trouble.contains("No space"),
         "{trouble}"
     );
     // Lines beyond what may wait are counted, and the log is stuck long before.
-    for number in 0..2 * WAITING {
+    for number in 0..2 * MAX_WAITING {
         audit.submit(entry(&number.to_string()));
     }
     assert!(audit.shared.lost.load(Ordering::Relaxed) > 0);
@@ -434,25 +434,25 @@ fn what_could_not_be_written_is_written_later() {
     std::os::unix::fs::symlink("/dev/full", &path).unwrap();
     let mut audit = Audit::start(&settings(&path)).unwrap();
     audit.submit(entry("one"));
-    wait("it fails", || audit.trouble().is_some());
+    wait("it fails", || audit.problem().is_some());
     audit.submit(entry("two"));
     fs::remove_file(&path).unwrap();
     audit.reopener().unwrap().reopen();
-    wait("it is well again", || audit.trouble().is_none());
+    wait("it is well again", || audit.problem().is_none());
     audit.submit(entry("three"));
     drop(audit);
     assert_eq!(tasks(&path), ["one", "two", "three"]);
 }
 
 /// A log of which the disk did not take the line that was written last.
-fn unsynced(path: &Path) -> (Audit, Writer) {
+fn unsynced(path: &Path) -> (Audit, AuditWriter) {
     let (mut audit, mut writer) = Audit::open(&settings(path)).unwrap();
     audit.submit(entry("one"));
     assert!(writer.gather());
     let (written, done) = writer.file.append(&writer.buffer);
     done.unwrap();
     writer.synced(written, Err(io::Error::other("the disk failed")), Ok(()));
-    assert!(audit.passed(1) && audit.trouble().unwrap().contains("the disk failed"));
+    assert!(audit.passed(1) && audit.problem().unwrap().contains("the disk failed"));
     (audit, writer)
 }
 
@@ -463,7 +463,7 @@ fn what_could_not_be_synced_is_written_anew() {
     let (mut audit, writer) = unsynced(&path);
     assert_eq!(fs::read(&path).unwrap(), b"");
     audit.spawn(writer).unwrap();
-    wait("it is well again", || audit.trouble().is_none());
+    wait("it is well again", || audit.problem().is_none());
     assert_eq!(tasks(&path), ["one"]);
 }
 
@@ -479,7 +479,7 @@ fn what_could_not_be_synced_at_the_end_is_not_taken_away() {
     done.unwrap();
     writer.shared.closing.store(true, Ordering::Release);
     writer.synced(written, Err(io::Error::other("the disk failed")), Ok(()));
-    assert!(writer.buffer.is_empty() && audit.trouble().is_some());
+    assert!(writer.buffer.is_empty() && audit.problem().is_some());
     assert_eq!(tasks(&path), ["one"]);
 }
 
@@ -489,7 +489,7 @@ fn what_could_not_be_synced_nor_taken_back_is_synced_later() {
     let (mut audit, writer) = unsynced(Path::new("/dev/null"));
     assert!(writer.buffer.is_empty());
     audit.spawn(writer).unwrap();
-    wait("it is well again", || audit.trouble().is_none());
+    wait("it is well again", || audit.problem().is_none());
 }
 
 /// What found no place to wait is counted in the log when there is room, whether or not anything is decided then.
@@ -499,13 +499,13 @@ fn what_was_lost_is_said_when_there_is_room() {
     let path = home.path().join("audit.jsonl");
     std::os::unix::fs::symlink("/dev/full", &path).unwrap();
     let mut audit = Audit::start(&settings(&path)).unwrap();
-    for number in 0..2 * WAITING {
+    for number in 0..2 * MAX_WAITING {
         audit.submit(entry(&number.to_string()));
     }
-    assert!(audit.trouble().is_some());
+    assert!(audit.problem().is_some());
     fs::remove_file(&path).unwrap();
     audit.reopener().unwrap().reopen();
-    wait("it is well again", || audit.trouble().is_none());
+    wait("it is well again", || audit.problem().is_none());
     let is_said = || fs::read_to_string(&path).is_ok_and(|text| text.contains("\"decision\":\"lost\""));
     wait("it is said", is_said);
     let awaited = audit.awaited();
@@ -513,7 +513,7 @@ fn what_was_lost_is_said_when_there_is_room() {
     drop(audit);
     let (lines, tasks) = (lines(&path), tasks(&path).len());
     let lost = lines.last().unwrap()["count"].as_u64().unwrap();
-    assert_eq!(tasks as u64 + lost, 2 * WAITING as u64);
+    assert_eq!(tasks as u64 + lost, 2 * MAX_WAITING as u64);
     assert_eq!(lines.len(), tasks + 1, "it is said once");
     assert_eq!(awaited, tasks as u64);
 }

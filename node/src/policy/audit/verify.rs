@@ -5,14 +5,14 @@
 
 use std::io::{self, BufRead};
 
-use super::line::{Hash, hash, hex};
+use super::log_line::{LineHash, hash, hex};
 
 /// Longest line that is read, in bytes: many times what is ever written.
 const MAX_LINE: u64 = 1 << 20;
 
 /// A log that is whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Verified {
+pub struct LogSummary {
     /// Its lines.
     pub lines: u64,
     /// Lines that have the hash of the one before.
@@ -25,7 +25,7 @@ pub struct Verified {
     pub has_kept: bool,
 }
 
-impl Verified {
+impl LogSummary {
     /// Both as one: `next` was read behind this one.
     #[must_use]
     pub fn then(self, next: Self) -> Self {
@@ -42,7 +42,7 @@ impl Verified {
 /// Why a log is not whole.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Broken {
+pub enum VerifyError {
     /// It cannot be read.
     #[error("line {line}: {error}")]
     Unreadable {
@@ -92,16 +92,16 @@ const NO_LINE: &str = "000000000000000000000000000000000000000000000000000000000
 /// Whether a log's first line may say `found` behind the logs that were read before it. It begins behind a line, and
 /// then that one is the last of theirs, whether or not they are chained; or it is the first of a chain that was switched
 /// on with a new file.
-fn goes_on(before: &Verified, found: &str) -> Result<(), Broken> {
+fn goes_on(before: &LogSummary, found: &str) -> Result<(), VerifyError> {
     match &before.last {
         Some(last) if last == found => Ok(()),
         _ if before.chained == 0 && found == NO_LINE => Ok(()),
-        Some(last) => Err(Broken::Chain {
+        Some(last) => Err(VerifyError::Chain {
             line: 1,
             found: found.to_owned(),
             expected: last.clone(),
         }),
-        None => Err(Broken::Missing {
+        None => Err(VerifyError::Missing {
             found: found.to_owned(),
         }),
     }
@@ -114,16 +114,16 @@ fn goes_on(before: &Verified, found: &str) -> Result<(), Broken> {
 /// At the first line that is not as it should be.
 pub fn verify(
     mut log: impl BufRead,
-    before: Option<&Verified>,
+    before: Option<&LogSummary>,
     kept: Option<&str>,
-) -> Result<Verified, Broken> {
-    let mut verified = Verified::default();
-    let mut last: Option<Hash> = None;
+) -> Result<LogSummary, VerifyError> {
+    let mut verified = LogSummary::default();
+    let mut last: Option<LineHash> = None;
     let mut line = Vec::new();
     loop {
         line.clear();
         let number = verified.lines + 1;
-        let unreadable = |error| Broken::Unreadable { line: number, error };
+        let unreadable = |error| VerifyError::Unreadable { line: number, error };
         let read = io::Read::take(&mut log, MAX_LINE)
             .read_until(b'\n', &mut line)
             .map_err(unreadable)?;
@@ -131,7 +131,7 @@ pub fn verify(
             verified.last = last.map(|hash| hex(&hash));
             return Ok(verified);
         }
-        let no_entry = |why: &str| Broken::NoEntry {
+        let no_entry = |why: &str| VerifyError::NoEntry {
             line: number,
             why: why.to_owned(),
         };
@@ -143,7 +143,7 @@ pub fn verify(
                 if let Some(expected) = last.map(|hash| hex(&hash))
                     && expected != found
                 {
-                    return Err(Broken::Chain {
+                    return Err(VerifyError::Chain {
                         line: number,
                         found,
                         expected,
@@ -159,7 +159,7 @@ pub fn verify(
             None if verified.chained > 0
                 || number == 1 && before.is_some_and(|before| before.chained > 0) =>
             {
-                return Err(Broken::Unchained { line: number });
+                return Err(VerifyError::Unchained { line: number });
             }
             None => {}
         }
@@ -188,17 +188,17 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{
-        super::line::{Chain, Entry, Transport},
+        super::log_line::{AuditEntry, HashChain, TaskOrigin},
         *,
     };
-    use crate::policy::{By, Decision, Outcome};
+    use crate::policy::{Decision, DecisionReason, PolicyOutcome};
 
-    fn entry(at: u64, task: &str) -> Entry {
-        Entry {
+    fn entry(at: u64, task: &str) -> AuditEntry {
+        AuditEntry {
             at,
             decision: Decision {
-                outcome: Outcome::Deny,
-                by: By::Rule(2),
+                outcome: PolicyOutcome::Deny,
+                reason: DecisionReason::Rule(2),
             },
             source: "12D3".into(),
             seen_as: None,
@@ -207,12 +207,12 @@ mod tests {
             task: task.into(),
             sealed_task: String::new(),
             envelope: "e".into(),
-            transport: Transport::P2p,
+            transport: TaskOrigin::P2p,
         }
     }
 
     fn log(tasks: &[String]) -> Vec<u8> {
-        let mut chain = Chain(Some([0; 32]));
+        let mut chain = HashChain(Some([0; 32]));
         let mut lines = Vec::new();
         for (at, task) in tasks.iter().enumerate() {
             chain.write(&entry(at as u64 * 1000, task), &mut lines);
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn a_line_says_what_was_decided() {
         let mut lines = Vec::new();
-        Chain(None).write(&entry(1_800_000_000_120, "a\n\"b"), &mut lines);
+        HashChain(None).write(&entry(1_800_000_000_120, "a\n\"b"), &mut lines);
         assert_eq!(
             String::from_utf8(lines).unwrap(),
             "{\"time\":\"2027-01-15T08:00:00.120Z\",\"decision\":\"deny\",\"source\":\"12D3\",\"target\":\"12D4\",\
@@ -235,11 +235,11 @@ mod tests {
     #[test]
     fn a_line_says_as_whom_its_source_was_seen() {
         let mut lines = Vec::new();
-        let seen = Entry {
+        let seen = AuditEntry {
             seen_as: Some("did:web:a".to_owned()),
             ..entry(0, "a")
         };
-        Chain(Some([0; 32])).write(&seen, &mut lines);
+        HashChain(Some([0; 32])).write(&seen, &mut lines);
         assert_eq!(verify(&*lines, None, None).unwrap().chained, 1);
         let line = String::from_utf8(lines).unwrap();
         assert!(
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn what_was_lost_is_said_and_chained() {
         let mut lines = Vec::new();
-        let mut chain = Chain(Some([0; 32]));
+        let mut chain = HashChain(Some([0; 32]));
         chain.write(&entry(0, "a"), &mut lines);
         chain.write_lost(0, 7, &mut lines);
         chain.write(&entry(0, "b"), &mut lines);
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_second_file_goes_on_where_the_first_ended() {
-        let (mut chain, mut one, mut two) = (Chain(Some([0; 32])), Vec::new(), Vec::new());
+        let (mut chain, mut one, mut two) = (HashChain(Some([0; 32])), Vec::new(), Vec::new());
         chain.write(&entry(0, "a"), &mut one);
         chain.write(&entry(0, "b"), &mut two);
         let first = verify(&*one, None, None).unwrap();
@@ -276,12 +276,12 @@ mod tests {
         let another = verify(&*log(&["c".to_owned()]), None, None).unwrap();
         assert!(matches!(
             verify(&*two, Some(&another), None),
-            Err(Broken::Chain { line: 1, .. })
+            Err(VerifyError::Chain { line: 1, .. })
         ));
         let plain = b"{\"decision\":\"allow\"}\n";
         assert!(matches!(
             verify(&plain[..], Some(&first), None),
-            Err(Broken::Unchained { line: 1 })
+            Err(VerifyError::Unchained { line: 1 })
         ));
     }
 
@@ -306,9 +306,9 @@ mod tests {
         assert!(behind(&one).is_ok());
         assert!(matches!(
             behind(&stripped(&one)),
-            Err(Broken::Chain { line: 1, .. })
+            Err(VerifyError::Chain { line: 1, .. })
         ));
-        assert!(matches!(behind(b""), Err(Broken::Missing { .. })));
+        assert!(matches!(behind(b""), Err(VerifyError::Missing { .. })));
         // One that was rotated before anything came into it is none of these: the line before is in the one before it.
         let older = verify(&*one, None, None).unwrap();
         let both = older.then(verify(&b""[..], None, None).unwrap());
@@ -324,7 +324,7 @@ mod tests {
         let next = verify(&*anew, Some(&before), None).unwrap();
         let both = before.clone().then(next);
         assert_eq!((both.lines, both.chained), (2, 1));
-        let mut chain = Chain(Some(hash(&plain[..plain.len() - 1])));
+        let mut chain = HashChain(Some(hash(&plain[..plain.len() - 1])));
         let mut goes_on = Vec::new();
         chain.write(&entry(0, "a"), &mut goes_on);
         assert!(verify(&*[plain, goes_on.clone()].concat(), None, None).is_ok());
@@ -359,28 +359,28 @@ mod tests {
             ("{\"decision\":\"allow\",\"prev\":1}\n", 1),
         ] {
             assert!(
-                matches!(verify(text.as_bytes(), None, None), Err(Broken::NoEntry { line, .. }) if line == at)
+                matches!(verify(text.as_bytes(), None, None), Err(VerifyError::NoEntry { line, .. }) if line == at)
             );
         }
         let mut cut = log(&["a".to_owned(), "b".to_owned()]);
         cut.pop();
         assert!(matches!(
             verify(&*cut, None, None),
-            Err(Broken::NoEntry { line: 2, .. })
+            Err(VerifyError::NoEntry { line: 2, .. })
         ));
         let endless = vec![b'x'; 3 << 20];
         assert!(matches!(
             verify(&*endless, None, None),
-            Err(Broken::NoEntry { line: 1, .. })
+            Err(VerifyError::NoEntry { line: 1, .. })
         ));
         let plain = "{\"decision\":\"allow\"}\n";
         assert_eq!(verify(plain.as_bytes(), None, None).unwrap().chained, 0);
         let mixed = [log(&["a".to_owned()]), plain.as_bytes().to_vec()].concat();
         assert!(matches!(
             verify(&*mixed, None, None),
-            Err(Broken::Unchained { line: 2 })
+            Err(VerifyError::Unchained { line: 2 })
         ));
-        assert_eq!(verify(&b""[..], None, None).unwrap(), Verified::default());
+        assert_eq!(verify(&b""[..], None, None).unwrap(), LogSummary::default());
     }
 
     proptest! {
@@ -412,7 +412,7 @@ mod tests {
                 }
                 _ => lines.swap(at, at + 1),
             }
-            let nothing = Verified::default();
+            let nothing = LogSummary::default();
             prop_assert!(verify(&*lines.concat(), Some(&nothing), None).is_err());
         }
     }

@@ -30,18 +30,18 @@ fn invite(number: u8, uses: u32, expires_at: Option<u64>) -> Invite {
 fn the_first_peers_take_the_uses() {
     let mut invites = Invites::default();
     assert!(invites.add(0, invite(1, 2, Some(100))).0);
-    assert_eq!(invites.show(1, peer(1), &secret(1)).0, Shown::Taken);
-    assert_eq!(invites.show(1, peer(1), &secret(1)).0, Shown::Held);
-    assert_eq!(invites.show(99, peer(2), &secret(1)).0, Shown::Taken);
-    assert_eq!(invites.show(99, peer(3), &secret(1)).0, Shown::UsedUp);
-    assert_eq!(invites.show(100, peer(3), &secret(1)).0, Shown::Expired);
+    assert_eq!(invites.redeem(1, peer(1), &secret(1)).0, RedeemResult::Redeemed);
+    assert_eq!(invites.redeem(1, peer(1), &secret(1)).0, RedeemResult::Held);
+    assert_eq!(invites.redeem(99, peer(2), &secret(1)).0, RedeemResult::Redeemed);
+    assert_eq!(invites.redeem(99, peer(3), &secret(1)).0, RedeemResult::UsedUp);
+    assert_eq!(invites.redeem(100, peer(3), &secret(1)).0, RedeemResult::Expired);
     assert_eq!(
-        invites.show(100, peer(2), &secret(1)).0,
-        Shown::Held,
+        invites.redeem(100, peer(2), &secret(1)).0,
+        RedeemResult::Held,
         "it ends the taking only"
     );
     for wrong in [&secret(2)[..], &[], &[1; 15], &[1; 17]] {
-        assert_eq!(invites.show(1, peer(1), wrong).0, Shown::Unknown);
+        assert_eq!(invites.redeem(1, peer(1), wrong).0, RedeemResult::Unknown);
     }
     assert_eq!(invites.rights(peer(2))[0].label, "friends");
     assert!(invites.rights(peer(3)).is_empty());
@@ -77,19 +77,20 @@ fn labels_are_plain_words() {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum InviteStep {
     Add(u8, u32, Option<u64>),
     Show(u8, u8),
     Remove(u8),
     Wait(u64),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = InviteStep> {
     prop_oneof![
-        (0..3_u8, 1..4_u32, prop::option::of(0..40_u64)).prop_map(|(n, uses, at)| Step::Add(n, uses, at)),
-        (0..6_u8, 0..4_u8).prop_map(|(peer, secret)| Step::Show(peer, secret)),
-        (0..3_u8).prop_map(Step::Remove),
-        (0..10_u64).prop_map(Step::Wait),
+        (0..3_u8, 1..4_u32, prop::option::of(0..40_u64))
+            .prop_map(|(n, uses, at)| InviteStep::Add(n, uses, at)),
+        (0..6_u8, 0..4_u8).prop_map(|(peer, secret)| InviteStep::Show(peer, secret)),
+        (0..3_u8).prop_map(InviteStep::Remove),
+        (0..10_u64).prop_map(InviteStep::Wait),
     ]
 }
 
@@ -102,29 +103,29 @@ proptest! {
         let mut now = 0;
         for step in steps {
             match step {
-                Step::Add(number, uses, at) => {
+                InviteStep::Add(number, uses, at) => {
                     invites.add(now, invite(number, uses, at));
                     model.insert(number, (uses, at, Vec::new()));
                 }
-                Step::Show(who, number) => {
-                    let shown = invites.show(now, peer(who), &secret(number)).0;
+                InviteStep::Show(who, number) => {
+                    let shown = invites.redeem(now, peer(who), &secret(number)).0;
                     let expected = match model.get_mut(&number) {
-                        None => Shown::Unknown,
-                        Some((_, _, peers)) if peers.contains(&who) => Shown::Held,
-                        Some((_, Some(at), _)) if now >= *at => Shown::Expired,
-                        Some((uses, _, peers)) if peers.len() >= *uses as usize => Shown::UsedUp,
+                        None => RedeemResult::Unknown,
+                        Some((_, _, peers)) if peers.contains(&who) => RedeemResult::Held,
+                        Some((_, Some(at), _)) if now >= *at => RedeemResult::Expired,
+                        Some((uses, _, peers)) if peers.len() >= *uses as usize => RedeemResult::UsedUp,
                         Some((_, _, peers)) => {
                             peers.push(who);
-                            Shown::Taken
+                            RedeemResult::Redeemed
                         }
                     };
                     prop_assert_eq!(shown, expected);
                 }
-                Step::Remove(number) => {
+                InviteStep::Remove(number) => {
                     let removed = invites.remove(&format!("i{number}"));
                     prop_assert_eq!(removed.is_some(), model.remove(&number).is_some());
                 }
-                Step::Wait(time) => now += time,
+                InviteStep::Wait(time) => now += time,
             }
             for who in 0..6 {
                 let held = model.values().filter(|(_, _, peers)| peers.contains(&who)).count();

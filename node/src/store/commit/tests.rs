@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::*;
-use crate::store::Pair;
+use crate::store::KeyValue;
 
 /// Each applied group as the keys it set; a barrier waits for a permit.
 struct Recorder {
@@ -50,7 +50,7 @@ impl Store for Recorder {
         Ok(None)
     }
 
-    fn scan(&self, _: &[u8], _: Option<&[u8]>, _: usize) -> Result<Vec<Pair>, StoreError> {
+    fn scan(&self, _: &[u8], _: Option<&[u8]>, _: usize) -> Result<Vec<KeyValue>, StoreError> {
         Ok(Vec::new())
     }
 
@@ -87,10 +87,10 @@ fn keys(numbers: std::ops::Range<u64>) -> Vec<Vec<u8>> {
     numbers.map(|number| number.to_be_bytes().to_vec()).collect()
 }
 
-fn next(progress: &mut tokio_mpsc::UnboundedReceiver<Progress>) -> Result<u64, String> {
+fn next(progress: &mut tokio_mpsc::UnboundedReceiver<CommitProgress>) -> Result<u64, String> {
     match progress.blocking_recv() {
-        Some(Progress::Durable { batches, .. }) => Ok(batches),
-        Some(Progress::Failed(error)) => Err(error.to_string()),
+        Some(CommitProgress::Durable { batches, .. }) => Ok(batches),
+        Some(CommitProgress::Failed(error)) => Err(error.to_string()),
         None => Err("ended".into()),
     }
 }
@@ -130,24 +130,24 @@ fn a_group_has_bounds_in_number_and_bytes() {
     let (mut committer, mut progress) = Committer::start(store.clone()).unwrap();
     committer.submit(batch(0, 1), Urgency::Awaited);
     wait_for_groups(&store, 1);
-    for number in 1..=GROUP as u64 + 1 {
+    for number in 1..=MAX_GROUP as u64 + 1 {
         committer.submit(batch(number, 1), Urgency::Awaited);
     }
     for number in 0..10 {
         committer.submit(
-            batch(GROUP as u64 + 2 + number, GROUP_BYTES / 4),
+            batch(MAX_GROUP as u64 + 2 + number, MAX_GROUP_BYTES / 4),
             Urgency::Awaited,
         );
     }
     drop(permit);
-    let all = GROUP as u64 + 12;
+    let all = MAX_GROUP as u64 + 12;
     let mut durable = 0;
     while durable < all {
         let count = next(&mut progress).unwrap();
         assert!(count > durable, "the count only grows");
         durable = count;
     }
-    assert_eq!(store.sizes(), [1, GROUP, 5, 4, 2]);
+    assert_eq!(store.sizes(), [1, MAX_GROUP, 5, 4, 2]);
     assert_eq!(store.groups().concat(), keys(0..all));
 }
 

@@ -8,35 +8,35 @@
 use std::iter::Peekable;
 
 /// Bytes after which a block is full.
-const FULL: usize = 8 << 10;
+const FULL_BLOCK: usize = 8 << 10;
 
 /// Fewer bytes than that, and the block takes in the one behind it.
-const LEAST: usize = FULL / 4;
+const MIN_BLOCK: usize = FULL_BLOCK / 4;
 
 /// Full blocks after which weaving pauses: bounds how long readers wait.
-const MOST: usize = 8;
+const MAX_BLOCKS: usize = 8;
 
 /// Length of a key, length of its cell.
 const HEADER: usize = 2 + 4;
 
 /// A block that is none that was written.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Damaged;
+pub(super) struct DamagedBlock;
 
 /// A key with its cell.
-type Pair<'a> = (&'a [u8], &'a [u8]);
+type BlockPair<'a> = (&'a [u8], &'a [u8]);
 
 /// The pairs of a block, in order.
 #[derive(Clone, Debug)]
-pub(super) struct Pairs<'a>(&'a [u8]);
+pub(super) struct BlockPairs<'a>(&'a [u8]);
 
-impl<'a> Pairs<'a> {
+impl<'a> BlockPairs<'a> {
     /// Those in these bytes.
-    pub(super) fn of(block: &'a [u8]) -> Self {
+    pub(super) fn new(block: &'a [u8]) -> Self {
         Self(block)
     }
 
-    fn split(bytes: &'a [u8]) -> Option<(Pair<'a>, &'a [u8])> {
+    fn split(bytes: &'a [u8]) -> Option<(BlockPair<'a>, &'a [u8])> {
         let (key, rest) = bytes.split_first_chunk()?;
         let (cell, rest) = rest.split_first_chunk()?;
         let (key, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes(*key)))?;
@@ -45,7 +45,7 @@ impl<'a> Pairs<'a> {
     }
 
     /// The cell of a key.
-    pub(super) fn find(self, wanted: &[u8]) -> Result<Option<&'a [u8]>, Damaged> {
+    pub(super) fn find(self, wanted: &[u8]) -> Result<Option<&'a [u8]>, DamagedBlock> {
         for pair in self {
             let (key, cell) = pair?;
             if key >= wanted {
@@ -56,8 +56,8 @@ impl<'a> Pairs<'a> {
     }
 }
 
-impl<'a> Iterator for Pairs<'a> {
-    type Item = Result<Pair<'a>, Damaged>;
+impl<'a> Iterator for BlockPairs<'a> {
+    type Item = Result<BlockPair<'a>, DamagedBlock>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.0.is_empty() {
@@ -65,23 +65,23 @@ impl<'a> Iterator for Pairs<'a> {
         }
         let split = Self::split(self.0);
         self.0 = split.map_or(&[], |(_, rest)| rest);
-        Some(split.map(|(pair, _)| pair).ok_or(Damaged))
+        Some(split.map(|(pair, _)| pair).ok_or(DamagedBlock))
     }
 }
 
 /// A key or a cell that is too long for a block.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct TooLong;
+pub(super) struct PairTooLong;
 
 /// Writes blocks out of pairs in ascending order.
 #[derive(Debug)]
-pub(super) struct Weaver {
+pub(super) struct BlockWriter {
     blocks: Vec<(Vec<u8>, Vec<u8>)>,
     fence: Vec<u8>,
     open: Vec<u8>,
 }
 
-impl Weaver {
+impl BlockWriter {
     /// The first block will stand under this fence.
     pub(super) fn new(fence: Vec<u8>) -> Self {
         Self {
@@ -92,10 +92,10 @@ impl Weaver {
     }
 
     /// Adds a pair.
-    pub(super) fn push(&mut self, key: &[u8], cell: &[u8]) -> Result<(), TooLong> {
-        let key_length = u16::try_from(key.len()).map_err(|_| TooLong)?;
-        let cell_length = u32::try_from(cell.len()).map_err(|_| TooLong)?;
-        if !self.open.is_empty() && self.open.len() + HEADER + key.len() + cell.len() > FULL {
+    pub(super) fn push(&mut self, key: &[u8], cell: &[u8]) -> Result<(), PairTooLong> {
+        let key_length = u16::try_from(key.len()).map_err(|_| PairTooLong)?;
+        let cell_length = u32::try_from(cell.len()).map_err(|_| PairTooLong)?;
+        if !self.open.is_empty() && self.open.len() + HEADER + key.len() + cell.len() > FULL_BLOCK {
             self.close();
             self.fence = key.to_vec();
         }
@@ -113,24 +113,24 @@ impl Weaver {
 
     /// Whether so much is there that it should be written before more is woven.
     pub(super) fn has_enough(&self) -> bool {
-        self.blocks.len() >= MOST
+        self.blocks.len() >= MAX_BLOCKS
     }
 
     /// Whether all of it is so short that it should take in the block behind.
     pub(super) fn is_short(&self) -> bool {
-        self.blocks.is_empty() && self.open.len() < LEAST
+        self.blocks.is_empty() && self.open.len() < MIN_BLOCK
     }
 
     /// The blocks with their fences. None: there are no pairs.
     pub(super) fn finish(mut self) -> Vec<(Vec<u8>, Vec<u8>)> {
-        if self.open.len() < LEAST
+        if self.open.len() < MIN_BLOCK
             && let Some((fence, full)) = self.blocks.pop()
         {
             // Two that are half full: what comes between them later finds room.
             let joined = [full, std::mem::take(&mut self.open)].concat();
             let (first, second) = halves(&joined);
             self.blocks.push((fence, first.to_vec()));
-            self.fence = Pairs::of(second)
+            self.fence = BlockPairs::new(second)
                 .next()
                 .and_then(Result::ok)
                 .map_or_else(Vec::new, |(key, _)| key.to_vec());
@@ -145,11 +145,11 @@ impl Weaver {
 
 /// Two parts of these pairs, neither of them too long, as even as that goes.
 fn halves(pairs: &[u8]) -> (&[u8], &[u8]) {
-    let mut rest = Pairs::of(pairs);
+    let mut rest = BlockPairs::new(pairs);
     let mut at = 0;
     while let Some(Ok((key, cell))) = rest.next() {
         let after = at + HEADER + key.len() + cell.len();
-        if at > 0 && after > FULL {
+        if at > 0 && after > FULL_BLOCK {
             break;
         }
         at = after;
@@ -162,24 +162,24 @@ fn halves(pairs: &[u8]) -> (&[u8], &[u8]) {
 
 /// What lies on top of what: pairs that stay, changes, and what they replace.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Next<'a, C> {
+pub(super) enum MergeItem<'a, C> {
     /// This pair stays as it is.
-    Stays(&'a [u8], &'a [u8]),
+    Unchanged(&'a [u8], &'a [u8]),
     /// This change comes, over the cell that the key had.
-    Comes(C, Option<&'a [u8]>),
+    Changed(C, Option<&'a [u8]>),
 }
 
 /// The next of a block's pairs and of changes to it, in ascending order of their keys. `key` says which key
 /// a change is about; changes that are not `within` the block are left alone.
 pub(super) fn next<'a, 'k, C: 'k>(
-    pairs: &mut Peekable<Pairs<'a>>,
+    pairs: &mut Peekable<BlockPairs<'a>>,
     changes: &mut Peekable<impl Iterator<Item = C>>,
     key: impl Fn(&C) -> &'k [u8],
     within: impl Fn(&[u8]) -> bool,
-) -> Result<Option<Next<'a, C>>, Damaged> {
+) -> Result<Option<MergeItem<'a, C>>, DamagedBlock> {
     let change = changes.peek().map(&key).filter(|key| within(key));
     let pair = match pairs.peek() {
-        Some(Err(Damaged)) => return Err(Damaged),
+        Some(Err(DamagedBlock)) => return Err(DamagedBlock),
         Some(Ok(pair)) => Some(*pair),
         None => None,
     };
@@ -187,15 +187,17 @@ pub(super) fn next<'a, 'k, C: 'k>(
         (None, None) => None,
         (Some(changed), Some((stands, cell))) if changed == stands => {
             pairs.next();
-            changes.next().map(|change| Next::Comes(change, Some(cell)))
+            changes
+                .next()
+                .map(|change| MergeItem::Changed(change, Some(cell)))
         }
         (Some(changed), Some((stands, _))) if changed < stands => {
-            changes.next().map(|change| Next::Comes(change, None))
+            changes.next().map(|change| MergeItem::Changed(change, None))
         }
-        (Some(_), None) => changes.next().map(|change| Next::Comes(change, None)),
+        (Some(_), None) => changes.next().map(|change| MergeItem::Changed(change, None)),
         (_, Some((stands, cell))) => {
             pairs.next();
-            Some(Next::Stays(stands, cell))
+            Some(MergeItem::Unchanged(stands, cell))
         }
     })
 }
@@ -209,7 +211,7 @@ mod tests {
     use super::*;
 
     fn pairs_of(blocks: &[(Vec<u8>, Vec<u8>)]) -> Vec<(Vec<u8>, Vec<u8>)> {
-        let pairs = blocks.iter().flat_map(|(_, block)| Pairs::of(block));
+        let pairs = blocks.iter().flat_map(|(_, block)| BlockPairs::new(block));
         pairs
             .map(|pair| pair.map(|(key, cell)| (key.to_vec(), cell.to_vec())).unwrap())
             .collect()
@@ -221,19 +223,19 @@ mod tests {
             map in prop::collection::btree_map(
                 prop::collection::vec(any::<u8>(), 0..6), prop::collection::vec(any::<u8>(), 0..6000), 0..30),
         ) {
-            let mut weaver = Weaver::new(b"".to_vec());
+            let mut weaver = BlockWriter::new(b"".to_vec());
             for (key, cell) in &map {
                 weaver.push(key, cell).unwrap();
             }
             let blocks = weaver.finish();
             prop_assert_eq!(pairs_of(&blocks), map.clone().into_iter().collect::<Vec<_>>());
             for (at, (fence, block)) in blocks.iter().enumerate() {
-                let first = Pairs::of(block).next().unwrap().unwrap();
+                let first = BlockPairs::new(block).next().unwrap().unwrap();
                 prop_assert!(&fence[..] <= first.0 && (at == 0 || fence == first.0));
-                prop_assert!(block.len() <= FULL || Pairs::of(block).count() == 1);
+                prop_assert!(block.len() <= FULL_BLOCK || BlockPairs::new(block).count() == 1);
                 for (key, cell) in &map {
-                    let here = Pairs::of(block).any(|pair| pair.unwrap().0 == key);
-                    prop_assert_eq!(Pairs::of(block).find(key), Ok(here.then_some(&cell[..])));
+                    let here = BlockPairs::new(block).any(|pair| pair.unwrap().0 == key);
+                    prop_assert_eq!(BlockPairs::new(block).find(key), Ok(here.then_some(&cell[..])));
                 }
             }
         }
@@ -244,19 +246,19 @@ mod tests {
             above in prop::collection::btree_map(0..20_u8, prop::option::of(any::<u8>()), 0..12),
             end in 0..21_u8,
         ) {
-            let mut weaver = Weaver::new(Vec::new());
+            let mut weaver = BlockWriter::new(Vec::new());
             for (key, cell) in below.range(..end) {
                 weaver.push(&[*key], &[*cell]).unwrap();
             }
             let block = weaver.finish().pop().map_or_else(Vec::new, |(_, block)| block);
             let changes: Vec<(Vec<u8>, Option<u8>)> = above.iter().map(|(key, new)| (vec![*key], *new)).collect();
             let mut changes = changes.iter().peekable();
-            let mut pairs = Pairs::of(&block).peekable();
+            let mut pairs = BlockPairs::new(&block).peekable();
             let mut found = BTreeMap::new();
             while let Some(came) = next(&mut pairs, &mut changes, |change| &change.0, |key| key < &[end][..]).unwrap() {
                 match came {
-                    Next::Stays(key, cell) => prop_assert_eq!(found.insert(key[0], cell[0]), None),
-                    Next::Comes((key, new), before) => {
+                    MergeItem::Unchanged(key, cell) => prop_assert_eq!(found.insert(key[0], cell[0]), None),
+                    MergeItem::Changed((key, new), before) => {
                         prop_assert_eq!(before.map(|cell| cell[0]), below.get(&key[0]).copied());
                         if let Some(new) = new {
                             prop_assert_eq!(found.insert(key[0], *new), None);
@@ -277,9 +279,9 @@ mod tests {
 
         #[test]
         fn bytes_that_are_no_block_are_refused_or_read(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
-            let pairs: Vec<_> = Pairs::of(&bytes).collect();
+            let pairs: Vec<_> = BlockPairs::new(&bytes).collect();
             prop_assert!(pairs.iter().rev().skip(1).all(Result::is_ok), "nothing comes after a damaged pair");
-            let _ = Pairs::of(&bytes).find(b"k");
+            let _ = BlockPairs::new(&bytes).find(b"k");
         }
     }
 }

@@ -2,7 +2,7 @@
 //! most of it is dead.
 //!
 //! sled never gives room back: a database whose content has come and gone keeps its size. So when it
-//! takes more than `MOST_PER_LIVE` times its live data, the next generation is written beside it and
+//! takes more than `MAX_SIZE_PER_LIVE` times its live data, the next generation is written beside it and
 //! takes its place.
 
 use std::{
@@ -13,19 +13,18 @@ use std::{
 };
 
 use super::{
-    Layers, Sizes,
-    base::{Base, TakenIn},
-    failed, journal,
-    values::Values,
+    Layers, StoreThresholds, failed, journal,
+    sled_base::{AbsorbResult, SledBase},
+    value_log::ValueLog,
 };
 use crate::store::StoreError;
 
 /// Bytes on disk per byte of live data before the database is rewritten.
-const MOST_PER_LIVE: u64 = 3;
+const MAX_SIZE_PER_LIVE: u64 = 3;
 
 /// A segment that is written to its end.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Full {
+pub(super) struct FullSegment {
     pub(super) number: u64,
     pub(super) bytes: u64,
     /// It was filled so soon that what is large in it should not be written once more.
@@ -35,7 +34,7 @@ pub(super) struct Full {
 /// The checkpoint thread, as the writer sees it. At most one checkpoint is under way.
 pub(super) struct Checkpoints {
     journals: PathBuf,
-    orders: Option<mpsc::Sender<Full>>,
+    orders: Option<mpsc::Sender<FullSegment>>,
     /// Each time, the segment, unless it stays with what is in it.
     done: mpsc::Receiver<Result<Option<u64>, StoreError>>,
     under_way: bool,
@@ -49,14 +48,14 @@ impl Checkpoints {
     pub(super) fn start(
         directory: &Path,
         layers: Arc<Layers>,
-        sizes: Sizes,
-        values: Values,
+        sizes: StoreThresholds,
+        values: ValueLog,
         live: u64,
         spare: Option<u64>,
     ) -> std::io::Result<Self> {
         let (orders, inbox) = mpsc::channel();
         let (report, done) = mpsc::channel();
-        let mut keeper = Keeper {
+        let mut keeper = Checkpointer {
             directory: directory.to_owned(),
             layers,
             small: sizes.small,
@@ -76,7 +75,7 @@ impl Checkpoints {
             }
         })?;
         Ok(Self {
-            journals: super::opening::journals(directory),
+            journals: super::recovery::journals(directory),
             orders: Some(orders),
             done,
             under_way: false,
@@ -115,7 +114,7 @@ impl Checkpoints {
     }
 
     /// Has the frozen table, which ends with this segment, taken in.
-    pub(super) fn begin(&mut self, segment: Full) -> Result<(), StoreError> {
+    pub(super) fn begin(&mut self, segment: FullSegment) -> Result<(), StoreError> {
         let sent = self
             .orders
             .as_ref()
@@ -139,22 +138,22 @@ impl Drop for Checkpoints {
 }
 
 /// What the thread has.
-struct Keeper {
+struct Checkpointer {
     directory: PathBuf,
     layers: Arc<Layers>,
     /// Databases up to this many bytes are not rewritten.
     small: u64,
-    values: Values,
+    values: ValueLog,
     /// Bytes of keys and cells in the database.
     live: u64,
     /// Bytes that the database took when it was last rewritten.
     rewritten: u64,
 }
 
-impl Keeper {
+impl Checkpointer {
     /// Takes in the frozen table, which ends with this segment. The segment, unless it stays with what is in it: then
     /// it is no spare one, whether or not it has been emptied since.
-    fn checkpoint(&mut self, segment: Full) -> Result<Option<u64>, StoreError> {
+    fn checkpoint(&mut self, segment: FullSegment) -> Result<Option<u64>, StoreError> {
         let (frozen, base) = {
             let layers = self.layers.read();
             (layers.frozen.clone(), Arc::clone(&layers.base))
@@ -162,8 +161,8 @@ impl Keeper {
         let Some(frozen) = frozen else {
             return Ok(Some(segment.number));
         };
-        let taken = base.take_in(&frozen, segment, &mut self.values);
-        let TakenIn { grown, stays } = taken.map_err(failed)?;
+        let taken = base.absorb(&frozen, segment, &mut self.values);
+        let AbsorbResult { grown, stays } = taken.map_err(failed)?;
         self.live = self.live.saturating_add_signed(grown);
         while let Some(file) = self.values.next_to_empty() {
             base.empty(file, &mut self.values).map_err(failed)?;
@@ -182,17 +181,17 @@ impl Keeper {
     }
 
     /// The next generation of the database, when most of it is dead.
-    fn rewrite(&mut self, base: &Base) -> Result<Option<Base>, StoreError> {
+    fn rewrite(&mut self, base: &SledBase) -> Result<Option<SledBase>, StoreError> {
         let size = base.size_on_disk().map_err(failed)?;
         // Where even a new database takes that much for its data, writing it again does not help.
         if size <= self.small.max(self.rewritten.saturating_mul(2)) {
             return Ok(None);
         }
         let live = self.live;
-        if size <= live.saturating_mul(MOST_PER_LIVE) {
+        if size <= live.saturating_mul(MAX_SIZE_PER_LIVE) {
             return Ok(None);
         }
-        let path = super::opening::generation_after(&self.directory, base.path());
+        let path = super::recovery::generation_after(&self.directory, base.path());
         match base.copy_to(&path) {
             Ok(next) => {
                 self.rewritten = next.size_on_disk().map_err(failed)?;

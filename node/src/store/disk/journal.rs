@@ -15,33 +15,33 @@ use std::{
     path::{Path, PathBuf},
 };
 
-pub(super) use self::record::{Entry, Spot};
-use self::record::{HEADER, Heading, Record};
+use self::record::{HEADER, JournalRecord, SegmentHeader};
+pub(super) use self::record::{ValueEntry, ValueOffset};
 use super::super::Batch;
 
 /// Zeros written ahead at a time, in bytes.
-const AHEAD: u64 = 1 << 20;
+const PREALLOCATE: u64 = 1 << 20;
 
 /// Records of this many bytes and more are worth the metadata that they change at the end of the file: zeros before
 /// them would be as much again to write.
-const LONG: u64 = 64 << 10;
+const LONG_RECORD: u64 = 64 << 10;
 
 /// Longest segment that is read, in bytes; none is written that long.
 const MAX_SEGMENT: u64 = 1 << 30;
 
 /// Room that an empty record keeps, in bytes.
-const KEPT: usize = 1 << 20;
+const KEPT_BUFFER: usize = 1 << 20;
 
 /// Why a journal cannot be read.
 #[derive(Debug)]
-pub(super) enum Unreadable {
+pub(super) enum JournalError {
     /// Its files are not what was written.
     Damaged(String),
     /// The system refused.
     Io(io::Error),
 }
 
-impl From<io::Error> for Unreadable {
+impl From<io::Error> for JournalError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }
@@ -53,13 +53,13 @@ pub(super) struct Journal {
     directory: PathBuf,
     /// It stands where the next record goes.
     file: File,
-    heading: Heading,
+    heading: SegmentHeader,
     sequence: u64,
     /// Where the next record goes.
     at: u64,
     /// Up to here the file was written before.
     written: u64,
-    pending: Record,
+    pending: JournalRecord,
 }
 
 impl Journal {
@@ -75,7 +75,7 @@ impl Journal {
             .truncate(false)
             .write(true)
             .open(&unborn)?;
-        let heading = Heading {
+        let heading = SegmentHeader {
             number,
             nonce: rand::random(),
         };
@@ -90,7 +90,7 @@ impl Journal {
             heading,
             sequence: 1,
             at: HEADER as u64,
-            pending: Record::new(),
+            pending: JournalRecord::new(),
         })
     }
 
@@ -106,7 +106,7 @@ impl Journal {
 
     /// Adds to what the next [`Journal::sync`] writes. Where in the segment its values of `least` bytes and more lie
     /// then.
-    pub(super) fn add(&mut self, batch: &Batch, least: usize) -> Vec<Spot> {
+    pub(super) fn add(&mut self, batch: &Batch, least: usize) -> Vec<ValueOffset> {
         let mut spots = self.pending.add(batch, least);
         for spot in &mut spots {
             spot.offset += self.at;
@@ -124,10 +124,10 @@ impl Journal {
         let end = self.at + length as u64;
         write_all(&self.file, &mut pieces)?;
         if end > self.written {
-            let ahead = if length as u64 >= LONG {
+            let ahead = if length as u64 >= LONG_RECORD {
                 0
             } else {
-                AHEAD - end % AHEAD
+                PREALLOCATE - end % PREALLOCATE
             };
             self.file.write_all_at(&vec![0; ahead as usize], end)?;
             self.written = end + ahead;
@@ -135,7 +135,7 @@ impl Journal {
         self.file.sync_data()?;
         self.at = end;
         self.sequence += 1;
-        self.pending.clear(KEPT);
+        self.pending.clear(KEPT_BUFFER);
         Ok(())
     }
 
@@ -181,35 +181,35 @@ pub(super) fn segments(directory: &Path) -> io::Result<Vec<u64>> {
 }
 
 /// All batches of a segment, in order.
-pub(super) fn read(directory: &Path, number: u64) -> Result<Vec<Batch>, Unreadable> {
+pub(super) fn read(directory: &Path, number: u64) -> Result<Vec<Batch>, JournalError> {
     let path = path_of(directory, number);
-    let damaged = |what: &str| Unreadable::Damaged(format!("{}: {what}", path.display()));
+    let damaged = |what: &str| JournalError::Damaged(format!("{}: {what}", path.display()));
     if fs::metadata(&path)?.len() > MAX_SEGMENT {
         return Err(damaged("it is longer than any that was written"));
     }
     let bytes = fs::read(&path)?;
-    let heading = Heading::decode(&bytes).ok_or_else(|| damaged("its beginning is missing"))?;
+    let heading = SegmentHeader::decode(&bytes).ok_or_else(|| damaged("its beginning is missing"))?;
     if heading.number != number {
         return Err(damaged("it is another segment"));
     }
     record::decode_all(&bytes, heading.nonce)
-        .map_err(|record::Damaged { sequence }| damaged(&format!("record {sequence} cannot be read")))
+        .map_err(|record::DamagedSegment { sequence }| damaged(&format!("record {sequence} cannot be read")))
 }
 
 /// All values of a segment that is no longer written to, in order, as far as it can be read: a record at a time.
-pub(super) fn entries(path: &Path) -> io::Result<impl Iterator<Item = io::Result<Entry>> + use<>> {
+pub(super) fn entries(path: &Path) -> io::Result<impl Iterator<Item = io::Result<ValueEntry>> + use<>> {
     let file = File::open(path)?;
     let end = file.metadata()?.len();
     let mut heading = [0; HEADER];
     file.read_exact_at(&mut heading, 0)?;
-    let Heading { nonce, .. } = Heading::decode(&heading).ok_or(io::ErrorKind::InvalidData)?;
+    let SegmentHeader { nonce, .. } = SegmentHeader::decode(&heading).ok_or(io::ErrorKind::InvalidData)?;
     let mut next = HEADER as u64;
     let records = iter::from_fn(move || {
         let at = next + HEADER as u64;
         let changes = record_before(&file, at, end, nonce).transpose()?;
         next = changes
             .as_ref()
-            .map_or(end, |changes| record::behind(at, changes.len() as u32));
+            .map_or(end, |changes| record::next_offset(at, changes.len() as u32));
         Some(changes.map(|changes| (changes, at)))
     });
     Ok(records.flat_map(|record| match record {
@@ -226,7 +226,8 @@ fn record_before(file: &File, at: u64, end: u64, nonce: u64) -> io::Result<Optio
     }
     let mut header = [0; HEADER];
     file.read_exact_at(&mut header, at - HEADER as u64)?;
-    let Some(length) = record::length(&header, nonce).filter(|length| at + u64::from(*length) <= end) else {
+    let Some(length) = record::changes_length(&header, nonce).filter(|length| at + u64::from(*length) <= end)
+    else {
         return Ok(None);
     };
     let mut changes = vec![0; length as usize];

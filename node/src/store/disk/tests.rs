@@ -1,14 +1,14 @@
 //! The store on a real disk: atomic batches, large values, paging, the lock, leftovers of a crash,
 //! damaged files.
 
-mod layers;
+mod layer_consistency;
 
 use std::{collections::BTreeMap, fs};
 
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 use super::*;
-use crate::logged::logged;
+use crate::log_capture::capture_logs;
 use crate::store::{FORMER_MAX_VALUE, MAX_VALUE, for_each, get_large};
 
 fn open(directory: &Path) -> DiskStore {

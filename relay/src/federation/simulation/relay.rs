@@ -7,16 +7,16 @@ use super::{TTL, limits};
 use crate::{
     clock::Now,
     federation::{
-        merge::{Clock, Nanos},
-        progress::Progress,
-        record::{self, Teller},
+        merge::{HybridClock, Nanos},
+        remote_record::{self, RecordSender},
+        sync_cursor::SyncCursor,
     },
-    registry::{Kept, Registry},
+    registry::{SkillRegistry, StoredRecord},
 };
 
-pub(super) struct Relay {
+pub(super) struct SimulatedRelay {
     pub(super) name: String,
-    pub(super) registry: Registry,
+    pub(super) registry: SkillRegistry,
     /// What its wall clock is off by, in seconds. It is set now and then, also while the relay runs.
     pub(super) skew: i64,
     pub(super) up: bool,
@@ -24,15 +24,15 @@ pub(super) struct Relay {
     keeps: bool,
     pub(super) epoch: u64,
     /// Of each neighbour.
-    progress: BTreeMap<usize, Progress>,
-    disk: Vec<Kept>,
+    progress: BTreeMap<usize, SyncCursor>,
+    disk: Vec<StoredRecord>,
 }
 
-impl Relay {
+impl SimulatedRelay {
     pub(super) fn new(place: usize) -> Self {
         let name = format!("relay-{place}");
         Self {
-            registry: Registry::new(&name, limits(), Clock::default()),
+            registry: SkillRegistry::new(&name, limits(), HybridClock::default()),
             name,
             skew: 0,
             up: true,
@@ -49,11 +49,12 @@ impl Relay {
         self.epoch += 100;
         self.skew = skew;
         self.progress.clear();
-        self.registry = Registry::new(&self.name, limits(), Clock::default());
+        self.registry = SkillRegistry::new(&self.name, limits(), HybridClock::default());
         let now = self.now(time);
         for kept in self.disk.clone() {
             if self.keeps {
-                let read = record::read(kept.told.clone(), now.wall, TTL, Teller::default());
+                let read =
+                    remote_record::read(kept.registration.clone(), now.wall, TTL, RecordSender::default());
                 let _ = self.registry.restore(now, read, &kept);
             }
         }
@@ -67,19 +68,19 @@ impl Relay {
     }
 
     /// How far a neighbour is heard and told.
-    pub(super) fn progress(&mut self, neighbour: usize) -> &mut Progress {
+    pub(super) fn progress(&mut self, neighbour: usize) -> &mut SyncCursor {
         self.progress.entry(neighbour).or_default()
     }
 
     /// When the last of what it shows of a peer was signed.
     pub(super) fn signed_last(&self, time: Nanos, peer: &str) -> Option<u64> {
         let kept = self.registry.stored(self.now(time), peer)?;
-        Some(kept.told.proofs.last()?.time_ms)
+        Some(kept.registration.proofs.last()?.time_ms)
     }
 
     pub(super) fn keep(&mut self, time: Nanos, peer: &str) {
         let now = self.now(time);
-        self.disk.retain(|kept| kept.told.peer_id != peer);
+        self.disk.retain(|kept| kept.registration.peer_id != peer);
         self.disk.extend(self.registry.stored(now, peer));
     }
 }

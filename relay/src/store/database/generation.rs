@@ -24,14 +24,14 @@ const MOST_PER_LIVE: u64 = 4;
 
 /// What is known of a database's sizes, in bytes.
 #[derive(Debug, Default)]
-pub(super) struct Sizes {
+pub(super) struct GenerationSizes {
     /// What it took when it was rewritten last, or would have been.
     pub(super) rewritten: u64,
     /// Its live data when they were counted last.
     live: u64,
 }
 
-impl Sizes {
+impl GenerationSizes {
     /// Whether a database of this size may be mostly dead, so that its live data are worth counting.
     pub(super) fn is_suspect(&self, size: u64) -> bool {
         // Where even a new one takes that much for its data, writing it again does not help.
@@ -50,11 +50,11 @@ pub(super) fn swap(directory: &Path) -> io::Result<()> {
     File::open(directory.join(NEXT))?.sync_all()?;
     sync(directory)?;
     fs::rename(directory.join(NAME), directory.join(OLD))?;
-    settle(directory)
+    recover(directory)
 }
 
 /// Ends what a crash has interrupted.
-pub(super) fn settle(directory: &Path) -> io::Result<()> {
+pub(super) fn recover(directory: &Path) -> io::Result<()> {
     let [name, next, old] = [NAME, NEXT, OLD].map(|name| directory.join(name));
     // The old one gives up its name only when the next one is whole.
     if !name.exists() && old.exists() {
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn a_database_is_rewritten_when_most_of_it_is_dead() {
-        let mut sizes = Sizes::default();
+        let mut sizes = GenerationSizes::default();
         assert!(!sizes.is_suspect(SMALL) && sizes.is_suspect(SMALL + 1));
         assert!(!sizes.is_dead(SMALL + 1, SMALL / 2));
         assert!(!sizes.is_suspect(SMALL * 2), "its live data were counted");
@@ -109,7 +109,7 @@ mod tests {
                 fs::create_dir(directory.path().join(name)).unwrap();
                 fs::write(directory.path().join(name).join("who"), name).unwrap();
             }
-            settle(directory.path()).unwrap();
+            recover(directory.path()).unwrap();
             let read = fs::read_to_string(directory.path().join(NAME).join("who"));
             assert_eq!(read.unwrap_or_default(), kept, "{there:?}");
             assert!(!directory.path().join(NEXT).exists() && !directory.path().join(OLD).exists());

@@ -14,10 +14,10 @@ use tonic::Code;
 use super::{serving, status_of};
 use crate::{
     CancellationToken, ErrorKind, Message,
-    fake::{Fake, Way, both_ways},
+    fake_daemon::{CallMode, FakeDaemon, in_both_modes},
 };
 
-both_ways! {
+in_both_modes! {
     an_exclusive_task_that_is_done_at_once_is_not_claimed
     an_exclusive_task_is_claimed_while_its_handler_runs
     what_a_handler_says_of_an_exclusive_task_comes_after_the_claim
@@ -32,7 +32,7 @@ both_ways! {
 }
 
 /// Serves by a handler that completes each task once the gate is open, that is, canceled; counts its runs.
-async fn serving_behind_a_gate(fake: &Fake) -> (Arc<AtomicUsize>, CancellationToken) {
+async fn serving_behind_a_gate(fake: &FakeDaemon) -> (Arc<AtomicUsize>, CancellationToken) {
     let gate = CancellationToken::new();
     let opened = gate.clone();
     let runs = serving(fake, move |task| {
@@ -47,8 +47,8 @@ async fn serving_behind_a_gate(fake: &Fake) -> (Arc<AtomicUsize>, CancellationTo
 }
 
 /// The claim before it is the SDK's; that the handler outlived the connection is the agent's word.
-async fn a_handler_that_outlives_a_connection_says_so(way: Way) {
-    let mut fake = Fake::start(way);
+async fn a_handler_that_outlives_a_connection_says_so(way: CallMode) {
+    let mut fake = FakeDaemon::start(way);
     let (_, gate) = serving_behind_a_gate(&fake).await;
     fake.put("t", Status::Submitted, Vec::new());
     fake.until("the claim", |state| state.automatic == [true]).await;
@@ -60,8 +60,8 @@ async fn a_handler_that_outlives_a_connection_says_so(way: Way) {
         .await;
 }
 
-async fn an_exclusive_task_that_is_done_at_once_is_not_claimed(way: Way) {
-    let fake = Fake::start(way);
+async fn an_exclusive_task_that_is_done_at_once_is_not_claimed(way: CallMode) {
+    let fake = FakeDaemon::start(way);
     fake.state().exclusive_for = Some(Duration::ZERO);
     let runs = serving(&fake, |task| async move { Ok(task.complete([]).await?) }).await;
     fake.put("t", Status::Submitted, Vec::new());
@@ -76,8 +76,8 @@ async fn an_exclusive_task_that_is_done_at_once_is_not_claimed(way: Way) {
     assert_eq!(runs.load(Ordering::SeqCst), 2);
 }
 
-async fn an_exclusive_task_is_claimed_while_its_handler_runs(way: Way) {
-    let fake = Fake::start(way);
+async fn an_exclusive_task_is_claimed_while_its_handler_runs(way: CallMode) {
+    let fake = FakeDaemon::start(way);
     fake.state().exclusive_for = Some(Duration::ZERO);
     let (runs, gate) = serving_behind_a_gate(&fake).await;
     // Its claim is not answered: the handler goes on all the same, and the end waits for it.
@@ -98,8 +98,8 @@ async fn an_exclusive_task_is_claimed_while_its_handler_runs(way: Way) {
         .await;
 }
 
-async fn what_a_handler_says_of_an_exclusive_task_comes_after_the_claim(way: Way) {
-    let fake = Fake::start(way);
+async fn what_a_handler_says_of_an_exclusive_task_comes_after_the_claim(way: CallMode) {
+    let fake = FakeDaemon::start(way);
     fake.state().exclusive_for = Some(Duration::ZERO);
     serving(&fake, |task| async move {
         if task.id() == "streams" {
@@ -127,11 +127,11 @@ async fn what_a_handler_says_of_an_exclusive_task_comes_after_the_claim(way: Way
     assert!(fake.state().sent.is_empty(), "a piece went before the claim");
 }
 
-async fn an_exclusive_task_that_was_read_late_is_claimed_first(way: Way) {
-    let fake = Fake::start(way);
+async fn an_exclusive_task_that_was_read_late_is_claimed_first(way: CallMode) {
+    let fake = FakeDaemon::start(way);
     fake.state().exclusive_for = Some(Duration::from_secs(5));
     let runs = serving(&fake, |task| async move { Ok(task.complete([]).await?) }).await;
-    fake.state().taken.insert("theirs".to_owned());
+    fake.state().claimed_by_others.insert("theirs".to_owned());
     fake.put("theirs", Status::Submitted, Vec::new());
     fake.put("ours", Status::Submitted, Vec::new());
     fake.until("the end", |state| {
@@ -146,8 +146,8 @@ async fn an_exclusive_task_that_was_read_late_is_claimed_first(way: Way) {
 }
 
 /// Another agent was given the task since, and has claimed it: it is not this one's to end, whatever its handler does.
-async fn an_exclusive_task_that_is_another_s_is_not_ended(way: Way) {
-    let fake = Fake::start(way);
+async fn an_exclusive_task_that_is_another_s_is_not_ended(way: CallMode) {
+    let fake = FakeDaemon::start(way);
     fake.state().exclusive_for = Some(Duration::ZERO);
     let (said, mut heard) = tokio::sync::mpsc::channel(8);
     serving(&fake, move |task| {
@@ -176,7 +176,7 @@ async fn an_exclusive_task_that_is_another_s_is_not_ended(way: Way) {
     })
     .await;
     for id in ["says", "panics", "is told"] {
-        fake.state().taken.insert(id.to_owned());
+        fake.state().claimed_by_others.insert(id.to_owned());
         fake.put(id, Status::Submitted, Vec::new());
     }
     for _ in 0..2 {
@@ -196,8 +196,8 @@ async fn an_exclusive_task_that_is_another_s_is_not_ended(way: Way) {
 }
 
 /// A claim that the daemon has no room for does not stop the handler, whose end is taken all the same.
-async fn a_handler_outlives_a_claim_that_is_refused_for_room(way: Way) {
-    let fake = Fake::start(way);
+async fn a_handler_outlives_a_claim_that_is_refused_for_room(way: CallMode) {
+    let fake = FakeDaemon::start(way);
     fake.state().exclusive_for = Some(Duration::ZERO);
     let (_, gate) = serving_behind_a_gate(&fake).await;
     fake.state().claims_refused = Some(Code::ResourceExhausted);
@@ -209,8 +209,8 @@ async fn a_handler_outlives_a_claim_that_is_refused_for_room(way: Way) {
 }
 
 /// An end that is refused, or not waited for, leaves the task to be claimed.
-async fn a_refused_end_claims_nothing(way: Way) {
-    let fake = Fake::start(way);
+async fn a_refused_end_claims_nothing(way: CallMode) {
+    let fake = FakeDaemon::start(way);
     fake.state().exclusive_for = Some(Duration::ZERO);
     serving(&fake, |task| async move {
         let _ = tokio::time::timeout(Duration::from_millis(100), task.complete([])).await;
@@ -228,8 +228,8 @@ async fn a_refused_end_claims_nothing(way: Way) {
 }
 
 /// Who waits for a claim may stop waiting, or never look again.
-async fn a_claim_does_not_depend_on_who_waits_for_it(way: Way) {
-    let fake = Fake::start(way);
+async fn a_claim_does_not_depend_on_who_waits_for_it(way: CallMode) {
+    let fake = FakeDaemon::start(way);
     fake.state().exclusive_for = Some(Duration::ZERO);
     serving(&fake, |task| async move {
         let mut working = std::pin::pin!(task.working("x"));
@@ -246,8 +246,8 @@ async fn a_claim_does_not_depend_on_who_waits_for_it(way: Way) {
         .await;
 }
 
-async fn a_claim_whose_answer_was_lost_is_made_again(way: Way) {
-    let mut fake = Fake::start(way);
+async fn a_claim_whose_answer_was_lost_is_made_again(way: CallMode) {
+    let mut fake = FakeDaemon::start(way);
     let runs = serving(&fake, |task| async move { Ok(task.complete([]).await?) }).await;
     fake.state().unanswered.push("update");
     fake.put("t", Status::Submitted, Vec::new());
@@ -260,8 +260,8 @@ async fn a_claim_whose_answer_was_lost_is_made_again(way: Way) {
 }
 
 /// The claim got no answer; after the restart another agent was quicker. Its task is left alone.
-async fn a_task_that_another_agent_got_meanwhile_is_let_go(way: Way) {
-    let mut fake = Fake::start(way);
+async fn a_task_that_another_agent_got_meanwhile_is_let_go(way: CallMode) {
+    let mut fake = FakeDaemon::start(way);
     let runs = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&runs);
     let serve = fake.node().await.serve(move |task| {
@@ -276,7 +276,7 @@ async fn a_task_that_another_agent_got_meanwhile_is_let_go(way: Way) {
     fake.until("the claim", |state| state.calls.contains(&"update"))
         .await;
     fake.stop();
-    fake.state().taken.insert("theirs".to_owned());
+    fake.state().claimed_by_others.insert("theirs".to_owned());
     fake.restart();
     fake.until("the new subscription", |state| state.subscriptions == 2)
         .await;

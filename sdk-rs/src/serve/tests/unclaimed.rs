@@ -12,19 +12,20 @@ use tonic::Code;
 use super::{serving_on, status_of};
 use crate::{
     CancellationToken, ErrorKind, IncomingTask, Node,
-    fake::{Fake, Way, both_ways},
+    fake_daemon::{CallMode, FakeDaemon, in_both_modes},
     serve::{
         Handler,
-        board::{Board, Given, Outcome},
-        calls,
-        claim::{self, Claim, Moment},
-        conversation::Conversation,
-        fail, run_one,
+        claim::{self, ConnectionTime, TaskClaim},
+        fail,
+        open_tasks::{DeliveredTask, OpenTasks, RunOutcome},
+        run_one,
+        task_inbox::TaskInbox,
+        task_reports,
     },
-    session::Failure,
+    session::CallFailure,
 };
 
-both_ways! {
+in_both_modes! {
     an_unclaimed_end_that_was_lost_is_repeated_by_whoever_claims_the_task
     an_end_that_is_not_wanted_any_more_is_not_sent
     a_claim_that_is_not_answered_allows_no_end
@@ -40,15 +41,20 @@ both_ways! {
 }
 
 /// How a handler's report was answered.
-type Answers = mpsc::UnboundedReceiver<Option<ErrorKind>>;
+type ReportResults = mpsc::UnboundedReceiver<Option<ErrorKind>>;
 
 /// A handler that completes its task once for each gate, as soon as that opens.
-fn completing(gates: &[CancellationToken]) -> (impl Fn(IncomingTask) -> super::Running + use<>, Answers) {
+fn completing(
+    gates: &[CancellationToken],
+) -> (
+    impl Fn(IncomingTask) -> super::HandlerFuture + use<>,
+    ReportResults,
+) {
     let (answer, answers) = mpsc::unbounded_channel();
     let gates: Vec<_> = gates.to_vec();
     let handler = move |task: IncomingTask| {
         let (answer, gates) = (answer.clone(), gates.clone());
-        let running: super::Running = Box::pin(async move {
+        let running: super::HandlerFuture = Box::pin(async move {
             for gate in gates {
                 gate.cancelled().await;
                 let ended = task.complete([]).await;
@@ -67,27 +73,27 @@ fn open() -> CancellationToken {
     gate
 }
 
-fn exclusive(way: Way) -> Fake {
-    let fake = Fake::start(way);
+fn exclusive(way: CallMode) -> FakeDaemon {
+    let fake = FakeDaemon::start(way);
     fake.state().exclusive_for = Some(Duration::ZERO);
     fake
 }
 
 /// This moment, on the connection that there is.
-fn now(node: &Node) -> Moment {
-    Moment {
+fn now(node: &Node) -> ConnectionTime {
+    ConnectionTime {
         time: SystemTime::now(),
         connection: node.session().connections(),
     }
 }
 
 /// A task that was handed over just now, to this process alone.
-fn conversation(node: &Node) -> Arc<Conversation> {
-    let claim = Claim::new(Some(now(node)), CancellationToken::new());
-    Arc::new(Conversation::new(claim))
+fn conversation(node: &Node) -> Arc<TaskInbox> {
+    let claim = TaskClaim::new(Some(now(node)), CancellationToken::new());
+    Arc::new(TaskInbox::new(claim))
 }
 
-async fn an_unclaimed_end_that_was_lost_is_repeated_by_whoever_claims_the_task(way: Way) {
+async fn an_unclaimed_end_that_was_lost_is_repeated_by_whoever_claims_the_task(way: CallMode) {
     for (took_effect, is_taken, answer, calls) in [
         (
             false,
@@ -110,7 +116,7 @@ async fn an_unclaimed_end_that_was_lost_is_repeated_by_whoever_claims_the_task(w
         fake.until("the end", |state| state.calls == ["complete"]).await;
         fake.stop();
         if is_taken {
-            fake.state().taken.insert("t".to_owned());
+            fake.state().claimed_by_others.insert("t".to_owned());
         }
         fake.restart();
         assert_eq!(answers.recv().await.unwrap(), answer);
@@ -127,17 +133,17 @@ async fn an_unclaimed_end_that_was_lost_is_repeated_by_whoever_claims_the_task(w
 }
 
 /// A way to the daemon had to be made first, which took too long.
-async fn an_end_that_is_not_wanted_any_more_is_not_sent(way: Way) {
-    let fake = Fake::start(way);
+async fn an_end_that_is_not_wanted_any_more_is_not_sent(way: CallMode) {
+    let fake = FakeDaemon::start(way);
     fake.put("t", Status::Submitted, Vec::new());
-    let mut end = calls::complete("t", Vec::new(), None);
+    let mut end = task_reports::complete("t", Vec::new(), None);
     let reported = end.report_once(&fake.node().await, || false).await;
-    assert!(matches!(reported, Err(Failure::Lost(_))));
+    assert!(matches!(reported, Err(CallFailure::Lost(_))));
     assert!(fake.state().calls.is_empty());
 }
 
 /// Nobody knows whose the task is by then. It begins anew when it is handed over again.
-async fn a_claim_that_is_not_answered_allows_no_end(way: Way) {
+async fn a_claim_that_is_not_answered_allows_no_end(way: CallMode) {
     for (code, kind) in [
         (Code::Unavailable, ErrorKind::DaemonUnavailable),
         (Code::DeadlineExceeded, ErrorKind::Timeout),
@@ -175,58 +181,58 @@ async fn a_claim_that_is_not_answered_allows_no_end(way: Way) {
 }
 
 /// The subscription is lost while one task waits and the other's runner is about to start.
-async fn what_was_shared_before_it_began_is_claimed_first(way: Way) {
-    let fake = Fake::start(way);
+async fn what_was_shared_before_it_began_is_claimed_first(way: CallMode) {
+    let fake = FakeDaemon::start(way);
     let node = fake.node().await;
-    let mut board = Board::default();
+    let mut board = OpenTasks::default();
     for id in ["opened", "waiting"] {
         fake.put(id, Status::Submitted, Vec::new());
-        board.take(Box::new(Given {
+        board.deliver(Box::new(DeliveredTask {
             task: fake.state().tasks[id].clone().into(),
             sender_card: None,
             exclusive_since: Some(now(&node)),
         }));
     }
     let opened = board.start_next().unwrap();
-    assert!(opened.1.claim().is_alone(&node));
-    board.share();
+    assert!(opened.1.claim().is_exclusive(&node));
+    board.mark_shared();
     for (waiting, conversation) in [opened, board.start_next().unwrap()] {
         fake.state().calls.clear();
         let (complete, _answers) = completing(&[open()]);
         let handler: Arc<Handler> = Arc::new(complete);
         let outcome = run_one(node.clone(), handler, waiting, conversation).await;
-        assert_eq!(outcome, Outcome::Over);
+        assert_eq!(outcome, RunOutcome::Over);
         assert_eq!(fake.state().calls, ["update", "complete"]);
     }
 }
 
 /// The loss of the subscription is not known yet.
-async fn what_came_on_another_connection_is_claimed_before_its_end(way: Way) {
-    let mut fake = Fake::start(way);
+async fn what_came_on_another_connection_is_claimed_before_its_end(way: CallMode) {
+    let mut fake = FakeDaemon::start(way);
     let node = fake.node().await;
     let conversation = conversation(&node);
     fake.put("t", Status::Submitted, Vec::new());
     fake.restart();
     node.info().await.unwrap();
-    let end = calls::complete("t", Vec::new(), None);
+    let end = task_reports::complete("t", Vec::new(), None);
     claim::end(&conversation, &node, end).await.unwrap();
     assert_eq!(fake.state().calls, ["update", "complete"]);
 }
 
-async fn what_was_shared_while_it_ran_is_claimed_before_its_end(way: Way) {
-    let fake = Fake::start(way);
+async fn what_was_shared_while_it_ran_is_claimed_before_its_end(way: CallMode) {
+    let fake = FakeDaemon::start(way);
     let node = fake.node().await;
     for (id, is_shared) in [("alone", false), ("shared", true), ("theirs", true)] {
         fake.put(id, Status::Submitted, Vec::new());
         fake.state().calls.clear();
         if id == "theirs" {
-            fake.state().taken.insert(id.to_owned());
+            fake.state().claimed_by_others.insert(id.to_owned());
         }
         let conversation = conversation(&node);
         if is_shared {
-            conversation.claim().share();
+            conversation.claim().mark_shared();
         }
-        let ended = claim::end(&conversation, &node, calls::complete(id, Vec::new(), None)).await;
+        let ended = claim::end(&conversation, &node, task_reports::complete(id, Vec::new(), None)).await;
         let (kind, calls) = match id {
             "alone" => (None, &["complete"][..]),
             "shared" => (None, &["update", "complete"][..]),
@@ -238,9 +244,9 @@ async fn what_was_shared_while_it_ran_is_claimed_before_its_end(way: Way) {
 }
 
 /// A claim that succeeds after all would take the task away from who serves next.
-async fn claims_end_with_the_serving(way: Way) {
+async fn claims_end_with_the_serving(way: CallMode) {
     for gives_up in [true, false] {
-        let mut fake = Fake::start(way);
+        let mut fake = FakeDaemon::start(way);
         let node = fake.node().await;
         let serve = || {
             let (handler, _) = completing(&[open()]);
@@ -275,7 +281,7 @@ async fn claims_end_with_the_serving(way: Way) {
     }
 }
 
-async fn the_farewell_claims_first(way: Way) {
+async fn the_farewell_claims_first(way: CallMode) {
     let fake = exclusive(way);
     fake.state().claims_refused = Some(Code::ResourceExhausted);
     let stop = CancellationToken::new();
@@ -294,19 +300,19 @@ async fn the_farewell_claims_first(way: Way) {
     assert_eq!(status_of(&fake, "t"), Status::Failed);
 }
 
-async fn a_task_that_has_failed_is_not_claimed(way: Way) {
-    let fake = Fake::start(way);
+async fn a_task_that_has_failed_is_not_claimed(way: CallMode) {
+    let fake = FakeDaemon::start(way);
     let node = fake.node().await;
     let conversation = conversation(&node);
     fake.put("t", Status::Submitted, Vec::new());
-    assert_eq!(fail(&node, "t", &conversation, "x").await, Outcome::Over);
-    claim::make_beside(&conversation, &node, "t");
+    assert_eq!(fail(&node, "t", &conversation, "x").await, RunOutcome::Over);
+    claim::claim_in_background(&conversation, &node, "t");
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert_eq!(fake.state().calls, ["fail"]);
 }
 
 /// The claim was refused for want of room, and would be made again beside the handler. The end has just taken effect.
-async fn nothing_is_claimed_while_an_end_is_under_way(way: Way) {
+async fn nothing_is_claimed_while_an_end_is_under_way(way: CallMode) {
     let mut fake = exclusive(way);
     let gate = CancellationToken::new();
     let (handler, mut answers) = completing(std::slice::from_ref(&gate));
@@ -328,7 +334,7 @@ async fn nothing_is_claimed_while_an_end_is_under_way(way: Way) {
 }
 
 /// The end took longer than the moment after which a task is claimed, and its handler goes on.
-async fn an_end_that_was_given_up_is_followed_by_the_claim(way: Way) {
+async fn an_end_that_was_given_up_is_followed_by_the_claim(way: CallMode) {
     let fake = exclusive(way);
     fake.state().unanswered.push("complete");
     let given_up = |task: IncomingTask| async move {
@@ -343,7 +349,7 @@ async fn an_end_that_was_given_up_is_followed_by_the_claim(way: Way) {
 }
 
 /// The claim was given up. It had taken effect, and the daemon still believes in the connection that it came on.
-async fn a_claim_that_got_no_answer_is_doubted_later_too(way: Way) {
+async fn a_claim_that_got_no_answer_is_doubted_later_too(way: CallMode) {
     let mut fake = exclusive(way);
     let gates = [CancellationToken::new(), CancellationToken::new()];
     let (handler, mut answers) = completing(&gates);
@@ -355,12 +361,12 @@ async fn a_claim_that_got_no_answer_is_doubted_later_too(way: Way) {
     fake.stop();
     gates[0].cancel();
     assert_eq!(answers.recv().await.unwrap(), Some(ErrorKind::DaemonUnavailable));
-    fake.state().taken.insert("t".to_owned());
+    fake.state().claimed_by_others.insert("t".to_owned());
     fake.restart();
     gates[1].cancel();
     fake.until("a refused claim", |state| state.calls.len() >= 2)
         .await;
-    fake.state().taken.clear();
+    fake.state().claimed_by_others.clear();
     assert_eq!(answers.recv().await.unwrap(), None);
     assert_eq!(status_of(&fake, "t"), Status::Completed);
 }

@@ -19,12 +19,12 @@ use tokio_util::{
 const BUFFER: usize = 64 << 10;
 
 /// The reading end of a stream.
-pub(crate) type Reader = FramedRead<Compat<ReadHalf<Stream>>, LengthDelimitedCodec>;
+pub(crate) type BareFrameReader = FramedRead<Compat<ReadHalf<Stream>>, LengthDelimitedCodec>;
 /// The writing end of a stream.
-pub(crate) type Writer = FramedWrite<Compat<WriteHalf<Stream>>, LengthDelimitedCodec>;
+pub(crate) type BareFrameWriter = FramedWrite<Compat<WriteHalf<Stream>>, LengthDelimitedCodec>;
 
 /// Both ends.
-pub(crate) fn split(stream: Stream) -> (Reader, Writer) {
+pub(crate) fn split(stream: Stream) -> (BareFrameReader, BareFrameWriter) {
     let (read, write) = stream.split();
     let read = FramedRead::with_capacity(read.compat(), LengthDelimitedCodec::new(), BUFFER);
     let mut write = FramedWrite::new(write.compat_write(), LengthDelimitedCodec::new());
@@ -52,7 +52,7 @@ pub(crate) fn number_of(frame: BytesMut) -> io::Result<(u64, Bytes)> {
 /// Writes what comes; flushes when nothing more waits.
 pub(crate) async fn write(
     mut queue: mpsc::UnboundedReceiver<(u64, Bytes)>,
-    mut writer: Writer,
+    mut writer: BareFrameWriter,
 ) -> anyhow::Result<()> {
     while let Some((number, payload)) = queue.recv().await {
         writer.feed(numbered(number, &payload)).await?;
@@ -65,6 +65,6 @@ pub(crate) async fn write(
 }
 
 /// The next frame, or `None` at the end.
-pub(crate) async fn next(reader: &mut Reader) -> io::Result<Option<(u64, Bytes)>> {
+pub(crate) async fn next(reader: &mut BareFrameReader) -> io::Result<Option<(u64, Bytes)>> {
     reader.next().await.transpose()?.map(number_of).transpose()
 }

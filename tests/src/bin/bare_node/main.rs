@@ -17,7 +17,7 @@ use libp2p::{
 use tokio::sync::oneshot;
 
 mod frames;
-mod road;
+mod roles;
 
 /// The long stream that carries payloads and their answers.
 const CARRY: StreamProtocol = StreamProtocol::new("/bare/carry/1");
@@ -44,10 +44,10 @@ async fn main() -> anyhow::Result<()> {
             drive(swarm, None).await?;
             let (twin, stream) = carried.next().await.context("no twin came")?;
             say("CONNECTED");
-            let road = road::Answering { twin, control };
+            let road = roles::AgentSide { twin, control };
             tokio::try_join!(
-                agentanycast_tests::bare::serve(&socket, road),
-                road::answer(stream, PathBuf::from(agent)),
+                agentanycast_tests::bare_grpc::serve(&socket, road),
+                roles::answer(stream, PathBuf::from(agent)),
             )?;
         }
         Some(("twin", address)) => {
@@ -59,8 +59,8 @@ async fn main() -> anyhow::Result<()> {
             drive(swarm, Some((twin, address))).await?;
             let stream = control.open_stream(twin, CARRY).await?;
             say("CONNECTED");
-            let (road, pumps) = road::Asking::new(stream, streams);
-            tokio::try_join!(agentanycast_tests::bare::serve(&socket, road), pumps)?;
+            let (road, pumps) = roles::SenderSide::new(stream, streams);
+            tokio::try_join!(agentanycast_tests::bare_grpc::serve(&socket, road), pumps)?;
         }
         _ => bail!("{role}: neither agent= nor twin="),
     }

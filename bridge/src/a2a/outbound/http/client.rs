@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, sync::Arc, time::Duration};
 
-use agentanycast_program::address::bare_url;
+use agentanycast_daemon_kit::address::bare_url;
 use agentanycast_proto::{
     a2a::a2a_service_client::A2aServiceClient,
     a2a_0_3::a2a_service_client::A2aServiceClient as OldA2aServiceClient,
@@ -24,12 +24,12 @@ use tokio_rustls::rustls::{
 use tower::ServiceExt as _;
 use tower_http::decompression::{Decompression, DecompressionBody};
 
-use super::{MAX_ANSWER, credentials::Keys, failure, mask::Mask};
+use super::{MAX_ANSWER, credentials::HostCredentials, redact::Redactor, transport_error};
 use crate::{
-    a2a::outbound::fault::{Fault, Kind},
-    config::outbound::{Host, Outbound},
-    reload::Reloaded,
-    screen::{Connector, Screen},
+    a2a::outbound::error::{Kind, OutboundError},
+    config::outbound::{HostConfig, OutboundConfig},
+    egress_filter::{EgressFilter, FilteredConnector},
+    hot_reload::HotReload,
 };
 
 /// Largest head of an answer, in bytes, and most lines in it.
@@ -53,17 +53,18 @@ const IDLE_EACH: usize = 8;
 const KEEPALIVE: Duration = Duration::from_secs(20);
 
 /// The transport of gRPC.
-pub(crate) type Grpc = A2aServiceClient<Client<HttpsConnector<Connector>, tonic::body::Body>>;
+pub(crate) type GrpcClient = A2aServiceClient<Client<HttpsConnector<FilteredConnector>, tonic::body::Body>>;
 
 /// The same of 0.3.
-pub(crate) type OldGrpc = OldA2aServiceClient<Client<HttpsConnector<Connector>, tonic::body::Body>>;
+pub(crate) type GrpcClientV03 =
+    OldA2aServiceClient<Client<HttpsConnector<FilteredConnector>, tonic::body::Body>>;
 
 /// The body of an answer. One that came compressed is decompressed piece by piece, as it is read.
-pub(crate) type Content = DecompressionBody<Incoming>;
+pub(crate) type AnswerBody = DecompressionBody<Incoming>;
 
 /// A request.
 #[derive(Clone, Debug)]
-pub(crate) struct Call {
+pub(crate) struct HttpCall {
     pub(crate) method: Method,
     pub(crate) url: String,
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
@@ -74,10 +75,10 @@ pub(crate) struct Call {
 
 /// HTTP as it is configured for a host. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Http {
+pub(crate) struct HostClient {
     /// Made anew when a certificate or key of the host was renewed.
-    transport: Arc<Reloaded<Transport>>,
-    keys: Arc<Keys>,
+    transport: Arc<HotReload<HostTransport>>,
+    credentials: Arc<HostCredentials>,
     /// Its secrets may go without TLS.
     is_private: bool,
     /// Hosts whose cards may lead here.
@@ -86,30 +87,30 @@ pub(crate) struct Http {
 
 /// What carries requests to a host. Cheap to clone.
 #[derive(Clone)]
-struct Transport {
-    plain: Client<HttpsConnector<Connector>, Full<Bytes>>,
-    grpc: Client<HttpsConnector<Connector>, tonic::body::Body>,
+struct HostTransport {
+    plain: Client<HttpsConnector<FilteredConnector>, Full<Bytes>>,
+    grpc: Client<HttpsConnector<FilteredConnector>, tonic::body::Body>,
 }
 
 /// The clients of all hosts.
-pub(crate) struct Clients {
-    others: Http,
-    hosts: BTreeMap<String, Http>,
+pub(crate) struct HostClients {
+    others: HostClient,
+    hosts: BTreeMap<String, HostClient>,
 }
 
-impl Clients {
+impl HostClients {
     /// As configured.
     ///
     /// # Errors
     /// When a certificate or key cannot be used.
-    pub(crate) fn new(config: &Outbound) -> anyhow::Result<Self> {
-        let client = |name: &str, host: &Host| {
-            let made = Http::new(host, config.allow_private);
+    pub(crate) fn new(config: &OutboundConfig) -> anyhow::Result<Self> {
+        let client = |name: &str, host: &HostConfig| {
+            let made = HostClient::new(host, config.allow_private);
             made.with_context(|| format!("[bridge.outbound.\"{name}\"]"))
         };
         let hosts = config.hosts.iter();
         Ok(Self {
-            others: Http::new(&Host::default(), config.allow_private)?,
+            others: HostClient::new(&HostConfig::default(), config.allow_private)?,
             hosts: hosts
                 .map(|(name, host)| Ok((name.clone(), client(name, host)?)))
                 .collect::<anyhow::Result<_>>()?,
@@ -121,14 +122,14 @@ impl Clients {
     ///
     /// # Errors
     /// When a certificate or key cannot be used.
-    pub(crate) fn to_private_hosts(&self, config: &Outbound) -> anyhow::Result<Self> {
-        let client = |name: &str, http: &Http| {
+    pub(crate) fn to_private_hosts(&self, config: &OutboundConfig) -> anyhow::Result<Self> {
+        let client = |name: &str, http: &HostClient| {
             let host = config.hosts.get(name).cloned().unwrap_or_default();
             http.to_private_hosts(&host)
         };
         let hosts = self.hosts.iter();
         Ok(Self {
-            others: self.others.to_private_hosts(&Host::default())?,
+            others: self.others.to_private_hosts(&HostConfig::default())?,
             hosts: hosts
                 .map(|(name, http)| Ok((name.clone(), client(name, http)?)))
                 .collect::<anyhow::Result<_>>()?,
@@ -136,12 +137,12 @@ impl Clients {
     }
 
     /// The client for the host of this URL.
-    pub(crate) fn of(&self, uri: &Uri) -> &Http {
+    pub(crate) fn for_uri(&self, uri: &Uri) -> &HostClient {
         self.known(uri).map_or(&self.others, |(_, http)| http)
     }
 
     /// What is set for the host of this URL, and by which name.
-    fn known(&self, uri: &Uri) -> Option<(&String, &Http)> {
+    fn known(&self, uri: &Uri) -> Option<(&String, &HostClient)> {
         let [alone, with_port] = names(uri);
         let found = self.hosts.get_key_value(&with_port);
         found.or_else(|| self.hosts.get_key_value(&alone))
@@ -152,7 +153,7 @@ impl Clients {
     ///
     /// # Errors
     /// When more is set for the other host than for all, and not that this one may lead there.
-    pub(crate) fn check_led(&self, from: &Uri, to: &Uri) -> Result<(), Fault> {
+    pub(crate) fn check_card_origin(&self, from: &Uri, to: &Uri) -> Result<(), OutboundError> {
         let Some((name, http)) = self.known(to) else {
             return Ok(());
         };
@@ -162,7 +163,7 @@ impl Clients {
             return Ok(());
         }
         let [_, from] = names;
-        Err(Fault::last(format!(
+        Err(OutboundError::permanent(format!(
             "its card leads to {name}, for which more is set in [bridge.outbound], from another host; if it may, add \"{from}\" to cards_from of {name} there"
         )))
     }
@@ -180,12 +181,12 @@ fn names(uri: &Uri) -> [String; 2] {
     [host, with_port]
 }
 
-impl Transport {
-    fn new(host: &Host, calls_private: bool) -> anyhow::Result<Self> {
-        let connector = Connector::new(if calls_private {
-            Screen::Private
+impl HostTransport {
+    fn new(host: &HostConfig, calls_private: bool) -> anyhow::Result<Self> {
+        let connector = FilteredConnector::new(if calls_private {
+            EgressFilter::Private
         } else {
-            Screen::Public
+            EgressFilter::Public
         });
         let tls = tls(host)?;
         let https = |tls: ClientConfig| HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
@@ -208,27 +209,27 @@ impl Transport {
 }
 
 /// What carries requests to this host, made anew when its certificates change.
-fn transport(host: &Host, calls_private: bool) -> anyhow::Result<Reloaded<Transport>> {
+fn transport(host: &HostConfig, calls_private: bool) -> anyhow::Result<HotReload<HostTransport>> {
     let files = [&host.ca, &host.client_cert, &host.client_key];
     let files = files.into_iter().flatten().cloned().collect();
     let of = host.clone();
     let what = "certificates that agents outside are called with";
-    Reloaded::new(what, files, move || Transport::new(&of, calls_private))
+    HotReload::new(what, files, move || HostTransport::new(&of, calls_private))
 }
 
-impl Http {
-    fn new(host: &Host, allow_private: bool) -> anyhow::Result<Self> {
+impl HostClient {
+    fn new(host: &HostConfig, allow_private: bool) -> anyhow::Result<Self> {
         let is_private = allow_private || host.allow_private;
         Ok(Self {
             transport: Arc::new(transport(host, is_private)?),
-            keys: Arc::new(Keys::new(host.credentials.clone())),
+            credentials: Arc::new(HostCredentials::new(host.credentials.clone())),
             is_private,
             cards_from: host.cards_from.clone().into(),
         })
     }
 
     /// The same host, which may be on this host or a private network.
-    fn to_private_hosts(&self, host: &Host) -> anyhow::Result<Self> {
+    fn to_private_hosts(&self, host: &HostConfig) -> anyhow::Result<Self> {
         let mut http = self.clone();
         if !self.is_private {
             http.transport = Arc::new(transport(host, true)?);
@@ -237,39 +238,39 @@ impl Http {
     }
 
     /// The same host without its credentials.
-    pub(crate) fn without_keys(&self) -> Self {
+    pub(crate) fn without_credentials(&self) -> Self {
         Self {
-            keys: Arc::new(Keys::new(crate::config::outbound::Credentials::None)),
+            credentials: Arc::new(HostCredentials::new(crate::config::outbound::Credentials::None)),
             ..self.clone()
         }
     }
 
     /// The header that says who calls, if there is one. `refused`: the one that was not taken.
-    pub(crate) async fn key(
+    pub(crate) async fn auth_header(
         &self,
         uri: &Uri,
         refused: Option<&HeaderValue>,
-    ) -> Result<Option<(HeaderName, HeaderValue)>, Fault> {
-        if !self.keys.are_none() && uri.scheme_str() != Some("https") && !self.is_private {
-            return Err(Fault::last(
+    ) -> Result<Option<(HeaderName, HeaderValue)>, OutboundError> {
+        if !self.credentials.is_empty() && uri.scheme_str() != Some("https") && !self.is_private {
+            return Err(OutboundError::permanent(
                 "its credentials are not sent without TLS; use https, or set allow_private for it in [bridge.outbound]",
             ));
         }
-        self.keys.header(self, refused).await
+        self.credentials.header(self, refused).await
     }
 
     /// Hides what the host was told in secret.
-    pub(crate) fn mask(&self) -> Mask {
-        self.keys.mask()
+    pub(crate) fn redactor(&self) -> Redactor {
+        self.credentials.redactor()
     }
 
     /// Whether another try with another token may help.
     pub(crate) fn can_renew(&self) -> bool {
-        self.keys.can_renew()
+        self.credentials.can_renew()
     }
 
     /// A client of gRPC for the host of this URL.
-    pub(crate) fn grpc(&self, uri: &Uri) -> Result<Grpc, Fault> {
+    pub(crate) fn grpc(&self, uri: &Uri) -> Result<GrpcClient, OutboundError> {
         let client = A2aServiceClient::with_origin(self.transport.get().grpc, origin(uri)?);
         Ok(client
             .max_decoding_message_size(MAX_ANSWER)
@@ -277,7 +278,7 @@ impl Http {
     }
 
     /// The same of 0.3.
-    pub(crate) fn grpc_old(&self, uri: &Uri) -> Result<OldGrpc, Fault> {
+    pub(crate) fn grpc_v0_3(&self, uri: &Uri) -> Result<GrpcClientV03, OutboundError> {
         let client = OldA2aServiceClient::with_origin(self.transport.get().grpc, origin(uri)?);
         Ok(client
             .max_decoding_message_size(MAX_ANSWER)
@@ -285,16 +286,16 @@ impl Http {
     }
 
     /// The answer to a request, whose body has not come yet.
-    pub(crate) async fn open(&self, mut call: Call) -> Result<Response<Content>, Fault> {
+    pub(crate) async fn open(&self, mut call: HttpCall) -> Result<Response<AnswerBody>, OutboundError> {
         let mut refused: Option<HeaderValue> = None;
         let mut redirects = 0;
         loop {
             let uri: Uri = call
                 .url
                 .parse()
-                .map_err(|error| Fault::last(format!("{:?} is no URL: {error}", call.url)))?;
-            let key = self.key(&uri, refused.as_ref()).await?;
-            let response = self.once(&call, &uri, key.as_ref()).await?;
+                .map_err(|error| OutboundError::permanent(format!("{:?} is no URL: {error}", call.url)))?;
+            let key = self.auth_header(&uri, refused.as_ref()).await?;
+            let response = self.send_once(&call, &uri, key.as_ref()).await?;
             if response.status() == StatusCode::UNAUTHORIZED && self.can_renew() && refused.is_none() {
                 refused = key.map(|(_, value)| value);
                 continue;
@@ -303,20 +304,23 @@ impl Http {
                 check_coding(&response)?;
                 return Ok(response);
             };
-            call.url = same_host(&uri, &target).ok_or_else(|| elsewhere(&self.mask().text(&target)))?;
+            call.url =
+                same_host(&uri, &target).ok_or_else(|| foreign_redirect(&self.redactor().text(&target)))?;
             redirects += 1;
             if redirects > REDIRECTS {
-                return Err(Fault::last(format!("it redirects more than {REDIRECTS} times")));
+                return Err(OutboundError::permanent(format!(
+                    "it redirects more than {REDIRECTS} times"
+                )));
             }
         }
     }
 
-    async fn once(
+    async fn send_once(
         &self,
-        call: &Call,
+        call: &HttpCall,
         uri: &Uri,
         key: Option<&(HeaderName, HeaderValue)>,
-    ) -> Result<Response<Content>, Fault> {
+    ) -> Result<Response<AnswerBody>, OutboundError> {
         let mut request = Request::builder()
             .method(call.method.clone())
             .uri(uri.clone())
@@ -331,11 +335,11 @@ impl Http {
         }
         let request = request
             .body(Full::new(call.body.clone()))
-            .map_err(|error| Fault::last(format!("{uri} cannot be asked: {error}")))?;
+            .map_err(|error| OutboundError::permanent(format!("{uri} cannot be asked: {error}")))?;
         let client = Decompression::new(self.transport.get().plain);
         match tokio::time::timeout(call.within, client.oneshot(request)).await {
-            Ok(answer) => answer.map_err(|error| failure::of_request(&error)),
-            Err(_) => Err(Fault::new(
+            Ok(answer) => answer.map_err(|error| transport_error::from_request_error(&error)),
+            Err(_) => Err(OutboundError::new(
                 Kind::Broken,
                 format!("it did not begin to answer within {:?}", call.within),
             )),
@@ -343,7 +347,11 @@ impl Http {
     }
 
     /// The answer to a request, with its whole body of at most so many bytes.
-    pub(crate) async fn whole(&self, call: Call, most: usize) -> Result<(StatusCode, Bytes), Fault> {
+    pub(crate) async fn fetch(
+        &self,
+        call: HttpCall,
+        most: usize,
+    ) -> Result<(StatusCode, Bytes), OutboundError> {
         let response = self.open(call).await?;
         let status = response.status();
         Ok((status, read(response.into_body(), most).await?))
@@ -351,31 +359,34 @@ impl Http {
 }
 
 /// Scheme, host and port of a URL.
-fn origin(uri: &Uri) -> Result<Uri, Fault> {
+fn origin(uri: &Uri) -> Result<Uri, OutboundError> {
     Uri::builder()
         .scheme(uri.scheme_str().unwrap_or_default())
         .authority(uri.authority().map_or("", http::uri::Authority::as_str))
         .path_and_query("/")
         .build()
-        .map_err(|error| Fault::last(format!("{uri} is no URL: {error}")))
+        .map_err(|error| OutboundError::permanent(format!("{uri} is no URL: {error}")))
 }
 
 /// A body of at most so many bytes.
-pub(crate) async fn read(mut body: Content, most: usize) -> Result<Bytes, Fault> {
+pub(crate) async fn read(mut body: AnswerBody, most: usize) -> Result<Bytes, OutboundError> {
     let all = async {
         let mut bytes = BytesMut::new();
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| failure::of_error(&*error, false))?;
+            let frame = frame.map_err(|error| transport_error::from_error(&*error, false))?;
             let Ok(data) = frame.into_data() else { continue };
             if bytes.len() + data.len() > most {
-                return Err(Fault::last(format!("its answer has more than {}", size(most))));
+                return Err(OutboundError::permanent(format!(
+                    "its answer has more than {}",
+                    size(most)
+                )));
             }
             bytes.extend_from_slice(&data);
         }
         Ok(bytes.freeze())
     };
     let late = || {
-        Fault::new(
+        OutboundError::new(
             Kind::Broken,
             format!("its answer did not come within {BODY_WITHIN:?}"),
         )
@@ -386,7 +397,7 @@ pub(crate) async fn read(mut body: Content, most: usize) -> Result<Bytes, Fault>
 }
 
 /// The beginning of a body, for people: what comes of it in a while, up to so many bytes and those that come with them.
-pub(crate) async fn beginning(mut body: Content, most: usize) -> Bytes {
+pub(crate) async fn read_prefix(mut body: AnswerBody, most: usize) -> Bytes {
     let mut bytes = BytesMut::new();
     let begin = async {
         while bytes.len() < most
@@ -408,10 +419,10 @@ fn size(bytes: usize) -> String {
 }
 
 /// Checks that an answer is in no coding that is not read.
-fn check_coding(response: &Response<Content>) -> Result<(), Fault> {
+fn check_coding(response: &Response<AnswerBody>) -> Result<(), OutboundError> {
     // Those that are read were taken away.
     match response.headers().get(header::CONTENT_ENCODING) {
-        Some(coding) if !coding.is_empty() && coding != "identity" => Err(Fault::last(format!(
+        Some(coding) if !coding.is_empty() && coding != "identity" => Err(OutboundError::permanent(format!(
             "its answer has the Content-Encoding {coding:?}; gzip, deflate and br are read, and none was asked for"
         ))),
         _ => Ok(()),
@@ -419,7 +430,7 @@ fn check_coding(response: &Response<Content>) -> Result<(), Fault> {
 }
 
 /// Where an answer sends its reader, if it does.
-fn redirect(response: &Response<Content>, method: &Method) -> Option<String> {
+fn redirect(response: &Response<AnswerBody>, method: &Method) -> Option<String> {
     let follows = match response.status().as_u16() {
         301..=303 => method == Method::GET,
         307 | 308 => true,
@@ -442,14 +453,14 @@ fn same_host(from: &Uri, target: &str) -> Option<String> {
     is_same.then(|| target.to_owned())
 }
 
-fn elsewhere(target: &str) -> Fault {
+fn foreign_redirect(target: &str) -> OutboundError {
     let shown: String = bare_url(target).chars().take(100).collect();
-    Fault::last(format!(
+    OutboundError::permanent(format!(
         "it redirects to {shown:?}, another host; send to that one if it is meant"
     ))
 }
 
-fn tls(host: &Host) -> anyhow::Result<ClientConfig> {
+fn tls(host: &HostConfig) -> anyhow::Result<ClientConfig> {
     let mut roots = RootCertStore {
         roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
     };
@@ -496,42 +507,42 @@ mod tests {
         ] {
             assert!(same_host(&from, to).is_none(), "{to}");
         }
-        let told = elsewhere("https://user@i/b?token=SECRET#SECRET").to_string();
+        let told = foreign_redirect("https://user@i/b?token=SECRET#SECRET").to_string();
         assert!(told.contains("\"https://i/b\""), "{told}");
     }
 
     #[test]
     fn what_is_known_of_a_host_is_used_for_it_alone() {
-        let private = || Host {
+        let private = || HostConfig {
             allow_private: true,
-            ..Host::default()
+            ..HostConfig::default()
         };
         let hosts = [("h".to_owned(), private()), ("i:8443".to_owned(), private())];
-        let config = Outbound {
+        let config = OutboundConfig {
             hosts: hosts.into(),
-            ..Outbound::default()
+            ..OutboundConfig::default()
         };
-        let clients = Clients::new(&config).unwrap();
-        let is_private = |url: &str| clients.of(&url.parse().unwrap()).is_private;
+        let clients = HostClients::new(&config).unwrap();
+        let is_private = |url: &str| clients.for_uri(&url.parse().unwrap()).is_private;
         assert!(is_private("https://H/x") && is_private("http://h:8080/") && is_private("https://i:8443/"));
         assert!(!is_private("https://i/") && !is_private("https://x.h/") && !is_private("https://hh/"));
     }
 
     #[test]
     fn a_card_leads_to_a_host_that_more_is_set_for_only_from_there_or_where_that_is_said() {
-        let host = |cards_from: &[&str]| Host {
+        let host = |cards_from: &[&str]| HostConfig {
             cards_from: cards_from.iter().map(ToString::to_string).collect(),
-            ..Host::default()
+            ..HostConfig::default()
         };
         let hosts = [
             ("h".to_owned(), host(&["c", "d:8443"])),
             ("i:81".to_owned(), host(&[])),
         ];
-        let config = Outbound {
+        let config = OutboundConfig {
             hosts: hosts.into(),
-            ..Outbound::default()
+            ..OutboundConfig::default()
         };
-        let clients = Clients::new(&config).unwrap();
+        let clients = HostClients::new(&config).unwrap();
         for (from, to, may) in [
             ("https://e/", "https://f/", true),
             ("https://h/", "https://f/", true),
@@ -545,7 +556,7 @@ mod tests {
             ("https://h/", "http://i:81/", false),
             ("http://i:80/", "http://i:81/", false),
         ] {
-            let led = clients.check_led(&from.parse().unwrap(), &to.parse().unwrap());
+            let led = clients.check_card_origin(&from.parse().unwrap(), &to.parse().unwrap());
             assert_eq!(led.is_ok(), may, "{from} {to}");
         }
     }

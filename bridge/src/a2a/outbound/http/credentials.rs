@@ -9,11 +9,11 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 
 use super::{
-    Call, Http,
-    mask::{Mask, Secrets},
+    HostClient, HttpCall,
+    redact::{Redactor, SentSecrets},
 };
 use crate::{
-    a2a::outbound::fault::{Fault, Kind, excerpt},
+    a2a::outbound::error::{Kind, OutboundError, excerpt},
     config::outbound::{Credentials, Secret},
 };
 
@@ -34,18 +34,18 @@ const MAX_TOKEN: usize = 64 << 10;
 
 /// The credentials for one host.
 #[derive(Debug)]
-pub(super) struct Keys {
+pub(super) struct HostCredentials {
     credentials: Credentials,
-    token: Mutex<Option<Token>>,
-    told: Secrets,
+    token: Mutex<Option<OAuthToken>>,
+    sent_secrets: SentSecrets,
 }
 
-struct Token {
+struct OAuthToken {
     header: HeaderValue,
     until: Instant,
 }
 
-impl std::fmt::Debug for Token {
+impl std::fmt::Debug for OAuthToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Token")
             .field("until", &self.until)
@@ -53,22 +53,22 @@ impl std::fmt::Debug for Token {
     }
 }
 
-impl Keys {
+impl HostCredentials {
     pub(super) fn new(credentials: Credentials) -> Self {
         Self {
             credentials,
             token: Mutex::default(),
-            told: Secrets::default(),
+            sent_secrets: SentSecrets::default(),
         }
     }
 
-    pub(super) fn are_none(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         matches!(self.credentials, Credentials::None)
     }
 
     /// Hides what the host was told.
-    pub(super) fn mask(&self) -> Mask {
-        self.told.mask()
+    pub(super) fn redactor(&self) -> Redactor {
+        self.sent_secrets.redactor()
     }
 
     /// Whether another try with another token may help.
@@ -79,20 +79,20 @@ impl Keys {
     /// The header to send. `refused`: the one that was not taken.
     pub(super) async fn header(
         &self,
-        http: &Http,
+        http: &HostClient,
         refused: Option<&HeaderValue>,
-    ) -> Result<Option<(HeaderName, HeaderValue)>, Fault> {
+    ) -> Result<Option<(HeaderName, HeaderValue)>, OutboundError> {
         Ok(Some(match &self.credentials {
             Credentials::None => return Ok(None),
             Credentials::Bearer(token) => (header::AUTHORIZATION, self.value("Bearer ", &read(token)?)?),
             Credentials::ApiKey { header, key } => {
                 let name = HeaderName::from_bytes(header.as_bytes())
-                    .map_err(|_| Fault::last("api_key_header is not the name of a header"))?;
+                    .map_err(|_| OutboundError::permanent("api_key_header is not the name of a header"))?;
                 (name, self.value("", &read(key)?)?)
             }
             Credentials::Basic { username, password } => {
                 let password = read(password)?;
-                self.told.tell(&password);
+                self.sent_secrets.add(&password);
                 let pair = STANDARD.encode(format!("{username}:{password}"));
                 (header::AUTHORIZATION, self.value("Basic ", &pair)?)
             }
@@ -101,7 +101,11 @@ impl Keys {
     }
 
     /// A token that is still good. Whoever comes while one is being had waits for it.
-    async fn token(&self, http: &Http, refused: Option<&HeaderValue>) -> Result<HeaderValue, Fault> {
+    async fn token(
+        &self,
+        http: &HostClient,
+        refused: Option<&HeaderValue>,
+    ) -> Result<HeaderValue, OutboundError> {
         let mut known = self.token.lock().await;
         if let Some(token) = &*known
             && token.until > Instant::now()
@@ -114,7 +118,7 @@ impl Keys {
         Ok(known.insert(token).header.clone())
     }
 
-    async fn ask(&self, http: &Http) -> Result<Token, Fault> {
+    async fn ask(&self, http: &HostClient) -> Result<OAuthToken, OutboundError> {
         let Credentials::OAuth2 {
             token_url,
             client_id,
@@ -122,16 +126,18 @@ impl Keys {
             scopes,
         } = &self.credentials
         else {
-            return Err(Fault::last("there is no token to ask for"));
+            return Err(OutboundError::permanent("there is no token to ask for"));
         };
-        let failed = |fault: Fault| {
+        let failed = |fault: OutboundError| {
             let kind = if fault.kind() == Kind::Broken {
                 Kind::Unreached
             } else {
                 fault.kind()
             };
-            self.mask()
-                .fault(Fault::new(kind, format!("no token from {token_url}: {fault}")))
+            self.redactor().error(OutboundError::new(
+                kind,
+                format!("no token from {token_url}: {fault}"),
+            ))
         };
         let mut form = "grant_type=client_credentials".to_owned();
         if !scopes.is_empty() {
@@ -140,9 +146,9 @@ impl Keys {
         }
         // RFC 6749, 2.3.1: both halves are encoded as forms are.
         let secret = read(client_secret)?;
-        self.told.tell(&secret);
+        self.sent_secrets.add(&secret);
         let pair = format!("{}:{}", form_encoded(client_id), form_encoded(&secret));
-        let call = Call {
+        let call = HttpCall {
             method: Method::POST,
             url: token_url.clone(),
             headers: vec![
@@ -159,40 +165,42 @@ impl Keys {
             body: Bytes::from(form),
             within: TOKEN_WITHIN,
         };
-        let (status, body) = Box::pin(http.without_keys().whole(call, MAX_TOKEN))
+        let (status, body) = Box::pin(http.without_credentials().fetch(call, MAX_TOKEN))
             .await
             .map_err(failed)?;
         let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
         if !status.is_success() {
             let said = answer["error_description"].as_str().or(answer["error"].as_str());
             let said = said.map_or_else(|| excerpt(&body), str::to_owned);
-            return Err(failed(Fault::of_status(status.as_u16(), &said)));
+            return Err(failed(OutboundError::from_status(status.as_u16(), &said)));
         }
         let token = answer["access_token"].as_str().filter(|token| !token.is_empty());
-        let token = token.ok_or_else(|| failed(Fault::last("its answer has no access_token")))?;
+        let token =
+            token.ok_or_else(|| failed(OutboundError::permanent("its answer has no access_token")))?;
         let lasts = answer["expires_in"].as_u64().map_or(UNTOLD, Duration::from_secs);
         // A token that is good for less than the margin is good for one call.
         let until = Instant::now() + lasts.min(Duration::from_hours(24)).saturating_sub(MARGIN);
-        Ok(Token {
+        Ok(OAuthToken {
             header: self.value("Bearer ", token)?,
             until,
         })
     }
 
     /// The header that tells this, which is hidden from now on in what the host says.
-    fn value(&self, scheme: &str, secret: &str) -> Result<HeaderValue, Fault> {
-        self.told.tell(secret);
+    fn value(&self, scheme: &str, secret: &str) -> Result<HeaderValue, OutboundError> {
+        self.sent_secrets.add(secret);
         value(scheme, secret)
     }
 }
 
-fn read(secret: &Secret) -> Result<String, Fault> {
+fn read(secret: &Secret) -> Result<String, OutboundError> {
     let path = match secret {
         Secret::Text(text) => return Ok(text.clone()),
         Secret::File(path) => path,
     };
-    let unreadable =
-        |what: String| Fault::last(format!("the secret in {} cannot be read: {what}", path.display()));
+    let unreadable = |what: String| {
+        OutboundError::permanent(format!("the secret in {} cannot be read: {what}", path.display()))
+    };
     let length = std::fs::metadata(path)
         .map_err(|error| unreadable(error.to_string()))?
         .len();
@@ -204,9 +212,10 @@ fn read(secret: &Secret) -> Result<String, Fault> {
 }
 
 /// A header that no log shows.
-fn value(scheme: &str, secret: &str) -> Result<HeaderValue, Fault> {
+fn value(scheme: &str, secret: &str) -> Result<HeaderValue, OutboundError> {
     let value = HeaderValue::from_str(&format!("{scheme}{secret}"));
-    let mut value = value.map_err(|_| Fault::last("its secret has letters that no header can have"))?;
+    let mut value =
+        value.map_err(|_| OutboundError::permanent("its secret has letters that no header can have"))?;
     value.set_sensitive(true);
     Ok(value)
 }

@@ -2,23 +2,23 @@
 
 use super::*;
 
-fn outgoing() -> Outgoing {
-    let mut outgoing = Outgoing::start(StreamStart::default(), "start".into());
+fn outgoing() -> SendWindow {
+    let mut outgoing = SendWindow::start(StreamStart::default(), "start".into());
     outgoing.on_stream_opened();
     outgoing
 }
 
-fn push(outgoing: &mut Outgoing, count: u32) {
+fn push(outgoing: &mut SendWindow, count: u32) {
     for _ in 0..count {
         let id = format!("c{}", outgoing.next_sequence());
         outgoing.push_chunk(id, Bytes::from_static(b"x"), false).unwrap();
     }
 }
 
-fn pull(outgoing: &mut Outgoing) -> Vec<String> {
+fn pull(outgoing: &mut SendWindow) -> Vec<String> {
     std::iter::from_fn(|| outgoing.next_frame())
         .map(|frame| match frame {
-            Frame::Start { id } | Frame::Chunk { id, .. } | Frame::End { id, .. } => id,
+            StreamFrame::Start { id } | StreamFrame::Chunk { id, .. } | StreamFrame::End { id, .. } => id,
         })
         .collect()
 }
@@ -32,7 +32,7 @@ fn ack(id: &str, next_sequence: Option<i32>) -> AckPayload {
 }
 
 fn is_violation(effect: &AckEffect) -> bool {
-    matches!(effect, AckEffect::Refused(Refusal::Violation(_)))
+    matches!(effect, AckEffect::Refused(StreamRefusal::Violation(_)))
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn a_full_window_takes_no_more_until_an_ack() {
     assert!(!outgoing.has_room());
     assert_eq!(
         outgoing.push_chunk("c".into(), Bytes::new(), false),
-        Err(Refused::NoRoom)
+        Err(PushError::NoRoom)
     );
     pull(&mut outgoing);
     assert_eq!(
@@ -74,17 +74,17 @@ fn nothing_is_taken_after_the_last_chunk_or_above_the_size() {
     let large = Bytes::from(vec![0; MAX_CHUNK + 1]);
     assert_eq!(
         outgoing.push_chunk("c".into(), large, false),
-        Err(Refused::ChunkTooLarge(MAX_CHUNK + 1))
+        Err(PushError::ChunkTooLarge(MAX_CHUNK + 1))
     );
     outgoing.push_chunk("c0".into(), Bytes::new(), true).unwrap();
     assert_eq!(
         outgoing.push_chunk("c1".into(), Bytes::new(), false),
-        Err(Refused::Ended)
+        Err(PushError::Ended)
     );
     outgoing.end("end".into(), StreamEndReason::Complete, "").unwrap();
     assert_eq!(
         outgoing.end("end".into(), StreamEndReason::Error, ""),
-        Err(Refused::Ended)
+        Err(PushError::Ended)
     );
 }
 
@@ -120,7 +120,7 @@ fn a_receiver_without_next_sequence_gets_all_unacked_chunks_again() {
 
 #[test]
 fn acks_of_what_was_not_sent_are_ignored() {
-    let mut outgoing = Outgoing::start(StreamStart::default(), "start".into());
+    let mut outgoing = SendWindow::start(StreamStart::default(), "start".into());
     push(&mut outgoing, 2);
     outgoing.end("end".into(), StreamEndReason::Complete, "").unwrap();
     for id in ["start", "c0", "c1", "end", "other", ""] {
@@ -174,12 +174,12 @@ fn a_refusal_carries_its_bounded_reason() {
         reason,
         ..ack("start", None)
     };
-    let AckEffect::Refused(Refusal::ByPeer(reason)) = outgoing.on_ack(&refused) else {
+    let AckEffect::Refused(StreamRefusal::ByPeer(reason)) = outgoing.on_ack(&refused) else {
         panic!("not refused")
     };
     assert_eq!(reason.len(), MAX_REASON);
     assert_eq!(
         outgoing.push_chunk("c".into(), Bytes::new(), false),
-        Err(Refused::Ended)
+        Err(PushError::Ended)
     );
 }

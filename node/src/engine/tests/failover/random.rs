@@ -3,7 +3,7 @@
 use super::*;
 
 #[derive(Clone, Copy, Debug)]
-enum Step {
+enum FailoverStep {
     Send {
         first: usize,
     },
@@ -17,7 +17,7 @@ enum Step {
     Wait(u64),
     Restart(usize),
     /// The agent at this node claims what it is given from now on and finishes nothing, or finishes everything at once.
-    Dawdle {
+    Slow {
         node: usize,
         dawdles: bool,
     },
@@ -27,40 +27,40 @@ enum Step {
     Leave(usize),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = FailoverStep> {
     let node = 0..3_usize;
     prop_oneof![
-        3 => (1..3_usize).prop_map(|first| Step::Send { first }),
-        6 => (node.clone(), node.clone(), any::<bool>()).prop_map(|(from, to, up)| Step::Join { from, to, up }),
-        2 => any::<bool>().prop_map(Step::LoseAcks),
-        5 => (100..4_000_u64).prop_map(Step::Wait),
-        1 => node.prop_map(Step::Restart),
-        2 => (1..3_usize, any::<bool>()).prop_map(|(node, dawdles)| Step::Dawdle { node, dawdles }),
-        1 => (1..3_usize).prop_map(Step::Die),
-        1 => (1..3_usize).prop_map(Step::Leave),
+        3 => (1..3_usize).prop_map(|first| FailoverStep::Send { first }),
+        6 => (node.clone(), node.clone(), any::<bool>()).prop_map(|(from, to, up)| FailoverStep::Join { from, to, up }),
+        2 => any::<bool>().prop_map(FailoverStep::LoseAcks),
+        5 => (100..4_000_u64).prop_map(FailoverStep::Wait),
+        1 => node.prop_map(FailoverStep::Restart),
+        2 => (1..3_usize, any::<bool>()).prop_map(|(node, dawdles)| FailoverStep::Slow { node, dawdles }),
+        1 => (1..3_usize).prop_map(FailoverStep::Die),
+        1 => (1..3_usize).prop_map(FailoverStep::Leave),
     ]
 }
 
 /// What agents do.
 #[derive(Default)]
-struct Work {
+struct AgentWork {
     /// How much of what was handed over they have seen.
     read: usize,
-    dawdling: BTreeSet<usize>,
+    slow: BTreeSet<usize>,
     /// What was claimed and not finished, and where.
     claimed: BTreeSet<(usize, String)>,
     /// What agents were told OK for when they completed it, and where.
     completed: Vec<(String, usize)>,
 }
 
-impl Work {
-    fn go_on(&mut self, lab: &mut Lab) {
+impl AgentWork {
+    fn go_on(&mut self, lab: &mut TestCluster) {
         while let Some((at, _, task)) = lab.incoming.get(self.read).cloned() {
             self.read += 1;
             if task.status != Status::Submitted {
                 continue;
             }
-            if self.dawdling.contains(&at) {
+            if self.slow.contains(&at) {
                 // Handed over again after a restart it may have ended; so below.
                 if lab.update(at, &task.id, Status::Working).is_ok() {
                     self.claimed.insert((at, task.id.clone()));
@@ -71,14 +71,14 @@ impl Work {
         }
     }
 
-    fn complete(&mut self, lab: &mut Lab, at: usize, id: &str) {
+    fn complete(&mut self, lab: &mut TestCluster, at: usize, id: &str) {
         if lab.complete(at, id, "done").is_ok() {
             self.completed.push((id.to_owned(), at));
         }
     }
 
-    fn finish(&mut self, lab: &mut Lab, node: usize) {
-        self.dawdling.remove(&node);
+    fn finish(&mut self, lab: &mut TestCluster, node: usize) {
+        self.slow.remove(&node);
         let (claimed, others) = std::mem::take(&mut self.claimed)
             .into_iter()
             .partition(|(at, _): &(usize, String)| *at == node);
@@ -90,8 +90,8 @@ impl Work {
     }
 
     /// What it had claimed is never finished by it.
-    fn die(&mut self, lab: &mut Lab, node: usize) {
-        self.dawdling.remove(&node);
+    fn die(&mut self, lab: &mut TestCluster, node: usize) {
+        self.slow.remove(&node);
         self.claimed.retain(|(at, _)| *at != node);
         lose_agent(lab, node);
     }
@@ -106,38 +106,38 @@ proptest! {
     fn one_agent_works_on_each_task(steps in prop::collection::vec(step(), 1..40)) {
         let mut lab = lab();
         let mut listeners = BTreeMap::from([B, C].map(|node| (node, lab.listen(node))));
-        let (mut ids, mut agents, mut died) = (Vec::new(), Work::default(), false);
+        let (mut ids, mut agents, mut died) = (Vec::new(), AgentWork::default(), false);
         for step in steps {
             match step {
-                Step::Send { first } => {
+                FailoverStep::Send { first } => {
                     let request = SendTask {
                         others: Some(vec![lab.id(3 - first)]),
                         ..SendTask::default()
                     };
                     ids.push(lab.send(A, lab.id(first), request).unwrap().id);
                 }
-                Step::Join { from, to, up } if from != to => {
+                FailoverStep::Join { from, to, up } if from != to => {
                     let to = lab.id(to);
                     if up { lab.join(from, to) } else { lab.part(from, to) }
                 }
-                Step::Join { .. } => {}
-                Step::LoseAcks(lost) => lab.acks_are_lost = lost,
-                Step::Wait(ms) => lab.advance(Duration::from_millis(ms)),
-                Step::Restart(node) => {
+                FailoverStep::Join { .. } => {}
+                FailoverStep::LoseAcks(lost) => lab.acks_are_lost = lost,
+                FailoverStep::Wait(ms) => lab.advance(Duration::from_millis(ms)),
+                FailoverStep::Restart(node) => {
                     lab.restart(node);
                     if node != A {
                         listeners.insert(node, lab.listen(node));
                     }
                 }
-                Step::Dawdle { node, dawdles: true } => {
-                    agents.dawdling.insert(node);
+                FailoverStep::Slow { node, dawdles: true } => {
+                    agents.slow.insert(node);
                 }
-                Step::Dawdle { node, dawdles: false } => agents.finish(&mut lab, node),
-                Step::Die(node) => {
+                FailoverStep::Slow { node, dawdles: false } => agents.finish(&mut lab, node),
+                FailoverStep::Die(node) => {
                     agents.die(&mut lab, node);
                     died = true;
                 }
-                Step::Leave(node) => {
+                FailoverStep::Leave(node) => {
                     let listener = listeners[&node];
                     lab.call(node, |core, now| core.detach(now, listener)).unwrap();
                     lab.advance(2 * limits().agent_grace);

@@ -9,18 +9,18 @@ use std::{
 use agentanycast_proto::v1::StreamStart;
 
 use super::{
-    dice::Dice,
-    ledger::{Ending, Fate, TARGET, from_originator},
-    machine::{Answer, Given},
-    plan::Plan,
-    what::{Errand, What},
-    world::World,
+    daemon::{CallAnswer, CallValue},
+    history::{CallFate, ReportedEnd, TARGET, from_originator},
+    pending_call::{AgentNotice, PendingCall},
+    plan::RunPlan,
+    rng::SimRng,
+    simulator::Simulator,
 };
 use crate::{
     engine::{
         Core,
         tests::harness::{artifact, text},
-        turn::{EngineError, Now},
+        transaction::{EngineError, Now},
     },
     task::{Status, Task},
 };
@@ -29,7 +29,7 @@ use crate::{
 const UNREAD: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum AgentStep {
     Progress,
     Ask,
     Stream(usize),
@@ -40,18 +40,18 @@ pub(super) enum Step {
 
 /// A step on its way.
 #[derive(Clone, Debug)]
-pub(super) struct Stepping {
+pub(super) struct StepCall {
     pub(super) agent: usize,
     pub(super) life: u64,
     pub(super) task: String,
-    pub(super) step: Step,
+    pub(super) step: AgentStep,
     message: String,
     connection: u64,
     heard: usize,
 }
 
-struct Job {
-    steps: Vec<Step>,
+struct AgentJob {
+    steps: Vec<AgentStep>,
     done: usize,
     busy: bool,
     over: bool,
@@ -65,51 +65,51 @@ struct Job {
 }
 
 #[derive(Default)]
-pub(super) struct Agent {
+pub(super) struct SimAgent {
     /// Grows with each new process.
     pub(super) life: u64,
     connection: Option<u64>,
     listener: Option<u64>,
     unread: VecDeque<Arc<Task>>,
-    jobs: BTreeMap<String, Job>,
+    jobs: BTreeMap<String, AgentJob>,
 }
 
-impl Agent {
+impl SimAgent {
     /// Its node went down.
     pub(super) fn lose_node(&mut self) {
         (self.connection, self.listener) = (None, None);
         self.unread.clear();
     }
 
-    fn job(&mut self, life: u64, task: &str) -> Option<&mut Job> {
+    fn job(&mut self, life: u64, task: &str) -> Option<&mut AgentJob> {
         self.jobs.get_mut(task).filter(|_| self.life == life)
     }
 }
 
-impl Stepping {
+impl StepCall {
     pub(super) fn message(&self) -> &str {
         &self.message
     }
 }
 
-impl Job {
-    fn new(dice: &mut Dice, plan: &Plan, heard: usize) -> Self {
+impl AgentJob {
+    fn new(dice: &mut SimRng, plan: &RunPlan, heard: usize) -> Self {
         // Where several agents listen, each claims a task before it works on it.
         let first = usize::from(plan.agents > 1);
-        let mut steps: Vec<Step> = (0..first + dice.below(4)).map(|_| Step::Progress).collect();
+        let mut steps: Vec<AgentStep> = (0..first + dice.below(4)).map(|_| AgentStep::Progress).collect();
         for _ in 0..2 {
             if dice.chance(15) {
-                steps.push(Step::Ask);
-                steps.extend((0..dice.below(3)).map(|_| Step::Progress));
+                steps.push(AgentStep::Ask);
+                steps.extend((0..dice.below(3)).map(|_| AgentStep::Progress));
             }
         }
         if dice.chance(plan.streams) {
-            steps.push(Step::Stream(dice.below(100)));
+            steps.push(AgentStep::Stream(dice.below(100)));
         }
         steps.push(match dice.below(100) {
-            0..6 => Step::Fail,
-            6..10 => Step::Cancel,
-            _ => Step::Complete,
+            0..6 => AgentStep::Fail,
+            6..10 => AgentStep::Cancel,
+            _ => AgentStep::Complete,
         });
         Self {
             steps,
@@ -124,7 +124,7 @@ impl Job {
     }
 
     /// The next step, unless it has to wait for something.
-    fn next(&self) -> Option<Step> {
+    fn next(&self) -> Option<AgentStep> {
         if self.busy || self.over {
             return None;
         }
@@ -132,29 +132,29 @@ impl Job {
         self.steps.get(self.done).copied().filter(|_| !waits)
     }
 
-    fn step_done(&mut self, step: Step) {
+    fn step_done(&mut self, step: AgentStep) {
         self.done += 1;
-        self.asked += usize::from(step == Step::Ask);
+        self.asked += usize::from(step == AgentStep::Ask);
         self.over = self.done == self.steps.len();
     }
 }
 
-impl World {
+impl Simulator {
     /// Agents that are away come back.
     pub(super) fn agents_come(&mut self, at: usize) {
         for agent in 0..self.plan.agents {
-            if !self.nodes[at].machine.works() {
+            if !self.nodes[at].daemon.is_running() {
                 return;
             }
-            if self.nodes[at].agents[agent].listener.is_none() && (self.healing || self.dice.chance(70)) {
+            if self.nodes[at].agents[agent].listener.is_none() && (self.healing || self.rng.chance(70)) {
                 let (connection, listener) = (self.number(), self.number());
                 let coming = &mut self.nodes[at].agents[agent];
                 coming.connection.get_or_insert(connection);
                 coming.listener = Some(listener);
                 self.note(|| format!("node {at}: agent {agent} listens as {listener}"));
-                self.ledger.listened(at, true, self.time);
-                self.call(at, What::Nobody, |core, now| {
-                    core.attach(now, listener).map(|()| Given::Nothing)
+                self.history.listened(at, true, self.time);
+                self.call(at, PendingCall::Nobody, |core, now| {
+                    core.attach(now, listener).map(|()| CallValue::Nothing)
                 });
             }
         }
@@ -162,58 +162,62 @@ impl World {
 
     /// An agent dies, loses its connection, or only stops listening.
     pub(super) fn agent_goes(&mut self, at: usize) {
-        let which = self.dice.below(self.plan.agents);
-        let how = self.dice.below(3);
+        let which = self.rng.below(self.plan.agents);
+        let how = self.rng.below(3);
         self.note(|| format!("node {at}: agent {which} goes ({how})"));
         let leaving = &mut self.nodes[at].agents[which];
-        let mut left: Vec<Errand> = Vec::new();
+        let mut left: Vec<AgentNotice> = Vec::new();
         let listener = leaving.listener.take();
-        left.extend(listener.map(if how == 0 { Errand::End } else { Errand::Detach }));
+        left.extend(listener.map(if how == 0 {
+            AgentNotice::End
+        } else {
+            AgentNotice::Detach
+        }));
         leaving.unread.clear();
         if how < 2 {
-            left.extend(leaving.connection.take().map(Errand::Gone));
+            left.extend(leaving.connection.take().map(AgentNotice::Gone));
         }
         if how == 0 {
             leaving.life += 1;
             leaving.jobs.clear();
             self.break_off_streams_of(at, which);
         }
-        if self.dice.chance(50) {
+        if self.rng.chance(50) {
             left.reverse();
         }
-        self.nodes[at].errands.extend(left);
+        self.nodes[at].agent_notices.extend(left);
     }
 
     /// The node notices something of an agent that went.
-    pub(super) fn errand(&mut self, at: usize) -> bool {
-        if !self.nodes[at].machine.works() {
+    pub(super) fn handle_agent_notice(&mut self, at: usize) -> bool {
+        if !self.nodes[at].daemon.is_running() {
             return false;
         }
-        match self.nodes[at].errands.pop_front() {
-            Some(Errand::Gone(connection)) => {
-                self.ledger.connection_gone(at, connection, self.time);
+        match self.nodes[at].agent_notices.pop_front() {
+            Some(AgentNotice::Gone(connection)) => {
+                self.history.connection_gone(at, connection, self.time);
                 self.input(at, |core, now| {
-                    core.on_caller_gone(now, connection);
+                    core.on_connection_closed(now, connection);
                     Ok(())
                 });
             }
-            Some(errand @ (Errand::Detach(listener) | Errand::End(listener))) => {
+            Some(errand @ (AgentNotice::Detach(listener) | AgentNotice::End(listener))) => {
                 let others = self.nodes[at].agents.iter().any(|agent| agent.listener.is_some());
                 let more = self.nodes[at]
-                    .errands
+                    .agent_notices
                     .iter()
-                    .any(|errand| matches!(errand, Errand::Detach(_) | Errand::End(_)));
+                    .any(|errand| matches!(errand, AgentNotice::Detach(_) | AgentNotice::End(_)));
                 if !others && !more {
-                    self.ledger.listened(at, false, self.time);
+                    self.history.listened(at, false, self.time);
                 }
-                let has_ended = matches!(errand, Errand::End(_));
-                self.call(at, What::Nobody, move |core, now| {
+                let has_ended = matches!(errand, AgentNotice::End(_));
+                self.call(at, PendingCall::Nobody, move |core, now| {
                     let done = if has_ended {
                         core.agent_ended(now, listener, 0)
                     } else {
                         core.detach(now, listener)
                     };
-                    done.map(|()| Given::Nothing)
+                    done.map(|()| CallValue::Nothing)
                 });
             }
             None => return false,
@@ -227,18 +231,18 @@ impl World {
             let (id, status) = (&task.id, task.status);
             format!("node {at}: {id}, {status}, goes to listener {listener}")
         });
-        let story = self.ledger.stories.get(&task.id);
+        let story = self.history.tasks.get(&task.id);
         if story.is_some_and(|story| story.begun_again && story.claim.is_none()) {
             for agent in &mut self.nodes[at].agents {
                 agent.jobs.remove(&task.id); // It is another task for them, too.
             }
         }
-        self.ledger.hand_over(at, &task);
+        self.history.hand_over(at, &task);
         let agents = &mut self.nodes[at].agents;
         if let Some(agent) = agents.iter_mut().find(|agent| agent.listener == Some(listener)) {
             agent.unread.push_back(task);
             if agent.unread.len() > UNREAD {
-                self.ledger
+                self.history
                     .wrong(format!("listener {listener} is sent more than it reads"));
             }
         }
@@ -252,8 +256,8 @@ impl World {
                     break;
                 };
                 self.read(at, agent, &task);
-                self.call(at, What::Nobody, |core, now| {
-                    core.credit(now, listener, 1).map(|()| Given::Nothing)
+                self.call(at, PendingCall::Nobody, |core, now| {
+                    core.credit(now, listener, 1).map(|()| CallValue::Nothing)
                 });
             }
         }
@@ -261,8 +265,8 @@ impl World {
 
     fn read(&mut self, at: usize, agent: usize, task: &Task) {
         let heard = from_originator(task);
-        let (dice, plan) = (&mut self.dice, &self.plan);
-        let mut fresh = || Job::new(dice, plan, heard.max(1));
+        let (dice, plan) = (&mut self.rng, &self.plan);
+        let mut fresh = || AgentJob::new(dice, plan, heard.max(1));
         let job = self.nodes[at].agents[agent]
             .jobs
             .entry(task.id.clone())
@@ -289,7 +293,7 @@ impl World {
             if ready.is_empty() {
                 continue;
             }
-            let id = ready[self.dice.below(ready.len())].clone();
+            let id = ready[self.rng.below(ready.len())].clone();
             self.act(at, agent, &id);
         }
     }
@@ -312,31 +316,31 @@ impl World {
         let (life, Some(connection)) = (acting.life, acting.connection) else {
             return;
         };
-        let Some(step) = acting.jobs.get(task).and_then(Job::next) else {
+        let Some(step) = acting.jobs.get(task).and_then(AgentJob::next) else {
             return;
         };
         let unsure = self.nodes[at].agents[agent].jobs[task].unsure.is_some();
         if let Some(job) = self.nodes[at].agents[agent].job(life, task) {
             job.busy = true;
         }
-        if unsure && (step != Step::Progress || self.dice.chance(70)) {
-            let what = What::Check {
+        if unsure && (step != AgentStep::Progress || self.rng.chance(70)) {
+            let what = PendingCall::Check {
                 agent,
                 life,
                 task: task.to_owned(),
             };
             self.call(at, what, |core, _| {
-                core.task(task).map(|task| Given::Task(Box::new(task)))
+                core.task(task).map(|task| CallValue::Task(Box::new(task)))
             });
             return;
         }
-        let letter = if step == Step::Ask { 'Q' } else { 'P' };
-        let stepping = Stepping {
+        let letter = if step == AgentStep::Ask { 'Q' } else { 'P' };
+        let stepping = StepCall {
             agent,
             life,
             task: task.to_owned(),
             step,
-            message: self.ledger.message_id(letter),
+            message: self.history.message_id(letter),
             connection,
             heard: self.heard_by_node(at, task),
         };
@@ -345,37 +349,37 @@ impl World {
 
     /// What nobody but the checker knows: how many messages of the originator the node has by now.
     fn heard_by_node(&mut self, at: usize, task: &str) -> usize {
-        let core = self.nodes[at].machine.core.as_mut();
+        let core = self.nodes[at].daemon.core.as_mut();
         let task = core.and_then(|core| core.task(task).ok());
         task.as_ref().map_or(0, from_originator)
     }
 
-    fn step(&mut self, at: usize, stepping: &Stepping) {
-        let Stepping {
+    fn step(&mut self, at: usize, stepping: &StepCall) {
+        let StepCall {
             task, step, message, ..
         } = stepping;
         let results = self.results_of(at, stepping);
-        if *step == Step::Ask || !matches!(step, Step::Stream(_)) {
+        if *step == AgentStep::Ask || !matches!(step, AgentStep::Stream(_)) {
             self.note(|| format!("node {at}: agent {}: {task}: {step:?} {message}", stepping.agent));
         }
         let given = results.clone();
-        let call = self.call(at, What::Step(stepping.clone()), |core, now| {
+        let call = self.call(at, PendingCall::Step(stepping.clone()), |core, now| {
             take_step(core, now, stepping, &given)
         });
         let ends = match step {
-            Step::Complete => Some(Status::Completed),
-            Step::Fail => Some(Status::Failed),
-            Step::Cancel => Some(Status::Canceled),
+            AgentStep::Complete => Some(Status::Completed),
+            AgentStep::Fail => Some(Status::Failed),
+            AgentStep::Cancel => Some(Status::Canceled),
             _ => None,
         };
-        if matches!(step, Step::Progress | Step::Ask | Step::Complete) {
-            self.ledger.say(task, TARGET, message, call);
+        if matches!(step, AgentStep::Progress | AgentStep::Ask | AgentStep::Complete) {
+            self.history.say(task, TARGET, message, call);
         }
         if ends.is_none() {
-            self.ledger.claims(task, call);
+            self.history.claims(task, call);
         }
-        if let (Some(status), Some(story)) = (ends, self.ledger.stories.get_mut(task)) {
-            story.endings.push(Ending {
+        if let (Some(status), Some(story)) = (ends, self.history.tasks.get_mut(task)) {
+            story.endings.push(ReportedEnd {
                 by: TARGET,
                 status,
                 call,
@@ -386,28 +390,28 @@ impl World {
     }
 
     /// An agent that does not wait for the answer to its question.
-    fn note_crossing(&mut self, stepping: &Stepping) {
-        let Some(story) = self.ledger.stories.get_mut(&stepping.task) else {
+    fn note_crossing(&mut self, stepping: &StepCall) {
+        let Some(story) = self.history.tasks.get_mut(&stepping.task) else {
             return;
         };
         let asked = story.said[TARGET]
             .iter()
             .filter(|said| said.id.starts_with('Q'))
             .count();
-        if asked >= stepping.heard && stepping.step != Step::Ask {
+        if asked >= stepping.heard && stepping.step != AgentStep::Ask {
             story.crossed = true;
         }
     }
 
     /// What the agent completes the task with: now and then something large.
-    fn results_of(&mut self, at: usize, stepping: &Stepping) -> Vec<(String, String)> {
-        if stepping.step != Step::Complete {
+    fn results_of(&mut self, at: usize, stepping: &StepCall) -> Vec<(String, String)> {
+        if stepping.step != AgentStep::Complete {
             return Vec::new();
         }
-        let size = if self.dice.chance(3) {
+        let size = if self.rng.chance(3) {
             70_000
         } else {
-            self.dice.below(40)
+            self.rng.below(40)
         };
         let mut results = vec![(
             "result".to_owned(),
@@ -417,8 +421,8 @@ impl World {
         results
     }
 
-    pub(super) fn stepped(&mut self, at: usize, stepping: &Stepping, answer: Answer) {
-        let Stepping {
+    pub(super) fn stepped(&mut self, at: usize, stepping: &StepCall, answer: CallAnswer) {
+        let StepCall {
             agent,
             life,
             task,
@@ -429,11 +433,11 @@ impl World {
         } = stepping;
         match answer {
             Ok(given) => {
-                if matches!(step, Step::Progress | Step::Ask) {
-                    self.ledger.claimed(task, *connection, *heard, self.time);
+                if matches!(step, AgentStep::Progress | AgentStep::Ask) {
+                    self.history.claimed(task, *connection, *heard, self.time);
                 }
-                if let (Step::Stream(chunks), Given::Route(route)) = (step, given) {
-                    self.ledger.streams(task, *connection, *heard, self.time);
+                if let (AgentStep::Stream(chunks), CallValue::Route(route)) = (step, given) {
+                    self.history.streams(task, *connection, *heard, self.time);
                     return self.begin_stream(at, stepping, *chunks, &route);
                 }
                 if let Some(job) = self.nodes[at].agents[*agent].job(*life, task) {
@@ -457,7 +461,7 @@ impl World {
         }
     }
 
-    fn step_refused(&mut self, at: usize, stepping: &Stepping, error: &EngineError) {
+    fn step_refused(&mut self, at: usize, stepping: &StepCall, error: &EngineError) {
         let (tight, forgetful) = (self.plan.tight, self.may_forget(at));
         let lost = matches!(error, EngineError::NotFound(_))
             && self.forget_unclaimed(at, stepping.agent, stepping.life, &stepping.task);
@@ -469,7 +473,7 @@ impl World {
         };
         if !allowed {
             return self
-                .ledger
+                .history
                 .wrong(format!("node {at} refused {stepping:?}: {error}"));
         }
         self.note(|| format!("node {at}: refused: {error}"));
@@ -479,7 +483,7 @@ impl World {
                 // Looks what is the matter before it goes on.
                 EngineError::Precondition(_) => job.unsure = Some(String::new()),
                 EngineError::NotFound(_) => job.over = true,
-                _ => job.steps = vec![Step::Fail; job.done + 1],
+                _ => job.steps = vec![AgentStep::Fail; job.done + 1],
             }
         }
     }
@@ -495,13 +499,13 @@ impl World {
         unclaimed
     }
 
-    pub(super) fn step_unanswered(&mut self, at: usize, stepping: &Stepping, fate: Fate) {
-        if fate == Fate::Unknown {
-            self.ledger.may_be_claimed(&stepping.task, self.time);
+    pub(super) fn step_unanswered(&mut self, at: usize, stepping: &StepCall, fate: CallFate) {
+        if fate == CallFate::Unknown {
+            self.history.may_be_claimed(&stepping.task, self.time);
         }
         if let Some(job) = self.nodes[at].agents[stepping.agent].job(stepping.life, &stepping.task) {
             job.busy = false;
-            if fate == Fate::Unknown {
+            if fate == CallFate::Unknown {
                 job.unsure = Some(stepping.message.clone());
             }
         }
@@ -514,10 +518,10 @@ impl World {
     }
 
     /// The agent learns how its task stands, after a call that failed or got no answer.
-    pub(super) fn checked(&mut self, at: usize, agent: usize, life: u64, id: &str, answer: Answer) {
+    pub(super) fn checked(&mut self, at: usize, agent: usize, life: u64, id: &str, answer: CallAnswer) {
         let forgetful = self.may_forget(at);
         let task = match answer {
-            Ok(Given::Task(task)) => task,
+            Ok(CallValue::Task(task)) => task,
             // Who asked has forgotten it, or is gone: nobody hears the answer.
             Err(EngineError::NotFound(_)) if self.nodes[at].agents[agent].job(life, id).is_none() => return,
             Err(EngineError::NotFound(_)) if self.forget_unclaimed(at, agent, life, id) => return,
@@ -528,11 +532,11 @@ impl World {
                 return;
             }
             Ok(_) => return,
-            Err(error) => return self.ledger.wrong(format!("node {at}: {id}: {error}")),
+            Err(error) => return self.history.wrong(format!("node {at}: {id}: {error}")),
         };
-        self.ledger.observe(at, &task, "shown to its agent");
+        self.history.observe(at, &task, "shown to its agent");
         let connection = self.nodes[at].agents[agent].connection;
-        let claimed_by_other = self.ledger.is_claimed_by_other(id, connection);
+        let claimed_by_other = self.history.is_claimed_by_other(id, connection);
         let Some(job) = self.nodes[at].agents[agent].job(life, id) else {
             return;
         };
@@ -545,22 +549,22 @@ impl World {
             job.over = true;
         } else if task.messages.iter().any(|said| said.message_id == unsure) {
             job.step_done(step);
-        } else if matches!(step, Step::Stream(_)) || (step == Step::Ask && job.impatient) {
+        } else if matches!(step, AgentStep::Stream(_)) || (step == AgentStep::Ask && job.impatient) {
             // Its artifact broke off with its node, and another one would have another name; or it has asked
             // and did not wait.
-            job.step_done(Step::Progress);
-        } else if unsure.is_empty() && !(step == Step::Complete && self.plan.streams > 0) {
+            job.step_done(AgentStep::Progress);
+        } else if unsure.is_empty() && !(step == AgentStep::Complete && self.plan.streams > 0) {
             // (An artifact that was still running may have ended since.)
             let status = task.status;
-            self.ledger.wrong(format!(
+            self.history.wrong(format!(
                 "{id} is {status}, and node {at} refuses its agent {step:?}"
             ));
         }
     }
 }
 
-fn take_step(core: &mut Core, now: Now, stepping: &Stepping, results: &[(String, String)]) -> Answer {
-    let Stepping {
+fn take_step(core: &mut Core, now: Now, stepping: &StepCall, results: &[(String, String)]) -> CallAnswer {
+    let StepCall {
         task: id,
         step,
         message,
@@ -569,25 +573,25 @@ fn take_step(core: &mut Core, now: Now, stepping: &Stepping, results: &[(String,
     } = stepping;
     let said = text(message, "");
     match step {
-        Step::Progress => core.update(now, id, Status::Working, Some(said), *connection)?,
-        Step::Ask => core.update(now, id, Status::InputRequired, Some(said), *connection)?,
-        Step::Fail => core.fail(now, id, "the agent failed it")?,
-        Step::Complete => {
+        AgentStep::Progress => core.update(now, id, Status::Working, Some(said), *connection)?,
+        AgentStep::Ask => core.update(now, id, Status::InputRequired, Some(said), *connection)?,
+        AgentStep::Fail => core.fail(now, id, "the agent failed it")?,
+        AgentStep::Complete => {
             let results = results
                 .iter()
                 .map(|(id, content)| artifact(id, content))
                 .collect();
             core.complete(now, id, results, Some(said))?;
         }
-        Step::Cancel => drop(core.cancel(now, id)?),
-        Step::Stream(_) => {
+        AgentStep::Cancel => drop(core.cancel(now, id)?),
+        AgentStep::Stream(_) => {
             let start = StreamStart {
                 task_id: id.clone(),
                 artifact_id: format!("stream-{message}"),
                 ..StreamStart::default()
             };
-            return core.start_stream(now, &start, *connection).map(Given::Route);
+            return core.start_stream(now, &start, *connection).map(CallValue::Route);
         }
     }
-    Ok(Given::Nothing)
+    Ok(CallValue::Nothing)
 }

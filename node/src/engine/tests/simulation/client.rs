@@ -4,26 +4,26 @@
 use std::collections::BTreeMap;
 
 use super::{
-    dice::Dice,
-    ledger::{Ending, Fate, ORIGIN, TARGET},
-    machine::{Answer, Given},
-    plan::Plan,
-    what::What,
-    world::World,
+    daemon::{CallAnswer, CallValue},
+    history::{CallFate, ORIGIN, ReportedEnd, TARGET},
+    pending_call::PendingCall,
+    plan::RunPlan,
+    rng::SimRng,
+    simulator::Simulator,
 };
 use crate::{
     engine::{
-        Filter,
-        originate::SendTask,
+        TaskQuery,
+        client_commands::SendTask,
         tests::harness::text,
-        turn::{Change, EngineError},
+        transaction::{EngineError, TaskChange},
     },
     task::{Role, Status, Task},
 };
 
 /// Something that the client wants done.
 #[derive(Default)]
-struct Errand {
+struct ClientTask {
     target: usize,
     key: Option<String>,
     message: Option<String>,
@@ -38,12 +38,12 @@ struct Errand {
 }
 
 #[derive(Default)]
-pub(super) struct Client {
-    errands: Vec<Errand>,
+pub(super) struct SimClient {
+    tasks: Vec<ClientTask>,
 }
 
 /// Somebody who follows a task.
-pub(super) struct Subscriber {
+pub(super) struct SimSubscriber {
     task: String,
     status: Status,
     /// Messages that were there at the beginning.
@@ -51,9 +51,9 @@ pub(super) struct Subscriber {
     said: Vec<String>,
 }
 
-impl Client {
-    pub(super) fn new(dice: &mut Dice, plan: &Plan, at: usize, hosts: usize) -> Self {
-        let errand = |dice: &mut Dice| {
+impl SimClient {
+    pub(super) fn new(dice: &mut SimRng, plan: &RunPlan, at: usize, hosts: usize) -> Self {
+        let errand = |dice: &mut SimRng| {
             // Sometimes to itself.
             let target = dice.below(hosts);
             let target = if target == at && !dice.chance(30) {
@@ -61,7 +61,7 @@ impl Client {
             } else {
                 target
             };
-            Errand {
+            ClientTask {
                 target,
                 key: dice.chance(70).then(|| format!("key-{at}-{}", dice.next())),
                 message: None,
@@ -77,44 +77,44 @@ impl Client {
         };
         let count = 1 + dice.below(7);
         Self {
-            errands: (0..count).map(|_| errand(dice)).collect(),
+            tasks: (0..count).map(|_| errand(dice)).collect(),
         }
     }
 
     pub(super) fn is_done(&self) -> bool {
-        self.errands.iter().all(|errand| errand.over)
+        self.tasks.iter().all(|errand| errand.over)
     }
 
-    pub(super) fn unanswered(&mut self, errand: usize, fate: Fate) {
-        let errand = &mut self.errands[errand];
+    pub(super) fn unanswered(&mut self, errand: usize, fate: CallFate) {
+        let errand = &mut self.tasks[errand];
         errand.busy = false;
         // Without a key it would be another task.
-        if errand.id.is_none() && errand.key.is_none() && fate == Fate::Unknown {
+        if errand.id.is_none() && errand.key.is_none() && fate == CallFate::Unknown {
             errand.over = true;
         }
     }
 }
 
-impl World {
+impl Simulator {
     pub(super) fn client_acts(&mut self, at: usize) {
-        let count = self.nodes[at].client.errands.len();
-        let number = self.dice.below(count);
+        let count = self.nodes[at].client.tasks.len();
+        let number = self.rng.below(count);
         self.run_errand(at, number);
     }
 
     pub(super) fn client_acts_on_all(&mut self, at: usize) {
         self.client_takes_up(at);
-        for number in 0..self.nodes[at].client.errands.len() {
+        for number in 0..self.nodes[at].client.tasks.len() {
             self.run_errand(at, number);
         }
     }
 
     /// Takes up questions about tasks whose sending got no answer, as a client does by listing them.
     fn client_takes_up(&mut self, at: usize) {
-        let waiting = self.nodes[at].machine.core.as_mut().map(|core| {
-            let asking = Filter {
+        let waiting = self.nodes[at].daemon.core.as_mut().map(|core| {
+            let asking = TaskQuery {
                 statuses: vec![Status::InputRequired],
-                ..Filter::default()
+                ..TaskQuery::default()
             };
             let tasks = core.list(&asking, None, 100).unwrap_or_default().tasks;
             let mine = tasks
@@ -123,18 +123,18 @@ impl World {
             mine.map(|task| task.id).collect::<Vec<_>>()
         });
         for id in waiting.unwrap_or_default() {
-            let errands = &mut self.nodes[at].client.errands;
+            let errands = &mut self.nodes[at].client.tasks;
             if !errands.iter().any(|errand| errand.id.as_ref() == Some(&id)) {
-                errands.push(Errand {
+                errands.push(ClientTask {
                     id: Some(id),
-                    ..Errand::default()
+                    ..ClientTask::default()
                 });
             }
         }
     }
 
     fn run_errand(&mut self, at: usize, number: usize) {
-        let errand = &self.nodes[at].client.errands[number];
+        let errand = &self.nodes[at].client.tasks[number];
         if errand.busy || errand.over {
             return;
         }
@@ -142,23 +142,25 @@ impl World {
             return self.send(at, number);
         };
         let cancels = errand.cancels && !self.healing;
-        self.nodes[at].client.errands[number].busy = true;
-        if cancels && self.dice.chance(10) {
+        self.nodes[at].client.tasks[number].busy = true;
+        if cancels && self.rng.chance(10) {
             self.cancel(at, number, &id);
-        } else if self.dice.chance(20) {
-            self.call(at, What::Subscribe { errand: number }, |core, _| {
+        } else if self.rng.chance(20) {
+            self.call(at, PendingCall::Subscribe { errand: number }, |core, _| {
                 given(core.task(&id))
             });
         } else {
-            self.call(at, What::Look { errand: number }, |core, _| given(core.task(&id)));
+            self.call(at, PendingCall::Look { errand: number }, |core, _| {
+                given(core.task(&id))
+            });
         }
     }
 
     fn send(&mut self, at: usize, number: usize) {
-        let message = self.nodes[at].client.errands[number].message.clone();
-        let message = message.unwrap_or_else(|| self.ledger.message_id('C'));
-        let now = self.nodes[at].machine.now(self.time);
-        let errand = &mut self.nodes[at].client.errands[number];
+        let message = self.nodes[at].client.tasks[number].message.clone();
+        let message = message.unwrap_or_else(|| self.history.message_id('C'));
+        let now = self.nodes[at].daemon.now(self.time);
+        let errand = &mut self.nodes[at].client.tasks[number];
         errand.busy = true;
         errand.message = Some(message.clone());
         let (target, key) = (errand.target, errand.key.clone().unwrap_or_default());
@@ -173,20 +175,20 @@ impl World {
             ..SendTask::default()
         };
         let mut sent = None;
-        let (call, taken) = self.begin_call(at, What::Send { errand: number }, |core, now| {
+        let (call, taken) = self.begin_call(at, PendingCall::Send { errand: number }, |core, now| {
             let task = core.send_task(now, request)?;
             sent = Some(task.clone());
-            Ok(Given::Task(Box::new(task)))
+            Ok(CallValue::Task(Box::new(task)))
         });
         // An agent here is handed the task at once, so what was sent has to be known before.
         if let Some(task) = sent {
             self.note(|| format!("node {at}: sends {} to {target}", task.id));
-            if self.ledger.stories.contains_key(&task.id) {
-                self.ledger.say(&task.id, ORIGIN, &message, call);
+            if self.history.tasks.contains_key(&task.id) {
+                self.history.say(&task.id, ORIGIN, &message, call);
             } else {
                 let hours = [at, target].map(|host| self.hour_at(host));
-                self.ledger.tell(&task.id, [at, target], hours, &message, call);
-                if let Some(story) = self.ledger.stories.get_mut(&task.id) {
+                self.history.tell(&task.id, [at, target], hours, &message, call);
+                if let Some(story) = self.history.tasks.get_mut(&task.id) {
                     story.deadline = deadline;
                 }
             }
@@ -196,12 +198,12 @@ impl World {
 
     fn cancel(&mut self, at: usize, number: usize, id: &str) {
         self.note(|| format!("node {at}: the client cancels {id}"));
-        let call = self.call(at, What::Cancel { errand: number }, |core, now| {
+        let call = self.call(at, PendingCall::Cancel { errand: number }, |core, now| {
             given(core.cancel(now, id))
         });
-        if let Some(story) = self.ledger.stories.get_mut(id) {
+        if let Some(story) = self.history.tasks.get_mut(id) {
             let by = if story.is_own() { TARGET } else { ORIGIN };
-            story.endings.push(Ending {
+            story.endings.push(ReportedEnd {
                 by,
                 status: Status::Canceled,
                 call,
@@ -210,45 +212,45 @@ impl World {
         }
     }
 
-    pub(super) fn client_hears(&mut self, at: usize, number: usize, what: &What, answer: Answer) {
-        self.nodes[at].client.errands[number].busy = false;
+    pub(super) fn client_hears(&mut self, at: usize, number: usize, what: &PendingCall, answer: CallAnswer) {
+        self.nodes[at].client.tasks[number].busy = false;
         match answer {
-            Ok(Given::Task(task)) => self.client_sees(at, number, what, &task),
+            Ok(CallValue::Task(task)) => self.client_sees(at, number, what, &task),
             Ok(_) => {}
             Err(error) => self.client_is_refused(at, number, what, &error),
         }
     }
 
-    fn client_sees(&mut self, at: usize, number: usize, what: &What, task: &Task) {
-        self.ledger.observe(at, task, "shown to its client");
-        let errand = &mut self.nodes[at].client.errands[number];
+    fn client_sees(&mut self, at: usize, number: usize, what: &PendingCall, task: &Task) {
+        self.history.observe(at, task, "shown to its client");
+        let errand = &mut self.nodes[at].client.tasks[number];
         match what {
-            What::Send { .. } => {
+            PendingCall::Send { .. } => {
                 let known = errand.id.replace(task.id.clone());
                 if known.is_some_and(|known| known != task.id) {
-                    self.ledger.wrong("a key names two tasks");
+                    self.history.wrong("a key names two tasks");
                 }
                 return;
             }
-            What::Subscribe { .. } => {
+            PendingCall::Subscribe { .. } => {
                 let from = task.messages.len();
-                self.nodes[at].subscribers.push(Subscriber {
+                self.nodes[at].subscribers.push(SimSubscriber {
                     task: task.id.clone(),
                     status: task.status,
                     from,
                     said: Vec::new(),
                 });
             }
-            What::Cancel { .. } if task.status != Status::Canceled => {
+            PendingCall::Cancel { .. } if task.status != Status::Canceled => {
                 let status = task.status;
-                self.ledger
+                self.history
                     .wrong(format!("{} was canceled and is {status}", task.id));
             }
             _ => {}
         }
         if task.status.is_terminal() {
-            self.nodes[at].client.errands[number].over = true;
-        } else if task.status == Status::InputRequired && (self.healing || self.dice.chance(70)) {
+            self.nodes[at].client.tasks[number].over = true;
+        } else if task.status == Status::InputRequired && (self.healing || self.rng.chance(70)) {
             self.answer(at, number, task);
         }
     }
@@ -259,14 +261,14 @@ impl World {
             .iter()
             .filter(|said| said.message_id.starts_with('Q'))
             .count();
-        let known = self.nodes[at].client.errands[number].answering.clone();
+        let known = self.nodes[at].client.tasks[number].answering.clone();
         let known = known.filter(|(question, _, key)| *question == questions && key.is_some());
         let (_, message, key) = known.unwrap_or_else(|| {
-            let message = self.ledger.message_id('C');
-            let key = self.dice.chance(50).then(|| format!("answer-{message}"));
+            let message = self.history.message_id('C');
+            let key = self.rng.chance(50).then(|| format!("answer-{message}"));
             (questions, message, key)
         });
-        let errand = &mut self.nodes[at].client.errands[number];
+        let errand = &mut self.nodes[at].client.tasks[number];
         errand.busy = true;
         errand.answering = Some((questions, message.clone(), key.clone()));
         let request = SendTask {
@@ -275,36 +277,38 @@ impl World {
             idempotency_key: key.unwrap_or_default(),
             ..SendTask::default()
         };
-        let call = self.call(at, What::Answer { errand: number }, |core, now| {
+        let call = self.call(at, PendingCall::Answer { errand: number }, |core, now| {
             given(core.send_task(now, request))
         });
         self.note(|| format!("node {at}: the client answers {} with {message}", task.id));
         let by = ORIGIN;
-        self.ledger.say(&task.id, by, &message, call);
+        self.history.say(&task.id, by, &message, call);
     }
 
-    fn client_is_refused(&mut self, at: usize, number: usize, what: &What, error: &EngineError) {
+    fn client_is_refused(&mut self, at: usize, number: usize, what: &PendingCall, error: &EngineError) {
         let (tight, forgetful) = (self.plan.tight, self.may_forget(at));
         let allowed = match error {
             EngineError::Exhausted(_) => tight,
             EngineError::NotFound(_) => forgetful,
             // It had ended, or was answered, before.
-            EngineError::Precondition(_) => matches!(what, What::Cancel { .. } | What::Answer { .. }),
+            EngineError::Precondition(_) => {
+                matches!(what, PendingCall::Cancel { .. } | PendingCall::Answer { .. })
+            }
             _ => false,
         };
         if !allowed {
-            return self.ledger.wrong(format!("node {at} refused {what:?}: {error}"));
+            return self.history.wrong(format!("node {at} refused {what:?}: {error}"));
         }
-        let errand = &mut self.nodes[at].client.errands[number];
+        let errand = &mut self.nodes[at].client.tasks[number];
         match (what, error) {
             (_, EngineError::NotFound(_)) => errand.over = true,
             // Not for ever: what is full stays full while its people wait for each other.
-            (What::Send { .. }, _) if self.healing || self.dice.chance(30) => errand.over = true,
+            (PendingCall::Send { .. }, _) if self.healing || self.rng.chance(30) => errand.over = true,
             _ => {}
         }
     }
 
-    pub(super) fn subscribers_see(&mut self, at: usize, change: &Change) {
+    pub(super) fn subscribers_see(&mut self, at: usize, change: &TaskChange) {
         let mut problem = None;
         for follower in self.nodes[at]
             .subscribers
@@ -325,7 +329,7 @@ impl World {
             }
         }
         if let Some(problem) = problem {
-            self.ledger.wrong(format!(
+            self.history.wrong(format!(
                 "{}: a subscriber at node {at} sees {problem}",
                 change.task_id
             ));
@@ -354,13 +358,13 @@ impl World {
             })
             .collect();
         for problem in problems {
-            self.ledger.wrong(problem);
+            self.history.wrong(problem);
         }
     }
 }
 
-fn given(task: Result<Task, EngineError>) -> Answer {
-    task.map(|task| Given::Task(Box::new(task)))
+fn given(task: Result<Task, EngineError>) -> CallAnswer {
+    task.map(|task| CallValue::Task(Box::new(task)))
 }
 
 /// The contract's table for what a subscriber may see next; ends on a node's authority come from anywhere.

@@ -9,13 +9,13 @@ use super::describe;
 use crate::task::{Output, Task};
 
 #[derive(Default)]
-pub(super) struct Digest {
+pub(super) struct RunDigest {
     /// By sender and receiver.
     envelopes: BTreeMap<(usize, usize), Sha256>,
     tasks: Sha256,
 }
 
-impl Digest {
+impl RunDigest {
     /// An envelope has come to its receiver.
     pub(super) fn envelope(&mut self, from: usize, to: usize, frame: &[u8]) {
         let line = describe::outcome(frame) + "\n";
@@ -67,7 +67,7 @@ fn text(task: &Task) -> String {
                 write!(
                     text,
                     " {} {:?} {}",
-                    streamed.artifact_id, streamed.ended, streamed.bytes
+                    streamed.artifact_id, streamed.outcome, streamed.bytes
                 )
             }
         };

@@ -9,34 +9,34 @@ use std::{
 
 use bytes::Bytes;
 
-use crate::store::{Batch, Pair, Store, StoreError};
+use crate::store::{Batch, KeyValue, Store, StoreError};
 
 #[derive(Default)]
-pub(super) struct Disk {
-    state: Mutex<State>,
+pub(super) struct SimDisk {
+    state: Mutex<DiskState>,
 }
 
 #[derive(Default)]
-struct State {
+struct DiskState {
     now: BTreeMap<Vec<u8>, Bytes>,
     /// How to take back what no barrier has confirmed, oldest first.
     undo: Vec<(Vec<u8>, Option<Bytes>)>,
     /// Reads that still succeed before one fails.
     reads_left: Option<usize>,
-    broken: Broken,
+    broken: DiskFault,
 }
 
 /// Which writing step fails.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Broken {
+pub(super) enum DiskFault {
     #[default]
     Nothing,
     Writes,
     Barriers,
 }
 
-impl Disk {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl SimDisk {
+    fn lock(&self) -> MutexGuard<'_, DiskState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -51,7 +51,7 @@ impl Disk {
         }
     }
 
-    pub(super) fn fail(&self, broken: Broken) {
+    pub(super) fn fail(&self, broken: DiskFault) {
         self.lock().broken = broken;
     }
 
@@ -62,11 +62,11 @@ impl Disk {
 
     pub(super) fn mend(&self) {
         let mut state = self.lock();
-        (state.broken, state.reads_left) = (Broken::Nothing, None);
+        (state.broken, state.reads_left) = (DiskFault::Nothing, None);
     }
 }
 
-impl State {
+impl DiskState {
     fn read(&mut self) -> Result<(), StoreError> {
         match &mut self.reads_left {
             None => Ok(()),
@@ -82,14 +82,14 @@ impl State {
     }
 }
 
-impl Store for Disk {
+impl Store for SimDisk {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
         let mut state = self.lock();
         state.read()?;
         Ok(state.now.get(key).cloned())
     }
 
-    fn scan(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<Pair>, StoreError> {
+    fn scan(&self, prefix: &[u8], after: Option<&[u8]>, limit: usize) -> Result<Vec<KeyValue>, StoreError> {
         let mut state = self.lock();
         state.read()?;
         let from = after.map_or(Bound::Included(prefix), Bound::Excluded);
@@ -104,7 +104,7 @@ impl Store for Disk {
 
     fn apply(&self, batch: Batch) -> Result<(), StoreError> {
         let mut state = self.lock();
-        if state.broken == Broken::Writes {
+        if state.broken == DiskFault::Writes {
             return Err(StoreError::Io("a write failed".into()));
         }
         for (key, value) in batch.changes {
@@ -119,7 +119,7 @@ impl Store for Disk {
 
     fn barrier(&self) -> Result<(), StoreError> {
         let mut state = self.lock();
-        if state.broken == Broken::Barriers {
+        if state.broken == DiskFault::Barriers {
             return Err(StoreError::Io("a sync failed".into()));
         }
         state.undo.clear();

@@ -6,13 +6,13 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use super::dice::Dice;
+use super::rng::SimRng;
 
 /// Frames that a courier takes before it gives its stream up.
 const COURIER_FRAMES: usize = 400;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Carries {
+pub(super) enum StreamUse {
     /// Everything that a queue sends, and acknowledgements.
     Envelopes,
     /// One artifact.
@@ -22,7 +22,7 @@ pub(super) enum Carries {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum PipePhase {
     Opening,
     Open,
     Dead,
@@ -32,14 +32,14 @@ pub(super) struct Pipe {
     pub(super) from: usize,
     pub(super) to: usize,
     number: u64,
-    pub(super) carries: Carries,
-    phase: Phase,
+    pub(super) carries: StreamUse,
+    phase: PipePhase,
     frames: VecDeque<Bytes>,
 }
 
 /// What a node learns of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Notice {
+pub(super) enum LinkNotice {
     Connected,
     Renewed,
     Disconnected,
@@ -47,31 +47,31 @@ pub(super) enum Notice {
 
 /// What became of a stream that a node opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Report {
+pub(super) struct StreamReport {
     pub(super) to: usize,
     pub(super) number: u64,
-    pub(super) carries: Carries,
+    pub(super) carries: StreamUse,
     pub(super) opened: bool,
 }
 
 #[derive(Default)]
-struct Desk {
-    notices: VecDeque<(usize, Notice)>,
-    reports: VecDeque<Report>,
+struct HostInbox {
+    notices: VecDeque<(usize, LinkNotice)>,
+    reports: VecDeque<StreamReport>,
 }
 
-pub(super) struct Network {
+pub(super) struct SimNetwork {
     pipes: Vec<Pipe>,
     links: Vec<(usize, usize)>,
-    desks: Vec<Desk>,
+    inboxes: Vec<HostInbox>,
 }
 
-impl Network {
+impl SimNetwork {
     pub(super) fn new(hosts: usize) -> Self {
         Self {
             pipes: Vec::new(),
             links: Vec::new(),
-            desks: (0..hosts).map(|_| Desk::default()).collect(),
+            inboxes: (0..hosts).map(|_| HostInbox::default()).collect(),
         }
     }
 
@@ -79,20 +79,20 @@ impl Network {
         self.links.contains(&(a.min(b), a.max(b)))
     }
 
-    pub(super) fn link(&mut self, a: usize, b: usize, dice: &mut Dice) {
+    pub(super) fn link(&mut self, a: usize, b: usize, dice: &mut SimRng) {
         if a == b || self.is_linked(a, b) {
             return;
         }
         self.links.push((a.min(b), a.max(b)));
         for (at, peer) in [(a, b), (b, a)] {
-            let notices = &mut self.desks[at].notices;
+            let notices = &mut self.inboxes[at].notices;
             let old = notices.iter().rposition(|(other, _)| *other == peer);
             match old {
                 // The new connection is there before the old one is known to be gone.
-                Some(old) if notices[old].1 == Notice::Disconnected && dice.chance(50) => {
-                    notices[old].1 = Notice::Renewed;
+                Some(old) if notices[old].1 == LinkNotice::Disconnected && dice.chance(50) => {
+                    notices[old].1 = LinkNotice::Renewed;
                 }
-                _ => notices.push_back((peer, Notice::Connected)),
+                _ => notices.push_back((peer, LinkNotice::Connected)),
             }
         }
     }
@@ -100,11 +100,11 @@ impl Network {
     /// A second connection to a peer is there: one of the two hears of it.
     pub(super) fn renew(&mut self, at: usize, peer: usize) {
         if self.is_linked(at, peer) {
-            self.desks[at].notices.push_back((peer, Notice::Renewed));
+            self.inboxes[at].notices.push_back((peer, LinkNotice::Renewed));
         }
     }
 
-    pub(super) fn unlink(&mut self, a: usize, b: usize, dice: &mut Dice) {
+    pub(super) fn unlink(&mut self, a: usize, b: usize, dice: &mut SimRng) {
         if !self.is_linked(a, b) {
             return;
         }
@@ -116,31 +116,33 @@ impl Network {
             }
         }
         for (at, peer) in [(a, b), (b, a)] {
-            self.desks[at].notices.push_back((peer, Notice::Disconnected));
+            self.inboxes[at]
+                .notices
+                .push_back((peer, LinkNotice::Disconnected));
         }
     }
 
     /// A host is gone: what was on the road to it is lost, what it had sent may still arrive.
-    pub(super) fn cut_off(&mut self, host: usize, dice: &mut Dice) {
-        for peer in 0..self.desks.len() {
+    pub(super) fn cut_off(&mut self, host: usize, dice: &mut SimRng) {
+        for peer in 0..self.inboxes.len() {
             self.unlink(host, peer, dice);
         }
         self.pipes.retain(|pipe| pipe.to != host);
-        self.desks[host] = Desk::default();
+        self.inboxes[host] = HostInbox::default();
     }
 
-    pub(super) fn open(&mut self, from: usize, to: usize, number: u64, carries: Carries) {
+    pub(super) fn open(&mut self, from: usize, to: usize, number: u64, carries: StreamUse) {
         if !self.is_linked(from, to) {
             return self.report(from, to, number, carries, false);
         }
         self.pipes
-            .retain(|pipe| pipe.phase != Phase::Dead || !pipe.frames.is_empty());
+            .retain(|pipe| pipe.phase != PipePhase::Dead || !pipe.frames.is_empty());
         self.pipes.push(Pipe {
             from,
             to,
             number,
             carries,
-            phase: Phase::Opening,
+            phase: PipePhase::Opening,
             frames: VecDeque::new(),
         });
     }
@@ -152,15 +154,15 @@ impl Network {
                 from,
                 to,
                 number: 0,
-                carries: Carries::One,
-                phase: Phase::Dead,
+                carries: StreamUse::One,
+                phase: PipePhase::Dead,
                 frames: VecDeque::from([frame]),
             });
         }
     }
 
-    fn report(&mut self, from: usize, to: usize, number: u64, carries: Carries, opened: bool) {
-        self.desks[from].reports.push_back(Report {
+    fn report(&mut self, from: usize, to: usize, number: u64, carries: StreamUse, opened: bool) {
+        self.inboxes[from].reports.push_back(StreamReport {
             to,
             number,
             carries,
@@ -174,13 +176,13 @@ impl Network {
         from: usize,
         to: usize,
         number: u64,
-        carries: Carries,
+        carries: StreamUse,
         frame: Bytes,
     ) -> bool {
         let pipe = self.pipes.iter_mut().rfind(|pipe| {
             (pipe.from, pipe.to, pipe.carries) == (from, to, carries)
                 && pipe.number == number
-                && pipe.phase != Phase::Dead
+                && pipe.phase != PipePhase::Dead
         });
         match pipe {
             Some(pipe) if pipe.frames.len() < COURIER_FRAMES => {
@@ -192,26 +194,30 @@ impl Network {
     }
 
     /// No more is written on this stream; what is on it still arrives.
-    pub(super) fn close(&mut self, from: usize, to: usize, number: u64, carries: Carries) {
+    pub(super) fn close(&mut self, from: usize, to: usize, number: u64, carries: StreamUse) {
         let pipe = self.pipes.iter_mut().find(|pipe| {
             (pipe.from, pipe.to, pipe.number, pipe.carries) == (from, to, number, carries)
-                && pipe.phase != Phase::Dead
+                && pipe.phase != PipePhase::Dead
         });
         if let Some(pipe) = pipe {
-            if pipe.phase == Phase::Opening {
+            if pipe.phase == PipePhase::Opening {
                 pipe.frames.clear();
             }
-            pipe.phase = Phase::Dead;
+            pipe.phase = PipePhase::Dead;
             self.report(from, to, number, carries, false);
         }
     }
 
     /// Lets an opening stream open, or fail.
     pub(super) fn finish_opening(&mut self, fails: bool) -> bool {
-        let Some(pipe) = self.pipes.iter_mut().find(|pipe| pipe.phase == Phase::Opening) else {
+        let Some(pipe) = self
+            .pipes
+            .iter_mut()
+            .find(|pipe| pipe.phase == PipePhase::Opening)
+        else {
             return false;
         };
-        pipe.phase = if fails { Phase::Dead } else { Phase::Open };
+        pipe.phase = if fails { PipePhase::Dead } else { PipePhase::Open };
         if fails {
             pipe.frames.clear();
         }
@@ -220,28 +226,28 @@ impl Network {
         true
     }
 
-    pub(super) fn break_one(&mut self, dice: &mut Dice) {
+    pub(super) fn break_one(&mut self, dice: &mut SimRng) {
         let which = dice.below(self.pipes.len());
         if which < self.pipes.len() {
             self.break_pipe(which, dice);
         }
     }
 
-    fn break_pipe(&mut self, which: usize, dice: &mut Dice) {
+    fn break_pipe(&mut self, which: usize, dice: &mut SimRng) {
         let left = dice.below(6);
         let pipe = &mut self.pipes[which];
-        if pipe.carries == Carries::One {
+        if pipe.carries == StreamUse::One {
             if left < 3 {
                 pipe.frames.clear();
             }
             return;
         }
-        if pipe.phase == Phase::Dead {
+        if pipe.phase == PipePhase::Dead {
             return;
         }
         pipe.frames
-            .truncate(if pipe.phase == Phase::Open { left } else { 0 });
-        pipe.phase = Phase::Dead;
+            .truncate(if pipe.phase == PipePhase::Open { left } else { 0 });
+        pipe.phase = PipePhase::Dead;
         let (from, to, number, carries) = (pipe.from, pipe.to, pipe.number, pipe.carries);
         self.report(from, to, number, carries, false);
     }
@@ -249,14 +255,14 @@ impl Network {
     /// The next frame of one of the streams, for a host that takes it: from, to, frame.
     pub(super) fn arrive(
         &mut self,
-        dice: &mut Dice,
+        dice: &mut SimRng,
         takes: impl Fn(usize) -> bool,
     ) -> Option<(usize, usize, Bytes)> {
         let count = self.pipes.len();
         let first = dice.below(count);
         for step in 0..count {
             let pipe = &mut self.pipes[(first + step) % count];
-            if pipe.phase != Phase::Opening
+            if pipe.phase != PipePhase::Opening
                 && !pipe.frames.is_empty()
                 && takes(pipe.to)
                 && let Some(frame) = pipe.frames.pop_front()
@@ -267,11 +273,11 @@ impl Network {
         None
     }
 
-    pub(super) fn next_notice(&mut self, at: usize) -> Option<(usize, Notice)> {
-        self.desks[at].notices.pop_front()
+    pub(super) fn next_notice(&mut self, at: usize) -> Option<(usize, LinkNotice)> {
+        self.inboxes[at].notices.pop_front()
     }
 
-    pub(super) fn next_report(&mut self, at: usize) -> Option<Report> {
-        self.desks[at].reports.pop_front()
+    pub(super) fn next_report(&mut self, at: usize) -> Option<StreamReport> {
+        self.inboxes[at].reports.pop_front()
     }
 }

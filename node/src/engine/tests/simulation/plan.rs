@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use super::dice::Dice;
-use crate::engine::{tests::harness::limits, turn::Limits};
+use super::rng::SimRng;
+use crate::engine::{tests::harness::limits, transaction::EngineLimits};
 
 /// What can happen next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Happening {
+pub(super) enum SimEvent {
     Arrive,
     Report,
     Notice,
@@ -20,7 +20,7 @@ pub(super) enum Happening {
     Stream,
     Time,
     Open,
-    Errand,
+    AgentNotice,
     Deployed,
     Come,
     Go,
@@ -35,11 +35,11 @@ pub(super) enum Happening {
     Pause,
 }
 
-pub(super) struct Plan {
+pub(super) struct RunPlan {
     pub(super) nodes: usize,
     pub(super) deployed: bool,
     pub(super) events: usize,
-    pub(super) limits: Limits,
+    pub(super) limits: EngineLimits,
     /// Bounds are low enough to be reached: what is refused for them is no surprise.
     pub(super) tight: bool,
     /// Ended tasks are collected early.
@@ -54,11 +54,11 @@ pub(super) struct Plan {
     pub(super) power_cuts: bool,
     /// Some node may forget what is only in memory.
     pub(super) restarts: bool,
-    weights: Vec<(usize, Happening)>,
+    weights: Vec<(usize, SimEvent)>,
     total: usize,
 }
 
-impl Plan {
+impl RunPlan {
     /// For whoever reads a trace.
     pub(super) fn text(&self) -> String {
         let Self {
@@ -71,17 +71,17 @@ impl Plan {
         format!("tight {tight}, forgetful {forgetful}, deployed {deployed}, {agents} agents")
     }
 
-    pub(super) fn of(dice: &mut Dice) -> Self {
+    pub(super) fn new(dice: &mut SimRng) -> Self {
         let mut sometimes = |percent: usize, value: usize| if dice.chance(percent) { value } else { 0 };
         let faults = [
-            (sometimes(60, 8), Happening::Break),
-            (sometimes(70, 8), Happening::Unlink),
-            (sometimes(25, 6), Happening::Renew),
-            (sometimes(60, 8), Happening::Crash),
-            (sometimes(20, 4), Happening::BreakDisk),
-            (sometimes(25, 5), Happening::Jump),
-            (sometimes(50, 10), Happening::Go),
-            (sometimes(30, 4), Happening::Pause),
+            (sometimes(60, 8), SimEvent::Break),
+            (sometimes(70, 8), SimEvent::Unlink),
+            (sometimes(25, 6), SimEvent::Renew),
+            (sometimes(60, 8), SimEvent::Crash),
+            (sometimes(20, 4), SimEvent::BreakDisk),
+            (sometimes(25, 5), SimEvent::Jump),
+            (sometimes(50, 10), SimEvent::Go),
+            (sometimes(30, 4), SimEvent::Pause),
         ];
         let (cancels, deadlines) = (sometimes(50, 20), sometimes(25, 30));
         let (streams, impatience) = (sometimes(40, 30), sometimes(20, 30));
@@ -95,7 +95,7 @@ impl Plan {
             1..=6 => Some(Duration::from_mins(30)),
             _ => Some(Duration::from_secs(20 + dice.below(60) as u64)),
         };
-        let limits = Limits {
+        let limits = EngineLimits {
             offline_ttl: ttl,
             agent_grace: Duration::from_secs(20),
             max_open_tasks: if tight { 2 + dice.below(5) } else { 1000 },
@@ -106,23 +106,23 @@ impl Plan {
             ..limits()
         };
         let mut weights = vec![
-            (250, Happening::Arrive),
-            (60, Happening::Report),
-            (60, Happening::Notice),
-            (140, Happening::Write),
-            (80, Happening::Client),
-            (110, Happening::Agent),
-            (60, Happening::Read),
-            (100, Happening::Time),
-            (50, Happening::Open),
-            (30, Happening::Errand),
-            (20, Happening::Come),
-            (30, Happening::Boot),
-            (30, Happening::Link),
+            (250, SimEvent::Arrive),
+            (60, SimEvent::Report),
+            (60, SimEvent::Notice),
+            (140, SimEvent::Write),
+            (80, SimEvent::Client),
+            (110, SimEvent::Agent),
+            (60, SimEvent::Read),
+            (100, SimEvent::Time),
+            (50, SimEvent::Open),
+            (30, SimEvent::AgentNotice),
+            (20, SimEvent::Come),
+            (30, SimEvent::Boot),
+            (30, SimEvent::Link),
         ];
-        weights.extend((streams > 0).then_some((80, Happening::Stream)));
-        weights.extend((deployed).then_some((80, Happening::Deployed)));
-        weights.extend((grouping > 0).then_some((60, Happening::CloseTurn)));
+        weights.extend((streams > 0).then_some((80, SimEvent::Stream)));
+        weights.extend((deployed).then_some((80, SimEvent::Deployed)));
+        weights.extend((grouping > 0).then_some((60, SimEvent::CloseTurn)));
         weights.extend(faults);
         Self {
             nodes: 2 + usize::from(dice.chance(30)),
@@ -144,7 +144,7 @@ impl Plan {
         }
     }
 
-    pub(super) fn next(&self, dice: &mut Dice) -> Happening {
+    pub(super) fn next(&self, dice: &mut SimRng) -> SimEvent {
         let mut left = dice.below(self.total);
         for (weight, happening) in &self.weights {
             if left < *weight {
@@ -152,6 +152,6 @@ impl Plan {
             }
             left -= weight;
         }
-        Happening::Time
+        SimEvent::Time
     }
 }

@@ -10,11 +10,11 @@ use libp2p::kad::{
 
 use super::{
     super::{
-        super::addresses,
-        announce::Item,
-        horizon::{MAX_TOLD, of_peer},
+        super::address_book,
+        address_filter::{MAX_ADVERTISED, without_peer_id},
+        announcements::Announcement,
         key,
-        record::{self, Refused},
+        record::{self, RecordError},
     },
     Behaviour, now_ms,
 };
@@ -61,13 +61,13 @@ impl Behaviour {
             } => {
                 tracing::debug!(%peer, "in the routing table");
                 if std::mem::take(&mut self.alone) {
-                    self.announcements.hurry(Instant::now());
+                    self.announcements.retry_now(Instant::now());
                 }
             }
             // It answers questions, and we have reached it there.
-            Event::RoutablePeer { peer, address } if !addresses::is_relayed(&address) => {
+            Event::RoutablePeer { peer, address } if !address_book::is_relayed(&address) => {
                 if let Some(address) =
-                    of_peer(&address, peer).filter(|address| addresses::scope(address).is_some())
+                    without_peer_id(&address, peer).filter(|address| address_book::scope(address).is_some())
                 {
                     self.kad.add_address(&peer, address);
                 }
@@ -80,7 +80,7 @@ impl Behaviour {
         match result {
             QueryResult::GetProviders(Ok(GetProvidersOk::FoundProviders { providers, .. })) => {
                 let claims = |peer| {
-                    self.horizon
+                    self.address_filter
                         .claims(peer)
                         .iter()
                         .map(ToString::to_string)
@@ -93,9 +93,10 @@ impl Behaviour {
                 let found = found.record;
                 match record::check(&found.key, &found.value, now_ms(), self.lifetime()) {
                     Ok((_, mut record)) => {
-                        record
-                            .addresses
-                            .retain(|text| text.parse().is_ok_and(|address| self.horizon.believes(&address)));
+                        record.addresses.retain(|text| {
+                            text.parse()
+                                .is_ok_and(|address| self.address_filter.accepts(&address))
+                        });
                         self.searches.record(id, record, &mut self.kad);
                     }
                     Err(refused) => {
@@ -118,7 +119,7 @@ impl Behaviour {
             .announcements
             .ended(query, reached, Instant::now(), rand::random());
         let taken_back = self.agent.as_ref().is_some_and(|agent| agent.skills.is_empty());
-        if !taken_back || item != Some(Item::Record) {
+        if !taken_back || item != Some(Announcement::Record) {
             return;
         }
         if reached {
@@ -132,7 +133,7 @@ impl Behaviour {
         }
     }
 
-    fn keep_record(&mut self, mut record: Record) -> Result<(), Refused> {
+    fn keep_record(&mut self, mut record: Record) -> Result<(), RecordError> {
         let (now, now_ms, lifetime) = (Instant::now(), now_ms(), self.lifetime());
         let held = self
             .kad
@@ -146,12 +147,12 @@ impl Behaviour {
         let (_, new) = record::check(&record.key, &record.value, now_ms, lifetime)?;
         let held = held.and_then(|held| record::check(&record.key, &held, now_ms, lifetime).ok());
         if held.is_some_and(|(_, held)| held.signed_at_ms >= new.signed_at_ms) {
-            return Err(Refused::Older);
+            return Err(RecordError::Older);
         }
         let left = std::time::Duration::from_millis(new.expires_at_ms.saturating_sub(now_ms)) + lifetime.skew;
         let expires = now + left.min(lifetime.longest);
         record.expires = Some(record.expires.map_or(expires, |at| at.min(expires)));
-        self.kad.store_mut().put(record).map_err(|_| Refused::Full)
+        self.kad.store_mut().put(record).map_err(|_| RecordError::NoRoom)
     }
 
     /// Kademlia has made sure that the provider is who sent it.
@@ -163,13 +164,13 @@ impl Behaviour {
         let mut told: Vec<_> = record
             .addresses
             .iter()
-            .filter_map(|address| of_peer(address, peer))
-            .filter(|address| self.horizon.believes(address))
+            .filter_map(|address| without_peer_id(address, peer))
+            .filter(|address| self.address_filter.accepts(address))
             .collect();
         // Kademlia keeps a provider to itself that has no address; those without a confirmed one name none.
-        told.extend_from_slice(self.horizon.claims(peer));
+        told.extend_from_slice(self.address_filter.claims(peer));
         told.dedup();
-        told.truncate(MAX_TOLD);
+        told.truncate(MAX_ADVERTISED);
         record.addresses = told;
         self.kad.store_mut().add_provider(record).is_ok()
     }

@@ -4,16 +4,16 @@ use agentanycast_proto::v1::SkillInfo;
 
 use super::*;
 
-type Answer = oneshot::Receiver<Result<Vec<FoundAgent>, FindError>>;
+type SearchReply = oneshot::Receiver<Result<Vec<FoundAgent>, FindError>>;
 
 /// The network of a test: numbers the queries, and notes what runs.
 #[derive(Default)]
-struct Fake {
+struct FakeQueries {
     next: u32,
     running: BTreeMap<u32, Option<PeerId>>,
 }
 
-impl Fake {
+impl FakeQueries {
     /// The query for the record of `peer`.
     fn asks(&self, peer: PeerId) -> Option<u32> {
         let mut running = self.running.iter();
@@ -21,7 +21,7 @@ impl Fake {
     }
 }
 
-impl Queries for Fake {
+impl Queries for FakeQueries {
     type Id = u32;
 
     fn providers(&mut self, _: &str) -> u32 {
@@ -41,24 +41,24 @@ impl Queries for Fake {
     }
 }
 
-struct Lab {
+struct SearchFixture {
     searches: Searches<u32>,
-    network: Fake,
+    network: FakeQueries,
     now: Instant,
 }
 
-impl Lab {
+impl SearchFixture {
     fn new() -> Self {
         Self {
             searches: Searches::new(PeerId::random()),
-            network: Fake::default(),
+            network: FakeQueries::default(),
             now: Instant::now(),
         }
     }
 
-    fn ask(&mut self, skill: &str, limit: usize) -> Answer {
+    fn ask(&mut self, skill: &str, limit: usize) -> SearchReply {
         let (reply, answer) = oneshot::channel();
-        let asker = Asker {
+        let asker = SearchRequest {
             limit,
             deadline: self.now + Duration::from_secs(1),
             reply,
@@ -99,7 +99,7 @@ impl Lab {
     }
 }
 
-fn peers(mut answer: Answer) -> Vec<PeerId> {
+fn peers(mut answer: SearchReply) -> Vec<PeerId> {
     let found = answer.try_recv().expect("answered").expect("there is room");
     assert!(
         found
@@ -111,7 +111,7 @@ fn peers(mut answer: Answer) -> Vec<PeerId> {
 
 #[test]
 fn a_search_ends_when_everything_is_known() {
-    let mut lab = Lab::new();
+    let mut lab = SearchFixture::new();
     let [a, b, c] = std::array::from_fn(|_| PeerId::random());
     let mut answer = lab.ask("echo", 10);
     let local = lab.searches.local;
@@ -136,7 +136,7 @@ fn a_search_ends_when_everything_is_known() {
 
 #[test]
 fn the_latest_record_counts_and_three_copies_are_enough() {
-    let mut lab = Lab::new();
+    let mut lab = SearchFixture::new();
     let peer = PeerId::random();
     let answer = lab.ask("echo", 2);
     lab.found(1, &[peer]);
@@ -152,7 +152,7 @@ fn the_latest_record_counts_and_three_copies_are_enough() {
 
 #[test]
 fn enough_is_enough_and_late_is_late() {
-    let mut lab = Lab::new();
+    let mut lab = SearchFixture::new();
     let [a, b] = std::array::from_fn(|_| PeerId::random());
     let (one, mut many) = (lab.ask("echo", 1), lab.ask("echo", 10));
     assert_eq!(lab.network.next, 1, "askers of one skill share a search");
@@ -172,7 +172,7 @@ fn enough_is_enough_and_late_is_late() {
 
 #[test]
 fn a_search_nobody_waits_for_is_ended() {
-    let mut lab = Lab::new();
+    let mut lab = SearchFixture::new();
     drop(lab.ask("echo", 1));
     lab.found(1, &[PeerId::random()]);
     assert!(lab.idle());
@@ -186,11 +186,11 @@ fn a_search_nobody_waits_for_is_ended() {
 
 #[test]
 fn searches_askers_and_answers_are_bounded() {
-    let mut lab = Lab::new();
+    let mut lab = SearchFixture::new();
     let mut answers: Vec<_> = (0..MAX_QUERIES).map(|n| lab.ask(&n.to_string(), 1)).collect();
-    let busy = |mut answer: Answer| matches!(answer.try_recv(), Ok(Err(FindError::Busy)));
+    let busy = |mut answer: SearchReply| matches!(answer.try_recv(), Ok(Err(FindError::Busy)));
     assert!(busy(lab.ask("one more", 1)));
-    answers.extend((MAX_QUERIES..MAX_ASKERS).map(|_| lab.ask("0", 1000)));
+    answers.extend((MAX_QUERIES..MAX_REQUESTS).map(|_| lab.ask("0", 1000)));
     assert!(busy(lab.ask("0", 1)));
     let crowd: Vec<_> = (0..200).map(|_| PeerId::random()).collect();
     lab.found(1, &crowd);

@@ -48,9 +48,9 @@ fn what_a_peer_says_of_itself_is_believed_while_it_lives() {
     let minute = 60_000;
     let at_time = |now| check(&at, &value, now, LIFETIME).map(|_| ());
     assert_eq!(at_time(NOW - 10 * minute), Ok(()), "a slow clock here");
-    assert_eq!(at_time(NOW - 10 * minute - 1), Err(Refused::Times));
+    assert_eq!(at_time(NOW - 10 * minute - 1), Err(RecordError::Times));
     assert_eq!(at_time(NOW + 40 * minute - 1), Ok(()), "a slow clock there");
-    assert_eq!(at_time(NOW + 40 * minute), Err(Refused::Expired));
+    assert_eq!(at_time(NOW + 40 * minute), Err(RecordError::Expired));
 }
 
 #[test]
@@ -60,35 +60,35 @@ fn forged_records_are_refused() {
     let at = key::of_agent(peer);
     let refused = |at: &kad::RecordKey, value: &[u8]| check(at, value, NOW, LIFETIME).unwrap_err();
 
-    assert_eq!(refused(&key::of_skill("echo"), &signed(&key)), Refused::Key);
+    assert_eq!(refused(&key::of_skill("echo"), &signed(&key)), RecordError::Key);
     assert_eq!(
         refused(&at, &signed(&other)),
-        Refused::Signer,
+        RecordError::Signer,
         "another's record at our key"
     );
     let mut record = check(&at, &signed(&key), NOW, LIFETIME).unwrap().1;
-    assert_eq!(refused(&at, &seal(&record, &other, DOMAIN)), Refused::Signer);
+    assert_eq!(refused(&at, &seal(&record, &other, DOMAIN)), RecordError::Signer);
     assert_eq!(
         refused(&at, &seal(&record, &key, "another protocol")),
-        Refused::Signer
+        RecordError::Signer
     );
     let mut changed = signed(&key);
     let name = changed.windows(3).position(|bytes| bytes == b"Ada").unwrap();
     changed[name] = b'E';
-    assert_eq!(refused(&at, &changed), Refused::Signer);
-    assert_eq!(refused(&at, b"no envelope"), Refused::Malformed);
-    assert_eq!(refused(&at, &vec![0; MAX_RECORD_BYTES + 1]), Refused::TooLong);
+    assert_eq!(refused(&at, &changed), RecordError::Signer);
+    assert_eq!(refused(&at, b"no envelope"), RecordError::Malformed);
+    assert_eq!(refused(&at, &vec![0; MAX_RECORD_BYTES + 1]), RecordError::TooLong);
 
     record.expires_at_ms = record.signed_at_ms + LIFE.as_millis() as u64 + 1;
-    assert_eq!(refused(&at, &seal(&record, &key, DOMAIN)), Refused::Times);
+    assert_eq!(refused(&at, &seal(&record, &key, DOMAIN)), RecordError::Times);
     record.expires_at_ms = record.signed_at_ms - 1;
-    assert_eq!(refused(&at, &seal(&record, &key, DOMAIN)), Refused::Times);
+    assert_eq!(refused(&at, &seal(&record, &key, DOMAIN)), RecordError::Times);
     record.expires_at_ms = NOW;
     record.peer_id = other.public().to_peer_id().to_bytes();
-    assert_eq!(refused(&at, &seal(&record, &key, DOMAIN)), Refused::Signer);
+    assert_eq!(refused(&at, &seal(&record, &key, DOMAIN)), RecordError::Signer);
     record.peer_id = peer.to_bytes();
     record.addresses = vec![String::new(); MAX_ADDRESSES + 1];
-    assert_eq!(refused(&at, &seal(&record, &key, DOMAIN)), Refused::Malformed);
+    assert_eq!(refused(&at, &seal(&record, &key, DOMAIN)), RecordError::Malformed);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! PURE: how batches lie in a segment of the journal, and where the readable part ends.
 //!
-//! A segment begins with a [`Heading`]; a record is a header of 32 bytes and the changes of one
+//! A segment begins with a [`SegmentHeader`]; a record is a header of 32 bytes and the changes of one
 //! barrier, at a multiple of 8 bytes. The header carries the segment's nonce, so that neither what an
 //! earlier use of the file left behind nor what a peer puts into a message can pass for a record.
 
@@ -27,14 +27,14 @@ const REMOVED: u32 = u32::MAX;
 
 /// How a segment begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Heading {
+pub(super) struct SegmentHeader {
     /// Its number; each segment's is one more than that of the one before.
     pub(super) number: u64,
     /// Drawn anew for each.
     pub(super) nonce: u64,
 }
 
-impl Heading {
+impl SegmentHeader {
     /// Its bytes.
     pub(super) fn encode(self) -> [u8; HEADER] {
         let mut bytes = [0; HEADER];
@@ -59,7 +59,7 @@ impl Heading {
 
 /// Where a value of a batch lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) struct Spot {
+pub(in super::super) struct ValueOffset {
     /// Which of the batch's changes it is.
     pub(in super::super) number: usize,
     /// How far behind the beginning of the record, or of the segment, it begins.
@@ -69,7 +69,7 @@ pub(in super::super) struct Spot {
 /// A record in the making: what is applied before one barrier, so that a write that was cut off takes
 /// all of it or nothing with it.
 #[derive(Debug)]
-pub(super) struct Record {
+pub(super) struct JournalRecord {
     /// The header, and all but the large values.
     bytes: Vec<u8>,
     /// The large values, and behind how many of the bytes each comes: they are written from where they are.
@@ -78,7 +78,7 @@ pub(super) struct Record {
     large_bytes: usize,
 }
 
-impl Record {
+impl JournalRecord {
     /// Without changes.
     pub(super) fn new() -> Self {
         Self {
@@ -95,7 +95,7 @@ impl Record {
 
     /// Adds the changes of a batch. Of values of `least` bytes and more: their number in the batch, and how far behind
     /// the record's beginning they lie.
-    pub(super) fn add(&mut self, batch: &Batch, least: usize) -> Vec<Spot> {
+    pub(super) fn add(&mut self, batch: &Batch, least: usize) -> Vec<ValueOffset> {
         let mut spots = Vec::new();
         for (number, (key, value)) in batch.changes.iter().enumerate() {
             let length = value.as_ref().map_or(REMOVED, |value| value.len() as u32);
@@ -104,7 +104,7 @@ impl Record {
             self.bytes.extend_from_slice(key);
             if value.as_ref().is_some_and(|value| value.len() >= least) {
                 let offset = (self.bytes.len() + self.large_bytes) as u64;
-                spots.push(Spot { number, offset });
+                spots.push(ValueOffset { number, offset });
             }
             match value {
                 Some(value) if value.len() >= LARGE => {
@@ -165,7 +165,7 @@ fn checksum(header: &[u8], changes: &[IoSlice<'_>]) -> u32 {
 /// The record at `at`: its sequence, the bytes of its changes, and where the next one begins.
 fn record_at(segment: &[u8], at: usize, nonce: u64) -> Option<(u64, &[u8], usize)> {
     let header = segment.get(at..at + HEADER)?;
-    let end = at + HEADER + length(header, nonce)? as usize;
+    let end = at + HEADER + changes_length(header, nonce)? as usize;
     let record = segment.get(at..end)?;
     let changes = &record[HEADER..];
     (checksum(header, &[IoSlice::new(changes)]) == u32_at(header, 24)?).then_some(())?;
@@ -173,19 +173,19 @@ fn record_at(segment: &[u8], at: usize, nonce: u64) -> Option<(u64, &[u8], usize
 }
 
 /// Bytes of the changes of the record with this header; None: it is none of this segment's.
-pub(super) fn length(header: &[u8], nonce: u64) -> Option<u32> {
+pub(super) fn changes_length(header: &[u8], nonce: u64) -> Option<u32> {
     let is_ours = header[..4] == *RECORD_MAGIC && u64_at(header, 8)? == nonce;
     if is_ours { u32_at(header, 4) } else { None }
 }
 
 /// Where the record behind one begins whose changes, so many bytes, begin at `at`.
-pub(super) fn behind(at: u64, length: u32) -> u64 {
+pub(super) fn next_offset(at: u64, length: u32) -> u64 {
     (at + u64::from(length)).next_multiple_of(ALIGN as u64)
 }
 
 /// What is wrong with a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Damaged {
+pub(super) struct DamagedSegment {
     /// The record that cannot be read though a later one can.
     pub(super) sequence: u64,
 }
@@ -193,19 +193,19 @@ pub(super) struct Damaged {
 /// All batches of a segment, in order. It ends before the first record that cannot be read: that one
 /// was never completed, unless a later one is there, since a record is written only when the one
 /// before it is durable.
-pub(super) fn decode_all(segment: &[u8], nonce: u64) -> Result<Vec<Batch>, Damaged> {
+pub(super) fn decode_all(segment: &[u8], nonce: u64) -> Result<Vec<Batch>, DamagedSegment> {
     let mut batches = Vec::new();
     let mut at = HEADER;
     loop {
         let sequence = batches.len() as u64 + 1;
         let record = record_at(segment, at, nonce).filter(|(number, ..)| *number == sequence);
         let Some((_, changes, next)) = record else { break };
-        batches.push(decode(changes).ok_or(Damaged { sequence })?);
+        batches.push(decode(changes).ok_or(DamagedSegment { sequence })?);
         at = next;
     }
     let mut later = (at..segment.len()).step_by(ALIGN);
     if later.any(|at| record_at(segment, at, nonce).is_some()) {
-        return Err(Damaged {
+        return Err(DamagedSegment {
             sequence: batches.len() as u64 + 1,
         });
     }
@@ -213,7 +213,7 @@ pub(super) fn decode_all(segment: &[u8], nonce: u64) -> Result<Vec<Batch>, Damag
 }
 
 fn decode(bytes: &[u8]) -> Option<Batch> {
-    let owned = |change: Change<'_>| (change.key.to_vec(), change.value.map(Bytes::copy_from_slice));
+    let owned = |change: RecordChange<'_>| (change.key.to_vec(), change.value.map(Bytes::copy_from_slice));
     let changes = changes(bytes).map(|change| change.map(owned));
     Some(Batch {
         changes: changes.collect::<Option<_>>()?,
@@ -221,7 +221,7 @@ fn decode(bytes: &[u8]) -> Option<Batch> {
 }
 
 /// A change in a record.
-struct Change<'a> {
+struct RecordChange<'a> {
     key: &'a [u8],
     value: Option<&'a [u8]>,
     /// Where the value begins among the record's changes.
@@ -230,7 +230,7 @@ struct Change<'a> {
     end: usize,
 }
 
-impl<'a> Change<'a> {
+impl<'a> RecordChange<'a> {
     /// The one that begins at `at`.
     fn read(bytes: &'a [u8], at: usize) -> Option<Self> {
         let value_at = at + 8 + u32_at(bytes, at)? as usize;
@@ -247,11 +247,11 @@ impl<'a> Change<'a> {
 }
 
 /// The changes in these bytes, in order; None, and no more, where there is none.
-fn changes(bytes: &[u8]) -> impl Iterator<Item = Option<Change<'_>>> {
+fn changes(bytes: &[u8]) -> impl Iterator<Item = Option<RecordChange<'_>>> {
     let mut at = 0;
     std::iter::from_fn(move || {
         (at < bytes.len()).then(|| {
-            let change = Change::read(bytes, at);
+            let change = RecordChange::read(bytes, at);
             at = change.as_ref().map_or(bytes.len(), |change| change.end);
             change
         })
@@ -259,7 +259,7 @@ fn changes(bytes: &[u8]) -> impl Iterator<Item = Option<Change<'_>>> {
 }
 
 /// A value with its key, and where in its file it begins.
-pub(in super::super) struct Entry {
+pub(in super::super) struct ValueEntry {
     pub(in super::super) key: Vec<u8>,
     pub(in super::super) value: Vec<u8>,
     pub(in super::super) offset: u64,
@@ -267,10 +267,10 @@ pub(in super::super) struct Entry {
 
 /// The values among the changes of a record that begin at `at`, in order, as far as they can be read. They are not held
 /// against the record's checksum: where one is damaged the others can still be had.
-pub(super) fn entries(bytes: &[u8], at: u64) -> impl Iterator<Item = Entry> {
+pub(super) fn entries(bytes: &[u8], at: u64) -> impl Iterator<Item = ValueEntry> {
     let readable = changes(bytes).map_while(|change| change);
     readable.filter_map(move |change| {
-        Some(Entry {
+        Some(ValueEntry {
             key: change.key.to_vec(),
             value: change.value?.to_vec(),
             offset: at + change.at as u64,
@@ -309,7 +309,7 @@ mod tests {
 
     /// The segment of these batches, where each record ends, and what an earlier use left behind it.
     fn segment(batches: &[Batch], left_behind: &[u8]) -> (Vec<u8>, Vec<usize>) {
-        let mut bytes = Heading {
+        let mut bytes = SegmentHeader {
             number: 7,
             nonce: NONCE,
         }
@@ -317,7 +317,7 @@ mod tests {
         .to_vec();
         let mut ends = vec![bytes.len()];
         for (batch, sequence) in batches.iter().zip(1..) {
-            let mut record = Record::new();
+            let mut record = JournalRecord::new();
             record.add(batch, LARGE);
             bytes.extend(written(&record.seal(NONCE, sequence)));
             ends.push(bytes.len());
@@ -329,19 +329,19 @@ mod tests {
     proptest! {
         #[test]
         fn what_was_written_is_read(batches in batches()) {
-            let mut earlier = Record::new();
+            let mut earlier = JournalRecord::new();
             let earlier = written(&earlier.seal(NONCE + 1, batches.len() as u64 + 1));
             let (bytes, _) = segment(&batches, &earlier);
-            prop_assert_eq!(Heading::decode(&bytes), Some(Heading { number: 7, nonce: NONCE }));
+            prop_assert_eq!(SegmentHeader::decode(&bytes), Some(SegmentHeader { number: 7, nonce: NONCE }));
             prop_assert_eq!(decode_all(&bytes, NONCE), Ok(batches));
         }
 
         #[test]
         fn values_lie_where_adding_them_said(batches in batches(), least in 0..LARGE) {
-            let mut record = Record::new();
+            let mut record = JournalRecord::new();
             let mut said = Vec::new();
             for batch in &batches {
-                for Spot { number, offset } in record.add(batch, least) {
+                for ValueOffset { number, offset } in record.add(batch, least) {
                     let (key, value) = batch.changes[number].clone();
                     said.push((key, HEADER as u64 + offset, value.unwrap()));
                 }
@@ -351,8 +351,8 @@ mod tests {
             for (_, offset, value) in &said {
                 prop_assert_eq!(bytes.get(*offset as usize..).and_then(|bytes| bytes.get(..value.len())), Some(&value[..]));
             }
-            let length = length(&bytes[HEADER..], NONCE).unwrap();
-            prop_assert_eq!(behind(2 * HEADER as u64, length), bytes.len() as u64);
+            let length = changes_length(&bytes[HEADER..], NONCE).unwrap();
+            prop_assert_eq!(next_offset(2 * HEADER as u64, length), bytes.len() as u64);
             let found: Vec<_> = entries(&bytes[2 * HEADER..][..length as usize], 2 * HEADER as u64)
                 .filter(|entry| entry.value.len() >= least)
                 .map(|entry| (entry.key, entry.offset, Bytes::from(entry.value)))
@@ -394,7 +394,7 @@ mod tests {
         #[test]
         fn any_bytes_can_be_read(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             let _ = decode_all(&bytes, NONCE);
-            let _ = Heading::decode(&bytes);
+            let _ = SegmentHeader::decode(&bytes);
             let _ = decode(&bytes);
             let _ = entries(&bytes, 0).count();
         }

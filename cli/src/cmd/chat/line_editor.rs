@@ -1,0 +1,119 @@
+//! Where a chat's lines come from: an editor of lines on a terminal, else standard input.
+
+use std::{
+    io::{self, BufRead as _, IsTerminal as _, Read as _},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use rustyline::{
+    CompletionType, Config, Context, Helper,
+    completion::{Completer, FilenameCompleter, Pair},
+    error::ReadlineError,
+    highlight::Highlighter,
+    hint::Hinter,
+    history::MemHistory,
+    validate::Validator,
+};
+
+use crate::failure::CommandFailure;
+
+/// Longest line, in bytes.
+const MAX_LINE: u64 = 1 << 20;
+
+type RustylineEditor = rustyline::Editor<FileCompleter, MemHistory>;
+
+/// Reads lines.
+pub(super) struct LineEditor {
+    /// None: there is no terminal.
+    lines: Option<Arc<Mutex<RustylineEditor>>>,
+}
+
+impl LineEditor {
+    /// With JSON there is nothing but answers on the terminal.
+    pub(super) fn new(json: bool) -> Result<Self, CommandFailure> {
+        if json || !io::stdin().is_terminal() || !io::stdout().is_terminal() {
+            return Ok(Self { lines: None });
+        }
+        let config = Config::builder()
+            .completion_type(CompletionType::List)
+            .auto_add_history(true)
+            .build();
+        let mut lines =
+            RustylineEditor::with_history(config, MemHistory::new()).map_err(|error| unusable(&error))?;
+        lines.set_helper(Some(FileCompleter(FilenameCompleter::new())));
+        Ok(Self {
+            lines: Some(Arc::new(Mutex::new(lines))),
+        })
+    }
+
+    pub(super) fn is_terminal(&self) -> bool {
+        self.lines.is_some()
+    }
+
+    /// The next line; None: there is none. Ctrl-C empties the line.
+    pub(super) async fn line(&mut self, prompt: &str) -> Result<Option<String>, CommandFailure> {
+        let (lines, prompt) = (self.lines.clone(), prompt.to_owned());
+        let reading = tokio::task::spawn_blocking(move || match lines {
+            Some(lines) => edit(&mut lines.lock().unwrap_or_else(PoisonError::into_inner), &prompt),
+            None => read(),
+        });
+        reading.await.map_err(io::Error::other)?
+    }
+}
+
+fn edit(lines: &mut RustylineEditor, prompt: &str) -> Result<Option<String>, CommandFailure> {
+    match lines.readline(prompt) {
+        Ok(line) => Ok(Some(line)),
+        Err(ReadlineError::Interrupted) => Ok(Some(String::new())),
+        Err(ReadlineError::Eof) => Ok(None),
+        Err(error) => Err(unusable(&error)),
+    }
+}
+
+fn read() -> Result<Option<String>, CommandFailure> {
+    let mut line = Vec::new();
+    let read = io::stdin()
+        .lock()
+        .take(MAX_LINE + 1)
+        .read_until(b'\n', &mut line)?;
+    if line.len() as u64 > MAX_LINE {
+        return Err(CommandFailure::usage(format!(
+            "a line has more than {MAX_LINE} bytes; send a file with @FILE"
+        )));
+    }
+    Ok((read > 0).then(|| String::from_utf8_lossy(&line).into_owned()))
+}
+
+fn unusable(error: &ReadlineError) -> CommandFailure {
+    io::Error::other(format!("the terminal cannot be read: {error}")).into()
+}
+
+/// Completes the names of files behind an `@`.
+struct FileCompleter(FilenameCompleter);
+
+impl Completer for FileCompleter {
+    type Candidate = Pair;
+
+    fn complete(
+        &self,
+        line: &str,
+        at: usize,
+        context: &Context<'_>,
+    ) -> rustyline::Result<(usize, Vec<Pair>)> {
+        let start = line[..at].rfind(char::is_whitespace).map_or(0, |space| space + 1);
+        match line[start..at].strip_prefix('@') {
+            Some(file) => {
+                let (from, found) = self.0.complete(file, file.len(), context)?;
+                Ok((start + 1 + from, found))
+            }
+            None => Ok((at, Vec::new())),
+        }
+    }
+}
+
+impl Helper for FileCompleter {}
+impl Hinter for FileCompleter {
+    type Hint = String;
+}
+impl Highlighter for FileCompleter {}
+impl Validator for FileCompleter {}

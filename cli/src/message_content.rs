@@ -1,0 +1,182 @@
+//! What is sent: texts, files, and standard input, as the parts of one message.
+
+use std::{
+    io::{self, Read},
+    path::Path,
+};
+
+use agentanycast::{Message, Part};
+
+use crate::failure::CommandFailure;
+
+/// Largest content that is sent in one message, in bytes: a frame between nodes has 16 MiB, and some
+/// of it is for the rest of the message.
+const MAX_CONTENT: u64 = 15 << 20;
+
+/// Where the content of a part comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PartSource<'a> {
+    Text(&'a str),
+    File(&'a Path),
+    StandardInput,
+}
+
+impl<'a> PartSource<'a> {
+    /// `@FILE`, `-`, `@@` for a text that begins with `@`, or the text itself.
+    fn parse(text: &'a str) -> Self {
+        match (text, text.strip_prefix('@')) {
+            ("-", _) => Self::StandardInput,
+            (_, Some(escaped)) if escaped.starts_with('@') => Self::Text(escaped),
+            (_, Some(path)) => Self::File(Path::new(path)),
+            (_, None) => Self::Text(text),
+        }
+    }
+
+    /// Reads it whole, at most that many bytes: the part, and how many they were. UTF-8 becomes a text part, anything
+    /// else a raw part.
+    fn read(&self, most: u64) -> Result<(Part, u64), CommandFailure> {
+        let (bytes, name) = match self {
+            Self::Text(text) => return Ok((Part::text(*text), text.len() as u64)),
+            Self::StandardInput => (read(io::stdin().lock(), "standard input", most)?, String::new()),
+            Self::File(path) if path.as_os_str().is_empty() => {
+                return Err(CommandFailure::usage(
+                    "a part is @ without the name of a file; @FILE sends a file, @@TEXT a text that begins with @",
+                ));
+            }
+            Self::File(path) => {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                (open(path, most)?, name.into_owned())
+            }
+        };
+        let size = bytes.len() as u64;
+        Ok((part(bytes, &name), size))
+    }
+}
+
+/// A message of these parts, as they are typed.
+pub(crate) fn message<T: AsRef<str>>(parts: &[T]) -> Result<Message, CommandFailure> {
+    let sources: Vec<PartSource<'_>> = parts
+        .iter()
+        .map(|part| PartSource::parse(part.as_ref()))
+        .collect();
+    message_from(&sources)
+}
+
+/// A message of these parts.
+pub(crate) fn message_from(sources: &[PartSource<'_>]) -> Result<Message, CommandFailure> {
+    let from_input = sources
+        .iter()
+        .filter(|source| **source == PartSource::StandardInput);
+    if from_input.count() > 1 {
+        return Err(CommandFailure::usage(
+            "- is given twice; standard input can be read once",
+        ));
+    }
+    let (mut read, mut room) = (Vec::new(), MAX_CONTENT);
+    for source in sources {
+        let (part, size) = source.read(room)?;
+        room = room
+            .checked_sub(size)
+            .ok_or_else(|| too_large("the message", MAX_CONTENT))?;
+        read.push(part);
+    }
+    Ok(Message::new(read))
+}
+
+/// Whether one of the parts reads standard input.
+pub(crate) fn reads_input<T: AsRef<str>>(parts: &[T]) -> bool {
+    parts
+        .iter()
+        .any(|part| PartSource::parse(part.as_ref()) == PartSource::StandardInput)
+}
+
+/// What is in a file, or on standard input for `-`: at most that many bytes.
+pub(crate) fn read_limited(path: &Path, most: u64) -> Result<Vec<u8>, CommandFailure> {
+    if path == Path::new("-") {
+        read(io::stdin().lock(), "standard input", most)
+    } else {
+        open(path, most)
+    }
+}
+
+fn open(path: &Path, most: u64) -> Result<Vec<u8>, CommandFailure> {
+    let shown = path.display().to_string();
+    let file = std::fs::File::open(path)
+        .map_err(|error| CommandFailure::usage(format!("cannot read {shown}: {error}")))?;
+    read(file, &shown, most)
+}
+
+fn read(source: impl Read, name: &str, most: u64) -> Result<Vec<u8>, CommandFailure> {
+    let mut bytes = Vec::new();
+    source
+        .take(most + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| CommandFailure::usage(format!("cannot read {name}: {error}")))?;
+    if bytes.len() as u64 > most {
+        return Err(too_large(name, most));
+    }
+    Ok(bytes)
+}
+
+fn too_large(what: &str, most: u64) -> CommandFailure {
+    CommandFailure::usage(format!(
+        "{what} has more than {}, the most that is taken; give less, or where the agent can fetch it",
+        mebibytes(most)
+    ))
+}
+
+/// A number of bytes for people: whole mebibytes as such.
+fn mebibytes(bytes: u64) -> String {
+    match (bytes >> 20, bytes % (1 << 20)) {
+        (whole @ 1.., 0) => format!("{whole} MiB"),
+        _ => format!("{bytes} bytes"),
+    }
+}
+
+fn part(bytes: Vec<u8>, filename: &str) -> Part {
+    match String::from_utf8(bytes) {
+        Ok(text) if filename.is_empty() => Part::text(text),
+        Ok(text) => Part::text(text).with_metadata("filename", filename),
+        Err(binary) => Part::raw(binary.into_bytes(), "application/octet-stream").with_filename(filename),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_are_told_apart() {
+        assert_eq!(PartSource::parse("hello"), PartSource::Text("hello"));
+        assert_eq!(PartSource::parse("-"), PartSource::StandardInput);
+        assert_eq!(PartSource::parse("@a/b"), PartSource::File(Path::new("a/b")));
+        assert_eq!(PartSource::parse("@@a"), PartSource::Text("@a"));
+        assert!(message(&["@"]).is_err(), "a file without a name");
+        assert!(reads_input(&["a", "-"]) && !reads_input(&["a", "@-"]));
+        assert!(message(&["-", "-"]).is_err(), "it can be read once");
+    }
+
+    #[test]
+    fn a_binary_file_keeps_its_name() {
+        let file = tempfile::Builder::new().suffix(".bin").tempfile().unwrap();
+        let at = format!("@{}", file.path().display());
+        std::fs::write(file.path(), [0xff, 0x00]).unwrap();
+        let sent = message(&["look:", &at]).unwrap();
+        assert_eq!(sent.parts[0].as_text(), Some("look:"));
+        assert_eq!(sent.parts[1].as_raw(), Some([0xff, 0x00].as_slice()));
+        std::fs::write(file.path(), "ü").unwrap();
+        assert_eq!(message(&[&at]).unwrap().text_content(), "ü");
+        assert!(message(&["@/nowhere"]).is_err());
+    }
+
+    #[test]
+    fn parts_are_bounded_together() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(8 << 20).unwrap();
+        let at = format!("@{}", file.path().display());
+        assert!(message(&[&at]).is_ok());
+        assert!(message(&[&at, &at]).is_err());
+        let text = "x".repeat((MAX_CONTENT + 1) as usize);
+        assert!(message(&[text]).is_err());
+    }
+}

@@ -1,0 +1,214 @@
+//! Whom a command is about, in the order in which that can be known: at once (what holds the key, an alias), or with
+//! the daemon (cards, pieces of ids, a did:web).
+
+use agentanycast::{ErrorKind, Node, PeerId};
+
+use crate::{
+    aliases::alias_table::AliasTable,
+    context::Context,
+    did,
+    failure::{CommandFailure, FailureCode},
+    invite_code::{self, Invitation, InviteCodeError},
+    peer_lookup::{LookupError, NamedPeer, PeerNames, PeerReference},
+};
+
+/// A peer, with the addresses that were given for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PeerTarget {
+    pub(crate) peer: PeerId,
+    pub(crate) addresses: Vec<String>,
+    /// It was given by its address: that it cannot be reached there is an error.
+    must_answer: bool,
+}
+
+/// A peer that a command line names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum PeerQuery {
+    /// Known already.
+    Resolved(PeerTarget),
+    /// By a did:web.
+    DidWeb(String),
+    /// By the name on a card, or a piece of an id.
+    Name(String),
+}
+
+impl From<LookupError> for CommandFailure {
+    fn from(error: LookupError) -> Self {
+        let (code, kind) = match &error {
+            LookupError::Malformed(_) => (FailureCode::Usage, "Usage"),
+            LookupError::Unknown(_) => (FailureCode::NotFound, "PeerNotFound"),
+            LookupError::Ambiguous(_) => (FailureCode::NotFound, "PeerAmbiguous"),
+        };
+        Self::new(code, kind, error.message())
+    }
+}
+
+impl From<InviteCodeError> for CommandFailure {
+    fn from(error: InviteCodeError) -> Self {
+        Self::usage(error.to_string())
+    }
+}
+
+impl PeerTarget {
+    /// A peer of which the id is known, and maybe where it was reached.
+    pub(crate) fn new(peer: PeerId, addresses: Vec<String>) -> Self {
+        Self {
+            peer,
+            addresses,
+            must_answer: false,
+        }
+    }
+
+    /// The node of an invite.
+    pub(crate) fn from_invitation(invitation: &Invitation) -> Result<Self, CommandFailure> {
+        let unreadable = |error| CommandFailure::usage(format!("the invite names no peer: {error}"));
+        let peer = invitation.peer.to_string().parse().map_err(unreadable)?;
+        Ok(Self {
+            peer,
+            addresses: invitation.dialled(),
+            must_answer: false,
+        })
+    }
+
+    /// The peer that a text means; a daemon is asked only for what aliases and the text do not say.
+    pub(crate) async fn find_offline_first(context: &Context, text: &str) -> Result<Self, CommandFailure> {
+        let wanted = match PeerQuery::parse(context, text)? {
+            PeerQuery::Resolved(target) => return Ok(target),
+            wanted => wanted,
+        };
+        match context.connect().await {
+            Ok(node) => wanted.find(context, &node).await,
+            Err(failure) if failure.is_daemon_away() => {
+                let book = context.aliases()?;
+                let names = PeerNames::new(book.peers(), Vec::new());
+                match names.find(text) {
+                    Ok(peer) => Ok(Self::new(peer, Vec::new())),
+                    Err(error) => {
+                        let message = format!("{}; no daemon runs that may know more", error.message());
+                        Err(CommandFailure::new(
+                            FailureCode::NotFound,
+                            "PeerNotFound",
+                            message,
+                        ))
+                    }
+                }
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// The same of an option's value.
+    pub(crate) async fn from_option(
+        context: &Context,
+        option: &str,
+        text: &str,
+    ) -> Result<Self, CommandFailure> {
+        let found = Self::find_offline_first(context, text).await;
+        found.map_err(|failure| failure.with_option(option))
+    }
+
+    /// Makes the daemon try the addresses that are known. It is an error if one was given and nobody answers there.
+    pub(crate) async fn reach(&self, node: &Node) -> Result<(), CommandFailure> {
+        if self.addresses.is_empty() {
+            return Ok(());
+        }
+        if self.must_answer {
+            node.connect_peer(&self.peer, self.addresses.iter()).await?;
+            return Ok(());
+        }
+        // A task for a peer that is away waits for it.
+        let (node, target) = (node.clone(), self.clone());
+        tokio::spawn(async move { node.connect_peer(&target.peer, target.addresses).await });
+        Ok(())
+    }
+}
+
+impl PeerQuery {
+    /// What a text says without a daemon. An error if no daemon could know more.
+    pub(crate) fn parse(context: &Context, text: &str) -> Result<Self, CommandFailure> {
+        if invite_code::is_invite_code(text) {
+            let invitation = Invitation::decode(text)?;
+            return Ok(Self::Resolved(PeerTarget::from_invitation(&invitation)?));
+        }
+        let book = context.aliases()?;
+        if let Some(target) = aliased(&book, text) {
+            return Ok(Self::Resolved(target));
+        }
+        match PeerReference::parse(text)? {
+            PeerReference::Peer(peer, address) => Ok(Self::Resolved(PeerTarget {
+                peer,
+                must_answer: address.is_some(),
+                addresses: address.into_iter().collect(),
+            })),
+            PeerReference::DidWeb(did) => Ok(Self::DidWeb(did)),
+            PeerReference::Name(name) if context.is_unused() => {
+                let peer = PeerNames::new(book.peers(), Vec::new()).find(&name)?;
+                Ok(Self::Resolved(PeerTarget::new(peer, Vec::new())))
+            }
+            PeerReference::Name(name) => Ok(Self::Name(name)),
+        }
+    }
+
+    /// The peer, as the daemon knows it.
+    pub(crate) async fn find(self, context: &Context, node: &Node) -> Result<PeerTarget, CommandFailure> {
+        let peer = match self {
+            Self::Resolved(target) => return Ok(target),
+            Self::Name(name) => names(context, node).await?.find(&name)?,
+            Self::DidWeb(did) => by_did_web(node, &did).await?,
+        };
+        let book = context.aliases()?;
+        let addresses = book.iter().find(|(_, alias)| alias.peer == peer);
+        let addresses = addresses.map(|(_, alias)| alias.addresses.clone());
+        Ok(PeerTarget::new(peer, addresses.unwrap_or_default()))
+    }
+}
+
+fn aliased(book: &AliasTable, text: &str) -> Option<PeerTarget> {
+    let alias = book.get(text)?;
+    Some(PeerTarget::new(alias.peer.clone(), alias.addresses.clone()))
+}
+
+/// All names that are known: aliases, and what the daemon knows of peers.
+pub(crate) async fn names(context: &Context, node: &Node) -> Result<PeerNames, CommandFailure> {
+    let book = context.aliases()?;
+    let known = match node.known_peers().await {
+        Ok(known) => known,
+        // The daemon is too old to say it.
+        Err(error) if error.kind() == ErrorKind::Unsupported => Vec::new(),
+        Err(error) => return Err(error.into()),
+    };
+    let known = known.into_iter().map(|known| NamedPeer {
+        peer: known.id,
+        card_name: known.name,
+    });
+    Ok(PeerNames::new(book.peers(), known.collect()))
+}
+
+/// The one peer that a did:web names; of several keys, the one that is known.
+async fn by_did_web(node: &Node, did: &str) -> Result<PeerId, CommandFailure> {
+    let named = node.peers_of_did(did).await?;
+    let missing = |message: String| CommandFailure::new(FailureCode::NotFound, "PeerNotFound", message);
+    match named.as_slice() {
+        [] => Err(missing(format!("the document of {did} names no key of a peer"))),
+        [peer] => Ok(peer.clone()),
+        several => {
+            let known = node.known_peers().await?;
+            let mut fits = several
+                .iter()
+                .filter(|peer| known.iter().any(|known| known.id == **peer));
+            if let (Some(peer), None) = (fits.next(), fits.next()) {
+                return Ok(peer.clone());
+            }
+            let listed: Vec<_> = several
+                .iter()
+                .map(|peer| did::did_of_peer(peer).unwrap_or_default())
+                .collect();
+            let message = format!("{did} has several keys: {}; give one of them", listed.join(", "));
+            Err(CommandFailure::new(
+                FailureCode::NotFound,
+                "PeerAmbiguous",
+                message,
+            ))
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! The other programs that this one is: packages carry it once, with their names as links to it.
+
+use std::{ffi::OsString, path::Path, process::ExitCode};
+
+use crate::{bridge, context::Context, failure::CommandFailure, relay};
+
+/// A program beside the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Program {
+    Daemon,
+    Relay,
+    Bridge,
+}
+
+impl Program {
+    const ALL: [Self; 3] = [Self::Daemon, Self::Relay, Self::Bridge];
+
+    /// The program whose name this one was called by; `None`: by any other.
+    pub(crate) fn called_by(name: Option<&OsString>) -> Option<Self> {
+        let name = Path::new(name?).file_name()?;
+        Self::ALL.into_iter().find(|program| name == program.name())
+    }
+
+    /// The name of the program.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Daemon => "agentanycastd",
+            Self::Relay => "agentanycast-relay",
+            Self::Bridge => "agentanycast-bridge",
+        }
+    }
+
+    /// The command that runs it.
+    fn command(self) -> &'static str {
+        match self {
+            Self::Daemon => "anycast daemon",
+            Self::Relay => "anycast relay",
+            Self::Bridge => "anycast bridge",
+        }
+    }
+
+    /// Runs it in this process. `args` begins with its name.
+    pub(crate) fn run(self, args: Vec<OsString>) -> ExitCode {
+        let args = args.into_iter();
+        match self {
+            Self::Daemon => agentanycast_node::main_with_args(args),
+            Self::Relay => relay::main_with_args(args),
+            Self::Bridge => bridge::main_with_args(args),
+        }
+    }
+
+    /// Runs it as a command of `anycast`. The options of all commands say where a daemon is, which these two are not.
+    pub(crate) fn run_as_command(self, context: &Context, arguments: Vec<OsString>) -> ExitCode {
+        let given = [
+            ("--home", context.home_given),
+            ("--daemon", context.daemon_given()),
+            ("--json", context.json),
+        ];
+        if let Some((option, _)) = given.iter().find(|(_, is_given)| *is_given) {
+            let command = self.command();
+            let failure = CommandFailure::usage(format!(
+                "{option} is no option of `{command}`; `{command} --help` lists those that it has"
+            ));
+            return failure.report(context.json);
+        }
+        let args = std::iter::once(self.command().into()).chain(arguments);
+        self.run(args.collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_known_by_the_name_that_it_is_called_by() {
+        let called = |name: &str| Program::called_by(Some(&name.into()));
+        assert_eq!(called("agentanycastd"), Some(Program::Daemon));
+        assert_eq!(called("/usr/bin/agentanycast-relay"), Some(Program::Relay));
+        assert_eq!(called("./agentanycast-bridge"), Some(Program::Bridge));
+        for other in ["anycast", "/opt/agentanycastd/anycast", "agentanycastd-0.7", ""] {
+            assert_eq!(called(other), None, "{other}");
+        }
+        assert_eq!(Program::called_by(None), None);
+    }
+}

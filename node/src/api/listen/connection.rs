@@ -1,0 +1,259 @@
+//! One accepted connection, and the register of those that are alive.
+
+use std::{
+    collections::HashSet,
+    fmt, io,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    task::{Context, Poll, ready},
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::{TcpStream, UnixStream},
+    sync::OwnedSemaphorePermit,
+};
+use tokio_rustls::server::TlsStream;
+use tonic::transport::server::Connected;
+
+use super::client_close::CloseDetector;
+use crate::api::authority_fix::AuthorityFilter;
+
+/// A connection, for as long as this process runs: no two ever have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnectionId(pub u64);
+
+/// Who calls; in the extensions of every request.
+#[derive(Clone, Debug)]
+pub struct CallerInfo {
+    /// The connection of the call.
+    pub connection: ConnectionId,
+    /// The user of the calling process; none over TCP.
+    pub uid: Option<u32>,
+    end: Arc<ConnectionEnd>,
+}
+
+impl CallerInfo {
+    /// Whether the connection is over, and the client did not stop its calls or close it in HTTP/2's terms
+    /// before: its process has ended, or cannot be reached.
+    pub fn has_ended(&self) -> bool {
+        self.end.is_over.load(Ordering::Acquire) && !self.end.closed_cleanly.load(Ordering::Acquire)
+    }
+}
+
+/// How the client's side of a connection ended.
+#[derive(Debug, Default)]
+struct ConnectionEnd {
+    is_over: AtomicBool,
+    closed_cleanly: AtomicBool,
+}
+
+/// Tells which connections are alive. Clones share one register.
+#[derive(Clone, Debug, Default)]
+pub struct ClientConnections(Arc<ConnectionRegister>);
+
+#[derive(Default)]
+struct ConnectionRegister {
+    last: AtomicU64,
+    alive: Mutex<HashSet<ConnectionId>>,
+    on_closed: OnceLock<OnClosed>,
+}
+
+type OnClosed = Box<dyn Fn(ConnectionId) + Send + Sync>;
+
+impl fmt::Debug for ConnectionRegister {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Register")
+            .field("alive", &self.alive)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ClientConnections {
+    /// Whether the connection is still there: from its acceptance until the server lets go of it, which
+    /// is when the client hangs up or its keep-alive fails.
+    pub fn is_alive(&self, connection: ConnectionId) -> bool {
+        self.0
+            .alive
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains(&connection)
+    }
+
+    /// Calls `f` with every connection that is gone from now on. Only the first caller is heard.
+    pub fn on_closed(&self, f: impl Fn(ConnectionId) + Send + Sync + 'static) {
+        let _ = self.0.on_closed.set(Box::new(f));
+    }
+
+    /// Registers a new connection until the returned entry is dropped.
+    pub(super) fn open(&self, slot: OwnedSemaphorePermit) -> ConnectionGuard {
+        let id = ConnectionId(self.0.last.fetch_add(1, Ordering::Relaxed) + 1);
+        self.0
+            .alive
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(id);
+        ConnectionGuard {
+            id,
+            connections: self.clone(),
+            end: Arc::default(),
+            _slot: slot,
+        }
+    }
+}
+
+/// The entry of a connection in the register.
+#[derive(Debug)]
+pub(super) struct ConnectionGuard {
+    id: ConnectionId,
+    connections: ClientConnections,
+    end: Arc<ConnectionEnd>,
+    _slot: OwnedSemaphorePermit,
+}
+
+impl Drop for ConnectionGuard {
+    fn drop(&mut self) {
+        self.end.is_over.store(true, Ordering::Release);
+        self.connections
+            .0
+            .alive
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&self.id);
+        if let Some(on_closed) = self.connections.0.on_closed.get() {
+            on_closed(self.id);
+        }
+    }
+}
+
+/// An accepted connection.
+#[derive(Debug)]
+pub struct Conn {
+    stream: ConnStream,
+    uid: Option<u32>,
+    guard: ConnectionGuard,
+    close_detector: CloseDetector,
+}
+
+#[derive(Debug)]
+enum ConnStream {
+    /// The filter corrects what the client sends; only clients on Unix sockets send what needs it.
+    Unix(UnixStream, AuthorityFilter),
+    Tcp(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Conn {
+    pub(super) fn unix(stream: UnixStream, uid: u32, guard: ConnectionGuard) -> Self {
+        Self {
+            stream: ConnStream::Unix(stream, AuthorityFilter::default()),
+            uid: Some(uid),
+            guard,
+            close_detector: CloseDetector::default(),
+        }
+    }
+
+    pub(super) fn tcp(stream: TcpStream, guard: ConnectionGuard) -> Self {
+        Self {
+            stream: ConnStream::Tcp(stream),
+            uid: None,
+            guard,
+            close_detector: CloseDetector::default(),
+        }
+    }
+
+    pub(super) fn tls(stream: TlsStream<TcpStream>, guard: ConnectionGuard) -> Self {
+        Self {
+            stream: ConnStream::Tls(Box::new(stream)),
+            uid: None,
+            guard,
+            close_detector: CloseDetector::default(),
+        }
+    }
+
+    fn writer(&mut self) -> Pin<&mut (dyn AsyncWrite + Send + Unpin)> {
+        match &mut self.stream {
+            ConnStream::Unix(stream, _) => Pin::new(stream),
+            ConnStream::Tcp(stream) => Pin::new(stream),
+            ConnStream::Tls(stream) => Pin::new(stream),
+        }
+    }
+}
+
+impl Connected for Conn {
+    type ConnectInfo = CallerInfo;
+
+    fn connect_info(&self) -> CallerInfo {
+        CallerInfo {
+            connection: self.guard.id,
+            uid: self.uid,
+            end: Arc::clone(&self.guard.end),
+        }
+    }
+}
+
+impl AsyncRead for Conn {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let (before, room) = (buffer.filled().len(), buffer.remaining());
+        let read = match &mut self.stream {
+            ConnStream::Unix(stream, _) => ready!(Pin::new(stream).poll_read(context, buffer)),
+            ConnStream::Tcp(stream) => ready!(Pin::new(stream).poll_read(context, buffer)),
+            ConnStream::Tls(stream) => ready!(Pin::new(stream).poll_read(context, buffer)),
+        };
+        let this = &mut *self;
+        let came = &mut buffer.filled_mut()[before..];
+        this.close_detector.feed(came);
+        let end = &this.guard.end;
+        end.closed_cleanly
+            .store(this.close_detector.closed_cleanly(), Ordering::Release);
+        // The streams of the connection hear of its end after this.
+        if read.is_err() || (came.is_empty() && room > 0) {
+            end.is_over.store(true, Ordering::Release);
+        }
+        if let ConnStream::Unix(_, filter) = &mut this.stream {
+            filter.feed(came);
+        }
+        Poll::Ready(read)
+    }
+}
+
+impl AsyncWrite for Conn {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.writer().poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.writer().poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.writer().poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.writer().poll_write_vectored(context, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &self.stream {
+            ConnStream::Unix(stream, _) => stream.is_write_vectored(),
+            ConnStream::Tcp(stream) => stream.is_write_vectored(),
+            ConnStream::Tls(stream) => stream.is_write_vectored(),
+        }
+    }
+}

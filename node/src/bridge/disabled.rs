@@ -1,0 +1,108 @@
+//! In the place of the bridge where the program is built without it. The settings that turn a front on are refused before
+//! anything starts (`config::check`), tasks by URL when they are sent; documents of the web cannot be had.
+
+#![allow(
+    clippy::unnecessary_wraps,
+    clippy::unused_async,
+    clippy::unused_self,
+    reason = "its face is that of the bridge's parts"
+)]
+
+use std::{convert::Infallible, io, time::Duration};
+
+use agentanycast_daemon_kit::missing_feature::MissingFeature;
+use agentanycast_gateways::bridge::{LEFT_OUT, outbound::OutboundConfig};
+use agentanycast_identity::Keypair;
+use bytes::Bytes;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::{api::Api, config::Config, engine::Engine, net};
+
+/// It is left out of this program.
+pub const MISSING: Option<MissingFeature> = Some(LEFT_OUT);
+
+/// Counts nothing.
+#[derive(Clone, Default)]
+pub(crate) struct GatewayCounters(());
+
+impl GatewayCounters {
+    pub(crate) fn requests(&self) -> Vec<(String, u64)> {
+        Vec::new()
+    }
+
+    pub(crate) fn tool_calls(&self) -> Vec<(&'static str, &'static str, u64)> {
+        Vec::new()
+    }
+}
+
+/// No front.
+pub(crate) struct Gateways;
+
+impl Gateways {
+    pub(crate) async fn start(
+        _: &Config,
+        _: (Api, net::Handle),
+        _: Keypair,
+        _: GatewayCounters,
+    ) -> anyhow::Result<Self> {
+        Ok(Self)
+    }
+
+    pub(crate) fn announce(&self, _: impl io::Write) -> io::Result<()> {
+        Ok(())
+    }
+
+    pub(crate) fn take_stdout(&self) -> bool {
+        false
+    }
+
+    pub(crate) fn stdio(&self) -> impl Future<Output = anyhow::Result<()>> + use<> {
+        std::future::pending()
+    }
+
+    pub(crate) async fn wait_for_failure(&mut self) -> &'static str {
+        std::future::pending().await
+    }
+
+    pub(crate) async fn stop(self) {}
+}
+
+/// Carries no tasks; waits for `stop`.
+pub(crate) fn start_outbound(
+    _: &Engine,
+    _: Keypair,
+    _: &OutboundConfig,
+    stop: CancellationToken,
+) -> Result<JoinHandle<()>, Infallible> {
+    Ok(tokio::spawn(stop.cancelled_owned()))
+}
+
+/// Why a document is not there.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{LEFT_OUT}")]
+pub struct FetchError {
+    /// Whether it may be there in a moment.
+    pub is_transient: bool,
+}
+
+/// Fetches nothing.
+pub struct Fetcher;
+
+impl Fetcher {
+    /// Of any settings.
+    ///
+    /// # Errors
+    /// Never.
+    pub fn new(_: &OutboundConfig) -> Result<Self, Infallible> {
+        Ok(Self)
+    }
+
+    /// Refuses.
+    ///
+    /// # Errors
+    /// [`FetchError`], always.
+    pub async fn get(&self, _: &str, _: usize, _: Duration) -> Result<Bytes, FetchError> {
+        Err(FetchError { is_transient: false })
+    }
+}

@@ -1,0 +1,121 @@
+//! An open SubscribeIncomingTasks stream as the dispatcher sees it: how far it has come in each lane, what it was sent and has
+//! not read, and whether there is room for more. PURE.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
+
+use super::{
+    CREDIT, CREDIT_BYTES, STUCK_AFTER,
+    lane::{Lane, sequence_of},
+};
+
+#[derive(Debug)]
+pub(super) struct ListenerState {
+    /// The last offer of each shared lane that it has come to.
+    cursors: [u64; Lane::SHARED.len()],
+    attached_at: u64,
+    credit: usize,
+    /// The numbers and sizes of what it was sent and has not read, oldest first.
+    unread: VecDeque<(u64, usize)>,
+    unread_bytes: usize,
+    /// Since when it has read nothing of that, as far as was noticed.
+    behind_since: Option<Duration>,
+    is_stuck: bool,
+}
+
+impl ListenerState {
+    /// One that begins to listen when the offer of this sequence is the next.
+    pub(super) fn new(attached_at: u64) -> Self {
+        Self {
+            cursors: Lane::SHARED.map(|lane| lane.number(0)),
+            attached_at,
+            credit: CREDIT,
+            unread: VecDeque::new(),
+            unread_bytes: 0,
+            behind_since: None,
+            is_stuck: false,
+        }
+    }
+
+    /// Whether it was sent this offer of a shared lane, or passed over.
+    pub(super) fn has_passed(&self, number: u64) -> bool {
+        self.cursors
+            .get(Lane::from_number(number) as usize)
+            .is_some_and(|cursor| *cursor >= number)
+    }
+
+    /// The last ended task that it has come to.
+    pub(super) fn last_ended(&self) -> u64 {
+        self.cursors[Lane::Ended as usize]
+    }
+
+    /// Whether it came after the offer was made.
+    pub(super) fn came_after(&self, number: u64) -> bool {
+        sequence_of(number) < self.attached_at
+    }
+
+    /// Comes to the next offer of the shared lanes, if there is one; of ended tasks alone if it is reserved.
+    pub(super) fn advance<T>(&mut self, offers: &BTreeMap<u64, T>, is_reserved: bool) -> Option<u64> {
+        let lanes = Lane::SHARED.into_iter().zip(self.cursors);
+        let ahead = lanes
+            .filter(|(lane, _)| !is_reserved || *lane == Lane::Ended)
+            .filter_map(|(lane, cursor)| offers.range(cursor + 1..=*lane.numbers().end()).next());
+        let number = ahead
+            .map(|(&number, _)| number)
+            .min_by_key(|&number| (Lane::from_number(number) == Lane::Suspect, sequence_of(number)))?;
+        self.cursors[Lane::from_number(number) as usize] = number;
+        Some(number)
+    }
+
+    pub(super) fn send(&mut self, number: u64, weight: usize) {
+        self.credit -= 1;
+        self.unread.push_back((number, weight));
+        self.unread_bytes += weight;
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.credit > 0 && self.unread_bytes < CREDIT_BYTES
+    }
+
+    /// It has read `count` of what it was sent.
+    pub(super) fn read(&mut self, count: usize) {
+        self.credit = (self.credit + count).min(CREDIT);
+        let read = count.min(self.unread.len());
+        let bytes: usize = self.unread.drain(..read).map(|(_, weight)| weight).sum();
+        self.unread_bytes -= bytes;
+        (self.behind_since, self.is_stuck) = (None, false);
+    }
+
+    /// The numbers of what it was sent and has not read.
+    pub(super) fn unread(&self) -> impl Iterator<Item = u64> {
+        self.unread.iter().map(|(number, _)| *number)
+    }
+
+    pub(super) fn has_read_all(&self) -> bool {
+        self.unread.is_empty()
+    }
+
+    /// The offer has another number from now on.
+    pub(super) fn renumber(&mut self, old: u64, new: u64) {
+        let unread = self.unread.iter_mut().filter(|(number, _)| *number == old);
+        unread.for_each(|(number, _)| *number = new);
+    }
+
+    /// Looks whether it is stuck; true if it is since this look.
+    pub(super) fn check_stuck(&mut self, now: Duration) -> bool {
+        if self.unread.is_empty() {
+            self.behind_since = None;
+            return false;
+        }
+        let since = *self.behind_since.get_or_insert(now);
+        let is_new = !self.is_stuck && now.saturating_sub(since) > STUCK_AFTER;
+        self.is_stuck |= is_new;
+        is_new
+    }
+
+    pub(super) fn is_stuck(&self) -> bool {
+        self.is_stuck
+    }
+}

@@ -1,0 +1,339 @@
+//! Rules from the settings they are written in, each checked: a pattern that can match nobody is a mistake, and a rule
+//! with one would be a hole that nobody sees.
+//!
+//! PURE.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    str::FromStr,
+};
+
+use agentanycast_identity::{DidDns, DidWeb, PeerId, did_key_of, peer_of_did_key};
+
+use super::{
+    HTTP, LOCAL, PolicyRules, Trust,
+    acl::{Acl, AclGroup, Rule},
+    glob::{Glob, MAX_PATTERN},
+    invites::{INVITED, is_label},
+    limits::{BoundsOverride, PolicyLimits, SourceBounds},
+};
+use crate::config::{self, TrustMode};
+
+/// Most rules, overrides, groups and members of all groups: each task is held against all of them.
+pub const MAX_ENTRIES: usize = 4096;
+
+/// Longest name of a group, in bytes.
+const MAX_GROUP: usize = 64;
+
+/// A setting that no policy can be made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidRule {
+    /// The setting.
+    pub key: &'static str,
+    /// Which entry of it, from 0, if it is a list of tables.
+    pub entry: Option<usize>,
+    /// Its value, or the part of it that is wrong.
+    pub value: String,
+    /// What is allowed.
+    pub allowed: String,
+}
+
+/// What names begin with that say what they are.
+const SCHEMES: [&str; 5] = [HTTP, "did:key:", "did:web:", "did:dns:", INVITED];
+
+/// What the ids of peers begin with: of Ed25519, of secp256k1, of longer keys.
+pub(super) const PEER_ID_PREFIXES: [&str; 3] = ["12D3KooW", "16Uiu2HA", "Qm"];
+
+const SOURCES: &str = "a peer id, did:key:…, did:web:… or did:dns:… in small letters, invited:LABEL, http:CALLER, local, the name of a group, or a pattern with *";
+
+const MEMBERS: &str = "a peer id, did:key:…, did:web:… or did:dns:… in small letters, invited:LABEL, http:CALLER, local, or a pattern of those with *; \
+                       a group is no member of another";
+
+impl PolicyRules {
+    /// What these settings say.
+    ///
+    /// # Errors
+    /// The first value that makes no rule.
+    pub fn from_config(policy: &config::PolicyConfig) -> Result<Self, InvalidRule> {
+        let groups = groups(&policy.groups.0)?;
+        let rules = bounded("policy.acl", &policy.acl)?.iter().map(|rule| {
+            Ok(Rule {
+                source: source("policy.acl", &rule.source, &groups)?,
+                skill: pattern("policy.acl", &rule.skill)?,
+                allow: rule.allow,
+            })
+        });
+        let rules = entries(rules)?;
+        let overrides = bounded("policy.rate_limit.overrides", &policy.overrides)?
+            .iter()
+            .map(|one| {
+                Ok(BoundsOverride {
+                    source: source("policy.rate_limit.overrides", &one.source, &groups)?,
+                    rps: one.rps,
+                    in_flight: one.max_in_flight,
+                    bytes: one.max_bytes.map(|size| size.0),
+                })
+            });
+        let overrides = entries(overrides)?;
+        Ok(Self {
+            trust: trust(policy, &groups)?,
+            issuers: issuers(policy)?,
+            acl: Acl { rules, groups },
+            limits: PolicyLimits {
+                default: SourceBounds {
+                    rps: policy.default_rps,
+                    in_flight: policy.max_in_flight,
+                    bytes: policy.max_bytes.0,
+                },
+                overrides,
+            },
+        })
+    }
+}
+
+/// All entries of a list; the first bad one is told by its place.
+fn entries<T>(read: impl Iterator<Item = Result<T, InvalidRule>>) -> Result<Vec<T>, InvalidRule> {
+    let placed = |(at, entry): (usize, Result<T, InvalidRule>)| {
+        entry.map_err(|bad| InvalidRule {
+            entry: Some(at),
+            ..bad
+        })
+    };
+    read.enumerate().map(placed).collect()
+}
+
+fn trust(policy: &config::PolicyConfig, groups: &[AclGroup]) -> Result<Trust, InvalidRule> {
+    let peers = bounded("policy.trusted_peers", &policy.trusted_peers)?;
+    let patterns = peers
+        .iter()
+        .map(|peer| source("policy.trusted_peers", peer, groups))
+        .collect::<Result<_, _>>()?;
+    match policy.trust {
+        TrustMode::Open => match peers.first() {
+            None => Ok(Trust::Open),
+            // Whoever lists peers means to keep others out, and everybody would come in.
+            Some(first) => Err(InvalidRule {
+                key: "policy.trusted_peers",
+                entry: None,
+                value: first.clone(),
+                allowed: "left out unless policy.trust is known or pinned: with open everybody may come"
+                    .to_owned(),
+            }),
+        },
+        TrustMode::Known => Ok(Trust::Known(patterns)),
+        TrustMode::Pinned => {
+            let keys = peers.iter().map(|peer| {
+                peer_named(peer).ok_or_else(|| InvalidRule {
+                    key: "policy.trusted_peers",
+                    entry: None,
+                    value: peer.clone(),
+                    allowed: "a peer id or a did:key, since policy.trust is pinned".to_owned(),
+                })
+            });
+            Ok(Trust::Pinned(keys.collect::<Result<HashSet<_>, _>>()?))
+        }
+    }
+}
+
+/// The issuers whose credentials vouch for a peer.
+fn issuers(policy: &config::PolicyConfig) -> Result<Vec<String>, InvalidRule> {
+    const KEY: &str = "policy.trusted_issuers";
+    let bad = |value: &str, allowed: &str| InvalidRule {
+        key: KEY,
+        entry: None,
+        value: value.to_owned(),
+        allowed: allowed.to_owned(),
+    };
+    let read = |issuer: &String| {
+        let name = issuer.parse::<DidWeb>().ok().map(|did| did.to_string());
+        name.or_else(|| peer_of_did_key(issuer).and_then(did_key_of))
+            .ok_or_else(|| bad(issuer, "did:key:… of an Ed25519 key, or did:web:…"))
+    };
+    let issuers = bounded(KEY, &policy.trusted_issuers)?;
+    if let (Some(first), true) = (issuers.first(), policy.trust != TrustMode::Known) {
+        return Err(bad(
+            first,
+            "left out unless policy.trust is known: that alone asks for credentials",
+        ));
+    }
+    issuers.iter().map(read).collect()
+}
+
+/// A name that a source can have, as rules compare it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SourceName {
+    /// The id or did:key of a peer.
+    Key(PeerId),
+    /// What a peer has to prove: did:web or did:dns.
+    Proven(String),
+    /// A peer that holds an invite with this label.
+    Invited(String),
+    /// What a bridge calls its caller.
+    Caller(String),
+    /// The agent beside this node.
+    Local,
+}
+
+/// A text that is nobody's name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{given:?} is nobody's name; it must be {allowed}")]
+pub struct InvalidSourceName {
+    given: String,
+    allowed: String,
+}
+
+impl FromStr for SourceName {
+    type Err = InvalidSourceName;
+
+    fn from_str(text: &str) -> Result<Self, InvalidSourceName> {
+        if text == LOCAL {
+            return Ok(Self::Local);
+        }
+        if let Some(caller) = text.strip_prefix(HTTP).filter(|caller| !caller.is_empty()) {
+            return Ok(Self::Caller(caller.to_owned()));
+        }
+        if let Some(label) = text.strip_prefix(INVITED).filter(|label| is_label(label)) {
+            return Ok(Self::Invited(label.to_owned()));
+        }
+        let web = text.parse::<DidWeb>().is_ok_and(|did| did.to_string() == text);
+        if web || text.parse::<DidDns>().is_ok_and(|did| did.to_string() == text) {
+            return Ok(Self::Proven(text.to_owned()));
+        }
+        if let Some(peer) = peer_named(text) {
+            return Ok(Self::Key(peer));
+        }
+        let small = in_small_letters(text).filter(|small| small != text && small.parse::<Self>().is_ok());
+        Err(InvalidSourceName {
+            given: text.to_owned(),
+            allowed: small.map_or_else(
+                || {
+                    "a peer id, did:key:…, did:web:…, did:dns:…, invited:LABEL, http:CALLER or local"
+                        .to_owned()
+                },
+                |small| format!("{small}, in small letters"),
+            ),
+        })
+    }
+}
+
+/// Shortest peer id, in bytes: a SHA-256 with its mark. What is shorter happens to be a multihash, and is nobody's.
+const MIN_PEER_ID: usize = 34;
+
+/// The peer that a text names by its key.
+pub(super) fn peer_named(text: &str) -> Option<PeerId> {
+    let peer: Option<PeerId> = text.parse().ok().or_else(|| peer_of_did_key(text));
+    peer.filter(|peer| peer.to_bytes().len() >= MIN_PEER_ID)
+}
+
+fn groups(written: &BTreeMap<String, Vec<String>>) -> Result<Vec<AclGroup>, InvalidRule> {
+    const KEY: &str = "policy.groups";
+    let bad = |value: &str, allowed: &str| InvalidRule {
+        key: KEY,
+        entry: None,
+        value: value.to_owned(),
+        allowed: allowed.to_owned(),
+    };
+    let members: usize = written.values().map(Vec::len).sum();
+    if written.len() + members > MAX_ENTRIES {
+        return Err(bad(&members.to_string(), "4096 groups and members at most"));
+    }
+    let group = |(name, members): (&String, &Vec<String>)| {
+        let letter =
+            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_');
+        let legal = (1..=MAX_GROUP).contains(&name.len()) && name.bytes().all(letter) && name != LOCAL;
+        if !legal {
+            return Err(bad(
+                name,
+                "named by 1 to 64 of the characters a-z, 0-9, - and _, and not local",
+            ));
+        }
+        let members = members.iter().map(|member| named(KEY, member, &[], MEMBERS));
+        Ok(AclGroup {
+            name: name.clone(),
+            members: members.collect::<Result<_, _>>()?,
+        })
+    };
+    written.iter().map(group).collect()
+}
+
+/// A pattern over sources that can match somebody.
+fn source(key: &'static str, text: &str, groups: &[AclGroup]) -> Result<Glob, InvalidRule> {
+    named(key, text, groups, SOURCES)
+}
+
+/// A pattern that can match a name or one of these groups; what is allowed is said of any other.
+fn named(key: &'static str, text: &str, groups: &[AclGroup], allowed: &str) -> Result<Glob, InvalidRule> {
+    let glob = pattern(key, text)?;
+    if can_match(&glob, groups) {
+        return Ok(glob);
+    }
+    let small = in_small_letters(text).and_then(|small| Glob::new(&small));
+    let meant = small.filter(|small| can_match(small, groups));
+    Err(InvalidRule {
+        key,
+        entry: None,
+        value: text.to_owned(),
+        allowed: meant.map_or_else(
+            || allowed.to_owned(),
+            |meant| format!("{}, in small letters", meant.as_str()),
+        ),
+    })
+}
+
+/// Whether there can be a source that a pattern matches: without a star it is a name or a group, with one it begins as
+/// some names do.
+fn can_match(glob: &Glob, groups: &[AclGroup]) -> bool {
+    let text = glob.as_str();
+    if groups.iter().any(|group| glob.matches(&group.name)) {
+        return true;
+    }
+    if glob.is_literal() {
+        return text.parse::<SourceName>().is_ok();
+    }
+    let head = text.split('*').next().unwrap_or_default();
+    let begins = |name: &&str| head.starts_with(*name) || name.starts_with(head);
+    let is_known = glob.matches(LOCAL) || SCHEMES.iter().chain(&PEER_ID_PREFIXES).any(begins);
+    is_known && in_small_letters(text).is_none_or(|small| small == text)
+}
+
+/// A name or a pattern with its scheme as names have it, and with a domain behind it in small letters; None for what has
+/// no scheme, in whatever letters.
+fn in_small_letters(text: &str) -> Option<String> {
+    let head = text.split('*').next().filter(|head| !head.is_empty())?;
+    let is_of = |scheme: &&&str| {
+        let common = scheme.len().min(head.len());
+        head.get(..common)
+            .is_some_and(|begin| begin.eq_ignore_ascii_case(&scheme[..common]))
+    };
+    let scheme = SCHEMES.iter().find(is_of)?;
+    let (begin, rest) = text.split_at(scheme.len().min(head.len()));
+    let (domain, path) = match *scheme {
+        "did:web:" => rest.split_at(rest.find(':').unwrap_or(rest.len())),
+        "did:dns:" => (rest, ""),
+        _ => ("", rest),
+    };
+    // The colon before a port is written in capitals.
+    let domain = domain.to_ascii_lowercase().replace("%3a", "%3A");
+    Some(format!("{}{domain}{path}", begin.to_ascii_lowercase()))
+}
+
+fn pattern(key: &'static str, text: &str) -> Result<Glob, InvalidRule> {
+    Glob::new(text).ok_or_else(|| InvalidRule {
+        key,
+        entry: None,
+        value: text.to_owned(),
+        allowed: format!("a pattern of {MAX_PATTERN} bytes at most; * stands for any text"),
+    })
+}
+
+fn bounded<'a, T>(key: &'static str, list: &'a [T]) -> Result<&'a [T], InvalidRule> {
+    if list.len() > MAX_ENTRIES {
+        return Err(InvalidRule {
+            key,
+            entry: None,
+            value: format!("{} entries", list.len()),
+            allowed: format!("{MAX_ENTRIES} entries at most"),
+        });
+    }
+    Ok(list)
+}

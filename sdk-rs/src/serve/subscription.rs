@@ -1,0 +1,87 @@
+//! What the daemon hands over, as one stream over lost connections.
+
+use std::time::Duration;
+
+use agentanycast_proto::v1;
+use async_stream::stream;
+
+use crate::{
+    error::{self, Error, ErrorKind, Subject},
+    node::Node,
+    serve::{open_tasks::DeliveredTask, translate},
+    session::{Backoff, CallFailure, NodeClient},
+    task_handle::BoxStream,
+};
+
+/// Something from the daemon.
+pub(super) enum SubscriptionEvent {
+    /// A task: new, further along, or canceled.
+    Task(Box<DeliveredTask>),
+    /// The subscription was lost: others may be given what was handed over.
+    Lost,
+    /// It is open again; what happened between was not handed over.
+    Resumed,
+}
+
+/// Subscribes, and again after each loss, until the daemon has been away for longer than `patience`.
+pub(super) fn subscribe_with_retries(
+    node: Node,
+    patience: Option<Duration>,
+) -> BoxStream<Result<SubscriptionEvent, Error>> {
+    Box::pin(stream! {
+           let mut backoff = Backoff::new(patience);
+           let (mut opened, mut lost) = (false, false);
+           loop {
+               let loss = match subscribe(&node).await {
+                   Ok(mut events) => {
+                       if opened {
+                           yield Ok(SubscriptionEvent::Resumed);
+                       }
+                       (opened, lost) = (true, false);
+                       let connection = node.session().connections();
+                       loop {
+                           match events.message().await {
+                               Ok(Some(answer)) => {
+                                   backoff.reset();
+                                   if let Some(task) = translate(answer, connection) {
+    yield Ok(SubscriptionEvent::Task(Box::new(task)));
+                                   }
+                               }
+                               Ok(None) => break node.session().unavailable(),
+                               Err(status) if error::is_stream_loss(&status) => {
+                                   break node.session().unavailable().because(status);
+                               }
+                               Err(status) => {
+                                   yield Err(error::from_status(status, Subject::Node));
+                                   return;
+                               }
+                           }
+                       }
+                   }
+                   Err(error) if matches!(error.kind(), ErrorKind::DaemonUnavailable | ErrorKind::Timeout) => error,
+                   Err(error) => {
+                       yield Err(error);
+                       return;
+                   }
+               };
+               if !lost {
+                   lost = true;
+                   yield Ok(SubscriptionEvent::Lost);
+                   tracing::warn!(error = %loss, "no tasks come in; subscribing again");
+               }
+               if !backoff.pause().await {
+                   yield Err(loss);
+                   return;
+               }
+           }
+       })
+}
+
+/// Once: how long a lost daemon is waited for is not this call's to say.
+async fn subscribe(node: &Node) -> Result<tonic::Streaming<v1::SubscribeIncomingTasksResponse>, Error> {
+    let rpc = |mut client: NodeClient, request| async move { client.subscribe_incoming_tasks(request).await };
+    node.session()
+        .call_once(Subject::Node, v1::SubscribeIncomingTasksRequest {}, rpc)
+        .await
+        .map_err(|(CallFailure::Lost(error) | CallFailure::Answered(error))| error)
+}

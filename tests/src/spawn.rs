@@ -1,0 +1,83 @@
+//! Our programs as the tests start them: without settings of the environment, their log in a file, and what they say line
+//! by line.
+
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::{Child, Command},
+    sync::mpsc,
+};
+
+use crate::unread_pipe::UnreadPipe;
+
+/// The variables of our programs begin with this.
+const PREFIX: &str = "AGENTANYCAST_";
+
+/// Takes away the variables of whoever runs the tests, and ends the program when it is dropped.
+pub(crate) fn clear_settings(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with(PREFIX) {
+            command.env_remove(name);
+        }
+    }
+    command.stdin(Stdio::null()).kill_on_drop(true);
+}
+
+/// A program of the workspace: built by `cargo test --workspace`, beside the test executables.
+///
+/// # Panics
+/// When it is not there.
+pub(crate) fn built_program(name: &str, package: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("a test knows its executable");
+    let profile = test.ancestors().nth(2).expect("target/PROFILE/deps/TEST");
+    let program = profile.join(name);
+    let release = if profile.ends_with("release") {
+        " --release"
+    } else {
+        ""
+    };
+    assert!(
+        program.is_file(),
+        "{} is missing; build it with `cargo build{release} -p {package}`",
+        program.display()
+    );
+    program
+}
+
+/// Starts it, its log added to this file, or to the pipe. The lines end when its output does.
+///
+/// # Panics
+/// When it cannot be run.
+pub(crate) fn start(
+    mut command: Command,
+    log: &Path,
+    unread: Option<&UnreadPipe>,
+) -> (Child, mpsc::UnboundedReceiver<String>) {
+    let log = || File::options().create(true).append(true).open(log);
+    let log = unread.map_or_else(|| log().expect("a log file").into(), UnreadPipe::stdio);
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()
+        .unwrap_or_else(|error| {
+            panic!(
+                "{} cannot be run: {error}",
+                command.as_std().get_program().display()
+            )
+        });
+    let stdout = child.stdout.take().expect("its output is piped");
+    let (sender, lines) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        let mut read = BufReader::new(stdout).lines();
+        while let Ok(Some(line)) = read.next_line().await {
+            // Whoever no longer listens has what it wanted; the pipe has to be kept empty all the same.
+            let _ = sender.send(line);
+        }
+    });
+    (child, lines)
+}
