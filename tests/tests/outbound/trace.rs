@@ -216,7 +216,7 @@ async fn what_the_agent_refuses_is_told_as_that() {
         assert_eq!(trace["verdict"], "refused", "{trace}");
         let why = trace["why"].as_str().unwrap();
         assert!(
-            why.contains("and the agent outside refused it: ") && why.ends_with("not me"),
+            why.contains("and the external agent refused it: ") && why.ends_with("not me"),
             "{why}"
         );
         let said = anycast_at(&daemon, &["trace", handle.id()]).await.all_output;
