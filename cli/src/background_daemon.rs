@@ -25,8 +25,8 @@ use tokio::{
 
 pub(crate) use self::home_process::HomeProcess;
 use crate::{
-    context::{Context, own_program},
     failure::{CommandFailure, FailureCode},
+    home::Home,
     user_service::UserService,
 };
 
@@ -79,29 +79,29 @@ pub(crate) struct BackgroundDaemon {
 
 impl BackgroundDaemon {
     /// The daemon of the home, with its settings, which are checked.
-    pub(crate) fn new(context: &Context) -> Result<Self, CommandFailure> {
-        let process = HomeProcess::from_context(context)?;
-        let home = process.home();
-        let (config, sources) = settings(&context.settings_arguments()?)?;
+    pub(crate) fn new(home: &Home) -> Result<Self, CommandFailure> {
+        let process = HomeProcess::from_home(home)?;
+        let directory = process.home();
+        let (config, sources) = settings(&home.settings_arguments()?)?;
         // A home that was given has all of it; the default home leaves to the settings what they say.
-        let is_default = |name: &str| context.home_given || sources.of(name) == ValueSource::Default;
-        let mut arguments = context.settings_arguments()?;
+        let is_default = |name: &str| home.is_given() || sources.of(name) == ValueSource::Default;
+        let mut arguments = home.settings_arguments()?;
         if is_default("key_path") {
-            arguments.push(flag("--key=", home.join("key")));
+            arguments.push(flag("--key=", directory.join("key")));
         }
         if is_default("store_path") {
-            arguments.push(flag("--store-path=", home.join("data")));
+            arguments.push(flag("--store-path=", directory.join("data")));
         }
         arguments.push(flag("--grpc-listen=unix://", process.socket()));
         let log = match &config.log_file {
             Some(path) => std::path::absolute(path)?,
-            None => home.join(LOG),
+            None => directory.join(LOG),
         };
         if sources.of("log_file") == ValueSource::Default {
             arguments.push(flag("--log-file=", &log));
         }
         let (config, sources) = settings(&arguments)?;
-        let service = UserService::from_home(home, !context.home_given)?;
+        let service = UserService::from_home(directory, !home.is_given())?;
         Ok(Self {
             process,
             arguments,
@@ -276,6 +276,17 @@ impl Drop for StartingDaemon {
             let _ = kill_process(pid, Signal::TERM);
         }
     }
+}
+
+/// This program, which is the daemon too.
+pub(crate) fn own_program() -> Result<PathBuf, CommandFailure> {
+    std::env::current_exe().map_err(|error| {
+        CommandFailure::new(
+            FailureCode::General,
+            "Io",
+            format!("cannot find this program to start it as the daemon: {error}"),
+        )
+    })
 }
 
 /// In a daemon that was started in the background: leaves the session of its terminal, so that neither Ctrl-C there nor

@@ -17,6 +17,7 @@ use crate::{
     args::{Command, Global, PolicyFile},
     background_daemon::BackgroundDaemon,
     failure::{CommandFailure, FailureCode},
+    home::{CONFIG_VARIABLE, Home},
     output,
     settings_file::SettingsFile,
     system_daemon::{self, SystemDaemon},
@@ -25,36 +26,18 @@ use crate::{
 /// How long a call waits for a daemon that is being restarted. A person is waiting too.
 const CALL_PATIENCE: Duration = Duration::from_secs(15);
 
-/// Where a user's daemon lives.
-const DEFAULT_HOME: &str = "~/.agentanycast";
-
-/// The daemon's socket inside a home.
-const SOCKET: &str = "daemon.sock";
-
 /// How long a daemon that has just taken its socket may take to answer there.
 const FIRST_ANSWER: Duration = Duration::from_secs(15);
 
 /// How long a TCP connection to a daemon of this host may take.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// The daemon's settings inside a home.
-const CONFIG_FILE: &str = "config.toml";
-
-/// The daemon's store inside a home.
-const STORE: &str = "data";
-
 /// Says where the store is instead.
 const STORE_VARIABLE: &str = "AGENTANYCAST_STORE_PATH";
 
-/// Names the daemon's settings where no flag does.
-pub(crate) const CONFIG_VARIABLE: &str = "AGENTANYCAST_CONFIG";
-
 #[derive(Clone, Debug)]
 pub(crate) struct Context {
-    /// As given; the default home otherwise.
-    pub(crate) home: PathBuf,
-    /// Whether the home was given.
-    pub(crate) home_given: bool,
+    pub(crate) home: Home,
     daemon: Option<String>,
     pub(crate) json: bool,
     pub(crate) no_start: bool,
@@ -65,8 +48,7 @@ pub(crate) struct Context {
 impl Context {
     pub(crate) fn new(global: Global) -> Self {
         Self {
-            home_given: global.home.is_some(),
-            home: global.home.unwrap_or_else(|| DEFAULT_HOME.into()),
+            home: Home::new(global.home),
             daemon: global.daemon,
             json: global.json,
             no_start: global.no_start,
@@ -85,7 +67,7 @@ impl Context {
     }
 
     fn builder(&self) -> NodeBuilder {
-        Node::builder().home(&self.home).patience(CALL_PATIENCE)
+        Node::builder().home(self.home.path()).patience(CALL_PATIENCE)
     }
 
     /// Whether a daemon was named by its address.
@@ -93,76 +75,19 @@ impl Context {
         self.daemon.is_some()
     }
 
-    /// The home as a full path.
-    pub(crate) fn directory(&self) -> Result<PathBuf, CommandFailure> {
-        Ok(std::path::absolute(expand(&self.home)?)?)
-    }
-
-    /// The socket of the home's daemon.
-    pub(crate) fn socket(&self) -> Result<PathBuf, CommandFailure> {
-        Ok(self.directory()?.join(SOCKET))
-    }
-
-    /// The `--home` that a hint repeats, with a space behind it.
-    pub(crate) fn home_option(&self) -> String {
-        if self.home_given {
-            format!("--home {} ", self.home.display())
-        } else {
-            String::new()
-        }
-    }
-
-    /// The file that the home's daemon has its settings from; it may be missing.
-    pub(crate) fn settings_path(&self) -> Result<PathBuf, CommandFailure> {
-        match std::env::var_os(CONFIG_VARIABLE).filter(|path| !path.is_empty()) {
-            Some(path) => Ok(std::path::absolute(expand(Path::new(&path))?)?),
-            None => Ok(self.directory()?.join(CONFIG_FILE)),
-        }
-    }
-
-    /// The file that counts as long as a home that was given has none.
-    pub(crate) fn default_settings(&self) -> Option<PathBuf> {
-        let home = std::env::home_dir().filter(|_| self.home_given)?;
-        Some(home.join(".agentanycast").join(CONFIG_FILE))
-    }
-
-    /// The argument that names the settings to the home's daemon, if there are some. A link that leads nowhere is there,
-    /// too: its daemon does not start without the rules.
-    pub(crate) fn settings_arguments(&self) -> Result<Vec<OsString>, CommandFailure> {
-        let path = self.settings_path()?;
-        let is_named = std::env::var_os(CONFIG_VARIABLE).is_some_and(|path| !path.is_empty());
-        if !is_named && path.symlink_metadata().is_err() {
-            return Ok(Vec::new());
-        }
-        let mut argument = OsString::from("--config=");
-        argument.push(path);
-        Ok(vec![argument])
-    }
-
     /// The daemon's settings that were given, or those of the home.
     pub(crate) fn settings(&self, given: &PolicyFile) -> Result<Option<PathBuf>, CommandFailure> {
         match &given.config {
             Some(path) => Ok(Some(path.clone())),
-            None => self.settings_of_home(),
+            None => self.home.own_settings(),
         }
-    }
-
-    /// The settings in the home that was given; `None` if there are none, or the environment names others: then it is the
-    /// daemon's own rule that counts.
-    pub(crate) fn settings_of_home(&self) -> Result<Option<PathBuf>, CommandFailure> {
-        let elsewhere = std::env::var_os(CONFIG_VARIABLE).is_some_and(|path| !path.is_empty());
-        if elsewhere || !self.home_given {
-            return Ok(None);
-        }
-        // A link that leads nowhere is there, too: its daemon does not start without the rules.
-        Ok(Some(self.directory()?.join(CONFIG_FILE)).filter(|path| path.symlink_metadata().is_ok()))
     }
 
     /// The names that the user has given to peers; none where there is no home.
     pub(crate) fn aliases(&self) -> Result<AliasTable, CommandFailure> {
-        match self.directory() {
+        match self.home.directory() {
             Ok(home) => aliases::load(&home),
-            Err(_) if !self.home_given => Ok(AliasTable::default()),
+            Err(_) if !self.home.is_given() => Ok(AliasTable::default()),
             Err(failure) => Err(failure),
         }
     }
@@ -182,16 +107,14 @@ impl Context {
         {
             return false;
         }
-        let Ok(home) = self.directory() else { return false };
-        let is_there = |name: &str| home.join(name).symlink_metadata().is_ok();
-        ![STORE, SOCKET, CONFIG_FILE].into_iter().any(is_there)
+        self.home.is_unused()
     }
 
     /// The key file that was given, or the home's.
     pub(crate) fn key_path(&self, given: Option<&Path>) -> Result<PathBuf, CommandFailure> {
         match given {
             Some(path) => Ok(path.to_owned()),
-            None => Ok(self.directory()?.join("key")),
+            None => Ok(self.home.directory()?.join("key")),
         }
     }
 
@@ -228,7 +151,7 @@ impl Context {
 
     /// The package's daemon, which stands in for that of the default home.
     fn system_daemon(&self) -> SystemDaemon {
-        if self.daemon.is_some() || self.home_given {
+        if self.daemon.is_some() || self.home.is_given() {
             return SystemDaemon::Absent;
         }
         let me = rustix::process::geteuid().as_raw();
@@ -255,12 +178,12 @@ impl Context {
 
     /// Starts the home's daemon, unless it runs, and says so.
     pub(crate) async fn start(&self) -> Result<(), CommandFailure> {
-        let running = BackgroundDaemon::new(self)?.start().await?;
+        let running = BackgroundDaemon::new(&self.home)?.start().await?;
         if running.is_new {
             output::warn(&format!(
                 "started the daemon (pid {}); anycast {}down stops it",
                 running.pid.as_raw_nonzero(),
-                self.home_option()
+                self.home.option()
             ));
         }
         Ok(())
@@ -278,7 +201,7 @@ impl Context {
             )));
         }
         // Who has had a node of their own goes on with it.
-        let is_fresh = !self.directory()?.join("key").exists();
+        let is_fresh = !self.home.directory()?.join("key").exists();
         match self.system_daemon() {
             SystemDaemon::OfUser(owner) if is_fresh => Err(none_runs(&format!(
                 "this host has a daemon for all, of the user with the number {owner}, who alone may use it: run this as that \
@@ -319,15 +242,15 @@ impl Context {
                 )));
             }
         }
-        SettingsFile::from_context(self)?.add_to_list("bootstrap_peers", &self.relays)
+        SettingsFile::from_home(&self.home)?.add_to_list("bootstrap_peers", &self.relays)
     }
 
     /// Says that what was kept waits for the next start of the daemon that runs.
     pub(crate) fn say_restart_is_needed(&self) -> Result<(), CommandFailure> {
         output::warn(&format!(
             "kept in {}; `anycast {}restart` makes the daemon that runs use it",
-            self.settings_path()?.display(),
-            self.home_option()
+            self.home.settings_path()?.display(),
+            self.home.option()
         ));
         Ok(())
     }
@@ -370,10 +293,9 @@ impl Context {
             let advice = "start one that listens there";
             return (address.clone(), "from --daemon".to_owned(), advice.to_owned());
         }
-        let home = self.home.display();
-        let directory = self.directory().unwrap_or_else(|_| self.home.clone());
-        let tried = unix_address(&directory.join(SOCKET));
-        if self.home_given {
+        let home = self.home.path().display();
+        let tried = unix_address(&self.home.shown_socket());
+        if self.home.is_given() {
             let advice = format!("start one with `anycast --home {home} up`");
             return (tried, format!("from --home {home}"), advice);
         }
@@ -385,15 +307,16 @@ impl Context {
     /// the settings have it, in the default home, and as the package's service.
     fn elsewhere(&self, tried: &str) -> Option<String> {
         let mut args: Vec<OsString> = vec!["agentanycastd".into()];
-        if let Ok(Some(path)) = self.settings_of_home() {
+        if let Ok(Some(path)) = self.home.own_settings() {
             args.extend(["--config".into(), path.into()]);
         }
         let set = match config::reload(&args).1 {
             Ok(LoadedConfig::Run { config, .. }) => Some(config.grpc_listen.to_string()),
             _ => None,
         };
-        let default = std::env::home_dir().map(|home| home.join(".agentanycast").join(SOCKET));
-        let usual = default.into_iter().chain([PathBuf::from(system_daemon::SOCKET)]);
+        let usual = Home::default_socket()
+            .into_iter()
+            .chain([PathBuf::from(system_daemon::SOCKET)]);
         let mut places = set.into_iter().chain(usual.map(|path| unix_address(&path)));
         places.find(|address| address != tried && is_listened_on(address))
     }
@@ -402,7 +325,7 @@ impl Context {
     fn of_another_user(&self) -> Option<String> {
         let socket = match &self.daemon {
             Some(address) => PathBuf::from(address.strip_prefix("unix://")?),
-            None => self.directory().ok()?.join(SOCKET),
+            None => self.home.socket().ok()?,
         };
         let shown = socket.display();
         match std::fs::metadata(&socket) {
@@ -423,17 +346,6 @@ fn none_runs(message: &str) -> CommandFailure {
     CommandFailure::new(FailureCode::Daemon, "DaemonUnavailable", message)
 }
 
-/// Replaces a leading `~` by the user's home directory.
-fn expand(path: &Path) -> Result<PathBuf, CommandFailure> {
-    let Ok(rest) = path.strip_prefix("~") else {
-        return Ok(path.to_owned());
-    };
-    let home = std::env::home_dir();
-    let home =
-        home.ok_or_else(|| CommandFailure::usage("there is no home directory; give one with --home"))?;
-    Ok(home.join(rest))
-}
-
 fn unix_address(socket: &Path) -> String {
     format!("unix://{}", socket.display())
 }
@@ -447,15 +359,4 @@ fn is_listened_on(address: &str) -> bool {
         .strip_prefix("tcp://")
         .and_then(|socket| socket.parse().ok());
     socket.is_some_and(|socket| TcpStream::connect_timeout(&socket, PROBE_TIMEOUT).is_ok())
-}
-
-/// This program, which is the daemon too.
-pub(crate) fn own_program() -> Result<PathBuf, CommandFailure> {
-    std::env::current_exe().map_err(|error| {
-        CommandFailure::new(
-            FailureCode::General,
-            "Io",
-            format!("cannot find this program to start it as the daemon: {error}"),
-        )
-    })
 }

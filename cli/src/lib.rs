@@ -19,6 +19,7 @@ mod command_examples;
 mod context;
 mod did;
 mod failure;
+mod home;
 mod interrupt;
 mod invite_code;
 mod json;

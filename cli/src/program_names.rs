@@ -52,7 +52,7 @@ impl Program {
     /// Runs it as a command of `anycast`. The options of all commands say where a daemon is, which these two are not.
     pub(crate) fn run_as_command(self, context: &Context, arguments: Vec<OsString>) -> ExitCode {
         let given = [
-            ("--home", context.home_given),
+            ("--home", context.home.is_given()),
             ("--daemon", context.daemon_given()),
             ("--json", context.json),
         ];

@@ -14,8 +14,8 @@ use agentanycast_node::config::{self, LoadedConfig, named_settings};
 use toml_edit::{Array, DocumentMut, Item, Table, TableLike, Value};
 
 use crate::{
-    context::Context,
     failure::{CommandFailure, FailureCode},
+    home::Home,
 };
 
 /// The mode of a file that is made: settings may name what others need not know.
@@ -32,10 +32,10 @@ pub(crate) struct SettingsFile {
 
 impl SettingsFile {
     /// That of the home.
-    pub(crate) fn from_context(context: &Context) -> Result<Self, CommandFailure> {
+    pub(crate) fn from_home(home: &Home) -> Result<Self, CommandFailure> {
         Ok(Self {
-            path: context.settings_path()?,
-            stand_in: context.default_settings(),
+            path: home.settings_path()?,
+            stand_in: home.default_settings(),
         })
     }
 

@@ -17,7 +17,7 @@ use crate::{
     PeerId,
     did::{Document, Use, did_key_of, key_url_of, multikey_of, peer_of_did_key},
     json::{self, JsonError},
-    key::peer_id,
+    peer_id::peer_id,
 };
 use libp2p_identity::Keypair;
 

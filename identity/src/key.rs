@@ -6,6 +6,7 @@
 
 mod lock;
 mod rotate;
+mod rotate_error;
 mod statements;
 
 use std::{
@@ -18,9 +19,9 @@ use std::{
 use libp2p_identity::{Keypair, ed25519};
 use rustix::fs::OFlags;
 
-use crate::PeerId;
 pub use lock::{KeyLock, load_and_hold};
-pub use rotate::{MAX_ROTATIONS, Replaced, RotateError, Rotated, rotate};
+pub use rotate::{Rotated, rotate};
+pub use rotate_error::{Replaced, RotateError};
 pub use statements::{Statements, rotations, rotations_path};
 
 /// Protobuf: field 1 (key type) = 1 (Ed25519), field 2 (data) of 64 bytes.
@@ -97,11 +98,6 @@ pub enum KeyError {
         /// The system's reason; part of what is said, so no source of it beside.
         cause: io::Error,
     },
-}
-
-/// The peer id that belongs to a key.
-pub fn peer_id(key: &Keypair) -> PeerId {
-    PeerId::from(key.public().to_peer_id())
 }
 
 /// Reads the key at `path`, or makes one if nothing is there.

@@ -16,8 +16,9 @@ pub use did::{
 };
 pub use instance::Instance;
 pub use key::{
-    KEY_FILE_LEN, KeyError, KeyLock, MAX_ROTATIONS, Replaced, RotateError, Rotated, Statements, load,
-    load_and_hold, load_or_create, peer_id, rotate, rotations, rotations_path,
+    KEY_FILE_LEN, KeyError, KeyLock, Replaced, RotateError, Rotated, Statements, load, load_and_hold,
+    load_or_create, rotate, rotations, rotations_path,
 };
 pub use libp2p_identity::Keypair;
-pub use peer_id::{InvalidPeerId, PeerId};
+pub use peer_id::{InvalidPeerId, PeerId, peer_id};
+pub use rotation::MAX_ROTATIONS;

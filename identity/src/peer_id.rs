@@ -3,6 +3,7 @@
 
 use std::{fmt, str::FromStr};
 
+use libp2p_identity::Keypair;
 use multibase::Base;
 use multihash::Multihash;
 
@@ -21,6 +22,11 @@ const MAX_TEXT: usize = 128;
 pub struct InvalidPeerId {
     given: String,
     cause: String,
+}
+
+/// The peer id that belongs to a key.
+pub fn peer_id(key: &Keypair) -> PeerId {
+    PeerId::from(key.public().to_peer_id())
 }
 
 impl PeerId {

@@ -10,7 +10,10 @@ use std::time::Duration;
 
 use libp2p_identity::Keypair;
 
-use crate::{PeerId, key::peer_id, proof::public_key};
+use crate::{
+    peer_id::{PeerId, peer_id},
+    proof::public_key,
+};
 
 /// What is signed begins with this, so that no signature for another purpose counts here.
 const DOMAIN: &[u8] = b"agentanycast key rotation 1\n";
@@ -22,6 +25,9 @@ const STATEMENT: usize = 2 * PEER_ID + 8;
 
 /// Bytes of a written rotation.
 pub const ROTATION_LEN: usize = STATEMENT + 2 * SIGNATURE;
+
+/// Longest chain of rotations: more are neither kept beside a key nor followed to a former name.
+pub const MAX_ROTATIONS: usize = 8;
 
 /// How long after it a rotation counts: until then the old name leads to the new one.
 pub const HONOURED_FOR: Duration = Duration::from_hours(30 * 24);
@@ -143,18 +149,19 @@ impl Rotation {
     }
 }
 
-/// Who `peer` was before, the latest first, as these rotations say that count at this time; each name once, 8 at most.
+/// Who `peer` was before, the latest first, as these rotations say that count at this time; each name once,
+/// [`MAX_ROTATIONS`] at most.
 pub fn former(peer: PeerId, rotations: &[Rotation], now_ms: u64) -> Vec<PeerId> {
     let chain = chain(peer, rotations, now_ms).into_iter();
     chain.map(Rotation::old).collect()
 }
 
-/// Those that lead to `peer`, the latest first, and count at this time; from each name once, 8 at most.
+/// Those that lead to `peer`, the latest first, and count at this time; from each name once,
+/// [`MAX_ROTATIONS`] at most.
 pub fn chain(peer: PeerId, rotations: &[Rotation], now_ms: u64) -> Vec<&Rotation> {
-    const MOST: usize = 8;
     let mut names = vec![peer];
     let mut chain = Vec::new();
-    while chain.len() < MOST {
+    while chain.len() < MAX_ROTATIONS {
         let last = names[chain.len()];
         let leads_here = |rotation: &&Rotation| {
             rotation.new == last && rotation.counts(now_ms) && !names.contains(&rotation.old)

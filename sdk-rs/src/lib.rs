@@ -33,6 +33,7 @@
 //! when a call fails, [`TaskError`] how a task ended that did not complete. `examples/` holds an
 //! agent (`echo.rs`) and a sender (`send.rs`).
 
+mod box_stream;
 mod card;
 #[cfg(test)]
 mod daemon_restart_tests;
@@ -51,6 +52,7 @@ mod task_builder;
 mod task_handle;
 mod transport;
 
+pub use box_stream::BoxStream;
 pub use card::{AgentCard, KnownCard, P2pExtension, Skill};
 pub use error::{Error, ErrorKind};
 pub use json::InvalidData;
@@ -77,7 +79,7 @@ pub use serve::{ArtifactWriter, HandlerError, IncomingTask, Serve};
 pub use task::{Attempt, Task, TaskError, TaskFilter, TaskPage, TaskStatus, TaskUpdate};
 pub use task_builder::{Target, TaskBuilder};
 pub use task_handle::{
-    BoxStream, MAX_ARTIFACT_IN_MEMORY, TaskHandle,
+    MAX_ARTIFACT_IN_MEMORY, TaskHandle,
     artifacts::{ArtifactEvent, EndReason},
 };
 

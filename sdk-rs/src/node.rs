@@ -10,13 +10,9 @@ use tokio::sync::Mutex;
 use crate::{
     card::{AgentCard, KnownCard},
     error::{Error, ErrorKind, Subject},
-    message::Message,
     peer_id::PeerId,
-    serve::{HandlerError, IncomingTask, Serve},
     session::{NodeClient, Session},
-    task::{Task, TaskError, TaskFilter, TaskPage},
-    task_builder::{Target, TaskBuilder},
-    task_handle::TaskHandle,
+    task::{Task, TaskFilter, TaskPage},
 };
 
 pub(crate) mod activity;
@@ -229,38 +225,8 @@ impl Node {
         Ok(answer.into())
     }
 
-    /// Sends a task. When this returns, the task is durable: it is delivered also if the peer is
-    /// away now, and if either daemon is restarted.
-    pub async fn send_task(&self, target: Target, message: impl Into<Message>) -> Result<TaskHandle, Error> {
-        self.task(target, message).send().await
-    }
-
-    /// Sends a task, and waits for its end, in one call to the daemon: [`TaskBuilder::run`].
-    ///
-    /// ```no_run
-    /// # use agentanycast::{Node, Target};
-    /// # async fn run(node: Node) -> Result<(), Box<dyn std::error::Error>> {
-    /// let task = node.run_task(Target::skill("translate"), "Good morning").await?;
-    /// println!("{}", task.text_content());
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn run_task(&self, target: Target, message: impl Into<Message>) -> Result<Task, TaskError> {
-        self.task(target, message).run().await
-    }
-
-    /// As [`Node::send_task`] and [`Node::run_task`], with options.
-    pub fn task(&self, target: Target, message: impl Into<Message>) -> TaskBuilder {
-        TaskBuilder::new(self.clone(), Some(target), message.into())
-    }
-
-    /// A handle for a task that was sent before, also by another process. Does not ask the daemon.
-    pub fn task_handle(&self, task_id: impl Into<String>) -> TaskHandle {
-        TaskHandle::new(self.clone(), task_id.into(), None)
-    }
-
     /// Tasks of the daemon, sent and received, newest change first, without messages and artifacts:
-    /// [`TaskHandle::snapshot`] has them.
+    /// [`TaskHandle::snapshot`](crate::TaskHandle::snapshot) has them.
     pub async fn tasks(&self, filter: &TaskFilter) -> Result<Vec<Task>, Error> {
         let limit = if filter.limit == 0 {
             usize::MAX
@@ -317,15 +283,6 @@ impl Node {
             next: page.next_page_token,
             total: usize::try_from(page.total).unwrap_or_default(),
         })
-    }
-
-    /// Serves tasks with `handler`, see [`Serve`].
-    pub fn serve<H, F>(&self, handler: H) -> Serve
-    where
-        H: Fn(IncomingTask) -> F + Send + Sync + 'static,
-        F: Future<Output = Result<(), HandlerError>> + Send + 'static,
-    {
-        Serve::new(self.clone(), handler)
     }
 
     /// Whether this node started the daemon, and so stops it.

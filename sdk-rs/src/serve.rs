@@ -11,16 +11,14 @@ use std::{
     time::Duration,
 };
 
-use agentanycast_proto::v1;
 use futures::{FutureExt, StreamExt};
 use tokio::{task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    card::AgentCard,
     error::{Error, ErrorKind},
     node::Node,
-    task::{Task, TaskStatus},
+    task::TaskStatus,
     task_handle::get_task,
 };
 
@@ -29,13 +27,14 @@ mod claim;
 mod incoming_task;
 mod open_tasks;
 mod subscription;
+mod task_claim;
 mod task_inbox;
 mod task_reports;
 #[cfg(test)]
 mod tests;
 
 pub use artifact_writer::ArtifactWriter;
-use claim::{ConnectionTime, DelayedClaims};
+use claim::DelayedClaims;
 pub use incoming_task::{HandlerError, IncomingTask};
 use open_tasks::{DeliveredTask, OpenTasks, QueuedTask, RunOutcome};
 use subscription::SubscriptionEvent;
@@ -80,6 +79,17 @@ pub struct Serve {
     until: CancellationToken,
     drain: Duration,
     patience: Option<Duration>,
+}
+
+impl Node {
+    /// Serves tasks with `handler`, see [`Serve`].
+    pub fn serve<H, F>(&self, handler: H) -> Serve
+    where
+        H: Fn(IncomingTask) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<(), HandlerError>> + Send + 'static,
+    {
+        Serve::new(self.clone(), handler)
+    }
 }
 
 impl fmt::Debug for Serve {
@@ -346,20 +356,4 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("no message")
-}
-
-/// What was handed over on this connection, translated.
-fn translate(answer: v1::SubscribeIncomingTasksResponse, connection: u64) -> Option<DeliveredTask> {
-    let task = Task::from(answer.task?);
-    let since = answer.exclusive_since.and_then(|since| since.try_into().ok());
-    (!task.id.is_empty()).then(|| DeliveredTask {
-        task,
-        sender_card: answer.sender_card.map(AgentCard::from),
-        exclusive_since: since.map(|time| ConnectionTime { time, connection }),
-    })
-}
-
-/// Whether a task handed over in this state is new.
-fn is_new(status: TaskStatus) -> bool {
-    status == TaskStatus::Submitted
 }

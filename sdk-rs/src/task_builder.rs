@@ -60,6 +60,47 @@ impl From<Target> for send_task_request::Target {
     }
 }
 
+impl Node {
+    /// Sends a task. When this returns, the task is durable: it is delivered also if the peer is
+    /// away now, and if either daemon is restarted.
+    pub async fn send_task(&self, target: Target, message: impl Into<Message>) -> Result<TaskHandle, Error> {
+        self.task(target, message).send().await
+    }
+
+    /// Sends a task, and waits for its end, in one call to the daemon: [`TaskBuilder::run`].
+    ///
+    /// ```no_run
+    /// # use agentanycast::{Node, Target};
+    /// # async fn run(node: Node) -> Result<(), Box<dyn std::error::Error>> {
+    /// let task = node.run_task(Target::skill("translate"), "Good morning").await?;
+    /// println!("{}", task.text_content());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn run_task(&self, target: Target, message: impl Into<Message>) -> Result<Task, TaskError> {
+        self.task(target, message).run().await
+    }
+
+    /// As [`Node::send_task`] and [`Node::run_task`], with options.
+    pub fn task(&self, target: Target, message: impl Into<Message>) -> TaskBuilder {
+        TaskBuilder::new(self.clone(), Some(target), message.into())
+    }
+}
+
+impl TaskHandle {
+    /// Answers a task that asks for input. A task in another state is a `Conflict` or `InvalidArgument`.
+    pub async fn reply(&self, message: impl Into<Message>) -> Result<(), Error> {
+        self.follow_up(message).send().await.map(drop)
+    }
+
+    /// A further message, with options; as [`TaskHandle::reply`] when it is sent.
+    pub fn follow_up(&self, message: impl Into<Message>) -> TaskBuilder {
+        // Without a peer, as of a task that was sent to a URL, the daemon knows where it is.
+        let target = self.assignee().cloned().map(Target::Peer);
+        TaskBuilder::new(self.node().clone(), target, message.into()).task_id(self.id().to_owned())
+    }
+}
+
 /// A task about to be sent, made by [`Node::task`].
 ///
 /// ```no_run

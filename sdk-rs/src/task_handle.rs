@@ -1,17 +1,16 @@
 //! A task that was sent: waiting for its end, following it, answering it, canceling it.
 
-use std::{pin::Pin, time::Duration};
+use std::time::Duration;
 
 use agentanycast_proto::v1;
-use futures::{Stream, StreamExt};
+use futures::StreamExt;
 
 use crate::{
+    box_stream::BoxStream,
     error::{Error, ErrorKind, Subject},
-    message::Message,
     node::{Node, missing},
     peer_id::PeerId,
     task::{Task, TaskError, TaskStatus, TaskUpdate},
-    task_builder::{Target, TaskBuilder},
 };
 
 pub(crate) mod artifacts;
@@ -25,9 +24,6 @@ pub const MAX_ARTIFACT_IN_MEMORY: usize = 256 << 20;
 
 /// The trailers of a stream follow its last event at once; a daemon that keeps them back is not waited for.
 const TRAILER_LIMIT: Duration = Duration::from_secs(1);
-
-/// A stream of the SDK.
-pub type BoxStream<T> = Pin<Box<dyn Stream<Item = T> + Send>>;
 
 /// A task that was sent. Cheap to clone; dropping it does not cancel the task.
 ///
@@ -50,6 +46,13 @@ pub struct TaskHandle {
     assignee: Option<PeerId>,
 }
 
+impl Node {
+    /// A handle for a task that was sent before, also by another process. Does not ask the daemon.
+    pub fn task_handle(&self, task_id: impl Into<String>) -> TaskHandle {
+        TaskHandle::new(self.clone(), task_id.into(), None)
+    }
+}
+
 impl TaskHandle {
     pub(crate) fn new(node: Node, id: String, assignee: Option<PeerId>) -> Self {
         Self { node, id, assignee }
@@ -58,6 +61,15 @@ impl TaskHandle {
     /// Names the task on both sides.
     pub fn id(&self) -> &str {
         &self.id
+    }
+
+    pub(crate) fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// The peer that the task was sent to, if that is known.
+    pub(crate) fn assignee(&self) -> Option<&PeerId> {
+        self.assignee.as_ref()
     }
 
     /// The task as it stands, whole.
@@ -148,18 +160,6 @@ impl TaskHandle {
             }
             (Err(error), _) => Err(error),
         }
-    }
-
-    /// Answers a task that asks for input. A task in another state is a `Conflict` or `InvalidArgument`.
-    pub async fn reply(&self, message: impl Into<Message>) -> Result<(), Error> {
-        self.follow_up(message).send().await.map(drop)
-    }
-
-    /// A further message, with options; as [`TaskHandle::reply`] when it is sent.
-    pub fn follow_up(&self, message: impl Into<Message>) -> TaskBuilder {
-        // Without a peer, as of a task that was sent to a URL, the daemon knows where it is.
-        let target = self.assignee.clone().map(Target::Peer);
-        TaskBuilder::new(self.node.clone(), target, message.into()).task_id(self.id.clone())
     }
 }
 

@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tokio::{net::UnixStream, time::sleep};
 
 use super::{POLL_INTERVAL, general};
-use crate::{context::Context, failure::CommandFailure};
+use crate::{failure::CommandFailure, home::Home};
 
 /// Held while a daemon is started or stopped.
 const LOCK: &str = "start.lock";
@@ -32,11 +32,11 @@ pub(crate) struct HomeProcess {
 }
 
 impl HomeProcess {
-    /// Of the home of this command.
-    pub(crate) fn from_context(context: &Context) -> Result<Self, CommandFailure> {
+    /// The process of this home.
+    pub(crate) fn from_home(home: &Home) -> Result<Self, CommandFailure> {
         Ok(Self {
-            home: context.directory()?,
-            socket: context.socket()?,
+            home: home.directory()?,
+            socket: home.socket()?,
         })
     }
 

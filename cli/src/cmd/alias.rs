@@ -28,7 +28,7 @@ async fn add(context: &Context, name: &str, peer: &str, force: bool) -> Result<(
         peer: target.peer,
         addresses: target.addresses,
     };
-    let home = context.directory()?;
+    let home = context.home.directory()?;
     let before = aliases::change(&home, |book| {
         let before = book.get(name).cloned();
         if let Some(before) = before
@@ -79,7 +79,7 @@ fn row(name: &str, alias: &Alias, full: bool) -> [String; 3] {
 }
 
 fn remove(context: &Context, names: &[String]) -> Result<(), CommandFailure> {
-    let removed = aliases::change(&context.directory()?, |book| {
+    let removed = aliases::change(&context.home.directory()?, |book| {
         let removed = names.iter().map(|name| {
             let alias = book.remove(name);
             let missing = || {

@@ -25,12 +25,12 @@ pub(crate) async fn run(context: &Context, command: ConfigCommand) -> Result<(),
         ConfigCommand::Get { key } => get(context, &key),
         ConfigCommand::Schema => schema(context),
         ConfigCommand::Set { key, value } => {
-            let file = SettingsFile::from_context(context)?;
+            let file = SettingsFile::from_home(&context.home)?;
             let is_changed = file.set(&key, &value)?;
             apply_and_report(context, &file, &key, is_changed).await
         }
         ConfigCommand::Unset { key } => {
-            let file = SettingsFile::from_context(context)?;
+            let file = SettingsFile::from_home(&context.home)?;
             let is_changed = file.unset(&key)?;
             apply_and_report(context, &file, &key, is_changed).await
         }
@@ -41,7 +41,7 @@ fn get(context: &Context, key: &str) -> Result<(), CommandFailure> {
     let wrong = |error: named_settings::SettingNameError| CommandFailure::usage(error.to_string());
     // A name that is wrong is told before settings that are.
     named_settings::display_value(key, &config::Config::defaults(None)).map_err(wrong)?;
-    let daemon = BackgroundDaemon::new(context)?;
+    let daemon = BackgroundDaemon::new(&context.home)?;
     let value = named_settings::display_value(key, daemon.config()).map_err(wrong)?;
     if !context.json {
         return Ok(output::line(&value)?);
@@ -72,7 +72,7 @@ async fn apply_and_report(
     key: &str,
     is_changed: bool,
 ) -> Result<(), CommandFailure> {
-    let daemon = BackgroundDaemon::new(context)?;
+    let daemon = BackgroundDaemon::new(&context.home)?;
     let effect = if named_settings::is_reloaded(key) && is_changed {
         if daemon.reload().await? {
             ChangeTime::Now
@@ -102,7 +102,7 @@ async fn apply_and_report(
         ChangeTime::Now => format!("changed in {path}; the daemon that runs reads it now"),
         ChangeTime::AtRestart => format!(
             "changed in {path}; `anycast {}restart` makes the daemon that runs use it",
-            context.home_option()
+            context.home.option()
         ),
         ChangeTime::AtStart => format!("changed in {path}"),
     };

@@ -7,9 +7,10 @@ use std::{
 };
 
 use crate::{
-    background_daemon,
-    context::{CONFIG_VARIABLE, Context, own_program},
+    background_daemon::{self, own_program},
+    context::Context,
     failure::{CommandFailure, FailureCode},
+    home::CONFIG_VARIABLE,
 };
 
 /// How the daemon calls itself.
@@ -24,7 +25,7 @@ const STORE_PATH: &str = "AGENTANYCAST_STORE_PATH";
 /// this program then starts itself anew in its place.
 pub(crate) fn run(context: &Context, arguments: Vec<OsString>) -> ExitCode {
     background_daemon::leave_session();
-    if !context.home_given {
+    if !context.home.is_given() {
         // The first argument is the program's name, as in any argument list.
         return agentanycast_node::main_with_args(std::iter::once(PROGRAM.into()).chain(arguments));
     }
@@ -34,8 +35,9 @@ pub(crate) fn run(context: &Context, arguments: Vec<OsString>) -> ExitCode {
 /// Only returns when it fails.
 fn restart_with_home(context: &Context, arguments: &[OsString]) -> CommandFailure {
     let found = context
+        .home
         .directory()
-        .and_then(|home| Ok((home, context.settings_of_home()?)));
+        .and_then(|home| Ok((home, context.home.own_settings()?)));
     let (home, settings) = match found {
         Ok(found) => found,
         Err(failure) => return failure,

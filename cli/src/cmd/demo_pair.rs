@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
+    background_daemon::own_program,
     cmd::demo,
-    context::{Context, own_program},
+    context::Context,
     failure::{CommandFailure, FailureCode},
     interrupt::Interrupt,
     json,

@@ -12,7 +12,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 pub(crate) async fn run(context: &Context) -> Result<(), CommandFailure> {
     context.refuse_address()?;
     let open = tokio::time::timeout(ANSWER_LIMIT, open_tasks(context)).await;
-    let stopped = HomeProcess::from_context(context)?.stop().await?;
+    let stopped = HomeProcess::from_home(&context.home)?.stop().await?;
     let Some(pid) = stopped else {
         return Err(context.no_daemon_failure());
     };

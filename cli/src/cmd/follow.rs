@@ -18,6 +18,7 @@ use crate::{
     terminal_keys::TerminalKeys,
 };
 
+mod artifact_kind;
 pub(super) mod final_output;
 mod prompt;
 mod stream_output;
@@ -165,8 +166,8 @@ impl<'a> Follower<'a> {
     fn program(&self) -> String {
         if self.context.daemon_given() {
             format!("anycast --daemon {}", self.node.address())
-        } else if self.context.home_given {
-            format!("anycast --home {}", self.context.home.display())
+        } else if self.context.home.is_given() {
+            format!("anycast --home {}", self.context.home.path().display())
         } else {
             "anycast".to_owned()
         }

@@ -39,7 +39,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), CommandFailure> {
 fn from_key(context: &Context, away: CommandFailure) -> Result<PeerId, CommandFailure> {
     let wrong =
         |error: &dyn std::fmt::Display| CommandFailure::new(FailureCode::General, "Key", error.to_string());
-    let path = context.directory()?.join("key");
+    let path = context.home.directory()?.join("key");
     let Some(key) = identity::load(&path).map_err(|error| wrong(&error))? else {
         return Err(away);
     };

@@ -110,7 +110,7 @@ fn keep_in_settings(context: &Context, invitation: &Invitation) -> Result<bool, 
     if context.daemon_given() || relays.is_empty() && invitation.registries.is_empty() {
         return Ok(false);
     }
-    let file = SettingsFile::from_context(context)?;
+    let file = SettingsFile::from_home(&context.home)?;
     let mut is_changed = false;
     if !relays.is_empty() {
         is_changed |= file.add_to_list("bootstrap_peers", &relays)?;
@@ -153,7 +153,7 @@ async fn keep_alias(
         addresses: target.addresses.clone(),
     };
     let is_asked = args.alias.is_some();
-    aliases::change(&context.directory()?, |book| {
+    aliases::change(&context.home.directory()?, |book| {
         let is_other = book.get(name).is_some_and(|known| known.peer != alias.peer);
         if is_other && !is_asked {
             return Ok(None);

@@ -34,7 +34,7 @@ const MAX_LINE: usize = 1 << 20;
 pub(crate) async fn run(context: &Context, args: &LogsArgs) -> Result<(), CommandFailure> {
     context.refuse_address()?;
     let mut interrupt = Interrupt::new()?;
-    let path = BackgroundDaemon::new(context)?.log().to_owned();
+    let path = BackgroundDaemon::new(&context.home)?.log().to_owned();
     let mut log = LogFollower::open(path, args.lines).map_err(|(path, error)| {
         let text = match error.kind() {
             io::ErrorKind::NotFound => format!(

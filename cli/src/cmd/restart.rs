@@ -9,7 +9,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), CommandFailure> {
     context.refuse_address()?;
     context.keep_relays()?;
     // Settings that are wrong are told while the old daemon still runs.
-    let daemon = BackgroundDaemon::new(context)?;
+    let daemon = BackgroundDaemon::new(&context.home)?;
     let running = Interrupt::new()?.or(daemon.restart()).await?;
     up::show(context, &daemon, running).await
 }

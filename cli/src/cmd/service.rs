@@ -4,8 +4,8 @@ use serde_json::json;
 
 use crate::{
     args::ServiceCommand,
-    background_daemon::BackgroundDaemon,
-    context::{Context, own_program},
+    background_daemon::{BackgroundDaemon, own_program},
+    context::Context,
     failure::{CommandFailure, FailureCode},
     output,
     user_service::{Lingering, UserService},
@@ -13,7 +13,7 @@ use crate::{
 
 pub(crate) async fn run(context: &Context, command: ServiceCommand) -> Result<(), CommandFailure> {
     context.refuse_address()?;
-    let service = UserService::from_home(&context.directory()?, !context.home_given)?;
+    let service = UserService::from_home(&context.home.directory()?, !context.home.is_given())?;
     match command {
         ServiceCommand::Install => install(context, &service).await,
         ServiceCommand::Uninstall => uninstall(context, &service).await,
@@ -23,7 +23,7 @@ pub(crate) async fn run(context: &Context, command: ServiceCommand) -> Result<()
 
 async fn install(context: &Context, service: &UserService) -> Result<(), CommandFailure> {
     // Settings that are wrong are told before anything is written.
-    let daemon = BackgroundDaemon::new(context)?;
+    let daemon = BackgroundDaemon::new(&context.home)?;
     service.install(&own_program()?, daemon.arguments()).await?;
     // The service's daemon takes the place of one that runs by itself.
     daemon.process().stop().await?;
@@ -93,7 +93,7 @@ fn not_installed(context: &Context, service: &UserService) -> CommandFailure {
     let text = format!(
         "there is no service {}; `anycast {}service install` makes it",
         service.name(),
-        context.home_option()
+        context.home.option()
     );
     CommandFailure::new(FailureCode::NotFound, "NoService", text)
 }

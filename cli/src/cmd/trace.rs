@@ -1,10 +1,14 @@
 //! `anycast trace`: why a task is where it is, from the daemon's store, its queues and its audit log.
 
+mod explanation;
 mod external;
+mod sealed_box;
 mod steps;
 #[cfg(test)]
 pub(super) mod tests;
+mod trace_step;
 pub(super) mod verdict;
+pub(super) mod wording;
 
 use agentanycast::{
     ExternalAction, ExternalFailure, ExternalStep, Hop, Message, PeerReach, QueueState, QueuedEnvelope,
@@ -12,7 +16,7 @@ use agentanycast::{
 };
 use serde_json::{Value, json};
 
-use self::{steps::TraceStep, verdict::Explanation};
+use self::{explanation::Explanation, trace_step::TraceStep};
 use crate::{
     args::TraceArgs,
     context::Context,

@@ -16,9 +16,9 @@ pub(crate) async fn run(context: &Context, args: &UpArgs) -> Result<(), CommandF
     context.refuse_address()?;
     let mut is_changed = context.keep_relays()?;
     if !args.listen.is_empty() {
-        is_changed |= SettingsFile::from_context(context)?.set("listen_addrs", &args.listen.join(","))?;
+        is_changed |= SettingsFile::from_home(&context.home)?.set("listen_addrs", &args.listen.join(","))?;
     }
-    let daemon = BackgroundDaemon::new(context)?;
+    let daemon = BackgroundDaemon::new(&context.home)?;
     let running = Interrupt::new()?.or(daemon.start()).await?;
     if is_changed && !running.is_new {
         context.say_restart_is_needed()?;
@@ -52,7 +52,7 @@ pub(super) async fn show(
             "daemon",
             format!(
                 "{state}, pid {pid}; anycast {}down stops it",
-                context.home_option()
+                context.home.option()
             ),
         ),
         ("peer id", peer.to_string()),

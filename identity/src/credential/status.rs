@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::{IssuerKeys, ProofError, SKEW_MS, Suite, V2, issuer, method_of, period, proof, text, time};
 use crate::{
     json::{self, JsonError},
-    key::peer_id,
+    peer_id::peer_id,
 };
 
 /// Largest list that is read, in bytes of its JSON.

@@ -9,12 +9,12 @@ use std::{
 };
 
 use super::{
-    io_error, load, open, peer_id,
-    rotate::{MAX_ROTATIONS, Replaced, RotateError},
+    io_error, load, open,
+    rotate_error::{Replaced, RotateError},
 };
 use crate::{
-    PeerId,
-    rotation::{ROTATION_LEN, Rotation, RotationError},
+    peer_id::{PeerId, peer_id},
+    rotation::{MAX_ROTATIONS, ROTATION_LEN, Rotation, RotationError},
 };
 
 /// What the statements beside a key say of it.

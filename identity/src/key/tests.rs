@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
+use crate::{PeerId, peer_id};
 
 fn home() -> TempDir {
     tempfile::tempdir().unwrap()

@@ -5,8 +5,8 @@ use async_stream::stream;
 
 use super::Node;
 use crate::{
+    box_stream::BoxStream,
     error::{self, Error, Subject},
-    task_handle::BoxStream,
 };
 
 /// What a gateway has noted about a task. It stays on the daemon, and goes with the task.

@@ -1,6 +1,7 @@
-//! The claim of one task: made before its handler runs, or, where the daemon has handed the task to this process alone,
-//! beside it. A handler that is done at once never makes it: the end of a task claims it too. A claim that is sent runs to
-//! its answer in a task of its own, whatever becomes of who waits for it, for as long as tasks are served.
+//! Claims a task and ends it. The claim is made before the task's handler runs, or, where the daemon has handed the task to
+//! this process alone, beside it. A handler that is done at once never makes it: the end of a task claims it too. A claim
+//! that is sent runs to its answer in a task of its own, whatever becomes of who waits for it, for as long as tasks are
+//! served.
 //!
 //! The daemon takes an end from anybody, unless it says that it is unclaimed and another agent's claim stands; older ones do
 //! not know that. So an end that is reported unclaimed says so, and is reported once: whoever repeats it after a loss may end
@@ -8,30 +9,25 @@
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, SystemTime},
+    time::Duration,
 };
-
-use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
 
 use crate::{
     error::{Error, ErrorKind},
     node::Node,
     serve::{
+        task_claim::{ClaimState, ConnectionTime, DueClaim, proves_exclusive},
         task_inbox::TaskInbox,
         task_reports::{self, EndRequest, TaskEnd},
     },
     session::CallFailure,
 };
 
-mod claim_state;
 mod delayed_claims;
 
-pub(super) use claim_state::ConnectionTime;
-use claim_state::{ClaimState, DueClaim, proves_exclusive};
 pub(super) use delayed_claims::DelayedClaims;
 
 /// The first pause before a claim beside a handler that could not be made is made again; doubles.
@@ -40,92 +36,10 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// The longest one.
 const MAX_RETRY_PAUSE: Duration = Duration::from_secs(30);
 
-/// See the module's text.
-#[derive(Debug)]
-pub(super) struct TaskClaim {
-    state: Mutex<ClaimState>,
-    /// Told of each change of it.
-    changed: Notify,
-    /// No task is served any more: what is claimed from now on would be nobody's.
-    closed: CancellationToken,
-}
-
-impl TaskClaim {
-    /// Of a task that was handed to this process alone then, if at all, and served until `closed`.
-    pub(super) fn new(exclusive_since: Option<ConnectionTime>, closed: CancellationToken) -> Self {
-        Self {
-            state: Mutex::new(ClaimState::new(exclusive_since)),
-            changed: Notify::new(),
-            closed,
-        }
-    }
-
-    // Each change is one step of the state machine, which does not panic half-way.
-    fn standing(&self) -> MutexGuard<'_, ClaimState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn change<T>(&self, change: impl FnOnce(&mut ClaimState) -> T) -> T {
-        let answer = change(&mut self.standing());
-        self.changed.notify_waiters();
-        answer
-    }
-
-    /// Whether nobody else can have the task, so that it may be begun before it is claimed.
-    pub(super) fn is_exclusive(&self, node: &Node) -> bool {
-        self.standing().is_exclusive(now(node))
-    }
-
-    /// Whether the task is claimed and its handler runs.
-    pub(super) fn is_held(&self) -> bool {
-        let standing = self.standing();
-        !standing.is_over() && standing.no_end_pending() && matches!(standing.answer(), Some(Ok(())))
-    }
-
-    /// Others may have been given the task.
-    pub(super) fn mark_shared(&self) {
-        self.change(ClaimState::mark_shared);
-    }
-
-    /// Dropped when the handler is over: no claim is made beside it any more.
-    pub(super) fn handler_guard(&self) -> HandlerGuard<'_> {
-        HandlerGuard(self)
-    }
-
-    /// What is to be known of the standing, once it is.
-    async fn wait_for<T>(&self, known: impl Fn(&ClaimState) -> Option<T>) -> T {
-        loop {
-            // Hears of what changes from here on.
-            let changed = self.changed.notified();
-            let now = known(&self.standing());
-            if let Some(now) = now {
-                return now;
-            }
-            changed.await;
-        }
-    }
-}
-
-/// See [`TaskClaim::until_over`].
-pub(super) struct HandlerGuard<'a>(&'a TaskClaim);
-
-impl Drop for HandlerGuard<'_> {
-    fn drop(&mut self) {
-        self.0.change(ClaimState::finish);
-    }
-}
-
-fn now(node: &Node) -> ConnectionTime {
-    ConnectionTime {
-        time: SystemTime::now(),
-        connection: node.session().connections(),
-    }
-}
-
 /// Makes the claim, unless it is made.
 pub(super) async fn make(conversation: &Arc<TaskInbox>, node: &Node, id: &str) -> Result<(), Error> {
     let claim = conversation.claim();
-    let due = claim.change(|standing| standing.begin(now(node)));
+    let due = claim.change(|state| state.begin(ConnectionTime::now(node)));
     if let Some(due) = due {
         send(conversation, node, id, due);
     }
@@ -138,10 +52,10 @@ fn send(conversation: &Arc<TaskInbox>, node: &Node, id: &str, due: DueClaim) {
         let claim = conversation.claim();
         let (answer, in_doubt) = tokio::select! {
             biased;
-            () = claim.closed.cancelled() => (Err(not_served(&id)), true),
+            () = claim.closed() => (Err(not_served(&id)), true),
             answer = task_reports::claim(&node, &id, due.in_doubt) => answer,
         };
-        claim.change(|standing| standing.settle(answer, in_doubt));
+        claim.change(|state| state.settle(answer, in_doubt));
     });
 }
 
@@ -163,7 +77,7 @@ fn spawn_claim(conversation: &Arc<TaskInbox>, node: &Node, id: &str) {
     tokio::spawn(async move {
         tokio::select! {
             biased;
-            () = conversation.claim().wait_for(|standing| standing.is_over().then_some(())) => {}
+            () = conversation.claim().wait_for(|state| state.is_over().then_some(())) => {}
             () = claim_with_retries(&conversation, &node, &id) => {}
         }
     });
@@ -189,18 +103,19 @@ async fn claim_with_retries(conversation: &Arc<TaskInbox>, node: &Node, id: &str
 async fn claim_unless_ending(conversation: &Arc<TaskInbox>, node: &Node, id: &str) -> Result<(), Error> {
     let claim = conversation.claim();
     loop {
-        claim
-            .wait_for(|standing| standing.no_end_pending().then_some(()))
-            .await;
-        let (is_quiet, due) =
-            claim.change(|standing| (standing.no_end_pending(), standing.begin_unless_ending(now(node))));
+        claim.wait_for(|state| state.no_end_pending().then_some(())).await;
+        let (is_quiet, due) = claim.change(|state| {
+            (
+                state.no_end_pending(),
+                state.begin_unless_ending(ConnectionTime::now(node)),
+            )
+        });
         if let Some(due) = due {
             send(conversation, node, id, due);
         }
         if is_quiet {
             // What came of it while an end was reported is for who reports that.
-            let answer =
-                |standing: &ClaimState| standing.no_end_pending().then(|| standing.answer()).flatten();
+            let answer = |state: &ClaimState| state.no_end_pending().then(|| state.answer()).flatten();
             return claim.wait_for(answer).await;
         }
     }
@@ -227,7 +142,7 @@ async fn report<C: EndRequest>(
     end: &mut TaskEnd<C>,
 ) -> (Result<(), Error>, bool) {
     let claim = conversation.claim();
-    let mut is_free = claim.standing().may_end_unclaimed(now(node));
+    let mut is_free = claim.state().may_end_unclaimed(ConnectionTime::now(node));
     let mut unanswered = false;
     let mut backoff = node.session().backoff();
     loop {
@@ -291,7 +206,7 @@ impl Drop for EndReport<'_> {
         let is_due = self
             .conversation
             .claim()
-            .change(|standing| standing.finish_end(self.ended));
+            .change(|state| state.finish_end(self.ended));
         if is_due && tokio::runtime::Handle::try_current().is_ok() {
             spawn_claim(self.conversation, self.node, &self.id);
         }

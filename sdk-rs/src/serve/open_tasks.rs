@@ -14,11 +14,10 @@ use crate::{
     card::AgentCard,
     error::{Error, ErrorKind},
     serve::{
-        claim::{ConnectionTime, TaskClaim},
-        is_new,
+        task_claim::{ConnectionTime, TaskClaim},
         task_inbox::TaskInbox,
     },
-    task::Task,
+    task::{Task, TaskStatus},
 };
 
 /// Most tasks that wait for a free handler; a task beyond is refused.
@@ -216,6 +215,11 @@ impl OpenTasks {
             .map(|(id, open)| (id.clone(), Arc::clone(&open.inbox)))
             .collect()
     }
+}
+
+/// Whether a task handed over in this state is new.
+fn is_new(status: TaskStatus) -> bool {
+    status == TaskStatus::Submitted
 }
 
 #[cfg(test)]

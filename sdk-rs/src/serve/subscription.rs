@@ -6,11 +6,13 @@ use agentanycast_proto::v1;
 use async_stream::stream;
 
 use crate::{
+    box_stream::BoxStream,
+    card::AgentCard,
     error::{self, Error, ErrorKind, Subject},
     node::Node,
-    serve::{open_tasks::DeliveredTask, translate},
+    serve::{open_tasks::DeliveredTask, task_claim::ConnectionTime},
     session::{Backoff, CallFailure, NodeClient},
-    task_handle::BoxStream,
+    task::Task,
 };
 
 /// Something from the daemon.
@@ -84,4 +86,15 @@ async fn subscribe(node: &Node) -> Result<tonic::Streaming<v1::SubscribeIncoming
         .call_once(Subject::Node, v1::SubscribeIncomingTasksRequest {}, rpc)
         .await
         .map_err(|(CallFailure::Lost(error) | CallFailure::Answered(error))| error)
+}
+
+/// What was handed over on this connection, translated.
+fn translate(answer: v1::SubscribeIncomingTasksResponse, connection: u64) -> Option<DeliveredTask> {
+    let task = Task::from(answer.task?);
+    let since = answer.exclusive_since.and_then(|since| since.try_into().ok());
+    (!task.id.is_empty()).then(|| DeliveredTask {
+        task,
+        sender_card: answer.sender_card.map(AgentCard::from),
+        exclusive_since: since.map(|time| ConnectionTime { time, connection }),
+    })
 }

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     message::Message,
-    serve::claim::TaskClaim,
+    serve::task_claim::TaskClaim,
     task::{Task, TaskStatus},
 };
 

@@ -8,10 +8,10 @@ use async_stream::stream;
 use bytes::Bytes;
 
 use crate::{
+    box_stream::BoxStream,
     error::{self, Error, ErrorKind, Subject},
     node::Node,
     session::NodeClient,
-    task_handle::BoxStream,
 };
 
 /// A step of an artifact that is produced piece by piece.

@@ -5,11 +5,12 @@ use agentanycast_proto::v1;
 use async_stream::stream;
 
 use crate::{
+    box_stream::BoxStream,
     error::{self, Error, Subject},
     node::Node,
     session::NodeClient,
     task::{Task, TaskStatus, TaskUpdate},
-    task_handle::{BoxStream, drain, get_task},
+    task_handle::{drain, get_task},
 };
 
 pub(super) fn updates(node: Node, task_id: String) -> BoxStream<Result<TaskUpdate, Error>> {

@@ -63,7 +63,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), CommandFailure> {
 /// Starts the home's daemon again whenever it has crashed, which leaves its socket behind; one that was stopped removes
 /// it, and stays away. For a command that goes on for hours. Never returns.
 async fn start_after_crashes(context: &Context) -> Infallible {
-    let process = match HomeProcess::from_context(context) {
+    let process = match HomeProcess::from_home(&context.home) {
         Ok(process) if !context.daemon_given() && !context.no_start => process,
         _ => return std::future::pending().await,
     };

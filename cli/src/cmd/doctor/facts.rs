@@ -45,7 +45,7 @@ impl DoctorFacts {
         let home = if context.daemon_given() {
             None
         } else {
-            Some(context.directory()?)
+            Some(context.home.directory()?)
         };
         let (settings_file, settings) = config::reload(&arguments(context, home.as_deref())?);
         let settings = match settings {
@@ -90,7 +90,7 @@ pub(in crate::cmd) fn arguments(
     home: Option<&Path>,
 ) -> Result<Vec<OsString>, CommandFailure> {
     let mut arguments: Vec<OsString> = vec!["agentanycastd".into()];
-    let Some(home) = home.filter(|_| context.home_given) else {
+    let Some(home) = home.filter(|_| context.home.is_given()) else {
         return Ok(arguments);
     };
     let mut socket = OsString::from("unix://");
@@ -102,7 +102,7 @@ pub(in crate::cmd) fn arguments(
         socket,
     ]);
     arguments.extend(["--store-path".into(), home.join("data").into()]);
-    if let Some(path) = context.settings_of_home()? {
+    if let Some(path) = context.home.own_settings()? {
         arguments.extend(["--config".into(), path.into()]);
     }
     Ok(arguments)

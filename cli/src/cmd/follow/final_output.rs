@@ -9,9 +9,9 @@ use agentanycast::{Artifact, ArtifactEvent, Content, EndReason, Part, TaskHandle
 use agentanycast_daemon_kit::sanitize;
 use futures::StreamExt;
 
+use super::artifact_kind::{is_text, summary};
 use crate::{
     artifact_files,
-    cmd::follow::stream_output::is_text,
     failure::{CommandFailure, FailureCode},
     output,
 };
@@ -115,15 +115,4 @@ async fn copy(
         }
     }
     Ok(())
-}
-
-/// What is said about bytes that are not shown.
-pub(super) fn summary(name: &str, media_type: &str, bytes: u64) -> String {
-    let kind = if media_type.is_empty() {
-        "bytes of no known type"
-    } else {
-        media_type
-    };
-    let (name, kind) = (output::brief(name), output::brief(kind));
-    format!("[{name}: {kind}, {bytes} bytes; --output DIR saves it]")
 }

@@ -6,6 +6,7 @@ use std::{collections::HashMap, fs::File, io::Write, path::PathBuf};
 use agentanycast::{ArtifactEvent, EndReason};
 use serde_json::json;
 
+use super::artifact_kind::{is_text, summary};
 use crate::{
     artifact_files,
     failure::{CommandFailure, FailureCode},
@@ -148,11 +149,7 @@ impl StreamOutput {
                 self.saved.push((artifact_id.clone(), path));
             }
             ArtifactSink::Count if !self.json => {
-                output::line(&super::final_output::summary(
-                    &open.name,
-                    &open.media_type,
-                    open.bytes,
-                ))?;
+                output::line(&summary(&open.name, &open.media_type, open.bytes))?;
             }
             ArtifactSink::Print { .. } | ArtifactSink::Count => {}
         }
@@ -167,10 +164,4 @@ impl StreamOutput {
         self.seen.push(artifact_id);
         Ok(())
     }
-}
-
-/// Whether bytes of this type are for people to read; an artifact without a type is taken for text.
-pub(super) fn is_text(media_type: &str) -> bool {
-    let media_type = media_type.split(';').next().unwrap_or_default().trim();
-    media_type.is_empty() || media_type.starts_with("text/") || media_type.ends_with("json")
 }

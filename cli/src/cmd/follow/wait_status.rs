@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use agentanycast::{PeerId, PeerReach, Task, TaskSide, TaskStatus, Trace};
 
-use crate::{cmd::trace::verdict, output};
+use crate::{
+    cmd::trace::{verdict, wording},
+    output,
+};
 
 /// Where a task is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +32,7 @@ impl WaitStatus {
                 format!("{whom} is not connected{}", reason(peer))
             }
             (TaskSide::Originator, Some(carrier), _) => {
-                format!("{whom} is connected: {}", verdict::queue_stage(carrier))
+                format!("{whom} is connected: {}", wording::queue_stage(carrier))
             }
             (TaskSide::Originator, None, Some(peer)) if !peer.connected => {
                 format!("{whom} has it, and is not connected now{}", reason(peer))
@@ -70,7 +73,7 @@ fn reason(peer: &PeerReach) -> String {
 
 /// At least one second: what is due now is not there yet.
 fn seconds(wait: Duration) -> String {
-    verdict::span(wait.max(Duration::from_secs(1)))
+    wording::span(wait.max(Duration::from_secs(1)))
 }
 
 /// The end of a peer id: the part in which they differ.

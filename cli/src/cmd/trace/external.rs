@@ -3,8 +3,10 @@
 use agentanycast::{ExternalAction, ExternalFailure, ExternalStep, Task, TaskStatus, Trace};
 
 use super::{
-    steps::{TraceStep, step},
-    verdict::{Explanation, about_box, explanation, remaining, span, times},
+    explanation::{Explanation, explanation},
+    sealed_box::about_box,
+    trace_step::{TraceStep, step},
+    wording::{remaining, span, times},
 };
 
 /// Each thing that was done.

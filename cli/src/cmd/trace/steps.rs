@@ -7,24 +7,9 @@ use serde_json::Value;
 
 use super::{
     external,
-    verdict::{name, queue_stage, uncounted},
+    trace_step::{TraceStep, step},
+    wording::{name, queue_stage, uncounted},
 };
-
-/// One step of a task's way.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TraceStep {
-    /// When; `None`: it is so now.
-    pub(crate) at: Option<SystemTime>,
-    /// What kind of step, for scripts.
-    pub(crate) kind: &'static str,
-    /// What happened, for people.
-    pub(crate) what: String,
-}
-
-pub(super) fn step(at: Option<SystemTime>, kind: &'static str, what: impl Into<String>) -> TraceStep {
-    let what = what.into();
-    TraceStep { at, kind, what }
-}
 
 /// The steps of a task, oldest first; what waits comes last.
 pub(crate) fn steps(trace: &Trace) -> Vec<TraceStep> {

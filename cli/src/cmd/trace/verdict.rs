@@ -2,38 +2,18 @@
 //!
 //! The rule: only what the trace shows is said; the last word is always what somebody can do next, if anybody can.
 
-use std::time::{Duration, SystemTime};
-
 use agentanycast::{
-    PathKind, PeerId, PeerReach, QueueState, QueuedEnvelope, Refusal, Task, TaskSide, TaskStatus, Trace,
+    PathKind, PeerReach, QueueState, QueuedEnvelope, Refusal, Task, TaskSide, TaskStatus, Trace,
 };
 use agentanycast_node::{policy, task::LOST_BY_ASSIGNEE};
 use serde_json::Value;
 
-use super::external;
-
-/// Why a task is where it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Explanation {
-    /// For scripts; docs/operating.md lists them.
-    pub(crate) verdict: &'static str,
-    /// For people.
-    pub(crate) says: String,
-    /// What to do; `None`: nothing.
-    pub(crate) advice: Option<String>,
-}
-
-pub(super) fn explanation(
-    verdict: &'static str,
-    says: impl Into<String>,
-    advice: Option<&str>,
-) -> Explanation {
-    Explanation {
-        verdict,
-        says: says.into(),
-        advice: advice.map(str::to_owned),
-    }
-}
+use super::{
+    explanation::{Explanation, explanation},
+    external,
+    sealed_box::about_box,
+    wording::{name, queue_stage, remaining, span, uncounted},
+};
 
 /// Explains a trace.
 pub(crate) fn explain(trace: &Trace) -> Explanation {
@@ -133,14 +113,6 @@ fn refused_here(refusal: &Refusal) -> Explanation {
     )
 }
 
-/// What the sender said of itself and did not count here; empty: nothing, or it had nothing to do with it.
-pub(super) fn uncounted(refusal: &Refusal) -> String {
-    match &*refusal.unproven.join("; ") {
-        "" => String::new(),
-        reasons => format!("; what it said of itself and did not count: {reasons}"),
-    }
-}
-
 /// It was sent from here to another node.
 fn explain_sent(trace: &Trace, task: &Task) -> Explanation {
     let whom = name(task.assignee.as_ref());
@@ -178,54 +150,6 @@ fn explain_sent(trace: &Trace, task: &Task) -> Explanation {
             None => reached(trace.peer.as_ref(), with_the_assignee(task, &whom)),
         },
     }
-}
-
-/// What to do about a box that the agent's node did not take, by its reason; None: it was not about a box.
-pub(super) fn about_box(reason: &str) -> Option<&'static str> {
-    let (_, why) = reason.split_once("the message is not taken: ")?;
-    let cases = [
-        (
-            "it is sealed for ",
-            "whoever sealed it has to seal it for the node that the URL leads to, or send it to another URL; ask that node's \
-             operator for its id, and do not take it from whoever carries the task",
-        ),
-        (
-            "it has come before",
-            "there is nothing to do if it was sent once: it was carried here twice, and the first one counts; `anycast trace` with \
-             the sender's id at the agent's node says how that goes",
-        ),
-        (
-            "it is not known any more",
-            "so many sealed tasks came to the agent's node that it has forgotten some which are as old: send it again when it says",
-        ),
-        (
-            "it was sealed more than",
-            "whoever carried it was too late: whoever sealed it has to send it again",
-        ),
-        (
-            "it was sealed in the future",
-            "set the clock of the sender's node, or that of the agent's, then send it again",
-        ),
-        (
-            "it was sealed ",
-            "set the clock of the sender's node, or that of the agent's, then send it again; as it is it is taken when it says",
-        ),
-        (
-            "the box cannot be opened",
-            "does the agent's node still have the key that it was sealed for (`anycast id` there), and the sender's its own? Send it \
-             again; if it is refused again, something on the way changes it",
-        ),
-        (
-            "this node makes and opens no boxes",
-            "the agent's node opens no boxes: send it in the clear, or by another way",
-        ),
-    ];
-    let fits = cases.iter().find(|(start, _)| why.starts_with(start));
-    Some(fits.map_or(
-        "what is in the box, or beside it, is not as the sender's node made it: send it again; if it is refused again, something \
-         on the way changes it, or the two nodes' versions do not fit",
-        |(_, advice)| advice,
-    ))
 }
 
 fn on_its_way(trace: &Trace, carrier: &QueuedEnvelope, whom: &str) -> Explanation {
@@ -377,34 +301,6 @@ fn with_the_agent(trace: &Trace, task: &Task, came: &str) -> Explanation {
     }
 }
 
-/// How far an envelope is, for people.
-pub(crate) fn queue_stage(envelope: &QueuedEnvelope) -> String {
-    let again = if envelope.exposed {
-        ", it was sent before"
-    } else {
-        ""
-    };
-    match (envelope.state, envelope.ahead) {
-        (QueueState::Queued, 0) => format!("next to be sent{again}"),
-        (QueueState::Queued, 1) => format!("one envelope is before it{again}"),
-        (QueueState::Queued, ahead) => format!("{ahead} envelopes are before it{again}"),
-        (QueueState::Sent, _) => format!("sent {} and not acknowledged yet", times(envelope.sent)),
-        (QueueState::Parked, _) => format!(
-            "sent {} and never acknowledged; it is sent again with the next connection",
-            times(envelope.sent)
-        ),
-        _ => "waits".to_owned(),
-    }
-}
-
-pub(super) fn times(count: u32) -> String {
-    match count {
-        1 => "once".to_owned(),
-        2 => "twice".to_owned(),
-        count => format!("{count} times"),
-    }
-}
-
 fn tried(peer: &PeerReach) -> String {
     let error = match peer.last_error.as_str() {
         "" => String::new(),
@@ -483,23 +379,5 @@ pub(crate) fn path_text(peer: Option<&PeerReach>) -> String {
             at(&peer.relay_addresses)
         ),
         _ => String::new(),
-    }
-}
-
-/// A peer by its name, for people.
-pub(crate) fn name(peer: Option<&PeerId>) -> String {
-    peer.map_or_else(|| "an unknown peer".to_owned(), ToString::to_string)
-}
-
-pub(super) fn remaining(until: Option<SystemTime>, now: Option<SystemTime>) -> Option<Duration> {
-    Some(until?.duration_since(now?).unwrap_or_default())
-}
-
-pub(in crate::cmd) fn span(span: Duration) -> String {
-    let seconds = span.as_secs();
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3_600 => format!("{} min", seconds / 60),
-        _ => format!("{} h", seconds / 3_600),
     }
 }

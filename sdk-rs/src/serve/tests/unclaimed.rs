@@ -1,9 +1,6 @@
 //! Tests: what was begun unclaimed is lost, shared or taken by another, or nobody serves it any more.
 
-use std::{
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::{sync::Arc, time::Duration};
 
 use agentanycast_proto::v1::TaskStatus as Status;
 use tokio::sync::mpsc;
@@ -14,11 +11,10 @@ use crate::{
     CancellationToken, ErrorKind, IncomingTask, Node,
     fake_daemon::{CallMode, FakeDaemon, in_both_modes},
     serve::{
-        Handler,
-        claim::{self, ConnectionTime, TaskClaim},
-        fail,
+        Handler, claim, fail,
         open_tasks::{DeliveredTask, OpenTasks, RunOutcome},
         run_one,
+        task_claim::{ConnectionTime, TaskClaim},
         task_inbox::TaskInbox,
         task_reports,
     },
@@ -79,17 +75,9 @@ fn exclusive(way: CallMode) -> FakeDaemon {
     fake
 }
 
-/// This moment, on the connection that there is.
-fn now(node: &Node) -> ConnectionTime {
-    ConnectionTime {
-        time: SystemTime::now(),
-        connection: node.session().connections(),
-    }
-}
-
 /// A task that was handed over just now, to this process alone.
 fn conversation(node: &Node) -> Arc<TaskInbox> {
-    let claim = TaskClaim::new(Some(now(node)), CancellationToken::new());
+    let claim = TaskClaim::new(Some(ConnectionTime::now(node)), CancellationToken::new());
     Arc::new(TaskInbox::new(claim))
 }
 
@@ -190,7 +178,7 @@ async fn what_was_shared_before_it_began_is_claimed_first(way: CallMode) {
         board.deliver(Box::new(DeliveredTask {
             task: fake.state().tasks[id].clone().into(),
             sender_card: None,
-            exclusive_since: Some(now(&node)),
+            exclusive_since: Some(ConnectionTime::now(&node)),
         }));
     }
     let opened = board.start_next().unwrap();

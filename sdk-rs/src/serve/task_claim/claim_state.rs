@@ -32,7 +32,7 @@ enum ClaimPhase {
 
 /// See the module's text.
 #[derive(Debug)]
-pub(super) struct ClaimState {
+pub(in crate::serve) struct ClaimState {
     phase: ClaimPhase,
     /// When the daemon last told that nobody else has the task: by handing it to this process alone, or by refusing the
     /// claim for a reason of its own, since it looks for another's claim first. None once the subscription was lost.
@@ -49,13 +49,13 @@ pub(super) struct ClaimState {
 
 /// A claim that has to be sent now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct DueClaim {
+pub(in crate::serve) struct DueClaim {
     /// An earlier one got no answer.
-    pub(super) in_doubt: bool,
+    pub(in crate::serve) in_doubt: bool,
 }
 
 impl ClaimState {
-    pub(super) fn new(exclusive_since: Option<ConnectionTime>) -> Self {
+    pub(in crate::serve) fn new(exclusive_since: Option<ConnectionTime>) -> Self {
         Self {
             phase: ClaimPhase::Open,
             exclusive_since,
@@ -67,12 +67,12 @@ impl ClaimState {
     }
 
     /// Others may have been given the task.
-    pub(super) fn mark_shared(&mut self) {
+    pub(in crate::serve) fn mark_shared(&mut self) {
         self.exclusive_since = None;
     }
 
     /// Whether nobody else can have the task by `now`.
-    pub(super) fn is_exclusive(&self, now: ConnectionTime) -> bool {
+    pub(in crate::serve) fn is_exclusive(&self, now: ConnectionTime) -> bool {
         self.exclusive_since.is_some_and(|since| {
             let is_recent = match now.time.duration_since(since.time) {
                 Ok(passed) => passed <= EXCLUSIVE_FOR,
@@ -84,7 +84,7 @@ impl ClaimState {
     }
 
     /// Begins a claim, if one is due.
-    pub(super) fn begin(&mut self, now: ConnectionTime) -> Option<DueClaim> {
+    pub(in crate::serve) fn begin(&mut self, now: ConnectionTime) -> Option<DueClaim> {
         if !matches!(self.phase, ClaimPhase::Open | ClaimPhase::Failed(_)) {
             return None;
         }
@@ -96,7 +96,7 @@ impl ClaimState {
 
     /// Whether the claim is to be made beside the handler now. While an end is reported it is not: it is then when that has
     /// failed.
-    pub(super) fn begin_in_background(&mut self) -> bool {
+    pub(in crate::serve) fn begin_in_background(&mut self) -> bool {
         let is_needed = !self.over && !matches!(self.phase, ClaimPhase::Made | ClaimPhase::Refused(_));
         self.claim_after_end = is_needed && self.ends > 0;
         is_needed && self.ends == 0
@@ -104,12 +104,12 @@ impl ClaimState {
 
     /// As [`ClaimState::begin`], for a claim that nobody waits for. While an end is reported it is not due: it would be
     /// refused when the end has just taken effect.
-    pub(super) fn begin_unless_ending(&mut self, now: ConnectionTime) -> Option<DueClaim> {
+    pub(in crate::serve) fn begin_unless_ending(&mut self, now: ConnectionTime) -> Option<DueClaim> {
         if self.ends > 0 { None } else { self.begin(now) }
     }
 
     /// Takes the answer of the claim that is under way, and whether it, or an earlier one, got none.
-    pub(super) fn settle(&mut self, answer: Result<(), Error>, in_doubt: bool) {
+    pub(in crate::serve) fn settle(&mut self, answer: Result<(), Error>, in_doubt: bool) {
         let ClaimPhase::UnderWay(asked) = self.phase else {
             return; // The task has ended meanwhile.
         };
@@ -127,7 +127,7 @@ impl ClaimState {
     }
 
     /// What came of the claim, unless that is not known yet.
-    pub(super) fn answer(&self) -> Option<Result<(), Error>> {
+    pub(in crate::serve) fn answer(&self) -> Option<Result<(), Error>> {
         match &self.phase {
             ClaimPhase::Open | ClaimPhase::UnderWay(_) => None,
             ClaimPhase::Made => Some(Ok(())),
@@ -136,23 +136,23 @@ impl ClaimState {
     }
 
     /// Whether no end is being reported.
-    pub(super) fn no_end_pending(&self) -> bool {
+    pub(in crate::serve) fn no_end_pending(&self) -> bool {
         self.ends == 0
     }
 
     /// Whether an end may be reported, once, by a process that has not tried to claim the task.
-    pub(super) fn may_end_unclaimed(&self, now: ConnectionTime) -> bool {
+    pub(in crate::serve) fn may_end_unclaimed(&self, now: ConnectionTime) -> bool {
         matches!(self.phase, ClaimPhase::Open) && self.is_exclusive(now)
     }
 
     /// An end is going to be reported.
-    pub(super) fn begin_end(&mut self) {
+    pub(in crate::serve) fn begin_end(&mut self) {
         self.ends += 1;
     }
 
     /// Its report is over, or was given up. If the task has not `ended` it may still have to be claimed: whether that is to be
     /// done beside the handler now.
-    pub(super) fn finish_end(&mut self, ended: bool) -> bool {
+    pub(in crate::serve) fn finish_end(&mut self, ended: bool) -> bool {
         self.ends -= 1;
         if ended {
             self.phase = ClaimPhase::Made;
@@ -161,18 +161,18 @@ impl ClaimState {
     }
 
     /// The handler has returned, or was aborted.
-    pub(super) fn finish(&mut self) {
+    pub(in crate::serve) fn finish(&mut self) {
         self.over = true;
     }
 
-    pub(super) fn is_over(&self) -> bool {
+    pub(in crate::serve) fn is_over(&self) -> bool {
         self.over
     }
 }
 
 /// Whether a claim that failed so tells that nobody else had the task when it was asked for: it was answered, and for
 /// another reason.
-pub(super) fn proves_exclusive(error: &Error) -> bool {
+pub(in crate::serve) fn proves_exclusive(error: &Error) -> bool {
     !matches!(
         error.kind(),
         ErrorKind::Conflict
@@ -201,56 +201,56 @@ mod tests {
         Err(Error::new(kind, "x"))
     }
 
-    fn kind(standing: &ClaimState) -> Option<ErrorKind> {
-        standing.answer()?.err().map(|error| error.kind())
+    fn kind(state: &ClaimState) -> Option<ErrorKind> {
+        state.answer()?.err().map(|error| error.kind())
     }
 
     #[test]
     fn what_was_handed_over_long_ago_or_by_another_clock_is_claimed_first() {
-        let standing = ClaimState::new(Some(after(10)));
+        let state = ClaimState::new(Some(after(10)));
         for (now, is_alone) in [(8, false), (9, true), (10, true), (1010, true), (1011, false)] {
-            assert_eq!(standing.is_exclusive(after(now)), is_alone, "{now}");
-            assert_eq!(standing.may_end_unclaimed(after(now)), is_alone, "{now}");
+            assert_eq!(state.is_exclusive(after(now)), is_alone, "{now}");
+            assert_eq!(state.may_end_unclaimed(after(now)), is_alone, "{now}");
         }
         assert!(!ClaimState::new(None).is_exclusive(NOW));
     }
 
     #[test]
     fn what_others_may_have_been_given_is_claimed_first() {
-        let mut standing = ClaimState::new(Some(NOW));
-        standing.mark_shared();
-        assert!(!standing.is_exclusive(NOW) && !standing.may_end_unclaimed(NOW));
+        let mut state = ClaimState::new(Some(NOW));
+        state.mark_shared();
+        assert!(!state.is_exclusive(NOW) && !state.may_end_unclaimed(NOW));
     }
 
     #[test]
     fn what_came_on_another_connection_is_claimed_first() {
-        let standing = ClaimState::new(Some(NOW));
+        let state = ClaimState::new(Some(NOW));
         let reconnected = ConnectionTime { connection: 2, ..NOW };
-        assert!(standing.is_exclusive(NOW) && !standing.is_exclusive(reconnected));
+        assert!(state.is_exclusive(NOW) && !state.is_exclusive(reconnected));
     }
 
     #[test]
     fn a_claim_is_sent_once_and_again_when_it_failed() {
-        let mut standing = ClaimState::new(None);
-        assert!(standing.begin(NOW).is_some());
-        assert_eq!(standing.begin(NOW), None);
-        assert!(standing.answer().is_none());
-        standing.settle(error(ErrorKind::LimitExceeded), false);
-        assert_eq!(kind(&standing), Some(ErrorKind::LimitExceeded));
-        assert!(standing.begin(NOW).is_some());
-        standing.settle(Ok(()), false);
-        assert!(standing.answer().unwrap().is_ok());
-        assert_eq!(standing.begin(NOW), None);
+        let mut state = ClaimState::new(None);
+        assert!(state.begin(NOW).is_some());
+        assert_eq!(state.begin(NOW), None);
+        assert!(state.answer().is_none());
+        state.settle(error(ErrorKind::LimitExceeded), false);
+        assert_eq!(kind(&state), Some(ErrorKind::LimitExceeded));
+        assert!(state.begin(NOW).is_some());
+        state.settle(Ok(()), false);
+        assert!(state.answer().unwrap().is_ok());
+        assert_eq!(state.begin(NOW), None);
     }
 
     #[test]
     fn a_refused_claim_is_not_made_again() {
-        let mut standing = ClaimState::new(Some(NOW));
-        standing.begin(NOW);
-        standing.settle(error(ErrorKind::Conflict), false);
-        assert_eq!(standing.begin(NOW), None);
-        assert_eq!(kind(&standing), Some(ErrorKind::Conflict));
-        assert!(!standing.may_end_unclaimed(NOW));
+        let mut state = ClaimState::new(Some(NOW));
+        state.begin(NOW);
+        state.settle(error(ErrorKind::Conflict), false);
+        assert_eq!(state.begin(NOW), None);
+        assert_eq!(kind(&state), Some(ErrorKind::Conflict));
+        assert!(!state.may_end_unclaimed(NOW));
     }
 
     /// The daemon looks for another's claim before anything else.
@@ -264,72 +264,72 @@ mod tests {
             (ErrorKind::Timeout, false),
             (ErrorKind::Canceled, false),
         ] {
-            let mut standing = ClaimState::new(None);
-            standing.begin(after(5000));
-            standing.settle(error(kind), false);
-            assert_eq!(standing.is_exclusive(after(6000)), is_alone, "{kind:?}");
+            let mut state = ClaimState::new(None);
+            state.begin(after(5000));
+            state.settle(error(kind), false);
+            assert_eq!(state.is_exclusive(after(6000)), is_alone, "{kind:?}");
             // An end claims anew all the same.
-            assert!(!standing.may_end_unclaimed(after(5000)), "{kind:?}");
+            assert!(!state.may_end_unclaimed(after(5000)), "{kind:?}");
         }
     }
 
     #[test]
     fn a_claim_without_an_answer_is_remembered() {
-        let mut standing = ClaimState::new(None);
-        assert_eq!(standing.begin(NOW), Some(DueClaim { in_doubt: false }));
-        standing.settle(error(ErrorKind::DaemonUnavailable), true);
-        assert_eq!(standing.begin(NOW), Some(DueClaim { in_doubt: true }));
+        let mut state = ClaimState::new(None);
+        assert_eq!(state.begin(NOW), Some(DueClaim { in_doubt: false }));
+        state.settle(error(ErrorKind::DaemonUnavailable), true);
+        assert_eq!(state.begin(NOW), Some(DueClaim { in_doubt: true }));
     }
 
     #[test]
     fn nothing_is_claimed_beside_an_end() {
-        let mut standing = ClaimState::new(Some(NOW));
-        standing.begin(NOW);
-        standing.settle(error(ErrorKind::LimitExceeded), false);
-        standing.begin_end();
-        standing.begin_end();
-        assert_eq!(standing.begin_unless_ending(NOW), None);
-        standing.finish_end(false);
-        assert_eq!(standing.begin_unless_ending(NOW), None);
-        standing.finish_end(false);
-        assert!(standing.no_end_pending() && standing.begin_unless_ending(NOW).is_some());
+        let mut state = ClaimState::new(Some(NOW));
+        state.begin(NOW);
+        state.settle(error(ErrorKind::LimitExceeded), false);
+        state.begin_end();
+        state.begin_end();
+        assert_eq!(state.begin_unless_ending(NOW), None);
+        state.finish_end(false);
+        assert_eq!(state.begin_unless_ending(NOW), None);
+        state.finish_end(false);
+        assert!(state.no_end_pending() && state.begin_unless_ending(NOW).is_some());
     }
 
     #[test]
     fn a_claim_beside_the_handler_waits_for_what_comes_of_the_end() {
         for (ended, over) in [(false, false), (true, false), (false, true)] {
-            let mut standing = ClaimState::new(Some(NOW));
-            standing.begin_end();
-            standing.begin_end();
-            assert!(!standing.begin_in_background());
-            assert!(!standing.finish_end(false));
+            let mut state = ClaimState::new(Some(NOW));
+            state.begin_end();
+            state.begin_end();
+            assert!(!state.begin_in_background());
+            assert!(!state.finish_end(false));
             if over {
-                standing.finish();
+                state.finish();
             }
-            assert_eq!(standing.finish_end(ended), !ended && !over);
-            assert_eq!(standing.begin_in_background(), !ended && !over);
-            standing.begin_end();
-            standing.finish();
-            assert!(!standing.finish_end(false));
+            assert_eq!(state.finish_end(ended), !ended && !over);
+            assert_eq!(state.begin_in_background(), !ended && !over);
+            state.begin_end();
+            state.finish();
+            assert!(!state.finish_end(false));
         }
     }
 
     #[test]
     fn no_claim_is_owed_twice() {
-        let mut standing = ClaimState::new(Some(NOW));
-        assert!(standing.begin_in_background());
-        standing.begin_end();
-        assert!(!standing.finish_end(false));
+        let mut state = ClaimState::new(Some(NOW));
+        assert!(state.begin_in_background());
+        state.begin_end();
+        assert!(!state.finish_end(false));
     }
 
     #[test]
     fn a_task_that_has_ended_needs_no_claim() {
-        let mut standing = ClaimState::new(Some(NOW));
-        standing.begin_end();
-        standing.begin(NOW);
-        standing.finish_end(true);
-        standing.settle(error(ErrorKind::Conflict), false);
-        assert!(standing.answer().unwrap().is_ok());
-        assert_eq!(standing.begin_unless_ending(NOW), None);
+        let mut state = ClaimState::new(Some(NOW));
+        state.begin_end();
+        state.begin(NOW);
+        state.finish_end(true);
+        state.settle(error(ErrorKind::Conflict), false);
+        assert!(state.answer().unwrap().is_ok());
+        assert_eq!(state.begin_unless_ending(NOW), None);
     }
 }
