@@ -16,7 +16,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agentanycast_node::config::{self, Config, LoadedConfig, ValueSource, ValueSources};
+use agentanycast_node::config::{Config, ValueSource, ValueSources};
+use agentanycast_node::load_config::{self, LoadedConfig};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::{
     process::{Child, Command},
@@ -302,7 +303,7 @@ pub(crate) fn leave_session() {
 fn settings(arguments: &[OsString]) -> Result<(Box<Config>, ValueSources), CommandFailure> {
     let args = std::iter::once("agentanycastd".into()).chain(arguments.iter().cloned());
     let args: Vec<OsString> = args.collect();
-    match config::reload(&args).1 {
+    match load_config::reload(&args).1 {
         Ok(LoadedConfig::Run { config, sources }) => Ok((config, sources)),
         Ok(_) => Err(general("the daemon's settings ask for no daemon".to_owned())),
         Err(error) => Err(CommandFailure::new(

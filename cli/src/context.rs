@@ -10,7 +10,7 @@ use std::{
 
 use agentanycast::{Error, ErrorKind, Node, NodeBuilder};
 use agentanycast_identity::{self as identity, Keypair};
-use agentanycast_node::config::{self, LoadedConfig};
+use agentanycast_node::load_config::{self, LoadedConfig};
 
 use crate::{
     aliases::{self, alias_table::AliasTable},
@@ -310,7 +310,7 @@ impl Context {
         if let Ok(Some(path)) = self.home.own_settings() {
             args.extend(["--config".into(), path.into()]);
         }
-        let set = match config::reload(&args).1 {
+        let set = match load_config::reload(&args).1 {
             Ok(LoadedConfig::Run { config, .. }) => Some(config.grpc_listen.to_string()),
             _ => None,
         };

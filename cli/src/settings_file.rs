@@ -10,7 +10,8 @@ use std::{
 };
 
 use agentanycast_daemon_kit::settings;
-use agentanycast_node::config::{self, LoadedConfig, named_settings};
+use agentanycast_node::config::{self, named_settings};
+use agentanycast_node::load_config::{self, LoadedConfig};
 use toml_edit::{Array, DocumentMut, Item, Table, TableLike, Value};
 
 use crate::{
@@ -149,7 +150,7 @@ impl SettingsFile {
     fn check(&self, text: &str) -> Result<(), CommandFailure> {
         let mut file = OsString::from("--config=");
         file.push(&self.path);
-        match config::load_with_file_text(&["agentanycastd".into(), file], text) {
+        match load_config::load_with_file_text(&["agentanycastd".into(), file], text) {
             Ok(LoadedConfig::Run { .. }) => Ok(()),
             Ok(_) => Err(general("the settings ask for no daemon".to_owned())),
             Err(error) => Err(CommandFailure::new(

@@ -16,7 +16,7 @@ use disabled as built;
 #[cfg(feature = "bridge")]
 use enabled as built;
 
-pub use built::{FetchError, Fetcher, MISSING};
+pub use built::MISSING;
 pub(crate) use built::{GatewayCounters, Gateways, start_outbound};
 
 /// Why a node with these settings takes no tasks that are sent by URL, if it takes none. `missing` is the bridge, where the

@@ -1,27 +1,20 @@
-//! What the node is told: flags over environment over file over defaults, checked before anything is bound.
+//! The daemon's settings as plain types, a struct for each section, and `settings_table`, the table of all settings.
 //!
-//! The layers are those of all our daemons (`agentanycast_daemon_kit::settings`, pure); here are what the node
-//! adds: `settings_table`, the table of all settings, and `validate`, which knows what goes together and what is not
-//! built yet.
+//! Every part of the node may use this module; it uses none of them. `load_config` loads and checks a [`Config`].
 
 mod grpc_access;
 pub mod named_settings;
 mod policy_entries;
-mod settings_table;
-mod validate;
+pub(crate) mod settings_table;
 
 use std::{
-    cell::RefCell,
-    ffi::OsString,
     net::{Ipv4Addr, Ipv6Addr},
+    ops::RangeInclusive,
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use agentanycast_daemon_kit::{
-    settings::{self, Program, expand},
-    words,
-};
+use agentanycast_daemon_kit::{settings::expand, words};
 use agentanycast_gateways::bridge::{self, outbound::OutboundConfig};
 use libp2p::{Multiaddr, multiaddr::Protocol};
 
@@ -31,13 +24,21 @@ pub use agentanycast_daemon_kit::settings::{
 pub use grpc_access::{GrpcAccess, GrpcListen};
 pub use policy_entries::{AclRule, RateOverride, SourceGroups};
 
-use settings_table::SETTINGS;
-
 /// Where metrics are shown when nothing else is said: the port that OpenTelemetry's specification has for exporters.
 const METRICS_LISTEN: &str = "127.0.0.1:9464";
 
 /// What all environment variables begin with.
 pub const ENVIRONMENT_PREFIX: &str = "AGENTANYCAST_";
+
+/// Most waits between two attempts to send: with waits that grow, the last is longer than any use.
+pub(crate) const MAX_RETRIES: usize = 16;
+
+/// How long a verified name may be believed.
+pub(crate) const IDENTITY_CACHE_TTL: RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_hours(24);
+
+/// Most rules, overrides, groups and members of all groups: each task is checked against all of them.
+pub const MAX_POLICY_ENTRIES: usize = 4096;
 
 /// Every setting. The names are those of the TOML file; a nested struct is a TOML table of its name.
 #[derive(Clone, Debug, PartialEq)]
@@ -331,93 +332,6 @@ words! {
     }
 }
 
-/// What the command line asks for.
-pub type LoadedConfig = settings::LoadOutcome<Config>;
-
-/// Variables of others: the relay and the bridge, the SDKs, the MCP server and the installers beside them, builds and tests.
-const OTHER_PROGRAMS_VARIABLES: [&str; 10] = [
-    "RELAY_",
-    "BRIDGE_",
-    "RELAY",
-    "HOME",
-    "DAEMON",
-    "DAEMON_PATH",
-    "SKIP_DOWNLOAD",
-    "REVISION",
-    "REQUIRE_LAB",
-    "TEST_",
-];
-
-/// The node to its settings.
-pub(crate) static PROGRAM: Program<Config> = Program {
-    name: "agentanycastd",
-    version: env!("CARGO_PKG_VERSION"),
-    about: "The AgentAnycast node: connects the agents on this machine to agents elsewhere",
-    prefix: ENVIRONMENT_PREFIX,
-    foreign: &OTHER_PROGRAMS_VARIABLES,
-    file: Some("~/.agentanycast/config.toml"),
-    keys: SETTINGS,
-    defaults: Config::defaults,
-    settle: |config, sources| {
-        if !config.enable_quic && sources.of("listen_addrs") == ValueSource::Default {
-            config.listen_addrs.retain(|address| !uses_quic(address));
-        }
-        // Whoever names a collector wants it told, unless that is turned off in so many words.
-        let named = !config.telemetry.otlp_endpoint.is_empty();
-        if named && sources.of("telemetry.enabled") == ValueSource::Default {
-            config.telemetry.enabled = true;
-            sources.follow("telemetry.enabled", "telemetry.otlp_endpoint");
-        }
-    },
-    check: validate::validate,
-};
-
-/// The configuration as the process has it again, such as after its file has changed. `args` are those it was started
-/// with; the file that counts is told too, also if it cannot be read or is not there.
-pub fn reload(args: &[OsString]) -> (Option<PathBuf>, Result<LoadedConfig, ConfigError>) {
-    let file = RefCell::new(None);
-    let read_file = |path: &Path| {
-        *file.borrow_mut() = Some(path.to_owned());
-        settings::read_file(path)
-    };
-    let loaded = load_reading(args, read_file);
-    (file.into_inner(), loaded)
-}
-
-/// The configuration as a process with these arguments would have it, with this text in its file: how a change of the
-/// file is checked before it is made.
-///
-/// # Errors
-/// See [`ConfigError`].
-pub fn load_with_file_text(args: &[OsString], text: &str) -> Result<LoadedConfig, ConfigError> {
-    load_reading(args, |_: &Path| Ok(text.to_owned()))
-}
-
-/// The configuration by these arguments and the environment of this process, with its files as they are read by this.
-fn load_reading(
-    args: &[OsString],
-    read_file: impl Fn(&Path) -> std::io::Result<String>,
-) -> Result<LoadedConfig, ConfigError> {
-    let home = std::env::home_dir();
-    settings::load(
-        &PROGRAM,
-        args.iter().cloned(),
-        settings::variables(&PROGRAM)?,
-        read_file,
-        home.as_deref(),
-    )
-}
-
-/// The JSON Schema (draft 2020-12) of the file with the settings.
-pub fn schema() -> settings::Json {
-    settings::schema(&PROGRAM)
-}
-
-/// The configuration from the arguments, environment, files and home directory of this process.
-pub fn load_from_process(args: impl Iterator<Item = OsString>) -> Result<LoadedConfig, ConfigError> {
-    settings::load_from_process(&PROGRAM, args)
-}
-
 impl Config {
     /// How MCP is served over HTTP: as the bridge, but at its own address.
     pub fn mcp_front(&self) -> bridge::Settings {
@@ -478,7 +392,7 @@ impl Config {
     }
 }
 
-fn uses_quic(address: &Multiaddr) -> bool {
+pub(crate) fn uses_quic(address: &Multiaddr) -> bool {
     address.iter().any(|part| part == Protocol::QuicV1)
 }
 
@@ -509,6 +423,3 @@ impl Default for AnycastConfig {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -21,15 +21,16 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     anycast::{self, Anycast, NeighbourCards, PeerHealthHandle},
     api::{Api, auth::CallAuth, listen},
-    bridge::{self, Fetcher, GatewayCounters, Gateways},
-    config::{self, Config},
+    bridge::{self, GatewayCounters, Gateways},
+    config::Config,
     duplicate_key::DuplicateKeyReports,
     engine::Engine,
     health::Health,
-    identity_resolver, net,
+    identity_resolver, load_config, net,
     policy::audit::Audit,
     policy_reload::PolicyReload,
     telemetry::{self, MetricsHttp},
+    web_fetch::Fetcher,
 };
 use single_instance::HomeState;
 
@@ -57,7 +58,7 @@ const PROGRAM: &str = "agentanycastd";
 /// `args` begins with the program's name.
 pub fn main_with_args(args: impl Iterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.collect();
-    let loaded = config::load_from_process(args.clone().into_iter());
+    let loaded = load_config::load_from_process(args.clone().into_iter());
     process::main(PROGRAM, loaded, |config| run_process(config, args))
 }
 
@@ -68,7 +69,7 @@ fn run_process(config: Config, args: Vec<OsString>) -> anyhow::Result<()> {
         config.log_format,
         config.log_file.as_deref(),
     )?;
-    process::warn_of_variables(&config::PROGRAM);
+    process::warn_of_variables(&load_config::PROGRAM);
     // One thread: on small machines the hops of a task's road cost more across threads than on one
     // (docs/design.md, "Threads").
     let runtime = tokio::runtime::Builder::new_current_thread()

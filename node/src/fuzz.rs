@@ -17,9 +17,8 @@ use bytes::Bytes;
 use prost::Message as _;
 
 use crate::{
-    config,
     delivery::inbox::{InboundEnvelope, Malformed},
-    net,
+    load_config, net,
     sealed::{MEDIA_TYPE, SealedChannel, UnsealError, sealed_by, sealed_part},
     task::MAX_ID,
 };
@@ -216,7 +215,13 @@ pub fn config(data: &[u8]) {
             .chain(args)
             .map(std::ffi::OsString::from);
         let home = Some(std::path::Path::new("/home/u"));
-        settings::load(&config::PROGRAM, args, |_| None, |_| Ok(text.to_owned()), home)
+        settings::load(
+            &load_config::PROGRAM,
+            args,
+            |_| None,
+            |_| Ok(text.to_owned()),
+            home,
+        )
     };
     match load(&[]) {
         Ok(LoadOutcome::Run { .. }) => {

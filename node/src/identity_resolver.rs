@@ -22,7 +22,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{bridge::Fetcher, engine::Engine, net};
+use crate::{engine::Engine, net, policy::RequiredProofs, web_fetch::Fetcher};
 use actor::ResolverActor;
 use cache::{CacheTimes, IdentityCache};
 use claims::IdentityClaims;
@@ -31,15 +31,6 @@ pub use resolvers::{DnsResolver, InvalidNameServer};
 
 /// Cards that wait to be looked at.
 const QUEUE: usize = 1024;
-
-/// What the rules ask for: without it nothing is proven.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RequiredProofs {
-    /// Whether some pattern may match a name other than a key.
-    pub names: bool,
-    /// The issuers whose credentials vouch for a peer, as DIDs.
-    pub issuers: Vec<String>,
-}
 
 /// What happens to peers.
 enum ResolverEvent {

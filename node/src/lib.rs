@@ -12,6 +12,7 @@ pub mod engine;
 pub mod fuzz;
 mod health;
 pub mod identity_resolver;
+pub mod load_config;
 #[cfg(test)]
 mod log_capture;
 pub mod net;
@@ -22,5 +23,6 @@ pub mod spool;
 pub mod store;
 pub mod task;
 pub mod telemetry;
+pub mod web_fetch;
 
 pub use daemon::main_with_args;

@@ -30,8 +30,7 @@ use self::{
     invites::{INVITED, InviteGrant},
     limits::{BoundsOverride, LimitKey, PolicyLimits, RateMeter, ReachedBound, SourceBounds, SourceUsage},
 };
-use crate::identity_resolver::RequiredProofs;
-pub use from_config::{InvalidRule, InvalidSourceName, MAX_ENTRIES, SourceName};
+pub use from_config::{InvalidRule, InvalidSourceName, SourceName};
 
 /// The name of the agent beside this node.
 pub const LOCAL: &str = "local";
@@ -56,6 +55,15 @@ pub enum Trust {
     Known(Vec<Glob>),
     /// These, by their keys.
     Pinned(HashSet<PeerId>),
+}
+
+/// What has to be proven of peers before the rules can decide; nothing else is looked up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RequiredProofs {
+    /// Whether some pattern may match a name other than a key.
+    pub names: bool,
+    /// The issuers whose credentials vouch for a peer, as DIDs.
+    pub issuers: Vec<String>,
 }
 
 /// What the operator has written down.

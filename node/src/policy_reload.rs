@@ -14,9 +14,10 @@ use tokio::{
 };
 
 use crate::{
-    config::{self, Config, LoadedConfig, TrustMode},
+    config::{self, Config, TrustMode},
     engine::Engine,
     identity_resolver::ResolverHandle,
+    load_config::{self, LoadedConfig},
     policy::{PolicyRules, audit::ReopenHandle},
 };
 
@@ -62,7 +63,7 @@ impl PolicyReload {
         config: &Config,
         audit: Option<ReopenHandle>,
     ) -> std::io::Result<Self> {
-        let (file, _) = config::reload(&args);
+        let (file, _) = load_config::reload(&args);
         let seen = file.as_deref().and_then(FileVersion::of);
         Ok(Self {
             args,
@@ -112,7 +113,7 @@ impl PolicyReload {
     }
 
     async fn read(&mut self, engine: &Engine, ear: &ResolverHandle, cause: ReloadCause) {
-        let (file, loaded) = config::reload(&self.args);
+        let (file, loaded) = load_config::reload(&self.args);
         self.file = file;
         let trouble = match loaded {
             Ok(LoadedConfig::Run { config, .. }) => {

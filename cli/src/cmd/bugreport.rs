@@ -14,7 +14,7 @@ use std::{
 
 use agentanycast::Activity;
 use agentanycast_daemon_kit::VERSION;
-use agentanycast_node::config::{self, LoadedConfig};
+use agentanycast_node::load_config::{self, LoadedConfig};
 use serde_json::{Value, json};
 
 use self::archive::Archive;
@@ -181,7 +181,7 @@ fn settings(context: &Context, facts: &DoctorFacts) -> String {
         return String::new();
     };
     arguments.push("--print-config".into());
-    match config::reload(&arguments).1 {
+    match load_config::reload(&arguments).1 {
         Ok(LoadedConfig::PrintConfig { text, refused }) => {
             let refused = refused.map(|error| format!("\n# refused: {error}\n"));
             text + &refused.unwrap_or_default()

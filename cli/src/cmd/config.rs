@@ -1,6 +1,7 @@
 //! `anycast config`: the settings of the home's daemon, in its file.
 
 use agentanycast_node::config::{self, ValueSource, named_settings};
+use agentanycast_node::load_config;
 use serde_json::json;
 
 use crate::{
@@ -58,7 +59,7 @@ fn get(context: &Context, key: &str) -> Result<(), CommandFailure> {
 
 /// The same of every home: it is about this program.
 fn schema(context: &Context) -> Result<(), CommandFailure> {
-    let schema = config::schema();
+    let schema = load_config::schema();
     if context.json {
         return Ok(output::raw_json(&schema)?);
     }

@@ -13,7 +13,7 @@ use agentanycast_identity::{
 };
 use agentanycast_node::{
     bridge::Fetcher,
-    config::{self, LoadedConfig},
+    load_config::{self, LoadedConfig},
     policy::SourceName,
 };
 use serde_json::json;
@@ -182,7 +182,7 @@ fn outbound(context: &Context, file: &PolicyFile) -> Result<OutboundConfig, Comm
     if let Some(path) = context.settings(file)? {
         args.extend(["--config".into(), path.into()]);
     }
-    match config::reload(&args).1 {
+    match load_config::reload(&args).1 {
         Ok(LoadedConfig::Run { config, .. }) => Ok(config.bridge.outbound),
         Ok(_) => Err(CommandFailure::usage("these are no settings of a daemon")),
         Err(error) => Err(CommandFailure::usage(error.to_string())),

@@ -7,7 +7,8 @@ use std::{
 
 use agentanycast_identity::PeerId;
 use agentanycast_node::{
-    config::{self, AclRule, Config, LoadedConfig},
+    config::{AclRule, Config},
+    load_config::{self, LoadedConfig},
     policy::{
         Decision, DecisionReason, HTTP, LOCAL, PeerAttributes, PolicyOutcome, PolicyRules, SourceName,
         invites::InviteGrant, limits::SourceBounds,
@@ -211,7 +212,7 @@ fn read(context: &Context, file: &PolicyFile) -> Result<LoadedPolicy, CommandFai
     if let Some(path) = context.settings(file)? {
         args.extend(["--config".into(), path.into()]);
     }
-    let (path, loaded) = config::reload(&args);
+    let (path, loaded) = load_config::reload(&args);
     match loaded {
         Ok(LoadedConfig::Run { config, .. }) => {
             let rules = PolicyRules::from_config(&config.policy)

@@ -1,5 +1,5 @@
 //! In the place of the bridge where the program is built without it. The settings that turn a front on are refused before
-//! anything starts (`config::check`), tasks by URL when they are sent; documents of the web cannot be had.
+//! anything starts (`load_config`), tasks by URL when they are sent.
 
 #![allow(
     clippy::unnecessary_wraps,
@@ -8,12 +8,11 @@
     reason = "its face is that of the bridge's parts"
 )]
 
-use std::{convert::Infallible, io, time::Duration};
+use std::{convert::Infallible, io};
 
 use agentanycast_daemon_kit::missing_feature::MissingFeature;
 use agentanycast_gateways::bridge::{LEFT_OUT, outbound::OutboundConfig};
 use agentanycast_identity::Keypair;
-use bytes::Bytes;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -76,33 +75,4 @@ pub(crate) fn start_outbound(
     stop: CancellationToken,
 ) -> Result<JoinHandle<()>, Infallible> {
     Ok(tokio::spawn(stop.cancelled_owned()))
-}
-
-/// Why a document is not there.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{LEFT_OUT}")]
-pub struct FetchError {
-    /// Whether it may be there in a moment.
-    pub is_transient: bool,
-}
-
-/// Fetches nothing.
-pub struct Fetcher;
-
-impl Fetcher {
-    /// Of any settings.
-    ///
-    /// # Errors
-    /// Never.
-    pub fn new(_: &OutboundConfig) -> Result<Self, Infallible> {
-        Ok(Self)
-    }
-
-    /// Refuses.
-    ///
-    /// # Errors
-    /// [`FetchError`], always.
-    pub async fn get(&self, _: &str, _: usize, _: Duration) -> Result<Bytes, FetchError> {
-        Err(FetchError { is_transient: false })
-    }
 }

@@ -1,4 +1,4 @@
-//! What the daemon runs of the bridge: fronts for clients outside, tasks that are sent by URL, documents of the web.
+//! What the daemon runs of the bridge: the listeners of gateways, and delivery of tasks that are sent by URL.
 
 mod external_port;
 mod gateways;
@@ -6,7 +6,6 @@ mod local_gateway;
 
 use agentanycast_daemon_kit::missing_feature::MissingFeature;
 
-pub use agentanycast_bridge::fetch::{FetchError, Fetcher};
 pub(crate) use external_port::start as start_outbound;
 pub(crate) use gateways::{GatewayCounters, Gateways};
 

@@ -9,17 +9,13 @@ use agentanycast_daemon_kit::{
     settings::{self, Bounds},
 };
 
-use super::{
-    Config,
-    validate::{IDENTITY_CACHE_TTL, MAX_RETRIES},
-};
-use crate::policy::MAX_ENTRIES;
+use super::{Config, IDENTITY_CACHE_TTL, MAX_POLICY_ENTRIES, MAX_RETRIES};
 
 /// A setting of the node.
-pub(super) type NodeSetting = settings::SettingKey<Config>;
+pub(crate) type NodeSetting = settings::SettingKey<Config>;
 
 /// The setting of that name.
-pub(super) fn find(name: &str) -> Option<&'static NodeSetting> {
+pub(crate) fn find(name: &str) -> Option<&'static NodeSetting> {
     settings::find(SETTINGS, name)
 }
 
@@ -94,15 +90,15 @@ const NODE_SETTINGS: &[NodeSetting] = &[
     key!(Config, "policy.audit_chain", policy.audit_chain).what("Each line has the SHA-256 of the one before; needs audit_log_path"),
     key!(Config, "policy.audit_sync", policy.audit_sync).what("A task is accepted when its line is on the disk; needs audit_log_path"),
     key!(Config, "policy.audit_required", policy.audit_required).only_with("policy.audit_log_path").what("No new task while the log cannot be written; needs audit_log_path"),
-    key!(Config, "policy.acl", policy.acl).what("Rules, of which the first that matches decides; where there are some, the rest is denied").bounds(Bounds::Items(0, MAX_ENTRIES)),
+    key!(Config, "policy.acl", policy.acl).what("Rules, of which the first that matches decides; where there are some, the rest is denied").bounds(Bounds::Items(0, MAX_POLICY_ENTRIES)),
     key!(Config, "policy.groups", policy.groups).what("Names for several sources each"),
     key!(Config, "policy.trust", policy.trust).what("Which peers may send tasks at all"),
-    key!(Config, "policy.trusted_peers", policy.trusted_peers).what("The peers of trust = \"known\" (patterns over sources) and \"pinned\" (peer ids and did:keys)").bounds(Bounds::Items(0, MAX_ENTRIES)),
-    key!(Config, "policy.trusted_issuers", policy.trusted_issuers).what("With trust = \"known\", the DIDs of issuers whose credentials make a peer known, did:web or did:key").bounds(Bounds::Items(0, MAX_ENTRIES)),
+    key!(Config, "policy.trusted_peers", policy.trusted_peers).what("The peers of trust = \"known\" (patterns over sources) and \"pinned\" (peer ids and did:keys)").bounds(Bounds::Items(0, MAX_POLICY_ENTRIES)),
+    key!(Config, "policy.trusted_issuers", policy.trusted_issuers).what("With trust = \"known\", the DIDs of issuers whose credentials make a peer known, did:web or did:key").bounds(Bounds::Items(0, MAX_POLICY_ENTRIES)),
     key!(Config, "policy.rate_limit.default_rps", policy.default_rps).what("New tasks a second of each source; 0 is no limit"),
     key!(Config, "policy.rate_limit.max_in_flight", policy.max_in_flight).what("Open tasks of each source; 0 is no limit"),
     key!(Config, "policy.rate_limit.max_bytes", policy.max_bytes).what("What the open tasks of one source take; 0 is no limit"),
-    key!(Config, "policy.rate_limit.overrides", policy.overrides).what("Limits of their own for one source, of which the first that matches counts").bounds(Bounds::Items(0, MAX_ENTRIES)),
+    key!(Config, "policy.rate_limit.overrides", policy.overrides).what("Limits of their own for one source, of which the first that matches counts").bounds(Bounds::Items(0, MAX_POLICY_ENTRIES)),
 ];
 
 const BRIDGE_SETTINGS: &[NodeSetting] = agentanycast_gateways::settings_table!(
@@ -118,4 +114,4 @@ static ALL_SETTINGS: [NodeSetting; NODE_SETTINGS.len() + BRIDGE_SETTINGS.len()] 
     settings::join(&[NODE_SETTINGS, BRIDGE_SETTINGS]);
 
 /// All of them.
-pub(super) static SETTINGS: &[NodeSetting] = &ALL_SETTINGS;
+pub(crate) static SETTINGS: &[NodeSetting] = &ALL_SETTINGS;

@@ -14,8 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     anycast::{self, NeighbourCards, PeerHealthHandle},
-    api,
-    bridge::{self, Fetcher},
+    api, bridge,
     config::{self, Config},
     duplicate_key::DuplicateKeyReports,
     engine::{self, Engine},
@@ -95,7 +94,7 @@ pub(super) fn resolver_parts(
     Ok(identity_resolver::ResolverParts {
         engine: engine.clone(),
         net: net.clone(),
-        fetcher: Fetcher::new(&config.bridge.outbound)?,
+        fetcher: crate::web_fetch::Fetcher::new(&config.bridge.outbound)?,
         dns: DnsResolver::new(&config.identity.name_server)?,
         believed_for: config.identity.cache_ttl,
     })

@@ -18,11 +18,11 @@ use agentanycast_identity::{Document, PeerId};
 use bytes::Bytes;
 use lru::LruCache;
 
-use super::{
-    RequiredProofs,
-    claims::{ClaimSource, IdentityClaims},
+use super::claims::{ClaimSource, IdentityClaims};
+use crate::{
+    engine::Now,
+    policy::{PeerAttributes, RequiredProofs},
 };
-use crate::{engine::Now, policy::PeerAttributes};
 use proofs::has_lost;
 
 /// Peers whose claims are kept, as many as cards.

@@ -11,7 +11,7 @@ use agentanycast_identity::{
 };
 use agentanycast_proto::v1::P2pExtension;
 
-use super::RequiredProofs;
+use crate::policy::RequiredProofs;
 
 /// Credentials of a card that are looked at; they are in the order of its owner.
 const MAX_CREDENTIALS: usize = 8;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use agentanycast_identity::{DidWeb, Document, DocumentError, InvalidDid, MAX_DOCUMENT, PeerId, Use};
 
 use super::resolvers::WEB_TIMEOUT;
-use crate::bridge::{FetchError, Fetcher};
+use crate::web_fetch::{FetchError, Fetcher};
 
 /// Looks up did:web names; cheap to clone.
 #[derive(Clone)]

@@ -18,7 +18,7 @@ use super::{
     cache::{LookupFailure, SourceAnswer},
     claims::ClaimSource,
 };
-use crate::bridge::{FetchError, Fetcher};
+use crate::web_fetch::{FetchError, Fetcher};
 
 /// How long a document may take, from the name of its host to its end.
 pub(super) const WEB_TIMEOUT: Duration = Duration::from_secs(8);

@@ -17,10 +17,7 @@ use super::{
     invites::{INVITED, is_label},
     limits::{BoundsOverride, PolicyLimits, SourceBounds},
 };
-use crate::config::{self, TrustMode};
-
-/// Most rules, overrides, groups and members of all groups: each task is held against all of them.
-pub const MAX_ENTRIES: usize = 4096;
+use crate::config::{self, MAX_POLICY_ENTRIES, TrustMode};
 
 /// Longest name of a group, in bytes.
 const MAX_GROUP: usize = 64;
@@ -234,7 +231,7 @@ fn groups(written: &BTreeMap<String, Vec<String>>) -> Result<Vec<AclGroup>, Inva
         allowed: allowed.to_owned(),
     };
     let members: usize = written.values().map(Vec::len).sum();
-    if written.len() + members > MAX_ENTRIES {
+    if written.len() + members > MAX_POLICY_ENTRIES {
         return Err(bad(&members.to_string(), "4096 groups and members at most"));
     }
     let group = |(name, members): (&String, &Vec<String>)| {
@@ -327,12 +324,12 @@ fn pattern(key: &'static str, text: &str) -> Result<Glob, InvalidRule> {
 }
 
 fn bounded<'a, T>(key: &'static str, list: &'a [T]) -> Result<&'a [T], InvalidRule> {
-    if list.len() > MAX_ENTRIES {
+    if list.len() > MAX_POLICY_ENTRIES {
         return Err(InvalidRule {
             key,
             entry: None,
             value: format!("{} entries", list.len()),
-            allowed: format!("{MAX_ENTRIES} entries at most"),
+            allowed: format!("{MAX_POLICY_ENTRIES} entries at most"),
         });
     }
     Ok(list)

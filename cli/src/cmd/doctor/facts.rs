@@ -7,7 +7,8 @@ use std::{
 };
 
 use agentanycast::{Activity, Network, Node, NodeInfo, Task, TaskFilter};
-use agentanycast_node::config::{self, Config, LoadedConfig};
+use agentanycast_node::config::Config;
+use agentanycast_node::load_config::{self, LoadedConfig};
 
 use crate::{context::Context, failure::CommandFailure};
 
@@ -47,7 +48,7 @@ impl DoctorFacts {
         } else {
             Some(context.home.directory()?)
         };
-        let (settings_file, settings) = config::reload(&arguments(context, home.as_deref())?);
+        let (settings_file, settings) = load_config::reload(&arguments(context, home.as_deref())?);
         let settings = match settings {
             Ok(LoadedConfig::Run { config, .. }) => Ok(config),
             Ok(_) => Err("the settings do not say how to run".to_owned()),

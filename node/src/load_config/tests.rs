@@ -1,11 +1,12 @@
 //! The layers against a model, every setting through every layer, every refusal by its kind.
 
-use std::{cell::RefCell, collections::HashMap, fmt::Write as _, io};
+use std::{cell::RefCell, collections::HashMap, fmt::Write as _, io, time::Duration};
 
 use agentanycast_daemon_kit::settings::{InvalidValue, Raw, Setting, load};
 use proptest::{option, prelude::*, sample::select};
 
-use super::{settings_table::NodeSetting, *};
+use super::*;
+use crate::config::{settings_table::NodeSetting, *};
 
 const FILE: &str = "/home/u/.agentanycast/config.toml";
 

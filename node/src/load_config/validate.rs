@@ -11,15 +11,16 @@ use agentanycast_daemon_kit::{
 use agentanycast_identity::{DidDns, DidWeb};
 use libp2p::{Multiaddr, multiaddr::Protocol};
 
-use super::{Config, ConfigError, GrpcListen, ValueSource, ValueSources, settings_table, uses_quic};
-use crate::{anycast::endpoint, bridge, identity_resolver::DnsResolver, policy::PolicyRules};
-
-/// Most waits between two attempts to send: with waits that grow, the last is long past any use.
-pub(super) const MAX_RETRIES: usize = 16;
-
-/// How long what is said of names may be believed.
-pub(super) const IDENTITY_CACHE_TTL: std::ops::RangeInclusive<Duration> =
-    Duration::from_secs(1)..=Duration::from_hours(24);
+use crate::{
+    anycast::endpoint,
+    bridge,
+    config::{
+        Config, ConfigError, GrpcListen, IDENTITY_CACHE_TTL, MAX_RETRIES, ValueSource, ValueSources,
+        settings_table, uses_quic,
+    },
+    identity_resolver::DnsResolver,
+    policy::PolicyRules,
+};
 
 /// Checks every rule; the first that is broken is the error.
 pub(super) fn validate(config: &Config, sources: &ValueSources) -> Result<(), ConfigError> {
