@@ -2,14 +2,22 @@
 //!
 //! Lives, limits, windows and back-offs are measured in passed time, which no setting of the clock changes.
 //! The wall clock counts for what is signed, for versions, and for what is shown. [`Now`] is pure; [`now`]
-//! reads both clocks.
+//! reads both clocks. `hybrid_clock` gives versions.
+
+mod hybrid_clock;
 
 use std::{
     sync::LazyLock,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use crate::federation::merge::{Nanos, nanos};
+pub use hybrid_clock::{HybridClock, MAX_FUTURE};
+
+/// Nanoseconds: of a span, or since a moment that its use names, as 1970 is for the wall clock.
+pub type Nanos = u64;
+
+/// One second in [`Nanos`].
+pub const SECOND: Nanos = 1_000_000_000;
 
 /// The passed time at the start of the process: 36 years, so that no moment before it is below zero.
 const START: Nanos = 1 << 60;
@@ -35,6 +43,11 @@ impl Now {
             self.wall.saturating_sub(self.passed - passed)
         }
     }
+}
+
+/// A time in [`Nanos`]; durations beyond 584 years do not occur.
+pub fn nanos(time: Duration) -> Nanos {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(any(test, feature = "fuzz"))]

@@ -10,8 +10,7 @@ use agentanycast_identity::proof::MAX_SKEW;
 use lru::LruCache;
 
 use crate::{
-    clock::Now,
-    federation::merge::{Nanos, nanos},
+    clock::{Nanos, Now, nanos},
     registry::Source,
 };
 
@@ -154,7 +153,7 @@ mod tests {
     use std::net::IpAddr;
 
     use super::*;
-    use crate::federation::merge::SECOND;
+    use crate::clock::SECOND;
 
     const WALL: Nanos = 1_800_000_000 * SECOND;
     const HOUR: i64 = 3600;

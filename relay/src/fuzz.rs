@@ -11,7 +11,7 @@ use agentanycast_proto::v1::{
 use prost::Message as _;
 
 use crate::{
-    federation::merge::{HybridClock, nanos},
+    clock::{HybridClock, nanos},
     registry::{MAX_ANSWER, Query, RegistryCaller, RegistryLimits, SkillRegistry, Source},
 };
 

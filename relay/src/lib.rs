@@ -1,7 +1,7 @@
 //! The AgentAnycast relay: circuits for nodes behind NAT, the registry of skills, federation between relays.
 
 mod bounded_listener;
-mod clock;
+pub mod clock;
 mod clock_skew;
 pub mod config;
 mod fd_budget;

@@ -13,7 +13,7 @@ use prometheus_client::{
 
 use tonic::Code;
 
-use crate::{federation::health::SyncHealth, registry::RegistryStats};
+use crate::registry::RegistryStats;
 
 /// Upper bounds of answers from memory, in seconds.
 const QUICK: [f64; 8] = [0.000_01, 0.000_03, 0.000_1, 0.000_3, 0.001, 0.003, 0.01, 0.1];
@@ -50,6 +50,17 @@ pub struct TurnedAwayLabels {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct PeerStateLabels {
     state: &'static str,
+}
+
+/// How many federation peers do how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FederationPeerCounts {
+    /// Their last answer was one.
+    pub healthy: i64,
+    /// They were asked, and have failed since they answered last.
+    pub failing: i64,
+    /// They were not asked yet.
+    pub unknown: i64,
 }
 
 /// All figures.
@@ -296,15 +307,12 @@ impl Metrics {
     }
 
     /// Takes over how the other relays do.
-    pub fn federation<'a>(&self, peers: impl IntoIterator<Item = &'a SyncHealth>) {
-        let (mut healthy, mut failing, mut unknown) = (0, 0, 0);
-        for health in peers {
-            match (health.is_failing(), health.is_healthy()) {
-                (true, _) => failing += 1,
-                (false, true) => healthy += 1,
-                (false, false) => unknown += 1,
-            }
-        }
+    pub fn federation(&self, peers: FederationPeerCounts) {
+        let FederationPeerCounts {
+            healthy,
+            failing,
+            unknown,
+        } = peers;
         for (state, count) in [("healthy", healthy), ("failing", failing), ("unknown", unknown)] {
             self.federation_peers
                 .get_or_create(&PeerStateLabels { state })
@@ -378,11 +386,16 @@ mod tests {
             7,
         );
         metrics.call("DiscoverBySkill", Code::Ok);
-        let [mut healthy, mut failing] = [SyncHealth::default(), SyncHealth::default()];
-        healthy.answered();
-        failing.failed(0, "down".to_owned(), 0.5);
-        metrics.federation([&failing, &healthy, &SyncHealth::default(), &failing]);
-        metrics.federation([&failing, &healthy, &failing]);
+        metrics.federation(FederationPeerCounts {
+            healthy: 1,
+            failing: 2,
+            unknown: 1,
+        });
+        metrics.federation(FederationPeerCounts {
+            healthy: 1,
+            failing: 2,
+            unknown: 0,
+        });
         let text = metrics.text();
         for line in [
             "registry_local_count 4",

@@ -9,7 +9,7 @@ use std::num::NonZeroUsize;
 use agentanycast_identity::Instance;
 use lru::LruCache;
 
-use crate::federation::merge::Nanos;
+use crate::clock::Nanos;
 
 /// Peers that are remembered, those that asked last.
 const PEERS: NonZeroUsize = NonZeroUsize::new(65_536).unwrap();

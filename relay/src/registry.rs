@@ -1,9 +1,11 @@
 //! The registry: which agents there are, by what they can do. Its own entries and those of other relays.
 //!
 //! PURE: the time, the seed of a shuffle and the outcome of checking a signature are arguments. `records` has the
-//! records and `index_keys`, `index` and `cursor` their index; `quotas` says what there is room for; `replication` is what other relays
-//! bring. The one rule: a peer that has proven itself is never changed, hidden or removed by a request without proof, or by
-//! one that it signed before another that was taken.
+//! records and `index_keys`, `index` and `cursor` their index; `quotas` says what there is room for, `record_size` what a
+//! record counts; `remote_record` reads what another relay says and checks what the peer has signed, `merge` decides which
+//! of two records stands, and `replication` takes records in and gives them out. The one rule: a peer that has proven
+//! itself is never changed, hidden or removed by a request without proof, or by one that it signed before another that was
+//! taken.
 
 mod agent;
 mod cursor;
@@ -12,8 +14,11 @@ mod error;
 mod index;
 mod index_keys;
 mod limits;
+mod merge;
 mod quotas;
+mod record_size;
 mod records;
+mod remote_record;
 mod replication;
 mod stored;
 mod usage;
@@ -28,20 +33,18 @@ pub use discover::{MAX_ANSWER, Query, Search};
 pub use error::RegistryError;
 pub use limits::RegistryLimits;
 pub use records::RegistryStats;
-pub use replication::{ChangesPage, ChangesReader, MergeOutcome, RemoteRecord};
+pub use remote_record::{RecordSender, RemoteRecord};
+pub use replication::{ChangesPage, ChangesReader, MergeOutcome};
 pub use stored::StoredRecord;
 pub use usage::Source;
 
-pub(crate) use agent::dedup_skills;
-
-use crate::{
-    clock::Now,
-    federation::merge::{HybridClock, Nanos, SECOND, Stamp, nanos},
-};
+use crate::clock::{HybridClock, Nanos, Now, SECOND, nanos};
 use agent::EncodedAgent;
 use index::{Crowding, RankClass};
 use index_keys::sets_of_skill;
+use merge::Stamp;
 use quotas::QuotaRequest;
+use record_size::{check_proofs, record_bytes};
 use records::{LiveEntry, RecordTable, RegistryRecord};
 use usage::{RecordUsage, ShareKind};
 
@@ -304,7 +307,7 @@ impl SkillRegistry {
         if let Some(proof) = caller.proof.filter(|_| verified) {
             let signed_ms = proof.time_ms;
             let proofs = renewed_by(&record.proofs, proof);
-            quotas::check_proofs(&proofs, &self.limits)?;
+            check_proofs(&proofs, &self.limits)?;
             record.stamp.proven_ms = signed_last(&record, now).max(signed_ms);
             record.proofs = proofs.into();
         }
@@ -420,13 +423,13 @@ impl SkillRegistry {
                 advice: "shorten descriptions",
             });
         }
-        quotas::check_proofs(&proofs, &self.limits)?;
+        check_proofs(&proofs, &self.limits)?;
         let places = skills.iter().map(|skill| sets_of_skill(skill.tags.len())).sum();
         let wanted = QuotaRequest {
             peer: &peer,
             origin: &origin,
             source,
-            takes: RecordUsage::single(true, quotas::record_bytes(answer.len(), places, &proofs)),
+            takes: RecordUsage::single(true, record_bytes(answer.len(), places, &proofs)),
         };
         self.check_quotas(now, wanted)?;
         let slot = self.table.slot_of(&peer, &origin);
@@ -499,12 +502,12 @@ impl SkillRegistry {
         proofs: Vec<RegistryProof>,
         source: Option<(Source, ShareKind)>,
     ) -> Result<RegistryRecord, RegistryError> {
-        quotas::check_proofs(&proofs, &self.limits)?;
+        check_proofs(&proofs, &self.limits)?;
         let wanted = QuotaRequest {
             peer: &peer,
             origin: &origin,
             source,
-            takes: RecordUsage::single(false, quotas::record_bytes(0, 0, &proofs)),
+            takes: RecordUsage::single(false, record_bytes(0, 0, &proofs)),
         };
         self.check_quotas(now, wanted)?;
         Ok(RegistryRecord {

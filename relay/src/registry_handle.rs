@@ -19,18 +19,15 @@ use agentanycast_proto::v1::{FederatedRegistration, RegistryProof};
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
-    clock::{Now, now, since_start},
+    clock::{Nanos, Now, nanos, now, since_start},
     clock_skew::{SignerClocks, WrongClock},
-    federation::{
-        merge::{Nanos, nanos},
-        remote_record::{self, RecordSender},
-    },
     log_throttle::LogThrottle,
     metrics::Metrics,
     node_instances::InstanceTracker,
     registry::{
-        ChangesPage, ChangesReader, MergeOutcome, Query, RegisteredAgent, RegistryCaller, RegistryError,
-        RegistryLimits, RegistryStats, Search, SkillRegistry, Source, StoredRecord,
+        ChangesPage, ChangesReader, MergeOutcome, Query, RecordSender, RegisteredAgent, RegistryCaller,
+        RegistryError, RegistryLimits, RegistryStats, RemoteRecord, Search, SkillRegistry, Source,
+        StoredRecord,
     },
     request_proofs::{self, BadProof, ReplayCache, RequestSignature},
     store::{Store, StoreError},
@@ -350,7 +347,7 @@ impl Handle {
         let mut is_new = false;
         for told in told {
             // Signatures are checked before the lock is taken.
-            let incoming = remote_record::read(told, now().wall, self.0.limits.ttl, by);
+            let incoming = RemoteRecord::from_registration(told, now().wall, self.0.limits.ttl, by);
             let peer = incoming.agent.peer.clone();
             let outcome = self.write().merge(now(), incoming);
             match outcome {

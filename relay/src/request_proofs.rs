@@ -18,9 +18,8 @@ use agentanycast_proto::v1::RegistryProof;
 use sha2::{Digest as _, Sha256};
 
 use crate::{
-    clock::Now,
+    clock::{Nanos, Now, SECOND, nanos},
     clock_skew::WrongClock,
-    federation::merge::{Nanos, SECOND, nanos},
     registry::Source,
 };
 

@@ -26,15 +26,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     bounded_listener::BoundedListener,
-    clock::now,
+    clock::{HybridClock, now},
     config::{self, Config, RegistryAuth},
     fd_budget::FdBudget,
-    federation::{merge::HybridClock, remote_record, sync},
+    federation::sync,
     grpc::{self, SpanRecorder},
     http::{self, RelayHttpState},
     metrics::Metrics,
     net::{self, NetConfig},
-    registry::{RegistryLimits, SkillRegistry},
+    registry::{RecordSender, RegistryLimits, RemoteRecord, SkillRegistry},
     registry_handle::Handle,
     store::Store,
 };
@@ -330,12 +330,8 @@ fn registry(
         // What was signed for another identity of this relay proves nothing any more; its agent registers anew.
         let is_foreign = told.origin_relay_id != me && !told.proofs.is_empty();
         let of = told.origin_relay_id.clone();
-        let incoming = remote_record::read(
-            told,
-            now().wall,
-            config.registry_ttl,
-            remote_record::RecordSender::default(),
-        );
+        let incoming =
+            RemoteRecord::from_registration(told, now().wall, config.registry_ttl, RecordSender::default());
         if is_foreign {
             *foreign.entry(of).or_default() += 1;
             gone.push(peer);

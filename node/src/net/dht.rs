@@ -19,7 +19,6 @@ use agentanycast_proto::v1::{AgentCard, AgentRecord};
 use tokio::sync::{mpsc, oneshot};
 
 use self::lookup::SearchRequest;
-use super::Handle;
 
 pub(super) use self::behaviour::Behaviour;
 pub use self::record::DescribeError;
@@ -93,7 +92,7 @@ pub struct FoundAgent {
     /// What it tells of itself, signed by `peer`, checked, and naming the skill; its addresses are those worth a
     /// dial. `None` when no record was found in time: then only the announcement says that it has the skill.
     pub record: Option<AgentRecord>,
-    /// Where it can be dialled, without `/p2p`, for [`Handle::dial`]; may be empty.
+    /// Where it can be dialled, without `/p2p`, for [`Handle::dial`](super::Handle::dial); may be empty.
     pub addresses: Vec<String>,
 }
 
@@ -171,54 +170,35 @@ pub(super) struct DhtControl {
     commands: mpsc::Sender<Command>,
 }
 
-impl Handle {
-    /// Announces `card` in the DHT from now on, in place of what was announced before: each of its skills, and a
-    /// signed record of its name, descriptions (cut to 256 bytes), skill ids and tags with this node's addresses. Returns
-    /// when the node has taken it; the announcements follow, and are repeated by themselves.
-    ///
-    /// `None` takes back what was announced: others are told, and those who cannot be reached forget it within 30 min.
-    ///
-    /// # Errors
-    /// See [`ProvideError`]; on an error nothing has changed.
-    pub async fn provide(&self, card: Option<&AgentCard>) -> Result<(), ProvideError> {
-        let control = self.shared.dht.as_ref().ok_or(ProvideError::Off)?;
+impl DhtControl {
+    /// See [`Handle::provide`](super::Handle::provide).
+    pub(super) async fn provide(&self, card: Option<&AgentCard>) -> Result<(), ProvideError> {
         let agent = card.map(record::describe).transpose()?;
         let (reply, taken) = oneshot::channel();
         let command = Command::Provide { agent, reply };
-        if control.commands.send(command).await.is_err() {
+        if self.commands.send(command).await.is_err() {
             return Err(ProvideError::Stopping);
         }
         taken.await.map_err(|_| ProvideError::Stopping)
     }
 
-    /// Takes back what was announced, as [`Self::provide`] of `None`, and returns when those who are nearest to the record
-    /// have been told; at once when nothing was announced, and after 30 s when nobody answers.
-    ///
-    /// # Errors
-    /// See [`ProvideError`]; never one of a card.
-    pub async fn retract(&self) -> Result<(), ProvideError> {
-        let control = self.shared.dht.as_ref().ok_or(ProvideError::Off)?;
+    /// See [`Handle::retract`](super::Handle::retract).
+    pub(super) async fn retract(&self) -> Result<(), ProvideError> {
         let (reply, told) = oneshot::channel();
         let command = Command::Retract { reply };
-        if control.commands.send(command).await.is_err() {
+        if self.commands.send(command).await.is_err() {
             return Err(ProvideError::Stopping);
         }
         told.await.map_err(|_| ProvideError::Stopping)
     }
 
-    /// Agents with `skill` that the DHT knows, never this node's own. Answers as soon as `limit` of them have been
-    /// found with their records or nobody is left to be asked, and after `wait` (at most 30 s) with what has been
-    /// found by then; at most 64, those with a record first. Callers who look for the same skill share a search.
-    ///
-    /// # Errors
-    /// See [`FindError`]. Nobody found is no error.
-    pub async fn find_providers(
+    /// See [`Handle::find_providers`](super::Handle::find_providers).
+    pub(super) async fn find_providers(
         &self,
         skill: &str,
         limit: usize,
         wait: Duration,
     ) -> Result<Vec<FoundAgent>, FindError> {
-        let control = self.shared.dht.as_ref().ok_or(FindError::Off)?;
         let (reply, answer) = oneshot::channel();
         let asker = SearchRequest {
             limit,
@@ -226,7 +206,7 @@ impl Handle {
             reply,
         };
         let skill = skill.to_owned();
-        match control.commands.try_send(Command::Find { skill, asker }) {
+        match self.commands.try_send(Command::Find { skill, asker }) {
             Ok(()) => answer.await.unwrap_or(Err(FindError::Stopping)),
             Err(mpsc::error::TrySendError::Full(_)) => Err(FindError::Busy),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(FindError::Stopping),

@@ -21,7 +21,7 @@ use super::{
     card_exchange::{CardExchange, InviteJudge, OwnIdentity},
     connections::{ConnectionTable, PeerSnapshot},
     counters::Counters,
-    dht,
+    dht::{DhtControl, FindError, FoundAgent, ProvideError},
     external_addrs::ReachableAddrs,
     fair_queue::FairQueue,
     frame_writer::FrameWriter,
@@ -75,7 +75,7 @@ pub(super) struct NetShared {
     pub(super) wanted: WantedChanges,
     pub(super) fair_queue: FairQueue,
     pub(super) reachable: watch::Sender<ReachableAddrs>,
-    pub(super) dht: Option<dht::DhtControl>,
+    pub(super) dht: Option<DhtControl>,
     connections: RwLock<ConnectionTable>,
     listeners: RwLock<Listeners>,
     relays: RwLock<Vec<RelaySnapshot>>,
@@ -327,6 +327,45 @@ impl Handle {
         instances.alive(peer, Instant::now()).len()
     }
 
+    /// Announces `card` in the DHT from now on, in place of what was announced before: each of its skills, and a
+    /// signed record of its name, descriptions (cut to 256 bytes), skill ids and tags with this node's addresses. Returns
+    /// when the node has taken it; the announcements follow, and are repeated by themselves.
+    ///
+    /// `None` takes back what was announced: others are told, and those who cannot be reached forget it within 30 min.
+    ///
+    /// # Errors
+    /// See [`ProvideError`]; on an error nothing has changed.
+    pub async fn provide(&self, card: Option<&AgentCard>) -> Result<(), ProvideError> {
+        let dht = self.shared.dht.as_ref().ok_or(ProvideError::Off)?;
+        dht.provide(card).await
+    }
+
+    /// Takes back what was announced, as [`Self::provide`] of `None`, and returns when those who are nearest to the record
+    /// have been told; at once when nothing was announced, and after 30 s when nobody answers.
+    ///
+    /// # Errors
+    /// See [`ProvideError`]; never one of a card.
+    pub async fn retract(&self) -> Result<(), ProvideError> {
+        let dht = self.shared.dht.as_ref().ok_or(ProvideError::Off)?;
+        dht.retract().await
+    }
+
+    /// Agents with `skill` that the DHT knows, never this node's own. Answers as soon as `limit` of them have been
+    /// found with their records or nobody is left to be asked, and after `wait` (at most 30 s) with what has been
+    /// found by then; at most 64, those with a record first. Callers who look for the same skill share a search.
+    ///
+    /// # Errors
+    /// See [`FindError`]. Nobody found is no error.
+    pub async fn find_providers(
+        &self,
+        skill: &str,
+        limit: usize,
+        wait: Duration,
+    ) -> Result<Vec<FoundAgent>, FindError> {
+        let dht = self.shared.dht.as_ref().ok_or(FindError::Off)?;
+        dht.find_providers(skill, limit, wait).await
+    }
+
     /// What the network has done so far.
     pub fn counters(&self) -> &Counters {
         &self.shared.counters
@@ -356,7 +395,7 @@ impl NetShared {
         control: StreamControl,
         cards: CardExchange,
         counters: Arc<Counters>,
-        dht: Option<dht::DhtControl>,
+        dht: Option<DhtControl>,
     ) -> Self {
         Self {
             local,

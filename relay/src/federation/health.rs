@@ -2,8 +2,10 @@
 //!
 //! PURE. The one rule: nobody is given up; a relay that does not answer is asked ever more rarely, for ever.
 
-use super::merge::{Nanos, SECOND};
-use crate::clock::Now;
+use crate::{
+    clock::{Nanos, Now, SECOND},
+    metrics::FederationPeerCounts,
+};
 
 /// First wait after a failure; it doubles.
 const FIRST_WAIT: Nanos = 5 * SECOND;
@@ -53,9 +55,43 @@ impl SyncHealth {
     }
 }
 
+/// How many relays do how.
+pub fn counts<'a>(relays: impl IntoIterator<Item = &'a SyncHealth>) -> FederationPeerCounts {
+    let mut counts = FederationPeerCounts::default();
+    for health in relays {
+        match (health.is_failing(), health.is_healthy()) {
+            (true, _) => counts.failing += 1,
+            (false, true) => counts.healthy += 1,
+            (false, false) => counts.unknown += 1,
+        }
+    }
+    counts
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_relay_is_counted_by_how_it_does() {
+        let [mut healthy, mut failing] = [SyncHealth::default(), SyncHealth::default()];
+        healthy.answered();
+        failing.failed(0, "down".to_owned(), 0.5);
+        let all = [&failing, &healthy, &SyncHealth::default(), &failing];
+        let expected = FederationPeerCounts {
+            healthy: 1,
+            failing: 2,
+            unknown: 1,
+        };
+        assert_eq!(counts(all), expected);
+        // One that has answered before and fails now.
+        healthy.failed(0, "down".to_owned(), 0.5);
+        let expected = FederationPeerCounts {
+            failing: 1,
+            ..FederationPeerCounts::default()
+        };
+        assert_eq!(counts([&healthy]), expected);
+    }
 
     #[test]
     fn waits_double_to_five_minutes_and_end_with_an_answer() {

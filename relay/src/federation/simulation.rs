@@ -24,12 +24,14 @@ use self::{
     agent::{AGENT_SKEW, SimulatedAgent},
     relay::SimulatedRelay,
 };
-use super::{
-    merge::{Nanos, SECOND, nanos},
-    remote_record::{self, RecordSender},
-    sync_cursor::PageOutcome,
+use super::sync_cursor::PageOutcome;
+use crate::{
+    clock::{Nanos, SECOND, nanos},
+    registry::{
+        ChangesPage, ChangesReader, HEARTBEAT, Query, REGISTER, RecordSender, RegistryLimits, RemoteRecord,
+        UNREGISTER,
+    },
 };
-use crate::registry::{ChangesPage, ChangesReader, HEARTBEAT, Query, REGISTER, RegistryLimits, UNREGISTER};
 
 /// How long a schedule makes trouble, in steps of [`STEP`].
 const TROUBLE: u64 = 1200;
@@ -285,7 +287,7 @@ impl RelaySimulation {
             ..RecordSender::default()
         };
         for told in records {
-            let incoming = remote_record::read(told, now.wall, TTL, by);
+            let incoming = RemoteRecord::from_registration(told, now.wall, TTL, by);
             let _ = relay.registry.merge(now, incoming);
         }
     }

@@ -35,14 +35,12 @@ use tonic::{
 
 use super::{
     health::SyncHealth,
-    merge::Nanos,
-    remote_record::RecordSender,
     sync_cursor::{PAGE, PageOutcome, SyncCursor},
 };
 use crate::{
-    clock::now,
+    clock::{Nanos, now},
     metrics::seconds,
-    registry::{ChangesReader, nanos_of, timestamp},
+    registry::{ChangesReader, RecordSender, nanos_of, timestamp},
     registry_handle::Handle,
 };
 

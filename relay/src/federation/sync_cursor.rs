@@ -2,7 +2,7 @@
 //!
 //! PURE. The one rule: a cursor moves with an answer only, and counts only in the life of the relay that gave it.
 
-use super::merge::Nanos;
+use crate::clock::Nanos;
 
 /// Records in a page.
 pub const PAGE: usize = 1000;

@@ -20,11 +20,8 @@ use super::{
     unary::{self, calls, service},
 };
 use crate::{
-    federation::{
-        remote_record::RecordSender,
-        sync_cursor::{PAGE, PageRequest},
-    },
-    registry::{ChangesReader, nanos_of, timestamp},
+    federation::sync_cursor::{PAGE, PageRequest},
+    registry::{ChangesReader, RecordSender, nanos_of, timestamp},
     registry_handle::Handle,
 };
 

@@ -183,8 +183,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        clock::now,
-        federation::merge::HybridClock,
+        clock::{HybridClock, now},
         registry::{RegisteredAgent, RegistryLimits, SkillRegistry},
     };
 

@@ -81,7 +81,7 @@ impl CallSpan {
             // A clock that is set meanwhile changes no duration.
             end: self
                 .start
-                .saturating_add(crate::federation::merge::nanos(self.begun.elapsed())),
+                .saturating_add(crate::clock::nanos(self.begun.elapsed())),
             error: is_our_failure(code).then(|| code.description().to_owned()),
             attributes: vec![
                 ("rpc.system", "grpc".to_owned()),
@@ -108,7 +108,7 @@ fn is_our_failure(code: Code) -> bool {
 
 /// Unix nanoseconds.
 fn now() -> u64 {
-    crate::federation::merge::nanos(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+    crate::clock::nanos(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
 /// Tells of the calls of a service, if there is somebody to tell.

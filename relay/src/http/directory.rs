@@ -15,8 +15,7 @@ use serde::Serialize;
 
 use super::health::time;
 use crate::{
-    clock::now,
-    federation::merge::{Nanos, SECOND},
+    clock::{Nanos, SECOND, now},
     registry::{ChangesReader, nanos_of},
     registry_handle::Handle,
 };

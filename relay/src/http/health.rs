@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::RelayHttpState;
 use crate::{
-    clock::now,
-    federation::{merge::Nanos, sync::FederationPeer},
+    clock::{Nanos, now},
+    federation::{health, sync::FederationPeer},
 };
 
 /// The content type of Prometheus text in its OpenMetrics form.
@@ -24,7 +24,7 @@ const STORE_FAILED: &str = "the store has failed: what is registered works, and 
 pub(super) async fn metrics(State(face): State<RelayHttpState>) -> Response {
     let metrics = face.0.handle.metrics();
     let peers = face.0.peers.all();
-    metrics.federation(peers.iter().map(FederationPeer::health));
+    metrics.federation(health::counts(peers.iter().map(FederationPeer::health)));
     let text = metrics.text();
     ([(CONTENT_TYPE, METRICS_TYPE)], text).into_response()
 }

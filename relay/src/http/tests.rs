@@ -17,7 +17,7 @@ use tower::ServiceExt as _;
 
 use super::*;
 use crate::{
-    federation::merge::HybridClock,
+    clock::HybridClock,
     metrics::Metrics,
     registry::{RegisteredAgent, RegistryCaller, RegistryLimits, SkillRegistry},
 };

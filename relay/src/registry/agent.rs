@@ -12,7 +12,7 @@ use prost::{
 };
 
 use super::{RegistryError, RegistryLimits};
-use crate::federation::merge::{Nanos, SECOND};
+use crate::clock::{Nanos, SECOND};
 
 /// What an agent says of itself.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -71,7 +71,7 @@ impl RegisteredAgent {
 }
 
 /// A skill that is listed twice counts as it is listed last.
-pub(crate) fn dedup_skills(mut skills: Vec<SkillInfo>) -> Vec<SkillInfo> {
+pub(super) fn dedup_skills(mut skills: Vec<SkillInfo>) -> Vec<SkillInfo> {
     // Sorting keeps the order of alike ones, so the last of them is the last that was listed.
     skills.sort_by(|a, b| a.skill_id.cmp(&b.skill_id));
     let mut kept: Vec<SkillInfo> = Vec::with_capacity(skills.len());

@@ -152,7 +152,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        federation::merge::SECOND,
+        clock::SECOND,
         registry::index::{Crowding, RankClass, RecordId},
     };
 

@@ -9,7 +9,7 @@ use std::{
     ops::{Bound, RangeBounds as _},
 };
 
-use crate::federation::merge::{Nanos, SECOND};
+use crate::clock::{Nanos, SECOND};
 
 /// Number of an entry in the table.
 pub(super) type RecordId = u32;

@@ -14,13 +14,11 @@ use super::{
     agent::EncodedAgent,
     index::{IndexPosition, RankClass, RecordId, SeededRng},
     index_keys::{SetId, SkillIndex},
-    quotas,
+    merge::{Stamp, Versioned},
+    record_size::record_bytes,
     usage::{RecordUsage, ShareKind, Source, UsageBy, is_pushed},
 };
-use crate::{
-    clock::Now,
-    federation::merge::{Nanos, Stamp, Versioned},
-};
+use crate::clock::{Nanos, Now};
 
 /// What is known of one peer's registration at one relay.
 #[derive(Clone, Debug)]
@@ -86,10 +84,7 @@ impl RegistryRecord {
             .live
             .as_ref()
             .map_or((0, 0), |live| (live.encoded.len(), live.sets.len()));
-        RecordUsage::single(
-            self.live.is_some(),
-            quotas::record_bytes(answer, places, &self.proofs),
-        )
+        RecordUsage::single(self.live.is_some(), record_bytes(answer, places, &self.proofs))
     }
 }
 

@@ -6,19 +6,17 @@
 
 use std::{fmt, sync::Arc};
 
-use agentanycast_proto::v1::{FederatedRegistration, RegistryProof};
+use agentanycast_proto::v1::FederatedRegistration;
 use prost::Message as _;
 
 use super::{
-    Crowding, EntrySource, RecordTimes, RegisteredAgent, RegistryError, SkillRegistry, StoredRecord, agent,
+    Crowding, EntrySource, RecordTimes, RegistryError, RemoteRecord, SkillRegistry, StoredRecord, agent,
+    merge::{Stamp, Versioned, replaces},
     records::{FutureVersion, LiveEntry, RegistryRecord},
     timestamp,
     usage::{ShareKind, Source, is_pushed},
 };
-use crate::{
-    clock::Now,
-    federation::merge::{MAX_FUTURE, Nanos, SECOND, Stamp, Versioned as _, nanos, replaces},
-};
+use crate::clock::{MAX_FUTURE, Nanos, Now, SECOND, nanos};
 
 /// Most bytes of records in a page: well below the 4 MiB that gRPC libraries take.
 const PAGE_BYTES: usize = 3 << 20;
@@ -28,42 +26,6 @@ const PAGE_ELEMENTS: usize = 200_000;
 
 /// Most records that are looked at for one page, those that its reader has already among them.
 const MAX_SCANNED: usize = 10_000;
-
-/// A record of another relay, its proofs checked.
-#[derive(Clone, Debug, Default)]
-pub struct RemoteRecord {
-    /// The agent; of one that is over only its peer counts.
-    pub agent: RegisteredAgent,
-    /// The relay it is registered at.
-    pub origin: String,
-    /// The version as the origin gave it.
-    pub version: u64,
-    /// When it was registered, by the origin's clock.
-    pub registered: Nanos,
-    /// How long it says it lives from now on.
-    pub life: Nanos,
-    /// The registration is over.
-    pub over: bool,
-    /// When the peer signed it, in milliseconds since 1970; 0 if it is not proven.
-    pub proven_ms: u64,
-    /// What the peer has signed, when it is proven.
-    pub proofs: Vec<RegistryProof>,
-    /// How crowded it was where it was registered from, as its origin says; of a stranger it is not believed.
-    pub crowd: u32,
-    /// A relay of our choice says that a stranger says so.
-    pub is_untrusted: bool,
-    /// The relay that says so.
-    pub via: Option<Arc<str>>,
-    /// Where it comes from, when it is a stranger's word.
-    pub source: Option<Source>,
-}
-
-impl RemoteRecord {
-    /// Whether a stranger itself says so, not only one whose word is passed on.
-    fn is_by_stranger(&self) -> bool {
-        self.source.is_some() && !self.is_untrusted
-    }
-}
 
 /// What became of a record that came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -444,7 +406,7 @@ fn interferes(incoming: &RemoteRecord, standing: &RegistryRecord) -> bool {
 /// A stamp by itself.
 struct StampOnly(Stamp);
 
-impl crate::federation::merge::Versioned for StampOnly {
+impl Versioned for StampOnly {
     fn stamp(&self) -> Stamp {
         self.0
     }

@@ -6,10 +6,7 @@ use agentanycast_proto::v1::{DiscoverBySkillResponse, SkillInfo, SkillRegistrati
 use prost::Message as _;
 
 use super::*;
-use crate::federation::{
-    merge::SECOND,
-    remote_record::{self, RecordSender},
-};
+use crate::clock::SECOND;
 
 mod merge_laws;
 mod quotas;
@@ -91,7 +88,7 @@ fn hear(to: &mut SkillRegistry, by: &SkillRegistry) {
     for told in page(by, START, "").records {
         let proven_ms = told.proofs.last().map_or(0, |proof| proof.time_ms);
         let proofs = told.proofs.clone();
-        let incoming = remote_record::read(told, START, to.limits().ttl, teller);
+        let incoming = RemoteRecord::from_registration(told, START, to.limits().ttl, teller);
         let proven = RemoteRecord {
             proven_ms,
             proofs,

@@ -3,7 +3,7 @@
 use agentanycast_proto::v1::SkillInfo;
 
 use super::*;
-use crate::federation::merge::HybridClock;
+use crate::clock::HybridClock;
 
 /// A handle on an empty registry whose entries live for so long.
 fn handle(ttl: Duration, store: Option<Store>) -> Handle {

@@ -8,7 +8,7 @@ use prost::Message as _;
 
 use super::{SimulationRng, relay::SimulatedRelay};
 use crate::{
-    federation::merge::Nanos,
+    clock::Nanos,
     registry::{HEARTBEAT, REGISTER, RegisteredAgent, RegistryCaller, RegistryError, Source},
 };
 

@@ -5,13 +5,9 @@ use std::collections::BTreeMap;
 
 use super::{TTL, limits};
 use crate::{
-    clock::Now,
-    federation::{
-        merge::{HybridClock, Nanos},
-        remote_record::{self, RecordSender},
-        sync_cursor::SyncCursor,
-    },
-    registry::{SkillRegistry, StoredRecord},
+    clock::{HybridClock, Nanos, Now},
+    federation::sync_cursor::SyncCursor,
+    registry::{RecordSender, RemoteRecord, SkillRegistry, StoredRecord},
 };
 
 pub(super) struct SimulatedRelay {
@@ -53,8 +49,12 @@ impl SimulatedRelay {
         let now = self.now(time);
         for kept in self.disk.clone() {
             if self.keeps {
-                let read =
-                    remote_record::read(kept.registration.clone(), now.wall, TTL, RecordSender::default());
+                let read = RemoteRecord::from_registration(
+                    kept.registration.clone(),
+                    now.wall,
+                    TTL,
+                    RecordSender::default(),
+                );
                 let _ = self.registry.restore(now, read, &kept);
             }
         }

@@ -4,7 +4,7 @@
 use proptest::{collection::vec, prelude::*};
 
 use super::*;
-use crate::federation::merge::MAX_FUTURE;
+use crate::clock::MAX_FUTURE;
 
 const PEERS: u8 = 4;
 const ORIGINS: u8 = 3;
@@ -74,7 +74,7 @@ fn with_dummy_proofs(
 ) -> RemoteRecord {
     let proofs = told.proofs.clone();
     let over = told.tombstone;
-    let incoming = remote_record::read(told, now, ttl, RecordSender::default());
+    let incoming = RemoteRecord::from_registration(told, now, ttl, RecordSender::default());
     RemoteRecord {
         proven_ms: proofs.last().map_or(0, |proof| proof.time_ms),
         proofs,

@@ -153,7 +153,7 @@ fn whoever_leaves_is_gone_everywhere_when_everything_is_full() {
             everything: false,
         };
         for told in here.changes(START, 0, 1000, reader).records {
-            let told = remote_record::read(told, START, limits.ttl, RecordSender::default());
+            let told = RemoteRecord::from_registration(told, START, limits.ttl, RecordSender::default());
             there.merge(START, told).unwrap();
         }
     };

@@ -180,7 +180,7 @@ fn tell(from: &SkillRegistry, to: &mut SkillRegistry, now: Nanos) {
             via: Some(&via),
             ..RecordSender::default()
         };
-        let incoming = remote_record::read(told, now, RegistryLimits::default().ttl, by);
+        let incoming = RemoteRecord::from_registration(told, now, RegistryLimits::default().ttl, by);
         let _ = to.merge(now, incoming);
     }
 }
@@ -211,7 +211,7 @@ fn another_key_ends_what_the_old_one_registered_wherever_it_is_known() {
         // Also from a relay that was started anew since.
         let kept = here.stored(START, &id).unwrap();
         let mut again = registry(RegistryLimits::default());
-        let read = remote_record::read(
+        let read = RemoteRecord::from_registration(
             kept.registration.clone(),
             START,
             RegistryLimits::default().ttl,

@@ -329,7 +329,7 @@ fn what_is_kept_on_disk_comes_back() {
     let later = START + 5 * SECOND;
     for peer in ["p", "q"] {
         let kept = before.stored(START, peer).unwrap();
-        let read = remote_record::read(
+        let read = RemoteRecord::from_registration(
             kept.registration.clone(),
             later,
             RegistryLimits::default().ttl,
@@ -381,7 +381,7 @@ fn a_crowd_at_one_relay_hides_nobody_of_another() {
     let kept = relays[0].stored(START, "fake-199").unwrap();
     assert_eq!(kept.registration.crowd, 3);
     let mut again = relay("relay-a");
-    let restored = remote_record::read(
+    let restored = RemoteRecord::from_registration(
         kept.registration.clone(),
         START,
         again.limits().ttl,
@@ -416,7 +416,12 @@ fn a_clock_that_was_set_back_before_a_restart_gives_one_life() {
             passed: 5 * SECOND,
             wall: START.saturating_add_signed(hours * 3_600_000_000_000),
         };
-        let read = remote_record::read(kept.registration.clone(), now.wall, ttl, RecordSender::default());
+        let read = RemoteRecord::from_registration(
+            kept.registration.clone(),
+            now.wall,
+            ttl,
+            RecordSender::default(),
+        );
         assert_eq!(after.restore(now, read, &kept).is_ok(), live, "{hours} h");
         let at = |seconds: u64| Now {
             passed: now.passed + seconds * SECOND,

@@ -261,7 +261,7 @@ fn a_strangers_word_stays_one_however_many_pass_it_on() {
             source: from(7).source,
             ..RecordSender::default()
         };
-        let read = remote_record::read(told, START, far.limits().ttl, stranger);
+        let read = RemoteRecord::from_registration(told, START, far.limits().ttl, stranger);
         assert!(read.source.is_some() && !read.is_untrusted);
     }
 }

@@ -98,7 +98,7 @@ impl SigningPeer {
 }
 
 fn read_record(told: FederatedRegistration) -> RemoteRecord {
-    read(told, NOW, TTL, RecordSender::default())
+    RemoteRecord::from_registration(told, NOW, TTL, RecordSender::default())
 }
 
 fn skills(incoming: &RemoteRecord) -> Vec<&str> {

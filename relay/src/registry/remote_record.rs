@@ -11,11 +11,12 @@ use agentanycast_proto::v1::{
 };
 use prost::Message as _;
 
-use super::merge::{Nanos, SECOND, nanos};
-use crate::registry::{
-    HEARTBEAT, KEY_ROTATION, MAX_PROOFS, REGISTER, RegisteredAgent, RemoteRecord, Source, UNREGISTER,
-    dedup_skills, nanos_of,
+use super::{
+    HEARTBEAT, KEY_ROTATION, MAX_PROOFS, REGISTER, UNREGISTER,
+    agent::{RegisteredAgent, dedup_skills, nanos_of},
+    usage::Source,
 };
+use crate::clock::{Nanos, SECOND, nanos};
 
 /// How old the last proof of a live record may be, besides the life of an entry: clocks of relays that are
 /// badly set may be ten minutes apart either way, and a stolen proof must not serve for ever.
@@ -32,42 +33,83 @@ pub struct RecordSender<'a> {
     pub is_trusted: bool,
 }
 
-/// Reads a record. `ttl` is the life of an entry here; it only bounds the age of proofs.
-pub fn read(told: FederatedRegistration, now: Nanos, ttl: Duration, by: RecordSender<'_>) -> RemoteRecord {
-    let proven = prove(&told, now, ttl);
-    let life = match told.remaining_ms {
-        0 => told.expires_at.map_or(0, nanos_of).saturating_sub(now),
-        millis => millis.saturating_mul(SECOND / 1000),
-    };
-    let version = if told.claimed_version == 0 {
-        told.version
-    } else {
-        told.claimed_version
-    };
-    let (over, proven_ms, agent, proofs) = match proven {
-        Some(proven) => (proven.agent.is_none(), proven.time_ms, proven.agent, told.proofs),
-        None => (told.tombstone, 0, None, Vec::new()),
-    };
-    let said = RegisteredAgent {
-        peer: told.peer_id,
-        skills: dedup_skills(told.skills),
-        name: told.agent_name,
-        description: told.agent_description,
-        addresses: told.addresses,
-    };
-    RemoteRecord {
-        agent: agent.unwrap_or(said),
-        origin: told.origin_relay_id,
-        version,
-        registered: told.registered_at.map_or(0, nanos_of),
-        life,
-        over,
-        proven_ms,
-        proofs,
-        crowd: told.crowd,
-        is_untrusted: by.is_trusted && told.hearsay,
-        via: by.via.cloned(),
-        source: by.source.filter(|_| told.hearsay || !by.is_trusted),
+/// A record of another relay, its proofs checked.
+#[derive(Clone, Debug, Default)]
+pub struct RemoteRecord {
+    /// The agent; of one that is over only its peer counts.
+    pub agent: RegisteredAgent,
+    /// The relay it is registered at.
+    pub origin: String,
+    /// The version as the origin gave it.
+    pub version: u64,
+    /// When it was registered, by the origin's clock.
+    pub registered: Nanos,
+    /// How long it says it lives from now on.
+    pub life: Nanos,
+    /// The registration is over.
+    pub over: bool,
+    /// When the peer signed it, in milliseconds since 1970; 0 if it is not proven.
+    pub proven_ms: u64,
+    /// What the peer has signed, when it is proven.
+    pub proofs: Vec<RegistryProof>,
+    /// How crowded it was where it was registered from, as its origin says; of a stranger it is not believed.
+    pub crowd: u32,
+    /// A relay of our choice says that a stranger says so.
+    pub is_untrusted: bool,
+    /// The relay that says so.
+    pub via: Option<Arc<str>>,
+    /// Where it comes from, when it is a stranger's word.
+    pub source: Option<Source>,
+}
+
+impl RemoteRecord {
+    /// Reads a record. `ttl` is the life of an entry here; it only bounds the age of proofs.
+    pub fn from_registration(
+        told: FederatedRegistration,
+        now: Nanos,
+        ttl: Duration,
+        by: RecordSender<'_>,
+    ) -> Self {
+        let proven = prove(&told, now, ttl);
+        let life = match told.remaining_ms {
+            0 => told.expires_at.map_or(0, nanos_of).saturating_sub(now),
+            millis => millis.saturating_mul(SECOND / 1000),
+        };
+        let version = if told.claimed_version == 0 {
+            told.version
+        } else {
+            told.claimed_version
+        };
+        let (over, proven_ms, agent, proofs) = match proven {
+            Some(proven) => (proven.agent.is_none(), proven.time_ms, proven.agent, told.proofs),
+            None => (told.tombstone, 0, None, Vec::new()),
+        };
+        let said = RegisteredAgent {
+            peer: told.peer_id,
+            skills: dedup_skills(told.skills),
+            name: told.agent_name,
+            description: told.agent_description,
+            addresses: told.addresses,
+        };
+        Self {
+            agent: agent.unwrap_or(said),
+            origin: told.origin_relay_id,
+            version,
+            registered: told.registered_at.map_or(0, nanos_of),
+            life,
+            over,
+            proven_ms,
+            proofs,
+            crowd: told.crowd,
+            is_untrusted: by.is_trusted && told.hearsay,
+            via: by.via.cloned(),
+            source: by.source.filter(|_| told.hearsay || !by.is_trusted),
+        }
+    }
+
+    /// Whether a stranger itself says so, not only one whose word is passed on.
+    pub(super) fn is_by_stranger(&self) -> bool {
+        self.source.is_some() && !self.is_untrusted
     }
 }
 
