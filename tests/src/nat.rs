@@ -4,9 +4,9 @@
 //!
 //! ```no_run
 //! # async fn example() {
-//! # use agentanycast_tests::nat::{Internet, Nat};
+//! # use agentanycast_tests::nat::{Internet, NatKind};
 //! let Some(internet) = Internet::open().await else { return };
-//! let (alice, bob) = (internet.site(Nat::Independent), internet.site(Nat::Symmetric));
+//! let (alice, bob) = (internet.site(NatKind::Independent), internet.site(NatKind::Symmetric));
 //! let (a, b) = (alice.daemon().start().await, bob.daemon().start().await);
 //! # }
 //! ```

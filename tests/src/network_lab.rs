@@ -4,13 +4,13 @@
 //!
 //! ```no_run
 //! # async fn example() {
-//! # use agentanycast_tests::{Daemon, lab::Lab};
-//! let Some(lab) = Lab::open() else { return };
+//! # use agentanycast_tests::{Daemon, network_lab::NetworkLab};
+//! let Some(lab) = NetworkLab::open() else { return };
 //! let (home, away) = (lab.namespace("home"), lab.namespace("away"));
 //! let link = lab.link(&home, "10.0.0.1/24", &away, "10.0.0.2/24");
 //! let alice = Daemon::builder().in_namespace(&home).listen(["/ip4/10.0.0.1/tcp/0"]).start().await;
 //! link.cut();
-//! link.mend();
+//! link.restore();
 //! # }
 //! ```
 //!

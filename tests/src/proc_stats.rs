@@ -64,7 +64,14 @@ pub fn has_ended(pid: Pid) -> bool {
     let state = stat
         .rsplit_once(')')
         .and_then(|(_, rest)| rest.trim_start().chars().next());
-    matches!(state, None | Some('Z' | 'X'))
+    match state {
+        None | Some('X') => true,
+        // The first thread is a zombie already while others of the process still hold its files and sockets.
+        Some('Z') => {
+            fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero())).is_ok_and(|tasks| tasks.count() <= 1)
+        }
+        Some(_) => false,
+    }
 }
 
 /// Number of threads.

@@ -12,9 +12,9 @@ use agentanycast_identity::{
     did_key_of,
 };
 use agentanycast_node::{
-    bridge::Fetcher,
     load_config::{self, LoadedConfig},
     policy::SourceName,
+    web_fetch::Fetcher,
 };
 use serde_json::json;
 
