@@ -383,7 +383,7 @@ impl RelaySwarm {
                 self.publish_addresses();
             }
             SwarmEvent::NewListenAddr { .. } | SwarmEvent::ExpiredListenAddr { .. } => {
-                self.publish_addresses()
+                self.publish_addresses();
             }
             SwarmEvent::Behaviour(BehaviourEvent::Relay(event)) => self.on_relay(event),
             _ => {}

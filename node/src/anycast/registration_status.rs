@@ -43,7 +43,7 @@ impl RegistrationStatus {
             // It is registered anew at once.
             RegistryAnswer::Unknown => self.registered = false,
             RegistryAnswer::Failed | RegistryAnswer::Refused => {
-                *self = Self::unregistered(failure.unwrap_or_default())
+                *self = Self::unregistered(failure.unwrap_or_default());
             }
         }
     }

@@ -141,7 +141,7 @@ impl Core {
                 self.hand_over(now, deliveries)?;
             }
             DeclineOutcome::StillOffered | DeclineOutcome::Reoffer | DeclineOutcome::Undeliverable => {
-                self.fail_untakable(now, id, reason)?
+                self.fail_untakable(now, id, reason)?;
             }
         }
         Ok(())

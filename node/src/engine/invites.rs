@@ -80,7 +80,7 @@ impl InviteRecord {
         }
     }
 
-    fn to_invite(self, id: &[u8]) -> Option<Invite> {
+    fn into_invite(self, id: &[u8]) -> Option<Invite> {
         Some(Invite {
             id: String::from_utf8(id.to_vec()).ok()?,
             label: self.label,
@@ -115,7 +115,7 @@ impl InviteStore {
             let record: Option<InviteRecord> = schema::decode(value);
             let id = schema::split(key).map(|(id, _)| id);
             if let (Some(record), Some(id)) = (record, id)
-                && let Some(invite) = record.to_invite(id)
+                && let Some(invite) = record.into_invite(id)
             {
                 book.issued.add(0, invite);
             }

@@ -90,7 +90,7 @@ impl BarePath {
         let serving = agents.spawn(async move {
             bare_grpc::serve(&socket, BareEcho)
                 .await
-                .expect("the agent serves")
+                .expect("the agent serves");
         });
         let role = format!("agent={}", agent.display());
         let mut answering = BareNodeProcess::start(&home, "answering", transport, &role);

@@ -154,7 +154,7 @@ impl Drop for ArtifactSender {
         let message = "the agent broke off";
         match road {
             ArtifactTarget::Peer(mut road) => {
-                drop(runtime.spawn(async move { road.break_off(message).await }))
+                drop(runtime.spawn(async move { road.break_off(message).await }));
             }
             ArtifactTarget::File(mut road) => drop(runtime.spawn(async move {
                 if let Err(error) = road.finish(StreamEndReason::Error, message).await {

@@ -385,7 +385,7 @@ impl Simulator {
         plane.files.entry(key).or_default();
         match verdict {
             StreamVerdict::Reject(reject) => {
-                self.answer_piece(at, peer, envelope, Some(&reject.to_string()), None)
+                self.answer_piece(at, peer, envelope, Some(&reject.to_string()), None);
             }
             _ => self.answer_piece(at, peer, envelope, None, Some(next)),
         }
@@ -535,7 +535,7 @@ impl Simulator {
             match (ended, sent) {
                 (None, _) => problems.push(format!("{artifact} never ended")),
                 (Some(StreamOutcome::Complete), None) => {
-                    problems.push(format!("{artifact} was never sent whole"))
+                    problems.push(format!("{artifact} was never sent whole"));
                 }
                 (Some(StreamOutcome::Complete), Some((_, content, _))) => {
                     let file = (at == story.target && !story.is_own()).then(|| content.clone());

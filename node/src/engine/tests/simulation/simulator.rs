@@ -424,7 +424,7 @@ impl Simulator {
             PendingCall::Step(step) => self.stepped(at, &step, answer),
             PendingCall::Check { agent, life, task } => self.checked(at, agent, life, &task, answer),
             PendingCall::StreamKept { agent, life, task } => {
-                self.stream_kept(at, agent, life, &task, &answer)
+                self.stream_kept(at, agent, life, &task, &answer);
             }
             PendingCall::EndKept { key, peer, envelope } => self.end_kept(at, &key, peer, envelope),
             PendingCall::Nobody => {}
