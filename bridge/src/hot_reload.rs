@@ -2,7 +2,7 @@
 //!
 //! The one rule: what is of no use is not used; then the old goes on being used, and a warning says so.
 //!
-//! Who knows that files have changed need not wait until they are looked at: [`read_again`], by SIGHUP.
+//! Who knows that files have changed need not wait until they are looked at: [`request_reload`], by SIGHUP.
 
 use std::{
     path::PathBuf,

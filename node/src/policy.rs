@@ -148,7 +148,7 @@ pub enum DecisionReason {
     Audit,
 }
 
-/// How [`DecisionReason::reason`] begins for a key that was replaced. Peers read it: what they ask by such a key is not lost.
+/// How [`DecisionReason::message`] begins for a key that was replaced. Peers read it: what they ask by such a key is not lost.
 pub const REPLACED: &str = "this key was replaced by that of ";
 
 impl fmt::Display for DecisionReason {
@@ -576,7 +576,7 @@ impl PeerAttributes {
 }
 
 impl PolicyRules {
-    /// [`PolicyRules::judge`] for a caller of this node, who has one name.
+    /// [`PolicyRules::evaluate`] for a caller of this node, who has one name.
     pub fn evaluate_caller(&self, name: &str, skill: &str) -> (Decision, SourceBounds) {
         let asker = SourceIdentity {
             names: &[name],

@@ -1,7 +1,7 @@
 //! The time: how much of it has passed, and what the wall clock shows.
 //!
 //! Lives, limits, windows and back-offs are measured in passed time, which no setting of the clock changes.
-//! The wall clock counts for what is signed, for versions, and for what is shown. [`Now`] is pure; [`now`]
+//! The wall clock counts for what is signed, for versions, and for what is shown. [`Now`] is pure; `now`
 //! reads both clocks. `hybrid_clock` gives versions.
 
 mod hybrid_clock;

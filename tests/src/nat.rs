@@ -274,7 +274,7 @@ impl Site {
 
     /// Nothing new leaves for other sites until the router is changed. Linux goes on translating as it did for a hole that was
     /// not punched, for as long as somebody tries, whatever the router is told meanwhile; so whoever is to be reached after
-    /// [`Site::change`], and cannot be before, tries in vain here.
+    /// [`Site::change_nat`], and cannot be before, tries in vain here.
     pub fn block_new_flows(&self) {
         self.router.nft(
             "table inet holes { chain forward { type filter hook forward priority 0; \

@@ -1,6 +1,6 @@
 //! Looking for agents with a skill: in what is kept, on the cards of connected peers, at registries and in the DHT.
 //!
-//! [`Anycast::discover`] answers people, [`Anycast::look_up`] what tasks go by. The rules: an answer is believed for its
+//! [`Anycast::discover`] answers people, [`Anycast::find_candidates`] what tasks go by. The rules: an answer is believed for its
 //! time; when nobody can be asked, those that were found last are told, and the local agent serves its own skills.
 
 use std::{

@@ -17,7 +17,7 @@ use super::{
     registry_client::{RegistryClient, refusal_text},
 };
 
-/// Most skills that are registered, as registries have it; of the rest [`left_out`] tells.
+/// Most skills that are registered, as registries have it; of the rest [`unregistered_parts`] tells.
 const MAX_SKILLS: usize = 256;
 /// Most tags of a skill, longest id, name, tag or value, and longest description in bytes, as registries have it.
 const MAX_TAGS: usize = 32;

@@ -63,7 +63,7 @@ impl RegistrationState {
         self.wanted = wanted;
     }
 
-    /// What is to be said now; its answer comes to [`RegistrationState::answered`].
+    /// What is to be said now; its answer comes to [`RegistrationState::on_answer`].
     pub(super) fn next(&mut self, now: Duration) -> Option<RegistryRequest> {
         if self.in_flight.is_some() {
             return None;

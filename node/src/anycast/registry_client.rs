@@ -119,7 +119,7 @@ pub fn registry_beside(relay: &Multiaddr) -> Option<String> {
     Some(format!("{host}:{REGISTRY_PORT}"))
 }
 
-/// The URL of a registry's address; without what `https` needs, see [`secured`].
+/// The URL of a registry's address; without what `https` needs, see [`with_tls`].
 pub(crate) fn endpoint(address: &str) -> Result<Endpoint, InvalidRegistry> {
     let invalid = || InvalidRegistry::Address(address.to_owned());
     let url = match address.split_once("://") {

@@ -18,7 +18,7 @@ fn explanation(status: &Status) -> String {
     )
 }
 
-/// As [`restate`], for a stream that is under way.
+/// As [`restate_size_errors`], for a stream that is under way.
 pub(super) fn to_resource_exhausted(status: Status) -> Status {
     if status.code() == Code::OutOfRange {
         return Status::resource_exhausted(explanation(&status));

@@ -16,7 +16,7 @@ const NAME: &str = "agentanycastd";
 /// Names of programs that are this daemon: a link to one of these may be replaced.
 const OUR_PROGRAMS: [&str; 2] = [NAME, "anycast"];
 
-/// What has the link's path after [`place`].
+/// What has the link's path after [`rename_into_place`].
 #[derive(Debug, PartialEq, Eq)]
 enum LinkState {
     /// The link to this program.

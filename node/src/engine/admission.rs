@@ -153,7 +153,7 @@ impl Core {
         reasons.iter().cloned().chain(outrun.map(said)).collect()
     }
 
-    /// A peer has come that may prove something: until [`Core::settle`] nothing is denied to it for good.
+    /// A peer has come that may prove something: until [`Core::on_identity_resolved`] nothing is denied to it for good.
     pub(super) fn await_identity(&mut self, peer: PeerId) {
         self.awaiting_identity.insert(peer);
     }

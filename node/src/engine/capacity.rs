@@ -10,7 +10,7 @@ use crate::task::{Role, Task};
 /// Most bytes of messages and whole results of one task: it is read whole whenever it is needed.
 const MAX_TASK_BYTES: u64 = 256 << 20;
 
-/// A party may have this many times what is left for others. See [`share_beside`].
+/// A party may have this many times what is left for others. See [`party_share`].
 const TIMES_LEFT: u64 = 3;
 
 impl Core {

@@ -6,7 +6,7 @@
 //! more than it has room for ([`CREDIT`], [`CREDIT_BYTES`]), so that a slow agent costs no memory.
 //!
 //! A task may end the agent that works on it. Each task counts the agents that ended while they had it
-//! ([`Dispatcher::end`]). A task that ended one agent goes behind those that ended none. A task that ended
+//! ([`Dispatcher::agent_ended`]). A task that ended one agent goes behind those that ended none. A task that ended
 //! [`EXCLUSIVE_FROM`] agents goes to one listener that has no other task, and that listener gets no other
 //! task until its agent reports on this one. So only the task that ends its agents goes on counting.
 
@@ -411,7 +411,7 @@ impl Dispatcher {
     }
 
     /// An agent stopped listening: what only it held is offered again. What its library had claimed stays
-    /// claimed, unless the agent has ended ([`Dispatcher::end`]).
+    /// claimed, unless the agent has ended ([`Dispatcher::agent_ended`]).
     pub(super) fn detach(&mut self, id: ListenerId, now: Duration) -> Vec<ListenerDelivery> {
         let Some(gone) = self.listeners.remove(&id) else {
             return Vec::new();

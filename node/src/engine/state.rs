@@ -222,7 +222,7 @@ impl Core {
     }
 
     /// The effects of the running turn so far. What its batch holds must be durable before they are let out,
-    /// like those that come with [`Core::take_turn`], which go after them.
+    /// like those that come with [`Core::take_transaction`], which go after them.
     pub fn take_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.transaction.effects)
     }

@@ -22,7 +22,7 @@ use crate::{
     task::{GroupKey, Output, Role, SentMark, Status, Task},
 };
 
-/// Most bytes of tasks in memory, as [`CachedTask::weigh`] counts them. What is open and what has just ended is
+/// Most bytes of tasks in memory, as [`CachedTask::mem_size`] counts them. What is open and what has just ended is
 /// asked for again soon; 64 MiB are some 15 000 tasks of a kilobyte each.
 const CACHE_BYTES: usize = 64 << 20;
 
@@ -320,7 +320,7 @@ impl TaskTable {
     }
 
     /// Takes a task out to change it; None: no such task. It must be brought back with
-    /// [`TaskTable::put`] (changed) or [`TaskTable::keep`] (not changed).
+    /// [`TaskTable::put`] (changed) or [`TaskTable::put_unchanged`] (not changed).
     pub(super) fn take(&mut self, id: &str) -> Result<Option<Box<CachedTask>>, StoreError> {
         if let Some(slot) = self.cache.pop(id) {
             self.cached_bytes -= slot.memory;

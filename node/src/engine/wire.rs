@@ -11,7 +11,7 @@ use prost::Message as _;
 use crate::sealed;
 use crate::task::{Attempt, Output, Role, Status, StreamOutcome, Streamed, Task};
 
-/// The task as the wire has it. Streamed artifacts are listed by reference ([`listed`]).
+/// The task as the wire has it. Streamed artifacts are listed by reference ([`streamed_reference`]).
 pub fn task(task: &Task, me: PeerId) -> v1::Task {
     let artifacts = task
         .results

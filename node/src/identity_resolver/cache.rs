@@ -213,12 +213,12 @@ impl IdentityCache {
         self.dirty.insert(peer);
     }
 
-    /// Whether the peer will be told of by [`IdentityCache::verdicts`].
+    /// Whether the peer will be told of by [`IdentityCache::take_resolved`].
     pub(super) fn is_pending(&self, peer: PeerId) -> bool {
         self.dirty.contains(&peer) || self.peers.peek(&peer).is_some_and(|known| !known.is_settled)
     }
 
-    /// A source that is to be asked now; its answer comes to [`IdentityCache::heard`].
+    /// A source that is to be asked now; its answer comes to [`IdentityCache::on_answer`].
     pub(super) fn next_to_ask(&mut self) -> Option<ClaimSource> {
         if self.in_flight >= MAX_LOOKUPS {
             return None;

@@ -146,7 +146,7 @@ impl PeerBudget {
     }
 
     /// Waits until the peer may have one more frame of `claimed` bytes in memory. Nothing of the common
-    /// share is taken yet: see [`FramePermit::cover`].
+    /// share is taken yet: see [`FramePermit::reserve`].
     pub(super) async fn frame(self: &Arc<Self>, claimed: usize) -> Result<FramePermit, AcquireError> {
         let (frame, bytes) = if claimed < SHORT_FRAME {
             (Arc::clone(&self.short_frames).acquire_owned().await?, None)

@@ -201,7 +201,7 @@ impl Handle {
     }
 
     /// While `wanted` and not connected, `peer` is redialled at its known addresses: after 1 s, doubling
-    /// to 5 min, anew when a new address becomes known. When [`super::Limits::wanted_peers`] are wanted
+    /// to 5 min, anew when a new address becomes known. When [`super::NetLimits::wanted_peers`] are wanted
     /// already, the wish is counted as refused and logged.
     pub fn set_wanted(&self, peer: PeerId, wanted: bool) {
         if !self.shared.wanted.add(peer, wanted) {

@@ -124,7 +124,7 @@ struct StreamEnding {
 }
 
 /// The sender of one artifact; holds at most [`WINDOW`] chunks. The caller drops it when it
-/// [is over](Outgoing::is_over). A receiver that keeps silent is the caller's to notice: it closes the
+/// [is over](SendWindow::is_over). A receiver that keeps silent is the caller's to notice: it closes the
 /// stream, opens another one, and START is asked about again.
 #[derive(Debug)]
 pub struct SendWindow {

@@ -110,7 +110,7 @@ impl ArtifactSender {
         }
     }
 
-    /// The next thing that has to be [attended](ArtifactSender::attend) to, also while nothing is pushed:
+    /// The next thing that has to be [attended](ArtifactSender::handle_event) to, also while nothing is pushed:
     /// what was sent may have to be sent again. Cancel-safe.
     pub async fn event(&mut self) -> SendEvent {
         match &mut self.target {

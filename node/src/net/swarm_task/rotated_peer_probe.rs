@@ -1,5 +1,5 @@
 //! Meeting whoever is where a wanted peer was: the same node under a new key, which its card shows, or a stranger, who is
-//! let go. The one rule: nothing is begun that [`Meetings`](crate::net::meetings::Meetings) has no room for.
+//! let go. The one rule: nothing is begun that [`PeerProbes`](crate::net::rotated_peer_probe::PeerProbes) has no room for.
 
 use std::time::{Instant, SystemTime};
 

@@ -1,7 +1,7 @@
 //! When a database is written anew, and how the new one takes the place of the old.
 //!
 //! The rule: at each moment one whole database is there. The next one is on disk before the old one gives up its name, and
-//! [`settle`] ends at the next start what a crash has interrupted.
+//! [`recover`] ends at the next start what a crash has interrupted.
 
 use std::{
     fs::{self, File},
