@@ -8,7 +8,7 @@ mod program_link;
 mod single_instance;
 mod terminal_hints;
 
-use std::{ffi::OsString, io, net::SocketAddr, process::ExitCode, time::Duration};
+use std::{ffi::OsString, io, net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
 
 use agentanycast_daemon_kit::{
     process::{self, StartLines},
@@ -201,7 +201,8 @@ impl RunningNode {
         let (engine, engine_task) = loaded.run(net.clone(), inbox, engine_stop.clone());
         tokio::spawn(reload.run(engine.clone(), ear.clone()));
         net.judge_invites(assemble::invite_judge(engine.clone()));
-        let names = assemble::resolver_parts(config, &engine, &net)?;
+        let fetcher = Arc::new(Fetcher::new(&config.bridge.outbound)?);
+        let names = assemble::resolver_parts(config, &engine, &net, Arc::clone(&fetcher))?;
         identity_resolver::start(names, &ear, heard, engine_stop.clone());
         let anycast_stop = CancellationToken::new();
         let told = (engine.listening(), unfindable);
@@ -239,7 +240,7 @@ impl RunningNode {
             assemble::limits_of(config),
             audit_log,
             health.clone(),
-            identity_resolver::DidWebLookup::new(Fetcher::new(&config.bridge.outbound)?),
+            identity_resolver::DidWebLookup::new(fetcher),
         );
         let outbound_stop = CancellationToken::new();
         let outbound = bridge::start_outbound(

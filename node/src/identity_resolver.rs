@@ -54,7 +54,7 @@ pub struct ResolverParts {
     /// Where it gets cards that were not shown.
     pub net: net::Handle,
     /// How documents are fetched.
-    pub fetcher: Fetcher,
+    pub fetcher: Arc<Fetcher>,
     /// How the DNS is asked.
     pub dns: DnsResolver,
     /// How long an answer is believed.

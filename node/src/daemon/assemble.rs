@@ -27,6 +27,7 @@ use crate::{
     policy_reload::warn_of_mistakes,
     spool::Spool,
     store::disk::DiskStore,
+    web_fetch::Fetcher,
 };
 
 /// What of the settings calls depend on.
@@ -90,11 +91,12 @@ pub(super) fn resolver_parts(
     config: &Config,
     engine: &Engine,
     net: &net::Handle,
+    fetcher: Arc<Fetcher>,
 ) -> anyhow::Result<identity_resolver::ResolverParts> {
     Ok(identity_resolver::ResolverParts {
         engine: engine.clone(),
         net: net.clone(),
-        fetcher: crate::web_fetch::Fetcher::new(&config.bridge.outbound)?,
+        fetcher,
         dns: DnsResolver::new(&config.identity.name_server)?,
         believed_for: config.identity.cache_ttl,
     })

@@ -41,10 +41,8 @@ pub enum DidWebLookupError {
 
 impl DidWebLookup {
     /// They are fetched by this.
-    pub fn new(fetcher: Fetcher) -> Self {
-        Self {
-            fetcher: Arc::new(fetcher),
-        }
+    pub fn new(fetcher: Arc<Fetcher>) -> Self {
+        Self { fetcher }
     }
 
     /// The peers whose keys may show themselves by this name, in the order of its document.

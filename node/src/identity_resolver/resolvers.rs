@@ -2,6 +2,7 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
+    sync::Arc,
     time::Duration,
 };
 
@@ -126,12 +127,12 @@ fn name_server(text: &str) -> Result<SocketAddr, InvalidNameServer> {
 
 /// All that can be asked.
 pub(super) struct Resolvers {
-    web: Fetcher,
+    web: Arc<Fetcher>,
     dns: DnsResolver,
 }
 
 impl Resolvers {
-    pub(super) fn new(web: Fetcher, dns: DnsResolver) -> Self {
+    pub(super) fn new(web: Arc<Fetcher>, dns: DnsResolver) -> Self {
         Self { web, dns }
     }
 
