@@ -51,7 +51,7 @@ type OptionalVersion = Option<FileVersion>;
 
 impl<T> std::fmt::Debug for HotReload<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Reloaded").field(&self.what).finish()
+        f.debug_tuple("HotReload").field(&self.what).finish()
     }
 }
 

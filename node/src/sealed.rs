@@ -131,7 +131,7 @@ pub struct SealedChannel {
 
 impl std::fmt::Debug for SealedChannel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ends")
+        f.debug_struct("SealedChannel")
             .field("other", &self.other)
             .field("task", &self.task)
             .finish_non_exhaustive()

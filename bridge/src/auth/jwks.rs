@@ -24,7 +24,7 @@ struct IssuerKey {
 
 impl std::fmt::Debug for IssuerKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Key")
+        f.debug_struct("IssuerKey")
             .field("id", &self.id)
             .finish_non_exhaustive()
     }

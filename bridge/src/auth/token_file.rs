@@ -35,7 +35,7 @@ struct TokenEntry {
 
 impl std::fmt::Debug for TokenFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Tokens").field(&self.0.len()).finish()
+        f.debug_tuple("TokenFile").field(&self.0.len()).finish()
     }
 }
 

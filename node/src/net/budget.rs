@@ -68,7 +68,7 @@ pub struct FramePermit {
 
 impl std::fmt::Debug for FramePermit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Permit")
+        f.debug_struct("FramePermit")
             .field("bytes", &self.total.num_permits())
             .finish_non_exhaustive()
     }

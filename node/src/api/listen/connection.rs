@@ -66,7 +66,7 @@ type OnClosed = Box<dyn Fn(ConnectionId) + Send + Sync>;
 
 impl fmt::Debug for ConnectionRegister {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Register")
+        f.debug_struct("ConnectionRegister")
             .field("alive", &self.alive)
             .finish_non_exhaustive()
     }

@@ -75,7 +75,7 @@ struct TaskSealer {
 
 impl fmt::Debug for TaskSealer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Boxes").field(&self.channel).finish()
+        f.debug_tuple("TaskSealer").field(&self.channel).finish()
     }
 }
 

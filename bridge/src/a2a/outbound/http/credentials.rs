@@ -47,7 +47,7 @@ struct OAuthToken {
 
 impl std::fmt::Debug for OAuthToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Token")
+        f.debug_struct("OAuthToken")
             .field("until", &self.until)
             .finish_non_exhaustive()
     }

@@ -29,7 +29,7 @@ pub(super) struct SentSecrets(Mutex<Vec<Arc<[String]>>>);
 
 impl fmt::Debug for SentSecrets {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Secrets").finish_non_exhaustive()
+        f.debug_tuple("SentSecrets").finish_non_exhaustive()
     }
 }
 
