@@ -22,7 +22,8 @@ use self::faulty_store::{FaultPoint, FaultyStore, StoreFault};
 use super::harness::{artifact, limits, peer, text};
 use crate::{
     engine::{
-        self, Core, Engine, EngineError, Now, OfferedTask, SendTask, Subscription,
+        self, Engine, EngineError, Now, OfferedTask, SendTask, Subscription,
+        coordinator::Coordinator,
         transaction::{EngineLimits, TaskChange},
     },
     net,
@@ -110,7 +111,7 @@ fn net_config(keypair: Keypair, listen: &[&str]) -> net::NetConfig {
 }
 
 /// What the reopened store has.
-fn reopened(store: &Arc<FaultyStore>, me: agentanycast_identity::PeerId) -> Core {
+fn reopened(store: &Arc<FaultyStore>, me: agentanycast_identity::PeerId) -> Coordinator {
     let now = Now {
         mono: Duration::ZERO,
         unix: 1_767_225_600_000,
@@ -121,7 +122,7 @@ fn reopened(store: &Arc<FaultyStore>, me: agentanycast_identity::PeerId) -> Core
         ..limits()
     };
     store.mend();
-    Core::load(
+    Coordinator::load(
         me,
         limits,
         Arc::clone(store) as Arc<dyn crate::store::Store>,
@@ -457,7 +458,10 @@ async fn a_receivers_store_fails(fault: StoreFault) {
         .await
         .unwrap();
     bob.store.arm();
-    let queued = async || alice.engine.call(|core, _| Ok(core.queued())).await.unwrap();
+    let queued = async || {
+        let depths = alice.engine.metrics().await.unwrap().depths;
+        depths.queued + depths.sent + depths.parked
+    };
     let mut sent = 0;
     while sent < TASKS {
         let request = SendTask {

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     config::{self, AclRule, TrustMode},
-    engine::{EngineError, NewInvite, SendTask, invites::split_card},
+    engine::{EngineError, NewInvite, SendTask, admission::split_card},
     policy::{
         PolicyOutcome, PolicyRules,
         invites::{MAX_INVITES, SECRET},

@@ -11,7 +11,7 @@ use std::{
 use bytes::Bytes;
 
 use crate::{
-    engine::schema::{self, TaskSummary, tag},
+    engine::{schema::tag, tasks::tests::stored_status},
     store::{Batch, KeyValue, Store, StoreError},
     task::Status,
 };
@@ -100,8 +100,8 @@ impl FaultyStore {
         let state = self.lock();
         let mut tasks = state.durable.iter().filter(|(key, _)| key[0] == tag::TASK);
         tasks.find_map(|(_, value)| {
-            let task = schema::decode::<TaskSummary>(value)?;
-            (task.id == id).then_some(task.state)??.status()
+            let (task, status) = stored_status(value)?;
+            (task == id).then_some(status)
         })
     }
 
