@@ -368,6 +368,7 @@ impl EngineActor {
         let turn = self.core.finish_transaction(self.clock.now());
         let done = self.core.take_store_failure();
         self.note(done);
+        self.let_out_early(turn.early);
         let mut steps = std::mem::take(&mut self.steps);
         if let Some(failure) = &self.failure {
             for release in steps.into_iter().filter_map(|step| step.release) {

@@ -510,6 +510,40 @@ async fn a_receiver_that_cannot_sync_acknowledges_nothing_more() {
     }
 }
 
+/// A task that ended two agents goes to one listener alone, and others wait for its report. What waited is handed over with
+/// that report, which is no call of the listener's.
+#[tokio::test]
+async fn a_task_that_waited_for_another_ones_report_is_handed_over() {
+    let node = RunningEngine::start(Arc::new(FaultyStore::sound()), &[]).await;
+    let send = async |id: &str| {
+        let request = SendTask {
+            peer: Some(node.engine.me()),
+            message: text(id, "do it"),
+            ..SendTask::default()
+        };
+        node.engine.send_task(request.into()).await.unwrap().id
+    };
+    let handed_over = async |listener: &mut engine::AgentListener| {
+        let offered = timeout(DEADLINE, listener.next())
+            .await
+            .expect("it is handed over");
+        offered.unwrap().task.id.clone()
+    };
+    let ends_its_agent = send("m1").await;
+    for connection in 1..=2 {
+        let mut listener = node.engine.listen(connection, || true).await.unwrap();
+        assert_eq!(handed_over(&mut listener).await, ends_its_agent);
+    }
+    let mut listener = node.engine.listen(3, || false).await.unwrap();
+    assert_eq!(handed_over(&mut listener).await, ends_its_agent);
+    let waits = send("m2").await;
+    let report = node.engine.update(ends_its_agent, Status::Working, None, 3);
+    report.await.unwrap();
+    assert_eq!(handed_over(&mut listener).await, waits);
+    drop(listener);
+    node.end().await;
+}
+
 /// A disk that takes its time: everything is answered, nothing before it is durable (see `carry_out`).
 #[tokio::test]
 async fn a_slow_disk_slows_and_loses_nothing() {
