@@ -12,6 +12,8 @@ pub mod file_version;
 pub mod fuzz_corpus;
 pub mod json_lines;
 pub mod listening;
+#[cfg(feature = "log-capture")]
+pub mod log_capture;
 pub mod logging;
 #[cfg(feature = "pages")]
 pub mod manpages;

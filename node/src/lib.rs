@@ -13,16 +13,14 @@ pub mod fuzz;
 mod health;
 pub mod identity_resolver;
 pub mod load_config;
-#[cfg(test)]
-mod log_capture;
 pub mod net;
 pub mod policy;
 mod policy_reload;
 pub mod sealed;
 pub mod spool;
-pub mod store;
 pub mod task;
 pub mod telemetry;
 pub mod web_fetch;
 
+pub use agentanycast_store as store;
 pub use daemon::main_with_args;

@@ -7,6 +7,7 @@ use agentanycast_daemon_kit::{
     traces::{TraceExporter, Traces},
 };
 use agentanycast_identity as identity;
+use agentanycast_store::disk::DiskStore;
 use anyhow::Context as _;
 use tokio::sync::watch;
 use tokio_rustls::rustls::pki_types::{CertificateDer, pem::PemObject as _};
@@ -26,7 +27,6 @@ use crate::{
     },
     policy_reload::warn_of_mistakes,
     spool::Spool,
-    store::disk::DiskStore,
     web_fetch::Fetcher,
 };
 
