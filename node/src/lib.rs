@@ -22,5 +22,4 @@ pub mod task;
 pub mod telemetry;
 pub mod web_fetch;
 
-pub use agentanycast_store as store;
 pub use daemon::main_with_args;

@@ -10,6 +10,10 @@ use std::{
 
 use agentanycast_daemon_kit::spans::OnSpan;
 use agentanycast_identity::PeerId;
+use agentanycast_store::{
+    StoreError,
+    commit::{CommitProgress, Committer, Urgency},
+};
 use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -28,14 +32,7 @@ use super::{
     subscriptions::Subscriptions,
     transaction::{Effect, EngineError, Now, OnCard, OnIdentityNeeded, OnRoute},
 };
-use crate::{
-    net,
-    store::{
-        StoreError,
-        commit::{CommitProgress, Committer, Urgency},
-    },
-    task::NetworkPath,
-};
+use crate::{net, task::NetworkPath};
 
 /// Inputs that become one turn, with one batch, when they have come together.
 const MAX_TURN_INPUTS: usize = 64;

@@ -10,6 +10,7 @@ use std::{collections::HashMap, sync::Arc};
 use agentanycast_daemon_kit::address::bare_url;
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{SendTaskPayload, a2a_envelope::Payload};
+use agentanycast_store::StoreError;
 use prost::Message as _;
 
 use super::{
@@ -31,7 +32,6 @@ use crate::{
         limits::{LimitKey, SourceUsage},
     },
     sealed,
-    store::StoreError,
     task::Task,
 };
 

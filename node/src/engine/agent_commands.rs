@@ -11,6 +11,7 @@ use agentanycast_proto::v1::{
     Artifact, Message, MessageRole, TaskCompletePayload, TaskFailPayload, TaskStatusUpdatePayload,
     a2a_envelope::Payload,
 };
+use agentanycast_store::StoreError;
 use prost::Message as _;
 
 use super::{
@@ -24,7 +25,6 @@ use super::{
 };
 use crate::{
     delivery::outbox::EnvelopeKind,
-    store::StoreError,
     task::{MAX_ID, Output, Role, Status, Streamed, Task},
 };
 

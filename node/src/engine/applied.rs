@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::a2a_envelope::Payload;
+use agentanycast_store::{self as store, Store as _, StoreError};
 
 use super::{
     schema::{self, AppliedIdRecord, AppliedRecord, tag},
@@ -16,7 +17,6 @@ use crate::{
         dedup::{self, AppliedSequences, PeerDedup},
         inbox::InboundEnvelope,
     },
-    store::{self, Store as _, StoreError},
     task::Role,
 };
 

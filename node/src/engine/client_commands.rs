@@ -8,6 +8,7 @@ use agentanycast_proto::v1::{
     Message, MessageRole, SendTaskPayload, TaskCancelPayload, TaskStatus, TaskStatusUpdatePayload,
     a2a_envelope::Payload,
 };
+use agentanycast_store::StoreError;
 use prost::Message as _;
 
 use super::{
@@ -23,7 +24,6 @@ use crate::{
         inbox::{self, MAX_METADATA, MAX_METADATA_KEY},
         outbox::EnvelopeKind,
     },
-    store::StoreError,
     task::{
         ExternalDelivery, GroupKey, MAX_ID, MAX_URL, Role, Route, SealedOrigin, Status, Task, TaskTimeline,
     },

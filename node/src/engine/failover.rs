@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{TaskConfirmPayload, TaskFailPayload, a2a_envelope::Payload};
+use agentanycast_store::StoreError;
 
 use super::{
     attempts::ACK_TIMEOUT,
@@ -22,7 +23,6 @@ use super::{
 };
 use crate::{
     delivery::outbox::{EnvelopeKind, OutboxEntry},
-    store::StoreError,
     task::{Role, Status, Task},
 };
 

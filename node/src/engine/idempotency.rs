@@ -7,10 +7,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use agentanycast_store::{self as store, Batch, Store, StoreError};
 use sha2::{Digest as _, Sha256};
 
 use super::schema::{self, IdempotencyRecord};
-use crate::store::{self, Batch, Store, StoreError};
 
 /// How long a key is remembered, in milliseconds (24 h, contract of SendTask).
 const LIFETIME: u64 = 24 * 60 * 60 * 1000;
@@ -208,10 +208,11 @@ fn hash(key: &str) -> KeyHash {
 
 #[cfg(test)]
 mod tests {
+    use agentanycast_store::memory::MemoryStore;
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{engine::schema::tag, store::memory::MemoryStore};
+    use crate::engine::schema::tag;
 
     #[derive(Clone, Debug)]
     enum KeyStep {

@@ -13,6 +13,7 @@ use agentanycast_proto::v1::{
     Artifact, Message, SealedKind, SendTaskPayload, TaskCancelPayload, TaskCompletePayload, TaskFailPayload,
     TaskStatusUpdatePayload, a2a_envelope::Payload,
 };
+use agentanycast_store::StoreError;
 use bytes::Bytes;
 use prost::Message as _;
 
@@ -32,7 +33,6 @@ use crate::{
         inbox::{self, InboundEnvelope, Malformed},
         outbox::EnvelopeKind,
     },
-    store::StoreError,
     task::{Output, Role, Status, Task, TaskTimeline},
 };
 

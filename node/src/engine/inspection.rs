@@ -3,6 +3,7 @@
 //! Nothing is changed and nothing decided here.
 
 use agentanycast_identity::PeerId;
+use agentanycast_store::StoreError;
 
 use super::{
     refusals::RecentRefusal,
@@ -13,7 +14,6 @@ use super::{
 };
 use crate::{
     delivery::outbox::{DeliveryStage, EnvelopeKind, QueueDepths},
-    store::StoreError,
     task::{Role, Status, Task},
 };
 

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{AgentCard, P2pExtension};
+use agentanycast_store::{self as store, Batch, Store, StoreError};
 use bytes::Bytes;
 use prost::Message as _;
 
@@ -18,7 +19,6 @@ use super::{
 };
 use crate::{
     policy::invites::{Invite, Invites, MAX_INVITES, MAX_USES, RedeemResult, SECRET, hash_of, is_label},
-    store::{self, Batch, Store, StoreError},
     task::MAX_ID,
 };
 

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use agentanycast_store::{self as store, Batch, Store, StoreError};
 use rand::RngExt as _;
 
 use super::{
@@ -12,7 +13,6 @@ use super::{
     state::Core,
     transaction::{Effect, EngineError},
 };
-use crate::store::{self, Batch, Store, StoreError};
 
 /// Notes of one task.
 const MAX_PER_TASK: usize = 16;
@@ -241,10 +241,10 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
+    use agentanycast_store::memory::MemoryStore;
     use proptest::prelude::*;
 
     use super::*;
-    use crate::store::memory::MemoryStore;
 
     fn note(name: u8, owner: u8, length: usize, open: bool) -> Note {
         Note {

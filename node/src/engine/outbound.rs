@@ -2,6 +2,7 @@
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{A2aEnvelope, a2a_envelope::Payload};
+use agentanycast_store::{Store as _, StoreError};
 
 use super::{
     counters::Direction,
@@ -17,7 +18,6 @@ use crate::{
         inbox,
         outbox::{EnvelopeKind, OutboxAction, OutboxEntry},
     },
-    store::{Store as _, StoreError},
     task::{SentMark, Status},
 };
 

@@ -5,13 +5,13 @@ use std::{collections::BTreeMap, time::Duration};
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::A2aEnvelope;
+use agentanycast_store::{self as store, Batch, Store, StoreError};
 use bytes::Bytes;
 use prost::Message as _;
 
 use super::schema::{self, OutboxEntryRecord, OutboxRecord, tag};
 use crate::{
     delivery::outbox::{EnvelopeKind, Outbox, OutboxEntry},
-    store::{self, Batch, Store, StoreError},
     task::NetworkPath,
 };
 

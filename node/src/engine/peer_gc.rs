@@ -7,6 +7,7 @@
 use std::{sync::Arc, time::Duration};
 
 use agentanycast_identity::PeerId;
+use agentanycast_store::{self as store, Store as _, StoreError};
 
 use super::{
     applied::applied_id_key,
@@ -14,7 +15,6 @@ use super::{
     state::Core,
     transaction::Now,
 };
-use crate::store::{self, Store as _, StoreError};
 
 /// How long a peer has to be silent, in milliseconds: 30 days.
 const SILENCE: u64 = 30 * 24 * 60 * 60 * 1000;

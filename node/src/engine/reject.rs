@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{TaskStatusUpdatePayload, a2a_envelope::Payload};
+use agentanycast_store::StoreError;
 
 use super::{refusals::RecentRefusal, state::Core, trace_context::TraceContext, transaction::Now};
 use crate::{
     delivery::{dedup::MAX_REASON, inbox::OversizedEnvelope, outbox::EnvelopeKind},
-    store::StoreError,
     task::Status,
 };
 

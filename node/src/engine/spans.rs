@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use agentanycast_daemon_kit::spans::{Context, Span, SpanKind};
+use agentanycast_store::StoreError;
 use rand::RngExt as _;
 
 use super::{
@@ -14,10 +15,7 @@ use super::{
     trace_context::TraceContext,
     transaction::{Effect, Now},
 };
-use crate::{
-    store::StoreError,
-    task::{Role, Status, Task, TraceRecording},
-};
+use crate::task::{Role, Status, Task, TraceRecording};
 
 impl Core {
     /// Makes this node part of the trace of a task that is new here. None: it is not recorded.

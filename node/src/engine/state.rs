@@ -14,6 +14,7 @@ use std::{
 
 use agentanycast_identity::{Keypair, PeerId};
 use agentanycast_proto::v1::{AckPayload, Message, MessageRole, Part, TextPart, part::Content};
+use agentanycast_store::{Batch, Store, StoreError, error_latch::ErrorLatch};
 use lru::LruCache;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
@@ -28,7 +29,6 @@ use super::{
 };
 use crate::{
     delivery::{dedup::PeerDedup, outbox::QueueDepths},
-    store::{Batch, Store, StoreError, error_latch::ErrorLatch},
     task::{NetworkPath, Output, Role, Status, Task},
 };
 

@@ -11,6 +11,7 @@ use agentanycast_identity::{
     rotation::{self, Rotation},
 };
 use agentanycast_proto::v1::{A2aEnvelope, a2a_envelope::Payload};
+use agentanycast_store::StoreError;
 use prost::Message as _;
 
 use super::{outbound_queue::OutboundQueue, state::Core, transaction::Now};
@@ -19,7 +20,6 @@ use crate::{
         inbox::InboundEnvelope,
         outbox::{OutboxEntry, SendAttempts},
     },
-    store::StoreError,
     task::Role,
 };
 

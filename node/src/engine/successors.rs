@@ -7,10 +7,10 @@
 use std::collections::HashSet;
 
 use agentanycast_identity::{PeerId, rotation::HONOURED_FOR};
+use agentanycast_store::{self as store, Batch, Store, StoreError};
 use lru::LruCache;
 
 use super::schema::{self, tag};
-use crate::store::{self, Batch, Store, StoreError};
 
 /// Peers whose successors are remembered, some 150 bytes each.
 const MAX_KEPT_ROTATIONS: usize = 65_536;
@@ -183,10 +183,10 @@ fn key(old: PeerId) -> Vec<u8> {
 mod tests {
     use std::collections::BTreeMap;
 
+    use agentanycast_store::memory::MemoryStore;
     use proptest::prelude::*;
 
     use super::*;
-    use crate::store::memory::MemoryStore;
 
     fn peer(number: u8) -> PeerId {
         let key = agentanycast_identity::Keypair::ed25519_from_bytes([number; 32]).unwrap();

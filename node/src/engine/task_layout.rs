@@ -6,13 +6,11 @@
 use std::sync::Arc;
 
 use agentanycast_proto::v1::Message;
+use agentanycast_store::{self as store, Batch, Store, StoreError};
 use prost::{Message as _, bytes::BufMut as _};
 
 use super::schema::{self, HeadRecord, ResultRecord, StateRecord, TaskRecord, tag};
-use crate::{
-    store::{self, Batch, Store, StoreError},
-    task::{Output, Task},
-};
+use crate::task::{Output, Task};
 
 /// Most bytes of head, messages and results of a task that is one record. It is written some four times.
 pub(super) const MAX_WHOLE: u64 = 4 << 10;
@@ -186,12 +184,12 @@ mod tests {
     use std::{collections::BTreeMap, sync::Arc};
 
     use agentanycast_proto::v1::{Artifact, Part, part::Content};
+    use agentanycast_store::memory::MemoryStore;
     use proptest::prelude::*;
 
     use super::*;
     use crate::{
         engine::task_table::{CachedTask, TaskTable},
-        store::memory::MemoryStore,
         task::{Role, Status, TaskTimeline},
     };
 

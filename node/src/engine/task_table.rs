@@ -10,6 +10,7 @@ use std::{
 };
 
 use agentanycast_identity::PeerId;
+use agentanycast_store::{self as store, Batch, Store, StoreError};
 use lru::LruCache;
 
 use super::{
@@ -17,10 +18,7 @@ use super::{
     schema::{self, HeadRecord, StateRecord, TaskSummary, tag},
     task_layout::{self, TaskDelta},
 };
-use crate::{
-    store::{self, Batch, Store, StoreError},
-    task::{GroupKey, Output, Role, SentMark, Status, Task},
-};
+use crate::task::{GroupKey, Output, Role, SentMark, Status, Task};
 
 /// Most bytes of tasks in memory, as [`CachedTask::mem_size`] counts them. What is open and what has just ended is
 /// asked for again soon; 64 MiB are some 15 000 tasks of a kilobyte each.

@@ -6,6 +6,7 @@ use std::{collections::HashSet, time::Duration};
 use agentanycast_daemon_kit::duration;
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{AgentCard, GetTaskPayload, a2a_envelope::Payload};
+use agentanycast_store::{self as store, Store as _, StoreError};
 use bytes::Bytes;
 
 use super::{
@@ -19,7 +20,6 @@ use super::{
 };
 use crate::{
     delivery::outbox::{EXPIRY_GRACE, EnvelopeKind},
-    store::{self, Store as _, StoreError},
     task::{NetworkPath, Status},
 };
 

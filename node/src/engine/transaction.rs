@@ -6,12 +6,12 @@ use std::{sync::Arc, time::Duration};
 use agentanycast_daemon_kit::spans::Span;
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{AckPayload, AgentCard, Message, StreamStart, a2a_envelope::Payload};
+use agentanycast_store::{Batch, StoreError};
 use bytes::Bytes;
 
 use super::dispatcher::ListenerId;
 use crate::{
     policy::audit::log_line::AuditEntry,
-    store::{Batch, StoreError},
     task::{Output, Status, Task, TransitionError},
 };
 

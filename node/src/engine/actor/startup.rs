@@ -8,6 +8,10 @@ use std::{
 
 use agentanycast_daemon_kit::spans::OnSpan;
 use agentanycast_identity::{Keypair, PeerId};
+use agentanycast_store::{
+    Store, StoreError,
+    commit::{CommitProgress, Committer},
+};
 use tokio::{
     sync::{Semaphore, mpsc, watch},
     task::JoinHandle,
@@ -31,10 +35,6 @@ use crate::{
     net,
     policy::{PolicyRules, audit::Audit},
     spool::Spool,
-    store::{
-        Store, StoreError,
-        commit::{CommitProgress, Committer},
-    },
 };
 
 /// Why the engine could not start.

@@ -4,6 +4,8 @@
 //! agent's library made by itself is no report ([`Core::claim_for_agent`]). The count is part of the task in
 //! the store, in the batch of the turn that counts, so a restart of the daemon keeps it.
 
+use agentanycast_store::StoreError;
+
 use super::{AgentReport, TaskClaim, UNKNOWN_CONNECTION};
 use crate::{
     engine::{
@@ -12,7 +14,6 @@ use crate::{
         task_table::unless_damaged,
         transaction::{EngineError, Now},
     },
-    store::StoreError,
     task::Status,
 };
 

@@ -3,6 +3,7 @@
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{StreamEnd, StreamEndReason, StreamStart, a2a_envelope::Payload};
+use agentanycast_store::StoreError;
 
 use super::AckDecision;
 use crate::{
@@ -11,7 +12,6 @@ use crate::{
         state::Core,
         transaction::{Effect, Now},
     },
-    store::StoreError,
     task::{Status, StreamOutcome, Streamed},
 };
 

@@ -8,6 +8,7 @@ mod faulty_store;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use agentanycast_store::Store as _;
 use libp2p::identity::Keypair;
 use proptest::{collection::vec, prelude::*};
 use tempfile::TempDir;
@@ -27,7 +28,6 @@ use crate::{
     },
     net,
     spool::Spool,
-    store::Store as _,
     task::{Role, Status},
 };
 
@@ -50,7 +50,7 @@ impl RunningEngine {
         let keypair = Keypair::generate_ed25519();
         let me = agentanycast_identity::peer_id(&keypair);
         let loaded = engine::start(engine::EngineParts {
-            store: Arc::clone(&store) as Arc<dyn crate::store::Store>,
+            store: Arc::clone(&store) as Arc<dyn agentanycast_store::Store>,
             spool: Spool::open(home.path().join("artifacts")).unwrap(),
             limits: limits(),
             me,
@@ -124,7 +124,7 @@ fn reopened(store: &Arc<FaultyStore>, me: agentanycast_identity::PeerId) -> Core
     Core::load(
         me,
         limits,
-        Arc::clone(store) as Arc<dyn crate::store::Store>,
+        Arc::clone(store) as Arc<dyn agentanycast_store::Store>,
         now,
         1,
     )

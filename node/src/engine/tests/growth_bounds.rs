@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use agentanycast_identity::PeerId;
+use agentanycast_store::{Batch, Store as _};
 
 use super::{
     cluster::{A, B, TestCluster, numbered, send_task, stranger},
@@ -15,7 +16,6 @@ use crate::{
         schema::{self, TaskSummary, tag},
         transaction::{EngineError, EngineLimits},
     },
-    store::{Batch, Store as _},
     task::Status,
 };
 

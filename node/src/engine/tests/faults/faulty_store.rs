@@ -8,11 +8,11 @@ use std::{
     time::Duration,
 };
 
+use agentanycast_store::{Batch, KeyValue, Store, StoreError};
 use bytes::Bytes;
 
 use crate::{
     engine::schema::{self, TaskSummary, tag},
-    store::{Batch, KeyValue, Store, StoreError},
     task::Status,
 };
 

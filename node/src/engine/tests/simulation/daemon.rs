@@ -6,6 +6,7 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use agentanycast_identity::PeerId;
+use agentanycast_store::{Batch, Store as _, StoreError};
 
 use super::{
     disk::{DiskFault, SimDisk},
@@ -22,7 +23,6 @@ use crate::{
         transaction::{Effect, EngineError, EngineLimits, Now},
     },
     policy::PolicyRules,
-    store::{Batch, Store as _, StoreError},
     task::Task,
 };
 
