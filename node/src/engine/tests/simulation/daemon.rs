@@ -15,14 +15,13 @@ use super::{
     rng::SimRng,
 };
 use crate::{
-    config,
     engine::{
         Core,
         agent_commands::StreamRoute,
         tests::harness::peer,
         transaction::{Effect, EngineError, EngineLimits, Now},
     },
-    policy::PolicyRules,
+    policy::{PolicyRules, WrittenRule, WrittenRules},
     task::Task,
 };
 
@@ -298,14 +297,14 @@ impl SimDaemon {
 }
 
 fn rules() -> PolicyRules {
-    let policy = config::PolicyConfig {
-        acl: vec![config::AclRule {
+    let policy = WrittenRules {
+        acl: vec![WrittenRule {
             source: "*".into(),
             skill: "*".into(),
             allow: true,
         }],
         max_in_flight: 1_000_000,
-        ..config::PolicyConfig::default()
+        ..WrittenRules::default()
     };
-    PolicyRules::from_config(&policy).unwrap()
+    PolicyRules::parse(&policy).unwrap()
 }
