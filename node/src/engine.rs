@@ -85,7 +85,7 @@ use self::{
     task_subscribers::{SubscriberEvent, SubscriberQueue},
 };
 use crate::{
-    net,
+    link::{FairQueue, Link},
     policy::PolicyRules,
     spool::Spool,
     task::{Status, StreamOutcome, Task},
@@ -130,7 +130,7 @@ pub struct Engine {
     calls: mpsc::Sender<EngineCall>,
     spool: Spool,
     artifacts: artifacts::StreamRegistry,
-    net: net::Handle,
+    link: Arc<dyn Link>,
     clock: actor::EngineClock,
     me: PeerId,
     /// Most bytes that all streamed artifacts may take: the store's quota.
@@ -197,8 +197,8 @@ impl Engine {
     }
 
     /// The turns of all that moves much data on this node.
-    pub fn transfer_turns(&self) -> &net::FairQueue {
-        self.net.fair_queue()
+    pub fn transfer_turns(&self) -> &FairQueue {
+        self.link.fair_queue()
     }
 
     /// The files of streamed artifacts.

@@ -12,6 +12,7 @@ pub mod engine;
 pub mod fuzz;
 mod health;
 pub mod identity_resolver;
+pub mod link;
 pub mod load_config;
 pub mod net;
 pub mod policy;

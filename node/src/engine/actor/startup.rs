@@ -32,7 +32,7 @@ use super::{
     EngineActor, MAX_QUEUED_REPORTS,
 };
 use crate::{
-    net,
+    link::{Link, LinkEvent},
     policy::{PolicyRules, audit::Audit},
     spool::Spool,
 };
@@ -73,6 +73,7 @@ pub struct EngineParts {
 
 /// The engine before the network is there: it can be asked what the last run left behind.
 pub struct LoadedEngine {
+    me: PeerId,
     core: Core,
     committer: Committer,
     progress: mpsc::UnboundedReceiver<CommitProgress>,
@@ -117,6 +118,7 @@ pub fn start(parts: EngineParts) -> Result<LoadedEngine, EngineStartError> {
     core.set_key(parts.key);
     let (committer, progress) = Committer::start(parts.store)?;
     Ok(LoadedEngine {
+        me: parts.me,
         core,
         committer,
         progress,
@@ -152,11 +154,11 @@ impl LoadedEngine {
         Ok(())
     }
 
-    /// Runs the engine on this network until `stop`, then drains what is pending.
+    /// Runs the engine on this link until `stop`, then drains what is pending.
     pub fn run(
         self,
-        net: net::Handle,
-        events: mpsc::Receiver<net::Event>,
+        link: Arc<dyn Link>,
+        events: mpsc::Receiver<LinkEvent>,
         stop: CancellationToken,
     ) -> (Engine, JoinHandle<()>) {
         let (calls, inbox) = mpsc::channel(MAX_QUEUED_CALLS);
@@ -168,8 +170,8 @@ impl LoadedEngine {
             calls,
             spool: self.spool,
             artifacts: registry.clone(),
-            me: net.local_peer(),
-            net: net.clone(),
+            me: self.me,
+            link: Arc::clone(&link),
             clock: self.clock,
             max_stream_bytes: self.core.limits().quota,
             audited: self.audit_gate.is_there(),
@@ -191,9 +193,9 @@ impl LoadedEngine {
             pending_steps: 0,
             pending_bytes: 0,
             subscriptions: Subscriptions::new(listening_sender),
-            links: HashMap::new(),
+            writers: HashMap::new(),
             stream_router: StreamRouter::new(engine.clone(), registry),
-            net,
+            link,
             reports,
             on_route: self.on_route,
             on_span: self.on_span,
