@@ -10,6 +10,9 @@ use std::{borrow::Cow, fmt::Write as _};
 /// Stands for each removed character.
 const REMOVED: &str = "\u{fffd}";
 
+/// Longest part of a value that an error repeats, in characters.
+const SHOWN: usize = 200;
+
 /// Stands for the user part of a URL.
 const HIDDEN: &str = "***";
 
@@ -91,6 +94,15 @@ pub fn without_passwords(text: &str) -> Cow<'_, str> {
         };
         url.find(ends).unwrap_or(url.len())
     })
+}
+
+/// A value as an error shows it: quoted, on one line, not endless, without passwords of URLs.
+#[must_use]
+pub fn quoted(value: &str) -> String {
+    let value = value_without_passwords(value);
+    let shown: String = value.chars().take(SHOWN).collect();
+    let rest = if shown.len() < value.len() { "…" } else { "" };
+    format!("{shown:?}{rest}")
 }
 
 /// As [`without_passwords`], for a text that is one value: white space and quotes are part of its URL.

@@ -16,8 +16,9 @@ use std::{collections::BTreeMap, ffi::OsString, io, path::Path};
 /// JSON, as a schema is.
 pub use serde_json::Value as Json;
 
+pub use crate::sanitize::quoted;
 pub use environment::{UnknownVariable, unknown_variables};
-pub use error::{ConfigError, ValueSource, nearest, quoted};
+pub use error::{ConfigError, ValueSource, nearest};
 pub use file::read_file;
 pub use flags::command;
 pub use schema::{Bounds, of_field, schema};

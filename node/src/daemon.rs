@@ -198,7 +198,7 @@ impl RunningNode {
         )
         .await?;
         let engine_stop = CancellationToken::new();
-        let (engine, engine_task) = loaded.run(net.clone(), inbox, engine_stop.clone());
+        let (engine, engine_task) = loaded.run(Arc::new(net.clone()), inbox, engine_stop.clone());
         tokio::spawn(reload.run(engine.clone(), ear.clone()));
         net.judge_invites(assemble::invite_judge(engine.clone()));
         let fetcher = Arc::new(Fetcher::new(&config.bridge.outbound)?);

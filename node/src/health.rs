@@ -4,10 +4,11 @@
 
 use std::path::PathBuf;
 
+use agentanycast_store::disk;
 use tokio::sync::watch;
 use tonic_health::{ServingStatus, server::HealthReporter};
 
-use crate::{anycast::UndiscoverableParts, duplicate_key::DuplicateKeyReports, policy::audit, store::disk};
+use crate::{anycast::UndiscoverableParts, duplicate_key::DuplicateKeyReports, policy::audit};
 
 /// Names under which gRPC health tells how policy and audit log are doing, besides that of NodeService.
 const POLICY: &str = "policy";

@@ -12,15 +12,13 @@ pub mod engine;
 pub mod fuzz;
 mod health;
 pub mod identity_resolver;
+pub mod link;
 pub mod load_config;
-#[cfg(test)]
-mod log_capture;
 pub mod net;
 pub mod policy;
 mod policy_reload;
 pub mod sealed;
 pub mod spool;
-pub mod store;
 pub mod task;
 pub mod telemetry;
 pub mod web_fetch;

@@ -3,6 +3,7 @@
 //! The layers are those of all our daemons (`agentanycast_daemon_kit::settings`, pure). `validate` has each part of the
 //! node check its section. The daemon and `anycast` use this module.
 
+mod policy_rules;
 mod validate;
 
 use std::{
@@ -13,6 +14,7 @@ use std::{
 
 use agentanycast_daemon_kit::settings::{self, ConfigError, Program, ValueSource};
 
+pub use self::policy_rules::policy_rules;
 use crate::config::{Config, ENVIRONMENT_PREFIX, settings_table::SETTINGS, uses_quic};
 
 /// What the command line asks for.

@@ -2,7 +2,7 @@
 //! nothing of tasks.
 //!
 //! [`start`] binds the listen addresses and puts the swarm into one task of its own. Everyone else holds
-//! a cheap [`Handle`] and reads [`Event`]s. The one rule: whatever a peer does, memory stays within
+//! a cheap [`Handle`] and reads [`LinkEvent`]s. The one rule: whatever a peer does, memory stays within
 //! [`NetLimits`], and the swarm never waits for the consumer of its events.
 
 mod address_book;
@@ -19,7 +19,6 @@ mod dns_transport;
 mod duplicate_instances;
 mod event_queue;
 mod external_addrs;
-mod fair_queue;
 mod frame;
 mod frame_reader;
 mod frame_writer;
@@ -39,21 +38,16 @@ mod transport;
 use std::{collections::HashMap, time::Duration};
 
 use agentanycast_identity::PeerId;
-use bytes::Bytes;
 use tokio::{sync::mpsc, task::JoinHandle};
 
-use crate::{duplicate_key::DuplicateKeyReports, policy::invites::SECRET};
+use crate::{duplicate_key::DuplicateKeyReports, link::LinkEvent, policy::invites::SECRET};
 
 pub use self::{
-    budget::FramePermit,
     card_exchange::{InviteJudge, MAX_CARD_BYTES, OwnIdentity},
     connections::PeerSnapshot,
     counters::{Counter, Counters},
     dht::{DescribeError, DhtConfig, DhtMode, DhtNetwork, DhtTimes, FindError, FoundAgent, ProvideError},
     external_addrs::ReachableAddrs,
-    fair_queue::FairQueue,
-    frame::{FrameBatch, MAX_FRAME_BYTES},
-    frame_reader::InboundFrame,
     frame_writer::FrameWriter,
     handle::{DialAttempt, DialError, DialStatus, Handle},
     nat::Nat,
@@ -76,7 +70,7 @@ pub struct NetConfig {
     pub preferred_listen: Vec<String>,
     /// Multiaddresses that are redialled for ever, with or without `/p2p/<id>`.
     pub bootstrap_peers: Vec<String>,
-    /// What [`Event::Addresses`] said in the last run.
+    /// What [`LinkEvent::Addresses`] said in the last run.
     pub known_addrs: Vec<(PeerId, Vec<String>)>,
     /// Look for peers on the local network.
     pub mdns: bool,
@@ -126,11 +120,11 @@ pub struct NetLimits {
     /// Inbound streams of all peers together, besides a few that each has for itself. Each may hold 256 KiB that
     /// are not read yet.
     pub inbound_streams_shared: usize,
-    /// Frames of one peer whose [`FramePermit`] is held; as many short ones, under 32 KiB, as longer ones.
+    /// Frames of one peer whose [`FramePermit`](crate::link::FramePermit) is held; as many short ones, under 32 KiB, as longer ones.
     pub frames_per_peer: usize,
-    /// Payload bytes of one peer's longer frames whose [`FramePermit`] is held; at least one longest frame.
+    /// Payload bytes of one peer's longer frames whose [`FramePermit`](crate::link::FramePermit) is held; at least one longest frame.
     pub bytes_per_peer: usize,
-    /// Payload bytes in total whose [`FramePermit`] is held; at least one longest frame.
+    /// Payload bytes in total whose [`FramePermit`](crate::link::FramePermit) is held; at least one longest frame.
     pub bytes_total: usize,
     /// Share of the machine's memory beyond which this process takes no new connection.
     pub memory_fraction: f64,
@@ -159,50 +153,6 @@ impl Default for NetLimits {
             stranger_patience: Duration::from_secs(30),
         }
     }
-}
-
-/// What happens on the network. Nothing here waits in an unbounded queue: of peers only the state that is
-/// not told yet is kept, and frames wait on the wire.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Event {
-    /// The first connection to the peer stands.
-    Connected {
-        /// Who.
-        peer: PeerId,
-    },
-    /// One more direct connection to the peer stands; the ones before may be dead without knowing it, so
-    /// streams had better be opened anew.
-    Renewed {
-        /// Who.
-        peer: PeerId,
-    },
-    /// The last connection to the peer is gone. Frames that were read before may still follow.
-    Disconnected {
-        /// Who.
-        peer: PeerId,
-    },
-    /// One envelope frame. Frames of one stream come in order.
-    Frame {
-        /// Who sent it, as authenticated by the connection.
-        peer: PeerId,
-        /// The frame and its claim on memory.
-        frame: InboundFrame,
-    },
-    /// The peer's card, which claims nobody else's identity.
-    Card {
-        /// Whose.
-        peer: PeerId,
-        /// The card as it came, encoded: decoded it can take many times as much memory.
-        card: Bytes,
-    },
-    /// The addresses of the peer that are worth keeping over a restart have changed.
-    Addresses {
-        /// Whose.
-        peer: PeerId,
-        /// All of them, best first, without `/p2p`; at most 16.
-        addrs: Vec<String>,
-    },
 }
 
 /// Why the network did not start.
@@ -248,7 +198,7 @@ pub enum StartError {
 /// See [`StartError`]; nothing is left running then.
 pub async fn start(
     config: NetConfig,
-    events: mpsc::Sender<Event>,
+    events: mpsc::Sender<LinkEvent>,
 ) -> Result<(Handle, JoinHandle<()>), StartError> {
     let (host, handle) = swarm_task::SwarmTask::bind(config, events).await?;
     Ok((handle, tokio::spawn(host.run())))

@@ -9,10 +9,10 @@
 
 pub mod acl;
 pub mod audit;
-mod from_config;
 pub mod glob;
 pub mod invites;
 pub mod limits;
+mod written;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -30,7 +30,10 @@ use self::{
     invites::{INVITED, InviteGrant},
     limits::{BoundsOverride, LimitKey, PolicyLimits, RateMeter, ReachedBound, SourceBounds, SourceUsage},
 };
-pub use from_config::{InvalidRule, InvalidSourceName, SourceName};
+pub use written::{
+    InvalidRule, InvalidSourceName, MAX_POLICY_ENTRIES, SourceName, TrustMode, WrittenOverride, WrittenRule,
+    WrittenRules,
+};
 
 /// The name of the agent beside this node.
 pub const LOCAL: &str = "local";
@@ -227,7 +230,7 @@ impl PolicyRules {
     pub fn named_keys(&self) -> HashSet<PeerId> {
         let patterns = self.patterns().filter(|pattern| pattern.is_literal());
         let mut keys: HashSet<PeerId> = patterns
-            .filter_map(|one| from_config::peer_named(one.as_str()))
+            .filter_map(|one| written::peer_named(one.as_str()))
             .collect();
         if let Trust::Pinned(pinned) = &self.trust {
             keys.extend(pinned);
@@ -425,7 +428,7 @@ fn is_loose(pattern: &str) -> bool {
 /// Whether a pattern may match a name that a peer proves after it has come: a DID, or the id of a key that it had before.
 fn may_be_proven(pattern: &Glob) -> bool {
     std::iter::once(&"did:")
-        .chain(&from_config::PEER_ID_PREFIXES)
+        .chain(&written::PEER_ID_PREFIXES)
         .any(|head| pattern.may_begin(head))
 }
 

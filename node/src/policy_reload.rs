@@ -17,7 +17,7 @@ use crate::{
     config::{self, Config, TrustMode},
     engine::Engine,
     identity_resolver::ResolverHandle,
-    load_config::{self, LoadedConfig},
+    load_config::{self, LoadedConfig, policy_rules},
     policy::{PolicyRules, audit::ReopenHandle},
 };
 
@@ -166,8 +166,8 @@ impl PolicyReload {
         if of_audit(&policy) != self.audit_settings {
             tracing::warn!("settings of the audit log have changed; they take effect at the next start");
         }
-        let rules = PolicyRules::from_config(&policy)
-            .map_err(|bad| format!("{}: {:?} is not allowed", bad.key, bad.value))?;
+        let rules =
+            policy_rules(&policy).map_err(|bad| format!("{}: {:?} is not allowed", bad.key, bad.value))?;
         warn_of_mistakes(&rules);
         let (count, asks) = (rules.acl.rules.len(), rules.required_proofs());
         engine.set_rules(rules).await.map_err(|error| error.to_string())?;

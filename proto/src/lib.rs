@@ -5,14 +5,18 @@
 //! number from 100 upwards, `agent_record.proto`, `anycast.proto`, `diagnostics_service.proto`,
 //! `directory_service.proto`, `invite_service.proto`, `network_service.proto`, `registry_proof.proto`, `sealed.proto`, `session_service.proto`, `task_list_service.proto`
 //! and `task_note_service.proto` are additive to the published contract.
+//!
+//! Feature `services`: clients and servers, with tonic. Without it the crate has the messages alone.
 
+#[cfg(feature = "services")]
 pub mod bounded_decode;
+#[cfg(feature = "services")]
 pub mod codec;
 pub mod decoded_size;
 pub mod json;
 pub mod struct_json;
 
-/// The generated messages, clients and servers.
+/// The generated messages, and with the feature `services` clients and servers.
 #[allow(missing_docs, clippy::all, clippy::pedantic, unreachable_pub)]
 pub mod v1 {
     include!("gen/agentanycast.v1.rs");

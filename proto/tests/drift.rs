@@ -31,6 +31,9 @@ const FILES: [&str; 18] = [
 const A2A: &str = "lf/a2a/v1/a2a.proto";
 const A2A_0_3: &str = "a2a/v1/a2a_0_3.proto";
 
+/// Clients and servers need tonic, messages do not.
+const SERVICES_ONLY: &str = "#[cfg(feature = \"services\")]";
+
 #[test]
 fn generated_code_is_up_to_date() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -41,6 +44,8 @@ fn generated_code_is_up_to_date() {
         tonic_prost_build::configure()
             .btree_map(".")
             .codec_path("crate::codec::SizedCodec")
+            .client_mod_attribute(".", SERVICES_ONLY)
+            .server_mod_attribute(".", SERVICES_ONLY)
             .out_dir(fresh.path())
     };
     configure()

@@ -19,7 +19,7 @@ use std::{
 use tokio::sync::watch;
 
 use crate::registry::StoredRecord;
-use database::Database;
+use database::RegistryDatabase;
 
 /// Longest wait of a heartbeat before it is written.
 const MAX_WRITE_DELAY: Duration = Duration::from_millis(500);
@@ -53,7 +53,7 @@ pub struct Store(Arc<StoreState>);
 #[derive(Debug)]
 struct StoreState {
     path: PathBuf,
-    database: Mutex<Database>,
+    database: Mutex<RegistryDatabase>,
     pending: Mutex<PendingWrites>,
     writer_wakeup: Condvar,
     /// The last batch on disk, or why there is none now.
@@ -80,7 +80,7 @@ impl Store {
             path: directory.to_owned(),
             cause,
         };
-        let database = Database::open(directory).map_err(error)?;
+        let database = RegistryDatabase::open(directory).map_err(error)?;
         let (records, last_version) = database.read().map_err(error)?;
         let store = Self(Arc::new(StoreState {
             path: directory.to_owned(),
@@ -209,7 +209,7 @@ impl Store {
     }
 
     /// Only the writer has it for long.
-    fn database(&self) -> MutexGuard<'_, Database> {
+    fn database(&self) -> MutexGuard<'_, RegistryDatabase> {
         self.0.database.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -215,7 +215,7 @@ fn read(context: &Context, file: &PolicyFile) -> Result<LoadedPolicy, CommandFai
     let (path, loaded) = load_config::reload(&args);
     match loaded {
         Ok(LoadedConfig::Run { config, .. }) => {
-            let rules = PolicyRules::from_config(&config.policy)
+            let rules = load_config::policy_rules(&config.policy)
                 .map_err(|bad| CommandFailure::usage(format!("{} must be {}", bad.key, bad.allowed)))?;
             Ok(LoadedPolicy {
                 config: *config,

@@ -2,10 +2,7 @@
 
 use std::{fmt, path::PathBuf};
 
-use crate::{missing_feature::MissingFeature, sanitize::value_without_passwords};
-
-/// Longest part of a value that an error repeats, in characters.
-const SHOWN: usize = 200;
+use crate::missing_feature::MissingFeature;
 
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -226,12 +223,4 @@ pub(super) fn misspelt<'a>(given: &str, known: impl Iterator<Item = &'a str>) ->
         .filter(|(slips, _)| *slips <= SLIPS)
         .min_by_key(|(slips, _)| *slips)
         .map(|(_, name)| name)
-}
-
-/// A value as an error shows it: quoted, on one line, not endless, without passwords of URLs.
-pub fn quoted(value: &str) -> String {
-    let value = value_without_passwords(value);
-    let shown: String = value.chars().take(SHOWN).collect();
-    let rest = if shown.len() < value.len() { "…" } else { "" };
-    format!("{shown:?}{rest}")
 }

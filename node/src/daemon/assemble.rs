@@ -7,6 +7,7 @@ use agentanycast_daemon_kit::{
     traces::{TraceExporter, Traces},
 };
 use agentanycast_identity as identity;
+use agentanycast_store::disk::DiskStore;
 use anyhow::Context as _;
 use tokio::sync::watch;
 use tokio_rustls::rustls::pki_types::{CertificateDer, pem::PemObject as _};
@@ -19,6 +20,7 @@ use crate::{
     duplicate_key::DuplicateKeyReports,
     engine::{self, Engine},
     identity_resolver::{self, DnsResolver, ResolverHandle},
+    load_config::policy_rules,
     net,
     policy::{
         PolicyRules,
@@ -26,7 +28,6 @@ use crate::{
     },
     policy_reload::warn_of_mistakes,
     spool::Spool,
-    store::disk::DiskStore,
     web_fetch::Fetcher,
 };
 
@@ -72,8 +73,7 @@ pub(super) fn open_audit(policy: &config::PolicyConfig) -> anyhow::Result<Option
 
 /// Whom the settings let in.
 pub(super) fn read_rules(policy: &config::PolicyConfig) -> anyhow::Result<PolicyRules> {
-    let rules = PolicyRules::from_config(policy)
-        .map_err(|bad| anyhow::anyhow!("{} must be {}", bad.key, bad.allowed))?;
+    let rules = policy_rules(policy).map_err(|bad| anyhow::anyhow!("{} must be {}", bad.key, bad.allowed))?;
     warn_of_mistakes(&rules);
     Ok(rules)
 }

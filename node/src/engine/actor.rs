@@ -11,6 +11,10 @@ use std::{
 
 use agentanycast_daemon_kit::spans::OnSpan;
 use agentanycast_identity::PeerId;
+use agentanycast_store::{
+    StoreError,
+    commit::{CommitProgress, Committer, Urgency},
+};
 use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -30,11 +34,7 @@ use super::{
     transaction::{Effect, EngineError, Now, RouteOutcome},
 };
 use crate::{
-    net,
-    store::{
-        StoreError,
-        commit::{CommitProgress, Committer, Urgency},
-    },
+    link::{InboundFrame, Link, LinkEvent},
     task::NetworkPath,
 };
 
@@ -74,7 +74,7 @@ struct InputOutcome {
     release: Option<OnDurable>,
     effects: Vec<Effect>,
     /// Dropped when the step is let out: the peer may send more then.
-    frame: Option<net::InboundFrame>,
+    frame: Option<InboundFrame>,
 }
 
 /// A turn whose batch is not durable yet.
@@ -105,16 +105,16 @@ struct EngineActor {
     pending_steps: usize,
     pending_bytes: usize,
     subscriptions: Subscriptions,
-    links: HashMap<PeerId, WriterHandle>,
+    writers: HashMap<PeerId, WriterHandle>,
     stream_router: StreamRouter,
-    net: net::Handle,
+    link: Arc<dyn Link>,
     reports: mpsc::Sender<WriterReport>,
     on_route: OnRoute,
     on_span: OnSpan,
     on_card: OnCard,
     on_identity_needed: OnIdentityNeeded,
     /// Frames that wait until more is known of their peers.
-    pending_identity: PendingIdentity<net::InboundFrame>,
+    pending_identity: PendingIdentity<InboundFrame>,
     audit_gate: AuditGate,
     external_queue: ExternalQueue,
     failure: Option<EngineError>,
@@ -125,7 +125,7 @@ impl EngineActor {
     async fn run(
         mut self,
         mut calls: mpsc::Receiver<EngineCall>,
-        mut events: mpsc::Receiver<net::Event>,
+        mut events: mpsc::Receiver<LinkEvent>,
         mut reports: mpsc::Receiver<WriterReport>,
         mut progress: mpsc::UnboundedReceiver<CommitProgress>,
         stop: CancellationToken,
@@ -170,7 +170,7 @@ impl EngineActor {
     fn drain_ready_inputs(
         &mut self,
         calls: &mut mpsc::Receiver<EngineCall>,
-        events: &mut mpsc::Receiver<net::Event>,
+        events: &mut mpsc::Receiver<LinkEvent>,
     ) {
         while self.steps.len() < MAX_TURN_INPUTS && self.core.changes() < MAX_TURN_CHANGES {
             let (call, event) = (calls.try_recv().ok(), events.try_recv().ok());
@@ -213,34 +213,34 @@ impl EngineActor {
         self.release_settled();
     }
 
-    fn on_event(&mut self, event: net::Event) {
+    fn on_event(&mut self, event: LinkEvent) {
         let now = self.clock.now();
         let done = match event {
-            net::Event::Connected { peer } => {
+            LinkEvent::Connected { peer } => {
                 self.core.await_identity(peer);
                 self.core.on_connected(now, peer)
             }
-            net::Event::Renewed { peer } => {
+            LinkEvent::Renewed { peer } => {
                 // The old connection may be dead without knowing it.
-                self.links.remove(&peer);
+                self.writers.remove(&peer);
                 self.core.on_renewed(peer);
                 Ok(())
             }
-            net::Event::Disconnected { peer } => {
-                self.links.remove(&peer);
+            LinkEvent::Disconnected { peer } => {
+                self.writers.remove(&peer);
                 self.core.on_disconnected(peer);
                 if !self.pending_identity.holds(peer) {
                     self.core.on_identity_resolved(peer);
                 }
                 Ok(())
             }
-            net::Event::Frame { peer, frame } => {
+            LinkEvent::Frame { peer, frame } => {
                 if let Some(frame) = self.pending_identity.pass(peer, frame) {
                     self.on_frame(now, peer, frame);
                 }
                 return;
             }
-            net::Event::Card { peer, card } => {
+            LinkEvent::Card { peer, card } => {
                 // Nobody but the engine sees what is for this node alone.
                 let (card, invite) = split_card(card);
                 self.core.on_invite(now, peer, &invite);
@@ -253,7 +253,7 @@ impl EngineActor {
                 }
                 Ok(())
             }
-            net::Event::Addresses { peer, addrs } => {
+            LinkEvent::Addresses { peer, addrs } => {
                 self.core.put_addresses(peer, addrs);
                 Ok(())
             }
@@ -263,7 +263,7 @@ impl EngineActor {
         self.release_settled();
     }
 
-    fn on_frame(&mut self, now: Now, peer: PeerId, frame: net::InboundFrame) {
+    fn on_frame(&mut self, now: Now, peer: PeerId, frame: InboundFrame) {
         self.core
             .set_inbound_path(frame.relay.map_or(NetworkPath::Direct, NetworkPath::Relay));
         let done = self.core.on_frame(now, peer, &frame.bytes);
@@ -301,8 +301,12 @@ impl EngineActor {
         match *report {
             WriterReport::Opened { peer, stream, over } => self.core.on_stream_opened(peer, stream, over),
             WriterReport::Closed { peer, stream } => {
-                if self.links.get(&peer).is_some_and(|link| link.stream == stream) {
-                    self.links.remove(&peer);
+                if self
+                    .writers
+                    .get(&peer)
+                    .is_some_and(|writer| writer.stream == stream)
+                {
+                    self.writers.remove(&peer);
                 }
                 self.core.on_stream_closed(peer, stream);
             }
@@ -334,7 +338,7 @@ impl EngineActor {
     }
 
     /// Ends an input of the running turn: what it came to is let out before what the next one comes to.
-    fn step(&mut self, release: Option<OnDurable>, frame: Option<net::InboundFrame>) {
+    fn step(&mut self, release: Option<OnDurable>, frame: Option<InboundFrame>) {
         self.hand_over();
         let effects = self.core.take_effects();
         // What has no effect needs no barrier before the peer may send more.
@@ -461,12 +465,12 @@ impl EngineActor {
         }
     }
 
-    fn let_out(&mut self, effect: Effect, frame: &mut Option<net::InboundFrame>) {
+    fn let_out(&mut self, effect: Effect, frame: &mut Option<InboundFrame>) {
         match effect {
             Effect::OpenStream { peer, stream } => self.open_stream(peer, stream),
             Effect::Send { peer, stream, frame } => self.write(peer, Some(stream), frame),
             Effect::Ack { peer, frame } => self.write(peer, None, frame),
-            Effect::Wanted { peer, wanted } => self.net.set_wanted(peer, wanted),
+            Effect::Wanted { peer, wanted } => self.link.set_wanted(peer, wanted),
             Effect::Changed(change) => {
                 let ended = || self.core.small_ended(&change.task_id);
                 self.subscriptions.subscribers.publish(&change, ended);
@@ -513,9 +517,9 @@ impl EngineActor {
 
     fn open_stream(&mut self, peer: PeerId, stream: u64) {
         let (frames, inbox) = mpsc::channel(stream_writer::MAX_QUEUED_FRAMES);
-        self.links.insert(peer, WriterHandle { stream, frames });
+        self.writers.insert(peer, WriterHandle { stream, frames });
         tokio::spawn(stream_writer::run(
-            self.net.clone(),
+            Arc::clone(&self.link),
             peer,
             stream,
             inbox,
@@ -526,9 +530,11 @@ impl EngineActor {
     /// Writes on stream number `stream`, or on whatever stream there is. When the courier cannot take
     /// more, its stream ends; the outbox starts again from its lowest entry on the next one.
     fn write(&mut self, peer: PeerId, stream: Option<u64>, frame: Bytes) {
-        let Some(link) = self.links.get(&peer) else { return };
-        if stream.is_none_or(|stream| stream == link.stream) && link.frames.try_send(frame).is_err() {
-            self.links.remove(&peer);
+        let Some(writer) = self.writers.get(&peer) else {
+            return;
+        };
+        if stream.is_none_or(|stream| stream == writer.stream) && writer.frames.try_send(frame).is_err() {
+            self.writers.remove(&peer);
         }
     }
 }

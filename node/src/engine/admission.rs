@@ -18,15 +18,13 @@ pub(crate) use self::invites::split_card;
 pub(crate) use self::rejected_claims::LOOKUP_TIMED_OUT;
 use self::{invites::InviteStore, policy_guard::PolicyGuard};
 use super::transaction::{Effect, Now, Transaction};
-use crate::{
-    policy::{
-        Decision, HTTP, LOCAL, PeerAttributes, PolicyRules, TaskSource,
-        audit::log_line::{AuditEntry, TaskOrigin},
-        limit_key,
-        limits::SourceUsage,
-    },
-    store::StoreError,
+use crate::policy::{
+    Decision, HTTP, LOCAL, PeerAttributes, PolicyRules, TaskSource,
+    audit::log_line::{AuditEntry, TaskOrigin},
+    limit_key,
+    limits::SourceUsage,
 };
+use agentanycast_store::StoreError;
 
 /// See the module's text.
 pub(crate) struct Admission {

@@ -27,7 +27,7 @@ use self::incoming::ArtifactPiece;
 pub use self::outgoing::{ArtifactSender, SendError};
 use super::{handle::Engine, transaction::EngineError, wire};
 use crate::{
-    net,
+    link::FramePermit,
     spool::{ReadError, Spool},
     task::{StreamOutcome, Streamed},
 };
@@ -186,7 +186,7 @@ impl StreamRouter {
         peer: PeerId,
         start: StreamStart,
         envelope_id: String,
-        permit: Option<net::FramePermit>,
+        permit: Option<FramePermit>,
     ) {
         let receiver = self.receiver((start.task_id.clone(), start.artifact_id.clone()));
         let _ = receiver.try_send(ArtifactPiece {
@@ -203,7 +203,7 @@ impl StreamRouter {
         peer: PeerId,
         envelope_id: String,
         payload: Payload,
-        permit: Option<net::FramePermit>,
+        permit: Option<FramePermit>,
     ) {
         let key = match &payload {
             Payload::StreamChunk(chunk) => (chunk.task_id.clone(), chunk.artifact_id.clone()),

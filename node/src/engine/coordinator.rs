@@ -42,9 +42,9 @@ use crate::{
         outbox::{EnvelopeKind, QueueDepths},
     },
     policy::invites::{Invite, SECRET},
-    store::StoreError,
     task::{NetworkPath, Output, Role, Status, Task},
 };
+use agentanycast_store::StoreError;
 
 pub use self::{
     agent_commands::{CompleteOutcome, StreamRoute},

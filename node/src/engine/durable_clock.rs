@@ -9,11 +9,12 @@
 
 use std::time::Duration;
 
+use agentanycast_store::{Batch, Store, StoreError};
+
 use super::{
     schema::{self, tag},
     transaction::Now,
 };
-use crate::store::{Batch, Store, StoreError};
 
 /// How much of the time between two runs counts as passed.
 const MAX_DOWNTIME: Duration = Duration::from_hours(1);
@@ -92,8 +93,9 @@ impl DurableClock {
 
 #[cfg(test)]
 mod tests {
+    use agentanycast_store::memory::MemoryStore;
+
     use super::*;
-    use crate::store::memory::MemoryStore;
 
     const DAY: u64 = 24 * 3_600_000;
 

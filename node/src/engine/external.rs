@@ -13,7 +13,7 @@ use super::{
     schema::tag,
     transaction::{Now, Transaction},
 };
-use crate::store::StoreError;
+use agentanycast_store::StoreError;
 
 /// See the module's text.
 pub(crate) struct External {

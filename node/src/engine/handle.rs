@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     delivery::outbox::QueueDepths,
-    net,
+    link::{FairQueue, Link},
     policy::{
         PeerAttributes, PolicyRules,
         invites::{Invite, SECRET},
@@ -78,7 +78,7 @@ pub(super) struct HandleParts {
     pub(super) calls: mpsc::Sender<EngineCall>,
     pub(super) spool: Spool,
     pub(super) streams: StreamRegistry,
-    pub(super) net: net::Handle,
+    pub(super) link: Arc<dyn Link>,
     pub(super) clock: EngineClock,
     pub(super) me: PeerId,
     /// Most bytes that all streamed artifacts may take: the store's quota.
@@ -102,8 +102,8 @@ impl Engine {
     }
 
     /// The network.
-    pub(super) fn net(&self) -> &net::Handle {
-        &self.parts.net
+    pub(super) fn link(&self) -> &dyn Link {
+        &*self.parts.link
     }
 
     /// Has the coordinator do something, and gives the answer once that is durable.
@@ -159,8 +159,8 @@ impl Engine {
     }
 
     /// The turns of all that moves much data on this node.
-    pub fn transfer_turns(&self) -> &net::FairQueue {
-        self.parts.net.fair_queue()
+    pub fn transfer_turns(&self) -> &FairQueue {
+        self.parts.link.fair_queue()
     }
 
     /// The files of streamed artifacts.

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use sha2::{Digest as _, Sha256};
 
 use super::schema;
-use crate::store::{self, Batch, Store, StoreError};
+use agentanycast_store::{Batch, Store, StoreError};
 
 /// How long a key is remembered, in milliseconds (24 h, contract of SendTask).
 const LIFETIME: u64 = 24 * 60 * 60 * 1000;
@@ -79,7 +79,7 @@ impl IdempotencyKeys {
             evicted_until: 0,
             capacity: MAX_KEYS,
         };
-        store::for_each(store, &[tag], |key, value| {
+        agentanycast_store::for_each(store, &[tag], |key, value| {
             let Some(record) = schema::decode::<IdempotencyRecord>(value) else {
                 return Ok(());
             };
@@ -224,7 +224,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{engine::schema::tag, store::memory::MemoryStore};
+    use agentanycast_store::memory::MemoryStore;
+
+    use crate::engine::schema::tag;
 
     #[derive(Clone, Debug)]
     enum KeyStep {

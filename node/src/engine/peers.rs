@@ -28,7 +28,9 @@ pub(crate) use self::outbound::MAX_ANSWERS;
 pub(crate) use self::outbound::{OutgoingEnvelope, PolledEnvelope};
 use self::{gc::PeerGc, key_rotation::KeyRotations, outbound_queue::OutboundQueue, peer_store::PeerStore};
 use super::transaction::{EngineLimits, Now, Transaction};
-use crate::{delivery::dedup::PeerDedup, store::StoreError, task::NetworkPath};
+use agentanycast_store::StoreError;
+
+use crate::{delivery::dedup::PeerDedup, task::NetworkPath};
 
 /// Peers whose past envelopes are remembered in memory; the rest is on disk. More than transactions can wait for the
 /// barrier, so that what is dropped from memory is on disk already.

@@ -1,13 +1,16 @@
 //! One envelope stream to a peer: opens it, writes what it is given, reports that it is open and
 //! that it is gone. It never reopens: the outbox has to start again from its lowest entry then.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use agentanycast_identity::PeerId;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-use crate::{net, task::NetworkPath};
+use crate::{
+    link::{Link, LinkWriter},
+    task::NetworkPath,
+};
 
 /// Frames that wait to be written: the outbox's window, its retries, and acknowledgements.
 pub(super) const MAX_QUEUED_FRAMES: usize = 4096;
@@ -41,13 +44,13 @@ pub(super) enum WriterReport {
 
 /// Runs until the stream is gone or `frames` is closed.
 pub(super) async fn run(
-    net: net::Handle,
+    link: Arc<dyn Link>,
     peer: PeerId,
     stream: u64,
     mut frames: mpsc::Receiver<Bytes>,
     reports: mpsc::Sender<WriterReport>,
 ) {
-    match net.open_stream(peer).await {
+    match link.open_stream(peer).await {
         Ok(mut writer) => {
             let over = writer.relay().map_or(NetworkPath::Direct, NetworkPath::Relay);
             if reports
@@ -55,7 +58,7 @@ pub(super) async fn run(
                 .await
                 .is_ok()
             {
-                let cause = write_all(&mut writer, &mut frames).await;
+                let cause = write_all(&mut *writer, &mut frames).await;
                 tracing::debug!(%peer, stream, cause, "envelope stream closed");
             }
             writer.close().await;
@@ -68,7 +71,7 @@ pub(super) async fn run(
     let _ = reports.send(WriterReport::Closed { peer, stream }).await;
 }
 
-async fn write_all(writer: &mut net::FrameWriter, frames: &mut mpsc::Receiver<Bytes>) -> String {
+async fn write_all(writer: &mut dyn LinkWriter, frames: &mut mpsc::Receiver<Bytes>) -> String {
     let mut batch = Vec::with_capacity(BATCH);
     loop {
         tokio::select! {

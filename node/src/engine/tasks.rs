@@ -32,10 +32,8 @@ use super::{
     schema::{self, tag},
     transaction::{EngineLimits, Now, Transaction},
 };
-use crate::{
-    store::{self, Batch, Store, StoreError},
-    task::{Role, SentMark, Task},
-};
+use crate::task::{Role, SentMark, Task};
+use agentanycast_store::{Batch, Store, StoreError};
 
 /// Most bytes of tasks in memory, as [`CachedTask::mem_size`] counts them. What is open and what has just ended is
 /// asked for again soon; 64 MiB are some 15 000 tasks of a kilobyte each.
@@ -61,7 +59,7 @@ impl Tasks {
     pub(crate) fn load(transaction: &Transaction, limits: &EngineLimits) -> Result<Self, StoreError> {
         let store = transaction.shared_store();
         let (mut index, mut next_number) = (TaskIndex::new(), 0);
-        store::for_each(&*store, &[tag::TASK], |key, value| {
+        agentanycast_store::for_each(&*store, &[tag::TASK], |key, value| {
             let number = schema::number_in_name(key);
             next_number = next_number.max(number.unwrap_or(0) + 1);
             let summary: Option<TaskSummary> = schema::decode(value);

@@ -18,9 +18,9 @@ use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 use super::{durable_clock::DurableClock, wire};
 use crate::{
     policy::audit::log_line::AuditEntry,
-    store::{Batch, Store, StoreError, error_latch::ErrorLatch},
     task::{NetworkPath, Output, Status, Task, TransitionError},
 };
+use agentanycast_store::{Batch, Store, StoreError, error_latch::ErrorLatch};
 
 /// An open SubscribeIncomingTasks stream.
 pub(crate) type ListenerId = u64;

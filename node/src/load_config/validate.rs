@@ -11,6 +11,7 @@ use agentanycast_daemon_kit::{
 use agentanycast_identity::{DidDns, DidWeb};
 use libp2p::{Multiaddr, multiaddr::Protocol};
 
+use super::policy_rules;
 use crate::{
     anycast::endpoint,
     bridge,
@@ -19,7 +20,6 @@ use crate::{
         settings_table, uses_quic,
     },
     identity_resolver::DnsResolver,
-    policy::PolicyRules,
 };
 
 /// Checks every rule; the first that is broken is the error.
@@ -291,7 +291,7 @@ impl ConfigCheck<'_> {
             let allowed = format!("given together with policy.audit_log_path, the log that is {what}");
             return Err(self.bad_setting(key, &allowed));
         }
-        let Err(bad) = PolicyRules::from_config(&self.config.policy) else {
+        let Err(bad) = policy_rules(&self.config.policy) else {
             return Ok(());
         };
         let origin = bad.entry.map_or_else(

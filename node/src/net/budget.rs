@@ -2,7 +2,7 @@
 //! streams it may have open, each of which may hold a window of data that is not read yet.
 //!
 //! A frame is paid for before it is read and the payment is given back when the consumer drops its
-//! [`FramePermit`]; a stream whose peer has nothing left is simply not read (back-pressure to the sender).
+//! [`FramePayment`]; a stream whose peer has nothing left is simply not read (back-pressure to the sender).
 //! The peer's share is taken whole when the header is known, so that half-read frames of one peer
 //! cannot block each other; the common share is taken as bytes arrive, so that claims cost nobody else.
 //! Short frames have places of their own: they never stand in line behind those of streams that move data.
@@ -15,7 +15,8 @@ use std::{
 use libp2p::PeerId;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
-use super::{NetLimits, frame::MAX_FRAME_BYTES};
+use super::NetLimits;
+use crate::link::MAX_FRAME_BYTES;
 
 /// Streams that every peer may have open whatever the others do: ours need a few, deployed ones one for each
 /// envelope that is on its way.
@@ -57,8 +58,8 @@ pub(super) struct StreamPermit {
 }
 
 /// Payment for one frame. Dropping it lets the peer's next frame in.
-#[must_use = "dropping the permit tells the network floor that the frame is no longer in memory"]
-pub struct FramePermit {
+#[must_use = "dropping it tells the network floor that the frame is no longer in memory"]
+pub(super) struct FramePayment {
     _frame: OwnedSemaphorePermit,
     _bytes: Option<OwnedSemaphorePermit>,
     total: OwnedSemaphorePermit,
@@ -66,9 +67,9 @@ pub struct FramePermit {
     peer: Arc<PeerBudget>,
 }
 
-impl std::fmt::Debug for FramePermit {
+impl std::fmt::Debug for FramePayment {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FramePermit")
+        f.debug_struct("FramePayment")
             .field("bytes", &self.total.num_permits())
             .finish_non_exhaustive()
     }
@@ -146,8 +147,8 @@ impl PeerBudget {
     }
 
     /// Waits until the peer may have one more frame of `claimed` bytes in memory. Nothing of the common
-    /// share is taken yet: see [`FramePermit::reserve`].
-    pub(super) async fn frame(self: &Arc<Self>, claimed: usize) -> Result<FramePermit, AcquireError> {
+    /// share is taken yet: see [`FramePayment::reserve`].
+    pub(super) async fn frame(self: &Arc<Self>, claimed: usize) -> Result<FramePayment, AcquireError> {
         let (frame, bytes) = if claimed < SHORT_FRAME {
             (Arc::clone(&self.short_frames).acquire_owned().await?, None)
         } else {
@@ -155,7 +156,7 @@ impl PeerBudget {
             let bytes = Arc::clone(&self.bytes).acquire_many_owned(claimed as u32);
             (frame, Some(bytes.await?))
         };
-        Ok(FramePermit {
+        Ok(FramePayment {
             _frame: frame,
             _bytes: bytes,
             total: Arc::clone(&self.total_bytes).acquire_many_owned(0).await?,
@@ -164,7 +165,7 @@ impl PeerBudget {
     }
 }
 
-impl FramePermit {
+impl FramePayment {
     /// Waits until `bytes` of the frame are paid for from the common share.
     pub(super) async fn reserve(&mut self, bytes: usize) -> Result<(), AcquireError> {
         let missing = bytes.saturating_sub(self.total.num_permits());

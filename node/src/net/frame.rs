@@ -1,80 +1,18 @@
-//! PURE codec of the frames of both protocols: a 4-byte big-endian length, then the payload.
+//! PURE decoder of the frames of both protocols: a 4-byte big-endian length, then the payload ([`crate::link`]).
 //!
 //! The decoder says how many bytes it can take next ([`FrameDecoder::space`]) and is told how many came
 //! ([`FrameDecoder::filled`]); it never takes a byte beyond the frame, so one decoder serves a stream for
 //! ever. The one rule: memory grows with the bytes that arrive, never with what a header claims.
 
 use bytes::Bytes;
-use prost::Message;
 
-/// Longest payload, inclusive (wire contract, "Frames").
-pub const MAX_FRAME_BYTES: usize = 16 << 20;
-/// Length of the header.
-pub(super) const HEADER_BYTES: usize = 4;
+#[cfg(test)]
+use crate::link::{FrameBatch, MAX_FRAME_BYTES, header};
+use crate::link::{FrameTooLong, HEADER_BYTES};
+
 /// Most that is offered to one read: what a muxer delivers at once, and the most memory that a header
 /// with no body behind it can make us touch.
 const STEP_BYTES: usize = 64 << 10;
-
-/// A header claims, or a caller brings, a payload over the limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a frame of {claimed} bytes is over the limit of {limit}; send less, or as a streaming artifact")]
-pub(super) struct FrameTooLong {
-    /// Bytes of the payload that was refused.
-    pub(super) claimed: usize,
-    /// Most bytes that are accepted here.
-    pub(super) limit: usize,
-}
-
-/// The header of a payload of `len` bytes.
-pub(super) fn header(len: usize) -> Result<[u8; HEADER_BYTES], FrameTooLong> {
-    match u32::try_from(len) {
-        Ok(claim) if len <= MAX_FRAME_BYTES => Ok(claim.to_be_bytes()),
-        _ => Err(FrameTooLong {
-            claimed: len,
-            limit: MAX_FRAME_BYTES,
-        }),
-    }
-}
-
-/// Frames that leave together, encoded one behind the other as they go over the wire: large messages
-/// are copied once, and no header travels alone.
-#[derive(Debug, Default)]
-pub struct FrameBatch {
-    wire: Vec<u8>,
-    frames: u64,
-}
-
-impl FrameBatch {
-    /// Adds `message` as one frame; false, and nothing added, when it is over [`MAX_FRAME_BYTES`].
-    #[must_use]
-    pub fn push(&mut self, message: &impl Message) -> bool {
-        let length = message.encoded_len();
-        let Ok(header) = header(length) else {
-            return false;
-        };
-        self.wire.reserve(HEADER_BYTES + length);
-        self.wire.extend_from_slice(&header);
-        // Fails only for want of room, and a vector has room.
-        let added = message.encode(&mut self.wire).is_ok();
-        self.frames += u64::from(added);
-        added
-    }
-
-    /// Number of frames.
-    pub fn frames(&self) -> u64 {
-        self.frames
-    }
-
-    /// Whether nothing was added.
-    pub fn is_empty(&self) -> bool {
-        self.frames == 0
-    }
-
-    /// Everything, headers included.
-    pub(super) fn wire(&self) -> &[u8] {
-        &self.wire
-    }
-}
 
 /// Takes a stream of bytes apart into frames.
 #[derive(Debug)]
@@ -201,6 +139,7 @@ pub(crate) fn fuzz(data: &[u8]) {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use prost::Message as _;
 
     use super::*;
 

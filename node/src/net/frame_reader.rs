@@ -14,12 +14,11 @@ use tokio::{
 };
 
 use super::{
-    Event,
-    budget::{FramePermit, PeerBudget, SHORT_FRAME},
+    budget::{FramePayment, PeerBudget, SHORT_FRAME},
     counters::Counters,
-    fair_queue::FairQueue,
-    frame::{FrameDecoder, FrameTooLong, MAX_FRAME_BYTES},
+    frame::FrameDecoder,
 };
+use crate::link::{FairQueue, FramePermit, FrameTooLong, InboundFrame, LinkEvent, MAX_FRAME_BYTES};
 
 /// Longest time from a frame's first byte to its last (wire contract, "Frames"), without the time that
 /// the stream waits for its peer's own budget.
@@ -31,17 +30,6 @@ const IDLE_TIMEOUT: Duration = Duration::from_mins(10);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The common budget is taken in steps of this size as a frame arrives.
 const COVER_STEP: usize = 256 << 10;
-
-/// One envelope frame as it came, and its claim on memory.
-#[derive(Debug)]
-pub struct InboundFrame {
-    /// The payload, possibly empty.
-    pub bytes: Bytes,
-    /// Keep it until the frame's effect is kept elsewhere: it holds back the peer's next frames.
-    pub permit: FramePermit,
-    /// The relay that it came through; `None`: directly.
-    pub relay: Option<PeerId>,
-}
 
 /// Why reading ended before the remote's end.
 #[derive(Debug, thiserror::Error)]
@@ -64,7 +52,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     relay: Option<PeerId>,
     mut stream: S,
     budget: Arc<PeerBudget>,
-    events: mpsc::Sender<Event>,
+    events: mpsc::Sender<LinkEvent>,
     counters: Arc<Counters>,
     turns: FairQueue,
 ) {
@@ -92,7 +80,7 @@ async fn read_frames<R: AsyncRead + Unpin>(
     relay: Option<PeerId>,
     stream: &mut R,
     budget: &Arc<PeerBudget>,
-    events: &mpsc::Sender<Event>,
+    events: &mpsc::Sender<LinkEvent>,
     counters: &Counters,
     turns: &FairQueue,
 ) -> Result<(), FrameReadError> {
@@ -105,16 +93,20 @@ async fn read_frames<R: AsyncRead + Unpin>(
         } else {
             frame.await
         };
-        let Some((bytes, permit)) = frame? else {
+        let Some((bytes, payment)) = frame? else {
             return Ok(());
         };
         // A stream that moves data reads its next frame when it has a turn.
         moves_data = bytes.len() >= SHORT_FRAME;
         counters.frames_in.increment();
         counters.bytes_in.add(bytes.len() as u64);
-        let frame = InboundFrame { bytes, permit, relay };
+        let frame = InboundFrame {
+            bytes,
+            permit: FramePermit::new(payment),
+            relay,
+        };
         events
-            .send(Event::Frame { peer, frame })
+            .send(LinkEvent::Frame { peer, frame })
             .await
             .map_err(|_| FrameReadError::Unwanted)?;
     }
@@ -125,7 +117,7 @@ async fn read_frame<R: AsyncRead + Unpin>(
     stream: &mut R,
     decoder: &mut FrameDecoder,
     budget: &Arc<PeerBudget>,
-) -> Result<Option<(Bytes, FramePermit)>, FrameReadError> {
+) -> Result<Option<(Bytes, FramePayment)>, FrameReadError> {
     let Ok(first) = timeout(IDLE_TIMEOUT, stream.read(decoder.space())).await else {
         return Ok(None);
     };
@@ -171,7 +163,7 @@ async fn read_frame<R: AsyncRead + Unpin>(
 async fn cover_and_read<R: AsyncRead + Unpin>(
     stream: &mut R,
     decoder: &mut FrameDecoder,
-    permit: Option<&mut FramePermit>,
+    permit: Option<&mut FramePayment>,
 ) -> Result<usize, FrameReadError> {
     if let (Some(permit), Some(claimed)) = (permit, decoder.claimed()) {
         let steps = decoder.arrived() / COVER_STEP + 1;

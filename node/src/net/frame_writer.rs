@@ -6,14 +6,12 @@ use std::{fmt, io, sync::Arc, time::Duration};
 
 use agentanycast_identity::PeerId;
 use bytes::Bytes;
-use futures::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use futures::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, future::BoxFuture};
 use libp2p::Stream;
 use tokio::time::timeout;
 
-use super::{
-    counters::Counters,
-    frame::{self, FrameBatch, HEADER_BYTES},
-};
+use super::counters::Counters;
+use crate::link::{self, FrameBatch, HEADER_BYTES, LinkWriter};
 
 /// Longest time in which the remote may take nothing of what we write. A slow road that moves is no
 /// failure: a frame of 16 MiB needs longer than this on 10 Mbit/s.
@@ -67,7 +65,7 @@ impl FrameWriter {
     /// is dropped half way, the writer is of no more use.
     pub async fn write(&mut self, frames: &[Bytes]) -> io::Result<()> {
         for frame in frames {
-            frame::header(frame.len()).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+            link::header(frame.len()).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         }
         if self.over {
             return Err(io::ErrorKind::BrokenPipe.into());
@@ -125,6 +123,28 @@ impl FrameWriter {
     }
 }
 
+impl LinkWriter for FrameWriter {
+    fn relay(&self) -> Option<PeerId> {
+        self.relay
+    }
+
+    fn write<'a>(&'a mut self, frames: &'a [Bytes]) -> BoxFuture<'a, io::Result<()>> {
+        Box::pin(Self::write(self, frames))
+    }
+
+    fn write_batch<'a>(&'a mut self, batch: &'a FrameBatch) -> BoxFuture<'a, io::Result<()>> {
+        Box::pin(Self::write_batch(self, batch))
+    }
+
+    fn closed(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(Self::closed(self))
+    }
+
+    fn close(self: Box<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(Self::close(*self))
+    }
+}
+
 impl fmt::Debug for FrameWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FrameWriter")
@@ -139,7 +159,7 @@ pub(super) async fn write_frames<W: AsyncWrite + Unpin>(stream: &mut W, frames: 
     let mut batch = Vec::new();
     for frame in frames {
         let header =
-            frame::header(frame.len()).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+            link::header(frame.len()).map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         if batch.len() + HEADER_BYTES + frame.len() > BATCH_BYTES {
             write_all(stream, &batch).await?;
             batch.clear();

@@ -11,6 +11,7 @@ use std::{
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::AgentCard;
+use futures::future::BoxFuture;
 use tokio::{
     sync::{Notify, mpsc, oneshot, watch},
     task::JoinSet,
@@ -23,14 +24,16 @@ use super::{
     counters::Counters,
     dht::{DhtControl, FindError, FoundAgent, ProvideError},
     external_addrs::ReachableAddrs,
-    fair_queue::FairQueue,
     frame_writer::FrameWriter,
     listeners::Listeners,
     reservation::RelaySnapshot,
     round_trip::{self, NoAnswer, RoundTrip},
     streams::{OpenError, Protocol, StreamControl},
 };
-use crate::policy::invites::SECRET;
+use crate::{
+    link::{FairQueue, Link, LinkWriter, OpenStreamError},
+    policy::invites::SECRET,
+};
 
 /// Longest that [`Handle::set_card`] waits for one peer; the exchange itself goes on.
 const CARD_WAIT: Duration = Duration::from_secs(2);
@@ -378,6 +381,31 @@ impl Handle {
             // An error means that the task has ended, which is what was asked for.
             let _ = done.await;
         }
+    }
+}
+
+impl Link for Handle {
+    fn set_wanted(&self, peer: PeerId, wanted: bool) {
+        Self::set_wanted(self, peer, wanted);
+    }
+
+    fn reach(&self, peer: PeerId) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            if !self.is_connected(peer) {
+                let _ = self.dial(peer, Vec::new()).await;
+            }
+        })
+    }
+
+    fn open_stream(&self, peer: PeerId) -> BoxFuture<'_, Result<Box<dyn LinkWriter>, OpenStreamError>> {
+        Box::pin(async move {
+            let writer = Self::open_stream(self, peer).await?;
+            Ok(Box::new(writer) as Box<dyn LinkWriter>)
+        })
+    }
+
+    fn fair_queue(&self) -> &FairQueue {
+        Self::fair_queue(self)
     }
 }
 

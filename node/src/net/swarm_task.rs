@@ -31,7 +31,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::dialing::PendingDial;
 use super::{
-    Event, NetConfig, StartError,
+    NetConfig, StartError,
     address_book::{AddressBook, Origin},
     behaviour::{self, Behaviour},
     budget::Budgets,
@@ -49,6 +49,7 @@ use super::{
     streams::{INBOUND_QUEUE, InboundStream, Protocol},
     transport,
 };
+use crate::link::LinkEvent;
 
 /// Commands that may wait; more callers wait for room.
 const COMMAND_QUEUE: usize = 64;
@@ -70,7 +71,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) struct SwarmTask {
     swarm: Swarm<Behaviour>,
     shared: Arc<NetShared>,
-    events: mpsc::Sender<Event>,
+    events: mpsc::Sender<LinkEvent>,
     commands: mpsc::Receiver<Command>,
     inbound: mpsc::Receiver<InboundStream>,
     cards: mpsc::Receiver<(PeerId, Bytes)>,
@@ -115,7 +116,7 @@ impl SwarmTask {
     /// Builds the swarm and binds every listen address.
     pub(super) async fn bind(
         config: NetConfig,
-        events: mpsc::Sender<Event>,
+        events: mpsc::Sender<LinkEvent>,
     ) -> Result<(Self, Handle), StartError> {
         let addresses = listeners::parse(&config.listen_addrs, config.quic)?;
         let bootstrap = dialing::parse_bootstrap(&config.bootstrap_peers)?;
@@ -288,13 +289,13 @@ impl SwarmTask {
         self.close(stopped).await;
     }
 
-    fn tell(&mut self, room: mpsc::Permit<'_, Event>) {
+    fn tell(&mut self, room: mpsc::Permit<'_, LinkEvent>) {
         let Some(notice) = self.event_queue.next() else {
             return;
         };
         match notice {
             PeerNotice::Connected(peer) => {
-                room.send(Event::Connected { peer });
+                room.send(LinkEvent::Connected { peer });
                 // Only now, so that no frame overtakes it.
                 let (ready, early): (Vec<_>, Vec<_>) = std::mem::take(&mut self.early_streams)
                     .into_iter()
@@ -304,10 +305,10 @@ impl SwarmTask {
                     self.serve(stream);
                 }
             }
-            PeerNotice::Renewed(peer) => room.send(Event::Renewed { peer }),
-            PeerNotice::Disconnected(peer) => room.send(Event::Disconnected { peer }),
-            PeerNotice::Card(peer, card) => room.send(Event::Card { peer, card }),
-            PeerNotice::Addresses(peer, addrs) => room.send(Event::Addresses { peer, addrs }),
+            PeerNotice::Renewed(peer) => room.send(LinkEvent::Renewed { peer }),
+            PeerNotice::Disconnected(peer) => room.send(LinkEvent::Disconnected { peer }),
+            PeerNotice::Card(peer, card) => room.send(LinkEvent::Card { peer, card }),
+            PeerNotice::Addresses(peer, addrs) => room.send(LinkEvent::Addresses { peer, addrs }),
         }
     }
 

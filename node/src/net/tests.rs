@@ -9,6 +9,7 @@ use prost::Message as _;
 use tokio::time::{sleep, timeout};
 
 use super::*;
+use crate::link::MAX_FRAME_BYTES;
 
 mod dht;
 mod dialing;
@@ -24,7 +25,7 @@ const DEADLINE: Duration = Duration::from_secs(30);
 
 struct NetNode {
     handle: Handle,
-    events: mpsc::Receiver<Event>,
+    events: mpsc::Receiver<LinkEvent>,
     task: JoinHandle<()>,
 }
 
@@ -63,7 +64,7 @@ impl NetNode {
     }
 
     /// The first event that `pick` takes; the others are dropped.
-    async fn wait<T>(&mut self, mut pick: impl FnMut(Event) -> Option<T>) -> T {
+    async fn wait<T>(&mut self, mut pick: impl FnMut(LinkEvent) -> Option<T>) -> T {
         let picked = async {
             loop {
                 if let Some(picked) = pick(self.events.recv().await.expect("the network runs")) {
@@ -75,18 +76,18 @@ impl NetNode {
     }
 
     async fn connected(&mut self, other: PeerId) {
-        self.wait(|event| matches!(event, Event::Connected { peer } if peer == other).then_some(()))
+        self.wait(|event| matches!(event, LinkEvent::Connected { peer } if peer == other).then_some(()))
             .await;
     }
 
     async fn disconnected(&mut self, other: PeerId) {
-        self.wait(|event| matches!(event, Event::Disconnected { peer } if peer == other).then_some(()))
+        self.wait(|event| matches!(event, LinkEvent::Disconnected { peer } if peer == other).then_some(()))
             .await;
     }
 
     async fn frame(&mut self) -> (PeerId, Bytes) {
         self.wait(|event| match event {
-            Event::Frame { peer, frame } => Some((peer, frame.bytes)),
+            LinkEvent::Frame { peer, frame } => Some((peer, frame.bytes)),
             _ => None,
         })
         .await
@@ -94,7 +95,7 @@ impl NetNode {
 
     async fn card(&mut self) -> AgentCard {
         self.wait(|event| match event {
-            Event::Card { card, .. } => Some(AgentCard::decode(card).unwrap()),
+            LinkEvent::Card { card, .. } => Some(AgentCard::decode(card).unwrap()),
             _ => None,
         })
         .await
@@ -251,7 +252,7 @@ async fn held_permits_hold_the_sender_back() {
     while held.len() < NetLimits::default().frames_per_peer {
         held.push(
             b.wait(|event| {
-                if let Event::Frame { frame, .. } = event {
+                if let LinkEvent::Frame { frame, .. } = event {
                     Some(frame)
                 } else {
                     None
@@ -379,8 +380,8 @@ async fn a_consumer_that_reads_late_hears_of_the_peer_before_its_frames() {
     let mut heard = Vec::new();
     while heard.len() < 3 {
         match timeout(DEADLINE, events.recv()).await.unwrap().unwrap() {
-            Event::Connected { peer } if peer == a.peer() => heard.push(Bytes::from_static(b"connected")),
-            Event::Frame { frame, .. } => heard.push(frame.bytes),
+            LinkEvent::Connected { peer } if peer == a.peer() => heard.push(Bytes::from_static(b"connected")),
+            LinkEvent::Frame { frame, .. } => heard.push(frame.bytes),
             _ => {}
         }
     }

@@ -3,7 +3,6 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::{invites::InviteGrant, *};
-use crate::config::{self, AclRule, SourceGroups, TrustMode};
 
 fn peer(number: u8) -> PeerId {
     let mut bytes = vec![0x00, 0x24, 0x08, 0x01, 0x12, 0x20];
@@ -11,16 +10,16 @@ fn peer(number: u8) -> PeerId {
     PeerId::from_bytes(&bytes).unwrap()
 }
 
-fn rule(source: &str, skill: &str, allow: bool) -> AclRule {
-    AclRule {
+fn rule(source: &str, skill: &str, allow: bool) -> WrittenRule {
+    WrittenRule {
         source: source.into(),
         skill: skill.into(),
         allow,
     }
 }
 
-fn policy(settings: &config::PolicyConfig) -> Policy {
-    Policy::new(PolicyRules::from_config(settings).unwrap())
+fn policy(settings: &WrittenRules) -> Policy {
+    Policy::new(PolicyRules::parse(settings).unwrap())
 }
 
 fn ask(policy: &mut Policy, source: TaskSource<'_>, skill: &str) -> Decision {
@@ -33,7 +32,7 @@ fn allows(policy: &mut Policy, source: TaskSource<'_>, skill: &str) -> bool {
 
 #[test]
 fn nothing_written_is_open() {
-    let mut open = policy(&config::PolicyConfig::default());
+    let mut open = policy(&WrittenRules::default());
     assert!(open.rules().is_open());
     let all = [
         TaskSource::Peer(peer(1)),
@@ -52,11 +51,8 @@ fn nothing_written_is_open() {
 #[test]
 fn every_name_of_a_source_counts() {
     let did = did_key_of(peer(2)).unwrap();
-    let mut policy = policy(&config::PolicyConfig {
-        groups: SourceGroups(BTreeMap::from([(
-            "ops".to_owned(),
-            vec![peer(3).to_string(), "http:o*".to_owned()],
-        )])),
+    let mut policy = policy(&WrittenRules {
+        groups: BTreeMap::from([("ops".to_owned(), vec![peer(3).to_string(), "http:o*".to_owned()])]),
         acl: vec![
             rule("ops", "admin/*", true),
             rule("*", "admin/*", false),
@@ -66,7 +62,7 @@ fn every_name_of_a_source_counts() {
             rule("http:alice", "*", true),
             rule("local", "*", true),
         ],
-        ..config::PolicyConfig::default()
+        ..WrittenRules::default()
     });
     for (source, skill, by) in [
         (TaskSource::Peer(peer(3)), "admin/x", DecisionReason::Rule(1)),
@@ -106,10 +102,10 @@ fn every_name_of_a_source_counts() {
 
 #[test]
 fn trust_is_asked_first_and_of_peers_only() {
-    let settings = |trust, trusted: &[String]| config::PolicyConfig {
+    let settings = |trust, trusted: &[String]| WrittenRules {
         trust,
         trusted_peers: trusted.to_vec(),
-        ..config::PolicyConfig::default()
+        ..WrittenRules::default()
     };
     let mut known = policy(&settings(
         TrustMode::Known,
@@ -154,11 +150,11 @@ fn an_invite_lets_in_but_not_past_a_rule() {
         label: label.to_owned(),
         skill: skill.to_owned(),
     };
-    let closed = |trust, acl: Vec<config::AclRule>| {
-        policy(&config::PolicyConfig {
+    let closed = |trust, acl: Vec<WrittenRule>| {
+        policy(&WrittenRules {
             acl,
             trust,
-            ..config::PolicyConfig::default()
+            ..WrittenRules::default()
         })
     };
     let guest = TaskSource::Peer(peer(1));
@@ -229,7 +225,7 @@ fn who_was_not_seen_by_its_key_is_named() {
         former: vec![peer(2)],
         ..PeerAttributes::default()
     };
-    let seen = |settings: &config::PolicyConfig| {
+    let seen = |settings: &WrittenRules| {
         let mut policy = policy(settings);
         policy.set_attributes(peer(1), standing());
         let by = ask(&mut policy, TaskSource::Peer(peer(1)), "x").reason;
@@ -237,10 +233,10 @@ fn who_was_not_seen_by_its_key_is_named() {
         (by.to_string(), policy.seen_as(peer(1), by))
     };
     let by_rule = |source: &str, allow| {
-        seen(&config::PolicyConfig {
+        seen(&WrittenRules {
             acl: vec![rule("http:x", "*", true), rule(source, "*", allow)],
-            groups: SourceGroups(BTreeMap::from([("g".to_owned(), vec![web.to_owned()])])),
-            ..config::PolicyConfig::default()
+            groups: BTreeMap::from([("g".to_owned(), vec![web.to_owned()])]),
+            ..WrittenRules::default()
         })
     };
     for (source, name) in [
@@ -264,11 +260,11 @@ fn who_was_not_seen_by_its_key_is_named() {
         ("acl default".to_owned(), None)
     );
     let trusted = |trust, peer: &str, acl| {
-        seen(&config::PolicyConfig {
+        seen(&WrittenRules {
             trust,
             trusted_peers: vec![peer.to_owned()],
             acl,
-            ..config::PolicyConfig::default()
+            ..WrittenRules::default()
         })
         .1
     };
@@ -285,15 +281,15 @@ fn who_was_not_seen_by_its_key_is_named() {
         trusted(TrustMode::Known, web, vec![rule(&former, "*", true)]),
         Some(former.clone())
     );
-    let limited = config::RateOverride {
+    let limited = WrittenOverride {
         source: web.to_owned(),
         rps: Some(1.0),
         max_in_flight: None,
         max_bytes: None,
     };
-    let mut limited = policy(&config::PolicyConfig {
+    let mut limited = policy(&WrittenRules {
         overrides: vec![limited],
-        ..config::PolicyConfig::default()
+        ..WrittenRules::default()
     });
     limited.set_attributes(peer(1), standing());
     let by = DecisionReason::Limit(ReachedBound::Rate(1.0));
@@ -315,17 +311,17 @@ proptest! {
         let acl = written
             .iter()
             .map(|(source, is_for_all, allow)| rule(sources[*source], if *is_for_all { "*" } else { "other" }, *allow));
-        let overrides = overridden.iter().map(|source| config::RateOverride {
+        let overrides = overridden.iter().map(|source| WrittenOverride {
             source: sources[*source].to_owned(),
             rps: Some(*source as f64 + 1.0),
             max_in_flight: None,
             max_bytes: None,
         });
-        let mut policy = policy(&config::PolicyConfig {
+        let mut policy = policy(&WrittenRules {
             acl: acl.collect(),
             overrides: overrides.collect(),
-            groups: SourceGroups(BTreeMap::from([("g".to_owned(), vec!["did:dns:*".to_owned()])])),
-            ..config::PolicyConfig::default()
+            groups: BTreeMap::from([("g".to_owned(), vec!["did:dns:*".to_owned()])]),
+            ..WrittenRules::default()
         });
         let asker = TaskSource::Peer(peer(1));
         let (before, bounds) = policy.evaluate(asker, "x");
@@ -355,9 +351,9 @@ fn a_pattern_that_takes_in_strangers_is_told() {
         ("did:web:*", false),
         ("12D3KooW*", false),
     ] {
-        let policy = policy(&config::PolicyConfig {
+        let policy = policy(&WrittenRules {
             acl: vec![rule(pattern, "*", true)],
-            ..config::PolicyConfig::default()
+            ..WrittenRules::default()
         });
         assert_eq!(
             policy.rules().wildcard_domains(),
@@ -368,14 +364,14 @@ fn a_pattern_that_takes_in_strangers_is_told() {
 
 #[test]
 fn only_what_may_turn_waits() {
-    let mut policy = policy(&config::PolicyConfig {
+    let mut policy = policy(&WrittenRules {
         acl: vec![
             rule("did:web:bad", "a", false),
             rule("did:web:good", "b", true),
             rule("http:x", "c", false),
             rule("*", "*", true),
         ],
-        ..config::PolicyConfig::default()
+        ..WrittenRules::default()
     });
     for (skill, waits) in [("a", true), ("b", false), ("c", false), ("d", false)] {
         assert_eq!(policy.could_change(peer(1), skill), waits, "{skill}");
@@ -384,10 +380,10 @@ fn only_what_may_turn_waits() {
 
 #[test]
 fn what_is_denied_costs_no_rate() {
-    let mut policy = policy(&config::PolicyConfig {
+    let mut policy = policy(&WrittenRules {
         acl: vec![rule("*", "secret", false), rule("*", "*", true)],
         default_rps: 2.0,
-        ..config::PolicyConfig::default()
+        ..WrittenRules::default()
     });
     let source = TaskSource::Peer(peer(1));
     assert!((0..10).all(|_| ask(&mut policy, source, "secret").outcome == PolicyOutcome::Deny));
@@ -408,18 +404,18 @@ fn what_is_denied_costs_no_rate() {
 
 #[test]
 fn what_can_match_nobody_is_refused() {
-    let acl = |source: &str, skill: &str| config::PolicyConfig {
+    let acl = |source: &str, skill: &str| WrittenRules {
         acl: vec![rule(source, skill, true)],
-        ..config::PolicyConfig::default()
+        ..WrittenRules::default()
     };
-    let trusted = |trust, peer: &str| config::PolicyConfig {
+    let trusted = |trust, peer: &str| WrittenRules {
         trust,
         trusted_peers: vec![peer.into()],
-        ..config::PolicyConfig::default()
+        ..WrittenRules::default()
     };
-    let group = |name: &str, member: &str| config::PolicyConfig {
-        groups: SourceGroups(BTreeMap::from([(name.to_owned(), vec![member.to_owned()])])),
-        ..config::PolicyConfig::default()
+    let group = |name: &str, member: &str| WrittenRules {
+        groups: BTreeMap::from([(name.to_owned(), vec![member.to_owned()])]),
+        ..WrittenRules::default()
     };
     let long = "x*".repeat(600);
     for (settings, key, value) in [
@@ -465,14 +461,14 @@ fn what_can_match_nobody_is_refused() {
         (group("A", "*"), "policy.groups", "A"),
         (group("a", "a"), "policy.groups", "a"),
     ] {
-        let bad = PolicyRules::from_config(&settings).unwrap_err();
+        let bad = PolicyRules::parse(&settings).unwrap_err();
         assert_eq!((bad.key, bad.value.as_str()), (key, value));
     }
-    let many = config::PolicyConfig {
+    let many = WrittenRules {
         acl: vec![rule("*", "*", true); 4097],
-        ..config::PolicyConfig::default()
+        ..WrittenRules::default()
     };
-    assert_eq!(PolicyRules::from_config(&many).unwrap_err().key, "policy.acl");
+    assert_eq!(PolicyRules::parse(&many).unwrap_err().key, "policy.acl");
 }
 
 #[test]
@@ -499,12 +495,12 @@ fn patterns_over_names_that_there_can_be_are_taken() {
         "op*",
         "*ps",
     ] {
-        let settings = config::PolicyConfig {
-            groups: SourceGroups(BTreeMap::from([("ops".to_owned(), vec!["local".to_owned()])])),
+        let settings = WrittenRules {
+            groups: BTreeMap::from([("ops".to_owned(), vec!["local".to_owned()])]),
             acl: vec![rule(pattern, "*", true)],
-            ..config::PolicyConfig::default()
+            ..WrittenRules::default()
         };
-        assert_eq!(PolicyRules::from_config(&settings).err(), None, "{pattern}");
+        assert_eq!(PolicyRules::parse(&settings).err(), None, "{pattern}");
     }
 }
 
@@ -547,15 +543,15 @@ fn a_node_that_nobody_can_come_to_is_told_from_others() {
         (TrustMode::Pinned, vec![], vec![], true),
         (TrustMode::Pinned, vec![peer(1).to_string()], vec![], false),
     ] {
-        let settings = config::PolicyConfig {
+        let settings = WrittenRules {
             trust,
             trusted_peers: peers,
             trusted_issuers: issuers,
-            groups: SourceGroups(BTreeMap::from([("nobody".to_owned(), vec![])])),
-            ..config::PolicyConfig::default()
+            groups: BTreeMap::from([("nobody".to_owned(), vec![])]),
+            ..WrittenRules::default()
         };
         assert_eq!(
-            PolicyRules::from_config(&settings).unwrap().is_closed(),
+            PolicyRules::parse(&settings).unwrap().is_closed(),
             closed,
             "{settings:?}"
         );
@@ -566,14 +562,14 @@ proptest! {
     /// No name that a bridge gives, and no skill, is taken for another kind of source.
     #[test]
     fn a_callers_name_is_never_a_peers(name in ".{0,40}", skill in ".{0,20}") {
-        let mut policy = policy(&config::PolicyConfig {
+        let mut policy = policy(&WrittenRules {
             acl: vec![
                 rule(&peer(1).to_string(), "*", true),
                 rule("did:*", "*", true),
                 rule("12D3*", "*", true),
                 rule("local", "*", true),
             ],
-            ..config::PolicyConfig::default()
+            ..WrittenRules::default()
         });
         prop_assert_eq!(ask(&mut policy, TaskSource::Bridge(&name), &skill).reason, DecisionReason::NoMatch);
     }

@@ -499,6 +499,7 @@ impl Role {
     }
 }
 /// Generated client implementations.
+#[cfg(feature = "services")]
 pub mod a2a_service_client {
     #![allow(
         unused_variables,
@@ -842,6 +843,7 @@ pub mod a2a_service_client {
     }
 }
 /// Generated server implementations.
+#[cfg(feature = "services")]
 pub mod a2a_service_server {
     #![allow(
         unused_variables,

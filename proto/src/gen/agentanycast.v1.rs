@@ -830,6 +830,7 @@ pub struct HeartbeatResponse {
     pub other_instance: ::prost::alloc::vec::Vec<u8>,
 }
 /// Generated client implementations.
+#[cfg(feature = "services")]
 pub mod registry_service_client {
     #![allow(
         unused_variables,
@@ -1029,6 +1030,7 @@ pub mod registry_service_client {
     }
 }
 /// Generated server implementations.
+#[cfg(feature = "services")]
 pub mod registry_service_server {
     #![allow(
         unused_variables,
@@ -1435,6 +1437,7 @@ pub struct WatchTaskNotesResponse {
     pub notes: ::prost::alloc::vec::Vec<TaskNote>,
 }
 /// Generated client implementations.
+#[cfg(feature = "services")]
 pub mod task_note_service_client {
     #![allow(
         unused_variables,
@@ -1640,6 +1643,7 @@ pub mod task_note_service_client {
     }
 }
 /// Generated server implementations.
+#[cfg(feature = "services")]
 pub mod task_note_service_server {
     #![allow(
         unused_variables,
@@ -2326,6 +2330,7 @@ pub struct DiscoveredAgent {
     pub verified: bool,
 }
 /// Generated client implementations.
+#[cfg(feature = "services")]
 pub mod node_service_client {
     #![allow(
         unused_variables,
@@ -2845,6 +2850,7 @@ pub mod node_service_client {
     }
 }
 /// Generated server implementations.
+#[cfg(feature = "services")]
 pub mod node_service_server {
     #![allow(
         unused_variables,
@@ -3990,6 +3996,7 @@ pub struct FederatedRegistration {
     pub hearsay: bool,
 }
 /// Generated client implementations.
+#[cfg(feature = "services")]
 pub mod federation_service_client {
     #![allow(
         unused_variables,
@@ -4142,6 +4149,7 @@ pub mod federation_service_client {
     }
 }
 /// Generated server implementations.
+#[cfg(feature = "services")]
 pub mod federation_service_server {
     #![allow(
         unused_variables,
@@ -4424,6 +4432,7 @@ pub struct ListTasksResponse {
     pub asked: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// Generated client implementations.
+#[cfg(feature = "services")]
 pub mod task_list_service_client {
     #![allow(
         unused_variables,
@@ -4543,6 +4552,7 @@ pub mod task_list_service_client {
     }
 }
 /// Generated server implementations.
+#[cfg(feature = "services")]
 pub mod task_list_service_server {
     #![allow(
         unused_variables,
@@ -4808,6 +4818,7 @@ pub mod session_response {
     }
 }
 /// Generated client implementations.
+#[cfg(feature = "services")]
 pub mod session_service_client {
     #![allow(
         unused_variables,
@@ -4939,6 +4950,7 @@ pub mod session_service_client {
     }
 }
 /// Generated server implementations.
+#[cfg(feature = "services")]
 pub mod session_service_server {
     #![allow(
         unused_variables,
@@ -5308,6 +5320,7 @@ impl ReservationState {
     }
 }
 /// Generated client implementations.
+#[cfg(feature = "services")]
 pub mod network_service_client {
     #![allow(
         unused_variables,
@@ -5427,6 +5440,7 @@ pub mod network_service_client {
     }
 }
 /// Generated server implementations.
+#[cfg(feature = "services")]
 pub mod network_service_server {
     #![allow(
         unused_variables,
@@ -5690,6 +5704,7 @@ pub struct ResolveDidResponse {
     pub peer_ids: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// Generated client implementations.
+#[cfg(feature = "services")]
 pub mod directory_service_client {
     #![allow(
         unused_variables,
@@ -5867,6 +5882,7 @@ pub mod directory_service_client {
     }
 }
 /// Generated server implementations.
+#[cfg(feature = "services")]
 pub mod directory_service_server {
     #![allow(
         unused_variables,
@@ -6273,6 +6289,7 @@ pub struct InviteCode {
     pub expires_at: i64,
 }
 /// Generated client implementations.
+#[cfg(feature = "services")]
 pub mod invite_service_client {
     #![allow(
         unused_variables,
@@ -6472,6 +6489,7 @@ pub mod invite_service_client {
     }
 }
 /// Generated server implementations.
+#[cfg(feature = "services")]
 pub mod invite_service_server {
     #![allow(
         unused_variables,
@@ -7346,6 +7364,7 @@ impl QueueState {
     }
 }
 /// Generated client implementations.
+#[cfg(feature = "services")]
 pub mod diagnostics_service_client {
     #![allow(
         unused_variables,
@@ -7521,6 +7540,7 @@ pub mod diagnostics_service_client {
     }
 }
 /// Generated server implementations.
+#[cfg(feature = "services")]
 pub mod diagnostics_service_server {
     #![allow(
         unused_variables,

@@ -623,6 +623,7 @@ impl Role {
     }
 }
 /// Generated client implementations.
+#[cfg(feature = "services")]
 pub mod a2a_service_client {
     #![allow(
         unused_variables,
@@ -992,6 +993,7 @@ pub mod a2a_service_client {
     }
 }
 /// Generated server implementations.
+#[cfg(feature = "services")]
 pub mod a2a_service_server {
     #![allow(
         unused_variables,

@@ -1,92 +1,91 @@
-//! The database under the store: sled, with what 0.34.7 needs to be durable (flush, then sync the file; no value above
-//! 64 KiB; no half-written snapshot at the start; a damaged one is moved aside).
+//! The database under the store: its records and the last version, in a database that keeps the rules of
+//! `agentanycast_store::database`.
 //!
-//! A record takes the keys `length of the peer ‖ peer ‖ number of the piece`. sled never gives room back, so a database
-//! that is mostly dead is written anew beside it and takes its place (`generation`).
-
-mod generation;
+//! A record takes the keys `length of the peer ‖ peer ‖ number of the piece`. A database that is mostly dead is written anew
+//! beside it and takes its place.
 
 use std::{
-    fs::{self, DirBuilder, File, TryLockError},
+    fs::{self, File, TryLockError},
     io::{self, ErrorKind},
-    os::unix::fs::DirBuilderExt as _,
-    panic::{self, AssertUnwindSafe},
-    path::{Path, PathBuf},
-    thread,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    path::Path,
 };
 
-use generation::GenerationSizes;
+use agentanycast_store::{
+    database::{Database, DatabaseError, DatabaseMode, DatabaseOptions, MAX_DATABASE_VALUE, Tree, TreeBatch},
+    directory,
+    growth::DatabaseGrowth,
+    replacement::DatabasePlace,
+};
 
 use crate::registry::StoredRecord;
 
-/// Largest piece of a record: larger values become files that are never synced.
+/// Largest piece of a record.
 const PIECE: usize = 48 << 10;
+const _: () = assert!(PIECE <= MAX_DATABASE_VALUE);
 
-/// Cache of the database; the table is in memory anyway.
-const CACHE: u64 = 8 << 20;
+const OPTIONS: DatabaseOptions = DatabaseOptions {
+    // The table is in memory anyway.
+    cache: 8 << 20,
+    mode: DatabaseMode::LowSpace,
+    birth_tree: "marks",
+    birth_key: "born",
+};
 
-const SEGMENT: usize = 8 << 20;
+/// The birth mark says nothing but that it is there.
+const BIRTH_MARK: &[u8] = &[];
 
-/// Longest wait for sled's own lock.
-const LOCK_WAIT: Duration = Duration::from_secs(5);
+/// The database, and the first part of the names of damaged ones.
+const NAME: &str = "registry";
 
 const RECORDS: &str = "records";
 
-/// The tree of what is not a record.
-const METADATA: &str = "marks";
+/// The key of the last version, in the tree of the birth mark.
 const LAST_VERSION: &str = "last version";
 
-/// In every database from its beginning: one without it has lost its log.
-const BIRTH: &str = "born";
+/// Databases up to this many bytes are not rewritten.
+const SMALL: u64 = 64 << 20;
+
+/// Bytes on disk per byte of live data before the database is rewritten.
+const MAX_SIZE_PER_LIVE: u64 = 4;
 
 #[derive(Debug)]
-pub(super) struct Database {
-    directory: PathBuf,
+pub(super) struct RegistryDatabase {
+    place: DatabasePlace,
     /// None when it could not be opened again; nothing is written then.
     open: Option<OpenDatabase>,
-    sizes: GenerationSizes,
+    growth: DatabaseGrowth,
     _lock: File,
 }
 
 /// A database that is in use.
 #[derive(Debug)]
 struct OpenDatabase {
-    records: sled::Tree,
-    marks: sled::Tree,
-    db: sled::Db,
-    file: File,
+    records: Tree,
+    database: Database,
 }
 
-impl Database {
+impl RegistryDatabase {
     pub(super) fn open(directory: &Path) -> Result<Self, String> {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(directory)
+        directory::make_private(directory)
             .map_err(|error| format!("{error}; set --store to a directory that can be made or written to"))?;
         let lock = lock(directory)?;
-        generation::recover(directory).map_err(|error| with_remedy(&error))?;
-        let path = directory.join(generation::NAME);
-        let open = match OpenDatabase::open(&path) {
+        let place = DatabasePlace::new(directory, NAME);
+        place.recover().map_err(|error| with_remedy(&error))?;
+        let open = match OpenDatabase::open_or_create(&place) {
             Ok(open) => open,
-            Err(
-                error @ (sled::Error::Corruption { .. }
-                | sled::Error::ReportableBug(_)
-                | sled::Error::Unsupported(_)),
-            ) => {
-                let aside = corrupt_path(directory);
-                fs::rename(&path, &aside).map_err(|error| with_remedy(&error))?;
+            Err(DatabaseError::Damaged(error)) => {
+                let aside = directory::free_corrupt_path(directory, NAME);
+                fs::rename(place.current(), &aside).map_err(|error| with_remedy(&error))?;
                 tracing::error!(%error, aside = %aside.display(), "the registry's store was damaged and moved there");
-                OpenDatabase::open(&path).map_err(|error| error.to_string())?
+                OpenDatabase::open_or_create(&place).map_err(|error| error.to_string())?
             }
-            Err(sled::Error::Io(error)) => return Err(with_remedy(&error)),
+            Err(DatabaseError::Io(error)) => return Err(with_remedy(&error)),
             Err(error) => return Err(error.to_string()),
         };
         Ok(Self {
-            directory: directory.to_owned(),
+            place,
             open: Some(open),
-            sizes: GenerationSizes::default(),
+            growth: new_growth(),
             _lock: lock,
         })
     }
@@ -105,10 +104,10 @@ impl Database {
         let open = self.opened()?;
         open.write(changes, last_version)
             .map_err(|error| error.to_string())?;
-        let size = open.db.size_on_disk().map_err(|error| error.to_string())?;
-        if self.sizes.is_suspect(size) {
+        let size = open.database.size_on_disk().map_err(|error| error.to_string())?;
+        if self.growth.is_suspect(size) {
             let live = open.live().map_err(|error| error.to_string())?;
-            if self.sizes.is_dead(size, live) {
+            if self.growth.is_mostly_dead(size, live) {
                 self.rewrite(size)?;
             }
         }
@@ -123,37 +122,40 @@ impl Database {
     ) -> Result<(), String> {
         // What it failed with may be what it has open.
         self.open = None;
-        let next = self.directory.join(generation::NEXT);
-        self.replace(&next, records, last_version).inspect_err(|_| {
+        self.replace(records, last_version).inspect_err(|_| {
             // Half of it is of no use, and takes room.
-            let _ = generation::remove(&next);
+            let _ = directory::remove_if_there(&self.place.next());
         })
     }
 
     fn replace(
         &mut self,
-        next: &Path,
         records: impl Iterator<Item = (String, Option<StoredRecord>)>,
         last_version: u64,
     ) -> Result<(), String> {
-        generation::recover(&self.directory).map_err(|error| error.to_string())?;
-        let written = OpenDatabase::open(next).and_then(|next| {
+        self.place.recover().map_err(|error| error.to_string())?;
+        let written = OpenDatabase::begin(&self.place.next()).and_then(|next| {
             next.write(records, last_version)?;
-            next.sync(last_version)
+            next.sync(last_version)?;
+            next.database.mark(BIRTH_MARK)
         });
         written.map_err(|error| error.to_string())?;
-        self.sizes = GenerationSizes::default();
-        self.take_next()
+        self.growth = new_growth();
+        self.take_next().map(drop)
     }
 
-    /// The next generation, which is whole and on disk, takes the place of this one, which is closed.
-    fn take_next(&mut self) -> Result<(), String> {
-        generation::swap(&self.directory).map_err(|error| error.to_string())?;
-        let open =
-            OpenDatabase::open(&self.directory.join(generation::NAME)).map_err(|error| error.to_string())?;
-        self.sizes.rewritten = open.db.size_on_disk().map_err(|error| error.to_string())?;
+    /// The next generation, which is whole and on disk, takes the place of this one, which is closed. The bytes that it
+    /// takes.
+    fn take_next(&mut self) -> Result<u64, String> {
+        self.place.take_next().map_err(|error| error.to_string())?;
+        let opened = OpenDatabase::open(&self.place.current()).and_then(|open| {
+            let size = open.database.size_on_disk()?;
+            Ok((open, size))
+        });
+        let (open, size) = opened.map_err(|error| error.to_string())?;
+        self.growth.rewritten(size);
         self.open = Some(open);
-        Ok(())
+        Ok(size)
     }
 
     /// From here on nothing can be written.
@@ -170,37 +172,50 @@ impl Database {
 
     /// Writes the next generation and takes it in the place of this one.
     fn rewrite(&mut self, size: u64) -> Result<(), String> {
-        let next = self.directory.join(generation::NEXT);
-        if let Err(error) = self.opened()?.copy_to(&next) {
+        if let Err(error) = self.opened()?.copy_to(&self.place.next()) {
             // This one is whole. Another try when it has grown as much again.
             tracing::warn!(%error, size, "the registry's store could not be rewritten, and stays as it is");
-            self.sizes.rewritten = size;
+            self.growth.rewritten(size);
             return Ok(());
         }
         self.open = None;
-        self.take_next()?;
-        tracing::info!(
-            from = size,
-            to = self.sizes.rewritten,
-            "the registry's store was rewritten"
-        );
+        let to = self.take_next()?;
+        tracing::info!(from = size, to, "the registry's store was rewritten");
         Ok(())
     }
 }
 
+fn new_growth() -> DatabaseGrowth {
+    DatabaseGrowth::new(SMALL, MAX_SIZE_PER_LIVE)
+}
+
 impl OpenDatabase {
-    fn open(path: &Path) -> sled::Result<Self> {
-        let db = open_sled(path)?;
+    fn open_or_create(place: &DatabasePlace) -> Result<Self, DatabaseError> {
+        let path = place.current();
+        if !path.exists() {
+            Database::create(&path, OPTIONS, BIRTH_MARK)?;
+        }
+        Self::open(&path)
+    }
+
+    fn open(path: &Path) -> Result<Self, DatabaseError> {
+        Self::around(Database::open(path, OPTIONS)?)
+    }
+
+    /// An empty one at a path where there is nothing; it needs its birth mark in the end.
+    fn begin(path: &Path) -> Result<Self, DatabaseError> {
+        Self::around(Database::begin(path, OPTIONS)?)
+    }
+
+    fn around(database: Database) -> Result<Self, DatabaseError> {
         Ok(Self {
-            records: db.open_tree(RECORDS)?,
-            marks: db.open_tree(METADATA)?,
-            file: File::open(path.join("db"))?,
-            db,
+            records: database.tree(RECORDS)?,
+            database,
         })
     }
 
     /// Bytes of all keys and values.
-    fn live(&self) -> sled::Result<u64> {
+    fn live(&self) -> Result<u64, DatabaseError> {
         let mut bytes = 0;
         for pair in &self.records {
             let (key, value) = pair?;
@@ -210,18 +225,17 @@ impl OpenDatabase {
     }
 
     /// Makes a database of the same content at a path where there is nothing that matters; on disk when it returns.
-    fn copy_to(&self, path: &Path) -> sled::Result<()> {
-        generation::remove(path)?;
-        let next = Self::open(path)?;
-        for (from, to) in [(&self.records, &next.records), (&self.marks, &next.marks)] {
+    fn copy_to(&self, path: &Path) -> Result<(), DatabaseError> {
+        directory::remove_if_there(path)?;
+        let next = Self::begin(path)?;
+        let marks = (self.database.birth_tree(), next.database.birth_tree());
+        for (from, to) in [(&self.records, &next.records), marks] {
             for pair in from {
                 let (key, value) = pair?;
                 to.insert(key, value)?;
             }
         }
-        next.db.flush()?;
-        next.file.sync_data()?;
-        Ok(())
+        next.database.sync()
     }
 
     fn read(&self) -> Result<(Vec<StoredRecord>, u64), String> {
@@ -241,7 +255,8 @@ impl OpenDatabase {
                 None
             }
         };
-        let last = self.marks.get(LAST_VERSION).map_err(|error| error.to_string())?;
+        let last = self.database.birth_tree().get(LAST_VERSION);
+        let last = last.map_err(|error| error.to_string())?;
         let last = last.and_then(|bytes| Some(u64::from_be_bytes(bytes.as_ref().try_into().ok()?)));
         Ok((pieces.into_iter().filter_map(read).collect(), last.unwrap_or(0)))
     }
@@ -250,12 +265,12 @@ impl OpenDatabase {
         &self,
         changes: impl Iterator<Item = (String, Option<StoredRecord>)>,
         last_version: u64,
-    ) -> sled::Result<()> {
+    ) -> Result<(), DatabaseError> {
         let mut any = false;
         for (peer, record) in changes {
             any = true;
             let bytes = record.map(|record| record.encode()).unwrap_or_default();
-            let mut batch = sled::Batch::default();
+            let mut batch = TreeBatch::default();
             let mut pieces = 0_u32;
             for piece in bytes.chunks(PIECE) {
                 batch.insert(key(&peer, pieces), piece);
@@ -274,11 +289,10 @@ impl OpenDatabase {
     }
 
     /// Brings everything to the disk.
-    fn sync(&self, last_version: u64) -> sled::Result<()> {
-        self.marks.insert(LAST_VERSION, &last_version.to_be_bytes())?;
-        self.db.flush()?;
-        self.file.sync_data()?;
-        Ok(())
+    fn sync(&self, last_version: u64) -> Result<(), DatabaseError> {
+        let marks = self.database.birth_tree();
+        marks.insert(LAST_VERSION, &last_version.to_be_bytes())?;
+        self.database.sync()
     }
 }
 
@@ -287,62 +301,6 @@ fn key(peer: &str, piece: u32) -> Vec<u8> {
     key.extend_from_slice(peer.as_bytes());
     key.extend_from_slice(&piece.to_be_bytes());
     key
-}
-
-/// Opens sled, and waits a little for a lock that sled's own threads let go of late: no other relay is here, since ours is
-/// the outer lock.
-fn open_sled(path: &Path) -> sled::Result<sled::Db> {
-    let deadline = Instant::now() + LOCK_WAIT;
-    loop {
-        match open_sled_once(path) {
-            Err(error) if is_lock(&error) && Instant::now() < deadline => thread::sleep(LOCK_WAIT / 100),
-            opened => return opened,
-        }
-    }
-}
-
-fn is_lock(error: &sled::Error) -> bool {
-    matches!(error, sled::Error::Io(cause) if cause.to_string().contains("could not acquire lock"))
-}
-
-/// On damaged files sled may panic instead of answering; nothing of it is used after that.
-fn open_sled_once(path: &Path) -> sled::Result<sled::Db> {
-    let was_there = path.exists();
-    remove_half_written_snapshots(path)?;
-    let opened = panic::catch_unwind(AssertUnwindSafe(|| {
-        let config = sled::Config::new()
-            .path(path)
-            .cache_capacity(CACHE)
-            .segment_size(SEGMENT)
-            .flush_every_ms(None);
-        let db = config.open()?;
-        let marks = db.open_tree(METADATA)?;
-        if was_there && marks.get(BIRTH)?.is_none() {
-            // What cannot be read at the end of its log, sled takes for never written.
-            return Err(sled::Error::Corruption { at: None, bt: () });
-        }
-        if !was_there {
-            marks.insert(BIRTH, &[])?;
-            db.flush()?;
-        }
-        Ok(db)
-    }));
-    opened.unwrap_or_else(|_| Err(sled::Error::ReportableBug("sled panicked while opening".into())))
-}
-
-fn remove_half_written_snapshots(path: &Path) -> io::Result<()> {
-    if !path.exists() {
-        return Ok(());
-    }
-    for entry in fs::read_dir(path)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        if name.starts_with("snap.") && name.ends_with(".generating") {
-            fs::remove_file(entry.path())?;
-        }
-    }
-    Ok(())
 }
 
 /// What the system says of a directory that it lets nobody use, with what to do about it.
@@ -356,26 +314,8 @@ fn with_remedy(error: &io::Error) -> String {
 }
 
 fn lock(directory: &Path) -> Result<File, String> {
-    let file = File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(directory.join("registry.lock"))
-        .map_err(|error| with_remedy(&error))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err("in use by another relay; give each its own".into()),
-        Err(TryLockError::Error(error)) => Err(with_remedy(&error)),
-    }
-}
-
-/// `registry.corrupt-<time>`, numbered when two are moved within a second.
-fn corrupt_path(directory: &Path) -> PathBuf {
-    let seconds = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs());
-    let plain = directory.join(format!("registry.corrupt-{seconds}"));
-    let numbered = (1..1000).map(|number| directory.join(format!("registry.corrupt-{seconds}-{number}")));
-    let mut names = std::iter::once(plain.clone()).chain(numbered);
-    names.find(|name| !name.exists()).unwrap_or(plain)
+    directory::lock(directory, "registry.lock").map_err(|error| match error {
+        TryLockError::WouldBlock => "in use by another relay; give each its own".into(),
+        TryLockError::Error(error) => with_remedy(&error),
+    })
 }

@@ -1,11 +1,9 @@
 //! The bare barrier: one batch into sled, flushed, and its file synced, on the file system that the daemons'
-//! stores are on. The settings and the three steps are the node's (node/src/store/disk.rs).
+//! stores are on. The database is opened and synced as the daemon's is.
 
-use std::{
-    fs::File,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
+use agentanycast_store::database::{Database, DatabaseMode, DatabaseOptions, Tree, TreeBatch};
 use tempfile::TempDir;
 
 use crate::load::quantile;
@@ -22,8 +20,8 @@ const KEYS: u64 = 16 << 10;
 
 /// A database of its own.
 pub(crate) struct Barrier {
-    db: sled::Db,
-    file: File,
+    database: Database,
+    records: Tree,
     next: u64,
     _home: TempDir,
 }
@@ -61,18 +59,16 @@ impl Barrier {
     pub(crate) fn new() -> Self {
         let home = tempfile::Builder::new().prefix("aa").tempdir();
         let home = home.expect("a temporary directory");
-        let db = sled::Config::new()
-            .path(home.path().join("tasks"))
-            .cache_capacity(64 << 20)
-            .segment_size(8 << 20)
-            .flush_every_ms(None)
-            .mode(sled::Mode::HighThroughput)
-            .open()
-            .expect("a database");
-        let file = File::open(home.path().join("tasks/db")).expect("its file");
+        let options = DatabaseOptions {
+            cache: 64 << 20,
+            mode: DatabaseMode::HighThroughput,
+            birth_tree: "birth",
+            birth_key: "birth",
+        };
+        let database = Database::begin(&home.path().join("tasks"), options).expect("a database");
         let mut barrier = Self {
-            db,
-            file,
+            records: database.default_tree(),
+            database,
             next: 0,
             _home: home,
         };
@@ -99,16 +95,15 @@ impl Barrier {
     }
 
     fn once(&mut self, records: usize) -> Duration {
-        let mut batch = sled::Batch::default();
+        let mut batch = TreeBatch::default();
         for _ in 0..records {
             let key = (self.next % KEYS).to_be_bytes();
             self.next += 1;
             batch.insert(&key, vec![self.next as u8; RECORD]);
         }
         let began = Instant::now();
-        self.db.apply_batch(batch).expect("applied");
-        self.db.flush().expect("flushed");
-        self.file.sync_data().expect("synced");
+        self.records.apply_batch(batch).expect("applied");
+        self.database.sync().expect("flushed and synced");
         began.elapsed()
     }
 }

@@ -8,7 +8,12 @@ use std::{
 };
 
 /// What a daemon is made from, beside this crate.
-const SOURCES: [&str; 3] = ["../node/src", "../proto/src", "../identity/src"];
+const SOURCES: [&str; 4] = [
+    "../node/src",
+    "../node/store/src",
+    "../proto/src",
+    "../identity/src",
+];
 
 /// Warns when a source is newer than the program.
 pub(crate) fn warn(program: &Path) {

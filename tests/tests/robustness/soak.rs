@@ -25,7 +25,7 @@ mod samples;
 use std::{path::PathBuf, str::FromStr, sync::Arc, time::Duration};
 
 use agentanycast::{Node, TaskFilter};
-use agentanycast_node::store::{self, StoreError, disk::DiskStore};
+use agentanycast_store::{self as store, StoreError, disk::DiskStore};
 use agentanycast_tests::{Daemon, DaemonPair, TransportKind, eventually_within};
 use load::{STREAM_EVERY, SoakLoad};
 use samples::{FlatnessLimits, RunSamples};

@@ -8,6 +8,10 @@ use std::{
 
 use agentanycast_daemon_kit::spans::OnSpan;
 use agentanycast_identity::{Keypair, PeerId};
+use agentanycast_store::{
+    Store, StoreError,
+    commit::{CommitProgress, Committer},
+};
 use tokio::{
     sync::{Semaphore, mpsc, watch},
     task::JoinHandle,
@@ -28,13 +32,9 @@ use super::{
     EngineActor, MAX_QUEUED_REPORTS, OnCard, OnIdentityNeeded, OnRoute,
 };
 use crate::{
-    net,
+    link::{Link, LinkEvent},
     policy::{PolicyRules, audit::Audit, invites::SECRET},
     spool::Spool,
-    store::{
-        Store, StoreError,
-        commit::{CommitProgress, Committer},
-    },
 };
 
 /// Why the engine could not start.
@@ -73,6 +73,7 @@ pub struct EngineParts {
 
 /// The engine before the network is there: it can be asked what the last run left behind.
 pub struct LoadedEngine {
+    me: PeerId,
     core: Coordinator,
     committer: Committer,
     progress: mpsc::UnboundedReceiver<CommitProgress>,
@@ -117,6 +118,7 @@ pub fn start(parts: EngineParts) -> Result<LoadedEngine, EngineStartError> {
     core.set_key(parts.key);
     let (committer, progress) = Committer::start(parts.store)?;
     Ok(LoadedEngine {
+        me: parts.me,
         core,
         committer,
         progress,
@@ -167,11 +169,11 @@ impl LoadedEngine {
         Ok(())
     }
 
-    /// Runs the engine on this network until `stop`, then drains what is pending.
+    /// Runs the engine on this link until `stop`, then drains what is pending.
     pub fn run(
         self,
-        net: net::Handle,
-        events: mpsc::Receiver<net::Event>,
+        link: Arc<dyn Link>,
+        events: mpsc::Receiver<LinkEvent>,
         stop: CancellationToken,
     ) -> (Engine, JoinHandle<()>) {
         let (calls, inbox) = mpsc::channel(MAX_QUEUED_CALLS);
@@ -183,8 +185,8 @@ impl LoadedEngine {
             calls,
             spool: self.spool,
             streams: registry.clone(),
-            me: net.local_peer(),
-            net: net.clone(),
+            me: self.me,
+            link: Arc::clone(&link),
             clock: self.clock,
             max_stream_bytes: self.core.limits().quota,
             audited: self.audit_gate.is_there(),
@@ -206,9 +208,9 @@ impl LoadedEngine {
             pending_steps: 0,
             pending_bytes: 0,
             subscriptions: Subscriptions::new(listening_sender),
-            links: HashMap::new(),
+            writers: HashMap::new(),
             stream_router: StreamRouter::new(engine.clone(), registry),
-            net,
+            link,
             reports,
             on_route: self.on_route,
             on_span: self.on_span,

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{AgentCard, P2pExtension};
+use agentanycast_store::{Batch, Store, StoreError};
 use bytes::Bytes;
 use prost::Message as _;
 
@@ -18,7 +19,6 @@ use crate::{
         transaction::{EngineError, Now, Transaction},
     },
     policy::invites::{Invite, Invites, MAX_INVITES, MAX_USES, RedeemResult, SECRET, hash_of, is_label},
-    store::{self, Batch, Store, StoreError},
     task::MAX_ID,
 };
 
@@ -111,7 +111,7 @@ impl InviteStore {
     /// As the store has them.
     pub(super) fn load(store: &dyn Store) -> Result<Self, StoreError> {
         let mut book = Self::default();
-        store::for_each(store, &[tag::INVITE], |key, value| {
+        agentanycast_store::for_each(store, &[tag::INVITE], |key, value| {
             let record: Option<InviteRecord> = schema::decode(value);
             let id = schema::split(key).map(|(id, _)| id);
             if let (Some(record), Some(id)) = (record, id)
@@ -121,7 +121,7 @@ impl InviteStore {
             }
             Ok::<(), StoreError>(())
         })?;
-        store::for_each(store, &[tag::ACCEPTED], |key, value| {
+        agentanycast_store::for_each(store, &[tag::ACCEPTED], |key, value| {
             let peer = schema::split(key).and_then(|(name, _)| PeerId::from_bytes(name).ok());
             if let (Some(peer), Ok(secret)) = (peer, value.try_into()) {
                 book.accepted.insert(peer, secret);

@@ -11,7 +11,7 @@ use super::StreamStop;
 use crate::{
     delivery::artifact::{ReceiveWindow, RejectReason, StreamVerdict},
     engine::handle::Engine,
-    net,
+    link::FramePermit,
     spool::{SpoolWriter, WriteError},
     task::StreamOutcome,
 };
@@ -38,7 +38,7 @@ pub(in crate::engine) struct ArtifactPiece {
     pub(in crate::engine) payload: Payload,
     /// Until the piece is dealt with it counts against its peer's share of memory: a peer that sends faster
     /// than the disk takes is slowed.
-    pub(in crate::engine) _permit: Option<net::FramePermit>,
+    pub(in crate::engine) _permit: Option<FramePermit>,
 }
 
 /// Receives one artifact until its end, the end of its task, or a long silence.

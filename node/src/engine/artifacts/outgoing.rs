@@ -23,7 +23,7 @@ use crate::{
         transaction::EngineError,
         wire::{MAX_ENVELOPE, envelope},
     },
-    net::{FrameBatch, FrameWriter},
+    link::{FrameBatch, LinkWriter},
     spool::{SpoolWriter, WriteError},
     task::StreamOutcome,
 };
@@ -272,7 +272,7 @@ struct PeerSender {
 
 enum PeerStream {
     Open {
-        writer: Box<FrameWriter>,
+        writer: Box<dyn LinkWriter>,
         /// When the stream was opened or something was last acknowledged.
         heard: Instant,
     },
@@ -417,10 +417,10 @@ impl PeerSender {
     }
 
     async fn open(&mut self) {
-        match self.engine.net().open_stream(self.peer).await {
+        match self.engine.link().open_stream(self.peer).await {
             Ok(writer) => {
                 self.link = PeerStream::Open {
-                    writer: Box::new(writer),
+                    writer,
                     heard: Instant::now(),
                 };
                 self.state.on_stream_opened();
@@ -431,10 +431,8 @@ impl PeerSender {
                     retry_at: Instant::now() + self.reopen_after,
                 };
                 self.reopen_after = (self.reopen_after * 2).min(REOPEN_BACKOFF.1);
-                if !self.engine.net().is_connected(self.peer) {
-                    // Whoever waits longest has the most reason to look for the peer.
-                    let _ = self.engine.net().dial(self.peer, Vec::new()).await;
-                }
+                // Whoever waits longest has the most reason to look for the peer.
+                self.engine.link().reach(self.peer).await;
             }
         }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{AckOutcome, AckPayload};
+use agentanycast_store::StoreError;
 
 use super::{Coordinator, shortened};
 use crate::{
@@ -16,7 +17,6 @@ use crate::{
         wire,
     },
     policy::REPLACED,
-    store::StoreError,
     task::{LOST_BY_ASSIGNEE, Status},
 };
 

@@ -20,9 +20,9 @@ use crate::{
         Decision, DecisionReason, MAX_CALLER, PeerAttributes, PolicyOutcome, PolicyRules, limits::SourceUsage,
     },
     sealed,
-    store::StoreError,
     task::Task,
 };
+use agentanycast_store::StoreError;
 
 /// The label by which a bridge tells who its caller is.
 const CALLER_LABEL: &str = "a2a.caller";

@@ -25,9 +25,9 @@ use crate::{
         transaction::{EngineError, ListenerId, Now, Transaction},
         wire,
     },
-    store::StoreError,
     task::{MAX_ID, Output, Role, Status, Streamed},
 };
+use agentanycast_store::StoreError;
 
 /// Where a streamed artifact goes.
 #[derive(Clone, Debug, PartialEq, Eq)]

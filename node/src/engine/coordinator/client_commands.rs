@@ -23,11 +23,11 @@ use crate::{
         transaction::{Effect, EngineError, Now},
         wire::MAX_ENVELOPE,
     },
-    store::StoreError,
     task::{
         ExternalDelivery, GroupKey, MAX_ID, MAX_URL, Role, Route, SealedOrigin, Status, Task, TaskTimeline,
     },
 };
+use agentanycast_store::StoreError;
 
 /// Bytes of an envelope besides its payload, at most: ids, time, trace context, place.
 const ENVELOPE_OVERHEAD: usize = 1024;

@@ -23,9 +23,9 @@ use crate::{
         transaction::Now,
         wire,
     },
-    store::StoreError,
     task::{Role, Status, Task},
 };
+use agentanycast_store::StoreError;
 
 /// How long a task is held where envelopes wait for ever.
 const MAX_HELD_AGE: Duration = Duration::from_hours(24);

@@ -31,9 +31,9 @@ use crate::{
         trace_context::TraceContext,
         transaction::{EngineError, Now},
     },
-    store::StoreError,
     task::{Output, Role, Status, Task, TaskTimeline},
 };
+use agentanycast_store::StoreError;
 
 /// Tasks that are held for one peer's confirmation, which takes it a round trip: what a window has, eight times.
 const MAX_HELD: usize = 2048;

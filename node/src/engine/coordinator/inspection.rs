@@ -12,9 +12,9 @@ use crate::{
         tasks::{context_mark, unless_damaged},
         transaction::{EngineError, Now},
     },
-    store::StoreError,
     task::{Role, Status, Task},
 };
+use agentanycast_store::StoreError;
 
 /// Envelopes about one task that are told of.
 const ENVELOPES: usize = 64;

@@ -8,9 +8,9 @@ use super::Coordinator;
 use crate::{
     delivery::inbox::InboundEnvelope,
     engine::{tasks::unless_damaged, transaction::Now},
-    store::StoreError,
     task::Role,
 };
+use agentanycast_store::StoreError;
 
 impl Coordinator {
     /// Who `peer` is now: itself, or who came after it.

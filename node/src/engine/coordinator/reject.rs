@@ -11,9 +11,9 @@ use super::Coordinator;
 use crate::{
     delivery::{dedup::MAX_REASON, inbox::OversizedEnvelope, outbox::EnvelopeKind},
     engine::{trace_context::TraceContext, transaction::Now},
-    store::StoreError,
     task::Status,
 };
+use agentanycast_store::StoreError;
 
 /// An envelope that has no effect here.
 pub(super) struct RefusedEnvelope {

@@ -17,9 +17,9 @@ use crate::{
         tasks::{TaskIndexEntry, Tasks, unless_damaged},
         transaction::{EngineLimits, Now, Transaction},
     },
-    store::{Store, StoreError},
     task::Status,
 };
+use agentanycast_store::{Store, StoreError};
 
 impl Coordinator {
     /// The state as the store has it. `seed` feeds ids and epochs: random in a daemon, fixed in a

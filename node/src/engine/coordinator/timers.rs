@@ -15,9 +15,9 @@ use crate::{
         trace_context::TraceContext,
         transaction::{Effect, Now},
     },
-    store::StoreError,
     task::{NetworkPath, Status},
 };
+use agentanycast_store::StoreError;
 
 /// How often expiry and collection are looked after.
 const GC_INTERVAL: Duration = Duration::from_secs(1);

@@ -6,13 +6,11 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::External;
-use crate::{
-    engine::{
-        schema::{self, tag},
-        transaction::{Effect, EngineError, Transaction},
-    },
-    store::{self, Batch, Store, StoreError},
+use crate::engine::{
+    schema::{self, tag},
+    transaction::{Effect, EngineError, Transaction},
 };
+use agentanycast_store::{Batch, Store, StoreError};
 
 /// Notes of one task.
 const MAX_PER_TASK: usize = 16;
@@ -71,7 +69,7 @@ impl Notes {
     /// As the store has them, without those of tasks that are no more; a damaged one is left out.
     pub(super) fn load(store: &dyn Store, exists: impl Fn(&str) -> bool) -> Result<Self, StoreError> {
         let mut notes = Self::default();
-        store::for_each(store, &[tag::NOTE], |key, value| {
+        agentanycast_store::for_each(store, &[tag::NOTE], |key, value| {
             let task = schema::split(key).and_then(|(task, _)| std::str::from_utf8(task).ok());
             match (task, schema::decode::<Note>(value)) {
                 (Some(task), Some(note)) if exists(task) => notes.enter(task, note),
@@ -254,7 +252,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::store::memory::MemoryStore;
+    use agentanycast_store::memory::MemoryStore;
 
     fn note(name: u8, owner: u8, length: usize, open: bool) -> Note {
         Note {

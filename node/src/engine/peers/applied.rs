@@ -18,8 +18,8 @@ use crate::{
         schema::{self, tag},
         transaction::{Now, Transaction},
     },
-    store::{self, StoreError},
 };
+use agentanycast_store::StoreError;
 
 /// How long a deployed peer keeps an envelope to send it again (docs/protocol.md, "Envelopes").
 const DEPLOYED_TTL: Duration = Duration::from_hours(24);
@@ -179,7 +179,7 @@ impl Peers {
         let kept = ttl.max(DEPLOYED_TTL);
         let before = transaction.clock_ms(now).saturating_sub(kept.as_millis() as u64);
         let (store, batch) = transaction.store_and_batch();
-        store::for_each(store, &[tag::APPLIED_SLOT], |key, value| {
+        agentanycast_store::for_each(store, &[tag::APPLIED_SLOT], |key, value| {
             let peer = schema::split(key).and_then(|(name, _)| PeerId::from_bytes(name).ok());
             let slot: Option<AppliedIdRecord> = schema::decode(value);
             if let (Some(peer), Some(slot)) = (peer, slot)

@@ -7,18 +7,16 @@
 use std::time::Duration;
 
 use agentanycast_identity::PeerId;
+use agentanycast_store::StoreError;
 
 use super::{
     Peers,
     applied::applied_id_key,
     records::{AppliedIdRecord, AppliedRecord, OutboxRecord},
 };
-use crate::{
-    engine::{
-        schema::{self, tag},
-        transaction::{Now, Transaction},
-    },
-    store::{self, StoreError},
+use crate::engine::{
+    schema::{self, tag},
+    transaction::{Now, Transaction},
 };
 
 /// How long a peer has to be silent, in milliseconds: 30 days.
@@ -101,7 +99,7 @@ impl Peers {
         }
         self.dedup.pop(&peer);
         let (store, batch) = transaction.store_and_batch();
-        store::for_each(
+        agentanycast_store::for_each(
             store,
             &schema::key(tag::APPLIED_SLOT, &peer.to_bytes()),
             |key, value| {

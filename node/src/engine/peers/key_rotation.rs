@@ -13,10 +13,8 @@ use lru::LruCache;
 
 use self::registry::RotationRegistry;
 use super::Peers;
-use crate::{
-    engine::transaction::{Now, Transaction},
-    store::{Store, StoreError},
-};
+use crate::engine::transaction::{Now, Transaction};
+use agentanycast_store::{Store, StoreError};
 
 /// Contradictions between peers that have been logged.
 const MAX_CONFLICTS: NonZeroUsize = NonZeroUsize::new(1024).unwrap();

@@ -17,9 +17,9 @@ use crate::{
         transaction::{Effect, Now, Transaction},
         wire::envelope,
     },
-    store::{self, StoreError},
     task::SentMark,
 };
+use agentanycast_store::StoreError;
 
 /// Answers to questions about tasks that wait for one peer.
 pub(crate) const MAX_ANSWERS: usize = 1000;
@@ -155,7 +155,7 @@ impl Peers {
     /// Reads the queues in which something waits from the store.
     pub(super) fn load_queues(&mut self, transaction: &mut Transaction) -> Result<(), StoreError> {
         let mut entries: Vec<(PeerId, OutboxEntry)> = Vec::new();
-        store::for_each(transaction.store(), &[tag::ENTRY], |key, value| {
+        agentanycast_store::for_each(transaction.store(), &[tag::ENTRY], |key, value| {
             let peer = schema::split(key).and_then(|(name, _)| PeerId::from_bytes(name).ok());
             let record: Option<OutboxEntryRecord> = schema::decode(value);
             if let (Some(peer), Some(sequence), Some(record)) = (peer, schema::number_of(key), record) {

@@ -12,9 +12,9 @@ use super::records::{OutboxEntryRecord, OutboxRecord};
 use crate::{
     delivery::outbox::{EnvelopeKind, Outbox, OutboxEntry},
     engine::schema::{self, tag},
-    store::{self, Batch, Store, StoreError},
     task::NetworkPath,
 };
+use agentanycast_store::{Batch, Store, StoreError};
 
 /// Envelopes up to this many bytes are kept in their record.
 const INLINE: usize = 32 << 10;
@@ -195,9 +195,11 @@ impl OutboundQueue {
         let record: Option<OutboxEntryRecord> = schema::decode(&record);
         match record {
             Some(record) if !record.body.is_empty() => Ok(Some(record.body)),
-            Some(_) => {
-                Ok(store::get_large(store, &schema::numbered(tag::BODY, &name, sequence))?.map(Bytes::from))
-            }
+            Some(_) => Ok(agentanycast_store::get_large(
+                store,
+                &schema::numbered(tag::BODY, &name, sequence),
+            )?
+            .map(Bytes::from)),
             None => Ok(None),
         }
     }

@@ -10,10 +10,8 @@ use lru::LruCache;
 use prost::Message as _;
 
 use super::records::TextsRecord;
-use crate::{
-    engine::schema::{self, tag},
-    store::{self, Batch, Store, StoreError},
-};
+use crate::engine::schema::{self, tag};
+use agentanycast_store::{Batch, Store, StoreError};
 
 /// Most peers whose card, or whose addresses, are kept (docs/protocol.md, "Agent cards").
 pub(super) const MAX_PEERS: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
@@ -70,7 +68,7 @@ pub(super) struct PeerStore {
 impl PeerStore {
     /// As the store has it.
     pub(super) fn load(store: &dyn Store) -> Result<Self, StoreError> {
-        let own = store::get_large(store, &schema::key(tag::OWN_CARD, b""))?;
+        let own = agentanycast_store::get_large(store, &schema::key(tag::OWN_CARD, b""))?;
         let listen = store.get(&schema::key(tag::LISTEN, b""))?;
         let mut peers = Self {
             own: own.and_then(|bytes| schema::decode(&bytes)).map(Arc::new),
@@ -79,13 +77,13 @@ impl PeerStore {
             addresses: LruCache::new(MAX_PEERS),
             listen: texts(listen.as_deref()),
         };
-        store::for_each(store, &[tag::CARD_SIZE], |key, value| {
+        agentanycast_store::for_each(store, &[tag::CARD_SIZE], |key, value| {
             if let (Some(peer), Some(entry)) = (peer_of(key), StoredCard::read(value)) {
                 peers.with_card.put(peer, entry);
             }
             Ok::<(), StoreError>(())
         })?;
-        store::for_each(store, &[tag::ADDRESSES], |key, value| {
+        agentanycast_store::for_each(store, &[tag::ADDRESSES], |key, value| {
             if let Some(peer) = peer_of(key) {
                 peers.addresses.put(peer, texts(Some(value)));
             }
@@ -117,8 +115,9 @@ impl PeerStore {
         if self.with_card.get(&peer).is_none() {
             return Ok(None);
         }
-        let card: Option<AgentCard> = store::get_large(store, &schema::key(tag::CARD, &peer.to_bytes()))?
-            .and_then(|bytes| schema::decode(&bytes));
+        let card: Option<AgentCard> =
+            agentanycast_store::get_large(store, &schema::key(tag::CARD, &peer.to_bytes()))?
+                .and_then(|bytes| schema::decode(&bytes));
         let card = card.map(Arc::new);
         if let Some(card) = &card {
             self.cards.put(peer, Arc::clone(card));

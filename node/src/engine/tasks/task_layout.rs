@@ -11,9 +11,9 @@ use prost::{Message as _, bytes::BufMut as _};
 use super::records::{HeadRecord, ResultRecord, StateRecord, TaskRecord};
 use crate::{
     engine::schema::{self, tag},
-    store::{self, Batch, Store, StoreError},
     task::{Output, Task},
 };
+use agentanycast_store::{Batch, Store, StoreError};
 
 /// Most bytes of head, messages and results of a task that is one record. It is written some four times.
 pub(super) const MAX_WHOLE: u64 = 4 << 10;
@@ -110,7 +110,7 @@ pub(super) fn remove(
         return Ok(());
     }
     for kind in [tag::HEAD, tag::MESSAGE, tag::RESULT] {
-        store::for_each(store, &schema::key(kind, &number.to_be_bytes()), |key, _| {
+        agentanycast_store::for_each(store, &schema::key(kind, &number.to_be_bytes()), |key, _| {
             batch.delete(key.to_vec());
             Ok::<(), StoreError>(())
         })?;
@@ -141,7 +141,7 @@ pub(super) fn read(store: &dyn Store, number: u64, id: &str) -> Result<StoredTas
         return Err(damaged());
     }
     if record.spread {
-        let head = store::get_large(store, &schema::key(tag::HEAD, &name))
+        let head = agentanycast_store::get_large(store, &schema::key(tag::HEAD, &name))
             .map_err(named)?
             .ok_or_else(damaged)?;
         record.head = Some(schema::decode(&head).ok_or_else(damaged)?);
@@ -167,7 +167,7 @@ fn read_numbered<M: prost::Message + Default>(
     name: &[u8],
 ) -> Result<Vec<M>, StoreError> {
     let mut whole: Vec<Vec<u8>> = Vec::new();
-    store::for_each(store, &schema::key(kind, name), |key, value| {
+    agentanycast_store::for_each(store, &schema::key(kind, name), |key, value| {
         let first_piece = key.ends_with(&[0, 0]);
         match whole.last_mut() {
             Some(last) if !first_piece => last.put_slice(value),

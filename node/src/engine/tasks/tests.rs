@@ -8,9 +8,9 @@ use prost::Message as _;
 use super::{records::ResultRecord, *};
 use crate::{
     engine::tests::harness,
-    store::memory::MemoryStore,
     task::{Output, Status, TaskTimeline},
 };
+use agentanycast_store::memory::MemoryStore;
 
 const NOW: Now = Now {
     mono: Duration::ZERO,

@@ -12,9 +12,9 @@ use crate::{
         mem_size,
         transaction::{EngineLimits, Transaction},
     },
-    store::{Batch, Store, StoreError},
     task::{Output, Status, Task},
 };
+use agentanycast_store::{Batch, Store, StoreError};
 
 /// What a task takes in memory besides its messages and results, and what each of those takes besides its
 /// encoded bytes: structs, ids, and lists with room for four parts. Measured with a heap profile.

@@ -8,29 +8,30 @@ use super::{
     harness::text,
 };
 use crate::{
-    config::{self, AclRule, RateOverride},
     engine::{EngineError, SendTask, tests::harness::limits},
-    policy::{PolicyOutcome, PolicyRules, audit::log_line::TaskOrigin},
+    policy::{
+        PolicyOutcome, PolicyRules, WrittenOverride, WrittenRule, WrittenRules, audit::log_line::TaskOrigin,
+    },
     task::Status,
 };
 
-fn rule(source: &str, skill: &str, allow: bool) -> AclRule {
-    AclRule {
+fn rule(source: &str, skill: &str, allow: bool) -> WrittenRule {
+    WrittenRule {
         source: source.into(),
         skill: skill.into(),
         allow,
     }
 }
 
-fn rules(acl: &[AclRule]) -> PolicyRules {
-    read(&config::PolicyConfig {
+fn rules(acl: &[WrittenRule]) -> PolicyRules {
+    read(&WrittenRules {
         acl: acl.to_vec(),
-        ..config::PolicyConfig::default()
+        ..WrittenRules::default()
     })
 }
 
-fn read(policy: &config::PolicyConfig) -> PolicyRules {
-    PolicyRules::from_config(policy).unwrap()
+fn read(policy: &WrittenRules) -> PolicyRules {
+    PolicyRules::parse(policy).unwrap()
 }
 
 fn guard(lab: &mut TestCluster, node: usize, rules: PolicyRules) {
@@ -277,9 +278,9 @@ fn limits_hold_for_each_source_by_itself_and_end_with_its_tasks() {
         lab.join(other, x);
     }
     let b = lab.id(B);
-    let policy = config::PolicyConfig {
+    let policy = WrittenRules {
         max_in_flight: 2,
-        ..config::PolicyConfig::default()
+        ..WrittenRules::default()
     };
     guard(&mut lab, B, read(&policy));
     let ids: Vec<String> = (0..3)
@@ -303,15 +304,15 @@ fn limits_hold_for_each_source_by_itself_and_end_with_its_tasks() {
 fn own_callers_are_counted_also_over_a_restart_and_new_rules() {
     let mut lab = TestCluster::pair();
     let b = lab.id(B);
-    let policy = config::PolicyConfig {
+    let policy = WrittenRules {
         max_in_flight: 5,
-        overrides: vec![RateOverride {
+        overrides: vec![WrittenOverride {
             source: "http:alice".into(),
             rps: None,
             max_in_flight: Some(1),
             max_bytes: None,
         }],
-        ..config::PolicyConfig::default()
+        ..WrittenRules::default()
     };
     let first = lab.send(A, b, from_caller("alice")).unwrap().id;
     for _ in 0..2 {
@@ -331,9 +332,9 @@ fn own_callers_are_counted_also_over_a_restart_and_new_rules() {
 #[test]
 fn bytes_of_open_tasks_are_bounded() {
     let mut lab = TestCluster::pair();
-    let policy = config::PolicyConfig {
-        max_bytes: crate::config::ByteSize(3000),
-        ..config::PolicyConfig::default()
+    let policy = WrittenRules {
+        max_bytes: 3000,
+        ..WrittenRules::default()
     };
     let (a, b) = (lab.id(A), lab.id(B));
     for node in [A, B] {

@@ -1,4 +1,4 @@
-//! The real shell, its writer and a real network over a store that fails at some moment: whatever anybody
+//! The real shell and its writer over a network in memory and a store that fails at some moment: whatever anybody
 //! was told before is durable at that very moment, nobody is told anything afterwards, and what is there
 //! after reopening is exactly what was answered.
 //!
@@ -8,11 +8,11 @@ mod faulty_store;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use libp2p::identity::Keypair;
+use agentanycast_identity::Keypair;
+use agentanycast_store::Store as _;
 use proptest::{collection::vec, prelude::*};
 use tempfile::TempDir;
 use tokio::{
-    sync::mpsc,
     task::{JoinHandle, JoinSet},
     time::timeout,
 };
@@ -26,9 +26,8 @@ use crate::{
         coordinator::Coordinator,
         transaction::{EngineLimits, TaskChange},
     },
-    net,
+    link::memory::MemoryNetwork,
     spool::Spool,
-    store::Store as _,
     task::{Role, Status},
 };
 
@@ -39,38 +38,35 @@ const DEADLINE: Duration = Duration::from_mins(1);
 struct RunningEngine {
     engine: Engine,
     store: Arc<FaultyStore>,
-    net: net::Handle,
-    tasks: [JoinHandle<()>; 2],
+    task: JoinHandle<()>,
     stop: CancellationToken,
     _home: TempDir,
 }
 
 impl RunningEngine {
-    async fn start(store: Arc<FaultyStore>, listen: &[&str]) -> Self {
+    async fn start(store: Arc<FaultyStore>, network: &MemoryNetwork) -> Self {
         let home = tempfile::tempdir().unwrap();
         let keypair = Keypair::generate_ed25519();
         let me = agentanycast_identity::peer_id(&keypair);
         let loaded = engine::start(engine::EngineParts {
-            store: Arc::clone(&store) as Arc<dyn crate::store::Store>,
+            store: Arc::clone(&store) as Arc<dyn agentanycast_store::Store>,
             spool: Spool::open(home.path().join("artifacts")).unwrap(),
             limits: limits(),
             me,
-            key: keypair.clone(),
+            key: keypair,
             on_route: Arc::new(|_| ()),
             on_span: Arc::new(|_| ()),
             on_card: Arc::new(|_, _| false),
             on_identity_needed: Arc::new(|_| ()),
         })
         .unwrap();
-        let (events, inbox) = mpsc::channel(1024);
-        let (net, swarm) = net::start(net_config(keypair, listen), events).await.unwrap();
+        let (link, inbox) = network.join(me);
         let stop = CancellationToken::new();
-        let (engine, shell) = loaded.run(net.clone(), inbox, stop.clone());
+        let (engine, task) = loaded.run(link, inbox, stop.clone());
         Self {
             engine,
             store,
-            net,
-            tasks: [shell, swarm],
+            task,
             stop,
             _home: home,
         }
@@ -79,34 +75,9 @@ impl RunningEngine {
     /// Ends it; what is left is the store, as a crash leaves it.
     async fn end(self) -> Arc<FaultyStore> {
         self.stop.cancel();
-        self.net.shutdown().await;
-        for task in self.tasks {
-            timeout(DEADLINE, task).await.expect("it ends").unwrap();
-        }
+        timeout(DEADLINE, self.task).await.expect("it ends").unwrap();
         self.store.crash();
         self.store
-    }
-}
-
-fn net_config(keypair: Keypair, listen: &[&str]) -> net::NetConfig {
-    net::NetConfig {
-        other_daemons: crate::duplicate_key::DuplicateKeyReports::new(&keypair),
-        invites: std::collections::HashMap::new(),
-        keypair,
-        listen_addrs: listen.iter().map(ToString::to_string).collect(),
-        preferred_listen: Vec::new(),
-        bootstrap_peers: Vec::new(),
-        known_addrs: Vec::new(),
-        mdns: false,
-        quic: false,
-        relay_client: false,
-        hole_punching: false,
-        upnp: false,
-        authorities: Vec::new(),
-        dht: None,
-        agent_version: "agentanycast-test".to_owned(),
-        names: net::OwnIdentity::default(),
-        limits: net::NetLimits::default(),
     }
 }
 
@@ -125,7 +96,7 @@ fn reopened(store: &Arc<FaultyStore>, me: agentanycast_identity::PeerId) -> Coor
     Coordinator::load(
         me,
         limits,
-        Arc::clone(store) as Arc<dyn crate::store::Store>,
+        Arc::clone(store) as Arc<dyn agentanycast_store::Store>,
         now,
         1,
     )
@@ -424,7 +395,7 @@ proptest! {
         runtime.block_on(async {
             let moment = fault.moment;
             let store = Arc::new(FaultyStore::new(fault));
-            let node = RunningEngine::start(Arc::clone(&store), &[]).await;
+            let node = RunningEngine::start(Arc::clone(&store), &MemoryNetwork::default()).await;
             store.arm();
             let me = node.engine.me();
             let (answered, watchers) = play(&node, rounds).await;
@@ -449,14 +420,10 @@ proptest! {
 /// the rest still waits in its queue.
 async fn a_receivers_store_fails(fault: StoreFault) {
     const TASKS: usize = 60;
-    let loopback = ["/ip4/127.0.0.1/tcp/0"];
-    let alice = RunningEngine::start(Arc::new(FaultyStore::sound()), &loopback).await;
-    let bob = RunningEngine::start(Arc::new(FaultyStore::new(fault)), &loopback).await;
-    alice
-        .net
-        .dial(bob.engine.me(), bob.net.listen_addrs())
-        .await
-        .unwrap();
+    let network = MemoryNetwork::default();
+    let alice = RunningEngine::start(Arc::new(FaultyStore::sound()), &network).await;
+    let bob = RunningEngine::start(Arc::new(FaultyStore::new(fault)), &network).await;
+    network.connect(alice.engine.me(), bob.engine.me()).await;
     bob.store.arm();
     let queued = async || {
         let depths = alice.engine.metrics().await.unwrap().depths;
@@ -514,7 +481,7 @@ async fn a_receiver_that_cannot_sync_acknowledges_nothing_more() {
 /// that report, which is no call of the listener's.
 #[tokio::test]
 async fn a_task_that_waited_for_another_ones_report_is_handed_over() {
-    let node = RunningEngine::start(Arc::new(FaultyStore::sound()), &[]).await;
+    let node = RunningEngine::start(Arc::new(FaultyStore::sound()), &MemoryNetwork::default()).await;
     let send = async |id: &str| {
         let request = SendTask {
             peer: Some(node.engine.me()),
@@ -552,7 +519,7 @@ async fn a_slow_disk_slows_and_loses_nothing() {
         ..StoreFault::at(FaultPoint::Barrier, usize::MAX)
     };
     let store = Arc::new(FaultyStore::new(slow));
-    let node = RunningEngine::start(Arc::clone(&store), &[]).await;
+    let node = RunningEngine::start(Arc::clone(&store), &MemoryNetwork::default()).await;
     store.arm();
     let me = node.engine.me();
     let rounds = vec![

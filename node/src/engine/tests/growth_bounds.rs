@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use agentanycast_identity::PeerId;
+use agentanycast_store::{Batch, Store as _};
 
 use super::{
     cluster::{A, B, TestCluster, numbered, send_task, stranger},
@@ -16,7 +17,6 @@ use crate::{
         tasks::tests::stored_status,
         transaction::{EngineError, EngineLimits},
     },
-    store::{Batch, Store as _},
     task::Status,
 };
 

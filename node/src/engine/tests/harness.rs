@@ -5,11 +5,11 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use agentanycast_identity::{Keypair, PeerId, peer_id};
 use agentanycast_proto::v1::{Artifact, Message, Part, TextPart, part::Content};
+use agentanycast_store::{Batch, Store as _, StoreError, memory::MemoryStore};
 
 use crate::{
     engine::coordinator::Coordinator,
     engine::transaction::{Effect, EngineLimits, Now},
-    store::{Batch, Store as _, StoreError, memory::MemoryStore},
 };
 
 pub(super) fn key(number: u8) -> Keypair {

@@ -11,10 +11,9 @@ use super::{
     harness::{limits, peer, text},
 };
 use crate::{
-    config::{self, AclRule, TrustMode},
     engine::{EngineError, NewInvite, SendTask, admission::split_card},
     policy::{
-        PolicyOutcome, PolicyRules,
+        PolicyOutcome, PolicyRules, TrustMode, WrittenRule, WrittenRules,
         invites::{MAX_INVITES, SECRET},
     },
     task::Status,
@@ -23,19 +22,19 @@ use crate::{
 const SHOWN: [u8; SECRET] = [7; SECRET];
 
 /// The node lets in nobody but a peer that is none of these.
-fn close(lab: &mut TestCluster, node: usize, more: &[AclRule]) {
-    let friend = AclRule {
+fn close(lab: &mut TestCluster, node: usize, more: &[WrittenRule]) {
+    let friend = WrittenRule {
         source: peer(42).to_string(),
         skill: "*".to_owned(),
         allow: true,
     };
-    let settings = config::PolicyConfig {
+    let settings = WrittenRules {
         trust: TrustMode::Known,
         trusted_peers: vec![peer(42).to_string()],
         acl: more.iter().cloned().chain([friend]).collect(),
-        ..config::PolicyConfig::default()
+        ..WrittenRules::default()
     };
-    let rules = PolicyRules::from_config(&settings).unwrap();
+    let rules = PolicyRules::parse(&settings).unwrap();
     lab.call(node, |core, _| Ok(core.set_rules(rules, true)?))
         .unwrap();
 }
@@ -220,7 +219,7 @@ fn a_task_that_is_here_goes_on_when_its_invite_is_revoked() {
 
 #[test]
 fn a_rule_that_denies_goes_before_an_invite() {
-    let deny = AclRule {
+    let deny = WrittenRule {
         source: "*".to_owned(),
         skill: "secret".to_owned(),
         allow: false,

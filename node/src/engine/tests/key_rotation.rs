@@ -229,15 +229,15 @@ fn who_a_peer_was_before_can_be_told() {
 
 /// Rules that let in this peer alone.
 fn guard(lab: &mut TestCluster, peer: agentanycast_identity::PeerId) {
-    let only = crate::config::PolicyConfig {
-        acl: vec![crate::config::AclRule {
+    let only = crate::policy::WrittenRules {
+        acl: vec![crate::policy::WrittenRule {
             source: peer.to_string(),
             skill: "*".to_owned(),
             allow: true,
         }],
-        ..crate::config::PolicyConfig::default()
+        ..crate::policy::WrittenRules::default()
     };
-    let rules = crate::policy::PolicyRules::from_config(&only).unwrap();
+    let rules = crate::policy::PolicyRules::parse(&only).unwrap();
     lab.call(A, |core, _| Ok(core.set_rules(rules, false)?)).unwrap();
 }
 

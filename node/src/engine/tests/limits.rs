@@ -1,6 +1,7 @@
 //! Bounds and failures: the caller is told, nothing is acknowledged that was not kept.
 
 use agentanycast_proto::v1::AckOutcome;
+use agentanycast_store::StoreError;
 use prost::Message as _;
 
 use super::{
@@ -13,7 +14,6 @@ use crate::{
         transaction::{EngineError, EngineLimits, Now},
         wire::MAX_ENVELOPE,
     },
-    store::StoreError,
     task::Status,
 };
 

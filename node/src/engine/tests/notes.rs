@@ -2,17 +2,16 @@
 
 use std::time::Duration;
 
+use agentanycast_store::Store as _;
+
 use super::{
     cluster::{A, B, TestCluster},
     harness::limits,
 };
-use crate::{
-    engine::{
-        Note, SendTask, TaskQuery,
-        schema::tag,
-        transaction::{EngineError, EngineLimits},
-    },
-    store::Store as _,
+use crate::engine::{
+    Note, SendTask, TaskQuery,
+    schema::tag,
+    transaction::{EngineError, EngineLimits},
 };
 
 fn note(name: &str, open: bool) -> Note {

@@ -297,15 +297,15 @@ fn what_was_refused_is_found_by_the_id_that_it_has_where_it_was_sealed() {
     );
     assert!(refused(&mut lab, elsewhere.unwrap()).contains("and this node is"));
     // By rules too, before the box is opened.
-    let nobody = crate::config::PolicyConfig {
-        acl: vec![crate::config::AclRule {
+    let nobody = crate::policy::WrittenRules {
+        acl: vec![crate::policy::WrittenRule {
             source: "*".into(),
             skill: "*".into(),
             allow: false,
         }],
-        ..crate::config::PolicyConfig::default()
+        ..crate::policy::WrittenRules::default()
     };
-    let rules = crate::policy::PolicyRules::from_config(&nobody).unwrap();
+    let rules = crate::policy::PolicyRules::parse(&nobody).unwrap();
     lab.call(B, |core, _| Ok(core.set_rules(rules, true)?)).unwrap();
     let sender = lab.id(A);
     lab.nodes[B].core.on_identity_timeout(sender);

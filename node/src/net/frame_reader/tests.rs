@@ -9,7 +9,7 @@ use crate::net::{NetLimits, budget::Budgets};
 
 struct ServedStream {
     remote: DuplexStream,
-    events: mpsc::Receiver<Event>,
+    events: mpsc::Receiver<LinkEvent>,
     counters: Arc<Counters>,
     budget: Arc<PeerBudget>,
     task: tokio::task::JoinHandle<()>,
@@ -46,7 +46,7 @@ fn served() -> ServedStream {
 impl ServedStream {
     async fn frame(&mut self) -> InboundFrame {
         match self.events.recv().await {
-            Some(Event::Frame { frame, .. }) => frame,
+            Some(LinkEvent::Frame { frame, .. }) => frame,
             other => panic!("no frame but {other:?}"),
         }
     }

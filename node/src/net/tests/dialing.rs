@@ -79,7 +79,7 @@ async fn known_addresses_of_the_last_run_serve_a_wanted_peer() {
     let mut c = NetNode::start(config(&[TCP])).await;
     c.handle.dial(b.peer(), b.handle.listen_addrs()).await.unwrap();
     let told = |event| {
-        if let Event::Addresses { addrs, .. } = event {
+        if let LinkEvent::Addresses { addrs, .. } = event {
             Some(addrs)
         } else {
             None

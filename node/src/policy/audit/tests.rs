@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use agentanycast_daemon_kit::log_capture::capture_logs;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::{
@@ -15,10 +16,7 @@ use super::{
     verify::verify,
     *,
 };
-use crate::{
-    log_capture::capture_logs,
-    policy::{Decision, DecisionReason, PolicyOutcome},
-};
+use crate::policy::{Decision, DecisionReason, PolicyOutcome};
 
 mod reserved_space;
 

@@ -10,9 +10,9 @@ use crate::{
         tasks::unless_damaged,
         transaction::{EngineError, ListenerId, Now},
     },
-    store::StoreError,
     task::Status,
 };
+use agentanycast_store::StoreError;
 
 impl Coordinator {
     /// An agent begins to listen for tasks, on this connection.

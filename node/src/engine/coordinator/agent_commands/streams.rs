@@ -2,6 +2,7 @@
 //! data plane's (`engine/artifacts/`).
 
 use agentanycast_proto::v1::{StreamEnd, StreamEndReason, StreamStart, a2a_envelope::Payload};
+use agentanycast_store::StoreError;
 
 use super::{AgentReport, Coordinator, StreamRoute, task_of_agent};
 use crate::{
@@ -11,7 +12,6 @@ use crate::{
         trace_context::TraceContext,
         transaction::{EngineError, Now},
     },
-    store::StoreError,
     task::{MAX_ID, Output, Role, Status, StreamOutcome, Streamed},
 };
 

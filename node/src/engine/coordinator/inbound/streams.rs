@@ -8,9 +8,9 @@ use super::{AckDecision, Coordinator};
 use crate::{
     delivery::artifact::{MAX_CHUNK, RejectReason},
     engine::transaction::{Effect, Now},
-    store::StoreError,
     task::{Status, StreamOutcome, Streamed, Task},
 };
+use agentanycast_store::StoreError;
 
 /// Artifacts of one task that may be streamed at once: each takes a file and a buffer.
 const MAX_OPEN_STREAMS: usize = 64;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{self, GetTaskResponsePayload, a2a_envelope::Payload};
+use agentanycast_store::StoreError;
 use prost::Message as _;
 
 use super::{AckDecision, Coordinator};
@@ -11,7 +12,6 @@ use crate::{
     delivery::outbox::EnvelopeKind,
     engine::{coordinator::client_commands::fits, trace_context::TraceContext, transaction::Now, wire},
     policy::DecisionReason,
-    store::StoreError,
     task::Status,
 };
 

@@ -15,8 +15,8 @@ use crate::{
         transaction::{Now, Transaction},
         wire,
     },
-    store::StoreError,
 };
+use agentanycast_store::StoreError;
 
 /// Bytes, and number, of envelopes that go from one queue to another in one transaction.
 const MIGRATION_BYTES: usize = 8 << 20;

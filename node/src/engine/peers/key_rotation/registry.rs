@@ -9,10 +9,8 @@ use std::collections::HashSet;
 use agentanycast_identity::{PeerId, rotation::HONOURED_FOR};
 use lru::LruCache;
 
-use crate::{
-    engine::schema::{self, tag},
-    store::{self, Batch, Store, StoreError},
-};
+use crate::engine::schema::{self, tag};
+use agentanycast_store::{Batch, Store, StoreError};
 
 /// Peers whose successors are remembered, some 150 bytes each.
 const MAX_KEPT_ROTATIONS: usize = 65_536;
@@ -55,7 +53,7 @@ impl RotationRegistry {
     /// As the store has them.
     pub(super) fn load(store: &dyn Store) -> Result<Self, StoreError> {
         let mut kept = Vec::new();
-        store::for_each(store, &[tag::KEY_ROTATION], |key, value| {
+        agentanycast_store::for_each(store, &[tag::KEY_ROTATION], |key, value| {
             let old = schema::split(key).and_then(|(name, _)| PeerId::from_bytes(name).ok());
             let record: Option<KeyRotationRecord> = schema::decode(value);
             if let (Some(old), Some(record)) = (old, record)
@@ -188,7 +186,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::store::memory::MemoryStore;
+    use agentanycast_store::memory::MemoryStore;
 
     fn peer(number: u8) -> PeerId {
         let key = agentanycast_identity::Keypair::ed25519_from_bytes([number; 32]).unwrap();

@@ -12,9 +12,9 @@ use bytes::Bytes;
 
 use crate::{
     engine::{schema::tag, tasks::tests::stored_status},
-    store::{Batch, KeyValue, Store, StoreError},
     task::Status,
 };
+use agentanycast_store::{Batch, KeyValue, Store, StoreError};
 
 /// What fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

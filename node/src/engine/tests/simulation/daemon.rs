@@ -6,6 +6,7 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use agentanycast_identity::PeerId;
+use agentanycast_store::{Batch, Store as _, StoreError};
 
 use super::{
     disk::{DiskFault, SimDisk},
@@ -14,15 +15,13 @@ use super::{
     rng::SimRng,
 };
 use crate::{
-    config,
     engine::{
         StreamRoute,
         coordinator::Coordinator,
         tests::harness::peer,
         transaction::{Effect, EngineError, EngineLimits, Now},
     },
-    policy::PolicyRules,
-    store::{Batch, Store as _, StoreError},
+    policy::{PolicyRules, WrittenRule, WrittenRules},
     task::Task,
 };
 
@@ -298,14 +297,14 @@ impl SimDaemon {
 }
 
 fn rules() -> PolicyRules {
-    let policy = config::PolicyConfig {
-        acl: vec![config::AclRule {
+    let policy = WrittenRules {
+        acl: vec![WrittenRule {
             source: "*".into(),
             skill: "*".into(),
             allow: true,
         }],
         max_in_flight: 1_000_000,
-        ..config::PolicyConfig::default()
+        ..WrittenRules::default()
     };
-    PolicyRules::from_config(&policy).unwrap()
+    PolicyRules::parse(&policy).unwrap()
 }

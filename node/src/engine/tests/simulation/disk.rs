@@ -7,9 +7,8 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use agentanycast_store::{Batch, KeyValue, Store, StoreError};
 use bytes::Bytes;
-
-use crate::store::{Batch, KeyValue, Store, StoreError};
 
 #[derive(Default)]
 pub(super) struct SimDisk {

@@ -1,6 +1,8 @@
 //! Faults that a correct node does not have, put in on purpose: what proves that the checker can see.
 
-use crate::{engine::schema::tag, store::Batch};
+use agentanycast_store::Batch;
+
+use crate::engine::schema::tag;
 
 /// One deliberate fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

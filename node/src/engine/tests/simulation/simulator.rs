@@ -256,7 +256,7 @@ impl Simulator {
     pub(super) fn input<T>(
         &mut self,
         at: usize,
-        f: impl FnOnce(&mut Coordinator, Now) -> Result<T, crate::store::StoreError>,
+        f: impl FnOnce(&mut Coordinator, Now) -> Result<T, agentanycast_store::StoreError>,
     ) -> Option<T> {
         self.moves += 1;
         let done = self.nodes[at].daemon.input(self.time, f);

@@ -10,24 +10,27 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, RwLock},
-    time::{Instant, SystemTime, UNIX_EPOCH},
+    time::Instant,
 };
 
 use super::{
     DiskStore, LayerStack, Layers, OpenedStore, StoreThresholds, WriterState,
     checkpoint::{Checkpoints, FullSegment},
-    error::BaseError,
     journal::{self, Journal, JournalError},
     memtable::Memtable,
-    sled_base::{self, AbsorbResult, SledBase},
+    sled_base::{AbsorbResult, SledBase},
     value_log::ValueLog,
 };
-use crate::store::StoreError;
+use crate::{
+    StoreError,
+    database::DatabaseError,
+    directory::{self, make_private},
+};
 
 /// Directories of the database are named so, with the number of their generation.
 const GENERATION: &str = "tasks.";
 
-impl From<JournalError> for BaseError {
+impl From<JournalError> for DatabaseError {
     fn from(error: JournalError) -> Self {
         match error {
             JournalError::Damaged(cause) => Self::Damaged(cause),
@@ -42,10 +45,10 @@ pub(super) fn open(directory: &Path, sizes: StoreThresholds) -> Result<OpenedSto
         path: directory.to_owned(),
         cause: cause.to_string(),
     };
-    make_private_dir(directory).map_err(unusable)?;
+    make_private(directory).map_err(unusable)?;
     let lock = lock(directory)?;
     let (opened, moved_aside) = match StoreParts::open(directory, sizes) {
-        Err(BaseError::Damaged(cause)) => {
+        Err(DatabaseError::Damaged(cause)) => {
             let aside = move_aside(directory).map_err(unusable)?;
             tracing::error!(cause, aside = %aside.display(), "the store is damaged and was moved aside");
             (StoreParts::open(directory, sizes), Some(aside))
@@ -93,10 +96,10 @@ struct StoreParts {
 
 impl StoreParts {
     /// Opens database and journal and brings the one up to date with the other.
-    fn open(directory: &Path, sizes: StoreThresholds) -> Result<Self, BaseError> {
+    fn open(directory: &Path, sizes: StoreThresholds) -> Result<Self, DatabaseError> {
         let journals = journals(directory);
-        make_private_dir(&journals)?;
-        make_private_dir(&values(directory))?;
+        make_private(&journals)?;
+        make_private(&values(directory))?;
         let mut segments = journal::segments(&journals)?;
         let base = open_base(directory, &journals, &mut segments)?;
         let (live, used) = base.survey()?;
@@ -112,14 +115,14 @@ impl StoreParts {
             .zip(taken_in + 1..)
             .any(|(is, expected)| *is != expected)
         {
-            return Err(BaseError::Damaged(format!(
+            return Err(DatabaseError::Damaged(format!(
                 "the journal goes on with segment {}, the database ends with {taken_in}",
                 ahead[0]
             )));
         }
         // The next segment is begun before the one before is taken in.
         let Some(last) = ahead.last().copied() else {
-            return Err(BaseError::Damaged(format!(
+            return Err(DatabaseError::Damaged(format!(
                 "segment {} of the journal is missing",
                 taken_in + 1
             )));
@@ -156,12 +159,12 @@ impl StoreParts {
 
 /// Opens the newest generation that was completed, and removes the others; makes the first one where
 /// nothing was ever stored.
-fn open_base(directory: &Path, journals: &Path, segments: &mut Vec<u64>) -> Result<SledBase, BaseError> {
+fn open_base(directory: &Path, journals: &Path, segments: &mut Vec<u64>) -> Result<SledBase, DatabaseError> {
     let mut generations = generations(directory)?;
     if generations.is_empty() {
         for number in &*segments {
             if *number > 1 || !journal::read(journals, *number)?.is_empty() {
-                return Err(BaseError::Damaged(
+                return Err(DatabaseError::Damaged(
                     "the database of the journal is missing".into(),
                 ));
             }
@@ -178,7 +181,7 @@ fn open_base(directory: &Path, journals: &Path, segments: &mut Vec<u64>) -> Resu
     let opened = SledBase::open(&generation(directory, newest), directory);
     let (base, others) = match opened {
         // A rewriting that was cut off: its birth mark comes last.
-        Err(BaseError::Damaged(_)) if !generations.is_empty() => {
+        Err(DatabaseError::Damaged(_)) if !generations.is_empty() => {
             let before = generations.pop().unwrap_or(1);
             let base = SledBase::open(&generation(directory, before), directory)?;
             generations.push(newest);
@@ -237,8 +240,8 @@ pub(super) fn generation_after(directory: &Path, path: &Path) -> PathBuf {
 
 /// Moves database, values and journal to `data.corrupt-<time>`.
 fn move_aside(directory: &Path) -> io::Result<PathBuf> {
-    let aside = free_name(directory);
-    make_private_dir(&aside)?;
+    let aside = directory::free_corrupt_path(directory, CORRUPT_NAME);
+    make_private(&aside)?;
     let mut parts = vec![journals(directory), values(directory)];
     parts.extend(
         generations(directory)?
@@ -255,69 +258,32 @@ fn move_aside(directory: &Path) -> io::Result<PathBuf> {
     Ok(aside)
 }
 
-/// The first part of the names of those places.
-const CORRUPT_PREFIX: &str = "data.corrupt-";
+/// Damaged stores are moved to places of this name.
+const CORRUPT_NAME: &str = "data";
 
 /// The places in the directory of a store to which damaged ones were moved, in the order of their names.
 pub fn moved_aside(directory: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let aside = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(CORRUPT_PREFIX));
-    let mut places: Vec<PathBuf> = aside.map(|entry| entry.path()).collect();
-    places.sort_unstable();
-    places
-}
-
-/// `data.corrupt-<time>`, numbered when two are moved within a second.
-fn free_name(directory: &Path) -> PathBuf {
-    let seconds = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs());
-    let plain = directory.join(format!("{CORRUPT_PREFIX}{seconds}"));
-    let numbered = (1..u64::MAX).map(|number| directory.join(format!("{CORRUPT_PREFIX}{seconds}-{number}")));
-    let mut names = std::iter::once(plain.clone()).chain(numbered);
-    names.find(|name| !name.exists()).unwrap_or(plain)
-}
-
-fn make_private_dir(directory: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt as _;
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(directory)
+    directory::corrupt_paths(directory, CORRUPT_NAME)
 }
 
 fn lock(directory: &Path) -> Result<File, StoreError> {
-    let path = directory.join("tasks.lock");
-    let locked = File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(path)
-        .map_err(TryLockError::Error);
-    match locked.and_then(|file| file.try_lock().map(|()| file)) {
-        Ok(file) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(StoreError::Locked {
-            path: directory.to_owned(),
-        }),
-        Err(TryLockError::Error(error)) => Err(StoreError::Unusable {
-            path: directory.to_owned(),
+    let path = directory.to_owned();
+    directory::lock(directory, "tasks.lock").map_err(|error| match error {
+        TryLockError::WouldBlock => StoreError::Locked { path },
+        TryLockError::Error(error) => StoreError::Unusable {
+            path,
             cause: error.to_string(),
-        }),
-    }
+        },
+    })
 }
 
-fn explain(failure: BaseError, path: &Path) -> StoreError {
-    let cause = match failure {
-        BaseError::Damaged(cause) | BaseError::Unknown(cause) => cause,
-        BaseError::Sled(error) if sled_base::is_lock(&error) => {
-            return StoreError::Locked {
-                path: path.to_owned(),
-            };
-        }
-        BaseError::Sled(error) => error.to_string(),
-    };
+fn explain(failure: DatabaseError, path: &Path) -> StoreError {
+    let path = path.to_owned();
+    if failure.is_lock() {
+        return StoreError::Locked { path };
+    }
     StoreError::Unusable {
-        path: path.to_owned(),
-        cause,
+        path,
+        cause: failure.to_string(),
     }
 }

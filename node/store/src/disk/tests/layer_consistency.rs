@@ -10,6 +10,7 @@ use super::{
     value_log::{StoredCell, ValueContainer, ValuePointer},
     *,
 };
+use crate::database::is_lock;
 
 const KEYS: u16 = 300;
 
@@ -419,7 +420,7 @@ fn open_sled(path: &Path) -> sled::Db {
     let settings = sled::Config::new().path(path).segment_size(8 << 20);
     loop {
         match settings.open() {
-            Err(error) if sled_base::is_lock(&error) => std::thread::yield_now(),
+            Err(sled::Error::Io(cause)) if is_lock(&cause) => std::thread::yield_now(),
             opened => return opened.unwrap(),
         }
     }

@@ -8,7 +8,6 @@
 mod block;
 mod block_tree;
 mod checkpoint;
-mod error;
 mod journal;
 mod memtable;
 mod recovery;

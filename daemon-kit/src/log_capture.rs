@@ -1,8 +1,8 @@
-//! What is logged while something runs.
+//! What is logged while something runs: for tests.
 
 use std::{
     fmt::{Debug, Write as _},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use tracing::{
@@ -12,10 +12,10 @@ use tracing::{
 };
 
 /// What `f` returns, and what it logs in this thread as a warning or an error, a line each.
-pub(crate) fn capture_logs<T>(f: impl FnOnce() -> T) -> (T, Vec<String>) {
+pub fn capture_logs<T>(f: impl FnOnce() -> T) -> (T, Vec<String>) {
     let lines = Arc::default();
     let done = tracing::subscriber::with_default(CaptureSubscriber(Arc::clone(&lines)), f);
-    let lines = std::mem::take(&mut *lines.lock().unwrap());
+    let lines = std::mem::take(&mut *lines.lock().unwrap_or_else(PoisonError::into_inner));
     (done, lines)
 }
 
@@ -25,7 +25,7 @@ struct EventText(String);
 
 impl Visit for EventText {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        write!(self.0, "{field}={value:?} ").unwrap();
+        let _ = write!(self.0, "{field}={value:?} ");
     }
 }
 
@@ -37,7 +37,7 @@ impl Subscriber for CaptureSubscriber {
     fn event(&self, event: &Event<'_>) {
         let mut line = EventText(String::new());
         event.record(&mut line);
-        self.0.lock().unwrap().push(line.0);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line.0);
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::*;
-use crate::store::KeyValue;
+use crate::KeyValue;
 
 /// Each applied group as the keys it set; a barrier waits for a permit.
 struct Recorder {

@@ -5,10 +5,8 @@ use std::{
     sync::{PoisonError, RwLock},
 };
 
-use super::{
-    block::{self, BlockPairs, BlockWriter, DamagedBlock, MergeItem, PairTooLong},
-    error::BaseError,
-};
+use super::block::{self, BlockPairs, BlockWriter, DamagedBlock, MergeItem, PairTooLong};
+use crate::database::DatabaseError;
 
 /// A key and what it has.
 type KeyCell = (Vec<u8>, Vec<u8>);
@@ -30,7 +28,7 @@ impl BlockTree {
     }
 
     /// The cell of a key.
-    pub(super) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, BaseError> {
+    pub(super) fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, DatabaseError> {
         let _turn = self.write_lock.read().unwrap_or_else(PoisonError::into_inner);
         let Some((fence, block)) = self.block_of(key)? else {
             return Ok(None);
@@ -45,7 +43,7 @@ impl BlockTree {
     pub(super) fn from(
         &self,
         from: Bound<&[u8]>,
-    ) -> Result<impl Iterator<Item = Result<KeyCell, BaseError>>, BaseError> {
+    ) -> Result<impl Iterator<Item = Result<KeyCell, DatabaseError>>, DatabaseError> {
         let turn = self.write_lock.read().unwrap_or_else(PoisonError::into_inner);
         let first = match from {
             Bound::Included(key) | Bound::Excluded(key) => self.block_of(key)?.map(|(fence, _)| fence),
@@ -68,8 +66,8 @@ impl BlockTree {
     pub(super) fn change<'k, C>(
         &self,
         changes: impl Iterator<Item = (&'k [u8], C)>,
-        mut cell: impl FnMut(&[u8], C, Option<&[u8]>) -> Result<Option<Vec<u8>>, BaseError>,
-    ) -> Result<(), BaseError> {
+        mut cell: impl FnMut(&[u8], C, Option<&[u8]>) -> Result<Option<Vec<u8>>, DatabaseError>,
+    ) -> Result<(), DatabaseError> {
         let mut changes = changes.peekable();
         while let Some((key, _)) = changes.peek() {
             let _turn = self.write_lock.write().unwrap_or_else(PoisonError::into_inner);
@@ -125,8 +123,8 @@ impl BlockTree {
     /// Fills an empty tree with these, in ascending order.
     pub(super) fn fill(
         &self,
-        pairs: impl Iterator<Item = Result<KeyCell, BaseError>>,
-    ) -> Result<(), BaseError> {
+        pairs: impl Iterator<Item = Result<KeyCell, DatabaseError>>,
+    ) -> Result<(), DatabaseError> {
         let mut weaver = BlockWriter::new(Vec::new());
         for pair in pairs {
             let (key, cell) = pair?;
@@ -156,7 +154,7 @@ impl BlockTree {
     }
 }
 
-fn pairs_of(block: sled::Result<(sled::IVec, sled::IVec)>) -> Vec<Result<KeyCell, BaseError>> {
+fn pairs_of(block: sled::Result<(sled::IVec, sled::IVec)>) -> Vec<Result<KeyCell, DatabaseError>> {
     match block {
         Err(error) => vec![Err(error.into())],
         Ok((fence, block)) => BlockPairs::new(&block)
@@ -168,10 +166,10 @@ fn pairs_of(block: sled::Result<(sled::IVec, sled::IVec)>) -> Vec<Result<KeyCell
     }
 }
 
-fn damaged(fence: &[u8]) -> BaseError {
-    BaseError::Damaged(format!("the records from the key {} on", fence.escape_ascii()))
+fn damaged(fence: &[u8]) -> DatabaseError {
+    DatabaseError::Damaged(format!("the records from the key {} on", fence.escape_ascii()))
 }
 
-fn too_long() -> BaseError {
-    BaseError::from(std::io::Error::other("a key or value is too long"))
+fn too_long() -> DatabaseError {
+    DatabaseError::from(std::io::Error::other("a key or value is too long"))
 }

@@ -1,13 +1,24 @@
-//! The durable side: an ordered key-value store with atomic batches and a barrier.
+//! The durable side of the daemons: an ordered key-value store with atomic batches and a barrier.
 //!
-//! Nothing above this file knows the database. The rule for everyone who writes: what a batch
-//! holds is durable when the barrier after it has returned, and not before. [`commit::Committer`]
-//! is the one writer; it groups batches so that concurrency makes a barrier cheaper.
+//! Only this crate names sled. What a batch holds is durable when the barrier after it has returned, and not before.
+//! [`commit::Committer`] is the one writer; it groups batches so that concurrency makes a barrier cheaper.
+//!
+//! Feature `disk` (default): [`disk::DiskStore`], and its parts that the relay's own store is made of, too: `database` (sled
+//! and its rules), `directory` (the lock, damaged data), `growth` and `replacement` (databases that are written anew).
 
 pub mod commit;
+#[cfg(feature = "disk")]
+pub mod database;
+#[cfg(feature = "disk")]
+pub mod directory;
+#[cfg(feature = "disk")]
 pub mod disk;
 pub mod error_latch;
+#[cfg(feature = "disk")]
+pub mod growth;
 pub mod memory;
+#[cfg(feature = "disk")]
+pub mod replacement;
 
 use std::path::PathBuf;
 

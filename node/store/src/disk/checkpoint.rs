@@ -1,9 +1,8 @@
 //! Checkpoints: a thread that takes frozen tables into the database, and rewrites the database when
 //! most of it is dead.
 //!
-//! sled never gives room back: a database whose content has come and gone keeps its size. So when it
-//! takes more than `MAX_SIZE_PER_LIVE` times its live data, the next generation is written beside it and
-//! takes its place.
+//! When the database takes more than `MAX_SIZE_PER_LIVE` times its live data (see `growth`), the next generation is
+//! written beside it and takes its place.
 
 use std::{
     panic::{self, AssertUnwindSafe},
@@ -17,7 +16,7 @@ use super::{
     sled_base::{AbsorbResult, SledBase},
     value_log::ValueLog,
 };
-use crate::store::StoreError;
+use crate::{StoreError, directory::remove_if_there, growth::DatabaseGrowth};
 
 /// Bytes on disk per byte of live data before the database is rewritten.
 const MAX_SIZE_PER_LIVE: u64 = 3;
@@ -58,10 +57,9 @@ impl Checkpoints {
         let mut keeper = Checkpointer {
             directory: directory.to_owned(),
             layers,
-            small: sizes.small,
+            growth: DatabaseGrowth::new(sizes.small, MAX_SIZE_PER_LIVE),
             values,
             live,
-            rewritten: 0,
         };
         let thread = thread::Builder::new().name("checkpoint".into()).spawn(move || {
             while let Ok(segment) = inbox.recv() {
@@ -141,13 +139,10 @@ impl Drop for Checkpoints {
 struct Checkpointer {
     directory: PathBuf,
     layers: Arc<Layers>,
-    /// Databases up to this many bytes are not rewritten.
-    small: u64,
+    growth: DatabaseGrowth,
     values: ValueLog,
     /// Bytes of keys and cells in the database.
     live: u64,
-    /// Bytes that the database took when it was last rewritten.
-    rewritten: u64,
 }
 
 impl Checkpointer {
@@ -183,30 +178,22 @@ impl Checkpointer {
     /// The next generation of the database, when most of it is dead.
     fn rewrite(&mut self, base: &SledBase) -> Result<Option<SledBase>, StoreError> {
         let size = base.size_on_disk().map_err(failed)?;
-        // Where even a new database takes that much for its data, writing it again does not help.
-        if size <= self.small.max(self.rewritten.saturating_mul(2)) {
-            return Ok(None);
-        }
         let live = self.live;
-        if size <= live.saturating_mul(MAX_SIZE_PER_LIVE) {
+        if !self.growth.is_mostly_dead(size, live) {
             return Ok(None);
         }
         let path = super::recovery::generation_after(&self.directory, base.path());
         match base.copy_to(&path) {
             Ok(next) => {
-                self.rewritten = next.size_on_disk().map_err(failed)?;
-                tracing::info!(
-                    from = size,
-                    to = self.rewritten,
-                    live,
-                    "the database was rewritten"
-                );
+                let to = next.size_on_disk().map_err(failed)?;
+                self.growth.rewritten(to);
+                tracing::info!(from = size, to, live, "the database was rewritten");
                 Ok(Some(next))
             }
             Err(error) => {
                 // The old one is whole. Another try when it has grown as much again.
                 tracing::warn!(%error, size, live, "the database could not be rewritten, and stays as it is");
-                self.rewritten = size;
+                self.growth.rewritten(size);
                 remove_generation(&path);
                 Ok(None)
             }
@@ -216,9 +203,7 @@ impl Checkpointer {
 
 /// Removes a database that is no longer used; what stays of it is removed at the next start.
 fn remove_generation(path: &Path) {
-    if let Err(error) = std::fs::remove_dir_all(path)
-        && error.kind() != std::io::ErrorKind::NotFound
-    {
+    if let Err(error) = remove_if_there(path) {
         tracing::warn!(path = %path.display(), %error, "an old database could not be removed");
     }
 }

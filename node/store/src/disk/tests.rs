@@ -5,11 +5,11 @@ mod layer_consistency;
 
 use std::{collections::BTreeMap, fs};
 
+use agentanycast_daemon_kit::log_capture::capture_logs;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
 use super::*;
-use crate::log_capture::capture_logs;
-use crate::store::{FORMER_MAX_VALUE, MAX_VALUE, for_each, get_large};
+use crate::{FORMER_MAX_VALUE, MAX_VALUE, for_each, get_large};
 
 fn open(directory: &Path) -> DiskStore {
     let opened = DiskStore::open(directory).unwrap();

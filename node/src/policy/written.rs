@@ -1,5 +1,5 @@
-//! Rules from the settings they are written in, each checked: a pattern that can match nobody is a mistake, and a rule
-//! with one would be a hole that nobody sees.
+//! Rules as the operator writes them, and [`PolicyRules`] from them, each checked: a pattern that can match nobody is a
+//! mistake, and a rule with one would be a hole that nobody sees. The settings are mapped to [`WrittenRules`] by the daemon.
 //!
 //! PURE.
 
@@ -17,10 +17,71 @@ use super::{
     invites::{INVITED, is_label},
     limits::{BoundsOverride, PolicyLimits, SourceBounds},
 };
-use crate::config::{self, MAX_POLICY_ENTRIES, TrustMode};
+
+/// Most entries of each list: rules, overrides, trusted peers, issuers; groups and their members together.
+pub const MAX_POLICY_ENTRIES: usize = 4096;
 
 /// Longest name of a group, in bytes.
 const MAX_GROUP: usize = 64;
+
+/// Rules as they are written: texts that are not checked yet. The default has no rule and lets everybody in.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct WrittenRules {
+    /// Which peers may send tasks at all.
+    pub trust: TrustMode,
+    /// The peers of [`TrustMode::Known`] and [`TrustMode::Pinned`].
+    pub trusted_peers: Vec<String>,
+    /// With [`TrustMode::Known`]: issuers, DIDs, whose credentials make a peer known.
+    pub trusted_issuers: Vec<String>,
+    /// Names for several sources each.
+    pub groups: BTreeMap<String, Vec<String>>,
+    /// The first that matches decides; where there are some, the rest is denied.
+    pub acl: Vec<WrittenRule>,
+    /// New tasks a second of one source, 0 for no limit.
+    pub default_rps: f64,
+    /// Open tasks of one source, 0 for no limit.
+    pub max_in_flight: u64,
+    /// Bytes of the open tasks of one source, 0 for no limit.
+    pub max_bytes: u64,
+    /// The first that matches counts.
+    pub overrides: Vec<WrittenOverride>,
+}
+
+/// How [`WrittenRules::trusted_peers`] are meant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TrustMode {
+    /// All peers may come.
+    #[default]
+    Open,
+    /// Those of the list, and those that a credential vouches for.
+    Known,
+    /// Those of the list, which are keys.
+    Pinned,
+}
+
+/// A rule as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrittenRule {
+    /// Who calls: a pattern over peer ids, DIDs, `http:CALLER`, `local` and groups.
+    pub source: String,
+    /// What they call: a pattern over skills.
+    pub skill: String,
+    /// Whether they may.
+    pub allow: bool,
+}
+
+/// Limits of their own for some sources, as they are written; None: those of all.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WrittenOverride {
+    /// Who calls: a pattern as in a rule.
+    pub source: String,
+    /// New tasks a second, 0 for no limit.
+    pub rps: Option<f64>,
+    /// Open tasks at once, 0 for no limit.
+    pub max_in_flight: Option<u64>,
+    /// Bytes of open tasks, 0 for no limit.
+    pub max_bytes: Option<u64>,
+}
 
 /// A setting that no policy can be made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,12 +108,12 @@ const MEMBERS: &str = "a peer id, did:key:…, did:web:… or did:dns:… in sma
                        a group is no member of another";
 
 impl PolicyRules {
-    /// What these settings say.
+    /// What is written.
     ///
     /// # Errors
     /// The first value that makes no rule.
-    pub fn from_config(policy: &config::PolicyConfig) -> Result<Self, InvalidRule> {
-        let groups = groups(&policy.groups.0)?;
+    pub fn parse(policy: &WrittenRules) -> Result<Self, InvalidRule> {
+        let groups = groups(&policy.groups)?;
         let rules = bounded("policy.acl", &policy.acl)?.iter().map(|rule| {
             Ok(Rule {
                 source: source("policy.acl", &rule.source, &groups)?,
@@ -68,7 +129,7 @@ impl PolicyRules {
                     source: source("policy.rate_limit.overrides", &one.source, &groups)?,
                     rps: one.rps,
                     in_flight: one.max_in_flight,
-                    bytes: one.max_bytes.map(|size| size.0),
+                    bytes: one.max_bytes,
                 })
             });
         let overrides = entries(overrides)?;
@@ -80,7 +141,7 @@ impl PolicyRules {
                 default: SourceBounds {
                     rps: policy.default_rps,
                     in_flight: policy.max_in_flight,
-                    bytes: policy.max_bytes.0,
+                    bytes: policy.max_bytes,
                 },
                 overrides,
             },
@@ -99,7 +160,7 @@ fn entries<T>(read: impl Iterator<Item = Result<T, InvalidRule>>) -> Result<Vec<
     read.enumerate().map(placed).collect()
 }
 
-fn trust(policy: &config::PolicyConfig, groups: &[AclGroup]) -> Result<Trust, InvalidRule> {
+fn trust(policy: &WrittenRules, groups: &[AclGroup]) -> Result<Trust, InvalidRule> {
     let peers = bounded("policy.trusted_peers", &policy.trusted_peers)?;
     let patterns = peers
         .iter()
@@ -133,7 +194,7 @@ fn trust(policy: &config::PolicyConfig, groups: &[AclGroup]) -> Result<Trust, In
 }
 
 /// The issuers whose credentials vouch for a peer.
-fn issuers(policy: &config::PolicyConfig) -> Result<Vec<String>, InvalidRule> {
+fn issuers(policy: &WrittenRules) -> Result<Vec<String>, InvalidRule> {
     const KEY: &str = "policy.trusted_issuers";
     let bad = |value: &str, allowed: &str| InvalidRule {
         key: KEY,

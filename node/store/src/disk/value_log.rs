@@ -19,8 +19,8 @@ use super::{
     checkpoint::FullSegment,
     journal::{self, ValueEntry},
     recovery,
-    sled_base::sync_directory_of,
 };
+use crate::directory::sync_directory;
 
 /// Bytes on disk per byte that is used, before files are emptied.
 const MAX_SIZE_PER_LIVE: u64 = 3;
@@ -355,7 +355,7 @@ impl ValueLog {
             .create(true)
             .truncate(true)
             .open(&path)?;
-        sync_directory_of(&path)?;
+        path.parent().map_or(Ok(()), sync_directory)?;
         self.files.insert(home, ContainerUsage::default());
         self.next += 1;
         Ok(BufWriter::with_capacity(BUFFER, file))
