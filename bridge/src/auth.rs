@@ -17,7 +17,8 @@ use std::{
 use anyhow::Context as _;
 use http::{HeaderMap, header};
 
-use crate::{a2a::card::AuthScheme, config::Auth, hot_reload::HotReload};
+use crate::{a2a::card::AuthScheme, config::Auth};
+use agentanycast_daemon_kit::hot_reload::HotReload;
 pub use certificate::ClientCertificate;
 use oidc::{OidcError, OidcVerifier};
 pub use token_file::TokenFile;

@@ -4,6 +4,7 @@
 mod front;
 mod mcp;
 
+use agentanycast_egress::egress_filter::EgressFilter;
 use std::{
     ffi::OsString,
     fs::File,
@@ -15,6 +16,7 @@ use std::{
 };
 
 use agentanycast::Node;
+use agentanycast_daemon_kit::hot_reload;
 use agentanycast_daemon_kit::process::{self, StartLines};
 use agentanycast_identity::{self as identity, Keypair};
 use anyhow::Context as _;
@@ -32,9 +34,7 @@ use crate::{
     },
     auth::Authenticator,
     config::{self, CardForm, Config, Settings},
-    egress_filter::EgressFilter,
     gateway::{Gateway, SdkGateway},
-    hot_reload,
     http::{self, A2aFrontConfig, RequestCounts},
     webhooks::WebhookNotifier,
 };

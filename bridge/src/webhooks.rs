@@ -6,6 +6,7 @@
 
 mod post;
 
+use agentanycast_egress::egress_filter::EgressFilter;
 use std::{
     collections::{HashMap, hash_map::Entry},
     hash::{DefaultHasher, Hash as _, Hasher as _},
@@ -25,7 +26,6 @@ use crate::{
         now,
         push::{self, NOTE, WebhookEvent},
     },
-    egress_filter::EgressFilter,
     gateway::{ErrorKind, Gateway, GatewayError, contexts, is_terminal},
 };
 use post::{PostError, Poster};

@@ -10,6 +10,7 @@ pub mod error_chain;
 pub mod file_version;
 #[cfg(feature = "corpus")]
 pub mod fuzz_corpus;
+pub mod hot_reload;
 pub mod json_lines;
 pub mod listening;
 pub mod logging;

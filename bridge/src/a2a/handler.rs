@@ -10,6 +10,7 @@ mod list;
 mod send;
 mod webhooks;
 
+use agentanycast_egress::egress_filter::EgressFilter;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use agentanycast_identity::{DidWeb, document_of};
@@ -33,14 +34,11 @@ use super::{
     tenant,
     version::Version,
 };
-use crate::{
-    egress_filter::EgressFilter,
-    gateway::{
-        self, ErrorKind, Gateway, GatewayError, Target, TaskGroup, TaskHandle, contexts, is_terminal,
-        labels::{CALLER, TARGET, group_of},
-        read_budget::ReadBudget,
-        shorten,
-    },
+use crate::gateway::{
+    self, ErrorKind, Gateway, GatewayError, Target, TaskGroup, TaskHandle, contexts, is_terminal,
+    labels::{CALLER, TARGET, group_of},
+    read_budget::ReadBudget,
+    shorten,
 };
 
 /// The label with the tenant, beside those of all gateways.

@@ -6,8 +6,8 @@
 //! never said again.
 //!
 //! PURE: `interface` (how an agent is spoken to), `encode` and `decode` (what is asked and said), `sse`, `unseal` (what of it
-//! counts where it is sealed), `report_builder` (what is news), `checkpoint` (how far it has got), `error`. Around them: `http`, `card_cache`, `remote_agent` (one agent), `delivery`
-//! (one task).
+//! counts where it is sealed), `report_builder` (what is news), `checkpoint` (how far it has got), `error`. Around
+//! them: `card_cache`, `remote_agent` (one agent), `delivery` (one task). HTTP to agents is `agentanycast_egress`.
 
 mod card_cache;
 mod checkpoint;
@@ -15,7 +15,6 @@ mod decode;
 mod delivery;
 mod encode;
 mod error;
-pub(crate) mod http;
 mod interface;
 mod remote_agent;
 mod report_builder;
@@ -31,13 +30,14 @@ use std::{
     time::Duration,
 };
 
+use agentanycast_egress::client::HostClients;
 use tokio::{
     sync::{Notify, Semaphore},
     task::JoinSet,
 };
 use tokio_util::sync::CancellationToken;
 
-use self::{card_cache::CardCache, delivery::DeliveryJob, http::HostClients};
+use self::{card_cache::CardCache, delivery::DeliveryJob};
 use crate::{config, gateway::ExternalTasks};
 
 /// See `fuzz.rs`: what an agent outside says, as an answer, as a card, as events in pieces of this size.

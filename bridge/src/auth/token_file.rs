@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail, ensure};
 use subtle::ConstantTimeEq as _;
 
 use super::{LONGEST_NAME, is_name};
-use crate::hot_reload::HotReload;
+use agentanycast_daemon_kit::hot_reload::HotReload;
 
 /// Shortest token: 16 characters of base64 are 96 bits, beyond guessing over a network.
 const SHORTEST: usize = 16;

@@ -18,7 +18,7 @@ use tokio_rustls::{
     },
 };
 
-use crate::hot_reload::HotReload;
+use agentanycast_daemon_kit::hot_reload::HotReload;
 
 /// Where the certificate and its key are, PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]

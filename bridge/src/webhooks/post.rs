@@ -1,5 +1,6 @@
 //! One notification: a POST to an address that the screen lets pass, by a connection of its own.
 
+use agentanycast_egress::egress_filter::{ConnectError, EgressFilter, FilteredConnector};
 use std::{io, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
@@ -15,10 +16,7 @@ use tokio_rustls::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::{
-    a2a::{push::Webhook, version::Version},
-    egress_filter::{ConnectError, EgressFilter, FilteredConnector},
-};
+use crate::a2a::{push::Webhook, version::Version};
 
 /// How long a notification may take, from the name to the answer.
 const WITHIN: Duration = Duration::from_secs(15);

@@ -1,5 +1,6 @@
 //! Webhooks of tests: they answer as they are told, and remember what they were told.
 
+use agentanycast_egress::egress_filter::led;
 use serde_json::Value;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -13,7 +14,6 @@ use crate::{
         push::{Webhook, WebhookRecord},
         version::Version,
     },
-    egress_filter::led,
     gateway::{NewTask, Target, fake::FakeGateway},
 };
 

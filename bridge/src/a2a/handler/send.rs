@@ -1,5 +1,6 @@
 //! Messages that are sent, and tasks that are waited for.
 
+use agentanycast_egress::egress_filter::EgressFilter;
 use std::{collections::BTreeMap, sync::Arc};
 
 use agentanycast_proto::v1;
@@ -14,7 +15,6 @@ use crate::{
         message::TaskContext,
         request::SendParams,
     },
-    egress_filter::EgressFilter,
     gateway::{
         ErrorKind, NewTask, Target, TaskHandle,
         contexts::{self, CONTEXT},

@@ -1,6 +1,7 @@
 //! Webhooks of tasks: set, read, listed, deleted. Each is a note of its task, which the node keeps; `crate::webhooks`
 //! tells them.
 
+use agentanycast_egress::egress_filter::EgressFilter;
 use std::net::{IpAddr, Ipv4Addr};
 
 use agentanycast_proto::v1;
@@ -15,7 +16,6 @@ use crate::{
         request::WebhookCall,
         version::Version,
     },
-    egress_filter::EgressFilter,
     gateway::{ErrorKind, GatewayError},
 };
 

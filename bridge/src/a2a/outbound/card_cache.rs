@@ -7,6 +7,7 @@ use std::{
 };
 
 use agentanycast_daemon_kit::address::bare_url;
+use agentanycast_egress::client::{HostClients, HttpCall, read, read_prefix};
 use bytes::Bytes;
 use http::{HeaderValue, Method, StatusCode, Uri, header};
 use serde_json::Value;
@@ -14,7 +15,6 @@ use serde_json::Value;
 use super::{
     encode::{join_path, without_bom},
     error::{EXCERPT, Kind, OutboundError, excerpt},
-    http::{HostClients, HttpCall, read, read_prefix},
     interface::{self, InterfaceChoice},
 };
 

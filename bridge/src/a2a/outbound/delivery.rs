@@ -6,6 +6,7 @@ mod follow;
 mod step_log;
 mod submit;
 
+use agentanycast_egress::client::HostClients;
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::Arc,
@@ -23,7 +24,6 @@ use super::{
     DeliveryShared, WakeSignal,
     checkpoint::DeliveryCheckpoint,
     error::{Kind, OutboundError},
-    http::HostClients,
     interface::InterfaceChoice,
     remote_agent::RemoteAgent,
     report_builder::ReportBuilder,

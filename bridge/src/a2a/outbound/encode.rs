@@ -6,7 +6,7 @@ use http::Method;
 use serde_json::{Map, Value, json};
 
 use super::{
-    error::{Kind, OutboundError, excerpt},
+    error::{Kind, OutboundError, excerpt, from_a2a},
     interface::{Binding, RemoteInterface},
 };
 use crate::{
@@ -250,7 +250,7 @@ pub(crate) fn error_from_json(error: &Value) -> OutboundError {
     if word.is_empty() && (100..600).contains(&code) {
         return OutboundError::from_status(code as u16, said);
     }
-    OutboundError::from_a2a(code, word, said)
+    from_a2a(code, word, said)
 }
 
 /// The failure that an answer with an HTTP status other than success says.

@@ -3,6 +3,7 @@
 mod grpc;
 mod grpc_v0_3;
 
+use agentanycast_egress::client::{HostClient, HostClients, HttpCall, MAX_ANSWER, from_error, read};
 use std::{sync::Arc, time::Duration};
 
 use agentanycast_proto::v1;
@@ -17,7 +18,6 @@ use super::{
     decode::{self, AgentUpdate, UpdateContent},
     encode::{self, FILES, RemoteCall, without_bom},
     error::{Kind, OutboundError, excerpt},
-    http::{HostClient, HostClients, HttpCall, MAX_ANSWER, from_error, read},
     interface::{Binding, RemoteInterface},
     sse,
 };

@@ -3,7 +3,7 @@
 use super::{encode::without_bom, error::OutboundError};
 
 /// Longest event, in bytes: what a whole answer may have.
-pub(crate) const MAX_EVENT: usize = super::http::MAX_ANSWER;
+pub(crate) const MAX_EVENT: usize = agentanycast_egress::client::MAX_ANSWER;
 
 /// Reads events as their bytes come.
 #[derive(Debug, Default)]

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use agentanycast_egress::client::{GrpcTransport, HostClient, MAX_ANSWER, from_error};
 use agentanycast_proto::a2a::{
     CancelTaskRequest, GetTaskRequest, ListTasksRequest, SubscribeToTaskRequest,
-    send_message_response::Payload,
+    a2a_service_client::A2aServiceClient, send_message_response::Payload,
 };
 use async_stream::try_stream;
 use futures::{StreamExt as _, stream::BoxStream};
-use http::HeaderValue;
+use http::{HeaderValue, Uri};
 use serde_json::{Value, json};
 use tonic::{Code, Request, Status, metadata::MetadataMap};
 
@@ -16,13 +17,22 @@ use super::{RemoteAgent, unless_silent};
 use crate::{
     a2a::outbound::{
         encode::{LISTED, RemoteCall},
-        error::{Kind, OutboundError},
-        http::{GrpcClient, HostClient, from_error},
+        error::{Kind, OutboundError, from_a2a},
         remote_agent::grpc_v0_3,
     },
     a2a::version::Version,
     grpc::{self, json as grpc_json},
 };
+
+/// The client of A2A's service.
+type GrpcClient = A2aServiceClient<GrpcTransport>;
+
+fn client(http: &HostClient, uri: &Uri) -> Result<GrpcClient, OutboundError> {
+    let (transport, origin) = http.grpc(uri)?;
+    Ok(A2aServiceClient::with_origin(transport, origin)
+        .max_decoding_message_size(MAX_ANSWER)
+        .max_encoding_message_size(MAX_ANSWER))
+}
 
 pub(super) type ValueStream = BoxStream<'static, Result<Value, OutboundError>>;
 
@@ -35,9 +45,9 @@ impl RemoteAgent {
             let answer = async {
                 let ask = ask.clone();
                 if self.version() == Version::V03 {
-                    return grpc_v0_3::answer(http.grpc_v0_3(&self.uri)?, head, ask).await;
+                    return grpc_v0_3::answer(grpc_v0_3::client(http, &self.uri)?, head, ask).await;
                 }
-                answer(http.grpc(&self.uri)?, head, ask, &self.interface.tenant).await
+                answer(client(http, &self.uri)?, head, ask, &self.interface.tenant).await
             };
             match timed(within, answer).await {
                 Err(fault) if self.may_renew(&fault, refused.is_some()) => refused = key,
@@ -54,9 +64,9 @@ impl RemoteAgent {
             let events = async {
                 let ask = ask.clone();
                 if self.version() == Version::V03 {
-                    return grpc_v0_3::events(http.grpc_v0_3(&self.uri)?, head, ask).await;
+                    return grpc_v0_3::events(grpc_v0_3::client(http, &self.uri)?, head, ask).await;
                 }
-                events(http.grpc(&self.uri)?, head, ask, &self.interface.tenant).await
+                events(client(http, &self.uri)?, head, ask, &self.interface.tenant).await
             };
             match timed(within, events).await {
                 Err(fault) if self.may_renew(&fault, refused.is_some()) => refused = key,
@@ -198,7 +208,7 @@ pub(super) fn fault(status: &Status) -> OutboundError {
         (None, Code::Unavailable) => "UNAVAILABLE",
         (None, code) => code.description(),
     };
-    let said = OutboundError::from_a2a(0, word, status.message());
+    let said = from_a2a(0, word, status.message());
     match status.code() {
         // It may have been taken before.
         Code::Unavailable | Code::Cancelled | Code::DeadlineExceeded | Code::Unknown if reason.is_none() => {

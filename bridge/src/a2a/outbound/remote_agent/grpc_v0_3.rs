@@ -1,8 +1,12 @@
 //! The same over gRPC in 0.3, which is a service of its own.
 
-use agentanycast_proto::a2a_0_3::{CancelTaskRequest, GetTaskRequest, TaskSubscriptionRequest};
+use agentanycast_egress::client::{GrpcTransport, HostClient, MAX_ANSWER};
+use agentanycast_proto::a2a_0_3::{
+    CancelTaskRequest, GetTaskRequest, TaskSubscriptionRequest, a2a_service_client::A2aServiceClient,
+};
 use async_stream::try_stream;
 use futures::StreamExt as _;
+use http::Uri;
 use serde_json::Value;
 use tonic::metadata::MetadataMap;
 
@@ -15,7 +19,6 @@ use crate::{
         outbound::{
             encode::{FILES, RemoteCall},
             error::{Kind, OutboundError},
-            http::GrpcClientV03,
         },
         v0_3_protojson,
         version::Version,
@@ -23,12 +26,22 @@ use crate::{
     grpc::v0_3 as grpc_old,
 };
 
+/// The client of A2A's service.
+type GrpcClient = A2aServiceClient<GrpcTransport>;
+
+pub(super) fn client(http: &HostClient, uri: &Uri) -> Result<GrpcClient, OutboundError> {
+    let (transport, origin) = http.grpc(uri)?;
+    Ok(A2aServiceClient::with_origin(transport, origin)
+        .max_decoding_message_size(MAX_ANSWER)
+        .max_encoding_message_size(MAX_ANSWER))
+}
+
 fn name(id: &str) -> String {
     format!("tasks/{id}")
 }
 
 pub(super) async fn answer(
-    mut client: GrpcClientV03,
+    mut client: GrpcClient,
     head: MetadataMap,
     ask: RemoteCall,
 ) -> Result<Value, OutboundError> {
@@ -69,7 +82,7 @@ pub(super) async fn answer(
 }
 
 pub(super) async fn events(
-    mut client: GrpcClientV03,
+    mut client: GrpcClient,
     head: MetadataMap,
     ask: RemoteCall,
 ) -> Result<ValueStream, OutboundError> {

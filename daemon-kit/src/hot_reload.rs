@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agentanycast_daemon_kit::file_version::FileVersion;
+use crate::file_version::FileVersion;
 
 /// How often the files are looked at, at most.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
@@ -22,14 +22,14 @@ const LOOK_EVERY: Duration = Duration::from_secs(10);
 static RELOAD_REQUESTS: AtomicU64 = AtomicU64::new(0);
 
 /// Whatever is made of files is made anew when it is used next, also if they look as before.
-pub(crate) fn request_reload() {
+pub fn request_reload() {
     RELOAD_REQUESTS.fetch_add(1, Relaxed);
 }
 
 type Make<T> = Box<dyn Fn() -> anyhow::Result<T> + Send + Sync>;
 
 /// Something made of files.
-pub(crate) struct HotReload<T> {
+pub struct HotReload<T> {
     /// What it is, for the log.
     what: String,
     files: Vec<PathBuf>,
@@ -60,7 +60,7 @@ impl<T: Clone> HotReload<T> {
     ///
     /// # Errors
     /// When it cannot be made now.
-    pub(crate) fn new(
+    pub fn new(
         what: impl Into<String>,
         files: Vec<PathBuf>,
         make: impl Fn() -> anyhow::Result<T> + Send + Sync + 'static,
@@ -82,7 +82,7 @@ impl<T: Clone> HotReload<T> {
     }
 
     /// It, made anew if the files have changed.
-    pub(crate) fn get(&self) -> T {
+    pub fn get(&self) -> T {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let asked = RELOAD_REQUESTS.load(Relaxed);
         let is_asked = asked != current.requests;
@@ -113,8 +113,8 @@ impl<T: Clone> HotReload<T> {
     }
 
     /// The same, looked at whenever it is used.
-    #[cfg(test)]
-    pub(crate) fn without_interval(mut self) -> Self {
+    #[must_use]
+    pub fn without_interval(mut self) -> Self {
         self.every = Duration::ZERO;
         self
     }

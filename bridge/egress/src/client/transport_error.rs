@@ -5,8 +5,8 @@ use std::{error::Error, io};
 use tokio_rustls::rustls;
 
 use crate::{
-    a2a::outbound::error::{Kind, OutboundError},
     egress_filter::ConnectError,
+    error::{Kind, OutboundError},
 };
 
 /// Of a request that was not answered.
@@ -16,7 +16,7 @@ pub(super) fn from_request_error(error: &hyper_util::client::legacy::Error) -> O
 }
 
 /// Of an error, with those that caused it. `before`: nothing was sent yet.
-pub(crate) fn from_error(error: &(dyn Error + 'static), before: bool) -> OutboundError {
+pub fn from_error(error: &(dyn Error + 'static), before: bool) -> OutboundError {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     let mut last = error.to_string();
     while let Some(error) = cause {

@@ -2,11 +2,8 @@
 
 use std::{collections::BTreeMap, fs, sync::Arc, time::Duration};
 
-use agentanycast_daemon_kit::address::bare_url;
-use agentanycast_proto::{
-    a2a::a2a_service_client::A2aServiceClient,
-    a2a_0_3::a2a_service_client::A2aServiceClient as OldA2aServiceClient,
-};
+use agentanycast_daemon_kit::{address::bare_url, hot_reload::HotReload};
+use agentanycast_gateways::bridge::outbound::{Credentials, HostConfig, OutboundConfig};
 use anyhow::Context as _;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
@@ -24,12 +21,10 @@ use tokio_rustls::rustls::{
 use tower::ServiceExt as _;
 use tower_http::decompression::{Decompression, DecompressionBody};
 
-use super::{MAX_ANSWER, credentials::HostCredentials, redact::Redactor, transport_error};
+use super::{credentials::HostCredentials, redact::Redactor, transport_error};
 use crate::{
-    a2a::outbound::error::{Kind, OutboundError},
-    config::outbound::{HostConfig, OutboundConfig},
     egress_filter::{EgressFilter, FilteredConnector},
-    hot_reload::HotReload,
+    error::{Kind, OutboundError},
 };
 
 /// Largest head of an answer, in bytes, and most lines in it.
@@ -53,29 +48,29 @@ const IDLE_EACH: usize = 8;
 const KEEPALIVE: Duration = Duration::from_secs(20);
 
 /// The transport of gRPC.
-pub(crate) type GrpcClient = A2aServiceClient<Client<HttpsConnector<FilteredConnector>, tonic::body::Body>>;
-
-/// The same of 0.3.
-pub(crate) type GrpcClientV03 =
-    OldA2aServiceClient<Client<HttpsConnector<FilteredConnector>, tonic::body::Body>>;
+pub type GrpcTransport = Client<HttpsConnector<FilteredConnector>, tonic::body::Body>;
 
 /// The body of an answer. One that came compressed is decompressed piece by piece, as it is read.
-pub(crate) type AnswerBody = DecompressionBody<Incoming>;
+pub type AnswerBody = DecompressionBody<Incoming>;
 
 /// A request.
 #[derive(Clone, Debug)]
-pub(crate) struct HttpCall {
-    pub(crate) method: Method,
-    pub(crate) url: String,
-    pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
-    pub(crate) body: Bytes,
+pub struct HttpCall {
+    /// The method.
+    pub method: Method,
+    /// Where it goes.
+    pub url: String,
+    /// Headers besides those that every request has.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// What is sent.
+    pub body: Bytes,
     /// How long the answer may take to begin.
-    pub(crate) within: Duration,
+    pub within: Duration,
 }
 
 /// HTTP as it is configured for a host. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct HostClient {
+pub struct HostClient {
     /// Made anew when a certificate or key of the host was renewed.
     transport: Arc<HotReload<HostTransport>>,
     credentials: Arc<HostCredentials>,
@@ -89,11 +84,11 @@ pub(crate) struct HostClient {
 #[derive(Clone)]
 struct HostTransport {
     plain: Client<HttpsConnector<FilteredConnector>, Full<Bytes>>,
-    grpc: Client<HttpsConnector<FilteredConnector>, tonic::body::Body>,
+    grpc: GrpcTransport,
 }
 
 /// The clients of all hosts.
-pub(crate) struct HostClients {
+pub struct HostClients {
     others: HostClient,
     hosts: BTreeMap<String, HostClient>,
 }
@@ -103,7 +98,7 @@ impl HostClients {
     ///
     /// # Errors
     /// When a certificate or key cannot be used.
-    pub(crate) fn new(config: &OutboundConfig) -> anyhow::Result<Self> {
+    pub fn new(config: &OutboundConfig) -> anyhow::Result<Self> {
         let client = |name: &str, host: &HostConfig| {
             let made = HostClient::new(host, config.allow_private);
             made.with_context(|| format!("[bridge.outbound.\"{name}\"]"))
@@ -122,7 +117,7 @@ impl HostClients {
     ///
     /// # Errors
     /// When a certificate or key cannot be used.
-    pub(crate) fn to_private_hosts(&self, config: &OutboundConfig) -> anyhow::Result<Self> {
+    pub fn to_private_hosts(&self, config: &OutboundConfig) -> anyhow::Result<Self> {
         let client = |name: &str, http: &HostClient| {
             let host = config.hosts.get(name).cloned().unwrap_or_default();
             http.to_private_hosts(&host)
@@ -137,7 +132,7 @@ impl HostClients {
     }
 
     /// The client for the host of this URL.
-    pub(crate) fn for_uri(&self, uri: &Uri) -> &HostClient {
+    pub fn for_uri(&self, uri: &Uri) -> &HostClient {
         self.known(uri).map_or(&self.others, |(_, http)| http)
     }
 
@@ -153,7 +148,7 @@ impl HostClients {
     ///
     /// # Errors
     /// When more is set for the other host than for all, and not that this one may lead there.
-    pub(crate) fn check_card_origin(&self, from: &Uri, to: &Uri) -> Result<(), OutboundError> {
+    pub fn check_card_origin(&self, from: &Uri, to: &Uri) -> Result<(), OutboundError> {
         let Some((name, http)) = self.known(to) else {
             return Ok(());
         };
@@ -238,15 +233,15 @@ impl HostClient {
     }
 
     /// The same host without its credentials.
-    pub(crate) fn without_credentials(&self) -> Self {
+    pub fn without_credentials(&self) -> Self {
         Self {
-            credentials: Arc::new(HostCredentials::new(crate::config::outbound::Credentials::None)),
+            credentials: Arc::new(HostCredentials::new(Credentials::None)),
             ..self.clone()
         }
     }
 
     /// The header that says who calls, if there is one. `refused`: the one that was not taken.
-    pub(crate) async fn auth_header(
+    pub async fn auth_header(
         &self,
         uri: &Uri,
         refused: Option<&HeaderValue>,
@@ -260,33 +255,22 @@ impl HostClient {
     }
 
     /// Hides what the host was told in secret.
-    pub(crate) fn redactor(&self) -> Redactor {
+    pub fn redactor(&self) -> Redactor {
         self.credentials.redactor()
     }
 
     /// Whether another try with another token may help.
-    pub(crate) fn can_renew(&self) -> bool {
+    pub fn can_renew(&self) -> bool {
         self.credentials.can_renew()
     }
 
-    /// A client of gRPC for the host of this URL.
-    pub(crate) fn grpc(&self, uri: &Uri) -> Result<GrpcClient, OutboundError> {
-        let client = A2aServiceClient::with_origin(self.transport.get().grpc, origin(uri)?);
-        Ok(client
-            .max_decoding_message_size(MAX_ANSWER)
-            .max_encoding_message_size(MAX_ANSWER))
-    }
-
-    /// The same of 0.3.
-    pub(crate) fn grpc_v0_3(&self, uri: &Uri) -> Result<GrpcClientV03, OutboundError> {
-        let client = OldA2aServiceClient::with_origin(self.transport.get().grpc, origin(uri)?);
-        Ok(client
-            .max_decoding_message_size(MAX_ANSWER)
-            .max_encoding_message_size(MAX_ANSWER))
+    /// What a client of gRPC needs: the transport, and scheme, host and port of this URL.
+    pub fn grpc(&self, uri: &Uri) -> Result<(GrpcTransport, Uri), OutboundError> {
+        Ok((self.transport.get().grpc, origin(uri)?))
     }
 
     /// The answer to a request, whose body has not come yet.
-    pub(crate) async fn open(&self, mut call: HttpCall) -> Result<Response<AnswerBody>, OutboundError> {
+    pub async fn open(&self, mut call: HttpCall) -> Result<Response<AnswerBody>, OutboundError> {
         let mut refused: Option<HeaderValue> = None;
         let mut redirects = 0;
         loop {
@@ -347,11 +331,7 @@ impl HostClient {
     }
 
     /// The answer to a request, with its whole body of at most so many bytes.
-    pub(crate) async fn fetch(
-        &self,
-        call: HttpCall,
-        most: usize,
-    ) -> Result<(StatusCode, Bytes), OutboundError> {
+    pub async fn fetch(&self, call: HttpCall, most: usize) -> Result<(StatusCode, Bytes), OutboundError> {
         let response = self.open(call).await?;
         let status = response.status();
         Ok((status, read(response.into_body(), most).await?))
@@ -369,7 +349,7 @@ fn origin(uri: &Uri) -> Result<Uri, OutboundError> {
 }
 
 /// A body of at most so many bytes.
-pub(crate) async fn read(mut body: AnswerBody, most: usize) -> Result<Bytes, OutboundError> {
+pub async fn read(mut body: AnswerBody, most: usize) -> Result<Bytes, OutboundError> {
     let all = async {
         let mut bytes = BytesMut::new();
         while let Some(frame) = body.frame().await {
@@ -397,7 +377,7 @@ pub(crate) async fn read(mut body: AnswerBody, most: usize) -> Result<Bytes, Out
 }
 
 /// The beginning of a body, for people: what comes of it in a while, up to so many bytes and those that come with them.
-pub(crate) async fn read_prefix(mut body: AnswerBody, most: usize) -> Bytes {
+pub async fn read_prefix(mut body: AnswerBody, most: usize) -> Bytes {
     let mut bytes = BytesMut::new();
     let begin = async {
         while bytes.len() < most

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use agentanycast_gateways::bridge::outbound::{Credentials, Secret};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, header};
@@ -12,10 +13,7 @@ use super::{
     HostClient, HttpCall,
     redact::{Redactor, SentSecrets},
 };
-use crate::{
-    a2a::outbound::error::{Kind, OutboundError, excerpt},
-    config::outbound::{Credentials, Secret},
-};
+use crate::error::{Kind, OutboundError, excerpt};
 
 /// Largest secret in a file, in bytes.
 const MAX_SECRET: u64 = 64 << 10;

@@ -11,7 +11,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD_NO_PAD};
 use serde_json::{Map, Value};
 
 use super::percent_encoded;
-use crate::a2a::outbound::error::{OutboundError, one_line};
+use crate::error::{OutboundError, one_line};
 
 /// What stands in the place of a secret.
 const HIDDEN: &str = "***";
@@ -103,7 +103,7 @@ fn forms(secret: &str) -> Vec<String> {
 }
 
 /// Hides what a host was told until now.
-pub(crate) struct Redactor {
+pub struct Redactor {
     secrets: Vec<String>,
     /// The same in base64, which is looked for in reasons only: what a task is about must stay base64 where it is.
     base64: Vec<String>,
@@ -111,7 +111,7 @@ pub(crate) struct Redactor {
 
 impl Redactor {
     /// A reason for people that has words of the host, and may be cut short.
-    pub(crate) fn text(&self, text: &str) -> String {
+    pub fn text(&self, text: &str) -> String {
         let mut text = without(&self.secrets, text, LEAST).unwrap_or_else(|| text.to_owned());
         text = without(&self.base64, &text, LEAST).unwrap_or(text);
         let whole = text.trim_end_matches('…');
@@ -130,7 +130,7 @@ impl Redactor {
     }
 
     /// The same of a failure.
-    pub(crate) fn error(&self, fault: OutboundError) -> OutboundError {
+    pub fn error(&self, fault: OutboundError) -> OutboundError {
         if self.secrets.is_empty() {
             return fault;
         }
@@ -139,7 +139,7 @@ impl Redactor {
     }
 
     /// A card: all texts in it but where its agent is called, which a secret may be part of.
-    pub(crate) fn card(&self, card: &mut Value) {
+    pub fn card(&self, card: &mut Value) {
         const CALLED: [&str; 3] = ["url", "supportedInterfaces", "additionalInterfaces"];
         let called = CALLED.map(|name| Some((name.to_owned(), card.get(name)?.clone())));
         self.value(card);
@@ -149,7 +149,7 @@ impl Redactor {
     }
 
     /// An answer: all texts in it.
-    pub(crate) fn value(&self, value: &mut Value) {
+    pub fn value(&self, value: &mut Value) {
         if self.secrets.is_empty() {
             return;
         }
@@ -203,7 +203,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::a2a::outbound::error::Kind;
+    use crate::error::Kind;
 
     fn mask(secrets: &[&str]) -> Redactor {
         let told = SentSecrets::default();

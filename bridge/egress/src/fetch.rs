@@ -5,13 +5,11 @@
 
 use std::time::Duration;
 
+use agentanycast_gateways::bridge::outbound::OutboundConfig;
 use bytes::Bytes;
 use http::{HeaderValue, Method, StatusCode, Uri, header};
 
-use crate::{
-    a2a::outbound::http::{HostClients, HttpCall},
-    config::outbound::OutboundConfig,
-};
+use crate::client::{HostClients, HttpCall};
 
 /// What is asked for: JSON of any kind.
 const ACCEPT: HeaderValue =
