@@ -335,10 +335,9 @@ words! {
 impl Config {
     /// How MCP is served over HTTP: as the bridge, but at its own address.
     pub fn mcp_front(&self) -> bridge::Settings {
-        bridge::Settings {
-            listen: self.mcp.listen.clone(),
-            ..self.bridge.front.clone()
-        }
+        let mut settings = self.bridge.front.clone();
+        settings.front.listen = self.mcp.listen.clone();
+        settings
     }
 
     /// The defaults, with `home` for `~`; without one the paths keep their `~`, which no check lets pass.

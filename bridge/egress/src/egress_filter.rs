@@ -12,6 +12,7 @@ pub use dns::led;
 use std::net::IpAddr;
 
 use agentanycast_limits::ip_scope::{IpScope, ip_scope};
+
 pub use connector::{ConnectError, FilteredConnector};
 
 /// Whom connections may go to.

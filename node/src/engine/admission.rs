@@ -23,9 +23,10 @@ use super::{
 use crate::{
     delivery::inbox::InboundEnvelope,
     policy::{
-        Decision, DecisionReason, HTTP, LOCAL, MAX_CALLER, PeerAttributes, Policy, PolicyOutcome,
-        PolicyRules, TaskSource,
+        Decision, DecisionReason, LOCAL, MAX_CALLER, PeerAttributes, Policy, PolicyOutcome, PolicyRules,
+        TaskSource,
         audit::log_line::{AuditEntry, TaskOrigin},
+        caller::{counted_name, gateway_caller},
         invites::InviteGrant,
         limit_key,
         limits::{LimitKey, SourceUsage},
@@ -34,9 +35,6 @@ use crate::{
     store::StoreError,
     task::Task,
 };
-
-/// The label by which a bridge tells who its caller is.
-const CALLER_LABEL: &str = "a2a.caller";
 
 /// The policy, and what it has to be told.
 pub(super) struct Admission {
@@ -306,19 +304,19 @@ impl Core {
             return Ok(None);
         };
         let (skill, bytes) = (&request.skill, request.message.encoded_len() as u64);
-        let caller = request.metadata.get(CALLER_LABEL);
-        if let Some(name) = caller.filter(|name| name.len() > MAX_CALLER) {
+        let caller = gateway_caller(&request.metadata);
+        if let Some(name) = caller.as_ref().filter(|name| name.len() > MAX_CALLER) {
             return Err(EngineError::Invalid(format!(
-                "the label {CALLER_LABEL} has {} bytes, it may have {MAX_CALLER}",
+                "the label with the caller has {} bytes, it may have {MAX_CALLER}",
                 name.len()
             )));
         }
-        let source = source_of(caller.map(String::as_str));
+        let source = source_of(caller.as_deref());
         let has = door.usage.get(&limit_key(source)).copied().unwrap_or_default();
         let decision = door.decide(now, source, skill, has, bytes);
         let admitted = AdmittedTask {
             decision,
-            caller: caller.cloned(),
+            caller,
             target: request
                 .peer
                 .map_or_else(|| bare_url(&request.url), |peer| peer.to_string()),
@@ -349,7 +347,7 @@ impl Core {
         self.record(|_| AuditEntry {
             at: now.unix,
             decision: admitted.decision,
-            source: caller.map_or_else(|| LOCAL.to_owned(), |name| format!("{HTTP}{name}")),
+            source: caller.map_or_else(|| LOCAL.to_owned(), |name| counted_name(name).into_owned()),
             seen_as: None,
             target: admitted.target.clone(),
             skill: skill.to_owned(),
@@ -411,7 +409,7 @@ impl Core {
         for id in own {
             let task = unless_damaged(self.tasks.read(&id))?.flatten();
             if let Some(task) = task {
-                self.count(&id, task.metadata.get(CALLER_LABEL).map(String::as_str));
+                self.count(&id, gateway_caller(&task.metadata).as_deref());
             }
         }
         Ok(())

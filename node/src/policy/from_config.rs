@@ -13,6 +13,7 @@ use agentanycast_identity::{DidDns, DidWeb, PeerId, did_key_of, peer_of_did_key}
 use super::{
     HTTP, LOCAL, PolicyRules, Trust,
     acl::{Acl, AclGroup, Rule},
+    caller::HTTP_GATEWAYS,
     glob::{Glob, MAX_PATTERN},
     invites::{INVITED, is_label},
     limits::{BoundsOverride, PolicyLimits, SourceBounds},
@@ -36,7 +37,15 @@ pub struct InvalidRule {
 }
 
 /// What names begin with that say what they are.
-const SCHEMES: [&str; 5] = [HTTP, "did:key:", "did:web:", "did:dns:", INVITED];
+const SCHEMES: [&str; 7] = [
+    HTTP,
+    HTTP_GATEWAYS[0],
+    HTTP_GATEWAYS[1],
+    "did:key:",
+    "did:web:",
+    "did:dns:",
+    INVITED,
+];
 
 /// What the ids of peers begin with: of Ed25519, of secp256k1, of longer keys.
 pub(super) const PEER_ID_PREFIXES: [&str; 3] = ["12D3KooW", "16Uiu2HA", "Qm"];
@@ -165,7 +174,7 @@ pub enum SourceName {
     Proven(String),
     /// A peer that holds an invite with this label.
     Invited(String),
-    /// What a bridge calls its caller.
+    /// A caller of a gateway: `NAME:SUBJECT`.
     Caller(String),
     /// The agent beside this node.
     Local,
@@ -186,8 +195,12 @@ impl FromStr for SourceName {
         if text == LOCAL {
             return Ok(Self::Local);
         }
-        if let Some(caller) = text.strip_prefix(HTTP).filter(|caller| !caller.is_empty()) {
-            return Ok(Self::Caller(caller.to_owned()));
+        let has_subject = |scheme: &&str| {
+            text.strip_prefix(*scheme)
+                .is_some_and(|subject| !subject.is_empty())
+        };
+        if HTTP_GATEWAYS.iter().chain([&HTTP]).any(has_subject) {
+            return Ok(Self::Caller(text.to_owned()));
         }
         if let Some(label) = text.strip_prefix(INVITED).filter(|label| is_label(label)) {
             return Ok(Self::Invited(label.to_owned()));

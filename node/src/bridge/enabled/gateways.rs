@@ -2,13 +2,10 @@
 
 use std::{io, sync::Arc};
 
-use agentanycast_bridge::{
-    Bridge, McpGateway,
-    gateway::Gateway,
-    http::RequestCounts,
-    mcp::{self, ToolCallCounts, ToolHandler},
-};
+use agentanycast_a2a::{A2aGateway, RequestCounts};
+use agentanycast_gateway::Gateway;
 use agentanycast_identity::Keypair;
+use agentanycast_mcp::{self as mcp, McpGateway, ToolCallCounts, ToolHandler};
 use tokio_util::sync::CancellationToken;
 
 use super::local_gateway::LocalGateway;
@@ -35,7 +32,7 @@ impl GatewayCounters {
 
 /// Those that the settings want.
 pub(crate) struct Gateways {
-    bridge: Option<Bridge>,
+    bridge: Option<A2aGateway>,
     mcp: Option<McpGateway>,
     /// What is served on standard input and output.
     stdio: Option<Arc<ToolHandler>>,
@@ -53,13 +50,13 @@ impl Gateways {
         let front = &config.bridge.front;
         let GatewayCounters { requests, tool_calls } = counted;
         let bridge = if config.bridge.enabled {
-            Some(Bridge::start(front, Arc::clone(&gateway), Some(key), requests).await?)
+            Some(A2aGateway::start(front, Arc::clone(&gateway), Some(key), requests).await?)
         } else {
             None
         };
         let mcp = if config.mcp.enabled {
             let gateway = Arc::clone(&gateway);
-            Some(McpGateway::start(&config.mcp_front(), gateway, Arc::clone(&tool_calls)).await?)
+            Some(McpGateway::start(&config.mcp_front().front, gateway, Arc::clone(&tool_calls)).await?)
         } else {
             None
         };
@@ -101,7 +98,7 @@ impl Gateways {
     /// Returns when one has ended that nobody has stopped.
     pub(crate) async fn wait_for_failure(&mut self) -> &'static str {
         tokio::select! {
-            () = wait_for_end(self.bridge.as_mut().map(Bridge::wait_ended)) => "bridge",
+            () = wait_for_end(self.bridge.as_mut().map(A2aGateway::wait_ended)) => "bridge",
             () = wait_for_end(self.mcp.as_mut().map(McpGateway::wait_ended)) => "MCP server",
         }
     }
