@@ -4,13 +4,12 @@
 use std::{ffi::OsString, process::ExitCode, sync::Arc, time::Duration};
 
 use agentanycast::Node;
-use agentanycast_a2a::A2aGateway;
 use agentanycast_daemon_kit::{
     hot_reload,
     process::{self, StartLines},
 };
-use agentanycast_gateway::SdkGateway;
-use agentanycast_mcp::McpGateway;
+use agentanycast_gateway::{SdkGateway, running::RunningGateway};
+use futures::future::{join_all, select_all};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::config::{self, Config};
@@ -46,28 +45,22 @@ async fn run(config: Config) -> anyhow::Result<()> {
         .await
         .map_err(|error| anyhow::anyhow!("{error}; start one, or set --daemon"))?;
     let gateway = Arc::new(SdkGateway::new(node));
-    let mut bridge =
-        A2aGateway::start(&config.front, Arc::clone(&gateway) as _, None, Arc::default()).await?;
-    let mut mcp = match config.mcp_front() {
-        Some(settings) => Some(McpGateway::start(&settings.front, gateway, Arc::default()).await?),
-        None => None,
-    };
+    let bridge =
+        agentanycast_a2a::start(&config.front, Arc::clone(&gateway) as _, None, Arc::default()).await?;
+    let mut gateways = vec![bridge];
+    if let Some(settings) = config.mcp_front() {
+        gateways.push(agentanycast_mcp::start(&settings.front, gateway, Arc::default()).await?);
+    }
     let mut lines = Vec::new();
-    bridge.announce(&mut lines)?;
-    if let Some(mcp) = &mcp {
-        mcp.announce(&mut lines)?;
+    for gateway in &gateways {
+        gateway.announce(&mut lines)?;
     }
     let outcome = tokio::select! {
-        outcome = until_stopped(&mut stop, &mut hangup, &mut bridge, mcp.as_mut()) => outcome,
+        outcome = until_stopped(&mut stop, &mut hangup, &mut gateways) => outcome,
         error = StartLines::Stdout.announce(lines) => Err(error.into()),
     };
     tracing::info!("stopping");
-    let mcp = async {
-        if let Some(mcp) = mcp {
-            mcp.stop().await;
-        }
-    };
-    tokio::join!(bridge.stop(), mcp);
+    join_all(gateways.into_iter().map(RunningGateway::stop)).await;
     outcome
 }
 
@@ -75,16 +68,15 @@ async fn run(config: Config) -> anyhow::Result<()> {
 async fn until_stopped(
     stop: &mut process::Stop,
     hangup: &mut Signal,
-    bridge: &mut A2aGateway,
-    mcp: Option<&mut McpGateway>,
+    gateways: &mut [RunningGateway],
 ) -> anyhow::Result<()> {
-    let mcp_ended = async {
-        match mcp {
-            Some(mcp) => mcp.wait_ended().await,
-            None => std::future::pending().await,
-        }
-    };
-    tokio::pin!(mcp_ended);
+    let ended = gateways.iter_mut().map(|gateway| {
+        Box::pin(async move {
+            gateway.wait_ended().await;
+            gateway.part()
+        })
+    });
+    let mut ended = select_all(ended);
     loop {
         tokio::select! {
             () = stop.asked() => return Ok(()),
@@ -92,8 +84,7 @@ async fn until_stopped(
                 hot_reload::request_reload();
                 tracing::info!("SIGHUP: certificates and tokens are read again; restart the bridge to change its settings");
             }
-            () = bridge.wait_ended() => anyhow::bail!("the front has ended; its last error is in the log"),
-            () = &mut mcp_ended => anyhow::bail!("the front for MCP has ended; its last error is in the log"),
+            (part, ..) = &mut ended => anyhow::bail!("the {part} has ended; its last error is in the log"),
         }
     }
 }

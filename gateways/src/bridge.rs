@@ -110,7 +110,7 @@ impl Settings {
     ///
     /// # Errors
     /// The first rule that is broken.
-    pub fn check<C>(
+    pub fn check<C: 'static>(
         &self,
         (prefix, dashes, listen): (&str, &str, &str),
         keys: &'static [SettingKey<C>],

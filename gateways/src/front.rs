@@ -87,22 +87,31 @@ impl FrontSettings {
     ///
     /// # Errors
     /// The first rule that is broken.
-    pub fn check<C>(
+    pub fn check<C: 'static>(
         &self,
         (prefix, dashes, listen): (&str, &str, &str),
         keys: &'static [SettingKey<C>],
         config: &C,
         sources: &ValueSources,
     ) -> Result<(), ConfigError> {
-        let bad = |name: &str, allowed: String| {
+        self.check_with(dashes, |name, allowed| {
             let name = if name == "listen" {
                 listen.to_owned()
             } else {
                 format!("{prefix}{name}")
             };
             let value = settings::find(keys, &name).map(|known| known.plain(config));
-            Err(bad_value(&name, value, sources, allowed))
-        };
+            bad_value(&name, value, sources, allowed)
+        })
+    }
+
+    /// The same; `bad` makes an error of the name of a setting in its section and of what it may be.
+    pub(crate) fn check_with(
+        &self,
+        dashes: &str,
+        bad: impl Fn(&str, String) -> ConfigError,
+    ) -> Result<(), ConfigError> {
+        let bad = |name: &str, allowed: String| Err(bad(name, allowed));
         if self.listen.0.is_empty() {
             return bad("listen", "an address such as 127.0.0.1:8090".to_owned());
         }

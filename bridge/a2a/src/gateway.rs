@@ -1,25 +1,19 @@
 //! The A2A gateway, wired: its front, and the webhooks that it tells.
 
-use std::{
-    fs::File,
-    io::{self, Read as _},
-    path::Path,
-    sync::Arc,
-};
+use std::{fs::File, io::Read as _, path::Path, sync::Arc};
 
 use agentanycast_egress::egress_filter::EgressFilter;
 use agentanycast_front::{
     auth::Authenticator,
-    listener::{self, BODY_TIMEOUT, RunningFront, STOP_WITHIN},
+    listener::{self, BODY_TIMEOUT, RunningFront},
     request_counts::RequestCounts,
 };
-use agentanycast_gateway::Gateway;
+use agentanycast_gateway::{Gateway, running::RunningGateway};
 use agentanycast_gateways::bridge::{CardForm, Settings};
 use agentanycast_identity::{self as identity, Keypair};
 use anyhow::Context as _;
 use axum::Router;
 use serde_json::{Map, Value};
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -33,101 +27,65 @@ use crate::{
 /// Largest file with a card, in bytes.
 const CARD_BYTES: u64 = 256 << 10;
 
-/// A bridge that takes requests. Dropping it leaves it running; [`A2aGateway::stop`] ends it.
-#[derive(Debug)]
-pub struct A2aGateway {
-    front: RunningFront,
-    notifier: JoinHandle<()>,
-}
-
-impl A2aGateway {
-    /// Before this node. `key` signs the cards unless the settings name one; answers are counted in `requests`.
-    ///
-    /// # Errors
-    /// When a file cannot be used, or the address not be listened on: one line, which says so.
-    pub async fn start(
-        settings: &Settings,
-        gateway: Arc<dyn Gateway>,
-        key: Option<Keypair>,
-        requests: Arc<RequestCounts>,
-    ) -> anyhow::Result<Self> {
-        let callers = Authenticator::read(&settings.front.auth)?;
-        let tls = listener::tls(&settings.front)?;
-        let card_key = match &settings.key {
-            Some(path) => {
-                let key = identity::load(path)?;
-                Some(key.with_context(|| format!("key {}: there is none", path.display()))?)
-            }
-            None => key,
-        };
-        let extended_card = match &settings.extended_card {
-            Some(path) => Some(read_extended_card(path)?),
-            None => None,
-        };
-        let screen = if settings.allow_private_webhooks {
-            EgressFilter::Private
-        } else {
-            EgressFilter::Public
-        };
-        let notifier = Arc::new(WebhookNotifier::new(
-            Arc::clone(&gateway),
-            screen,
-            settings.webhook_patience,
-        )?);
-        let has_extended_card = extended_card.is_some();
-        let rules = HandlerConfig {
-            patience: settings.wait_limit,
-            egress: screen,
-            required_extensions: settings.required_extensions.clone(),
-            extended_card,
-        };
-        let handler = Arc::new(MeshHandler::new(gateway, rules));
-        let front = A2aFrontConfig {
-            public_url: (!settings.front.public_url.is_empty()).then(|| settings.front.public_url.clone()),
-            dual_cards: settings.card == CardForm::Dual,
-            card_grpc: settings.card_grpc,
-            max_body: usize::try_from(settings.front.max_body.0).unwrap_or(usize::MAX),
-            body_timeout: BODY_TIMEOUT,
-            tls: tls.is_some(),
-            authenticator: callers,
-            limits: settings.front.limits.clone(),
-            card_key,
-            extended_card: has_extended_card,
-            extensions: extensions(settings),
-            cors_origins: settings.front.cors_origins.clone(),
-        };
-        let router = |stop: CancellationToken| -> Router { http::router(handler, front, requests, stop) };
-        let front = RunningFront::start(&settings.front, tls, "HTTP clients", router).await?;
-        Ok(Self {
-            notifier: tokio::spawn(notifier.run(front.stop.clone())),
-            front,
-        })
-    }
-
-    /// The line that whoever started it waits for: requests are taken from here on.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn announce(&self, out: impl io::Write) -> io::Result<()> {
-        self.front.announce("BRIDGE_ADDR", out)
-    }
-
-    /// Returns when it has ended though nobody has stopped it.
-    pub async fn wait_ended(&mut self) {
-        tokio::select! {
-            _ = &mut self.front.task => {}
-            _ = &mut self.notifier => {}
+/// Before this node. `key` signs the cards unless the settings name one; answers are counted in `requests`.
+///
+/// # Errors
+/// When a file cannot be used, or the address not be listened on: one line, which says so.
+pub async fn start(
+    settings: &Settings,
+    gateway: Arc<dyn Gateway>,
+    key: Option<Keypair>,
+    requests: Arc<RequestCounts>,
+) -> anyhow::Result<RunningGateway> {
+    let callers = Authenticator::read(&settings.front.auth)?;
+    let tls = listener::tls(&settings.front)?;
+    let card_key = match &settings.key {
+        Some(path) => {
+            let key = identity::load(path)?;
+            Some(key.with_context(|| format!("key {}: there is none", path.display()))?)
         }
-    }
-
-    /// Takes no more requests, and answers those that it has, within four seconds.
-    pub async fn stop(self) {
-        self.front.stop.cancel();
-        let both = futures::future::join(self.front.task, self.notifier);
-        if tokio::time::timeout(STOP_WITHIN, both).await.is_err() {
-            tracing::warn!("the bridge stopped before everything was answered");
-        }
-    }
+        None => key,
+    };
+    let extended_card = match &settings.extended_card {
+        Some(path) => Some(read_extended_card(path)?),
+        None => None,
+    };
+    let screen = if settings.allow_private_webhooks {
+        EgressFilter::Private
+    } else {
+        EgressFilter::Public
+    };
+    let notifier = Arc::new(WebhookNotifier::new(
+        Arc::clone(&gateway),
+        screen,
+        settings.webhook_patience,
+    )?);
+    let has_extended_card = extended_card.is_some();
+    let rules = HandlerConfig {
+        patience: settings.wait_limit,
+        egress: screen,
+        required_extensions: settings.required_extensions.clone(),
+        extended_card,
+    };
+    let handler = Arc::new(MeshHandler::new(gateway, rules));
+    let front = A2aFrontConfig {
+        public_url: (!settings.front.public_url.is_empty()).then(|| settings.front.public_url.clone()),
+        dual_cards: settings.card == CardForm::Dual,
+        card_grpc: settings.card_grpc,
+        max_body: usize::try_from(settings.front.max_body.0).unwrap_or(usize::MAX),
+        body_timeout: BODY_TIMEOUT,
+        tls: tls.is_some(),
+        authenticator: callers,
+        limits: settings.front.limits.clone(),
+        card_key,
+        extended_card: has_extended_card,
+        extensions: extensions(settings),
+        cors_origins: settings.front.cors_origins.clone(),
+    };
+    let router = |stop: CancellationToken| -> Router { http::router(handler, front, requests, stop) };
+    let front = RunningFront::start(&settings.front, tls, "HTTP clients", router).await?;
+    let told = tokio::spawn(notifier.run(front.stop.clone()));
+    Ok(RunningGateway::new("bridge", "bridge", front).with_task(told))
 }
 
 /// All extensions that cards name, and whether clients must declare them.

@@ -26,7 +26,7 @@ pub(crate) use agentanycast_proto::json::{to_proto, to_struct};
 pub(crate) use time::{read_time, rounded as now, write_time};
 
 /// How the tasks of its callers are labelled; the labels were called otherwise once.
-pub(crate) const LABELS: GatewayLabels = GatewayLabels::new("a2a").with_former(LabelNames {
+pub(crate) const LABELS: GatewayLabels = GatewayLabels::new(crate::NAME).with_former(LabelNames {
     caller: "a2a.caller",
     context: "a2a.context",
     target: "a2a.target",

@@ -7,7 +7,7 @@ use std::{
     net::SocketAddr,
     num::NonZeroUsize,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
     time::{Duration, Instant},
@@ -15,7 +15,7 @@ use std::{
 
 use agentanycast_gateways::front::CallerLimits;
 use agentanycast_limits::{
-    ByteQuota, Concurrency, Network,
+    ByteQuota, Concurrency, Network, Slot,
     rate::{Nanos, Rate, Rates},
 };
 use http::{HeaderMap, header};
@@ -54,6 +54,8 @@ pub struct ClientConnection {
     pub certificate: Option<ClientCertificate>,
     /// This end of it.
     pub local_addr: Option<SocketAddr>,
+    /// Its place among connections, which a socket that it becomes keeps.
+    pub slot: Weak<Slot>,
 }
 
 /// Who a share belongs to.
@@ -295,6 +297,7 @@ mod tests {
             network: ip.parse::<IpAddr>().unwrap().into(),
             certificate: None,
             local_addr: None,
+            slot: Weak::new(),
         }
     }
 

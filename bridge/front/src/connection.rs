@@ -10,7 +10,7 @@ use std::{
 };
 
 use agentanycast_limits::{
-    ConnSlots, Network, SlotHolder,
+    ConnSlots, Network, Slot,
     http::{self, ClientTimeouts},
 };
 use axum::{Extension, Router};
@@ -109,14 +109,13 @@ pub async fn serve(listener: TcpListener, door: ConnectionConfig, router: Router
             builder: Arc::clone(&builder),
             stop: stop.clone(),
             network,
-            slot: seat.sitter().clone(),
+            slot: Arc::new(seat),
             local_addr: stream.local_addr().ok(),
         };
         connections.spawn(async move {
             if let Err(error) = connection.run(stream, acceptor).await {
                 tracing::debug!(error, "a connection broke off");
             }
-            drop(seat);
         });
     }
     connections.close();
@@ -153,7 +152,7 @@ struct HttpConnection {
     builder: Arc<Builder<TokioExecutor>>,
     stop: CancellationToken,
     network: Network,
-    slot: SlotHolder,
+    slot: Arc<Slot>,
     local_addr: Option<SocketAddr>,
 }
 
@@ -164,7 +163,7 @@ impl HttpConnection {
         };
         let greeting = tokio::select! {
             biased;
-            () = self.slot.gone() => return Err("another one took its place while it greeted".to_owned()),
+            () = self.slot.sitter().gone() => return Err("another one took its place while it greeted".to_owned()),
             greeting = tokio::time::timeout(GREETING_WITHIN, acceptor.accept(stream)) => greeting,
         };
         let stream = greeting
@@ -183,9 +182,18 @@ impl HttpConnection {
             network: self.network,
             certificate,
             local_addr: self.local_addr,
+            slot: Arc::downgrade(&self.slot),
         };
         // It says who is there.
         let service = Extension(peer).layer(self.router);
-        http::serve(&self.builder, stream, service, PATIENCE, &self.slot, &self.stop).await
+        http::serve(
+            &self.builder,
+            stream,
+            service,
+            PATIENCE,
+            self.slot.sitter(),
+            &self.stop,
+        )
+        .await
     }
 }

@@ -2,9 +2,9 @@
 //! what a stop leaves to be answered.
 //!
 //! It speaks the errors of no protocol: what does not come in is a [`Refusal`](refusal::Refusal), which a gateway says in the
-//! words of its protocol. `listener` and `connection` take connections, with `tls`; `auth`, `origin_policy`, `cors` and
+//! words of its protocol. `front` puts all together from settings. `listener` and `connection` take connections, with `tls`; `auth`, `origin_policy`, `cors` and
 //! `admission` decide who comes in; `request_body`, `json_body`, `json_scan` and `grpc_size` bound what comes, and
-//! `response_body` what goes; `drain` sees to what is left of a body; `sse` is streams of events; `offload` keeps large
+//! `response_body` what goes; `drain` sees to what is left of a body; `sse` is streams of events, `websocket` sockets; `offload` keeps large
 //! contents off the thread that serves everybody; `host`, `path_segment`, `trace`, `json_response` and `request_counts` are
 //! what most fronts need besides.
 
@@ -15,6 +15,7 @@ pub mod auth;
 pub mod connection;
 pub mod cors;
 pub mod drain;
+pub mod front;
 pub mod grpc_size;
 pub mod host;
 pub mod json_body;
@@ -31,3 +32,4 @@ pub mod response_body;
 pub mod sse;
 pub mod tls;
 pub mod trace;
+pub mod websocket;

@@ -5,6 +5,7 @@
 //! The one rule: what is said here is said in the mesh's own terms (`agentanycast.v1`), never in those of an
 //! outside protocol. Beside the port are what all gateways make of its terms: whether a task has ended, how it is
 //! labelled and what its conversation is called (`caller`, `labels`), what a caller may see of it and do with it (`tasks`); points in time and base64 as they are written (`time`, `base64_text`).
+//! How a program knows its gateways and runs them is in `registration` and `running`.
 
 #![forbid(unsafe_code)]
 
@@ -18,6 +19,8 @@ pub mod labels;
 #[cfg(feature = "sdk")]
 mod lazy;
 mod read_budget;
+pub mod registration;
+pub mod running;
 #[cfg(feature = "sdk")]
 mod sdk;
 pub mod tasks;
@@ -38,6 +41,13 @@ pub use external::{
 pub use lazy::{ConnectNode, LazyGateway};
 #[cfg(feature = "sdk")]
 pub use sdk::SdkGateway;
+
+/// A node, as a gateway is given it when it starts. Cheap to clone.
+#[derive(Clone)]
+pub struct NodePort {
+    /// What the gateway's callers ask of agents.
+    pub client: Arc<dyn Gateway>,
+}
 
 /// Whom a message is for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

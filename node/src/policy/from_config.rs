@@ -61,10 +61,14 @@ impl PolicyRules {
     /// # Errors
     /// The first value that makes no rule.
     pub fn from_config(policy: &config::PolicyConfig) -> Result<Self, InvalidRule> {
-        let groups = groups(&policy.groups.0)?;
+        let groups = groups(policy)?;
+        let known = KnownSources {
+            groups: &groups,
+            gateways: &policy.gateways,
+        };
         let rules = bounded("policy.acl", &policy.acl)?.iter().map(|rule| {
             Ok(Rule {
-                source: source("policy.acl", &rule.source, &groups)?,
+                source: source("policy.acl", &rule.source, known)?,
                 skill: pattern("policy.acl", &rule.skill)?,
                 allow: rule.allow,
             })
@@ -74,7 +78,7 @@ impl PolicyRules {
             .iter()
             .map(|one| {
                 Ok(BoundsOverride {
-                    source: source("policy.rate_limit.overrides", &one.source, &groups)?,
+                    source: source("policy.rate_limit.overrides", &one.source, known)?,
                     rps: one.rps,
                     in_flight: one.max_in_flight,
                     bytes: one.max_bytes.map(|size| size.0),
@@ -82,7 +86,7 @@ impl PolicyRules {
             });
         let overrides = entries(overrides)?;
         Ok(Self {
-            trust: trust(policy, &groups)?,
+            trust: trust(policy, known)?,
             issuers: issuers(policy)?,
             acl: Acl { rules, groups },
             limits: PolicyLimits {
@@ -108,11 +112,11 @@ fn entries<T>(read: impl Iterator<Item = Result<T, InvalidRule>>) -> Result<Vec<
     read.enumerate().map(placed).collect()
 }
 
-fn trust(policy: &config::PolicyConfig, groups: &[AclGroup]) -> Result<Trust, InvalidRule> {
+fn trust(policy: &config::PolicyConfig, known: KnownSources<'_>) -> Result<Trust, InvalidRule> {
     let peers = bounded("policy.trusted_peers", &policy.trusted_peers)?;
     let patterns = peers
         .iter()
-        .map(|peer| source("policy.trusted_peers", peer, groups))
+        .map(|peer| source("policy.trusted_peers", peer, known))
         .collect::<Result<_, _>>()?;
     match policy.trust {
         TrustMode::Open => match peers.first() {
@@ -235,8 +239,13 @@ pub(super) fn peer_named(text: &str) -> Option<PeerId> {
     peer.filter(|peer| peer.to_bytes().len() >= MIN_PEER_ID)
 }
 
-fn groups(written: &BTreeMap<String, Vec<String>>) -> Result<Vec<AclGroup>, InvalidRule> {
+fn groups(policy: &config::PolicyConfig) -> Result<Vec<AclGroup>, InvalidRule> {
     const KEY: &str = "policy.groups";
+    let written: &BTreeMap<String, Vec<String>> = &policy.groups.0;
+    let known = KnownSources {
+        groups: &[],
+        gateways: &policy.gateways,
+    };
     let bad = |value: &str, allowed: &str| InvalidRule {
         key: KEY,
         entry: None,
@@ -257,7 +266,7 @@ fn groups(written: &BTreeMap<String, Vec<String>>) -> Result<Vec<AclGroup>, Inva
                 "named by 1 to 64 of the characters a-z, 0-9, - and _, and not local",
             ));
         }
-        let members = members.iter().map(|member| named(KEY, member, &[], MEMBERS));
+        let members = members.iter().map(|member| named(KEY, member, known, MEMBERS));
         Ok(AclGroup {
             name: name.clone(),
             members: members.collect::<Result<_, _>>()?,
@@ -266,19 +275,27 @@ fn groups(written: &BTreeMap<String, Vec<String>>) -> Result<Vec<AclGroup>, Inva
     written.iter().map(group).collect()
 }
 
+/// What patterns may name besides the kinds of sources that every node has.
+#[derive(Clone, Copy)]
+struct KnownSources<'a> {
+    groups: &'a [AclGroup],
+    /// Names of gateways, of whose callers there are some.
+    gateways: &'a [&'static str],
+}
+
 /// A pattern over sources that can match somebody.
-fn source(key: &'static str, text: &str, groups: &[AclGroup]) -> Result<Glob, InvalidRule> {
-    named(key, text, groups, SOURCES)
+fn source(key: &'static str, text: &str, known: KnownSources<'_>) -> Result<Glob, InvalidRule> {
+    named(key, text, known, SOURCES)
 }
 
 /// A pattern that can match a name or one of these groups; what is allowed is said of any other.
-fn named(key: &'static str, text: &str, groups: &[AclGroup], allowed: &str) -> Result<Glob, InvalidRule> {
+fn named(key: &'static str, text: &str, known: KnownSources<'_>, allowed: &str) -> Result<Glob, InvalidRule> {
     let glob = pattern(key, text)?;
-    if can_match(&glob, groups) {
+    if can_match(&glob, known) {
         return Ok(glob);
     }
     let small = in_small_letters(text).and_then(|small| Glob::new(&small));
-    let meant = small.filter(|small| can_match(small, groups));
+    let meant = small.filter(|small| can_match(small, known));
     Err(InvalidRule {
         key,
         entry: None,
@@ -292,9 +309,13 @@ fn named(key: &'static str, text: &str, groups: &[AclGroup], allowed: &str) -> R
 
 /// Whether there can be a source that a pattern matches: without a star it is a name or a group, with one it begins as
 /// some names do.
-fn can_match(glob: &Glob, groups: &[AclGroup]) -> bool {
+fn can_match(glob: &Glob, known: KnownSources<'_>) -> bool {
     let text = glob.as_str();
-    if groups.iter().any(|group| glob.matches(&group.name)) {
+    let is_of = |gateway: &&'static str| {
+        let subject = text.strip_prefix(gateway).and_then(|rest| rest.strip_prefix(':'));
+        subject.is_some_and(|subject| !subject.is_empty())
+    };
+    if known.groups.iter().any(|group| glob.matches(&group.name)) || known.gateways.iter().any(is_of) {
         return true;
     }
     if glob.is_literal() {
