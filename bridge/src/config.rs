@@ -9,9 +9,7 @@ mod keys;
 use std::{ffi::OsString, path::Path};
 
 use agentanycast_daemon_kit::settings::{self, ConfigError, ListenOn, LogFormat, LogLevel, Program};
-
-pub(crate) use agentanycast_gateways::bridge::is_secure_url;
-pub use agentanycast_gateways::bridge::{Auth, CallerLimits, CardForm, CardGrpc, Settings, outbound};
+use agentanycast_gateways::bridge::Settings;
 
 /// What all environment variables begin with.
 pub const ENVIRONMENT_PREFIX: &str = "AGENTANYCAST_BRIDGE_";
@@ -63,9 +61,10 @@ impl Config {
     /// How MCP is served, if it is: as A2A, but at its own address.
     pub fn mcp_front(&self) -> Option<Settings> {
         let listen = self.mcp_listen.clone();
-        (!listen.0.is_empty()).then(|| Settings {
-            listen,
-            ..self.front.clone()
+        (!listen.0.is_empty()).then(|| {
+            let mut settings = self.front.clone();
+            settings.front.listen = listen;
+            settings
         })
     }
 

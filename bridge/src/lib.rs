@@ -1,32 +1,12 @@
-//! Gateways between AgentAnycast and the protocols outside.
+//! The bridge as a program: the gateways that are built in, before a daemon of its own or another host's.
 //!
-//! `gateway` is the port to the mesh; `a2a` is the gateway for A2A, `http` and `grpc` the fronts
-//! that its clients reach it by; `mcp` is the gateway for MCP, whose front is `http/mcp`; `auth` says who the clients are.
-//! `time` is points in time as the mesh has them.
-//! `fetch` gets documents that others name by their URL.
-//! `webhooks` tells webhooks what becomes of tasks.
-//! `hot_reload` is what is made of files that may be renewed.
-//! `egress_filter` is which hosts the bridge connects to when somebody outside names them.
-//! `server` wires them with the settings of `config`, in the daemon or as a process of their own.
+//! `config` is what it is told, `server` runs the gateways with it.
 
 #![forbid(unsafe_code)]
 
-pub mod a2a;
-pub mod auth;
-mod base64_text;
 pub mod config;
-pub mod egress_filter;
-pub mod fetch;
-#[cfg(any(test, feature = "fuzz"))]
+#[cfg(feature = "fuzz")]
 pub mod fuzz;
-pub mod gateway;
-mod grpc;
-mod hot_reload;
-pub mod http;
-pub mod mcp;
-mod path_segment;
 mod server;
-mod time;
-mod webhooks;
 
-pub use server::{Bridge, McpGateway, main_with_args};
+pub use server::main_with_args;

@@ -12,6 +12,8 @@ pub mod error_chain;
 pub mod file_version;
 #[cfg(feature = "corpus")]
 pub mod fuzz_corpus;
+#[cfg(feature = "program")]
+pub mod hot_reload;
 pub mod json_lines;
 #[cfg(feature = "program")]
 pub mod listening;

@@ -33,7 +33,7 @@ const UNREAD: Duration = Duration::from_secs(5);
 
 /// Does what the command line of the program asks for: prints, names the mistake (exit code 2), or runs; a run that
 /// fails is named in one line (exit code 1).
-pub fn main<C, E: Display>(
+pub fn main<C: 'static, E: Display>(
     program: &str,
     loaded: Result<LoadOutcome<C>, ConfigError>,
     run: impl FnOnce(C) -> Result<(), E>,
@@ -43,7 +43,7 @@ pub fn main<C, E: Display>(
     code
 }
 
-fn outcome<C, E: Display>(
+fn outcome<C: 'static, E: Display>(
     program: &str,
     loaded: Result<LoadOutcome<C>, ConfigError>,
     run: impl FnOnce(C) -> Result<(), E>,
@@ -123,7 +123,7 @@ fn begin_without_log() {
 }
 
 /// Warns of each variable of the environment that is meant for the program by its name, and is no setting of it.
-pub fn warn_of_variables<C>(program: &Program<C>) {
+pub fn warn_of_variables<C: 'static>(program: &Program<C>) {
     for unknown in unknown_variables(program, std::env::vars_os().map(|(name, _)| name)) {
         let variable = unknown.name;
         if let Some(near) = unknown.near {

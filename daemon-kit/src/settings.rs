@@ -11,7 +11,7 @@ mod schema;
 mod show;
 mod value;
 
-use std::{collections::BTreeMap, ffi::OsString, io, path::Path};
+use std::{collections::BTreeMap, ffi::OsString, fmt, io, path::Path};
 
 /// JSON, as a schema is.
 pub use serde_json::Value as Json;
@@ -60,7 +60,7 @@ pub struct Program<C: 'static> {
 
 /// One setting: a line in a table, a field in the configuration, and nothing else.
 #[derive(Debug)]
-pub struct SettingKey<C> {
+pub struct SettingKey<C: 'static> {
     /// Its name in TOML, with the tables it stands in: `mcp.listen`.
     pub name: &'static str,
     /// False if there is only a flag.
@@ -83,6 +83,21 @@ pub struct SettingKey<C> {
     pub bounds: Option<Bounds>,
     /// The JSON Schema of its type.
     pub schema: fn() -> serde_json::Value,
+    /// The part of the configuration that it is a setting of, where that is made when the program starts; then `set` and
+    /// `show` are not asked.
+    pub part: Option<&'static dyn PartKey<C>>,
+}
+
+/// A setting of a part that a program is made with when it starts.
+pub trait PartKey<C: 'static>: fmt::Debug + Sync {
+    /// Sets it, as [`SettingKey::set`].
+    ///
+    /// # Errors
+    /// When the value is not allowed.
+    fn set(&self, config: &mut C, raw: &Raw, home: Option<&Path>) -> Result<(), InvalidValue>;
+
+    /// Its value as a TOML literal.
+    fn show(&self, config: &C) -> String;
 }
 
 /// A flag that sets a setting.
@@ -100,15 +115,15 @@ pub struct Flag {
     pub optional_value: bool,
 }
 
-impl<C> Clone for SettingKey<C> {
+impl<C: 'static> Clone for SettingKey<C> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<C> Copy for SettingKey<C> {}
+impl<C: 'static> Copy for SettingKey<C> {}
 
-impl<C> SettingKey<C> {
+impl<C: 'static> SettingKey<C> {
     /// With a variable of this name behind the prefix.
     #[must_use]
     pub const fn variable(mut self, name: &'static str) -> Self {
@@ -188,9 +203,28 @@ impl<C> SettingKey<C> {
         self.about.unwrap_or_else(of_flag)
     }
 
+    /// Sets it; `home` stands for `~`.
+    ///
+    /// # Errors
+    /// When the value is not allowed.
+    pub fn set_value(&self, config: &mut C, raw: &Raw, home: Option<&Path>) -> Result<(), InvalidValue> {
+        match self.part {
+            Some(part) => part.set(config, raw, home),
+            None => (self.set)(config, raw, home),
+        }
+    }
+
+    /// Its value in `config` as a TOML literal.
+    pub fn shown(&self, config: &C) -> String {
+        match self.part {
+            Some(part) => part.show(config),
+            None => (self.show)(config),
+        }
+    }
+
     /// Its value in `config` as people know it, without the quotes of TOML.
     pub fn plain(&self, config: &C) -> String {
-        let shown = (self.show)(config);
+        let shown = self.shown(config);
         match shown.strip_prefix('"').and_then(|text| text.strip_suffix('"')) {
             Some(text) => text.to_owned(),
             None => shown,
@@ -217,12 +251,13 @@ macro_rules! key {
             about: None,
             bounds: None,
             schema: || $crate::settings::of_field(|config: &$config| &config.$($field).+),
+            part: None,
         }
     };
 }
 
 /// Tables as one; `N` is how many settings they have together.
-pub const fn join<C, const N: usize>(tables: &[&[SettingKey<C>]]) -> [SettingKey<C>; N] {
+pub const fn join<C: 'static, const N: usize>(tables: &[&[SettingKey<C>]]) -> [SettingKey<C>; N] {
     let mut joined = [tables[0][0]; N];
     let mut count = 0;
     let mut table = 0;
@@ -240,7 +275,7 @@ pub const fn join<C, const N: usize>(tables: &[&[SettingKey<C>]]) -> [SettingKey
 }
 
 /// The setting of that name.
-pub fn find<C>(keys: &'static [SettingKey<C>], name: &str) -> Option<&'static SettingKey<C>> {
+pub fn find<C: 'static>(keys: &'static [SettingKey<C>], name: &str) -> Option<&'static SettingKey<C>> {
     keys.iter().find(|key| key.name == name)
 }
 
@@ -306,7 +341,7 @@ struct SettingsEntry<C: 'static> {
 ///
 /// `args` begins with the program's name, as [`std::env::args_os`] does. `env` looks up a variable by its
 /// whole name; an empty one counts as not set. `read_file` is called once at most. `home` stands for `~`.
-pub fn load<C>(
+pub fn load<C: 'static>(
     program: &Program<C>,
     args: impl Iterator<Item = OsString>,
     env: impl Fn(&str) -> Option<String>,
@@ -332,7 +367,8 @@ pub fn load<C>(
     let mut config = (program.defaults)(home);
     let mut sources = ValueSources::default();
     for SettingsEntry { key, raw, origin } in entries {
-        (key.set)(&mut config, &raw, home).map_err(|refusal| refused(key, &origin, refusal))?;
+        key.set_value(&mut config, &raw, home)
+            .map_err(|refusal| refused(key, &origin, refusal))?;
         if let Raw::List(items) = &raw {
             sources
                 .lines
@@ -355,7 +391,7 @@ pub fn load<C>(
 }
 
 /// Why a value is not taken.
-fn refused<C>(key: &SettingKey<C>, origin: &ValueSource, refusal: InvalidValue) -> ConfigError {
+fn refused<C: 'static>(key: &SettingKey<C>, origin: &ValueSource, refusal: InvalidValue) -> ConfigError {
     let origin = origin.clone().at(refusal.line);
     if let Some(unknown) = refusal.unknown {
         return ConfigError::UnknownKey {
@@ -378,7 +414,7 @@ fn refused<C>(key: &SettingKey<C>, origin: &ValueSource, refusal: InvalidValue) 
 }
 
 /// [`load`] with the arguments, environment, files and home directory of this process.
-pub fn load_from_process<C>(
+pub fn load_from_process<C: 'static>(
     program: &Program<C>,
     args: impl Iterator<Item = OsString>,
 ) -> Result<LoadOutcome<C>, ConfigError> {
@@ -395,7 +431,9 @@ pub fn load_from_process<C>(
 ///
 /// # Errors
 /// When it has a variable that is called like a setting, and sets none.
-pub fn variables<C>(program: &Program<C>) -> Result<impl Fn(&str) -> Option<String> + use<C>, ConfigError> {
+pub fn variables<C: 'static>(
+    program: &Program<C>,
+) -> Result<impl Fn(&str) -> Option<String> + use<C>, ConfigError> {
     let set = std::env::vars_os().filter(|(_, value)| !value.is_empty());
     environment::check(program, set.map(|(name, _)| name))?;
     Ok(|name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))

@@ -7,3 +7,5 @@
 #![forbid(unsafe_code)]
 
 pub mod bridge;
+pub mod front;
+pub mod part;

@@ -83,7 +83,7 @@ where
         watch: Arc::clone(&watch),
     });
     let io = TokioIo::new(IdleTimeout::new(stream, patience.begin, patience.reader));
-    let mut connection = pin!(builder.serve_connection(io, service));
+    let mut connection = pin!(builder.serve_connection_with_upgrades(io, service));
     let mut look = tokio::time::interval(patience.reader / LOOKS);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut ending = false;

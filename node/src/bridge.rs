@@ -16,7 +16,9 @@ use disabled as built;
 #[cfg(feature = "bridge")]
 use enabled as built;
 
-pub use built::MISSING;
+#[cfg(feature = "bridge")]
+pub use built::DaemonContext;
+pub use built::{GATEWAYS, GatewayRegistration, MISSING};
 pub(crate) use built::{GatewayCounters, Gateways, start_outbound};
 
 /// Why a node with these settings takes no tasks that are sent by URL, if it takes none. `missing` is the bridge, where the

@@ -15,7 +15,10 @@ use std::{
 };
 
 use agentanycast_daemon_kit::{settings::expand, words};
-use agentanycast_gateways::bridge::{self, outbound::OutboundConfig};
+use agentanycast_gateways::{
+    bridge::{self, outbound::OutboundConfig},
+    part::{HasPartValues, PartValues},
+};
 use libp2p::{Multiaddr, multiaddr::Protocol};
 
 pub use agentanycast_daemon_kit::settings::{
@@ -122,6 +125,18 @@ pub struct Config {
     pub nats: NatsConfig,
     /// `[policy]`: who may send which task here, and what is written down of it.
     pub policy: PolicyConfig,
+    /// `[gateways.NAME]`, of the gateways that the program is made with besides A2A and MCP.
+    pub gateways: PartValues,
+}
+
+impl HasPartValues for Config {
+    fn part_values(&self) -> &PartValues {
+        &self.gateways
+    }
+
+    fn part_values_mut(&mut self) -> &mut PartValues {
+        &mut self.gateways
+    }
 }
 
 /// A feature that listens.
@@ -269,6 +284,8 @@ pub struct PolicyConfig {
     pub max_bytes: ByteSize,
     /// `[[policy.rate_limit.overrides]]`: the first that matches counts. Default: none.
     pub overrides: Vec<RateOverride>,
+    /// Names of the gateways that the program is made with besides A2A and MCP; no setting.
+    pub gateways: Vec<&'static str>,
 }
 
 impl Default for PolicyConfig {
@@ -287,6 +304,7 @@ impl Default for PolicyConfig {
             max_in_flight: 0,
             max_bytes: ByteSize(0),
             overrides: Vec::new(),
+            gateways: Vec::new(),
         }
     }
 }
@@ -335,10 +353,9 @@ words! {
 impl Config {
     /// How MCP is served over HTTP: as the bridge, but at its own address.
     pub fn mcp_front(&self) -> bridge::Settings {
-        bridge::Settings {
-            listen: self.mcp.listen.clone(),
-            ..self.bridge.front.clone()
-        }
+        let mut settings = self.bridge.front.clone();
+        settings.front.listen = self.mcp.listen.clone();
+        settings
     }
 
     /// The defaults, with `home` for `~`; without one the paths keep their `~`, which no check lets pass.
@@ -388,6 +405,7 @@ impl Config {
                 ..NatsConfig::default()
             },
             policy: PolicyConfig::default(),
+            gateways: PartValues::default(),
         }
     }
 }

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     anycast::{self, Anycast, NeighbourCards, PeerHealthHandle},
     api::{Api, auth::CallAuth, listen},
-    bridge::{self, GatewayCounters, Gateways},
+    bridge::{self, GATEWAYS, GatewayCounters, GatewayRegistration, Gateways},
     config::Config,
     duplicate_key::DuplicateKeyReports,
     engine::Engine,
@@ -57,19 +57,43 @@ const PROGRAM: &str = "agentanycastd";
 /// Runs the daemon as the command line says; the whole of `agentanycastd` and of `anycast daemon`.
 /// `args` begins with the program's name.
 pub fn main_with_args(args: impl Iterator<Item = OsString>) -> ExitCode {
-    let args: Vec<OsString> = args.collect();
-    let loaded = load_config::load_from_process(args.clone().into_iter());
-    process::main(PROGRAM, loaded, |config| run_process(config, args))
+    main_with_gateways(args, GATEWAYS)
 }
 
-fn run_process(config: Config, args: Vec<OsString>) -> anyhow::Result<()> {
+/// The same with these gateways, which may be others than those of [`GATEWAYS`].
+pub fn main_with_gateways(
+    args: impl Iterator<Item = OsString>,
+    gateways: &'static [GatewayRegistration],
+) -> ExitCode {
+    let args: Vec<OsString> = args.collect();
+    let keys: Vec<_> = gateways.iter().flat_map(GatewayRegistration::keys).collect();
+    if !keys.is_empty() {
+        load_config::add_settings(load_config::AddedSettings {
+            keys,
+            names: gateways.iter().map(GatewayRegistration::name).collect(),
+            check: Box::new(|config, sources| {
+                gateways
+                    .iter()
+                    .try_for_each(|gateway| gateway.check(config, sources))
+            }),
+        });
+    }
+    let loaded = load_config::load_from_process(args.clone().into_iter());
+    process::main(PROGRAM, loaded, |config| run_process(config, args, gateways))
+}
+
+fn run_process(
+    config: Config,
+    args: Vec<OsString>,
+    gateways: &'static [GatewayRegistration],
+) -> anyhow::Result<()> {
     process::begin_with_log_file(
         PROGRAM,
         config.log_level,
         config.log_format,
         config.log_file.as_deref(),
     )?;
-    process::warn_of_variables(&load_config::PROGRAM);
+    process::warn_of_variables(load_config::program());
     // One thread: on small machines the hops of a task's road cost more across threads than on one
     // (docs/design.md, "Threads").
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -78,10 +102,10 @@ fn run_process(config: Config, args: Vec<OsString>) -> anyhow::Result<()> {
         .max_blocking_threads(MAX_BLOCKING_THREADS)
         .enable_all()
         .build()?;
-    process::block_on(runtime, run(config, args))
+    process::block_on(runtime, run(config, args, gateways))
 }
 
-async fn run(config: Config, args: Vec<OsString>) -> anyhow::Result<()> {
+async fn run(config: Config, args: Vec<OsString>, gateways: &[GatewayRegistration]) -> anyhow::Result<()> {
     let mut stop = process::Stop::listen()?;
     let entered = tokio::select! {
         entered = HomeState::enter(&config) => entered?,
@@ -96,7 +120,7 @@ async fn run(config: Config, args: Vec<OsString>) -> anyhow::Result<()> {
             };
         }
     };
-    let mut node = RunningNode::start(&config, key, args).await?;
+    let mut node = RunningNode::start(&config, key, args, gateways).await?;
     program_link::create_in_home(&config);
     let start_lines = if node.gateways.take_stdout() {
         StartLines::Log
@@ -162,6 +186,7 @@ impl RunningNode {
         config: &Config,
         (keypair, held): (identity::Keypair, identity::KeyLock),
         args: Vec<OsString>,
+        gateways: &[GatewayRegistration],
     ) -> anyhow::Result<Self> {
         let me = identity::peer_id(&keypair);
         let (routes, neighbours) = (PeerHealthHandle::new(), NeighbourCards::default());
@@ -251,7 +276,7 @@ impl RunningNode {
         )?;
         let server_stop = CancellationToken::new();
         let gate = CallAuth::from_access(&config.grpc)?;
-        let fronts = Gateways::start(config, (api.clone(), net.clone()), keypair, counted).await?;
+        let fronts = Gateways::start(config, (api.clone(), net.clone()), keypair, counted, gateways).await?;
         let server = grpc_server::serve(api, gate, listener, (engine, health), server_stop.clone())?;
         Ok(Self {
             _key: held,

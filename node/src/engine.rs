@@ -30,24 +30,24 @@ mod task_subscribers;
 mod tasks;
 mod trace_context;
 mod transaction;
+mod types;
 pub mod wire;
 
 pub(crate) use self::coordinator::client_commands::{SEALED_NEEDS_URL, forwarded_labels};
 pub use self::{
     actor::{EngineParts, EngineStartError, LoadedEngine, OnCard, OnIdentityNeeded, OnRoute, start},
-    admission::NewInvite,
     artifacts::{ArtifactSender, SendError},
     coordinator::{
         Activity, CompleteOutcome, ExternalUpdate, PendingEnvelope, SendTask, StreamRoute, TaskInspection,
     },
-    external::Note,
     external_queue::ExternalQueue,
     handle::{AgentListener, Engine, EngineMetrics, MAX_PAGE, OfferedTask, Subscription, WaitResult},
     note_watch::NoteWatch,
-    observe::{BucketCounts, Direction, EngineCounters, RecentRefusal},
     task_subscribers::{EndReceiver, WaitUntil},
-    tasks::{TaskListPage, TaskQuery},
     transaction::{EngineError, EngineLimits, Now, RouteOutcome, TaskChange},
+    types::{
+        BucketCounts, Direction, EngineCounters, NewInvite, Note, RecentRefusal, TaskListPage, TaskQuery,
+    },
 };
 
 #[cfg(test)]

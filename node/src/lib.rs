@@ -23,4 +23,4 @@ pub mod task;
 pub mod telemetry;
 pub mod web_fetch;
 
-pub use daemon::main_with_args;
+pub use daemon::{main_with_args, main_with_gateways};

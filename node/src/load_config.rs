@@ -10,9 +10,10 @@ use std::{
     cell::RefCell,
     ffi::OsString,
     path::{Path, PathBuf},
+    sync::OnceLock,
 };
 
-use agentanycast_daemon_kit::settings::{self, ConfigError, Program, ValueSource};
+use agentanycast_daemon_kit::settings::{self, ConfigError, Program, SettingKey, ValueSource, ValueSources};
 
 pub use self::policy_rules::policy_rules;
 use crate::config::{Config, ENVIRONMENT_PREFIX, settings_table::SETTINGS, uses_quic};
@@ -58,6 +59,52 @@ pub(crate) static PROGRAM: Program<Config> = Program {
     check: validate::validate,
 };
 
+/// Settings of parts that a program is made with besides those that every node has.
+pub(crate) struct AddedSettings {
+    /// The settings.
+    pub(crate) keys: Vec<SettingKey<Config>>,
+    /// The names of the parts.
+    pub(crate) names: Vec<&'static str>,
+    /// Checks what goes together.
+    pub(crate) check: Box<dyn Fn(&Config, &ValueSources) -> Result<(), ConfigError> + Send + Sync>,
+}
+
+/// The node with such settings. Set once, before anything is loaded.
+static WITH_ADDED: OnceLock<(Program<Config>, AddedSettings)> = OnceLock::new();
+
+/// The node to its settings, with those that were added.
+pub(crate) fn program() -> &'static Program<Config> {
+    WITH_ADDED.get().map_or(&PROGRAM, |(program, _)| program)
+}
+
+/// Adds settings to those that every node has. For the start of the process: what was loaded before knows none of them.
+pub(crate) fn add_settings(added: AddedSettings) {
+    let keys: Vec<SettingKey<Config>> = SETTINGS.iter().chain(&added.keys).copied().collect();
+    let program = Program {
+        keys: Box::leak(keys.into_boxed_slice()),
+        settle: |config, sources| {
+            (PROGRAM.settle)(config, sources);
+            if let Some((_, added)) = WITH_ADDED.get() {
+                config.policy.gateways.clone_from(&added.names);
+            }
+        },
+        check: |config, sources| {
+            validate::validate(config, sources)?;
+            WITH_ADDED
+                .get()
+                .map_or(Ok(()), |(_, added)| (added.check)(config, sources))
+        },
+        name: PROGRAM.name,
+        version: PROGRAM.version,
+        about: PROGRAM.about,
+        prefix: PROGRAM.prefix,
+        foreign: PROGRAM.foreign,
+        file: PROGRAM.file,
+        defaults: PROGRAM.defaults,
+    };
+    let _ = WITH_ADDED.set((program, added));
+}
+
 /// The configuration as the process has it again, such as after its file has changed. `args` are those it was started
 /// with; the file that counts is told too, also if it cannot be read or is not there.
 pub fn reload(args: &[OsString]) -> (Option<PathBuf>, Result<LoadedConfig, ConfigError>) {
@@ -86,9 +133,9 @@ fn load_reading(
 ) -> Result<LoadedConfig, ConfigError> {
     let home = std::env::home_dir();
     settings::load(
-        &PROGRAM,
+        program(),
         args.iter().cloned(),
-        settings::variables(&PROGRAM)?,
+        settings::variables(program())?,
         read_file,
         home.as_deref(),
     )
@@ -96,12 +143,12 @@ fn load_reading(
 
 /// The JSON Schema (draft 2020-12) of the file with the settings.
 pub fn schema() -> settings::Json {
-    settings::schema(&PROGRAM)
+    settings::schema(program())
 }
 
 /// The configuration from the arguments, environment, files and home directory of this process.
 pub fn load_from_process(args: impl Iterator<Item = OsString>) -> Result<LoadedConfig, ConfigError> {
-    settings::load_from_process(&PROGRAM, args)
+    settings::load_from_process(program(), args)
 }
 
 #[cfg(test)]

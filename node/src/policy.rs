@@ -9,6 +9,7 @@
 
 pub mod acl;
 pub mod audit;
+pub(crate) mod caller;
 pub mod glob;
 pub mod invites;
 pub mod limits;
@@ -38,7 +39,7 @@ pub use written::{
 /// The name of the agent beside this node.
 pub const LOCAL: &str = "local";
 
-/// What the names of bridge callers begin with.
+/// What the names of callers over HTTP begin with, whose gateway wrote no name of its own.
 pub const HTTP: &str = "http:";
 
 /// Longest name of a bridge caller, in bytes.
@@ -87,7 +88,7 @@ pub struct PolicyRules {
 pub enum TaskSource<'a> {
     /// Another node, by the key that it has proven.
     Peer(PeerId),
-    /// A caller of a bridge beside this node, by the name that the bridge has given it.
+    /// A caller of a gateway beside this node: `NAME:SUBJECT`, as [`caller::gateway_caller`] reads it.
     Bridge(&'a str),
     /// The agent beside this node.
     Local,
@@ -519,7 +520,7 @@ impl Policy {
     fn evaluate(&mut self, source: TaskSource<'_>, skill: &str) -> (Decision, SourceBounds) {
         match source {
             TaskSource::Peer(peer) => self.ask_of(peer, |rules, asker| rules.evaluate(asker, skill)),
-            TaskSource::Bridge(caller) => self.rules.evaluate_caller(&format!("{HTTP}{caller}"), skill),
+            TaskSource::Bridge(caller) => self.rules.evaluate_caller(caller, skill),
             TaskSource::Local => self.rules.evaluate_caller(LOCAL, skill),
         }
     }
@@ -579,10 +580,12 @@ impl PeerAttributes {
 }
 
 impl PolicyRules {
-    /// [`PolicyRules::evaluate`] for a caller of this node, who has one name.
+    /// [`PolicyRules::evaluate`] for a caller of this node; one of A2A or MCP has two names.
     pub fn evaluate_caller(&self, name: &str, skill: &str) -> (Decision, SourceBounds) {
+        let counted = caller::counted_name(name);
+        let names = [counted.as_ref(), name];
         let asker = SourceIdentity {
-            names: &[name],
+            names: if counted == name { &names[..1] } else { &names },
             keys: &[],
             is_remote: false,
             vouched: false,
@@ -596,7 +599,7 @@ impl PolicyRules {
 pub fn limit_key(source: TaskSource<'_>) -> LimitKey {
     match source {
         TaskSource::Peer(peer) => LimitKey::Peer(peer),
-        TaskSource::Bridge(caller) => LimitKey::Bridge(caller.to_owned()),
+        TaskSource::Bridge(caller) => LimitKey::Bridge(caller::counted_name(caller).into_owned()),
         TaskSource::Local => LimitKey::Local,
     }
 }

@@ -1,11 +1,11 @@
 //! Fetches documents of identities over HTTPS (`did:web`, issuers' documents, status lists).
 //!
-//! With the feature `bridge` this is the bridge's client with its egress filter; without it every fetch is refused.
+//! With the feature `egress` this is the client with the egress filter; without it every fetch is refused.
 
-#[cfg(not(feature = "bridge"))]
+#[cfg(not(feature = "egress"))]
 mod disabled;
 
-#[cfg(feature = "bridge")]
-pub use agentanycast_bridge::fetch::{FetchError, Fetcher};
-#[cfg(not(feature = "bridge"))]
+#[cfg(feature = "egress")]
+pub use agentanycast_egress::fetch::{FetchError, Fetcher};
+#[cfg(not(feature = "egress"))]
 pub use disabled::{FetchError, Fetcher};

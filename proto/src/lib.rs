@@ -13,6 +13,7 @@ pub mod bounded_decode;
 #[cfg(feature = "services")]
 pub mod codec;
 pub mod decoded_size;
+pub mod gateway_labels;
 pub mod json;
 pub mod struct_json;
 

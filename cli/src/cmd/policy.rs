@@ -10,7 +10,7 @@ use agentanycast_node::{
     config::{AclRule, Config},
     load_config::{self, LoadedConfig},
     policy::{
-        Decision, DecisionReason, HTTP, LOCAL, PeerAttributes, PolicyOutcome, PolicyRules, SourceName,
+        Decision, DecisionReason, LOCAL, PeerAttributes, PolicyOutcome, PolicyRules, SourceName,
         invites::InviteGrant, limits::SourceBounds,
     },
 };
@@ -261,7 +261,7 @@ impl PolicyQuery {
                     invited.push(InviteGrant { label, skill });
                     continue;
                 }
-                SourceName::Caller(caller) => format!("{HTTP}{caller}"),
+                SourceName::Caller(caller) => caller,
                 SourceName::Local => LOCAL.to_owned(),
             };
             if sources.len() > 1 {

@@ -20,7 +20,10 @@ pub struct UnknownVariable {
 }
 
 /// The settings that variables set.
-pub(super) fn layer<C>(program: &Program<C>, env: impl Fn(&str) -> Option<String>) -> Vec<SettingsEntry<C>> {
+pub(super) fn layer<C: 'static>(
+    program: &Program<C>,
+    env: impl Fn(&str) -> Option<String>,
+) -> Vec<SettingsEntry<C>> {
     let entry = |key: &'static SettingKey<C>| {
         let name = format!("{}{}", program.prefix, key.variable?);
         let value = env(&name).filter(|value| !value.is_empty())?;
@@ -34,7 +37,7 @@ pub(super) fn layer<C>(program: &Program<C>, env: impl Fn(&str) -> Option<String
 }
 
 /// Refuses a variable that is called like a setting, or almost so. Others that begin alike may be another program's.
-pub(super) fn check<C>(
+pub(super) fn check<C: 'static>(
     program: &Program<C>,
     names: impl Iterator<Item = OsString>,
 ) -> Result<(), ConfigError> {
@@ -71,7 +74,7 @@ pub(super) fn check<C>(
 
 /// The variables among `names` that begin like the program's, are none, and are no other program's that is known; in the
 /// order of their names.
-pub fn unknown_variables<C>(
+pub fn unknown_variables<C: 'static>(
     program: &Program<C>,
     names: impl Iterator<Item = OsString>,
 ) -> Vec<UnknownVariable> {
@@ -88,7 +91,7 @@ pub fn unknown_variables<C>(
 }
 
 /// What is behind the prefix in names that begin with it and are no settings.
-fn strangers<C>(program: &Program<C>, names: impl Iterator<Item = OsString>) -> BTreeSet<String> {
+fn strangers<C: 'static>(program: &Program<C>, names: impl Iterator<Item = OsString>) -> BTreeSet<String> {
     let behind = |name: OsString| Some(name.to_str()?.strip_prefix(program.prefix)?.to_owned());
     let given: BTreeSet<String> = names.filter_map(behind).collect();
     let known = |given: &str| given == FILE || program.keys.iter().any(|key| key.variable == Some(given));
@@ -109,7 +112,7 @@ fn is_of_a_service(name: &str, given: &BTreeSet<String>) -> bool {
 }
 
 /// What there is in files and the environment, as a variable would be called: by its variable and by its name.
-fn called<C>(program: &Program<C>) -> Vec<(String, Option<&'static SettingKey<C>>)> {
+fn called<C: 'static>(program: &Program<C>) -> Vec<(String, Option<&'static SettingKey<C>>)> {
     let of_key = |key: &'static SettingKey<C>| {
         let variable = key.variable.map(ToOwned::to_owned);
         let name = key
@@ -125,7 +128,7 @@ fn called<C>(program: &Program<C>) -> Vec<(String, Option<&'static SettingKey<C>
 }
 
 /// What was perhaps meant by a variable.
-fn near<C>(program: &Program<C>, given: &str) -> Option<String> {
+fn near<C: 'static>(program: &Program<C>, given: &str) -> Option<String> {
     let called = called(program);
     let alike = || {
         let name = nearest(given, called.iter().map(|(name, _)| name.as_str()))?;

@@ -32,7 +32,7 @@ pub(super) struct Flags<C: 'static> {
 }
 
 /// Reads the command line; the first argument is the program's name.
-pub(super) fn parse<C>(
+pub(super) fn parse<C: 'static>(
     program: &Program<C>,
     args: impl Iterator<Item = OsString>,
 ) -> Result<Parsed<C>, ConfigError> {
@@ -55,7 +55,7 @@ pub(super) fn parse<C>(
 }
 
 /// The command line of a program, as its help, its man page and the completions of shells show it.
-pub fn command<C>(program: &Program<C>) -> Command {
+pub fn command<C: 'static>(program: &Program<C>) -> Command {
     let defaults = (program.defaults)(None);
     let default_file = program
         .file
@@ -85,7 +85,7 @@ pub fn command<C>(program: &Program<C>) -> Command {
             program
                 .keys
                 .iter()
-                .filter_map(|key| key.flag.as_ref().map(|flag| arg(flag, &(key.show)(&defaults)))),
+                .filter_map(|key| key.flag.as_ref().map(|flag| arg(flag, &key.shown(&defaults)))),
         )
         .arg(print)
 }
@@ -140,7 +140,7 @@ fn normal(mut args: impl Iterator<Item = OsString>) -> Vec<OsString> {
     normal
 }
 
-fn entries<C>(keys: &'static [SettingKey<C>], matches: &ArgMatches) -> Vec<SettingsEntry<C>> {
+fn entries<C: 'static>(keys: &'static [SettingKey<C>], matches: &ArgMatches) -> Vec<SettingsEntry<C>> {
     let mut entries = Vec::new();
     for key in keys {
         let Some(flag) = &key.flag else { continue };
@@ -169,7 +169,7 @@ fn entries<C>(keys: &'static [SettingKey<C>], matches: &ArgMatches) -> Vec<Setti
 }
 
 /// What the parser reports on several lines, on one.
-fn one_line<C>(program: &Program<C>, error: &clap::Error) -> ConfigError {
+fn one_line<C: 'static>(program: &Program<C>, error: &clap::Error) -> ConfigError {
     let given = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(given)) => given.clone(),
         Some(ContextValue::Strings(given)) => given.join(" "),
@@ -204,7 +204,7 @@ fn shown(argument: &str) -> String {
 }
 
 /// What to say of a flag that there is not: the setting of that name, or the flag that is most like it.
-fn unknown<C>(program: &Program<C>, name: &str, given: &str) -> ConfigError {
+fn unknown<C: 'static>(program: &Program<C>, name: &str, given: &str) -> ConfigError {
     let given = shown(given);
     let meant = named(program.keys, name);
     if let Some(key) = meant.filter(|key| key.flag.is_none()) {
@@ -233,7 +233,10 @@ fn unknown<C>(program: &Program<C>, name: &str, given: &str) -> ConfigError {
 }
 
 /// The setting that somebody calls so as a flag: by its name in the file, whole or without its table, or by its variable.
-pub(super) fn named<C>(keys: &'static [SettingKey<C>], flag: &str) -> Option<&'static SettingKey<C>> {
+pub(super) fn named<C: 'static>(
+    keys: &'static [SettingKey<C>],
+    flag: &str,
+) -> Option<&'static SettingKey<C>> {
     let plain = |name: &str| name.replace(['-', '.'], "_").to_ascii_lowercase();
     let wanted = plain(flag);
     let whole = keys

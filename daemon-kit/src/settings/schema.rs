@@ -50,12 +50,12 @@ impl Bounds {
 }
 
 /// The schema of a type of setting; for [`key!`](crate::key), which knows the type by the field.
-pub fn of_field<C, T: Setting>(_: impl Fn(&C) -> &T) -> Value {
+pub fn of_field<C: 'static, T: Setting>(_: impl Fn(&C) -> &T) -> Value {
     T::schema()
 }
 
 /// The schema of the file of a program.
-pub fn schema<C>(program: &Program<C>) -> Value {
+pub fn schema<C: 'static>(program: &Program<C>) -> Value {
     let defaults = (program.defaults)(None);
     let mut root = table();
     for key in program.keys.iter().filter(|key| key.in_file) {
@@ -89,7 +89,7 @@ fn table() -> Value {
     json!({ "type": "object", "properties": {}, "additionalProperties": false })
 }
 
-fn of_key<C>(key: &SettingKey<C>, defaults: &C) -> Value {
+fn of_key<C: 'static>(key: &SettingKey<C>, defaults: &C) -> Value {
     let mut fields: Map<String, Value> = match (key.schema)() {
         Value::Object(fields) => fields,
         _ => Map::new(),
@@ -99,7 +99,7 @@ fn of_key<C>(key: &SettingKey<C>, defaults: &C) -> Value {
         description = format!("{description}; {words}");
     }
     fields.insert("description".to_owned(), description.into());
-    if let Some(default) = json_of(&(key.show)(defaults)) {
+    if let Some(default) = json_of(&key.shown(defaults)) {
         fields.insert("default".to_owned(), default);
     }
     if key.secret {

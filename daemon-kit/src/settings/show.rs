@@ -13,10 +13,10 @@ const EMPTY: &str = "\"\"";
 
 /// A TOML file that means the same configuration, except for secrets; what only a flag can set is a comment, and so is a
 /// default that may not be written down.
-pub(super) fn text<C>(keys: &[SettingKey<C>], config: &C, sources: &ValueSources) -> String {
+pub(super) fn text<C: 'static>(keys: &[SettingKey<C>], config: &C, sources: &ValueSources) -> String {
     let mut text = String::new();
     for key in keys {
-        let value = match (key.show)(config) {
+        let value = match key.shown(config) {
             value if value == EMPTY => value,
             _ if key.secret => STARS.to_owned(),
             value => sanitize::without_passwords(&value).into_owned(),
@@ -37,7 +37,12 @@ pub(super) fn text<C>(keys: &[SettingKey<C>], config: &C, sources: &ValueSources
 }
 
 /// Whether nobody has set it, nor what it belongs to.
-fn is_idle<C>(keys: &[SettingKey<C>], key: &SettingKey<C>, config: &C, sources: &ValueSources) -> bool {
+fn is_idle<C: 'static>(
+    keys: &[SettingKey<C>],
+    key: &SettingKey<C>,
+    config: &C,
+    sources: &ValueSources,
+) -> bool {
     let other = keys.iter().find(|other| Some(other.name) == key.only_with);
-    other.is_some_and(|other| (other.show)(config) == EMPTY) && sources.of(key.name) == ValueSource::Default
+    other.is_some_and(|other| other.shown(config) == EMPTY) && sources.of(key.name) == ValueSource::Default
 }

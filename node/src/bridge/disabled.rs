@@ -10,7 +10,10 @@
 
 use std::{convert::Infallible, io};
 
-use agentanycast_daemon_kit::missing_feature::MissingFeature;
+use agentanycast_daemon_kit::{
+    missing_feature::MissingFeature,
+    settings::{ConfigError, SettingKey, ValueSources},
+};
 use agentanycast_gateways::bridge::{LEFT_OUT, outbound::OutboundConfig};
 use agentanycast_identity::Keypair;
 use tokio::task::JoinHandle;
@@ -35,6 +38,27 @@ impl GatewayCounters {
     }
 }
 
+/// None is built in.
+pub static GATEWAYS: &[GatewayRegistration] = &[];
+
+/// There is none.
+#[derive(Debug)]
+pub enum GatewayRegistration {}
+
+impl GatewayRegistration {
+    pub(crate) fn name(&self) -> &'static str {
+        match *self {}
+    }
+
+    pub(crate) fn keys(&self) -> Vec<SettingKey<Config>> {
+        match *self {}
+    }
+
+    pub(crate) fn check(&self, _: &Config, _: &ValueSources) -> Result<(), ConfigError> {
+        match *self {}
+    }
+}
+
 /// No front.
 pub(crate) struct Gateways;
 
@@ -44,6 +68,7 @@ impl Gateways {
         _: (Api, net::Handle),
         _: Keypair,
         _: GatewayCounters,
+        _: &[GatewayRegistration],
     ) -> anyhow::Result<Self> {
         Ok(Self)
     }

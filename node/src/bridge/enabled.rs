@@ -7,6 +7,7 @@ mod local_gateway;
 use agentanycast_daemon_kit::missing_feature::MissingFeature;
 
 pub(crate) use external_port::start as start_outbound;
+pub use gateways::{DaemonContext, GATEWAYS, GatewayRegistration};
 pub(crate) use gateways::{GatewayCounters, Gateways};
 
 /// It is in this program.

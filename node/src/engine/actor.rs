@@ -22,7 +22,6 @@ use tokio_util::sync::CancellationToken;
 pub(super) use self::startup::EngineClock;
 pub use self::startup::{EngineParts, EngineStartError, LoadedEngine, start};
 use super::{
-    admission::split_card,
     artifacts::StreamRouter,
     audit_gate::AuditGate,
     coordinator::Coordinator,
@@ -241,13 +240,8 @@ impl EngineActor {
                 return;
             }
             LinkEvent::Card { peer, card } => {
-                // Nobody but the engine sees what is for this node alone.
-                let (card, invite) = split_card(card);
-                self.core.on_invite(now, peer, &invite);
-                let will_be_told = card.is_some_and(|card| {
-                    self.core.put_peer_card(peer, &card);
-                    (self.on_card)(peer, &card)
-                });
+                let card = self.core.on_card(now, peer, card);
+                let will_be_told = card.is_some_and(|card| (self.on_card)(peer, &card));
                 if !will_be_told {
                     self.core.on_identity_resolved(peer);
                 }

@@ -12,15 +12,14 @@ use std::{collections::HashSet, sync::Arc};
 
 use agentanycast_identity::PeerId;
 
-pub use self::invites::NewInvite;
-pub(crate) use self::invites::split_card;
 #[cfg(test)]
 pub(crate) use self::rejected_claims::LOOKUP_TIMED_OUT;
 use self::{invites::InviteStore, policy_guard::PolicyGuard};
 use super::transaction::{Effect, Now, Transaction};
 use crate::policy::{
-    Decision, HTTP, LOCAL, PeerAttributes, PolicyRules, TaskSource,
+    Decision, LOCAL, PeerAttributes, PolicyRules, TaskSource,
     audit::log_line::{AuditEntry, TaskOrigin},
+    caller::counted_name,
     limit_key,
     limits::SourceUsage,
 };
@@ -243,7 +242,7 @@ impl Admission {
         self.audit(transaction, |_| AuditEntry {
             at: now.unix,
             decision: decided.decision,
-            source: caller.map_or_else(|| LOCAL.to_owned(), |name| format!("{HTTP}{name}")),
+            source: caller.map_or_else(|| LOCAL.to_owned(), |name| counted_name(name).into_owned()),
             seen_as: None,
             target: decided.target.clone(),
             skill: skill.to_owned(),

@@ -12,6 +12,7 @@ mod external_tasks;
 mod failover;
 mod inbound;
 mod inspection;
+pub(crate) mod invite_on_card;
 mod key_rotation;
 mod reject;
 mod startup;
@@ -26,15 +27,16 @@ use agentanycast_proto::v1::{AgentCard, EnvelopeType, Message, a2a_envelope::Pay
 use bytes::Bytes;
 
 use super::{
-    admission::{Admission, NewInvite},
+    admission::Admission,
     dispatch::{Dispatch, ListenerDelivery, OfferKind},
-    external::{External, Note},
-    observe::{Direction, EngineCounters, Observe, log},
+    external::External,
+    observe::{Observe, log},
     peers::{OutgoingEnvelope, Peers, PolledEnvelope},
     routing::Routing,
-    tasks::{SavedTask, TaskListPage, TaskQuery, Tasks, unless_damaged},
+    tasks::{SavedTask, Tasks, unless_damaged},
     trace_context::TraceContext,
     transaction::{Effect, EngineError, EngineLimits, FinishedTransaction, Now, TaskChange, Transaction},
+    types::{Direction, EngineCounters, NewInvite, Note, TaskListPage, TaskQuery},
 };
 use crate::{
     delivery::{
@@ -209,7 +211,18 @@ impl Coordinator {
         self.peers.names()
     }
 
-    /// A peer has shown its card; encoded, as it came.
+    /// A peer has shown its card; encoded, as it came. What others may see of it, if there is more on it than who shows
+    /// it: the secret of an invite is for this node alone.
+    pub(crate) fn on_card(&mut self, now: Now, peer: PeerId, card: Bytes) -> Option<Bytes> {
+        let (card, invite) = invite_on_card::split(card);
+        self.on_invite(now, peer, &invite);
+        if let Some(card) = &card {
+            self.put_peer_card(peer, card);
+        }
+        card
+    }
+
+    /// A peer has shown its card; encoded, without the secret of an invite.
     pub(crate) fn put_peer_card(&mut self, peer: PeerId, card: &Bytes) {
         self.peers.put_card(&mut self.transaction, peer, card);
     }

@@ -14,7 +14,7 @@ use self::{
 };
 pub(crate) use self::{
     claims::LostClaim,
-    dispatcher::{CREDIT, DeclineOutcome, ListenerDelivery, OfferKind},
+    dispatcher::{DeclineOutcome, ListenerDelivery, OfferKind},
 };
 use super::transaction::{ListenerId, Now};
 

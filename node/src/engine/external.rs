@@ -6,7 +6,6 @@ mod sealing;
 
 use agentanycast_identity::Keypair;
 
-pub use self::notes::Note;
 use self::notes::Notes;
 use super::{
     idempotency::IdempotencyKeys,

@@ -10,18 +10,14 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
 
 use super::{
     actor::EngineClock,
-    admission::NewInvite,
     artifacts::{self, ArtifactSender, SendError, StreamRegistry},
     coordinator::{Activity, CompleteOutcome, Coordinator, ExternalUpdate, SendTask, TaskInspection},
-    dispatch::CREDIT,
-    external::Note,
     external_queue::ExternalQueue,
     note_watch::NoteWatchLock,
-    observe::{EngineCounters, RecentRefusal},
     subscriptions::Subscriptions,
     task_subscribers::{EndReceiver, SubscriberEvent, SubscriberQueue, WaitUntil},
-    tasks::{TaskListPage, TaskQuery},
     transaction::{EngineError, ListenerId, Now, TaskChange},
+    types::{EngineCounters, LISTENER_CREDIT, NewInvite, Note, RecentRefusal, TaskListPage, TaskQuery},
     wire,
 };
 use crate::{
@@ -306,7 +302,7 @@ impl Engine {
         connection: u64,
         has_ended: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Result<AgentListener, EngineError> {
-        let (sender, tasks) = mpsc::channel(CREDIT);
+        let (sender, tasks) = mpsc::channel(LISTENER_CREDIT);
         let id = self
             .call_with(move |_, _| {
                 (Ok(()), move |audience: &mut Subscriptions, ()| {
@@ -710,7 +706,7 @@ impl AgentListener {
         let incoming = self.tasks.recv().await?;
         self.read += 1;
         // What is read is room for as much more, which the core delivers: told when nothing more is here, or of many at once.
-        if self.tasks.is_empty() || self.read >= CREDIT / 4 {
+        if self.tasks.is_empty() || self.read >= LISTENER_CREDIT / 4 {
             let (id, read) = (self.id, std::mem::take(&mut self.read));
             let call: EngineCall = Box::new(move |core, now| {
                 let _ = core.credit(now, id, read);

@@ -8,7 +8,7 @@ use std::{
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use super::{external::Note, handle::Engine, subscriptions::Subscriptions, transaction::EngineError};
+use super::{handle::Engine, subscriptions::Subscriptions, transaction::EngineError, types::Note};
 
 /// Tasks to be looked at: at most those that have notes, whose bytes are bounded.
 #[derive(Debug, Default)]

@@ -1,6 +1,5 @@
 //! What this node has done, for people and their tools: counters, what was refused last, log lines, spans.
 
-mod counters;
 pub(crate) mod log;
 mod refusals;
 mod refused_tasks;
@@ -11,12 +10,11 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::EnvelopeType;
 
-pub use self::{
-    counters::{BucketCounts, Direction, EngineCounters},
-    refusals::RecentRefusal,
-};
 use self::{refusals::RecentRefusals, refused_tasks::RefusedTasks};
-use super::transaction::{EngineLimits, Transaction};
+use super::{
+    transaction::{EngineLimits, Transaction},
+    types::{Direction, EngineCounters, RecentRefusal},
+};
 use crate::{
     policy::Decision,
     task::{Status, Task},

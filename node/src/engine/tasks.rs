@@ -17,7 +17,6 @@ use std::sync::Arc;
 use agentanycast_identity::PeerId;
 use lru::LruCache;
 
-pub use self::listing::{TaskListPage, TaskQuery};
 pub(crate) use self::{
     edit::{SavedTask, TaskEdit},
     index::{TaskIndex, TaskIndexEntry, TaskParty},

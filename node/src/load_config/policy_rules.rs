@@ -22,6 +22,7 @@ pub fn policy_rules(settings: &PolicyConfig) -> Result<PolicyRules, InvalidRule>
         trusted_peers: settings.trusted_peers.clone(),
         trusted_issuers: settings.trusted_issuers.clone(),
         groups: settings.groups.0.clone(),
+        gateways: settings.gateways.clone(),
         acl: settings.acl.iter().map(written_rule).collect(),
         default_rps: settings.default_rps,
         max_in_flight: settings.max_in_flight,

@@ -36,7 +36,7 @@ fn nothing_written_is_open() {
     assert!(open.rules().is_open());
     let all = [
         TaskSource::Peer(peer(1)),
-        TaskSource::Bridge("a"),
+        TaskSource::Bridge("http:a"),
         TaskSource::Local,
     ];
     for source in all {
@@ -66,14 +66,14 @@ fn every_name_of_a_source_counts() {
     });
     for (source, skill, by) in [
         (TaskSource::Peer(peer(3)), "admin/x", DecisionReason::Rule(1)),
-        (TaskSource::Bridge("olga"), "admin/x", DecisionReason::Rule(1)),
+        (TaskSource::Bridge("a2a:olga"), "admin/x", DecisionReason::Rule(1)),
         (TaskSource::Peer(peer(1)), "admin/x", DecisionReason::Rule(2)),
         (TaskSource::Local, "admin/x", DecisionReason::Rule(2)),
         (TaskSource::Peer(peer(1)), "", DecisionReason::Rule(3)),
         (TaskSource::Peer(peer(2)), "echo", DecisionReason::Rule(4)),
-        (TaskSource::Bridge("alice"), "echo", DecisionReason::Rule(6)),
+        (TaskSource::Bridge("mcp:alice"), "echo", DecisionReason::Rule(6)),
         (TaskSource::Local, "echo", DecisionReason::Rule(7)),
-        (TaskSource::Bridge("local"), "echo", DecisionReason::NoMatch),
+        (TaskSource::Bridge("http:local"), "echo", DecisionReason::NoMatch),
         (TaskSource::Peer(peer(4)), "echo", DecisionReason::NoMatch),
     ] {
         let decision = ask(&mut policy, source, skill);
@@ -116,7 +116,9 @@ fn trust_is_asked_first_and_of_peers_only() {
         ask(&mut known, TaskSource::Peer(peer(2)), "x").reason,
         DecisionReason::Unknown
     );
-    assert!(allows(&mut known, TaskSource::Local, "x") && allows(&mut known, TaskSource::Bridge("a"), "x"));
+    assert!(
+        allows(&mut known, TaskSource::Local, "x") && allows(&mut known, TaskSource::Bridge("http:a"), "x")
+    );
     let standing = |name: &str, vouched| PeerAttributes {
         names: vec![name.to_owned()],
         vouched,
@@ -509,7 +511,10 @@ fn a_name_is_written_as_rules_compare_it() {
     let did = did_key_of(peer(1)).unwrap();
     assert_eq!(peer(1).to_string().parse(), Ok(SourceName::Key(peer(1))));
     assert_eq!(did.parse(), Ok(SourceName::Key(peer(1))));
-    assert_eq!("http:Alice".parse(), Ok(SourceName::Caller("Alice".to_owned())));
+    assert_eq!(
+        "http:Alice".parse(),
+        Ok(SourceName::Caller("http:Alice".to_owned()))
+    );
     assert_eq!("local".parse(), Ok(SourceName::Local));
     assert_eq!(
         "did:dns:a.org".parse(),
@@ -571,6 +576,8 @@ proptest! {
             ],
             ..WrittenRules::default()
         });
-        prop_assert_eq!(ask(&mut policy, TaskSource::Bridge(&name), &skill).reason, DecisionReason::NoMatch);
+        let labels = BTreeMap::from([("gateway.caller".to_owned(), name)]);
+        let caller = caller::gateway_caller(&labels).unwrap();
+        prop_assert_eq!(ask(&mut policy, TaskSource::Bridge(&caller), &skill).reason, DecisionReason::NoMatch);
     }
 }

@@ -13,6 +13,7 @@ use agentanycast_identity::{DidDns, DidWeb, PeerId, did_key_of, peer_of_did_key}
 use super::{
     HTTP, LOCAL, PolicyRules, Trust,
     acl::{Acl, AclGroup, Rule},
+    caller::HTTP_GATEWAYS,
     glob::{Glob, MAX_PATTERN},
     invites::{INVITED, is_label},
     limits::{BoundsOverride, PolicyLimits, SourceBounds},
@@ -35,6 +36,8 @@ pub struct WrittenRules {
     pub trusted_issuers: Vec<String>,
     /// Names for several sources each.
     pub groups: BTreeMap<String, Vec<String>>,
+    /// Names of gateways, of whose callers there are some besides those of A2A and MCP.
+    pub gateways: Vec<&'static str>,
     /// The first that matches decides; where there are some, the rest is denied.
     pub acl: Vec<WrittenRule>,
     /// New tasks a second of one source, 0 for no limit.
@@ -97,7 +100,15 @@ pub struct InvalidRule {
 }
 
 /// What names begin with that say what they are.
-const SCHEMES: [&str; 5] = [HTTP, "did:key:", "did:web:", "did:dns:", INVITED];
+const SCHEMES: [&str; 7] = [
+    HTTP,
+    HTTP_GATEWAYS[0],
+    HTTP_GATEWAYS[1],
+    "did:key:",
+    "did:web:",
+    "did:dns:",
+    INVITED,
+];
 
 /// What the ids of peers begin with: of Ed25519, of secp256k1, of longer keys.
 pub(super) const PEER_ID_PREFIXES: [&str; 3] = ["12D3KooW", "16Uiu2HA", "Qm"];
@@ -113,10 +124,14 @@ impl PolicyRules {
     /// # Errors
     /// The first value that makes no rule.
     pub fn parse(policy: &WrittenRules) -> Result<Self, InvalidRule> {
-        let groups = groups(&policy.groups)?;
+        let groups = groups(policy)?;
+        let known = KnownSources {
+            groups: &groups,
+            gateways: &policy.gateways,
+        };
         let rules = bounded("policy.acl", &policy.acl)?.iter().map(|rule| {
             Ok(Rule {
-                source: source("policy.acl", &rule.source, &groups)?,
+                source: source("policy.acl", &rule.source, known)?,
                 skill: pattern("policy.acl", &rule.skill)?,
                 allow: rule.allow,
             })
@@ -126,7 +141,7 @@ impl PolicyRules {
             .iter()
             .map(|one| {
                 Ok(BoundsOverride {
-                    source: source("policy.rate_limit.overrides", &one.source, &groups)?,
+                    source: source("policy.rate_limit.overrides", &one.source, known)?,
                     rps: one.rps,
                     in_flight: one.max_in_flight,
                     bytes: one.max_bytes,
@@ -134,7 +149,7 @@ impl PolicyRules {
             });
         let overrides = entries(overrides)?;
         Ok(Self {
-            trust: trust(policy, &groups)?,
+            trust: trust(policy, known)?,
             issuers: issuers(policy)?,
             acl: Acl { rules, groups },
             limits: PolicyLimits {
@@ -160,11 +175,11 @@ fn entries<T>(read: impl Iterator<Item = Result<T, InvalidRule>>) -> Result<Vec<
     read.enumerate().map(placed).collect()
 }
 
-fn trust(policy: &WrittenRules, groups: &[AclGroup]) -> Result<Trust, InvalidRule> {
+fn trust(policy: &WrittenRules, known: KnownSources<'_>) -> Result<Trust, InvalidRule> {
     let peers = bounded("policy.trusted_peers", &policy.trusted_peers)?;
     let patterns = peers
         .iter()
-        .map(|peer| source("policy.trusted_peers", peer, groups))
+        .map(|peer| source("policy.trusted_peers", peer, known))
         .collect::<Result<_, _>>()?;
     match policy.trust {
         TrustMode::Open => match peers.first() {
@@ -226,7 +241,7 @@ pub enum SourceName {
     Proven(String),
     /// A peer that holds an invite with this label.
     Invited(String),
-    /// What a bridge calls its caller.
+    /// A caller of a gateway: `NAME:SUBJECT`.
     Caller(String),
     /// The agent beside this node.
     Local,
@@ -247,8 +262,12 @@ impl FromStr for SourceName {
         if text == LOCAL {
             return Ok(Self::Local);
         }
-        if let Some(caller) = text.strip_prefix(HTTP).filter(|caller| !caller.is_empty()) {
-            return Ok(Self::Caller(caller.to_owned()));
+        let has_subject = |scheme: &&str| {
+            text.strip_prefix(*scheme)
+                .is_some_and(|subject| !subject.is_empty())
+        };
+        if HTTP_GATEWAYS.iter().chain([&HTTP]).any(has_subject) {
+            return Ok(Self::Caller(text.to_owned()));
         }
         if let Some(label) = text.strip_prefix(INVITED).filter(|label| is_label(label)) {
             return Ok(Self::Invited(label.to_owned()));
@@ -283,8 +302,13 @@ pub(super) fn peer_named(text: &str) -> Option<PeerId> {
     peer.filter(|peer| peer.to_bytes().len() >= MIN_PEER_ID)
 }
 
-fn groups(written: &BTreeMap<String, Vec<String>>) -> Result<Vec<AclGroup>, InvalidRule> {
+fn groups(policy: &WrittenRules) -> Result<Vec<AclGroup>, InvalidRule> {
     const KEY: &str = "policy.groups";
+    let written: &BTreeMap<String, Vec<String>> = &policy.groups;
+    let known = KnownSources {
+        groups: &[],
+        gateways: &policy.gateways,
+    };
     let bad = |value: &str, allowed: &str| InvalidRule {
         key: KEY,
         entry: None,
@@ -305,7 +329,7 @@ fn groups(written: &BTreeMap<String, Vec<String>>) -> Result<Vec<AclGroup>, Inva
                 "named by 1 to 64 of the characters a-z, 0-9, - and _, and not local",
             ));
         }
-        let members = members.iter().map(|member| named(KEY, member, &[], MEMBERS));
+        let members = members.iter().map(|member| named(KEY, member, known, MEMBERS));
         Ok(AclGroup {
             name: name.clone(),
             members: members.collect::<Result<_, _>>()?,
@@ -314,19 +338,27 @@ fn groups(written: &BTreeMap<String, Vec<String>>) -> Result<Vec<AclGroup>, Inva
     written.iter().map(group).collect()
 }
 
+/// What patterns may name besides the kinds of sources that every node has.
+#[derive(Clone, Copy)]
+struct KnownSources<'a> {
+    groups: &'a [AclGroup],
+    /// Names of gateways, of whose callers there are some.
+    gateways: &'a [&'static str],
+}
+
 /// A pattern over sources that can match somebody.
-fn source(key: &'static str, text: &str, groups: &[AclGroup]) -> Result<Glob, InvalidRule> {
-    named(key, text, groups, SOURCES)
+fn source(key: &'static str, text: &str, known: KnownSources<'_>) -> Result<Glob, InvalidRule> {
+    named(key, text, known, SOURCES)
 }
 
 /// A pattern that can match a name or one of these groups; what is allowed is said of any other.
-fn named(key: &'static str, text: &str, groups: &[AclGroup], allowed: &str) -> Result<Glob, InvalidRule> {
+fn named(key: &'static str, text: &str, known: KnownSources<'_>, allowed: &str) -> Result<Glob, InvalidRule> {
     let glob = pattern(key, text)?;
-    if can_match(&glob, groups) {
+    if can_match(&glob, known) {
         return Ok(glob);
     }
     let small = in_small_letters(text).and_then(|small| Glob::new(&small));
-    let meant = small.filter(|small| can_match(small, groups));
+    let meant = small.filter(|small| can_match(small, known));
     Err(InvalidRule {
         key,
         entry: None,
@@ -340,9 +372,13 @@ fn named(key: &'static str, text: &str, groups: &[AclGroup], allowed: &str) -> R
 
 /// Whether there can be a source that a pattern matches: without a star it is a name or a group, with one it begins as
 /// some names do.
-fn can_match(glob: &Glob, groups: &[AclGroup]) -> bool {
+fn can_match(glob: &Glob, known: KnownSources<'_>) -> bool {
     let text = glob.as_str();
-    if groups.iter().any(|group| glob.matches(&group.name)) {
+    let is_of = |gateway: &&'static str| {
+        let subject = text.strip_prefix(gateway).and_then(|rest| rest.strip_prefix(':'));
+        subject.is_some_and(|subject| !subject.is_empty())
+    };
+    if known.groups.iter().any(|group| glob.matches(&group.name)) || known.gateways.iter().any(is_of) {
         return true;
     }
     if glob.is_literal() {

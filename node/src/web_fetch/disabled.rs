@@ -1,9 +1,9 @@
-//! The client of a program that is built without the bridge: it refuses.
+//! The client of a program that is built without the feature `egress`: it refuses.
 
 #![allow(
     clippy::unused_async,
     clippy::unused_self,
-    reason = "the functions are those of the bridge's client"
+    reason = "the functions are those of the client of `agentanycast_egress`"
 )]
 
 use std::{convert::Infallible, time::Duration};

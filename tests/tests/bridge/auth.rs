@@ -64,9 +64,9 @@ async fn labels_stay_here(scene: &BridgeSetup) {
     let tasks = node.tasks(&TaskFilter::default()).await.unwrap();
     let callers: Vec<_> = tasks
         .iter()
-        .filter_map(|task| task.metadata.get("a2a.caller"))
+        .filter_map(|task| task.metadata.get("gateway.caller"))
         .collect();
-    assert_eq!(callers, ["alice"]);
+    assert_eq!(callers, ["a2a:alice"]);
     // The agent's node is not: who calls here is none of its business.
     let theirs = scene
         .pair
@@ -78,7 +78,7 @@ async fn labels_stay_here(scene: &BridgeSetup) {
         .unwrap();
     assert!(!theirs.is_empty());
     for task in theirs {
-        for label in ["a2a.caller", "a2a.target"] {
+        for label in ["gateway.caller", "gateway.target"] {
             assert!(!task.metadata.contains_key(label), "{:?}", task.metadata);
         }
     }

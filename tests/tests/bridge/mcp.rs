@@ -276,11 +276,11 @@ async fn callers_are_told_apart_and_others_kept_out() {
     // The policy knows the caller; the agent's node does not.
     let node = scene.pair.bob.node().await;
     let tasks = node.tasks(&TaskFilter::default()).await.unwrap();
-    assert_eq!(tasks[0].metadata["a2a.caller"], "alice");
+    assert_eq!(tasks[0].metadata["gateway.caller"], "mcp:alice");
     let theirs = scene.pair.alice.node().await;
     let theirs = theirs.tasks(&TaskFilter::default()).await.unwrap();
     assert!(
-        !theirs[0].metadata.contains_key("a2a.caller"),
+        !theirs[0].metadata.contains_key("gateway.caller"),
         "{:?}",
         theirs[0].metadata
     );
@@ -471,7 +471,7 @@ async fn the_command_serves_a_desktop_client() {
     // Who uses the daemon itself is no caller of a bridge.
     let node = scene.pair.bob.node().await;
     let tasks = node.tasks(&TaskFilter::default()).await.unwrap();
-    assert!(!tasks[0].metadata.contains_key("a2a.caller"));
+    assert!(!tasks[0].metadata.contains_key("gateway.caller"));
     let over_http = called(&scene.client(), "list_tasks", json!({})).await;
     assert_eq!(
         over_http["structuredContent"]["total"], 0,

@@ -6,14 +6,12 @@
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use agentanycast_bridge::{
-    gateway::{ErrorKind, GatewayError, LazyGateway},
-    mcp::{self, ToolHandler},
-};
 use agentanycast_daemon_kit::{
     logging, process,
     settings::{LogFormat, LogLevel},
 };
+use agentanycast_gateway::{ErrorKind, GatewayError, LazyGateway};
+use agentanycast_mcp::{self as mcp, ToolHandler};
 use futures::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 

@@ -3,12 +3,10 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use agentanycast_bridge::{
-    a2a::outbound::DeliveryRunner,
-    gateway::{
-        DeliveryEvent, DeliveryReport, ErrorKind, ExternalTask, ExternalTasks, GatewayError, TRACE_LABELS,
-        TaskSeal, UnsealedAnswer,
-    },
+use agentanycast_a2a::outbound::DeliveryRunner;
+use agentanycast_gateway::{
+    DeliveryEvent, DeliveryReport, ErrorKind, ExternalTask, ExternalTasks, GatewayError, TRACE_LABELS,
+    TaskSeal, UnsealedAnswer,
 };
 use agentanycast_gateways::bridge::outbound::OutboundConfig as Config;
 use agentanycast_identity::Keypair;

@@ -1,18 +1,69 @@
-//! What outside protocols reach this node by: the bridge, and MCP over HTTP and on standard input and output.
+//! What outside protocols reach this node by: the gateways that are built in, and MCP on standard input and output.
 
 use std::{io, sync::Arc};
 
-use agentanycast_bridge::{
-    Bridge, McpGateway,
-    gateway::Gateway,
-    http::RequestCounts,
-    mcp::{self, ToolCallCounts, ToolHandler},
+use agentanycast_a2a::RequestCounts;
+use agentanycast_gateway::{
+    Gateway, NodePort,
+    registration::{ProgramContext, Registration},
+    running::RunningGateway,
 };
 use agentanycast_identity::Keypair;
+use agentanycast_mcp::{ToolCallCounts, ToolHandler};
+use futures::{
+    FutureExt as _,
+    future::{join_all, select_all},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::local_gateway::LocalGateway;
 use crate::{api::Api, config::Config, net};
+
+/// The gateways that are built in, one line each.
+pub static GATEWAYS: &[GatewayRegistration] = &[
+    Registration::with_own_section(agentanycast_a2a::NAME, |node, port| node.start_a2a(port).boxed()),
+    Registration::with_own_section(agentanycast_mcp::NAME, |node, port| node.start_mcp(port).boxed()),
+];
+
+/// A gateway of a daemon.
+pub type GatewayRegistration = Registration<DaemonContext>;
+
+/// What gateways are given of the daemon.
+pub struct DaemonContext {
+    config: Config,
+    key: Keypair,
+    counters: GatewayCounters,
+}
+
+impl ProgramContext for DaemonContext {
+    type Config = Config;
+
+    fn config(&self) -> &Config {
+        &self.config
+    }
+}
+
+impl DaemonContext {
+    async fn start_a2a(&self, port: NodePort) -> anyhow::Result<Option<RunningGateway>> {
+        let settings = &self.config.bridge;
+        if !settings.enabled {
+            return Ok(None);
+        }
+        // The node's key signs its cards.
+        let (key, requests) = (self.key.clone(), Arc::clone(&self.counters.requests));
+        let started = agentanycast_a2a::start(&settings.front, port.client, Some(key), requests);
+        started.await.map(Some)
+    }
+
+    async fn start_mcp(&self, port: NodePort) -> anyhow::Result<Option<RunningGateway>> {
+        if !self.config.mcp.enabled {
+            return Ok(None);
+        }
+        let calls = Arc::clone(&self.counters.tool_calls);
+        let started = agentanycast_mcp::start(&self.config.mcp_front().front, port.client, calls).await;
+        started.map(Some)
+    }
+}
 
 /// How requests and calls went at them.
 #[derive(Clone, Default)]
@@ -35,51 +86,46 @@ impl GatewayCounters {
 
 /// Those that the settings want.
 pub(crate) struct Gateways {
-    bridge: Option<Bridge>,
-    mcp: Option<McpGateway>,
+    running: Vec<RunningGateway>,
     /// What is served on standard input and output.
     stdio: Option<Arc<ToolHandler>>,
 }
 
 impl Gateways {
-    /// Before this node, whose key signs the bridge's cards.
+    /// Before this node, whose key signs cards.
     pub(crate) async fn start(
         config: &Config,
         (api, net): (Api, net::Handle),
         key: Keypair,
-        counted: GatewayCounters,
+        counters: GatewayCounters,
+        registered: &[GatewayRegistration],
     ) -> anyhow::Result<Self> {
-        let gateway: Arc<dyn Gateway> = Arc::new(LocalGateway::new(api, net));
-        let front = &config.bridge.front;
-        let GatewayCounters { requests, tool_calls } = counted;
-        let bridge = if config.bridge.enabled {
-            Some(Bridge::start(front, Arc::clone(&gateway), Some(key), requests).await?)
-        } else {
-            None
+        let client: Arc<dyn Gateway> = Arc::new(LocalGateway::new(api, net));
+        let tools = || {
+            Arc::new(ToolHandler::new(
+                Arc::clone(&client),
+                Arc::clone(&counters.tool_calls),
+            ))
         };
-        let mcp = if config.mcp.enabled {
-            let gateway = Arc::clone(&gateway);
-            Some(McpGateway::start(&config.mcp_front(), gateway, Arc::clone(&tool_calls)).await?)
-        } else {
-            None
+        let stdio = config.mcp.stdio.then(tools);
+        let port = NodePort { client };
+        let context = DaemonContext {
+            config: config.clone(),
+            key,
+            counters,
         };
-        let tools = || Arc::new(ToolHandler::new(gateway, tool_calls));
-        Ok(Self {
-            bridge,
-            mcp,
-            stdio: config.mcp.stdio.then(tools),
-        })
+        let mut running = Vec::new();
+        for gateway in registered {
+            running.extend(gateway.start(&context, port.clone()).await?);
+        }
+        Ok(Self { running, stdio })
     }
 
     /// Where they are.
     pub(crate) fn announce(&self, mut out: impl io::Write) -> io::Result<()> {
-        if let Some(bridge) = &self.bridge {
-            bridge.announce(&mut out)?;
-        }
-        match &self.mcp {
-            Some(mcp) => mcp.announce(&mut out),
-            None => Ok(()),
-        }
+        self.running
+            .iter()
+            .try_for_each(|gateway| gateway.announce(&mut out))
     }
 
     /// Whether standard output is for MCP alone.
@@ -92,7 +138,7 @@ impl Gateways {
         let tools = self.stdio.clone();
         async move {
             match tools {
-                Some(tools) => mcp::serve_stdio(tools, CancellationToken::new()).await,
+                Some(tools) => agentanycast_mcp::serve_stdio(tools, CancellationToken::new()).await,
                 None => std::future::pending().await,
             }
         }
@@ -100,32 +146,20 @@ impl Gateways {
 
     /// Returns when one has ended that nobody has stopped.
     pub(crate) async fn wait_for_failure(&mut self) -> &'static str {
-        tokio::select! {
-            () = wait_for_end(self.bridge.as_mut().map(Bridge::wait_ended)) => "bridge",
-            () = wait_for_end(self.mcp.as_mut().map(McpGateway::wait_ended)) => "MCP server",
+        if self.running.is_empty() {
+            return std::future::pending().await;
         }
+        let ended = self.running.iter_mut().map(|gateway| {
+            Box::pin(async move {
+                gateway.wait_ended().await;
+                gateway.part()
+            })
+        });
+        select_all(ended).await.0
     }
 
     /// Takes no more requests, and answers those that there are.
     pub(crate) async fn stop(self) {
-        let bridge = async {
-            if let Some(bridge) = self.bridge {
-                bridge.stop().await;
-            }
-        };
-        let mcp = async {
-            if let Some(mcp) = self.mcp {
-                mcp.stop().await;
-            }
-        };
-        tokio::join!(bridge, mcp);
-    }
-}
-
-/// Returns when a part has ended; never without one.
-async fn wait_for_end(part: Option<impl Future<Output = ()>>) {
-    match part {
-        Some(part) => part.await,
-        None => std::future::pending().await,
+        join_all(self.running.into_iter().map(RunningGateway::stop)).await;
     }
 }

@@ -1,10 +1,10 @@
-//! The bridge in the daemon's process: the port of `agentanycast-bridge` carried out by this node, without a wire.
+//! The bridge in the daemon's process: the port of `agentanycast-gateway` carried out by this node, without a wire.
 //!
 //! The one rule: it makes the calls that any client makes, so a bridge beside the daemon and one in it see the same.
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use agentanycast_bridge::gateway::{
+use agentanycast_gateway::{
     ErrorKind, Gateway, GatewayError, NewTask, Target, TaskHandle, TaskListing, TaskQuery, Update,
 };
 use agentanycast_proto::{

@@ -7,16 +7,15 @@
 use std::collections::{BTreeMap, HashMap};
 
 use agentanycast_identity::PeerId;
-use agentanycast_proto::v1::{AgentCard, P2pExtension};
+use agentanycast_proto::v1::AgentCard;
 use agentanycast_store::{Batch, Store, StoreError};
-use bytes::Bytes;
-use prost::Message as _;
 
 use super::Admission;
 use crate::{
     engine::{
         schema::{self, tag},
         transaction::{EngineError, Now, Transaction},
+        types::NewInvite,
     },
     policy::invites::{Invite, Invites, MAX_INVITES, MAX_USES, RedeemResult, SECRET, hash_of, is_label},
     task::MAX_ID,
@@ -24,25 +23,6 @@ use crate::{
 
 /// Most nodes whose invites are kept.
 const MAX_ACCEPTED: usize = 10_000;
-
-/// An invite that is to be made.
-#[derive(Clone, Debug, Default)]
-pub struct NewInvite {
-    /// Names it; chosen at random.
-    pub id: String,
-    /// Empty: its id.
-    pub label: String,
-    /// The agent that it is for; empty: whichever is here.
-    pub agent: String,
-    /// The skill that it is for; empty: all.
-    pub skill: String,
-    /// How many peers it lets in.
-    pub uses: u32,
-    /// Until when peers can take a use, Unix milliseconds.
-    pub expires_at: Option<u64>,
-    /// Chosen at random.
-    pub secret: [u8; SECRET],
-}
 
 /// An invite in the store.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -150,34 +130,6 @@ fn write(invite: &Invite, batch: &mut Batch) {
 
 fn delete(invite: &Invite, batch: &mut Batch) {
     batch.delete(schema::key(tag::INVITE, invite.id.as_bytes()));
-}
-
-/// A peer's card without the secret on it, if there is more on it than who shows it, and the secret.
-pub(crate) fn split_card(card: Bytes) -> (Option<Bytes>, Vec<u8>) {
-    let Ok(mut read) = AgentCard::decode(card.clone()) else {
-        return (Some(card), Vec::new()); // Whoever passed it on has decoded it.
-    };
-    let apart = read.p2p_extension.as_mut().map(|extension| {
-        let refused = std::mem::take(&mut extension.invite_refused);
-        (std::mem::take(&mut extension.invite), !refused.is_empty())
-    });
-    let (secret, had_refusal) = apart.unwrap_or_default();
-    if secret.is_empty() && !had_refusal {
-        return (Some(card), secret);
-    }
-    let says_only_who = {
-        let mut rest = read.clone();
-        if let Some(extension) = &mut rest.p2p_extension {
-            extension.peer_id.clear();
-            extension.did_key.clear();
-            extension.instance.clear();
-            extension.instances_seen.clear();
-        }
-        rest.p2p_extension
-            .take_if(|extension| *extension == P2pExtension::default());
-        rest == AgentCard::default()
-    };
-    ((!says_only_who).then(|| read.encode_to_vec().into()), secret)
 }
 
 impl Admission {

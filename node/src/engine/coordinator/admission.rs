@@ -17,15 +17,13 @@ use crate::{
         transaction::{EngineError, Now},
     },
     policy::{
-        Decision, DecisionReason, MAX_CALLER, PeerAttributes, PolicyOutcome, PolicyRules, limits::SourceUsage,
+        Decision, DecisionReason, MAX_CALLER, PeerAttributes, PolicyOutcome, PolicyRules,
+        caller::gateway_caller, limits::SourceUsage,
     },
     sealed,
     task::Task,
 };
 use agentanycast_store::StoreError;
-
-/// The label by which a bridge tells who its caller is.
-const CALLER_LABEL: &str = "a2a.caller";
 
 impl From<Decision> for EngineError {
     fn from(decision: Decision) -> Self {
@@ -226,20 +224,22 @@ impl Coordinator {
             return Ok(None);
         }
         let (skill, bytes) = (&request.skill, request.message.encoded_len() as u64);
-        let caller = request.metadata.get(CALLER_LABEL);
-        if let Some(name) = caller.filter(|name| name.len() > MAX_CALLER) {
+        let caller = gateway_caller(&request.metadata);
+        if let Some(name) = caller.as_ref().filter(|name| name.len() > MAX_CALLER) {
             return Err(EngineError::Invalid(format!(
-                "the label {CALLER_LABEL} has {} bytes, it may have {MAX_CALLER}",
+                "the label with the caller has {} bytes, it may have {MAX_CALLER}",
                 name.len()
             )));
         }
-        let caller = caller.map(String::as_str);
-        let Some(decision) = self.admission.decide_on_local(now, caller, skill, bytes) else {
+        let decision = self
+            .admission
+            .decide_on_local(now, caller.as_deref(), skill, bytes);
+        let Some(decision) = decision else {
             return Ok(None);
         };
         let decided = LocalDecision {
             decision,
-            caller: caller.map(str::to_owned),
+            caller,
             target: request
                 .peer
                 .map_or_else(|| bare_url(&request.url), |peer| peer.to_string()),
@@ -250,7 +250,7 @@ impl Coordinator {
         let reason = decision.reason.message();
         self.observe.count_turned_away(&decision);
         self.observe.note_refusal(now.unix, None, false, "", &reason);
-        log::rejected(caller, skill, &reason);
+        log::rejected(decided.caller.as_deref(), skill, &reason);
         self.admission
             .audit_local(&mut self.transaction, now, &decided, skill, "", "");
         Err(decision.into())
@@ -293,7 +293,7 @@ impl Coordinator {
         for id in own {
             let task = unless_damaged(self.tasks.read(&id))?.flatten();
             if let Some(task) = task {
-                self.count_local_task(&id, task.metadata.get(CALLER_LABEL).map(String::as_str));
+                self.count_local_task(&id, gateway_caller(&task.metadata).as_deref());
             }
         }
         Ok(())

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use agentanycast_daemon_kit::settings::quoted;
 use agentanycast_identity::PeerId;
+use agentanycast_proto::gateway_labels;
 use agentanycast_proto::v1::{
     Message, MessageRole, SendTaskPayload, TaskCancelPayload, TaskStatus, TaskStatusUpdatePayload,
     a2a_envelope::Payload,
@@ -17,10 +18,11 @@ use crate::{
         outbox::EnvelopeKind,
     },
     engine::{
-        external::{External, Note},
+        external::External,
         peers::OutgoingEnvelope,
         trace_context::TraceContext,
         transaction::{Effect, EngineError, Now},
+        types::Note,
         wire::MAX_ENVELOPE,
     },
     task::{
@@ -36,8 +38,15 @@ const ENVELOPE_OVERHEAD: usize = 1024;
 pub(crate) const SEALED_NEEDS_URL: &str =
     "sealed_for is for tasks that are sent to a url: what goes to a peer is encrypted to it already";
 
-/// Labels by which a bridge here knows its tasks again: who called it is none of the peers' business.
-const LOCAL_LABELS: [&str; 3] = ["a2a.caller", "a2a.context", "a2a.target"];
+/// Labels by which gateways here know their tasks again, of today and of before: who called is none of the peers' business.
+const LOCAL_LABELS: [&str; 6] = [
+    gateway_labels::CALLER,
+    gateway_labels::CONTEXT,
+    gateway_labels::TARGET,
+    "a2a.caller",
+    "a2a.context",
+    "a2a.target",
+];
 
 /// The labels that a peer is told.
 pub(crate) fn forwarded_labels(metadata: &BTreeMap<String, String>) -> BTreeMap<String, String> {

@@ -26,10 +26,11 @@ use crate::{
         outbox::EnvelopeKind,
     },
     engine::{
-        observe::{Direction, log},
+        observe::log,
         tasks::{TaskEdit, Tasks},
         trace_context::TraceContext,
         transaction::{EngineError, Now},
+        types::Direction,
     },
     task::{Output, Role, Status, Task, TaskTimeline},
 };

@@ -8,9 +8,9 @@ use super::Coordinator;
 use crate::{
     delivery::outbox::{DeliveryStage, EnvelopeKind, QueueDepths},
     engine::{
-        observe::RecentRefusal,
         tasks::{context_mark, unless_damaged},
         transaction::{EngineError, Now},
+        types::RecentRefusal,
     },
     task::{Role, Status, Task},
 };

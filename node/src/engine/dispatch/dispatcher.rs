@@ -3,7 +3,7 @@
 //! Pure. Every open listener gets every new task, once; a task that nobody listened for, or whose
 //! every listener went away before an agent acted on it, is offered again. What is handed over for the
 //! first time while one listens is that one's alone ([`ListenerDelivery::exclusive`]). A listener is sent no
-//! more than it has room for ([`CREDIT`], [`CREDIT_BYTES`]), so that a slow agent costs no memory.
+//! more than it has room for ([`LISTENER_CREDIT`], [`CREDIT_BYTES`]), so that a slow agent costs no memory.
 //!
 //! A task may end the agent that works on it. Each task counts the agents that ended while they had it
 //! ([`Dispatcher::agent_ended`]). A task that ended one agent goes behind those that ended none. A task that ended
@@ -21,10 +21,7 @@ use std::{
 use lane::Lane;
 use listener::ListenerState;
 
-use crate::engine::transaction::ListenerId;
-
-/// Tasks a listener is sent ahead of what it has read.
-pub(crate) const CREDIT: usize = 64;
+use crate::engine::{transaction::ListenerId, types::LISTENER_CREDIT};
 
 /// Bytes of tasks that a listener is sent ahead of what it has read, unless a single one has more.
 pub(crate) const CREDIT_BYTES: usize = 4 << 20;

@@ -9,6 +9,7 @@ use super::External;
 use crate::engine::{
     schema::{self, tag},
     transaction::{Effect, EngineError, Transaction},
+    types::Note,
 };
 use agentanycast_store::{Batch, Store, StoreError};
 
@@ -29,32 +30,6 @@ const MAX_ALL_BYTES: usize = 64 << 20;
 
 /// What a note takes in memory besides its texts, about.
 const OVERHEAD: usize = 256;
-
-/// What a gateway has noted.
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub struct Note {
-    /// The task has no second one of this name.
-    #[prost(string, tag = "1")]
-    pub name: String,
-    /// Whose it is.
-    #[prost(string, tag = "2")]
-    pub owner: String,
-    /// What is noted.
-    #[prost(bytes = "vec", tag = "3")]
-    pub content: Vec<u8>,
-    /// Something is still to be done about it.
-    #[prost(bool, tag = "4")]
-    pub open: bool,
-    /// Another one each time that it is written.
-    #[prost(uint64, tag = "5")]
-    pub version: u64,
-}
-
-impl Note {
-    fn bytes(&self) -> usize {
-        self.name.len() + self.owner.len() + self.content.len()
-    }
-}
 
 /// See the module's text.
 #[derive(Debug, Default)]

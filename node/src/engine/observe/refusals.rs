@@ -6,30 +6,13 @@ use std::{collections::VecDeque, sync::Arc};
 
 use agentanycast_identity::PeerId;
 
+use crate::engine::types::RecentRefusal;
+
 /// Refusals that are kept.
 const MAX_KEPT: usize = 32;
 
 /// Longest reason that is kept, in bytes.
 const MAX_REASON: usize = 512;
-
-/// Something that was refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RecentRefusal {
-    /// The last time, Unix milliseconds.
-    pub at: u64,
-    /// The other node; None: this node's own agent or bridge asked.
-    pub peer: Option<PeerId>,
-    /// The peer refused it; else it was refused here.
-    pub by_peer: bool,
-    /// The task, of the last one; may be empty.
-    pub task: String,
-    /// Why.
-    pub reason: String,
-    /// How often.
-    pub count: u64,
-    /// Of a task that the policy refused: what its peer said of itself and did not count, and why.
-    pub unproven: Arc<[String]>,
-}
 
 /// See the module's text.
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use super::refusals::RecentRefusal;
+use crate::engine::types::RecentRefusal;
 
 /// Tasks that are kept: with the longest ids and reasons some 1 MiB, and of what was said of their peers 4 MiB.
 const MAX_KEPT: usize = 1000;

@@ -2,36 +2,10 @@
 //! only those on the page are read.
 
 use super::{Tasks, index::TaskIndexEntry, records::context_mark, unless_damaged};
-use crate::{
-    engine::transaction::EngineError,
-    task::{GroupKey, Status, Task},
+use crate::engine::{
+    transaction::EngineError,
+    types::{TaskListPage, TaskQuery},
 };
-
-/// Which tasks to list.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TaskQuery {
-    /// In one of these states; empty: any.
-    pub statuses: Vec<Status>,
-    /// Of this group; `None`: all tasks.
-    pub group: Option<GroupKey>,
-    /// Of this conversation; empty: any.
-    pub context_id: String,
-    /// Changed after this, Unix time in milliseconds.
-    pub changed_after: Option<u64>,
-    /// Whose id begins so; empty: any.
-    pub id_prefix: String,
-}
-
-/// A page.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct TaskListPage {
-    /// Its tasks.
-    pub tasks: Vec<Task>,
-    /// Behind which the next page begins; `None`: this is the last one.
-    pub next: Option<(u64, String)>,
-    /// Tasks on all pages, of a group; else 0.
-    pub total: usize,
-}
 
 impl Tasks {
     /// The tasks that the filter lets pass, at most `limit`, from behind `after` on.

@@ -11,7 +11,7 @@ use super::{
     harness::{limits, peer, text},
 };
 use crate::{
-    engine::{EngineError, NewInvite, SendTask, admission::split_card},
+    engine::{EngineError, NewInvite, SendTask, coordinator::invite_on_card::split},
     policy::{
         PolicyOutcome, PolicyRules, TrustMode, WrittenRule, WrittenRules,
         invites::{MAX_INVITES, SECRET},
@@ -299,7 +299,7 @@ fn a_secret_on_a_card_is_taken_off_it() {
         }),
         ..AgentCard::default()
     };
-    let (kept, secret) = split_card(card.encode_to_vec().into());
+    let (kept, secret) = split(card.encode_to_vec().into());
     assert_eq!(secret, SHOWN);
     let kept = AgentCard::decode(kept.unwrap()).unwrap();
     assert_eq!(
@@ -307,7 +307,7 @@ fn a_secret_on_a_card_is_taken_off_it() {
         ("guest", 0)
     );
     let bare = AgentCard::default().encode_to_vec();
-    assert_eq!(split_card(bare.clone().into()), (Some(bare.into()), Vec::new()));
+    assert_eq!(split(bare.clone().into()), (Some(bare.into()), Vec::new()));
     let only = AgentCard {
         p2p_extension: Some(P2pExtension {
             peer_id: peer(51).to_string(),
@@ -317,7 +317,7 @@ fn a_secret_on_a_card_is_taken_off_it() {
         }),
         ..AgentCard::default()
     };
-    assert_eq!(split_card(only.encode_to_vec().into()), (None, SHOWN.to_vec()));
+    assert_eq!(split(only.encode_to_vec().into()), (None, SHOWN.to_vec()));
 
     let mut lab = TestCluster::new();
     close(&mut lab, B, &[]);

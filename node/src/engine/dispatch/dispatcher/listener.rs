@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    CREDIT, CREDIT_BYTES, STUCK_AFTER,
+    CREDIT_BYTES, LISTENER_CREDIT, STUCK_AFTER,
     lane::{Lane, sequence_of},
 };
 
@@ -31,7 +31,7 @@ impl ListenerState {
         Self {
             cursors: Lane::SHARED.map(|lane| lane.number(0)),
             attached_at,
-            credit: CREDIT,
+            credit: LISTENER_CREDIT,
             unread: VecDeque::new(),
             unread_bytes: 0,
             behind_since: None,
@@ -81,7 +81,7 @@ impl ListenerState {
 
     /// It has read `count` of what it was sent.
     pub(super) fn read(&mut self, count: usize) {
-        self.credit = (self.credit + count).min(CREDIT);
+        self.credit = (self.credit + count).min(LISTENER_CREDIT);
         let read = count.min(self.unread.len());
         let bytes: usize = self.unread.drain(..read).map(|(_, weight)| weight).sum();
         self.unread_bytes -= bytes;

@@ -257,7 +257,7 @@ impl DispatcherModel {
                     self.next_listener,
                     ListenerModel {
                         attached,
-                        credit: CREDIT,
+                        credit: LISTENER_CREDIT,
                         last: [0; 4],
                         unread: std::collections::VecDeque::new(),
                     },
@@ -275,7 +275,7 @@ impl DispatcherModel {
                     return Vec::new();
                 };
                 if let Some(reader) = self.readers.get_mut(&id) {
-                    reader.credit = (reader.credit + count).min(CREDIT);
+                    reader.credit = (reader.credit + count).min(LISTENER_CREDIT);
                     reader.unread.drain(..count.min(reader.unread.len()));
                 }
                 feed.credit(id, count)
@@ -451,9 +451,9 @@ proptest! {
             }
             model.check(&feed)?;
         }
-        for _ in 0..=events.len().div_ceil(CREDIT) {
+        for _ in 0..=events.len().div_ceil(LISTENER_CREDIT) {
             for which in 0..model.readers.len() {
-                let deliveries = model.happen(&Event::Credit { which, count: CREDIT }, &mut feed);
+                let deliveries = model.happen(&Event::Credit { which, count: LISTENER_CREDIT }, &mut feed);
                 model.deliver(deliveries)?;
             }
         }
@@ -495,7 +495,7 @@ fn a_task_that_nobody_can_take_is_known_as_such() {
     assert_eq!(decline(&mut feed, 2, "b"), DeclineOutcome::Undeliverable);
     // One that has no room yet may take it.
     fill(&mut feed);
-    feed.credit(1, CREDIT);
+    feed.credit(1, LISTENER_CREDIT);
     assert_eq!(feed.offer("c", OfferKind::New, 1), [shared(1, "c")]);
     assert_eq!(decline(&mut feed, 1, "c"), DeclineOutcome::StillOffered);
     assert!(
@@ -525,7 +525,7 @@ fn a_task_waits_for_who_has_not_come_to_it() {
     feed.attach(1, NOW);
     feed.attach(2, NOW);
     fill(&mut feed);
-    feed.credit(1, CREDIT);
+    feed.credit(1, LISTENER_CREDIT);
     assert_eq!(feed.offer("a", OfferKind::New, 1), [shared(1, "a")]);
     assert_eq!(decline(&mut feed, 1, "a"), DeclineOutcome::StillOffered);
     assert_eq!(feed.undeliverable(NOW * 1000, NOW), []);
@@ -566,7 +566,7 @@ fn news_is_not_declined() {
     feed.attach(1, NOW);
     feed.attach(2, NOW);
     fill(&mut feed);
-    feed.credit(1, CREDIT);
+    feed.credit(1, LISTENER_CREDIT);
     assert_eq!(feed.offer("a", OfferKind::Ended, 1), [shared(1, "a")]);
     assert_eq!(decline(&mut feed, 1, "a"), DeclineOutcome::NotOffered);
     assert_eq!(feed.credit(2, 1), [shared(2, "a")]);
@@ -574,7 +574,7 @@ fn news_is_not_declined() {
 
 /// Takes all the room of those who listen.
 fn fill(feed: &mut Dispatcher) {
-    for task in 0..CREDIT {
+    for task in 0..LISTENER_CREDIT {
         feed.offer(&task.to_string(), OfferKind::New, 1);
     }
 }
@@ -630,12 +630,12 @@ fn a_task_offered_to_nobody_waits_for_the_first_listener() {
 fn a_slow_listener_gets_no_more_than_its_credit() {
     let mut feed = Dispatcher::new(NOW);
     feed.attach(1, NOW);
-    let given = (0..CREDIT + 5)
+    let given = (0..LISTENER_CREDIT + 5)
         .flat_map(|task| feed.offer(&task.to_string(), OfferKind::New, 1))
         .count();
-    assert_eq!(given, CREDIT);
+    assert_eq!(given, LISTENER_CREDIT);
     assert_eq!(feed.credit(1, 2).len(), 2);
-    assert_eq!(feed.credit(1, CREDIT * 10).len(), 3);
+    assert_eq!(feed.credit(1, LISTENER_CREDIT * 10).len(), 3);
 }
 
 #[test]
@@ -655,12 +655,12 @@ fn news_whose_hearer_left_is_forgotten() {
     feed.attach(1, NOW);
     feed.attach(2, NOW);
     fill(&mut feed);
-    feed.credit(1, CREDIT);
+    feed.credit(1, LISTENER_CREDIT);
     assert_eq!(feed.offer("t", OfferKind::Ended, 1), [shared(1, "t")]);
     assert_eq!(feed.attach(3, NOW), []);
     assert_eq!(feed.detach(1, NOW), []);
     assert_eq!(feed.ended_count, 1, "the second has not come to it");
-    assert_eq!(feed.detach(2, NOW).len(), CREDIT);
+    assert_eq!(feed.detach(2, NOW).len(), LISTENER_CREDIT);
     assert_eq!(feed.ended_count, 0);
 }
 
@@ -732,7 +732,7 @@ fn only_the_task_that_ends_its_agents_goes_on_counting() {
     let mut ends = BTreeMap::new();
     let mut listener = 0;
     let mut count = |feed: &mut Dispatcher, listener| {
-        for task in feed.agent_ended(listener, CREDIT) {
+        for task in feed.agent_ended(listener, LISTENER_CREDIT) {
             *ends.entry(task).or_insert(0) += 1;
         }
         feed.detach(listener, NOW);
@@ -839,7 +839,7 @@ fn a_task_that_is_handed_out_alone_gets_its_turn() {
         // It was handed to a listener that reads it and says nothing of it: one more gets it.
         feed.credit(1, 1);
         feed.attach(2, NOW);
-        feed.credit(2, CREDIT);
+        feed.credit(2, LISTENER_CREDIT);
         feed.withdraw("still more");
         assert_eq!(feed.tick(NOW + GRACE * 3, GRACE), []);
         assert_eq!(names(&feed.tick(NOW + GRACE * 5, GRACE)), ["alone"]);
@@ -853,10 +853,10 @@ fn a_stuck_listener_costs_the_others_nothing() {
     const GRACE: Duration = Duration::from_mins(5);
     for comes_later in [false, true] {
         let mut feed = Dispatcher::new(NOW);
-        for task in 0..3 * CREDIT {
+        for task in 0..3 * LISTENER_CREDIT {
             feed.offer(&task.to_string(), OfferKind::New, 1);
         }
-        assert_eq!(feed.attach(1, NOW).len(), CREDIT);
+        assert_eq!(feed.attach(1, NOW).len(), LISTENER_CREDIT);
         // It has read some: they may lie in its socket.
         feed.credit(1, 10);
         feed.attach(2, NOW);
@@ -872,7 +872,7 @@ fn a_stuck_listener_costs_the_others_nothing() {
         };
         if !comes_later {
             let handed = feed.attach(3, NOW);
-            assert!(reads(&mut feed, handed) < 2 * CREDIT);
+            assert!(reads(&mut feed, handed) < 2 * LISTENER_CREDIT);
         }
         for seconds in 0..=3 {
             let handed = feed.tick(NOW + Duration::from_secs(seconds), GRACE);
@@ -882,9 +882,9 @@ fn a_stuck_listener_costs_the_others_nothing() {
             let handed = feed.attach(3, NOW);
             reads(&mut feed, handed);
         }
-        assert_eq!(reads(&mut feed, Vec::new()), 3 * CREDIT);
+        assert_eq!(reads(&mut feed, Vec::new()), 3 * LISTENER_CREDIT);
         // One that reads on is not stuck, and gets nothing twice.
-        let again = feed.credit(1, CREDIT);
+        let again = feed.credit(1, LISTENER_CREDIT);
         assert!(again.iter().all(|delivery| delivery.listener == 1));
         assert_eq!(feed.tick(NOW + GRACE, GRACE), []);
     }

@@ -1,0 +1,32 @@
+//! The A2A gateway: any client of A2A 0.3 and 1.0, over JSON-RPC, REST or gRPC, reaches any agent of the mesh, and agents of
+//! A2A outside are reached by URL.
+//!
+//! `protocol` is what A2A says, in the terms of the mesh and back. `handler` carries requests out on the mesh. `http` and
+//! `grpc` are the bindings that clients come by; `front_config`, `extensions`, `card_endpoint` and `task_events` are what both
+//! need. `webhooks` tells webhooks what becomes of tasks. `outbound` carries tasks of the mesh to agents outside. `gateway`
+//! wires them with their settings.
+
+#![forbid(unsafe_code)]
+
+mod card_endpoint;
+mod extensions;
+mod front_config;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
+mod gateway;
+mod grpc;
+pub mod handler;
+mod http;
+pub mod outbound;
+pub mod protocol;
+mod task_events;
+mod webhooks;
+
+pub use agentanycast_front::request_counts::RequestCounts;
+pub use gateway::start;
+
+/// Its name: what its callers begin with in the policy. Its settings are in the section `[bridge]`.
+pub const NAME: &str = "a2a";
+
+/// The section of its settings.
+pub const SECTION: &str = "bridge";

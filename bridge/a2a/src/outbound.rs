@@ -1,0 +1,195 @@
+//! Tasks of the mesh that are sent by URL: carried to agents outside, in A2A 1.0 or 0.3, over JSON-RPC, REST or gRPC,
+//! and what those say reported to the node.
+//!
+//! The one rule: an agent outside is given a message at most once. How far an errand has got is kept with the task
+//! before the next step is taken; after a restart it is gone on from there, and what is in doubt is looked for and
+//! never said again.
+//!
+//! PURE: `interface` (how an agent is spoken to), `encode` and `decode` (what is asked and said), `sse`, `unseal` (what of it
+//! counts where it is sealed), `report_builder` (what is news), `checkpoint` (how far it has got), `error`. Around
+//! them: `card_cache`, `remote_agent` (one agent), `delivery` (one task). HTTP to agents is `agentanycast_egress`.
+
+mod card_cache;
+mod checkpoint;
+mod decode;
+mod delivery;
+mod encode;
+mod error;
+mod interface;
+mod remote_agent;
+mod report_builder;
+mod sse;
+mod unseal;
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use agentanycast_egress::client::HostClients;
+use agentanycast_gateway::ExternalTasks;
+use agentanycast_gateways::bridge::outbound::OutboundConfig;
+use tokio::{
+    sync::{Notify, Semaphore},
+    task::JoinSet,
+};
+use tokio_util::sync::CancellationToken;
+
+use self::{card_cache::CardCache, delivery::DeliveryJob};
+
+/// See `fuzz.rs`: what an agent outside says, as an answer, as a card, as events in pieces of this size.
+#[cfg(any(test, feature = "fuzz"))]
+pub(crate) fn fuzz(piece: usize, bytes: &[u8]) {
+    let whole = sse::SseReader::default().take(bytes).ok();
+    let mut reader = sse::SseReader::default();
+    let mut events = Vec::new();
+    for piece in bytes.chunks(piece.max(1)) {
+        events.extend(reader.take(piece).ok().into_iter().flatten());
+    }
+    assert_eq!(
+        Some(&events),
+        whole.as_ref(),
+        "events do not depend on how they come"
+    );
+    let json = |bytes: &[u8]| serde_json::from_slice::<serde_json::Value>(bytes).ok();
+    for answer in events.iter().map(Vec::as_slice).chain([bytes]).filter_map(json) {
+        for binding in [interface::Binding::JsonRpc, interface::Binding::Rest] {
+            let Ok(result) = encode::unwrap_result(binding, answer.clone()) else {
+                continue;
+            };
+            for version in [
+                crate::protocol::version::Version::V03,
+                crate::protocol::version::Version::V10,
+            ] {
+                // Heard or refused.
+                let _ = decode::read(version, result.clone());
+                let _ = decode::read_bare_task(version, result.clone());
+            }
+        }
+        let at = ::http::Uri::from_static("https://agents.example/card.json");
+        if let Ok(chosen) = interface::choose(answer, &at) {
+            assert!(
+                chosen.interface.url.starts_with("http"),
+                "{:?}",
+                chosen.interface.url
+            );
+        }
+    }
+    let _ = encode::error_from_status(500, bytes);
+}
+
+/// Errands at once that speak with their agents; those that wait for an answer of their sender do not count.
+const AT_ONCE: usize = 1024;
+
+/// How long messages that are on their way may take to arrive at the stop.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// The errands of one node.
+pub struct DeliveryRunner {
+    shared: Arc<DeliveryShared>,
+}
+
+struct DeliveryShared {
+    tasks: Arc<dyn ExternalTasks>,
+    clients: Arc<HostClients>,
+    /// The same for errands that may go to this host and to private networks.
+    private_clients: Arc<HostClients>,
+    cards: CardCache,
+    patience: Duration,
+    within: Duration,
+    permits: Semaphore,
+    stop: CancellationToken,
+}
+
+/// Tells an errand that something has come to it.
+#[derive(Default)]
+struct WakeSignal {
+    is_set: AtomicBool,
+    notify: Notify,
+}
+
+impl WakeSignal {
+    fn wake(&self) {
+        self.is_set.store(true, Ordering::Release);
+        self.notify.notify_one();
+    }
+
+    /// Forgets what was rung for; true: something was.
+    fn reset(&self) -> bool {
+        self.is_set.swap(false, Ordering::AcqRel)
+    }
+
+    async fn woken(&self) {
+        while !self.is_set.load(Ordering::Acquire) {
+            self.notify.notified().await;
+        }
+    }
+}
+
+impl DeliveryRunner {
+    /// Of this node. It ends at `stop`.
+    ///
+    /// # Errors
+    /// When a certificate or key of the configuration cannot be used.
+    pub fn new(
+        errands: Arc<dyn ExternalTasks>,
+        config: &OutboundConfig,
+        stop: CancellationToken,
+    ) -> anyhow::Result<Self> {
+        let clients = HostClients::new(config)?;
+        Ok(Self {
+            shared: Arc::new(DeliveryShared {
+                tasks: errands,
+                private_clients: Arc::new(clients.to_private_hosts(config)?),
+                clients: Arc::new(clients),
+                cards: CardCache::default(),
+                patience: config.patience,
+                within: config.timeout,
+                permits: Semaphore::new(AT_ONCE),
+                stop,
+            }),
+        })
+    }
+
+    /// Runs errands until the stop. What is not done by then is gone on with at the next start.
+    pub async fn run(self) {
+        let mut bells: HashMap<String, Arc<WakeSignal>> = HashMap::new();
+        let mut running = JoinSet::new();
+        loop {
+            tokio::select! {
+                biased;
+                () = self.shared.stop.cancelled() => break,
+                Some(done) = running.join_next() => {
+                    let Ok(id) = done else { continue };
+                    let bell: Option<Arc<WakeSignal>> = bells.remove(&id);
+                    // It was rung for just when it ended.
+                    if bell.is_some_and(|bell| bell.reset()) {
+                        self.begin(id, &mut bells, &mut running);
+                    }
+                }
+                id = self.shared.tasks.next() => match bells.get(&id) {
+                    Some(bell) => bell.wake(),
+                    None => self.begin(id, &mut bells, &mut running),
+                },
+            }
+        }
+        let drained = async { while running.join_next().await.is_some() {} };
+        if tokio::time::timeout(LAST_WORDS, drained).await.is_err() {
+            tracing::warn!("messages to agents outside were on their way at the stop");
+        }
+    }
+
+    fn begin(&self, id: String, bells: &mut HashMap<String, Arc<WakeSignal>>, running: &mut JoinSet<String>) {
+        let bell = Arc::new(WakeSignal::default());
+        bells.insert(id.clone(), Arc::clone(&bell));
+        let run = DeliveryJob::new(Arc::clone(&self.shared), id.clone(), bell);
+        running.spawn(async move {
+            run.run().await;
+            id
+        });
+    }
+}

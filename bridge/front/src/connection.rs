@@ -1,0 +1,199 @@
+//! Connections: accepted up to a bound, given up when they are slow.
+//!
+//! The one rule: a client that is slow to ask, or slow to read, costs a place for a bounded time, and one address has
+//! its share of the places; in it, who asks nothing gives way to who comes.
+
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use agentanycast_limits::{
+    ConnSlots, Network, Slot,
+    http::{self, ClientTimeouts},
+};
+use axum::{Extension, Router};
+use hyper_util::{
+    rt::{TokioExecutor, TokioTimer},
+    server::conn::auto::Builder,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tower::Layer as _;
+
+use super::{admission::ClientConnection, tls::Tls};
+use crate::auth::ClientCertificate;
+
+/// Connections at once. Each takes a descriptor and, while it is idle, some KiB.
+const MOST: usize = 8192;
+
+/// How long the head of a request may take, from the moment the connection is ready for one.
+const HEAD_WITHIN: Duration = Duration::from_secs(30);
+
+/// Largest head of a request, in bytes, and most lines in it.
+const HEAD_BYTES: usize = 64 << 10;
+const HEAD_LINES: usize = 100;
+
+/// Requests of one connection of HTTP/2 that are answered at a time.
+const STREAMS: u32 = 256;
+
+/// Frames of an answer that HTTP/2 keeps for a client that does not take them, in bytes.
+const SEND_AHEAD: usize = 256 << 10;
+
+/// How long clients are waited for. Silent streams say that they are alive every 15 s, so a client that is gone is found
+/// out.
+const PATIENCE: ClientTimeouts = ClientTimeouts {
+    begin: HEAD_WITHIN,
+    reader: Duration::from_mins(1),
+    quiet: Duration::from_mins(2),
+};
+
+/// How often a silent connection of HTTP/2 is asked whether it is there, and how long it may take to say so.
+const PING_EVERY: Duration = Duration::from_secs(30);
+const PONG_WITHIN: Duration = Duration::from_secs(20);
+
+/// Pause after accepting has failed, as it does when no descriptors are left.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How long requests may take that are being answered at the stop.
+const LAST_ANSWERS: Duration = Duration::from_secs(3);
+
+/// How long the greeting of TLS may take.
+const GREETING_WITHIN: Duration = Duration::from_secs(10);
+
+/// Who may come in.
+pub struct ConnectionConfig {
+    /// TLS, unless clients come without.
+    pub tls: Option<Tls>,
+    /// Connections from one address at a time.
+    pub connections: usize,
+}
+
+/// Serves until `stop`, then answers what was asked and returns.
+pub async fn serve(listener: TcpListener, door: ConnectionConfig, router: Router, stop: CancellationToken) {
+    let seats = ConnSlots::new(MOST, door.connections);
+    let connections = TaskTracker::new();
+    let builder = Arc::new(builder());
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            accepted = listener.accept() => accepted,
+        };
+        let (stream, address) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+        };
+        let network = Network::from(address.ip());
+        let seat = match seats.take(network) {
+            Ok(seat) => seat,
+            Err(full) => {
+                tracing::debug!(%network, ?full, "too many connections; one was refused");
+                continue;
+            }
+        };
+        seat.sitter().waits(Instant::now());
+        // Without it each event of a stream waits for the acknowledgement of the one before.
+        let _ = stream.set_nodelay(true);
+        let acceptor = door.tls.as_ref().map(Tls::acceptor);
+        let connection = HttpConnection {
+            router: router.clone(),
+            builder: Arc::clone(&builder),
+            stop: stop.clone(),
+            network,
+            slot: Arc::new(seat),
+            local_addr: stream.local_addr().ok(),
+        };
+        connections.spawn(async move {
+            if let Err(error) = connection.run(stream, acceptor).await {
+                tracing::debug!(error, "a connection broke off");
+            }
+        });
+    }
+    connections.close();
+    if tokio::time::timeout(LAST_ANSWERS, connections.wait())
+        .await
+        .is_err()
+    {
+        tracing::warn!("connections were closed that still had something to say");
+    }
+}
+
+fn builder() -> Builder<TokioExecutor> {
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_WITHIN)
+        .max_buf_size(HEAD_BYTES)
+        .max_headers(HEAD_LINES);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS)
+        .max_header_list_size(HEAD_BYTES as u32)
+        .max_send_buf_size(SEND_AHEAD)
+        .keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(PONG_WITHIN);
+    builder
+}
+
+/// A connection that was accepted.
+struct HttpConnection {
+    router: Router,
+    builder: Arc<Builder<TokioExecutor>>,
+    stop: CancellationToken,
+    network: Network,
+    slot: Arc<Slot>,
+    local_addr: Option<SocketAddr>,
+}
+
+impl HttpConnection {
+    async fn run(self, stream: TcpStream, acceptor: Option<tokio_rustls::TlsAcceptor>) -> Result<(), String> {
+        let Some(acceptor) = acceptor else {
+            return self.answer(stream, None).await;
+        };
+        let greeting = tokio::select! {
+            biased;
+            () = self.slot.sitter().gone() => return Err("another one took its place while it greeted".to_owned()),
+            greeting = tokio::time::timeout(GREETING_WITHIN, acceptor.accept(stream)) => greeting,
+        };
+        let stream = greeting
+            .map_err(|late| late.to_string())?
+            .map_err(|error| error.to_string())?;
+        let shown = stream.get_ref().1.peer_certificates();
+        let certificate = shown.and_then(|shown| ClientCertificate::read(shown.first()?));
+        self.answer(stream, certificate).await
+    }
+
+    async fn answer<S>(self, stream: S, certificate: Option<ClientCertificate>) -> Result<(), String>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let peer = ClientConnection {
+            network: self.network,
+            certificate,
+            local_addr: self.local_addr,
+            slot: Arc::downgrade(&self.slot),
+        };
+        // It says who is there.
+        let service = Extension(peer).layer(self.router);
+        http::serve(
+            &self.builder,
+            stream,
+            service,
+            PATIENCE,
+            self.slot.sitter(),
+            &self.stop,
+        )
+        .await
+    }
+}

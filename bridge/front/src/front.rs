@@ -1,0 +1,104 @@
+//! The front of a gateway over HTTP, made of its settings: what its requests come in by, and where it listens.
+
+use std::sync::Arc;
+
+use agentanycast_gateways::front::FrontSettings;
+use axum::{Router, extract::Request};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    admission::{AdmittedRequest, ClientConnection, RequestAdmission},
+    auth::Authenticator,
+    listener::{self, RunningFront},
+    origin_policy::OriginPolicy,
+    refusal::Refusal,
+    tls::Tls,
+};
+
+/// A front that does not listen yet.
+pub struct Front {
+    settings: FrontSettings,
+    tls: Option<Tls>,
+    rules: Arc<FrontRules>,
+}
+
+/// What decides which requests come in. The router of a gateway asks it.
+pub struct FrontRules {
+    admission: Arc<RequestAdmission>,
+    cors_origins: Vec<String>,
+    public_url: String,
+    requires_credentials: bool,
+    max_body: usize,
+}
+
+impl Front {
+    /// As the settings say.
+    ///
+    /// # Errors
+    /// When a file cannot be used.
+    pub fn new(settings: FrontSettings) -> anyhow::Result<Self> {
+        let authenticator = Authenticator::read(&settings.auth)?;
+        let tls = listener::tls(&settings)?;
+        let max_body = usize::try_from(settings.max_body.0).unwrap_or(usize::MAX);
+        let requires_credentials = authenticator.requires_credentials();
+        let admission = RequestAdmission::new(authenticator, settings.limits.clone(), max_body);
+        Ok(Self {
+            rules: Arc::new(FrontRules {
+                admission: Arc::new(admission),
+                cors_origins: settings.cors_origins.clone(),
+                public_url: settings.public_url.clone(),
+                requires_credentials,
+                max_body,
+            }),
+            tls,
+            settings,
+        })
+    }
+
+    /// What decides which requests come in.
+    pub fn rules(&self) -> Arc<FrontRules> {
+        Arc::clone(&self.rules)
+    }
+
+    /// Listens for `clients` and answers by the routes that `router` makes; their streams end at the token that it is given.
+    ///
+    /// # Errors
+    /// When the address cannot be listened on.
+    pub async fn serve(
+        self,
+        clients: &str,
+        router: impl FnOnce(CancellationToken) -> Router,
+    ) -> anyhow::Result<RunningFront> {
+        RunningFront::start(&self.settings, self.tls, clients, router).await
+    }
+}
+
+impl FrontRules {
+    /// Lets a request in that a page may send and that somebody stands for.
+    ///
+    /// # Errors
+    /// Why it does not come in.
+    pub fn admit<'a>(
+        &'a self,
+        request: &'a Request,
+    ) -> impl Future<Output = Result<AdmittedRequest, Refusal>> + Send + use<'a> {
+        let pages = OriginPolicy {
+            origins: &self.cors_origins,
+            public_url: Some(self.public_url.as_str()).filter(|url| !url.is_empty()),
+            requires_credentials: self.requires_credentials,
+        };
+        let checked = pages.check(request);
+        // Not the request itself, whose body is for one thread at a time.
+        let (headers, extensions) = (request.headers(), request.extensions());
+        async move {
+            checked?;
+            let peer = extensions.get::<ClientConnection>();
+            self.admission.admit(headers, peer).await
+        }
+    }
+
+    /// Largest body of a request, or message of a WebSocket, in bytes.
+    pub fn max_body(&self) -> usize {
+        self.max_body
+    }
+}

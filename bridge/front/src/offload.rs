@@ -1,0 +1,42 @@
+//! Large contents are read and written aside: one thread serves everybody, here and in the daemon, and 24 MiB of JSON
+//! would hold it for a tenth of a second.
+
+use std::panic;
+
+use tokio::task;
+
+/// Contents of this many bytes and more, which take about a millisecond, or some when they are nothing but brackets.
+const LARGE: usize = 64 << 10;
+
+/// What `work` makes of contents of `bytes` bytes.
+pub async fn offload<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> T {
+    if bytes < LARGE {
+        return work();
+    }
+    match task::spawn_blocking(work).await {
+        Ok(made) => made,
+        // It is not cancelled: nobody else has the handle.
+        Err(error) => panic::resume_unwind(error.into_panic()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn only_large_contents_leave_the_thread() {
+        let here = thread::current().id();
+        let on = || thread::current().id();
+        assert_eq!(offload(LARGE - 1, on).await, here);
+        assert_ne!(offload(LARGE, on).await, here);
+    }
+
+    #[tokio::test]
+    #[should_panic(expected = "as it would here")]
+    async fn a_panic_comes_back() {
+        offload(LARGE, || panic!("as it would here")).await;
+    }
+}

@@ -1,0 +1,72 @@
+//! A gateway that runs, and how it ends.
+
+use std::{io, net::SocketAddr};
+
+use agentanycast_front::listener::{RunningFront, STOP_WITHIN};
+use futures::future::join_all;
+use tokio::task::JoinHandle;
+
+/// A gateway that takes requests. Dropping it leaves it running; [`RunningGateway::stop`] ends it.
+#[derive(Debug)]
+pub struct RunningGateway {
+    /// What of the program has ended when it has, for people.
+    part: &'static str,
+    /// What its start line begins with.
+    line: String,
+    front: RunningFront,
+    /// What it does besides, until the front's stop.
+    others: Vec<JoinHandle<()>>,
+}
+
+impl RunningGateway {
+    /// With this front, which the start line `NAME_ADDR=…` tells; `part` is what has ended when it has.
+    pub fn new(part: &'static str, name: &str, front: RunningFront) -> Self {
+        Self {
+            part,
+            line: format!("{}_ADDR", name.to_ascii_uppercase().replace('-', "_")),
+            front,
+            others: Vec::new(),
+        }
+    }
+
+    /// With something else that it does until it is stopped.
+    #[must_use]
+    pub fn with_task(mut self, task: JoinHandle<()>) -> Self {
+        self.others.push(task);
+        self
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.front.address
+    }
+
+    /// What of the program it is.
+    pub fn part(&self) -> &'static str {
+        self.part
+    }
+
+    /// The line that whoever started it waits for: requests are taken from here on.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn announce(&self, out: impl io::Write) -> io::Result<()> {
+        self.front.announce(&self.line, out)
+    }
+
+    /// Returns when it has ended though nobody has stopped it.
+    pub async fn wait_ended(&mut self) {
+        let front = &mut self.front.task;
+        let all = std::iter::once(front).chain(&mut self.others);
+        let _ = futures::future::select_all(all).await;
+    }
+
+    /// Takes no more requests, and answers those that it has, within four seconds.
+    pub async fn stop(self) {
+        self.front.stop.cancel();
+        let all = join_all(std::iter::once(self.front.task).chain(self.others));
+        if tokio::time::timeout(STOP_WITHIN, all).await.is_err() {
+            tracing::warn!(part = self.part, "it stopped before everything was answered");
+        }
+    }
+}

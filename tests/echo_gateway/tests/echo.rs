@@ -1,0 +1,196 @@
+//! The echo gateway in a real daemon, with a real agent behind it.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+use agentanycast::{AgentCard, Artifact, Node};
+use soketto::handshake::{Client, ServerResponse};
+use tokio::net::TcpStream;
+use tokio_util::compat::{Compat, TokioAsyncReadCompatExt as _};
+
+const ALICE: &str = "0123456789abcdef";
+const BOB: &str = "fedcba9876543210";
+
+struct Daemon {
+    process: Child,
+    address: String,
+    home: tempfile::TempDir,
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn command(home: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_echo-gateway-node"));
+    command.env_clear().env("HOME", home);
+    command
+}
+
+impl Daemon {
+    fn start(rules: &str) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let state = home.path().join(".agentanycast");
+        fs::create_dir(&state).unwrap();
+        fs::write(home.path().join("tokens"), format!("alice {ALICE}\nbob {BOB}\n")).unwrap();
+        let file = format!(
+            "listen_addrs = ['/ip4/127.0.0.1/tcp/0']\nenable_mdns = false\n[gateways.echo]\ntokens_file = '~/tokens'\n{rules}"
+        );
+        fs::write(state.join("config.toml"), file).unwrap();
+        let mut process = command(home.path())
+            .arg("--echo-listen=127.0.0.1:0")
+            .env("AGENTANYCAST_GATEWAYS_ECHO_WAIT", "20s")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let address = lines.find_map(|line| Some(line.unwrap().strip_prefix("ECHO_ADDR=")?.to_owned()));
+        let address = address.expect("the gateway says where it is");
+        Self {
+            process,
+            address,
+            home,
+        }
+    }
+
+    async fn node(&self) -> Node {
+        let socket = self.home.path().join(".agentanycast/daemon.sock");
+        Node::connect(format!("unix://{}", socket.display()))
+            .await
+            .unwrap()
+    }
+
+    async fn open(&self, token: &str) -> Result<Talk, u16> {
+        let stream = TcpStream::connect(&self.address).await.unwrap();
+        let mut client = Client::new(stream.compat(), &self.address, "/");
+        let authorization = format!("Bearer {token}");
+        let header = soketto::handshake::client::Header {
+            name: "Authorization",
+            value: authorization.as_bytes(),
+        };
+        let headers = [header];
+        client.set_headers(&headers);
+        match client.handshake().await.unwrap() {
+            ServerResponse::Accepted { .. } => {}
+            ServerResponse::Rejected { status_code } => return Err(status_code),
+            ServerResponse::Redirect { .. } => panic!("nothing redirects"),
+        }
+        let (sender, receiver) = client.into_builder().finish();
+        Ok(Talk { sender, receiver })
+    }
+}
+
+struct Talk {
+    sender: soketto::Sender<Compat<TcpStream>>,
+    receiver: soketto::Receiver<Compat<TcpStream>>,
+}
+
+impl Talk {
+    async fn say(&mut self, text: &str) -> String {
+        self.sender.send_text(text).await.unwrap();
+        self.sender.flush().await.unwrap();
+        let mut answer = Vec::new();
+        self.receiver.receive_data(&mut answer).await.unwrap();
+        String::from_utf8(answer).unwrap()
+    }
+}
+
+/// An agent that says what it hears twice.
+fn serve(node: &Node) -> tokio::task::JoinHandle<()> {
+    let served = node.serve(|task| async move {
+        let text = task.message().text_content();
+        task.complete([Artifact::text(format!("{text} {text}"))]).await?;
+        Ok(())
+    });
+    tokio::spawn(async move { served.await.unwrap() })
+}
+
+#[tokio::test]
+async fn a_text_goes_to_an_agent_and_its_answer_comes_back() {
+    let daemon = Daemon::start("");
+    let node = daemon.node().await;
+    node.set_card(AgentCard::new("Twice", "says it twice"))
+        .await
+        .unwrap();
+    let agent = serve(&node);
+    let mut alice = daemon.open(ALICE).await.ok().unwrap();
+    let answer = alice.say("hello").await;
+    let (id, said) = answer.split_once(' ').unwrap();
+    assert_eq!(said, "hello hello");
+    // A task is its caller's, over any socket, and nobody else's.
+    let mut again = daemon.open(ALICE).await.ok().unwrap();
+    assert_eq!(again.say(&format!("/show {id}")).await, answer);
+    let mut bob = daemon.open(BOB).await.ok().unwrap();
+    assert_eq!(
+        bob.say(&format!("/show {id}")).await,
+        format!("! there is no task {id}")
+    );
+    assert_eq!(bob.say("one").await.split_once(' ').unwrap().1, "one one");
+    // The node knows who asked.
+    let task = node.task_handle(id).snapshot().await.unwrap();
+    assert_eq!(task.metadata["gateway.caller"], "echo:alice");
+    assert_eq!(daemon.open("wrong-wrong-wrong").await.err(), Some(401));
+    agent.abort();
+}
+
+#[tokio::test]
+async fn rules_know_its_callers_by_its_name() {
+    let rules = "[[policy.acl]]\nsource = 'echo:alice'\nallow = true\n[[policy.acl]]\nsource = 'local'\nallow = true\n";
+    let daemon = Daemon::start(rules);
+    let node = daemon.node().await;
+    node.set_card(AgentCard::new("Twice", "says it twice"))
+        .await
+        .unwrap();
+    let agent = serve(&node);
+    let mut alice = daemon.open(ALICE).await.ok().unwrap();
+    assert!(alice.say("hi").await.ends_with(" hi hi"));
+    let mut bob = daemon.open(BOB).await.ok().unwrap();
+    let refused = bob.say("hi").await;
+    assert!(refused.starts_with("! ") && refused.contains("rule"), "{refused}");
+    agent.abort();
+}
+
+#[test]
+fn its_settings_are_derived() {
+    let home = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        let output = command(home.path()).args(arguments).output().unwrap();
+        (
+            output.status.code(),
+            String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap(),
+        )
+    };
+    let (code, help) = run(&["--help"]);
+    assert_eq!(code, Some(0));
+    for flag in [
+        "--echo-listen",
+        "--echo-tokens-file",
+        "--echo-agent",
+        "--bridge-listen",
+    ] {
+        assert!(help.contains(flag), "{flag} is not in {help}");
+    }
+    let (code, shown) = run(&["--print-config", "--echo-listen=127.0.0.1:9"]);
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(
+        shown.contains("gateways.echo.wait") && shown.contains("127.0.0.1:9"),
+        "{shown}"
+    );
+    for (arguments, told) in [
+        (["--echo-listen=0.0.0.0:9"], "--echo-allow-remote"),
+        (["--echo-wait=soon"], "gateways.echo.wait"),
+    ] {
+        let (code, said) = run(&arguments);
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains(told), "{said}");
+    }
+}
