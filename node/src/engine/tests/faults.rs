@@ -43,7 +43,7 @@ struct RunningEngine {
 }
 
 impl RunningEngine {
-    async fn start(store: Arc<FaultyStore>, network: &MemoryNetwork) -> Self {
+    fn start(store: Arc<FaultyStore>, network: &MemoryNetwork) -> Self {
         let home = tempfile::tempdir().unwrap();
         let keypair = Keypair::generate_ed25519();
         let me = agentanycast_identity::peer_id(&keypair);
@@ -394,7 +394,7 @@ proptest! {
         runtime.block_on(async {
             let moment = fault.moment;
             let store = Arc::new(FaultyStore::new(fault));
-            let node = RunningEngine::start(Arc::clone(&store), &MemoryNetwork::default()).await;
+            let node = RunningEngine::start(Arc::clone(&store), &MemoryNetwork::default());
             store.arm();
             let me = node.engine.me();
             let (answered, watchers) = play(&node, rounds).await;
@@ -420,8 +420,8 @@ proptest! {
 async fn a_receivers_store_fails(fault: StoreFault) {
     const TASKS: usize = 60;
     let network = MemoryNetwork::default();
-    let alice = RunningEngine::start(Arc::new(FaultyStore::sound()), &network).await;
-    let bob = RunningEngine::start(Arc::new(FaultyStore::new(fault)), &network).await;
+    let alice = RunningEngine::start(Arc::new(FaultyStore::sound()), &network);
+    let bob = RunningEngine::start(Arc::new(FaultyStore::new(fault)), &network);
     network.connect(alice.engine.me(), bob.engine.me()).await;
     bob.store.arm();
     let queued = async || alice.engine.call(|core, _| Ok(core.queued())).await.unwrap();
@@ -481,7 +481,7 @@ async fn a_slow_disk_slows_and_loses_nothing() {
         ..StoreFault::at(FaultPoint::Barrier, usize::MAX)
     };
     let store = Arc::new(FaultyStore::new(slow));
-    let node = RunningEngine::start(Arc::clone(&store), &MemoryNetwork::default()).await;
+    let node = RunningEngine::start(Arc::clone(&store), &MemoryNetwork::default());
     store.arm();
     let me = node.engine.me();
     let rounds = vec![
