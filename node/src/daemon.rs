@@ -340,12 +340,7 @@ async fn remember_ports_and_card(
     anycast: &Anycast,
 ) -> anyhow::Result<()> {
     let bound = net.bound_addrs();
-    let card = engine
-        .call(move |core, _| {
-            core.set_listen_addresses(bound);
-            Ok(core.card())
-        })
-        .await?;
+    let card = engine.remember_listen_addresses(bound).await?;
     if card.is_some() {
         net.set_card(card.clone()).await;
         anycast.recall_card(card);

@@ -399,21 +399,7 @@ impl Task {
         message: Option<Message>,
         results: Vec<Artifact>,
     ) -> Result<&'static [Status], TransitionError> {
-        let steps = self
-            .status
-            .steps_to(next)
-            .ok_or_else(|| TransitionError::Transition {
-                id: self.id.clone(),
-                from: self.status,
-                to: next,
-            })?;
-        // The last word always finds room: a full task must still be able to end.
-        if message.is_some() && !next.is_terminal() {
-            self.room_for_message()?;
-        }
-        if self.results.len() + self.count_new(&results) > MAX_RESULTS {
-            return Err(self.limit_reached("artifacts", MAX_RESULTS));
-        }
+        let steps = self.check_advance(next, message.is_some(), &results)?;
         for artifact in results {
             self.put_result(artifact);
         }
@@ -425,15 +411,45 @@ impl Task {
         Ok(steps)
     }
 
-    /// Applies a further message of the originator: an INPUT_REQUIRED task works on.
-    pub fn answer(&mut self, now: u64, message: Message) -> Result<(), TransitionError> {
+    /// Whether [`Task::advance`] would be taken, and the states that it passes through.
+    pub fn check_advance(
+        &self,
+        next: Status,
+        has_message: bool,
+        results: &[Artifact],
+    ) -> Result<&'static [Status], TransitionError> {
+        let steps = self
+            .status
+            .steps_to(next)
+            .ok_or_else(|| TransitionError::Transition {
+                id: self.id.clone(),
+                from: self.status,
+                to: next,
+            })?;
+        // The last word always finds room: a full task must still be able to end.
+        if has_message && !next.is_terminal() {
+            self.room_for_message()?;
+        }
+        if self.results.len() + self.count_new(results) > MAX_RESULTS {
+            return Err(self.limit_reached("artifacts", MAX_RESULTS));
+        }
+        Ok(steps)
+    }
+
+    /// Whether [`Task::answer`] would be taken.
+    pub fn check_answer(&self) -> Result<(), TransitionError> {
         if self.status != Status::InputRequired {
             return Err(TransitionError::NotWaiting {
                 id: self.id.clone(),
                 status: self.status,
             });
         }
-        self.room_for_message()?;
+        self.room_for_message()
+    }
+
+    /// Applies a further message of the originator: an INPUT_REQUIRED task works on.
+    pub fn answer(&mut self, now: u64, message: Message) -> Result<(), TransitionError> {
+        self.check_answer()?;
         self.messages.push(Arc::new(message));
         self.claimed = false;
         self.status = Status::Working;

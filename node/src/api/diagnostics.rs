@@ -14,7 +14,10 @@ use tonic::{Request, Response, Status};
 use super::{Api, node_service::peer_info, peer_of, status_for_asker};
 use crate::{
     delivery::outbox::DeliveryStage,
-    engine::{self, EngineError, TaskInspection, timestamp, wire},
+    engine::{
+        self, EngineError, TaskInspection,
+        wire::{self, timestamp},
+    },
     policy::audit::search::{TaskIdMatch, search},
     task::{NetworkPath, Role, SentMark, Task},
 };

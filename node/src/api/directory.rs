@@ -25,11 +25,7 @@ impl DirectoryService for Api {
         let is_connected: HashSet<_> = connected.iter().map(|peer| peer.peer).collect();
         let (own, named) = self
             .engine()
-            .call(|core, _| {
-                let own = core.card().map(|card| card.name).unwrap_or_default();
-                let named = core.named_peers().map(|(peer, name)| (peer, name.to_owned()));
-                Ok((own, named.collect::<Vec<_>>()))
-            })
+            .known_names()
             .await
             .map_err(|error| status_for_asker(&error))?;
         let known = |peer, name, connected| KnownPeer {

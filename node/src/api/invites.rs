@@ -43,7 +43,7 @@ impl InviteService for Api {
         let id = id
             .iter()
             .map(|byte| char::from(ID_ALPHABET[usize::from(byte % 32)]));
-        let mut new = NewInvite {
+        let new = NewInvite {
             id: id.collect(),
             label: request.label,
             agent: request.agent,
@@ -54,10 +54,7 @@ impl InviteService for Api {
         };
         let invite = self
             .engine()
-            .call(move |core, now| {
-                new.expires_at = valid_for.map(|time| now.unix.saturating_add(time.as_millis() as u64));
-                core.create_invite(now, new)
-            })
+            .create_invite(new, valid_for)
             .await
             .map_err(|error| status_for_asker(&error))?;
         Ok(Response::new(CreateInviteResponse {
@@ -70,7 +67,7 @@ impl InviteService for Api {
         &self,
         _: Request<ListInvitesRequest>,
     ) -> Result<Response<ListInvitesResponse>, Status> {
-        let invites = self.engine().call(|core, _| Ok(core.invites())).await;
+        let invites = self.engine().invites().await;
         let invites = invites.map_err(|error| status_for_asker(&error))?;
         Ok(Response::new(ListInvitesResponse {
             invites: invites.into_iter().map(to_proto).collect(),
@@ -82,7 +79,7 @@ impl InviteService for Api {
         request: Request<RevokeInviteRequest>,
     ) -> Result<Response<RevokeInviteResponse>, Status> {
         let name = request.into_inner().name;
-        let revoked = self.engine().call(move |core, _| core.revoke_invite(&name)).await;
+        let revoked = self.engine().revoke_invite(name).await;
         let invites = revoked.map_err(|error| match error {
             EngineError::Precondition(text) => Status::not_found(text),
             error => status_for_asker(&error),
@@ -108,7 +105,7 @@ impl InviteService for Api {
             })?),
         };
         self.engine()
-            .call(move |core, _| core.accept_invite(peer, secret))
+            .accept_invite(peer, secret)
             .await
             .map_err(|error| status_for_asker(&error))?;
         let refused = self.net().show_invite(peer, secret).await;

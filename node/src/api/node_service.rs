@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     anycast::{DEFAULT_RESULTS, MAX_RESULTS},
-    engine::timestamp,
+    engine::wire::timestamp,
     net::{DialError, Nat, PeerSnapshot},
 };
 
@@ -82,10 +82,7 @@ impl NodeService for Api {
         }
         let kept = card.clone();
         self.engine()
-            .call(move |core, _| {
-                core.set_card(kept);
-                Ok(())
-            })
+            .set_card(kept)
             .await
             .map_err(|error| status_for_asker(&error))?;
         tokio::join!(
@@ -133,10 +130,7 @@ impl NodeService for Api {
         let own = peer == self.engine().me();
         let (known, successor) = self
             .engine()
-            .call(move |core, _| {
-                let card = if own { core.card() } else { core.peer_card(peer)? };
-                Ok((card, core.successor(peer)))
-            })
+            .card_of(peer)
             .await
             .map_err(|error| status_for_asker(&error))?;
         let mut card = known;
@@ -345,10 +339,7 @@ impl Api {
         card: agentanycast_proto::v1::AgentCard,
     ) -> Result<(), Status> {
         self.engine()
-            .call(move |core, _| {
-                core.put_peer_card(peer, &card.encode_to_vec().into());
-                Ok(())
-            })
+            .put_peer_card(peer, card)
             .await
             .map_err(|error| status_for_asker(&error))
     }

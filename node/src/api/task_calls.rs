@@ -180,10 +180,7 @@ impl Api {
         let Some(key) = key.cloned() else {
             return Ok(None);
         };
-        let known = self
-            .engine()
-            .call(move |core, _| core.task_by_idempotency_key(&key))
-            .await;
+        let known = self.engine().task_by_idempotency_key(key).await;
         known.map_err(|error| status_for_asker(&error))
     }
 

@@ -27,10 +27,7 @@ impl TaskNoteService for Api {
         let note = note.ok_or_else(|| Status::invalid_argument("the request has no note"))?;
         let note = from_proto(note);
         let if_version = (if_version != 0).then_some(if_version);
-        let put = self
-            .engine()
-            .call(move |core, _| core.put_note(&task_id, note, if_version))
-            .await;
+        let put = self.engine().put_note(task_id, note, if_version).await;
         let version = put.map_err(|error| status_of(&error))?;
         Ok(Response::new(PutTaskNoteResponse { version }))
     }
@@ -40,13 +37,7 @@ impl TaskNoteService for Api {
         request: Request<DeleteTaskNoteRequest>,
     ) -> Result<Response<DeleteTaskNoteResponse>, Status> {
         let DeleteTaskNoteRequest { task_id, name } = request.into_inner();
-        let deleted = self
-            .engine()
-            .call(move |core, _| {
-                core.delete_note(&task_id, &name);
-                Ok(())
-            })
-            .await;
+        let deleted = self.engine().delete_note(task_id, name).await;
         deleted.map_err(|error| status_of(&error))?;
         Ok(Response::new(DeleteTaskNoteResponse {}))
     }
@@ -56,7 +47,7 @@ impl TaskNoteService for Api {
         request: Request<ListTaskNotesRequest>,
     ) -> Result<Response<ListTaskNotesResponse>, Status> {
         let task_id = request.into_inner().task_id;
-        let notes = self.engine().call(move |core, _| core.notes_of(&task_id)).await;
+        let notes = self.engine().notes_of(task_id).await;
         let notes = notes.map_err(|error| status_of(&error))?;
         let notes = notes.into_iter().map(to_proto).collect();
         Ok(Response::new(ListTaskNotesResponse { notes }))

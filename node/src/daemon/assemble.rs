@@ -151,7 +151,7 @@ pub(super) fn load_engine(
         },
         on_identity_needed: Arc::new(move |peer| ear.identity_needed(peer)),
     })?;
-    match spool.keep_only(loaded.core().task_ids()) {
+    match spool.keep_only(loaded.task_ids()) {
         Ok(0) => {}
         Ok(count) => tracing::info!(count, "removed artifacts whose tasks are no more"),
         Err(error) => tracing::warn!(%error, "artifacts whose tasks are no more could not be removed"),
@@ -185,9 +185,9 @@ pub(super) fn net_config(
     Ok(net::NetConfig {
         keypair,
         listen_addrs: config.listen_addrs.iter().map(ToString::to_string).collect(),
-        preferred_listen: loaded.core().last_listen_addresses(),
+        preferred_listen: loaded.last_listen_addresses(),
         bootstrap_peers: config.bootstrap_peers.iter().map(ToString::to_string).collect(),
-        known_addrs: loaded.core().addresses(),
+        known_addrs: loaded.peer_addresses(),
         mdns: config.enable_mdns,
         quic: config.enable_quic,
         relay_client: config.enable_relay_client,
@@ -198,7 +198,7 @@ pub(super) fn net_config(
         agent_version: format!("agentanycast-rs/{}", env!("CARGO_PKG_VERSION")),
         names,
         other_daemons,
-        invites: loaded.core().accepted_invites(),
+        invites: loaded.accepted_invites(),
         limits: net::NetLimits::default(),
     })
 }
@@ -207,10 +207,7 @@ pub(super) fn net_config(
 pub(super) fn invite_judge(engine: Engine) -> net::InviteJudge {
     Box::new(move |peer, secret| {
         let engine = engine.clone();
-        Box::pin(async move {
-            let judged = engine.call(move |core, now| Ok(core.why_not_invited(now, peer, &secret)));
-            judged.await.ok().flatten()
-        })
+        Box::pin(async move { engine.why_not_invited(peer, secret).await.ok().flatten() })
     })
 }
 

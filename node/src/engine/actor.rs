@@ -22,16 +22,16 @@ use tokio_util::sync::CancellationToken;
 pub(super) use self::startup::EngineClock;
 pub use self::startup::{EngineParts, EngineStartError, LoadedEngine, start};
 use super::{
-    EngineCall, OfferedTask, OnDurable,
+    admission::split_card,
     artifacts::StreamRouter,
     audit_gate::AuditGate,
-    external::ExternalQueue,
-    invites,
+    coordinator::Coordinator,
+    external_queue::ExternalQueue,
+    handle::{EngineCall, OfferedTask, OnDurable},
     pending_identity::PendingIdentity,
-    state::Core,
     stream_writer::{self, WriterReport},
     subscriptions::Subscriptions,
-    transaction::{Effect, EngineError, Now, OnCard, OnIdentityNeeded, OnRoute},
+    transaction::{Effect, EngineError, Now, RouteOutcome},
 };
 use crate::{
     link::{InboundFrame, Link, LinkEvent},
@@ -59,6 +59,16 @@ const SLOW_TICK: Duration = Duration::from_secs(1);
 /// Reports of couriers that wait.
 const MAX_QUEUED_REPORTS: usize = 256;
 
+/// Told what becomes of tasks that are sent by skill; returns at once.
+pub type OnRoute = Arc<dyn Fn(RouteOutcome) + Send + Sync>;
+
+/// Told of the card of a peer, encoded, as it came; returns at once whether the engine will be told what is proven by it.
+pub type OnCard = Arc<dyn Fn(PeerId, &[u8]) -> bool + Send + Sync>;
+
+/// Told that something of a peer could be decided otherwise when more is known of it; returns at once. The engine is told
+/// what is proven of it.
+pub type OnIdentityNeeded = Arc<dyn Fn(PeerId) + Send + Sync>;
+
 /// What one input came to.
 struct InputOutcome {
     release: Option<OnDurable>,
@@ -82,7 +92,7 @@ struct WriterHandle {
 }
 
 struct EngineActor {
-    core: Core,
+    core: Coordinator,
     committer: Committer,
     clock: EngineClock,
     submitted: u64,
@@ -232,7 +242,7 @@ impl EngineActor {
             }
             LinkEvent::Card { peer, card } => {
                 // Nobody but the engine sees what is for this node alone.
-                let (card, invite) = invites::split_card(card);
+                let (card, invite) = split_card(card);
                 self.core.on_invite(now, peer, &invite);
                 let will_be_told = card.is_some_and(|card| {
                     self.core.put_peer_card(peer, &card);
@@ -345,6 +355,10 @@ impl EngineActor {
     /// Lets out what need not wait for the barrier.
     fn hand_over(&mut self) {
         let early = self.core.take_early();
+        self.let_out_early(early);
+    }
+
+    fn let_out_early(&mut self, early: Vec<Effect>) {
         if self.failure.is_none() {
             for effect in early {
                 self.let_out(effect, &mut None);
@@ -355,9 +369,10 @@ impl EngineActor {
     /// Hands the turn's batch over; its answers and effects wait for the barrier.
     fn finish_turn(&mut self) {
         self.hand_over();
-        let turn = self.core.take_transaction(self.clock.now());
+        let turn = self.core.finish_transaction(self.clock.now());
         let done = self.core.take_store_failure();
         self.note(done);
+        self.let_out_early(turn.early);
         let mut steps = std::mem::take(&mut self.steps);
         if let Some(failure) = &self.failure {
             for release in steps.into_iter().filter_map(|step| step.release) {

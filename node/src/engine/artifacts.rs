@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::incoming::ArtifactPiece;
 pub use self::outgoing::{ArtifactSender, SendError};
-use super::{Engine, transaction::EngineError, wire};
+use super::{handle::Engine, transaction::EngineError, wire};
 use crate::{
     link::FramePermit,
     spool::{ReadError, Spool},

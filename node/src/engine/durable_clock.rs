@@ -37,7 +37,7 @@ struct ClockRecord {
 
 /// See the module's text.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct DurableClock {
+pub(crate) struct DurableClock {
     /// This clock, at `started` of the monotonic one.
     base: u64,
     started: Duration,
@@ -45,7 +45,7 @@ pub(super) struct DurableClock {
 }
 
 impl DurableClock {
-    pub(super) fn load(store: &dyn Store, now: Now) -> Result<Self, StoreError> {
+    pub(crate) fn load(store: &dyn Store, now: Now) -> Result<Self, StoreError> {
         let record = store.get(&schema::key(tag::CLOCK, &[]))?;
         let record: Option<ClockRecord> = record.and_then(|bytes| schema::decode(&bytes));
         let base = record.map_or(now.unix, |record| {
@@ -61,13 +61,13 @@ impl DurableClock {
         })
     }
 
-    pub(super) fn now_ms(&self, now: Now) -> u64 {
+    pub(crate) fn now_ms(&self, now: Now) -> u64 {
         let passed = now.mono.saturating_sub(self.started);
         self.base.saturating_add(passed.as_millis() as u64)
     }
 
     /// Writes it down now and then, and says when the calendar has jumped meanwhile.
-    pub(super) fn save(&mut self, now: Now, batch: &mut Batch) {
+    pub(crate) fn save(&mut self, now: Now, batch: &mut Batch) {
         if let Some(saved) = self.saved {
             let passed = now.mono.saturating_sub(saved.mono);
             if passed < SAVED_EVERY {

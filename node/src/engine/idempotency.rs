@@ -7,10 +7,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use agentanycast_store::{self as store, Batch, Store, StoreError};
 use sha2::{Digest as _, Sha256};
 
-use super::schema::{self, IdempotencyRecord};
+use super::schema;
+use agentanycast_store::{Batch, Store, StoreError};
 
 /// How long a key is remembered, in milliseconds (24 h, contract of SendTask).
 const LIFETIME: u64 = 24 * 60 * 60 * 1000;
@@ -28,8 +28,21 @@ const NEAR: u64 = 10_000;
 
 type KeyHash = [u8; 32];
 
+#[derive(Clone, PartialEq, prost::Message)]
+struct IdempotencyRecord {
+    #[prost(string, tag = "1")]
+    task_id: String,
+    #[prost(uint64, tag = "2")]
+    at: u64,
+    #[prost(bytes = "vec", tag = "3")]
+    hash: Vec<u8>,
+    /// When the task was sealed, of one that was.
+    #[prost(uint64, optional, tag = "4")]
+    sealed_at: Option<u64>,
+}
+
 /// See the module's text.
-pub(super) struct IdempotencyKeys {
+pub(crate) struct IdempotencyKeys {
     /// Of their records in the store.
     tag: u8,
     tasks: HashMap<KeyHash, String>,
@@ -56,7 +69,7 @@ struct RememberedKey {
 
 impl IdempotencyKeys {
     /// As the store has those with this tag.
-    pub(super) fn load(store: &dyn Store, tag: u8) -> Result<Self, StoreError> {
+    pub(crate) fn load(store: &dyn Store, tag: u8) -> Result<Self, StoreError> {
         let mut keys = Self {
             tag,
             tasks: HashMap::new(),
@@ -66,7 +79,7 @@ impl IdempotencyKeys {
             evicted_until: 0,
             capacity: MAX_KEYS,
         };
-        store::for_each(store, &[tag], |key, value| {
+        agentanycast_store::for_each(store, &[tag], |key, value| {
             let Some(record) = schema::decode::<IdempotencyRecord>(value) else {
                 return Ok(());
             };
@@ -88,17 +101,17 @@ impl IdempotencyKeys {
     }
 
     /// The task that this key names.
-    pub(super) fn get(&self, key: &str) -> Option<&str> {
+    pub(crate) fn get(&self, key: &str) -> Option<&str> {
         self.tasks.get(&hash(key)).map(String::as_str)
     }
 
     /// What was sealed until then may have come and been forgotten, in milliseconds since 1970.
-    pub(super) fn forgotten_until(&self) -> u64 {
+    pub(crate) fn forgotten_until(&self) -> u64 {
         self.evicted_until
     }
 
     /// Whether one more may be remembered that was sealed then. One whose time has come always may.
-    pub(super) fn has_room_for(&mut self, now: u64, sealed_at: u64) -> bool {
+    pub(crate) fn has_room_for(&mut self, now: u64, sealed_at: u64) -> bool {
         self.part(now);
         let share = match sealed_at.saturating_sub(now) {
             0 => return true,
@@ -110,12 +123,12 @@ impl IdempotencyKeys {
 
     /// Another bound than [`MAX_KEYS`].
     #[cfg(test)]
-    pub(super) fn set_capacity(&mut self, most: usize) {
+    pub(crate) fn set_capacity(&mut self, most: usize) {
         self.capacity = most;
     }
 
     /// Lets a key name a task, which was sealed at a time if it was; one for which there is room.
-    pub(super) fn insert(
+    pub(crate) fn insert(
         &mut self,
         now: u64,
         sealed_at: Option<u64>,
@@ -140,7 +153,7 @@ impl IdempotencyKeys {
     }
 
     /// Forgets keys whose day is over.
-    pub(super) fn expire(&mut self, now: u64, batch: &mut Batch) {
+    pub(crate) fn expire(&mut self, now: u64, batch: &mut Batch) {
         self.part(now);
         while self
             .oldest_first
@@ -208,10 +221,11 @@ fn hash(key: &str) -> KeyHash {
 
 #[cfg(test)]
 mod tests {
-    use agentanycast_store::memory::MemoryStore;
     use proptest::prelude::*;
 
     use super::*;
+    use agentanycast_store::memory::MemoryStore;
+
     use crate::engine::schema::tag;
 
     #[derive(Clone, Debug)]

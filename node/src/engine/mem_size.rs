@@ -10,12 +10,12 @@ use prost_types::{Struct, Value, value};
 use crate::task::{Output, Task};
 
 /// Of a message.
-pub(super) fn message_extra(message: &Message) -> u64 {
+pub(crate) fn message_extra(message: &Message) -> u64 {
     bytes(1 + parts(&message.parts))
 }
 
 /// Of a result.
-pub(super) fn result_extra(result: &Output) -> u64 {
+pub(crate) fn result_extra(result: &Output) -> u64 {
     match result {
         Output::Whole(artifact) => artifact_extra(artifact),
         Output::Streamed(_) => bytes(1),
@@ -23,7 +23,7 @@ pub(super) fn result_extra(result: &Output) -> u64 {
 }
 
 /// Of a task with all its messages and results.
-pub(super) fn task_extra(task: &Task) -> u64 {
+pub(crate) fn task_extra(task: &Task) -> u64 {
     let messages: u64 = task.messages.iter().map(|message| message_extra(message)).sum();
     let results: u64 = task.results.iter().map(|result| result_extra(result)).sum();
     messages + results

@@ -8,7 +8,7 @@ use std::{
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use super::{Engine, EngineError, notes::Note, subscriptions::Subscriptions};
+use super::{external::Note, handle::Engine, subscriptions::Subscriptions, transaction::EngineError};
 
 /// Tasks to be looked at: at most those that have notes, whose bytes are bounded.
 #[derive(Debug, Default)]
@@ -85,8 +85,7 @@ impl Engine {
     /// Waits until nobody else looks after open notes, and then does: every task that has any, and each again
     /// when it or its notes have changed.
     pub async fn watch_notes(&self) -> Result<NoteWatch, EngineError> {
-        let turn = Arc::clone(&self.note_watch_lock).acquire_owned().await;
-        let turn = turn.map_err(|_| super::stopping())?;
+        let turn = self.note_watch_turn().await?;
         let noted = self
             .call_with(move |core, _| {
                 let open = core.tasks_with_open_notes();
@@ -110,7 +109,7 @@ impl NoteWatch {
         loop {
             let task = self.changes.next().await?;
             let id = task.clone();
-            match self.engine.call(move |core, _| core.notes_of(&id)).await {
+            match self.engine.notes_of(id).await {
                 Ok(notes) => return Some((task, notes)),
                 Err(EngineError::NotFound(_)) => {}
                 Err(_) => return None,

@@ -5,8 +5,10 @@ use std::{collections::HashMap, sync::Arc};
 use tokio::sync::{mpsc, watch};
 
 use super::{
-    OfferedTask, dispatcher::ListenerId, note_watch::NoteChanges, task_subscribers::TaskSubscribers,
-    transaction::EngineError,
+    handle::OfferedTask,
+    note_watch::NoteChanges,
+    task_subscribers::TaskSubscribers,
+    transaction::{EngineError, ListenerId},
 };
 
 /// Agents that listen at once. Each new task goes to every one of them; an agent is a connection, and there

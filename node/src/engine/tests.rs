@@ -11,7 +11,7 @@ mod external;
 mod failover;
 mod faults;
 mod growth_bounds;
-mod harness;
+pub(crate) mod harness;
 mod inspection;
 mod invites;
 mod key_rotation;

@@ -16,16 +16,16 @@ const MAX_STATE: usize = 512;
 
 /// The trace context of one task; both parts may be empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct TraceContext<'a> {
+pub(crate) struct TraceContext<'a> {
     /// `traceparent`.
-    pub(super) parent: &'a str,
+    pub(crate) parent: &'a str,
     /// `tracestate`; means nothing without the parent.
-    pub(super) state: &'a str,
+    pub(crate) state: &'a str,
 }
 
 impl<'a> TraceContext<'a> {
     /// As two texts have it, of anyone's making.
-    pub(super) fn new(parent: &'a str, state: &'a str) -> Self {
+    pub(crate) fn new(parent: &'a str, state: &'a str) -> Self {
         if parent.is_empty() || parent.len() > MAX_PARENT {
             return Self::default();
         }
@@ -34,13 +34,13 @@ impl<'a> TraceContext<'a> {
     }
 
     /// As a task's metadata has it.
-    pub(super) fn from_metadata(metadata: &'a BTreeMap<String, String>) -> Self {
+    pub(crate) fn from_metadata(metadata: &'a BTreeMap<String, String>) -> Self {
         let value = |key| metadata.get(key).map_or("", String::as_str);
         Self::new(value(PARENT), value(STATE))
     }
 
     /// Puts another parent into metadata. `anew`: the trace begins here, and a state that was there is of no trace.
-    pub(super) fn set_parent(metadata: &mut BTreeMap<String, String>, parent: &str, anew: bool) {
+    pub(crate) fn set_parent(metadata: &mut BTreeMap<String, String>, parent: &str, anew: bool) {
         metadata.insert(PARENT.to_owned(), parent.to_owned());
         if anew {
             metadata.remove(STATE);
@@ -48,7 +48,7 @@ impl<'a> TraceContext<'a> {
     }
 
     /// Writes it into metadata, unless that has one of its own.
-    pub(super) fn write_if_absent(self, metadata: &mut BTreeMap<String, String>) {
+    pub(crate) fn write_if_absent(self, metadata: &mut BTreeMap<String, String>) {
         if self.parent.is_empty() || metadata.contains_key(PARENT) {
             return;
         }

@@ -1,15 +1,44 @@
 //! A task in the wire's terms.
 
-use std::{cell::RefCell, collections::BTreeMap, num::NonZeroUsize, sync::Arc};
+use std::{cell::RefCell, collections::BTreeMap, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use agentanycast_identity::PeerId;
-use agentanycast_proto::v1::{self, Artifact, Message, MessageRole, Part, TextPart, UrlPart, part::Content};
+use agentanycast_proto::v1::{
+    self, A2aEnvelope, Artifact, Message, MessageRole, Part, TextPart, UrlPart, a2a_envelope::Payload,
+    part::Content,
+};
 
 use lru::LruCache;
 use prost::Message as _;
 
+use super::{trace_context::TraceContext, transaction::Now};
+use crate::delivery::inbox;
 use crate::sealed;
 use crate::task::{Attempt, Output, Role, Status, StreamOutcome, Streamed, Task};
+
+/// Largest envelope, in bytes: one frame (docs/protocol.md, "Frames").
+pub const MAX_ENVELOPE: usize = 16 << 20;
+
+/// Unix milliseconds as protobuf has them.
+pub fn timestamp(unix_ms: u64) -> prost_types::Timestamp {
+    prost_types::Timestamp {
+        seconds: (unix_ms / 1000) as i64,
+        nanos: ((unix_ms % 1000) * 1_000_000) as i32,
+    }
+}
+
+/// An envelope around a payload, without a place in a queue.
+pub(crate) fn envelope(id: String, now: Now, payload: Payload, trace: TraceContext<'_>) -> A2aEnvelope {
+    A2aEnvelope {
+        envelope_id: id,
+        r#type: inbox::type_of(&payload) as i32,
+        timestamp: Some(timestamp(now.unix)),
+        payload: Some(payload),
+        trace_parent: trace.parent.to_owned(),
+        trace_state: trace.state.to_owned(),
+        ..A2aEnvelope::default()
+    }
+}
 
 /// The task as the wire has it. Streamed artifacts are listed by reference ([`streamed_reference`]).
 pub fn task(task: &Task, me: PeerId) -> v1::Task {
@@ -56,8 +85,8 @@ pub fn head(task: &Task, me: PeerId) -> v1::Task {
         status: task.status.to_wire() as i32,
         messages: Vec::new(),
         artifacts: Vec::new(),
-        created_at: Some(super::timestamp(task.created_at)),
-        updated_at: Some(super::timestamp(task.updated_at)),
+        created_at: Some(timestamp(task.created_at)),
+        updated_at: Some(timestamp(task.updated_at)),
         target_skill_id: task.skill.clone(),
         originator_peer_id: id_text(originator),
         status_message: task
@@ -114,7 +143,7 @@ pub fn failover_message(task: &Task) -> Option<Message> {
             content: Some(Content::TextPart(TextPart { text })),
             ..Part::default()
         }],
-        created_at: Some(super::timestamp(task.updated_at)),
+        created_at: Some(timestamp(task.updated_at)),
     })
 }
 
@@ -196,4 +225,15 @@ pub fn text_of(message: &Message) -> String {
 /// The message that came with a change, for an event.
 pub(crate) fn owned(message: Option<&Arc<Message>>) -> Option<Message> {
     message.map(|message| (**message).clone())
+}
+
+/// A duration for people: the largest unit that divides it.
+pub(crate) fn human_duration(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match seconds {
+        0 => format!("{} ms", duration.as_millis()),
+        _ if seconds.is_multiple_of(3600) => format!("{} h", seconds / 3600),
+        _ if seconds.is_multiple_of(60) => format!("{} min", seconds / 60),
+        _ => format!("{seconds} s"),
+    }
 }

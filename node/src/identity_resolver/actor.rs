@@ -112,12 +112,8 @@ impl ResolverActor {
     }
 
     async fn settle(&self, peer: PeerId) {
-        let settled = self.engine.call(move |core, _| {
-            core.on_identity_resolved(peer);
-            Ok(())
-        });
         // An engine that stops needs to know nothing more.
-        let _ = settled.await;
+        let _ = self.engine.identity_resolved(peer).await;
     }
 
     async fn go_on(&mut self) {
@@ -133,14 +129,8 @@ impl ResolverActor {
                 tracing::info!(%peer, why, "what a peer says of itself does not count");
             }
             tracing::debug!(%peer, ?standing, "what is proven of a peer");
-            let told = self.engine.call(move |core, now| {
-                core.set_peer_attributes(now, peer, standing)?;
-                if is_settled {
-                    core.set_rejected_claims(peer, unproven);
-                    core.on_identity_resolved(peer);
-                }
-                Ok(())
-            });
+            let rejected_claims = is_settled.then_some(unproven);
+            let told = self.engine.set_peer_attributes(peer, standing, rejected_claims);
             let _ = told.await;
         }
         while let Some(source) = self.cache.next_to_ask() {

@@ -21,13 +21,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     http_connections,
-    metrics::{EngineMetrics, MetricsSnapshot, NetMetrics, PeerCounts},
+    metrics::{MetricsSnapshot, NetMetrics, PeerCounts},
 };
 use crate::{
     anycast::{Anycast, RegistryStatus},
     bridge::GatewayCounters,
     config,
-    engine::Engine,
+    engine::{Engine, EngineMetrics},
     health::Health,
     net,
 };
@@ -73,15 +73,8 @@ impl MetricsHttp {
 
     /// None: the engine does not answer, since its store has failed or it is stuck.
     async fn engine(&self) -> Option<EngineMetrics> {
-        let look = self.0.engine.call(|core, _| {
-            Ok(EngineMetrics {
-                counters: core.tally().clone(),
-                takes_tasks: !core.is_admission_blocked(),
-                open_tasks: core.open_tasks(),
-                depths: core.depths(),
-            })
-        });
-        timeout(ENGINE_TIMEOUT, look).await.ok()?.ok()
+        let metrics = self.0.engine.metrics();
+        timeout(ENGINE_TIMEOUT, metrics).await.ok()?.ok()
     }
 
     fn peers(&self) -> PeerCounts {

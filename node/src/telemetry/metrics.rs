@@ -14,8 +14,7 @@ use prometheus_client::{
 
 use crate::{
     anycast::Resolutions,
-    delivery::outbox::QueueDepths,
-    engine::{BucketCounts, Direction, EngineCounters},
+    engine::{BucketCounts, Direction, EngineCounters, EngineMetrics},
     net,
 };
 
@@ -36,16 +35,6 @@ pub(super) struct MetricsSnapshot {
     pub(super) requests: Vec<(String, u64)>,
     /// Calls of MCP tools: tool, status, how many.
     pub(super) tool_calls: Vec<(&'static str, &'static str, u64)>,
-}
-
-/// What the engine says.
-#[derive(Debug)]
-pub(super) struct EngineMetrics {
-    pub(super) counters: EngineCounters,
-    /// New tasks are taken: their decisions can be written down, or need not be.
-    pub(super) takes_tasks: bool,
-    pub(super) open_tasks: usize,
-    pub(super) depths: QueueDepths,
 }
 
 /// Connected peers.

@@ -18,7 +18,10 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    engine::{Engine, EngineError, ExternalUpdate, client_commands::forwarded_labels, timestamp, wire},
+    engine::{
+        Engine, EngineError, ExternalUpdate, forwarded_labels,
+        wire::{self, timestamp},
+    },
     sealed::{self, MessagePurpose, SealedChannel},
     task::{Status, Task},
 };
@@ -169,10 +172,7 @@ impl ExternalTasks for ExternalPort {
             steps: report.events.into_iter().map(|event| step(now, event)).collect(),
         };
         let id = id.to_owned();
-        let kept = self
-            .engine
-            .call(move |core, now| core.apply_external_update(now, &id, said))
-            .await;
+        let kept = self.engine.apply_external_update(id, said).await;
         kept.map(drop).map_err(|error| refused(&error))
     }
 }

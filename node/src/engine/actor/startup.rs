@@ -20,20 +20,20 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     super::{
-        Engine, MAX_QUEUED_CALLS,
         artifacts::{StreamRegistry, StreamRouter},
         audit_gate::AuditGate,
-        external::ExternalQueue,
+        coordinator::Coordinator,
+        external_queue::ExternalQueue,
+        handle::{Engine, HandleParts, MAX_QUEUED_CALLS},
         pending_identity::PendingIdentity,
-        state::Core,
         subscriptions::Subscriptions,
-        transaction::{EngineLimits, Now, OnCard, OnIdentityNeeded, OnRoute},
+        transaction::{EngineLimits, Now},
     },
-    EngineActor, MAX_QUEUED_REPORTS,
+    EngineActor, MAX_QUEUED_REPORTS, OnCard, OnIdentityNeeded, OnRoute,
 };
 use crate::{
     link::{Link, LinkEvent},
-    policy::{PolicyRules, audit::Audit},
+    policy::{PolicyRules, audit::Audit, invites::SECRET},
     spool::Spool,
 };
 
@@ -74,7 +74,7 @@ pub struct EngineParts {
 /// The engine before the network is there: it can be asked what the last run left behind.
 pub struct LoadedEngine {
     me: PeerId,
-    core: Core,
+    core: Coordinator,
     committer: Committer,
     progress: mpsc::UnboundedReceiver<CommitProgress>,
     clock: EngineClock,
@@ -108,7 +108,7 @@ pub fn start(parts: EngineParts) -> Result<LoadedEngine, EngineStartError> {
     let clock = EngineClock {
         start: Instant::now(),
     };
-    let mut core = Core::load(
+    let mut core = Coordinator::load(
         parts.me,
         parts.limits,
         Arc::clone(&parts.store),
@@ -133,9 +133,24 @@ pub fn start(parts: EngineParts) -> Result<LoadedEngine, EngineStartError> {
 }
 
 impl LoadedEngine {
-    /// The state, to be asked what the last run left.
-    pub fn core(&self) -> &Core {
-        &self.core
+    /// The ids of all tasks that the last run left, in no order.
+    pub fn task_ids(&self) -> impl Iterator<Item = &str> {
+        self.core.task_ids()
+    }
+
+    /// Where the last run listened.
+    pub fn last_listen_addresses(&self) -> Vec<String> {
+        self.core.last_listen_addresses()
+    }
+
+    /// The addresses of all peers, as kept.
+    pub fn peer_addresses(&self) -> Vec<(PeerId, Vec<String>)> {
+        self.core.addresses()
+    }
+
+    /// What is shown to which nodes, so that they let this one in.
+    pub fn accepted_invites(&self) -> HashMap<PeerId, [u8; SECRET]> {
+        self.core.accepted_invites()
     }
 
     /// Holds new tasks against these rules, and writes each decision down if there is a log for it. `required`: no new
@@ -166,10 +181,10 @@ impl LoadedEngine {
         let (listening_sender, listening) = watch::channel(false);
         let registry = StreamRegistry::default();
         let bell = ExternalQueue::default();
-        let engine = Engine {
+        let engine = Engine::new(HandleParts {
             calls,
             spool: self.spool,
-            artifacts: registry.clone(),
+            streams: registry.clone(),
             me: self.me,
             link: Arc::clone(&link),
             clock: self.clock,
@@ -179,7 +194,7 @@ impl LoadedEngine {
             listening,
             note_watch_lock: Arc::new(Semaphore::new(1)),
             external_queue: bell.clone(),
-        };
+        });
         let (reports, courier_reports) = mpsc::channel(MAX_QUEUED_REPORTS);
         let shell = EngineActor {
             core: self.core,

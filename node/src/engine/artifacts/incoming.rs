@@ -10,7 +10,7 @@ use tokio::{sync::mpsc, time};
 use super::StreamStop;
 use crate::{
     delivery::artifact::{ReceiveWindow, RejectReason, StreamVerdict},
-    engine::Engine,
+    engine::handle::Engine,
     link::FramePermit,
     spool::{SpoolWriter, WriteError},
     task::StreamOutcome,
@@ -388,13 +388,7 @@ impl ArtifactReceiver {
 
     async fn send_ack(&self, peer: PeerId, envelope_id: String, refused: Option<String>, next: Option<u32>) {
         let next = next.and_then(|next| i32::try_from(next).ok());
-        let sent = self
-            .engine
-            .call(move |core, now| {
-                core.ack_stream(now, peer, envelope_id, refused.as_deref(), next);
-                Ok(())
-            })
-            .await;
+        let sent = self.engine.ack_stream(peer, envelope_id, refused, next).await;
         if let Err(error) = sent {
             tracing::debug!(%peer, %error, "an artifact's acknowledgement was not sent");
         }

@@ -17,8 +17,11 @@ use super::{ACKS, StreamStop};
 use crate::{
     delivery::artifact::{AckEffect, PushError, READ_AHEAD, SendWindow, StreamFrame, StreamRefusal, split},
     engine::{
-        Engine, EngineError, StreamRoute, outbound::envelope, state::MAX_ENVELOPE,
+        coordinator::StreamRoute,
+        handle::Engine,
         trace_context::TraceContext,
+        transaction::EngineError,
+        wire::{MAX_ENVELOPE, envelope},
     },
     link::{FrameBatch, LinkWriter},
     spool::{SpoolWriter, WriteError},
@@ -76,7 +79,7 @@ impl ArtifactSender {
         start: StreamStart,
         route: StreamRoute,
     ) -> Result<Self, SendError> {
-        let stop = engine.artifacts.stop_of(&start.task_id);
+        let stop = engine.streams().stop_of(&start.task_id);
         let road = match route {
             StreamRoute::Peer(peer) => {
                 ArtifactTarget::Peer(Box::new(PeerSender::new(engine, peer, start, stop)))
@@ -298,7 +301,7 @@ impl PeerSender {
             refused: false,
             stop,
         };
-        road.engine.artifacts.enter();
+        road.engine.streams().enter();
         road.await_ack(u32::MAX, start_id);
         road
     }
@@ -316,7 +319,7 @@ impl PeerSender {
                 .state
                 .push_chunk(id.clone(), piece, last)
                 .map_err(|refused| refusal(&refused))?;
-            self.engine.artifacts.chunks.fetch_add(1, Ordering::Relaxed);
+            self.engine.streams().chunks.fetch_add(1, Ordering::Relaxed);
             self.await_ack(sequence + 1, id);
             if self.state.unsent() >= BATCH {
                 self.flush().await?;
@@ -326,7 +329,7 @@ impl PeerSender {
     }
 
     fn has_room(&self) -> bool {
-        self.state.has_room() && self.state.unacked() < self.engine.artifacts.share()
+        self.state.has_room() && self.state.unacked() < self.engine.streams().share()
     }
 
     async fn finish(&mut self, reason: StreamEndReason, message: &str) -> Result<(), SendError> {
@@ -414,7 +417,7 @@ impl PeerSender {
     }
 
     async fn open(&mut self) {
-        match self.engine.link.open_stream(self.peer).await {
+        match self.engine.link().open_stream(self.peer).await {
             Ok(writer) => {
                 self.link = PeerStream::Open {
                     writer,
@@ -429,7 +432,7 @@ impl PeerSender {
                 };
                 self.reopen_after = (self.reopen_after * 2).min(REOPEN_BACKOFF.1);
                 // Whoever waits longest has the most reason to look for the peer.
-                self.engine.link.reach(self.peer).await;
+                self.engine.link().reach(self.peer).await;
             }
         }
     }
@@ -496,7 +499,7 @@ impl PeerSender {
                     .is_some_and(|(behind, _)| *behind <= acknowledged)
                 {
                     if let Some((_, id)) = self.expected.pop_front() {
-                        self.engine.artifacts.forget_ack(self.peer, id);
+                        self.engine.streams().forget_ack(self.peer, id);
                     }
                 }
             }
@@ -513,7 +516,7 @@ impl PeerSender {
     /// `u32::MAX` for START and END, which stay until the sender goes.
     fn await_ack(&mut self, behind: u32, id: String) {
         self.engine
-            .artifacts
+            .streams()
             .expect_ack(self.peer, id.clone(), self.ack_sender.clone());
         if behind == u32::MAX {
             self.expected.push_back((behind, id));
@@ -552,15 +555,15 @@ impl PeerSender {
                 error_message,
             } => (id, Payload::StreamEnd(end_of(start, reason, &error_message))),
         };
-        envelope(id, self.engine.clock.now(), payload, TraceContext::default())
+        envelope(id, self.engine.now(), payload, TraceContext::default())
     }
 }
 
 impl Drop for PeerSender {
     fn drop(&mut self) {
-        self.engine.artifacts.leave();
+        self.engine.streams().leave();
         for (_, id) in self.expected.drain(..) {
-            self.engine.artifacts.forget_ack(self.peer, id);
+            self.engine.streams().forget_ack(self.peer, id);
         }
     }
 }

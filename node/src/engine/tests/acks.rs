@@ -5,7 +5,7 @@ use agentanycast_proto::v1::{A2aEnvelope, AckOutcome, AckPayload, TaskCancelPayl
 use prost::Message as _;
 
 use super::{
-    super::client_commands::SendTask,
+    super::SendTask,
     cluster::{A, B, TestCluster, ack_of, numbered, plain, send_task, stranger},
     harness::text,
 };
@@ -124,7 +124,7 @@ fn a_joint_acknowledgement_counts_for_each_envelope() {
         ],
         ..first
     };
-    let waiting = |lab: &TestCluster| lab.nodes[A].core.queues[&stranger()].outbox.len();
+    let waiting = |lab: &TestCluster| lab.nodes[A].core.queued_for(stranger()).len();
     lab.receive(A, other, Payload::Ack(ack.clone()));
     assert_eq!(waiting(&lab), 3);
     lab.receive(A, stranger(), Payload::Ack(ack));

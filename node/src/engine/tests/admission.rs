@@ -388,7 +388,7 @@ fn without_rules_and_log_nothing_is_asked() {
     let mut lab = TestCluster::pair();
     lab.call(B, |core, _| Ok(core.set_rules(PolicyRules::default(), false)?))
         .unwrap();
-    assert!(lab.nodes[B].core.admission.is_none());
+    assert!(!lab.nodes[B].core.has_policy());
     let id = lab.task();
     assert_eq!(lab.status(A, &id), Status::Submitted);
     assert!(lab.audited.is_empty());

@@ -5,7 +5,7 @@ use super::{
     harness::limits,
 };
 use crate::{
-    engine::{dispatcher::ListenerId, transaction::EngineLimits},
+    engine::{transaction::EngineLimits, transaction::ListenerId},
     task::Status,
 };
 

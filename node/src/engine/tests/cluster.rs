@@ -14,9 +14,9 @@ use super::harness::{TestNode, limits, peer, text};
 use crate::{
     delivery::inbox,
     engine::{
-        client_commands::SendTask,
-        dispatcher::ListenerId,
-        state::Core,
+        SendTask,
+        coordinator::Coordinator,
+        transaction::ListenerId,
         transaction::{Effect, EngineError, EngineLimits, Now, TaskChange},
     },
     policy::audit::log_line::AuditEntry,
@@ -129,7 +129,7 @@ impl TestCluster {
     pub(super) fn call<T>(
         &mut self,
         node: usize,
-        f: impl FnOnce(&mut Core, Now) -> Result<T, EngineError>,
+        f: impl FnOnce(&mut Coordinator, Now) -> Result<T, EngineError>,
     ) -> Result<T, EngineError> {
         let answer = f(&mut self.nodes[node].core, self.now);
         self.settle();

@@ -6,11 +6,7 @@ use super::{
     offered_back::handed_over,
 };
 use crate::{
-    engine::{
-        EngineError,
-        client_commands::SendTask,
-        dispatcher::{CREDIT_BYTES, ListenerId},
-    },
+    engine::{EngineError, SendTask, dispatch::CREDIT_BYTES, transaction::ListenerId},
     task::Status,
 };
 
@@ -21,7 +17,9 @@ const LARGE: u64 = 2;
 const REASON: &str = "larger than its client takes";
 
 fn decline(lab: &mut TestCluster, listener: ListenerId, connection: u64, id: &str) {
-    let decline = |core: &mut crate::engine::Core, now| core.decline(now, listener, connection, id, REASON);
+    let decline = |core: &mut crate::engine::coordinator::Coordinator, now| {
+        core.decline(now, listener, connection, id, REASON)
+    };
     lab.call(B, decline).unwrap();
 }
 

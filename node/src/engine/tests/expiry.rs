@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     delivery::outbox::EXPIRY_GRACE,
-    engine::{client_commands::SendTask, transaction::EngineLimits},
+    engine::{SendTask, transaction::EngineLimits},
     task::Status::{Canceled, Completed, Failed, InputRequired, Submitted, Working},
 };
 

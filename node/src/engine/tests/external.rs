@@ -10,7 +10,7 @@ use super::{
     harness::{artifact, text},
 };
 use crate::{
-    engine::{ExternalUpdate, client_commands::SendTask, transaction::EngineError, wire::text_of},
+    engine::{ExternalUpdate, SendTask, transaction::EngineError, wire::text_of},
     task::{MAX_CHECKPOINT, Status},
 };
 use Status::{Canceled, Completed, Failed, InputRequired, Submitted, Working};

@@ -15,7 +15,7 @@ use super::{
     harness::{limits, text},
 };
 use crate::{
-    engine::{client_commands::SendTask, transaction::EngineError},
+    engine::{SendTask, transaction::EngineError},
     policy::PeerAttributes,
     task::{Role, Status},
 };

@@ -13,7 +13,8 @@ use super::{
 use crate::{
     engine::{
         SendTask,
-        schema::{self, TaskSummary, tag},
+        schema::{self, tag},
+        tasks::tests::stored_status,
         transaction::{EngineError, EngineLimits},
     },
     task::Status,
@@ -156,7 +157,7 @@ fn a_peer_that_was_heard_of_this_month_is_remembered_also_after_a_restart() {
         2,
         "it is acknowledged again"
     );
-    assert_eq!(lab.nodes[B].core.tally().duplicates, 1);
+    assert_eq!(lab.nodes[B].core.counters().duplicates, 1);
 }
 
 /// The disk has lost a task's beginning: that task is refused by name; everything that goes over many tasks
@@ -181,7 +182,7 @@ fn a_damaged_task_stops_nothing_else() {
     let sound = lab.send(A, me, later).unwrap().id;
     let mut batch = Batch::default();
     let records = lab.nodes[A].store.scan(&[tag::TASK], None, usize::MAX).unwrap();
-    let is_damaged = |value: &[u8]| schema::decode::<TaskSummary>(value).unwrap().id == damaged;
+    let is_damaged = |value: &[u8]| stored_status(value).unwrap().0 == damaged;
     let (key, value) = records.into_iter().find(|(_, value)| is_damaged(value)).unwrap();
     // A head that is none.
     batch.put(key, [&value[..], b"\x22\x03\xff\xff\xff"].concat());

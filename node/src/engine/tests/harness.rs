@@ -8,7 +8,7 @@ use agentanycast_proto::v1::{Artifact, Message, Part, TextPart, part::Content};
 use agentanycast_store::{Batch, Store as _, StoreError, memory::MemoryStore};
 
 use crate::{
-    engine::state::Core,
+    engine::coordinator::Coordinator,
     engine::transaction::{Effect, EngineLimits, Now},
 };
 
@@ -20,7 +20,7 @@ pub(super) fn peer(number: u8) -> PeerId {
     peer_id(&key(number))
 }
 
-pub(super) fn limits() -> EngineLimits {
+pub(crate) fn limits() -> EngineLimits {
     EngineLimits {
         retry_delays: [2, 4, 8].map(Duration::from_secs).to_vec(),
         offline_ttl: Some(Duration::from_hours(24)),
@@ -74,7 +74,7 @@ struct TestTransaction<R> {
 pub(super) struct TestNode<R> {
     pub(super) me: PeerId,
     number: u8,
-    pub(super) core: Core,
+    pub(super) core: Coordinator,
     pub(super) store: Arc<MemoryStore>,
     limits: EngineLimits,
     boots: u64,
@@ -89,7 +89,7 @@ impl<R> TestNode<R> {
     pub(super) fn new(number: u8, limits: &EngineLimits, now: Now, seed: u64) -> Self {
         let limits = limits.clone();
         let (me, store) = (peer(number), Arc::new(MemoryStore::default()));
-        let mut core = Core::load(me, limits.clone(), store.clone(), now, seed).unwrap();
+        let mut core = Coordinator::load(me, limits.clone(), store.clone(), now, seed).unwrap();
         core.set_key(key(number));
         let (batches, pending) = (VecDeque::new(), VecDeque::new());
         Self {
@@ -109,7 +109,7 @@ impl<R> TestNode<R> {
 
     /// Ends the turn: its batch goes to the writer, the rest waits for it.
     pub(super) fn finish_turn(&mut self, now: Now, reply: Option<R>) {
-        let mut turn = self.core.take_transaction(now);
+        let mut turn = self.core.finish_transaction(now);
         turn.effects.splice(..0, std::mem::take(&mut turn.early));
         if !turn.batch.is_empty() {
             self.submitted += 1;
@@ -174,7 +174,7 @@ impl<R> TestNode<R> {
     fn start(&mut self, now: Now) {
         self.boots += 1;
         let seed = self.seed ^ (self.boots << 32);
-        self.core = Core::load(self.me, self.limits.clone(), self.store.clone(), now, seed).unwrap();
+        self.core = Coordinator::load(self.me, self.limits.clone(), self.store.clone(), now, seed).unwrap();
         self.core.set_key(key(self.number));
         (self.submitted, self.durable) = (0, 0);
         self.batches.clear();

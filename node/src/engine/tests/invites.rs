@@ -11,7 +11,7 @@ use super::{
     harness::{limits, peer, text},
 };
 use crate::{
-    engine::{EngineError, NewInvite, SendTask, invites::split_card},
+    engine::{EngineError, NewInvite, SendTask, admission::split_card},
     policy::{
         PolicyOutcome, PolicyRules, TrustMode, WrittenRule, WrittenRules,
         invites::{MAX_INVITES, SECRET},

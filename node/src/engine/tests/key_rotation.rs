@@ -89,7 +89,7 @@ fn a_key_that_was_replaced_begins_no_tasks() {
         let (outcome, reason) = lab.acks_of(id).pop().unwrap();
         assert_eq!(outcome, AckOutcome::Rejected);
         assert!(reason.contains("this key was replaced by that of") && reason.contains(&new.to_string()));
-        assert!(lab.nodes[A].core.tasks.indexed(id).is_none());
+        assert!(!lab.nodes[A].core.knows_task(id));
         lab.restart(A);
     }
     lab.join(A, new);
@@ -156,11 +156,7 @@ fn a_long_queue_is_moved_in_its_order() {
     lab.call(A, |core, now| Ok(core.set_peer_attributes(now, new, was(old))?))
         .unwrap();
     sent.push(send(&mut lab, new, 1));
-    let waiting = |lab: &TestCluster, peer| -> Vec<String> {
-        let queue = lab.nodes[A].core.queues.get(&peer);
-        let entries = queue.into_iter().flat_map(|queue| queue.outbox.entries());
-        entries.map(|entry| entry.task_id.clone()).collect()
-    };
+    let waiting = |lab: &TestCluster, peer| -> Vec<String> { lab.nodes[A].core.queued_for(peer) };
     assert!(waiting(&lab, new).len() < 6 && !waiting(&lab, old).is_empty());
     lab.advance(std::time::Duration::from_secs(1));
     assert_eq!(waiting(&lab, new), sent);

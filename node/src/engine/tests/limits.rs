@@ -11,8 +11,8 @@ use super::{
 use crate::{
     engine::{
         SendTask,
-        state::MAX_ENVELOPE,
         transaction::{EngineError, EngineLimits, Now},
+        wire::MAX_ENVELOPE,
     },
     task::Status,
 };
@@ -241,5 +241,5 @@ fn queues_of_peers_that_came_and_went_do_not_stay_in_memory() {
         lab.nodes[A].core.on_disconnected(peer);
         lab.settle();
     }
-    assert_eq!(lab.nodes[A].core.queues.len(), 0);
+    assert_eq!(lab.nodes[A].core.queues_in_memory(), 0);
 }

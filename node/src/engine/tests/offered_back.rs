@@ -11,7 +11,7 @@ use super::{
     harness::limits,
 };
 use crate::{
-    engine::{client_commands::SendTask, dispatcher::ListenerId},
+    engine::{SendTask, transaction::ListenerId},
     task::{Role, Status},
 };
 

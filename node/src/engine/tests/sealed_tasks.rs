@@ -16,8 +16,7 @@ use super::{
 };
 use crate::{
     engine::{
-        ExternalUpdate, StreamRoute,
-        client_commands::SendTask,
+        ExternalUpdate, SendTask, StreamRoute,
         transaction::EngineError,
         wire::{self, text_of},
     },
@@ -321,7 +320,7 @@ fn what_was_refused_is_found_by_the_id_that_it_has_where_it_was_sealed() {
     let reasons: Vec<&str> = found.iter().map(|refusal| refusal.reason.as_str()).collect();
     assert_eq!(
         *found[0].unproven,
-        [crate::engine::unproven::LOOKUP_TIMED_OUT.to_owned()]
+        [crate::engine::admission::LOOKUP_TIMED_OUT.to_owned()]
     );
     assert_eq!(found.len(), 3, "{reasons:?}");
     for (reason, part) in reasons

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     engine::{
-        client_commands::SendTask,
+        SendTask,
         transaction::{Effect, EngineError},
     },
     task::{Output, Status},
@@ -363,7 +363,7 @@ fn a_deadline_ends_a_task_on_both_sides() {
             (Failed, "its deadline has passed".into())
         );
         // That both know it is nobody's fault.
-        assert_eq!(lab.nodes[node].core.tally().refused, 0);
+        assert_eq!(lab.nodes[node].core.counters().refused, 0);
     }
     let metadata = [("deadline".to_owned(), "tomorrow".to_owned())].into();
     let refused = lab.send(

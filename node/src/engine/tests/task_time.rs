@@ -7,7 +7,7 @@ use super::{
     harness::{limits, text},
 };
 use crate::{
-    engine::{client_commands::SendTask, transaction::EngineLimits},
+    engine::{SendTask, transaction::EngineLimits},
     task::Status::{Completed, Failed, InputRequired, Submitted, Working},
 };
 

@@ -8,13 +8,13 @@ use std::{
     time::Duration,
 };
 
-use agentanycast_store::{Batch, KeyValue, Store, StoreError};
 use bytes::Bytes;
 
 use crate::{
-    engine::schema::{self, TaskSummary, tag},
+    engine::{schema::tag, tasks::tests::stored_status},
     task::Status,
 };
+use agentanycast_store::{Batch, KeyValue, Store, StoreError};
 
 /// What fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,8 +100,8 @@ impl FaultyStore {
         let state = self.lock();
         let mut tasks = state.durable.iter().filter(|(key, _)| key[0] == tag::TASK);
         tasks.find_map(|(_, value)| {
-            let task = schema::decode::<TaskSummary>(value)?;
-            (task.id == id).then_some(task.state)??.status()
+            let (task, status) = stored_status(value)?;
+            (task == id).then_some(status)
         })
     }
 

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     engine::{
-        Core,
+        coordinator::Coordinator,
         tests::harness::{artifact, text},
         transaction::{EngineError, Now},
     },
@@ -563,7 +563,12 @@ impl Simulator {
     }
 }
 
-fn take_step(core: &mut Core, now: Now, stepping: &StepCall, results: &[(String, String)]) -> CallAnswer {
+fn take_step(
+    core: &mut Coordinator,
+    now: Now,
+    stepping: &StepCall,
+    results: &[(String, String)],
+) -> CallAnswer {
     let StepCall {
         task: id,
         step,

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     delivery::artifact::{AckEffect, ReceiveWindow, SendWindow, StreamFrame, StreamVerdict},
-    engine::{StreamRoute, outbound::envelope, trace_context::TraceContext},
+    engine::{StreamRoute, trace_context::TraceContext, wire::envelope},
     task::StreamOutcome,
 };
 

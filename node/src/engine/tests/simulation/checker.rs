@@ -365,7 +365,7 @@ impl Simulator {
                 .core
                 .as_ref()
                 .is_some_and(|core| core.queued() > 0);
-        // What was refused leaves no mark: after a crash the same envelope may be let in (`Core::mark_applied`).
+        // What was refused leaves no mark: after a crash the same envelope may be let in (`Coordinator::mark_applied`).
         let refused_before_crash =
             self.plan.tight && end.status == Status::Rejected && self.history.has_crashed(story.target);
         let excused = self.was_ended(story, ORIGIN, Status::Canceled)

@@ -13,8 +13,7 @@ use super::{
 };
 use crate::{
     engine::{
-        TaskQuery,
-        client_commands::SendTask,
+        SendTask, TaskQuery,
         tests::harness::text,
         transaction::{EngineError, TaskChange},
     },

@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{
     engine::{
-        Core,
-        agent_commands::StreamRoute,
+        StreamRoute,
+        coordinator::Coordinator,
         tests::harness::peer,
         transaction::{Effect, EngineError, EngineLimits, Now},
     },
@@ -54,7 +54,7 @@ struct SimTransaction {
 pub(super) struct SimDaemon {
     pub(super) me: PeerId,
     number: u8,
-    pub(super) core: Option<Core>,
+    pub(super) core: Option<Coordinator>,
     disk: Arc<SimDisk>,
     limits: EngineLimits,
     seed: u64,
@@ -127,7 +127,7 @@ impl SimDaemon {
     pub(super) fn input<T>(
         &mut self,
         time: Duration,
-        f: impl FnOnce(&mut Core, Now) -> Result<T, StoreError>,
+        f: impl FnOnce(&mut Coordinator, Now) -> Result<T, StoreError>,
     ) -> Option<T> {
         let now = self.now(time);
         if self.failed {
@@ -147,7 +147,7 @@ impl SimDaemon {
 
     /// What came of the last input and need not wait for its turn.
     pub(super) fn take_early(&mut self) -> Vec<Effect> {
-        let early = self.core.as_mut().map(Core::take_early);
+        let early = self.core.as_mut().map(Coordinator::take_early);
         early.filter(|_| !self.failed).unwrap_or_default()
     }
 
@@ -156,10 +156,10 @@ impl SimDaemon {
         &mut self,
         time: Duration,
         id: CallId,
-        f: impl FnOnce(&mut Core, Now) -> CallAnswer,
+        f: impl FnOnce(&mut Coordinator, Now) -> CallAnswer,
     ) -> Option<()> {
         let (before, answer) = self.input(time, |core, now| {
-            let before = core.transaction.effects.len();
+            let before = core.pending_effects();
             let answer = f(core, now);
             core.take_store_failure().map(|()| (before, answer))
         })?;
@@ -175,7 +175,7 @@ impl SimDaemon {
         self.inputs = 0;
         let now = self.now(time);
         let Some(core) = &mut self.core else { return };
-        let mut turn = core.take_transaction(now);
+        let mut turn = core.finish_transaction(now);
         if core.take_store_failure().is_err() {
             return self.fail();
         }
@@ -287,7 +287,7 @@ impl SimDaemon {
         self.booted_at = time;
         let seed = self.seed ^ (self.boots << 32) ^ u64::from(self.number);
         let disk = Arc::clone(&self.disk);
-        let core = Core::load(self.me, self.limits.clone(), disk, self.now(time), seed);
+        let core = Coordinator::load(self.me, self.limits.clone(), disk, self.now(time), seed);
         // Rules that let everybody in, and count what everybody has: the door is a part of every road.
         let guarded = core.and_then(|mut core| core.set_rules(rules(), true).map(|()| core));
         self.core = guarded.ok();

@@ -22,7 +22,7 @@ use super::{
     rng::SimRng,
 };
 use crate::engine::{
-    Core,
+    coordinator::Coordinator,
     transaction::{Effect, Now},
 };
 use crate::task::NetworkPath;
@@ -247,7 +247,7 @@ impl Simulator {
         self.time += time;
         for at in 0..self.nodes.len() {
             self.history.hour(at, self.hour_at(at));
-            self.input(at, crate::engine::state::Core::tick);
+            self.input(at, crate::engine::coordinator::Coordinator::tick);
             self.flush_acks(at);
         }
     }
@@ -256,7 +256,7 @@ impl Simulator {
     pub(super) fn input<T>(
         &mut self,
         at: usize,
-        f: impl FnOnce(&mut Core, Now) -> Result<T, agentanycast_store::StoreError>,
+        f: impl FnOnce(&mut Coordinator, Now) -> Result<T, agentanycast_store::StoreError>,
     ) -> Option<T> {
         self.moves += 1;
         let done = self.nodes[at].daemon.input(self.time, f);
@@ -269,7 +269,7 @@ impl Simulator {
         &mut self,
         at: usize,
         what: PendingCall,
-        f: impl FnOnce(&mut Core, Now) -> CallAnswer,
+        f: impl FnOnce(&mut Coordinator, Now) -> CallAnswer,
     ) -> CallId {
         let (id, taken) = self.begin_call(at, what, f);
         self.end_call(at, id, taken);
@@ -281,7 +281,7 @@ impl Simulator {
         &mut self,
         at: usize,
         what: PendingCall,
-        f: impl FnOnce(&mut Core, Now) -> CallAnswer,
+        f: impl FnOnce(&mut Coordinator, Now) -> CallAnswer,
     ) -> (CallId, bool) {
         self.moves += 1;
         let id = self.history.ask();

@@ -1,0 +1,561 @@
+//! The one that decides about tasks: it holds the parts of the engine, and makes each input one sequence of their steps.
+//!
+//! No I/O but reading the store, no async, no clock and no randomness of its own: `now` and a seed come in. Each part has
+//! its own state and adds to the running transaction; only this module knows several parts. `client_commands`,
+//! `agent_commands`, `inbound` and `timers` hold what can happen; this file holds what they have in common.
+
+mod ack_outcome;
+mod admission;
+mod agent_commands;
+pub(crate) mod client_commands;
+mod external_tasks;
+mod failover;
+mod inbound;
+mod inspection;
+mod key_rotation;
+mod reject;
+mod startup;
+#[cfg(test)]
+mod test_access;
+mod timers;
+
+use std::{sync::Arc, time::Duration};
+
+use agentanycast_identity::{Keypair, PeerId};
+use agentanycast_proto::v1::{AgentCard, EnvelopeType, Message, a2a_envelope::Payload};
+use bytes::Bytes;
+
+use super::{
+    admission::{Admission, NewInvite},
+    dispatch::{Dispatch, ListenerDelivery, OfferKind},
+    external::{External, Note},
+    observe::{Direction, EngineCounters, Observe, log},
+    peers::{OutgoingEnvelope, Peers, PolledEnvelope},
+    routing::Routing,
+    tasks::{SavedTask, TaskListPage, TaskQuery, Tasks, unless_damaged},
+    trace_context::TraceContext,
+    transaction::{Effect, EngineError, EngineLimits, FinishedTransaction, Now, TaskChange, Transaction},
+};
+use crate::{
+    delivery::{
+        inbox,
+        outbox::{EnvelopeKind, QueueDepths},
+    },
+    policy::invites::{Invite, SECRET},
+    task::{NetworkPath, Output, Role, Status, Task},
+};
+use agentanycast_store::StoreError;
+
+pub use self::{
+    agent_commands::{CompleteOutcome, StreamRoute},
+    client_commands::SendTask,
+    external_tasks::ExternalUpdate,
+    inspection::{Activity, PendingEnvelope, TaskInspection},
+};
+
+/// See the module's text.
+pub(crate) struct Coordinator {
+    limits: EngineLimits,
+    transaction: Transaction,
+    tasks: Tasks,
+    peers: Peers,
+    dispatch: Dispatch,
+    routing: Routing,
+    admission: Admission,
+    external: External,
+    observe: Observe,
+    /// When what happens once a second was last looked after.
+    last_slow_tick: Duration,
+}
+
+impl Coordinator {
+    /// What the inputs since the last call came to. Exactly one batch has to be submitted for each
+    /// transaction whose batch is not empty, in order.
+    pub(crate) fn finish_transaction(&mut self, now: Now) -> FinishedTransaction {
+        self.transaction.set_time(now);
+        self.tasks.set_clock_ms(self.transaction.clock_ms(now));
+        let deliveries = self.dispatch.due_deliveries();
+        if let Err(error) = self.hand_over(now, deliveries) {
+            // What was read wrongly is noticed by `take_store_failure`.
+            tracing::debug!(%error, "a task could not be read to be handed over");
+        }
+        for _ in 0..self.peers.flush_acks(&mut self.transaction, now) {
+            self.observe
+                .count_envelope(Direction::Outbound, EnvelopeType::Ack);
+        }
+        for polled in self.peers.poll(&mut self.transaction, now) {
+            match polled {
+                PolledEnvelope::TaskSent { peer, task, mark } => self.tasks.note_sent(&task, peer, mark),
+                PolledEnvelope::Missing { task } => self.on_envelope_missing(now, &task),
+            }
+        }
+        self.transaction.finish()
+    }
+
+    /// The envelope about a task is gone: the task must not wait for it in silence.
+    fn on_envelope_missing(&mut self, now: Now, task: &str) {
+        if let Err(error) = self.end(now, task, Status::Failed, "lost by this node's damaged store") {
+            tracing::error!(task, %error, "its task could not be ended");
+        }
+    }
+
+    /// An error when reading the store has failed since the last call: the state may be incomplete
+    /// then, and nothing more may be let out.
+    pub(crate) fn take_store_failure(&self) -> Result<(), StoreError> {
+        self.transaction.take_store_failure()
+    }
+
+    /// The next frame came over this path.
+    pub(crate) fn set_inbound_path(&mut self, path: NetworkPath) {
+        self.transaction.set_inbound_path(path);
+    }
+
+    /// The effects of the running transaction so far. What its batch holds must be durable before they are let out,
+    /// like those that come with [`Coordinator::finish_transaction`], which go after them.
+    pub(crate) fn take_effects(&mut self) -> Vec<Effect> {
+        self.transaction.take_effects()
+    }
+
+    /// What may be let out at once, whether the running transaction becomes durable or not.
+    pub(crate) fn take_early(&mut self) -> Vec<Effect> {
+        self.transaction.take_early()
+    }
+
+    /// Number of changes of the running transaction so far.
+    pub(crate) fn changes(&self) -> usize {
+        self.transaction.changes()
+    }
+
+    /// Whether acknowledgements are owed that the transaction has not let go yet.
+    pub(crate) fn has_pending_acks(&self) -> bool {
+        self.peers.has_pending_acks()
+    }
+
+    /// The first `batches` batches are durable.
+    pub(crate) fn on_durable(&mut self, batches: u64) {
+        self.transaction.set_durable(batches);
+        self.tasks.evict(batches);
+        self.peers.on_durable(batches);
+    }
+
+    /// What the operator set.
+    pub(crate) fn limits(&self) -> &EngineLimits {
+        &self.limits
+    }
+
+    /// What was done since the start.
+    pub(crate) fn counters(&self) -> &EngineCounters {
+        self.observe.counters()
+    }
+
+    /// The store has passed a barrier, which took so long.
+    pub(crate) fn on_barrier(&mut self, took: Duration) {
+        self.observe.count_barrier(took);
+    }
+
+    /// Number of tasks that have not ended.
+    pub(crate) fn open_tasks(&self) -> usize {
+        self.tasks.index().open()
+    }
+
+    /// The envelopes that wait for their peers, by how far they are.
+    pub(crate) fn depths(&self) -> QueueDepths {
+        self.peers.depths()
+    }
+
+    /// The ids of all tasks, in no order.
+    pub(crate) fn task_ids(&self) -> impl Iterator<Item = &str> {
+        self.tasks.index().all().map(|(id, _)| id)
+    }
+
+    /// Tasks, newest change first, from behind `after` on, at most `limit`.
+    pub(crate) fn list(
+        &mut self,
+        query: &TaskQuery,
+        after: Option<&(u64, String)>,
+        limit: usize,
+    ) -> Result<TaskListPage, EngineError> {
+        self.tasks.list(query, after, limit)
+    }
+
+    /// A task that has ended, if it is in memory and small.
+    pub(crate) fn small_ended(&self, id: &str) -> Option<Box<Task>> {
+        self.tasks.small_ended(id)
+    }
+
+    /// Boxes of sealed tasks are made and opened with this key, which is that of this node.
+    pub(crate) fn set_key(&mut self, key: Keypair) {
+        self.external.set_key(key);
+    }
+
+    /// Sets the card of the local agent.
+    pub(crate) fn set_card(&mut self, card: AgentCard) {
+        self.peers.set_own_card(&mut self.transaction, card);
+    }
+
+    /// The card of the local agent.
+    pub(crate) fn card(&self) -> Option<AgentCard> {
+        self.peers.own_card().map(|card| (**card).clone())
+    }
+
+    /// The newest card that a peer has shown.
+    pub(crate) fn peer_card(&mut self, peer: PeerId) -> Result<Option<AgentCard>, EngineError> {
+        let card = self.peers.card(&self.transaction, peer)?;
+        Ok(card.map(|card| (*card).clone()))
+    }
+
+    /// The peers that have shown a card, the latest first, with the names on them; an empty name is none.
+    pub(crate) fn named_peers(&self) -> impl Iterator<Item = (PeerId, &str)> {
+        self.peers.names()
+    }
+
+    /// A peer has shown its card; encoded, as it came.
+    pub(crate) fn put_peer_card(&mut self, peer: PeerId, card: &Bytes) {
+        self.peers.put_card(&mut self.transaction, peer, card);
+    }
+
+    /// A peer's addresses are known.
+    pub(crate) fn put_addresses(&mut self, peer: PeerId, addresses: Vec<String>) {
+        self.peers.put_addresses(&mut self.transaction, peer, addresses);
+    }
+
+    /// The addresses of all peers, as kept.
+    pub(crate) fn addresses(&self) -> Vec<(PeerId, Vec<String>)> {
+        self.peers.addresses()
+    }
+
+    /// Where the last run listened.
+    pub(crate) fn last_listen_addresses(&self) -> Vec<String> {
+        self.peers.listen_addresses().to_vec()
+    }
+
+    /// Where this run listens.
+    pub(crate) fn set_listen_addresses(&mut self, addresses: Vec<String>) {
+        self.peers.set_listen_addresses(&mut self.transaction, addresses);
+    }
+
+    /// Makes an invite.
+    ///
+    /// # Errors
+    /// When it is none, there are too many, or it names another agent than the one here.
+    pub(crate) fn create_invite(&mut self, now: Now, new: NewInvite) -> Result<Invite, EngineError> {
+        let own_card = self.peers.own_card().map(|card| &**card);
+        self.admission
+            .create_invite(&mut self.transaction, now, new, own_card)
+    }
+
+    /// The invites that were given out, those first that were made first.
+    pub(crate) fn invites(&self) -> Vec<Invite> {
+        self.admission.invites()
+    }
+
+    /// Takes back the invites with this id or label. Tasks that are here go on: they were let in.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(crate) fn revoke_invite(&mut self, name: &str) -> Result<Vec<Invite>, EngineError> {
+        self.admission.revoke_invite(&mut self.transaction, name)
+    }
+
+    /// A peer has shown the secret of an invite.
+    pub(crate) fn on_invite(&mut self, now: Now, peer: PeerId, secret: &[u8]) {
+        self.admission.on_invite(&mut self.transaction, now, peer, secret);
+    }
+
+    /// Why the invite that a peer shows does not let it in; `None`: it shows none, or it does.
+    pub(crate) fn why_not_invited(&self, now: Now, peer: PeerId, secret: &[u8]) -> Option<&'static str> {
+        self.admission.why_not_invited(now, peer, secret)
+    }
+
+    /// Shows this secret to a node from now on; `None`: nothing.
+    ///
+    /// # Errors
+    /// When there are too many.
+    pub(crate) fn accept_invite(
+        &mut self,
+        peer: PeerId,
+        secret: Option<[u8; SECRET]>,
+    ) -> Result<(), EngineError> {
+        self.admission.accept_invite(&mut self.transaction, peer, secret)
+    }
+
+    /// What is shown to which nodes.
+    pub(crate) fn accepted_invites(&self) -> std::collections::HashMap<PeerId, [u8; SECRET]> {
+        self.admission.accepted_invites()
+    }
+
+    /// Writes a note of a task, over this version or over whatever there is; its new version.
+    pub(crate) fn put_note(
+        &mut self,
+        task: &str,
+        note: Note,
+        if_version: Option<u64>,
+    ) -> Result<u64, EngineError> {
+        self.check_exists(task)?;
+        self.external
+            .put_note(&mut self.transaction, task, note, if_version)
+    }
+
+    /// Removes a note, if there is one.
+    pub(crate) fn delete_note(&mut self, task: &str, name: &str) {
+        self.external.delete_note(&mut self.transaction, task, name);
+    }
+
+    /// The notes of a task, by name.
+    pub(crate) fn notes_of(&self, task: &str) -> Result<Vec<Note>, EngineError> {
+        self.check_exists(task)?;
+        Ok(self.external.notes_of(task))
+    }
+
+    /// Tasks about which something is still to be done.
+    pub(crate) fn tasks_with_open_notes(&self) -> Vec<String> {
+        self.external.tasks_with_open_notes()
+    }
+
+    fn check_exists(&self, task: &str) -> Result<(), EngineError> {
+        let known = self.tasks.indexed(task);
+        known
+            .map(drop)
+            .ok_or_else(|| EngineError::NotFound(task.to_owned()))
+    }
+
+    /// Acknowledges an envelope of an artifact's stream; `next` is the chunk needed next.
+    pub(crate) fn ack_stream(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        envelope_id: String,
+        refused: Option<&str>,
+        next: Option<i32>,
+    ) {
+        self.observe
+            .count_envelope(Direction::Outbound, EnvelopeType::Ack);
+        self.peers
+            .ack_stream(&mut self.transaction, now, peer, envelope_id, refused, next);
+    }
+
+    /// Acknowledges an envelope, once this transaction is durable.
+    fn ack(&mut self, now: Now, peer: PeerId, envelope_id: String, refused: Option<&str>) {
+        self.observe
+            .count_envelope(Direction::Outbound, EnvelopeType::Ack);
+        self.peers
+            .ack(&mut self.transaction, now, peer, envelope_id, refused);
+    }
+
+    /// Acknowledges an envelope that is accepted; together with others if its peer knows how to read that.
+    fn ack_accepted(&mut self, now: Now, peer: PeerId, envelope_id: String, joint_ack: bool) {
+        if joint_ack {
+            self.peers.ack_joined(peer, envelope_id);
+        } else {
+            self.ack(now, peer, envelope_id, None);
+        }
+    }
+
+    /// Acknowledges a task that is held here until its originator confirms it.
+    fn ack_held(&mut self, now: Now, peer: PeerId, envelope_id: String) {
+        self.observe
+            .count_envelope(Direction::Outbound, EnvelopeType::Ack);
+        self.peers.ack_held(&mut self.transaction, now, peer, envelope_id);
+    }
+
+    /// Puts an envelope into the peer's queue. It was checked to fit.
+    fn send(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        task: &str,
+        kind: EnvelopeKind,
+        payload: Payload,
+        trace: TraceContext<'_>,
+    ) -> Result<(), StoreError> {
+        let outgoing = OutgoingEnvelope {
+            peer,
+            task,
+            kind,
+            payload,
+            trace,
+        };
+        send_envelope(
+            &mut self.observe,
+            &mut self.peers,
+            &mut self.transaction,
+            now,
+            outgoing,
+        )
+    }
+
+    /// Writes a new task.
+    fn insert_task(&mut self, task: Task) {
+        let saved = self.tasks.insert(&mut self.transaction, task);
+        self.on_saved(&saved);
+    }
+
+    /// A task was written.
+    fn on_saved(&mut self, saved: &SavedTask) {
+        if let Some(task) = self.tasks.cached(&saved.id) {
+            self.observe.task_saved(&mut self.transaction, task, saved.before);
+        }
+    }
+
+    /// A changed task was written: its subscribers are told. `new` are its new results.
+    fn on_changed(&mut self, saved: &SavedTask, new: Vec<Arc<Output>>) {
+        let task = self.tasks.cached(&saved.id);
+        let message = task.and_then(|task| task.status_message.clone());
+        self.on_changed_with(saved, message, new);
+    }
+
+    /// The same with this message as what came with the change; None: what came with its status is no news.
+    fn on_changed_with(&mut self, saved: &SavedTask, message: Option<Arc<Message>>, new: Vec<Arc<Output>>) {
+        self.on_saved(saved);
+        let Some(task) = self.tasks.cached(&saved.id) else {
+            return;
+        };
+        let id = task.id.clone();
+        let has_ended = task.status.is_terminal();
+        let has_open_streams = task.open_streams().next().is_some();
+        let routed_to = task.route.as_ref().and(task.role.peer());
+        let is_carried = task.external.as_ref().is_some_and(|delivery| !delivery.settled);
+        let change = TaskChange {
+            task_id: id.clone(),
+            status: task.status,
+            message,
+            results: if has_ended { task.results.clone() } else { new },
+        };
+        let open = self
+            .tasks
+            .indexed(&id)
+            .filter(|known| !known.status.is_terminal());
+        self.admission.set_task_bytes(&id, open.map(|known| known.bytes));
+        self.transaction.effect(Effect::Changed(Arc::new(change)));
+        self.external.on_task_changed(&mut self.transaction, &id);
+        if !has_ended {
+            return;
+        }
+        self.dispatch.on_task_ended(&id);
+        if let Some(peer) = routed_to {
+            self.routing.on_left(&mut self.transaction, peer, &id);
+        }
+        if is_carried {
+            self.transaction.effect(Effect::External { task_id: id.clone() });
+        }
+        if has_open_streams {
+            self.transaction.effect(Effect::StopStreams { task_id: id });
+        }
+    }
+
+    /// Ends a task on this node's own authority, and lets its agent and its subscribers know.
+    /// False when it had ended already.
+    fn end(&mut self, now: Now, id: &str, status: Status, reason: &str) -> Result<bool, StoreError> {
+        let Some(mut task) = self.tasks.edit(id)? else {
+            return Ok(false);
+        };
+        let message = (!reason.is_empty()).then(|| self.transaction.node_message(now, reason));
+        if !task.end(now.unix, status, message) {
+            return Ok(false);
+        }
+        log::ended(id, task.role.peer(), status, reason);
+        let tell_agent = task.role.is_assignee();
+        let saved = task.save(&mut self.transaction);
+        self.on_changed(&saved, Vec::new());
+        if tell_agent {
+            self.notify_agent(now, id)?;
+        }
+        Ok(true)
+    }
+
+    /// Lets the agents that listen know of a task's new state.
+    fn notify_agent(&mut self, now: Now, id: &str) -> Result<(), StoreError> {
+        self.offer_to_agent(now, id, false)
+    }
+
+    /// The same of a task that an agent may have seen before.
+    fn notify_agent_again(&mut self, now: Now, id: &str) -> Result<(), StoreError> {
+        self.offer_to_agent(now, id, true)
+    }
+
+    fn offer_to_agent(&mut self, now: Now, id: &str, is_known: bool) -> Result<(), StoreError> {
+        let Some(known) = self.tasks.indexed(id) else {
+            return Ok(());
+        };
+        let as_what = match known.status {
+            Status::Submitted if !is_known && known.agent_ends == 0 => OfferKind::New,
+            Status::Submitted => OfferKind::Again {
+                ends: known.agent_ends,
+            },
+            status if status.is_terminal() => OfferKind::Ended,
+            _ => OfferKind::InProgress,
+        };
+        if known.held {
+            return Ok(()); // It may go to another agent yet, or has.
+        }
+        if as_what == OfferKind::Ended && !known.claimed && !self.dispatch.has_listeners() {
+            self.dispatch.withdraw(id);
+            return Ok(());
+        }
+        let weight = self.tasks.weight(id);
+        let deliveries = self.dispatch.offer(id, as_what, weight);
+        self.hand_over(now, deliveries)
+    }
+
+    fn hand_over(&mut self, now: Now, deliveries: Vec<ListenerDelivery>) -> Result<(), StoreError> {
+        // Listeners share what they are given.
+        let mut last: Option<Arc<Task>> = None;
+        for ListenerDelivery {
+            listener,
+            task: id,
+            exclusive,
+        } in deliveries
+        {
+            let task = match last.take().filter(|task| task.id == id) {
+                Some(task) => task,
+                None => match unless_damaged(self.tasks.read(&id))?.flatten() {
+                    Some(task) => Arc::new(as_handed_over(task)),
+                    None => continue,
+                },
+            };
+            last = Some(Arc::clone(&task));
+            let sender_card = match task.role {
+                Role::Assignee(peer) => self.peers.card(&self.transaction, peer)?,
+                _ => self.peers.own_card().cloned(),
+            };
+            if !task.status.is_terminal() {
+                self.tasks.note_offered(&id, now.unix);
+            }
+            let is_new = task.status == Status::Submitted && task.agent_ends == 0;
+            let delivery = Effect::Incoming {
+                listener,
+                task,
+                sender_card,
+                exclusive_since: exclusive.then_some(now.unix),
+            };
+            self.transaction.deliver(is_new, delivery);
+        }
+        Ok(())
+    }
+}
+
+/// Puts an envelope into its peer's queue, and counts it. It was checked to fit.
+fn send_envelope(
+    observe: &mut Observe,
+    peers: &mut Peers,
+    transaction: &mut Transaction,
+    now: Now,
+    outgoing: OutgoingEnvelope<'_>,
+) -> Result<(), StoreError> {
+    observe.count_envelope(Direction::Outbound, inbox::type_of(&outgoing.payload));
+    peers.send(transaction, now, outgoing)
+}
+
+/// A task that an agent's library had claimed, and whose agent ended without a word, is new to the next one.
+/// Its originator was told that it is worked on, so it stays WORKING otherwise.
+fn as_handed_over(mut task: Task) -> Task {
+    if task.status == Status::Working && !task.claimed && task.agent_ends > 0 && task.has_no_report() {
+        task.status = Status::Submitted;
+    }
+    task
+}
+
+/// As much of a peer's reason as is kept and shown.
+fn shortened(reason: &str) -> String {
+    reason.chars().take(1000).collect()
+}
