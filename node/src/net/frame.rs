@@ -6,8 +6,6 @@
 
 use bytes::Bytes;
 
-#[cfg(test)]
-use crate::link::{FrameBatch, MAX_FRAME_BYTES, header};
 use crate::link::{FrameTooLong, HEADER_BYTES};
 
 /// Most that is offered to one read: what a muxer delivers at once, and the most memory that a header
@@ -142,6 +140,7 @@ mod tests {
     use prost::Message as _;
 
     use super::*;
+    use crate::link::{FrameBatch, MAX_FRAME_BYTES, header};
 
     /// Feeds `input` in pieces of at most `piece` bytes.
     fn decode(

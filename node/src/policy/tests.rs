@@ -154,8 +154,8 @@ fn an_invite_lets_in_but_not_past_a_rule() {
     };
     let closed = |trust, acl: Vec<WrittenRule>| {
         policy(&WrittenRules {
-            acl,
             trust,
+            acl,
             ..WrittenRules::default()
         })
     };

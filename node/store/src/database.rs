@@ -241,3 +241,59 @@ fn remove_half_written_snapshots(path: &Path) -> io::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OPTIONS: DatabaseOptions = DatabaseOptions {
+        cache: 8 << 20,
+        mode: DatabaseMode::LowSpace,
+        birth_tree: "marks",
+        birth_key: "born",
+    };
+
+    /// A database as relays made it when they opened sled themselves.
+    fn make_by_hand(path: &Path, is_marked: bool) {
+        let settings = sled::Config::new().path(path).segment_size(8 << 20);
+        let db = settings.flush_every_ms(None).open().unwrap();
+        let marks = db.open_tree("marks").unwrap();
+        if is_marked {
+            marks.insert("born", &[]).unwrap();
+        }
+        marks.insert("last version", &7_u64.to_be_bytes()).unwrap();
+        db.open_tree("records").unwrap().insert("key", "value").unwrap();
+        db.flush().unwrap();
+    }
+
+    #[test]
+    fn a_database_that_was_made_before_is_opened_as_it_is() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("registry");
+        make_by_hand(&path, true);
+        let database = Database::open(&path, OPTIONS).unwrap();
+        let read = database.tree("records").unwrap().get("key").unwrap();
+        assert_eq!(read.as_deref(), Some(&b"value"[..]));
+        let last = database.birth_tree().get("last version").unwrap();
+        assert_eq!(last.as_deref(), Some(&7_u64.to_be_bytes()[..]));
+    }
+
+    #[test]
+    fn a_database_without_its_birth_mark_is_damaged() {
+        let home = tempfile::tempdir().unwrap();
+        make_by_hand(&home.path().join("registry"), false);
+        let opened = Database::open(&home.path().join("registry"), OPTIONS);
+        assert!(matches!(opened, Err(DatabaseError::Damaged(_))), "{opened:?}");
+    }
+
+    #[test]
+    fn a_half_written_snapshot_does_not_keep_a_database_shut() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("registry");
+        Database::create(&path, OPTIONS, b"").unwrap();
+        let snapshot = path.join("snap.0000000000000000.generating");
+        fs::write(&snapshot, "half").unwrap();
+        drop(Database::open(&path, OPTIONS).unwrap());
+        assert!(!snapshot.exists());
+    }
+}

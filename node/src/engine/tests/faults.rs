@@ -44,7 +44,7 @@ struct RunningEngine {
 }
 
 impl RunningEngine {
-    async fn start(store: Arc<FaultyStore>, network: &MemoryNetwork) -> Self {
+    fn start(store: Arc<FaultyStore>, network: &MemoryNetwork) -> Self {
         let home = tempfile::tempdir().unwrap();
         let keypair = Keypair::generate_ed25519();
         let me = agentanycast_identity::peer_id(&keypair);
@@ -395,7 +395,7 @@ proptest! {
         runtime.block_on(async {
             let moment = fault.moment;
             let store = Arc::new(FaultyStore::new(fault));
-            let node = RunningEngine::start(Arc::clone(&store), &MemoryNetwork::default()).await;
+            let node = RunningEngine::start(Arc::clone(&store), &MemoryNetwork::default());
             store.arm();
             let me = node.engine.me();
             let (answered, watchers) = play(&node, rounds).await;
@@ -422,8 +422,8 @@ async fn a_receivers_store_fails(fault: StoreFault) {
     // Enough for the fault to come, however many tasks share a barrier; few of them are sent.
     const MAX_TASKS: usize = 5000;
     let network = MemoryNetwork::default();
-    let alice = RunningEngine::start(Arc::new(FaultyStore::sound()), &network).await;
-    let bob = RunningEngine::start(Arc::new(FaultyStore::new(fault)), &network).await;
+    let alice = RunningEngine::start(Arc::new(FaultyStore::sound()), &network);
+    let bob = RunningEngine::start(Arc::new(FaultyStore::new(fault)), &network);
     network.connect(alice.engine.me(), bob.engine.me()).await;
     bob.store.arm();
     let queued = async || {
@@ -482,7 +482,7 @@ async fn a_receiver_that_cannot_sync_acknowledges_nothing_more() {
 /// that report, which is no call of the listener's.
 #[tokio::test]
 async fn a_task_that_waited_for_another_ones_report_is_handed_over() {
-    let node = RunningEngine::start(Arc::new(FaultyStore::sound()), &MemoryNetwork::default()).await;
+    let node = RunningEngine::start(Arc::new(FaultyStore::sound()), &MemoryNetwork::default());
     let send = async |id: &str| {
         let request = SendTask {
             peer: Some(node.engine.me()),
@@ -520,7 +520,7 @@ async fn a_slow_disk_slows_and_loses_nothing() {
         ..StoreFault::at(FaultPoint::Barrier, usize::MAX)
     };
     let store = Arc::new(FaultyStore::new(slow));
-    let node = RunningEngine::start(Arc::clone(&store), &MemoryNetwork::default()).await;
+    let node = RunningEngine::start(Arc::clone(&store), &MemoryNetwork::default());
     store.arm();
     let me = node.engine.me();
     let rounds = vec![

@@ -55,7 +55,7 @@ pub(super) fn open(directory: &Path, sizes: StoreThresholds) -> Result<OpenedSto
         }
         opened => (opened, None),
     };
-    let parts = opened.map_err(|failure| explain(failure, directory))?;
+    let parts = opened.map_err(|failure| explain(&failure, directory))?;
     let layers = Arc::new(Layers(RwLock::new(LayerStack {
         active: Memtable::default(),
         frozen: None,
@@ -277,7 +277,7 @@ fn lock(directory: &Path) -> Result<File, StoreError> {
     })
 }
 
-fn explain(failure: DatabaseError, path: &Path) -> StoreError {
+fn explain(failure: &DatabaseError, path: &Path) -> StoreError {
     let path = path.to_owned();
     if failure.is_lock() {
         return StoreError::Locked { path };
