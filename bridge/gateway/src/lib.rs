@@ -12,6 +12,7 @@
 pub mod base64_text;
 pub mod caller;
 mod external;
+pub mod external_routes;
 #[cfg(feature = "fake")]
 pub mod fake;
 mod idempotency;
@@ -34,6 +35,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 
+use external_routes::ExternalRoutes;
+
 pub use external::{
     DeliveryEvent, DeliveryReport, ExternalTask, ExternalTasks, TRACE_LABELS, TaskSeal, UnsealedAnswer,
 };
@@ -47,6 +50,8 @@ pub use sdk::SdkGateway;
 pub struct NodePort {
     /// What the gateway's callers ask of agents.
     pub client: Arc<dyn Gateway>,
+    /// Tasks that are sent by URL, where the node is in this process: a gateway takes those of its schemes.
+    pub external: Option<ExternalRoutes>,
 }
 
 /// Whom a message is for.

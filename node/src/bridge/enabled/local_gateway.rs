@@ -119,6 +119,8 @@ impl Gateway for LocalGateway {
             group: outgoing.group.into(),
             note: outgoing.note,
             idempotency_key: outgoing.idempotency_key.unwrap_or_default(),
+            // Only its id is read.
+            brief: true,
             ..SendTaskRequest::default()
         };
         let sent = self.api.send_task(call(request)).await;
@@ -331,6 +333,7 @@ impl TaskHandle for LocalTask {
             task_id: self.id.clone(),
             note,
             idempotency_key: idempotency_key.unwrap_or_default(),
+            brief: true,
             ..SendTaskRequest::default()
         };
         let sent = self.api.send_task(call(request)).await.map_err(task_error)?;
