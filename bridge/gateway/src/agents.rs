@@ -6,6 +6,7 @@ use std::sync::Arc;
 use agentanycast_proto::v1;
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use crate::GatewayError;
 
@@ -70,6 +71,16 @@ pub trait ArtifactSink: Send {
 
     /// Ends it as whole; the other side has it all when this returns.
     async fn finish(self: Box<Self>) -> Result<(), GatewayError>;
+}
+
+/// A message as the agent's own. It has an id before it is sent, so that it is known again when it comes back in its task.
+#[must_use]
+pub fn own_message(mut message: v1::Message) -> v1::Message {
+    message.set_role(v1::MessageRole::Agent);
+    if message.message_id.is_empty() {
+        message.message_id = Uuid::new_v4().to_string();
+    }
+    message
 }
 
 /// The text by which a task fails that its agent has dropped.

@@ -3,12 +3,14 @@
 //! apart from it, and a daemon carries them out itself.
 //!
 //! The one rule: what is said here is said in the mesh's own terms (`agentanycast.v1`), never in those of an
-//! outside protocol. Beside the port are what all gateways make of its terms: whether a task has ended, how it is
+//! outside protocol. It has three sides: `Gateway` is what callers ask of agents, `agents` what agents behind a
+//! gateway do for others, `ExternalTasks` with `external_routes` which tasks go outside. Beside the port are what all gateways make of its terms: whether a task has ended, how it is
 //! labelled and what its conversation is called (`caller`, `labels`), what a caller may see of it and do with it (`tasks`); points in time and base64 as they are written (`time`, `base64_text`).
 //! How a program knows its gateways and runs them is in `registration` and `running`.
 
 #![forbid(unsafe_code)]
 
+pub mod agents;
 pub mod base64_text;
 pub mod caller;
 mod external;
@@ -24,6 +26,8 @@ pub mod registration;
 pub mod running;
 #[cfg(feature = "sdk")]
 mod sdk;
+#[cfg(feature = "sdk")]
+mod sdk_agents;
 pub mod tasks;
 pub mod time;
 
@@ -50,6 +54,8 @@ pub use sdk::SdkGateway;
 pub struct NodePort {
     /// What the gateway's callers ask of agents.
     pub client: Arc<dyn Gateway>,
+    /// What agents behind the gateway are attached to.
+    pub agents: Arc<dyn agents::Agents>,
     /// Tasks that are sent by URL, where the node is in this process: a gateway takes those of its schemes.
     pub external: Option<ExternalRoutes>,
 }

@@ -10,7 +10,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
     GatewayError, SdkGateway,
-    agents::{AgentPort, AgentTask, Agents, ArtifactSink, DROPPED},
+    agents::{AgentPort, AgentTask, Agents, ArtifactSink, DROPPED, own_message},
 };
 
 /// Tasks that wait for the agent to take them; further ones wait at the daemon.
@@ -107,15 +107,17 @@ impl AgentTask for SdkAgentTask {
     }
 
     async fn working(&self, message: v1::Message) -> Result<(), GatewayError> {
-        Ok(self.task.working(message).await?)
+        Ok(self.task.working(own_message(message)).await?)
     }
 
     async fn ask(&self, question: v1::Message) -> Result<v1::Message, GatewayError> {
-        Ok(self.task.ask(question).await?.into())
+        Ok(self.task.ask(own_message(question)).await?.into())
     }
 
     async fn stream(&self, name: &str, media_type: &str) -> Result<Box<dyn ArtifactSink>, GatewayError> {
-        Ok(Box::new(SdkSink(self.task.stream_artifact(name, media_type).await?)))
+        Ok(Box::new(SdkSink(
+            self.task.stream_artifact(name, media_type).await?,
+        )))
     }
 
     async fn complete(
@@ -125,7 +127,7 @@ impl AgentTask for SdkAgentTask {
     ) -> Result<(), GatewayError> {
         let artifacts = artifacts.into_iter().map(Into::into);
         match message {
-            Some(message) => self.task.complete_with(artifacts, message).await?,
+            Some(message) => self.task.complete_with(artifacts, own_message(message)).await?,
             None => self.task.complete(artifacts).await?,
         }
         Ok(())

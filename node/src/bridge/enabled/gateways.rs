@@ -104,7 +104,8 @@ impl Gateways {
         counters: GatewayCounters,
         registered: &[GatewayRegistration],
     ) -> anyhow::Result<Self> {
-        let client: Arc<dyn Gateway> = Arc::new(LocalGateway::new(api, net));
+        let local = Arc::new(LocalGateway::new(api, net));
+        let client: Arc<dyn Gateway> = Arc::clone(&local) as _;
         let tools = || {
             Arc::new(ToolHandler::new(
                 Arc::clone(&client),
@@ -112,7 +113,11 @@ impl Gateways {
             ))
         };
         let stdio = config.mcp.stdio.then(tools);
-        let port = NodePort { client, external };
+        let port = NodePort {
+            client,
+            agents: local,
+            external,
+        };
         let context = DaemonContext {
             config: config.clone(),
             key,

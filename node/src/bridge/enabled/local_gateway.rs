@@ -38,6 +38,11 @@ impl LocalGateway {
         Self { api, net }
     }
 
+    /// The calls of the node.
+    pub(super) fn api(&self) -> &Api {
+        &self.api
+    }
+
     fn local(&self, id: String) -> LocalTask {
         LocalTask {
             api: self.api.clone(),
@@ -70,7 +75,7 @@ fn gateway_error(status: &Status, missing: ErrorKind) -> GatewayError {
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "used with map_err")]
-fn task_error(status: Status) -> GatewayError {
+pub(super) fn task_error(status: Status) -> GatewayError {
     gateway_error(&status, ErrorKind::TaskNotFound)
 }
 
