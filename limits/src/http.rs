@@ -4,9 +4,11 @@
 //! The one rule: a client that is slow to ask, or slow to read, is served for a bounded time, and one that asks nothing
 //! keeps no place from those that do.
 
+mod acceptor;
 mod body_probe;
 mod chunked_body;
 mod idle_timeout;
+pub mod offload;
 mod slow_reader;
 
 use std::{
@@ -33,6 +35,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
+pub use acceptor::{AcceptLog, Acceptor, PlainLog};
 use body_probe::BodyProbe;
 pub use chunked_body::ChunkedBody;
 use idle_timeout::IdleTimeout;

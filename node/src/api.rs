@@ -13,6 +13,8 @@ mod diagnostics;
 mod directory;
 mod invites;
 pub mod listen;
+#[cfg(feature = "bridge")]
+mod local_connection;
 mod network;
 mod node_service;
 mod response_size;
@@ -23,6 +25,8 @@ mod task_list;
 mod task_notes;
 mod task_updates;
 
+#[cfg(feature = "bridge")]
+pub(crate) use local_connection::LocalConnection;
 use std::{path::PathBuf, sync::Arc, time::SystemTime};
 
 use agentanycast_identity::PeerId;

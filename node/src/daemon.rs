@@ -268,7 +268,7 @@ impl RunningNode {
             identity_resolver::DidWebLookup::new(fetcher),
         );
         let outbound_stop = CancellationToken::new();
-        let outbound = bridge::start_outbound(
+        let (outbound, external) = bridge::start_outbound(
             &engine,
             keypair.clone(),
             &config.bridge.outbound,
@@ -276,7 +276,14 @@ impl RunningNode {
         )?;
         let server_stop = CancellationToken::new();
         let gate = CallAuth::from_access(&config.grpc)?;
-        let fronts = Gateways::start(config, (api.clone(), net.clone()), keypair, counted, gateways).await?;
+        let fronts = Gateways::start(
+            config,
+            (api.clone(), net.clone(), external),
+            keypair,
+            counted,
+            gateways,
+        )
+        .await?;
         let server = grpc_server::serve(api, gate, listener, (engine, health), server_stop.clone())?;
         Ok(Self {
             _key: held,

@@ -12,7 +12,10 @@ use std::{
 };
 
 use agentanycast_daemon_kit::listening::canonical;
-use agentanycast_limits::{ConnSlots, NoSlot, Slot, SlotHolder};
+use agentanycast_limits::{
+    NoSlot, Slot, SlotHolder,
+    http::{AcceptLog, Acceptor},
+};
 use rustix::net::sockopt;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -26,9 +29,6 @@ use crate::{
     log_throttle::LogThrottle,
     metrics::{Metrics, TurnedAwayLabels},
 };
-
-/// Pause after accepting has failed, as it does when no descriptors are left.
-const PAUSE: Duration = Duration::from_millis(50);
 
 /// A connection; its place is free again when it is dropped.
 #[derive(Debug)]
@@ -52,11 +52,13 @@ pub(crate) struct DetachedConnection(std::net::TcpStream, Slot);
 
 /// A listener with these bounds.
 #[derive(Debug)]
-pub struct BoundedListener {
-    listener: TcpListener,
-    /// As metrics and log call it.
+pub struct BoundedListener(Acceptor<ListenerLog>);
+
+/// Counts and logs what a listener refuses.
+#[derive(Debug)]
+struct ListenerLog {
+    /// As metrics and log call the listener.
     name: &'static str,
-    slots: ConnSlots,
     metrics: Arc<Metrics>,
     refused: LogThrottle,
     failed: LogThrottle,
@@ -69,46 +71,35 @@ impl BoundedListener {
         places: ListenerLimits,
         metrics: Arc<Metrics>,
     ) -> Self {
-        Self {
-            listener,
+        let log = ListenerLog {
             name,
-            slots: ConnSlots::new(places.all, places.of_one_address),
             metrics,
             refused: LogThrottle::default(),
             failed: LogThrottle::default(),
-        }
+        };
+        Self(Acceptor::new(listener, places.all, places.of_one_address, log))
     }
 
     /// The next connection that there is room for.
     pub(crate) async fn next(&mut self) -> (SlotConnection, SocketAddr) {
-        loop {
-            let (stream, address) = match self.listener.accept().await {
-                Ok((stream, address)) => (stream, canonical(address)),
-                Err(error) => {
-                    if let Some(unsaid) = self.failed.allow(Instant::now()) {
-                        tracing::warn!(listener = self.name, %error, unsaid, "a connection could not be accepted");
-                    }
-                    tokio::time::sleep(PAUSE).await;
-                    continue;
-                }
-            };
-            // Most answers are smaller than a packet; failing to say so is no failure.
-            let _ = stream.set_nodelay(true);
-            match self.slots.take(address.ip().into()) {
-                Ok(seat) => {
-                    let connection = SlotConnection {
-                        stream,
-                        slot: seat,
-                        first: None,
-                    };
-                    return (connection, address);
-                }
-                Err(full) => self.turn_away(address, full),
-            }
+        let (stream, address, slot) = self.0.next().await;
+        let connection = SlotConnection {
+            stream,
+            slot,
+            first: None,
+        };
+        (connection, address)
+    }
+}
+
+impl AcceptLog for ListenerLog {
+    fn failed(&mut self, error: &io::Error) {
+        if let Some(unsaid) = self.failed.allow(Instant::now()) {
+            tracing::warn!(listener = self.name, %error, unsaid, "a connection could not be accepted");
         }
     }
 
-    fn turn_away(&mut self, address: SocketAddr, full: NoSlot) {
+    fn refused(&mut self, address: SocketAddr, full: NoSlot) {
         let limit = match full {
             NoSlot::All => "all",
             NoSlot::Source => "one address",

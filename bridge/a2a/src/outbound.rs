@@ -130,6 +130,9 @@ impl WakeSignal {
     }
 }
 
+/// The schemes of URLs that it takes.
+pub const SCHEMES: &[&str] = &["http", "https"];
+
 impl DeliveryRunner {
     /// Of this node. It ends at `stop`.
     ///

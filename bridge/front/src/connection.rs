@@ -3,15 +3,11 @@
 //! The one rule: a client that is slow to ask, or slow to read, costs a place for a bounded time, and one address has
 //! its share of the places; in it, who asks nothing gives way to who comes.
 
-use std::{
-    net::SocketAddr,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use agentanycast_limits::{
-    ConnSlots, Network, Slot,
-    http::{self, ClientTimeouts},
+    Network, Slot,
+    http::{self, Acceptor, ClientTimeouts, PlainLog},
 };
 use axum::{Extension, Router};
 use hyper_util::{
@@ -22,7 +18,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
 };
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::sync::CancellationToken;
 use tower::Layer as _;
 
 use super::{admission::ClientConnection, tls::Tls};
@@ -56,12 +52,6 @@ const PATIENCE: ClientTimeouts = ClientTimeouts {
 const PING_EVERY: Duration = Duration::from_secs(30);
 const PONG_WITHIN: Duration = Duration::from_secs(20);
 
-/// Pause after accepting has failed, as it does when no descriptors are left.
-const PAUSE: Duration = Duration::from_millis(50);
-
-/// How long requests may take that are being answered at the stop.
-const LAST_ANSWERS: Duration = Duration::from_secs(3);
-
 /// How long the greeting of TLS may take.
 const GREETING_WITHIN: Duration = Duration::from_secs(10);
 
@@ -75,56 +65,25 @@ pub struct ConnectionConfig {
 
 /// Serves until `stop`, then answers what was asked and returns.
 pub async fn serve(listener: TcpListener, door: ConnectionConfig, router: Router, stop: CancellationToken) {
-    let seats = ConnSlots::new(MOST, door.connections);
-    let connections = TaskTracker::new();
+    let acceptor = Acceptor::new(listener, MOST, door.connections, PlainLog);
     let builder = Arc::new(builder());
-    loop {
-        let accepted = tokio::select! {
-            biased;
-            () = stop.cancelled() => break,
-            accepted = listener.accept() => accepted,
-        };
-        let (stream, address) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(PAUSE).await;
-                continue;
-            }
-        };
-        let network = Network::from(address.ip());
-        let seat = match seats.take(network) {
-            Ok(seat) => seat,
-            Err(full) => {
-                tracing::debug!(%network, ?full, "too many connections; one was refused");
-                continue;
-            }
-        };
-        seat.sitter().waits(Instant::now());
-        // Without it each event of a stream waits for the acknowledgement of the one before.
-        let _ = stream.set_nodelay(true);
+    let serving = acceptor.serve(&stop, |stream, address, slot| {
         let acceptor = door.tls.as_ref().map(Tls::acceptor);
         let connection = HttpConnection {
             router: router.clone(),
             builder: Arc::clone(&builder),
             stop: stop.clone(),
-            network,
-            slot: Arc::new(seat),
+            network: Network::from(address.ip()),
+            slot: Arc::new(slot),
             local_addr: stream.local_addr().ok(),
         };
-        connections.spawn(async move {
+        async move {
             if let Err(error) = connection.run(stream, acceptor).await {
                 tracing::debug!(error, "a connection broke off");
             }
-        });
-    }
-    connections.close();
-    if tokio::time::timeout(LAST_ANSWERS, connections.wait())
-        .await
-        .is_err()
-    {
-        tracing::warn!("connections were closed that still had something to say");
-    }
+        }
+    });
+    serving.await;
 }
 
 fn builder() -> Builder<TokioExecutor> {

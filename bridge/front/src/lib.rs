@@ -22,7 +22,6 @@ pub mod json_body;
 pub mod json_response;
 pub mod json_scan;
 pub mod listener;
-pub mod offload;
 pub mod origin_policy;
 pub mod path_segment;
 pub mod refusal;
@@ -33,3 +32,5 @@ pub mod sse;
 pub mod tls;
 pub mod trace;
 pub mod websocket;
+
+pub use agentanycast_limits::http::offload;

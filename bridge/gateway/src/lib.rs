@@ -3,15 +3,18 @@
 //! apart from it, and a daemon carries them out itself.
 //!
 //! The one rule: what is said here is said in the mesh's own terms (`agentanycast.v1`), never in those of an
-//! outside protocol. Beside the port are what all gateways make of its terms: whether a task has ended, how it is
+//! outside protocol. It has three sides: `Gateway` is what callers ask of agents, `agents` what agents behind a
+//! gateway do for others, `ExternalTasks` with `external_routes` which tasks go outside. Beside the port are what all gateways make of its terms: whether a task has ended, how it is
 //! labelled and what its conversation is called (`caller`, `labels`), what a caller may see of it and do with it (`tasks`); points in time and base64 as they are written (`time`, `base64_text`).
 //! How a program knows its gateways and runs them is in `registration` and `running`.
 
 #![forbid(unsafe_code)]
 
+pub mod agents;
 pub mod base64_text;
 pub mod caller;
 mod external;
+pub mod external_routes;
 #[cfg(feature = "fake")]
 pub mod fake;
 mod idempotency;
@@ -23,6 +26,8 @@ pub mod registration;
 pub mod running;
 #[cfg(feature = "sdk")]
 mod sdk;
+#[cfg(feature = "sdk")]
+mod sdk_agents;
 pub mod tasks;
 pub mod time;
 
@@ -33,6 +38,8 @@ use agentanycast_proto::v1::{self, TaskStatus, part::Content};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
+
+use external_routes::ExternalRoutes;
 
 pub use external::{
     DeliveryEvent, DeliveryReport, ExternalTask, ExternalTasks, TRACE_LABELS, TaskSeal, UnsealedAnswer,
@@ -47,6 +54,10 @@ pub use sdk::SdkGateway;
 pub struct NodePort {
     /// What the gateway's callers ask of agents.
     pub client: Arc<dyn Gateway>,
+    /// What agents behind the gateway are attached to.
+    pub agents: Arc<dyn agents::Agents>,
+    /// Tasks that are sent by URL, where the node is in this process: a gateway takes those of its schemes.
+    pub external: Option<ExternalRoutes>,
 }
 
 /// Whom a message is for.

@@ -32,6 +32,11 @@ impl SdkGateway {
         }
     }
 
+    /// The connection.
+    pub(crate) fn node(&self) -> &Node {
+        &self.node
+    }
+
     async fn me(&self) -> Result<&PeerId, GatewayError> {
         let ask = || async {
             let info = self.node.info().await?;

@@ -8,7 +8,7 @@ use agentanycast_proto::v1::{
     send_streaming_artifact_request as sending, subscribe_task_stream_response as reading,
 };
 use futures::{FutureExt as _, Stream, StreamExt as _};
-use tonic::{Status, Streaming};
+use tonic::Status;
 
 use super::{
     Api,
@@ -232,10 +232,18 @@ fn whole_artifact_events(
     std::iter::once(start).chain(pieces).chain(std::iter::once(end))
 }
 
+/// What an agent sends of an artifact.
+pub(super) trait SentPieces:
+    Stream<Item = Result<SendStreamingArtifactRequest, Status>> + Unpin + Send
+{
+}
+
+impl<S: Stream<Item = Result<SendStreamingArtifactRequest, Status>> + Unpin + Send> SentPieces for S {}
+
 /// SendStreamingArtifact.
 pub(super) async fn send(
     api: &Api,
-    mut requests: Streaming<SendStreamingArtifactRequest>,
+    mut requests: impl SentPieces,
     connection: u64,
 ) -> Result<SendStreamingArtifactResponse, Status> {
     let Some(sending::Event::StreamStart(start)) = next(&mut requests).await? else {
@@ -310,7 +318,7 @@ async fn finish(
 /// The next event of the agent. What it has sent so far is on its way while it is waited for, and what
 /// becomes of that is looked after.
 async fn next_while_sending(
-    requests: &mut Streaming<SendStreamingArtifactRequest>,
+    requests: &mut impl SentPieces,
     sender: &mut ArtifactSender,
 ) -> Result<Option<sending::Event>, Status> {
     if let Some(request) = requests.next().now_or_never() {
@@ -327,9 +335,7 @@ async fn next_while_sending(
     }
 }
 
-async fn next(
-    requests: &mut Streaming<SendStreamingArtifactRequest>,
-) -> Result<Option<sending::Event>, Status> {
+async fn next(requests: &mut impl SentPieces) -> Result<Option<sending::Event>, Status> {
     event_of(requests.next().await)
 }
 

@@ -59,13 +59,16 @@ impl GatewayRegistration {
     }
 }
 
+/// Nobody carries tasks that are sent by URL.
+pub(crate) struct OutboundRoutes;
+
 /// No front.
 pub(crate) struct Gateways;
 
 impl Gateways {
     pub(crate) async fn start(
         _: &Config,
-        _: (Api, net::Handle),
+        _: (Api, net::Handle, OutboundRoutes),
         _: Keypair,
         _: GatewayCounters,
         _: &[GatewayRegistration],
@@ -98,6 +101,6 @@ pub(crate) fn start_outbound(
     _: Keypair,
     _: &OutboundConfig,
     stop: CancellationToken,
-) -> Result<JoinHandle<()>, Infallible> {
-    Ok(tokio::spawn(stop.cancelled_owned()))
+) -> Result<(JoinHandle<()>, OutboundRoutes), Infallible> {
+    Ok((tokio::spawn(stop.cancelled_owned()), OutboundRoutes))
 }

@@ -2,6 +2,7 @@
 
 mod external_port;
 mod gateways;
+mod local_agents;
 mod local_gateway;
 
 use agentanycast_daemon_kit::missing_feature::MissingFeature;

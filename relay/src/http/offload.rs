@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use agentanycast_limits::{ConnSlots, NoSlot};
+use agentanycast_limits::{ConnSlots, NoSlot, http::offload::run_aside};
 use axum::{Extension, extract::ConnectInfo};
-use tokio::{sync::Semaphore, task::spawn_blocking};
+use tokio::sync::Semaphore;
 
 use super::{ClientSource, error::ApiError};
 
@@ -55,11 +55,11 @@ impl LookupOffload {
             .await
             .map_err(|_| broken())?;
         // Whoever does not wait any longer keeps its place until the work is done.
-        let work = spawn_blocking(move || {
+        let work = run_aside(move || {
             let _held = (seat, turn);
             look()
         });
-        work.await.map_err(|_| broken())
+        work.await.ok_or_else(broken)
     }
 }
 

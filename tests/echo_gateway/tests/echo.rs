@@ -17,13 +17,13 @@ use tokio_util::compat::{Compat, TokioAsyncReadCompatExt as _};
 const ALICE: &str = "0123456789abcdef";
 const BOB: &str = "fedcba9876543210";
 
-struct Daemon {
+struct EchoDaemon {
     process: Child,
     address: String,
     home: tempfile::TempDir,
 }
 
-impl Drop for Daemon {
+impl Drop for EchoDaemon {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -36,7 +36,7 @@ fn command(home: &Path) -> Command {
     command
 }
 
-impl Daemon {
+impl EchoDaemon {
     fn start(rules: &str) -> Self {
         let home = tempfile::tempdir().unwrap();
         let state = home.path().join(".agentanycast");
@@ -116,7 +116,7 @@ fn serve(node: &Node) -> tokio::task::JoinHandle<()> {
 
 #[tokio::test]
 async fn a_text_goes_to_an_agent_and_its_answer_comes_back() {
-    let daemon = Daemon::start("");
+    let daemon = EchoDaemon::start("");
     let node = daemon.node().await;
     node.set_card(AgentCard::new("Twice", "says it twice"))
         .await
@@ -145,7 +145,7 @@ async fn a_text_goes_to_an_agent_and_its_answer_comes_back() {
 #[tokio::test]
 async fn rules_know_its_callers_by_its_name() {
     let rules = "[[policy.acl]]\nsource = 'echo:alice'\nallow = true\n[[policy.acl]]\nsource = 'local'\nallow = true\n";
-    let daemon = Daemon::start(rules);
+    let daemon = EchoDaemon::start(rules);
     let node = daemon.node().await;
     node.set_card(AgentCard::new("Twice", "says it twice"))
         .await

@@ -37,6 +37,16 @@ pub struct CallerInfo {
 }
 
 impl CallerInfo {
+    /// A caller within this process, which has a connection of its own.
+    #[cfg(feature = "bridge")]
+    pub(crate) fn in_process(connection: ConnectionId) -> Self {
+        Self {
+            connection,
+            uid: None,
+            end: Arc::default(),
+        }
+    }
+
     /// Whether the connection is over, and the client did not stop its calls or close it in HTTP/2's terms
     /// before: its process has ended, or cannot be reached.
     pub fn has_ended(&self) -> bool {

@@ -3,10 +3,10 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use agentanycast_a2a::outbound::DeliveryRunner;
+use agentanycast_a2a::outbound::{self, DeliveryRunner};
 use agentanycast_gateway::{
     DeliveryEvent, DeliveryReport, ErrorKind, ExternalTask, ExternalTasks, GatewayError, TRACE_LABELS,
-    TaskSeal, UnsealedAnswer,
+    TaskSeal, UnsealedAnswer, external_routes::ExternalRoutes,
 };
 use agentanycast_gateways::bridge::outbound::OutboundConfig as Config;
 use agentanycast_identity::Keypair;
@@ -24,7 +24,7 @@ use crate::{
     task::{Status, Task},
 };
 
-/// Begins to carry tasks, until `stop`. With the bridge turned off it only waits for that.
+/// Begins to carry tasks, until `stop`, and who else may carry some. With the bridge turned off it only waits for that.
 ///
 /// # Errors
 /// When a certificate or key of the configuration cannot be used.
@@ -33,19 +33,20 @@ pub(crate) fn start(
     key: Keypair,
     config: &Config,
     stop: CancellationToken,
-) -> anyhow::Result<JoinHandle<()>> {
+) -> anyhow::Result<(JoinHandle<()>, Option<ExternalRoutes>)> {
     if !config.enabled {
-        return Ok(tokio::spawn(stop.cancelled_owned()));
+        return Ok((tokio::spawn(stop.cancelled_owned()), None));
     }
-    let outbound = DeliveryRunner::new(
-        Arc::new(ExternalPort {
-            engine: engine.clone(),
-            key,
-        }),
-        config,
-        stop,
-    )?;
-    Ok(tokio::spawn(outbound.run()))
+    let routes = ExternalRoutes::new(Arc::new(ExternalPort {
+        engine: engine.clone(),
+        key,
+    }));
+    let outbound = DeliveryRunner::new(routes.route(outbound::SCHEMES), config, stop.clone())?;
+    let handing_on = routes.clone().run(stop);
+    let run = async move {
+        tokio::join!(outbound.run(), handing_on);
+    };
+    Ok((tokio::spawn(run), Some(routes)))
 }
 
 struct ExternalPort {

@@ -5,6 +5,7 @@ use std::{io, sync::Arc};
 use agentanycast_a2a::RequestCounts;
 use agentanycast_gateway::{
     Gateway, NodePort,
+    external_routes::ExternalRoutes,
     registration::{ProgramContext, Registration},
     running::RunningGateway,
 };
@@ -84,6 +85,9 @@ impl GatewayCounters {
     }
 }
 
+/// Who else may carry tasks that are sent by URL; `None`: nobody does.
+pub(crate) type OutboundRoutes = Option<ExternalRoutes>;
+
 /// Those that the settings want.
 pub(crate) struct Gateways {
     running: Vec<RunningGateway>,
@@ -95,12 +99,13 @@ impl Gateways {
     /// Before this node, whose key signs cards.
     pub(crate) async fn start(
         config: &Config,
-        (api, net): (Api, net::Handle),
+        (api, net, external): (Api, net::Handle, OutboundRoutes),
         key: Keypair,
         counters: GatewayCounters,
         registered: &[GatewayRegistration],
     ) -> anyhow::Result<Self> {
-        let client: Arc<dyn Gateway> = Arc::new(LocalGateway::new(api, net));
+        let local = Arc::new(LocalGateway::new(api, net));
+        let client: Arc<dyn Gateway> = Arc::clone(&local) as _;
         let tools = || {
             Arc::new(ToolHandler::new(
                 Arc::clone(&client),
@@ -108,7 +113,11 @@ impl Gateways {
             ))
         };
         let stdio = config.mcp.stdio.then(tools);
-        let port = NodePort { client };
+        let port = NodePort {
+            client,
+            agents: local,
+            external,
+        };
         let context = DaemonContext {
             config: config.clone(),
             key,

@@ -38,6 +38,11 @@ impl LocalGateway {
         Self { api, net }
     }
 
+    /// The calls of the node.
+    pub(super) fn api(&self) -> &Api {
+        &self.api
+    }
+
     fn local(&self, id: String) -> LocalTask {
         LocalTask {
             api: self.api.clone(),
@@ -70,7 +75,7 @@ fn gateway_error(status: &Status, missing: ErrorKind) -> GatewayError {
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "used with map_err")]
-fn task_error(status: Status) -> GatewayError {
+pub(super) fn task_error(status: Status) -> GatewayError {
     gateway_error(&status, ErrorKind::TaskNotFound)
 }
 
@@ -119,6 +124,8 @@ impl Gateway for LocalGateway {
             group: outgoing.group.into(),
             note: outgoing.note,
             idempotency_key: outgoing.idempotency_key.unwrap_or_default(),
+            // Only its id is read.
+            brief: true,
             ..SendTaskRequest::default()
         };
         let sent = self.api.send_task(call(request)).await;
@@ -331,6 +338,7 @@ impl TaskHandle for LocalTask {
             task_id: self.id.clone(),
             note,
             idempotency_key: idempotency_key.unwrap_or_default(),
+            brief: true,
             ..SendTaskRequest::default()
         };
         let sent = self.api.send_task(call(request)).await.map_err(task_error)?;

@@ -13,10 +13,21 @@ pub async fn offload<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T +
     if bytes < LARGE {
         return work();
     }
+    match run_aside(work).await {
+        Some(made) => made,
+        // Whoever waits for it ends with the runtime too.
+        None => std::future::pending().await,
+    }
+}
+
+/// What `work` makes on a thread of its own, and its panic if it panics; `None`: the runtime is ending.
+pub async fn run_aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     match task::spawn_blocking(work).await {
-        Ok(made) => made,
-        // It is not cancelled: nobody else has the handle.
-        Err(error) => panic::resume_unwind(error.into_panic()),
+        Ok(made) => Some(made),
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => panic::resume_unwind(panic),
+            Err(_) => None,
+        },
     }
 }
 

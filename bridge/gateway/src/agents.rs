@@ -1,0 +1,87 @@
+//! The agent side of the port: a gateway behind which agents are attaches them to the node, takes their tasks and reports what
+//! becomes of these.
+
+use std::sync::Arc;
+
+use agentanycast_proto::v1;
+use async_trait::async_trait;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use crate::GatewayError;
+
+/// A node that agents can be attached to.
+#[async_trait]
+pub trait Agents: Send + Sync {
+    /// Attaches an agent of this name with this card. Today it is the node's primary agent, whatever its name.
+    async fn attach(&self, name: &str, card: v1::AgentCard) -> Result<Arc<dyn AgentPort>, GatewayError>;
+}
+
+/// An agent that is attached. Dropping it detaches it.
+#[async_trait]
+pub trait AgentPort: Send + Sync {
+    /// Its name.
+    fn name(&self) -> &str;
+
+    /// Its next task, which no other agent has; `None`: it is detached. Dropping the future loses nothing.
+    async fn next(&self) -> Option<Box<dyn AgentTask>>;
+
+    /// Sets its card anew, as skills come and go.
+    async fn set_card(&self, card: v1::AgentCard) -> Result<(), GatewayError>;
+
+    /// Takes no more tasks. Those that it has go on.
+    fn detach(&self);
+}
+
+/// A task that an agent has. One that is dropped before it has ended fails.
+#[async_trait]
+pub trait AgentTask: Send + Sync {
+    /// The task as it came.
+    fn task(&self) -> &v1::Task;
+
+    /// Cancelled when the task has ended without the agent: its sender has canceled it, for one.
+    fn cancelled(&self) -> CancellationToken;
+
+    /// Says that it works on it, and how far it is.
+    async fn working(&self, message: v1::Message) -> Result<(), GatewayError>;
+
+    /// Asks the sender for something, and waits for the answer. A task that ends meanwhile is a
+    /// [`Conflict`](crate::ErrorKind::Conflict).
+    async fn ask(&self, question: v1::Message) -> Result<v1::Message, GatewayError>;
+
+    /// Begins a result that is sent piece by piece.
+    async fn stream(&self, name: &str, media_type: &str) -> Result<Box<dyn ArtifactSink>, GatewayError>;
+
+    /// Ends it with these results, besides those that were streamed, and a last message.
+    async fn complete(
+        &self,
+        artifacts: Vec<v1::Artifact>,
+        message: Option<v1::Message>,
+    ) -> Result<(), GatewayError>;
+
+    /// Ends it as failed, for this reason.
+    async fn fail(&self, reason: &str) -> Result<(), GatewayError>;
+}
+
+/// A result that is sent piece by piece. One that is dropped before it was finished is broken off.
+#[async_trait]
+pub trait ArtifactSink: Send {
+    /// Sends bytes; waits while the reader is behind.
+    async fn write(&mut self, bytes: &[u8]) -> Result<(), GatewayError>;
+
+    /// Ends it as whole; the other side has it all when this returns.
+    async fn finish(self: Box<Self>) -> Result<(), GatewayError>;
+}
+
+/// A message as the agent's own. It has an id before it is sent, so that it is known again when it comes back in its task.
+#[must_use]
+pub fn own_message(mut message: v1::Message) -> v1::Message {
+    message.set_role(v1::MessageRole::Agent);
+    if message.message_id.is_empty() {
+        message.message_id = Uuid::new_v4().to_string();
+    }
+    message
+}
+
+/// The text by which a task fails that its agent has dropped.
+pub const DROPPED: &str = "the agent gave the task up";
