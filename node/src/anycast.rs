@@ -29,7 +29,9 @@ use std::{
     time::{Duration, Instant},
 };
 
+use agentanycast_core::RouteOutcome;
 use agentanycast_identity::{Keypair, PeerId};
+use agentanycast_net::{self as net, ProvideError, duplicate_key::DuplicateKeyReports};
 use agentanycast_proto::v1::AgentCard;
 use futures::{StreamExt as _, future::join_all, stream::FuturesUnordered};
 use rand::SeedableRng as _;
@@ -56,12 +58,7 @@ use self::{
     strategy::CandidateSelector,
 };
 
-use crate::{
-    config::RoutingStrategy,
-    duplicate_key::DuplicateKeyReports,
-    engine::RouteOutcome,
-    net::{self, ProvideError},
-};
+use crate::config::RoutingStrategy;
 
 /// Most agents in one answer, as registries have it.
 pub const MAX_RESULTS: usize = 1000;

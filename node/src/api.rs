@@ -29,16 +29,16 @@ mod task_updates;
 pub(crate) use local_connection::LocalConnection;
 use std::{path::PathBuf, sync::Arc, time::SystemTime};
 
+use agentanycast_core::{Engine, EngineError};
 use agentanycast_identity::PeerId;
+use agentanycast_net as net;
 use agentanycast_proto::v1::P2pExtension;
 use tonic::Status;
 
 use crate::{
     anycast::{Anycast, SearchError},
-    engine::{Engine, EngineError},
     health::Health,
     identity_resolver::DidWebLookup,
-    net,
 };
 
 /// Largest card, in bytes (docs/protocol.md, "Agent cards").

@@ -10,11 +10,14 @@ mod terminal_hints;
 
 use std::{ffi::OsString, io, net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
 
+use agentanycast_core::Engine;
+use agentanycast_core::policy::audit::Audit;
 use agentanycast_daemon_kit::{
     process::{self, StartLines},
     service_manager,
 };
 use agentanycast_identity as identity;
+use agentanycast_net::{self as net, duplicate_key::DuplicateKeyReports};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -23,11 +26,8 @@ use crate::{
     api::{Api, auth::CallAuth, listen},
     bridge::{self, GATEWAYS, GatewayCounters, GatewayRegistration, Gateways},
     config::Config,
-    duplicate_key::DuplicateKeyReports,
-    engine::Engine,
     health::Health,
-    identity_resolver, load_config, net,
-    policy::audit::Audit,
+    identity_resolver, load_config,
     policy_reload::PolicyReload,
     telemetry::{self, MetricsHttp},
     web_fetch::Fetcher,

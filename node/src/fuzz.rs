@@ -4,6 +4,11 @@
 
 use std::sync::LazyLock;
 
+use agentanycast_core::{
+    delivery::inbox::{InboundEnvelope, Malformed},
+    sealed::{MEDIA_TYPE, SealedChannel, UnsealError, sealed_by, sealed_part},
+    task::MAX_ID,
+};
 use agentanycast_daemon_kit::settings::{self, LoadOutcome};
 use agentanycast_identity::{
     Document, Keypair, PeerId, Use,
@@ -12,16 +17,12 @@ use agentanycast_identity::{
     rotation::Rotation,
     sealed_box::{NONCE, seal},
 };
+use agentanycast_net as net;
 use agentanycast_proto::v1::{A2aEnvelope, Message, Part, RawPart, SealedContent, SealedKind, part::Content};
 use bytes::Bytes;
 use prost::Message as _;
 
-use crate::{
-    delivery::inbox::{InboundEnvelope, Malformed},
-    load_config, net,
-    sealed::{MEDIA_TYPE, SealedChannel, UnsealError, sealed_by, sealed_part},
-    task::MAX_ID,
-};
+use crate::load_config;
 
 /// When it is: in milliseconds since 1970.
 const NOW: u64 = 1_800_000_000_000;
@@ -246,6 +247,7 @@ pub fn config(data: &[u8]) {
 mod tests {
     use std::{collections::BTreeMap, path::Path};
 
+    use agentanycast_core::sealed::{MessagePurpose, SealedChannel, sealed_by, sealed_part};
     use agentanycast_daemon_kit::fuzz_corpus::replay;
     use agentanycast_identity::{
         credential::Suite,
@@ -258,7 +260,6 @@ mod tests {
     use prost::Message as _;
 
     use super::NOW;
-    use crate::sealed::{MessagePurpose, SealedChannel, sealed_by, sealed_part};
 
     /// The corpus has this under this name.
     fn has(name: &str, bytes: &[u8]) {

@@ -4,11 +4,13 @@
 
 use std::path::PathBuf;
 
+use agentanycast_core::policy::audit;
+use agentanycast_net::duplicate_key::DuplicateKeyReports;
 use agentanycast_store::disk;
 use tokio::sync::watch;
 use tonic_health::{ServingStatus, server::HealthReporter};
 
-use crate::{anycast::UndiscoverableParts, duplicate_key::DuplicateKeyReports, policy::audit};
+use crate::anycast::UndiscoverableParts;
 
 /// Names under which gRPC health tells how policy and audit log are doing, besides that of NodeService.
 const POLICY: &str = "policy";

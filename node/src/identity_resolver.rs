@@ -13,7 +13,10 @@ mod resolvers;
 
 use std::{sync::Arc, time::Duration};
 
+use agentanycast_core::Engine;
+use agentanycast_core::policy::RequiredProofs;
 use agentanycast_identity::PeerId;
+use agentanycast_net as net;
 use agentanycast_proto::v1::AgentCard;
 use prost::Message as _;
 use tokio::{
@@ -22,7 +25,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{engine::Engine, net, policy::RequiredProofs, web_fetch::Fetcher};
+use crate::web_fetch::Fetcher;
 use actor::ResolverActor;
 use cache::{CacheTimes, IdentityCache};
 use claims::IdentityClaims;

@@ -7,6 +7,8 @@
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
+use agentanycast_core::Engine;
+use agentanycast_core::policy::{PolicyRules, audit::ReopenHandle};
 use agentanycast_daemon_kit::{file_version::FileVersion, service_manager};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
@@ -15,10 +17,8 @@ use tokio::{
 
 use crate::{
     config::{self, Config, TrustMode},
-    engine::Engine,
     identity_resolver::ResolverHandle,
     load_config::{self, LoadedConfig, policy_rules},
-    policy::{PolicyRules, audit::ReopenHandle},
 };
 
 /// How often the file is looked at.

@@ -2,7 +2,7 @@
 
 use std::{fs::File, io::BufReader, path::PathBuf};
 
-use agentanycast_node::policy::audit::verify::{LogSummary, verify};
+use agentanycast_core::policy::audit::verify::{LogSummary, verify};
 use serde_json::json;
 
 use crate::{

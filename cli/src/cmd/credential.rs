@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use agentanycast_core::policy::SourceName;
 use agentanycast_gateways::bridge::outbound::OutboundConfig;
 use agentanycast_identity::{
     self as identity, DidWeb, Document, Keypair, MAX_DOCUMENT, PeerId,
@@ -13,7 +14,6 @@ use agentanycast_identity::{
 };
 use agentanycast_node::{
     load_config::{self, LoadedConfig},
-    policy::SourceName,
     web_fetch::Fetcher,
 };
 use serde_json::json;

@@ -5,14 +5,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use agentanycast_core::policy::{
+    Decision, DecisionReason, LOCAL, PeerAttributes, PolicyOutcome, PolicyRules, SourceName,
+    invites::InviteGrant, limits::SourceBounds,
+};
 use agentanycast_identity::PeerId;
 use agentanycast_node::{
     config::{AclRule, Config},
     load_config::{self, LoadedConfig},
-    policy::{
-        Decision, DecisionReason, LOCAL, PeerAttributes, PolicyOutcome, PolicyRules, SourceName,
-        invites::InviteGrant, limits::SourceBounds,
-    },
 };
 use serde_json::{Value, json};
 

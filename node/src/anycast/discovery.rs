@@ -13,6 +13,7 @@ use std::{
     },
 };
 
+use agentanycast_net::FindError;
 use agentanycast_proto::v1::AgentCard;
 use futures::{FutureExt as _, TryFutureExt as _, future::ready};
 
@@ -24,7 +25,6 @@ use super::{
     registry_client::{RegistryClient, failure_text},
     skill_cache::CachedCandidates,
 };
-use crate::net::FindError;
 
 /// Agents in an answer when nobody says how many.
 pub const DEFAULT_RESULTS: usize = 100;

@@ -7,9 +7,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use agentanycast_identity::PeerId;
+use agentanycast_net::FoundAgent;
 use agentanycast_proto::v1::{AgentRecord, SkillInfo, SkillRegistration};
-
-use crate::net::FoundAgent;
 
 /// Most addresses of one agent that are kept, as many as a registry keeps.
 const MAX_ADDRESSES: usize = 16;

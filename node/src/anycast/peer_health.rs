@@ -8,10 +8,9 @@
 
 use std::{num::NonZeroUsize, time::Duration};
 
+use agentanycast_core::RouteOutcome;
 use agentanycast_identity::PeerId;
 use lru::LruCache;
-
-use crate::engine::RouteOutcome;
 
 /// How long a peer is left out after its first failure: long enough for a restart.
 pub(super) const FIRST_EJECTION: Duration = Duration::from_secs(5);

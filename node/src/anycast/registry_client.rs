@@ -20,6 +20,7 @@ use agentanycast_identity::{
         SUSPECT_SIGNER, Statement, TIME_KEY,
     },
 };
+use agentanycast_net::duplicate_key::DuplicateKeyReports;
 use agentanycast_proto::{
     bounded_decode::{self, DecodeBound},
     decoded_size::MessageKind,
@@ -42,7 +43,6 @@ use super::{
     registration_state::{RegistryAnswer, RegistryRequest},
     request_signing::SigningTimes,
 };
-use crate::duplicate_key::DuplicateKeyReports;
 
 /// How long a registry may take for an answer, connecting included.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(3);

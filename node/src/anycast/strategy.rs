@@ -138,11 +138,12 @@ impl CandidateSelector<'_> {
 mod tests {
     use std::collections::HashMap;
 
+    use agentanycast_core::RouteOutcome;
     use proptest::prelude::*;
     use rand::{SeedableRng as _, rngs::StdRng};
 
     use super::*;
-    use crate::{anycast::peer_health::LATENCY_TTL, engine::RouteOutcome};
+    use crate::anycast::peer_health::LATENCY_TTL;
 
     const ALL: [RoutingStrategy; 4] = [
         RoutingStrategy::Random,

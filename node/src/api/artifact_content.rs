@@ -4,11 +4,10 @@
 
 use std::{mem, sync::Arc};
 
+use agentanycast_core::{delivery::artifact::CHUNK, task::Output};
 use agentanycast_proto::v1::{Artifact, Part, part::Content};
 use bytes::{Bytes, BytesMut};
 use prost::Message as _;
-
-use crate::{delivery::artifact::CHUNK, task::Output};
 
 /// Bytes of content.
 pub(super) fn length(artifact: &Artifact) -> u64 {

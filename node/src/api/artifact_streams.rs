@@ -2,6 +2,12 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
+use agentanycast_core::{ArtifactSender, SendError};
+use agentanycast_core::{
+    delivery::artifact::CHUNK,
+    spool::{ReadError, SpoolEvent, SpoolReader},
+    task::{Output, Streamed, Task},
+};
 use agentanycast_proto::v1::{
     Artifact, SendStreamingArtifactRequest, SendStreamingArtifactResponse, StreamChunk, StreamEnd,
     StreamEndReason, StreamStart, SubscribeTaskStreamRequest, SubscribeTaskStreamResponse,
@@ -14,12 +20,6 @@ use super::{
     Api,
     artifact_content::{self, ArtifactPieces},
     status_of,
-};
-use crate::{
-    delivery::artifact::CHUNK,
-    engine::{ArtifactSender, SendError},
-    spool::{ReadError, SpoolEvent, SpoolReader},
-    task::{Output, Streamed, Task},
 };
 
 /// How long the file of a stream that has just begun is waited for.

@@ -2,6 +2,15 @@
 
 use std::{path::PathBuf, time::SystemTime};
 
+use agentanycast_core::{
+    self as engine, EngineError, TaskInspection,
+    wire::{self, timestamp},
+};
+use agentanycast_core::{
+    delivery::outbox::DeliveryStage,
+    policy::audit::search::{TaskIdMatch, search},
+    task::{NetworkPath, Role, SentMark, Task},
+};
 use agentanycast_daemon_kit::{address::bare_url, logging};
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{
@@ -12,15 +21,6 @@ use agentanycast_proto::v1::{
 use tonic::{Request, Response, Status};
 
 use super::{Api, node_service::peer_info, peer_of, status_for_asker};
-use crate::{
-    delivery::outbox::DeliveryStage,
-    engine::{
-        self, EngineError, TaskInspection,
-        wire::{self, timestamp},
-    },
-    policy::audit::search::{TaskIdMatch, search},
-    task::{NetworkPath, Role, SentMark, Task},
-};
 
 /// Messages of a task that are told of.
 const MAX_MESSAGES: usize = 64;

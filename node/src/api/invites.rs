@@ -2,6 +2,8 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
+use agentanycast_core::policy::invites::{Invite, SECRET};
+use agentanycast_core::{EngineError, NewInvite};
 use agentanycast_proto::v1::{
     self, AcceptInviteRequest, AcceptInviteResponse, CreateInviteRequest, CreateInviteResponse,
     ListInvitesRequest, ListInvitesResponse, RevokeInviteRequest, RevokeInviteResponse,
@@ -10,10 +12,6 @@ use agentanycast_proto::v1::{
 use tonic::{Request, Response, Status};
 
 use super::{Api, peer_of, status_for_asker};
-use crate::{
-    engine::{EngineError, NewInvite},
-    policy::invites::{Invite, SECRET},
-};
 
 /// Longest time that an invite is good for: a hundred years.
 const MAX_VALIDITY: Duration = Duration::from_hours(876_600);

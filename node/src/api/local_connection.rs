@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use agentanycast_core::Engine;
 use agentanycast_proto::v1::SendStreamingArtifactRequest;
 use futures::Stream;
 use tonic::{Request, Status};
@@ -10,7 +11,6 @@ use super::{
     Api, artifact_streams,
     listen::{CallerInfo, ConnectionId},
 };
-use crate::engine::Engine;
 
 /// The numbers of such connections, from the last one down: those of sockets count up.
 static NEXT: AtomicU64 = AtomicU64::new(u64::MAX);

@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use agentanycast_net as net;
 use agentanycast_proto::v1::{
     GetNetworkRequest, GetNetworkResponse, Nat, PeerPath, RegistryState, RelayReservation, ReservationState,
     network_service_server::NetworkService,
@@ -9,7 +10,7 @@ use agentanycast_proto::v1::{
 use tonic::{Request, Response, Status};
 
 use super::{Api, node_service::peer_info};
-use crate::{anycast::RegistryStatus, net};
+use crate::anycast::RegistryStatus;
 
 #[tonic::async_trait]
 impl NetworkService for Api {

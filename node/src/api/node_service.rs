@@ -2,6 +2,8 @@
 
 use std::{pin::Pin, time::Duration};
 
+use agentanycast_core::wire::timestamp;
+use agentanycast_net::{DialError, Nat, PeerSnapshot};
 use agentanycast_proto::v1::{
     CancelTaskRequest, CancelTaskResponse, CompleteTaskRequest, CompleteTaskResponse, ConnectPeerRequest,
     ConnectPeerResponse, ConnectionType, DiscoverRequest, DiscoverResponse, DiscoveredAgent, FailTaskRequest,
@@ -21,11 +23,7 @@ use super::{
     Api, MAX_CARD, artifact_streams, listen::CallerInfo, peer_of, response_size::max_message,
     status_for_asker, status_of, status_of_search, task_updates,
 };
-use crate::{
-    anycast::{DEFAULT_RESULTS, MAX_RESULTS},
-    engine::wire::timestamp,
-    net::{DialError, Nat, PeerSnapshot},
-};
+use crate::anycast::{DEFAULT_RESULTS, MAX_RESULTS};
 
 /// How long ConnectPeer waits for the peer's card.
 const PEER_CARD_WAIT: Duration = Duration::from_secs(2);

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use agentanycast_core::task::{Output, Task};
+use agentanycast_core::{TaskChange, wire};
 use agentanycast_proto::v1::{
     self, AgentCard, Artifact, Message, Part, SubscribeTaskUpdatesResponse, TextPart, part::Content,
 };
@@ -10,10 +12,6 @@ use prost::Message as _;
 use tonic::{Request, metadata::MetadataMap};
 
 use super::{Api, artifact_content};
-use crate::{
-    engine::{TaskChange, wire},
-    task::{Output, Task},
-};
 
 /// The metadata in which a caller names the largest message it takes, in bytes.
 const MAX_MESSAGE_KEY: &str = "agentanycast-max-message";

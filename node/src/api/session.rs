@@ -16,6 +16,8 @@ use std::{
     time::Duration,
 };
 
+use agentanycast_core::task::Task;
+use agentanycast_core::{EndReceiver, WaitResult};
 use agentanycast_proto::{
     MAX_GRPC_MESSAGE,
     v1::{
@@ -34,10 +36,6 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use super::{
     Api, node_service::connection_of, response_size::max_message, size_errors, task_calls::is_follow_up,
     task_updates,
-};
-use crate::{
-    engine::{EndReceiver, WaitResult},
-    task::Task,
 };
 
 /// Calls in progress, besides waits: more than that wait for one barrier hardly make it cheaper.

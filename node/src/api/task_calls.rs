@@ -3,6 +3,8 @@
 //!
 //! `most` is the largest message that the caller takes, `connection` the gRPC connection that it is on.
 
+use agentanycast_core::task::{self, MAX_ID, Task};
+use agentanycast_core::{SEALED_NEEDS_URL, SendTask, Subscription, WaitResult, WaitUntil};
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{
     CancelTaskRequest, CancelTaskResponse, CompleteTaskRequest, CompleteTaskResponse, FailTaskRequest,
@@ -14,10 +16,6 @@ use tonic::Status;
 use super::{
     Api, peer_of, status_for_asker, status_of, status_of_search, task_list::group_of, task_notes,
     task_updates,
-};
-use crate::{
-    engine::{SEALED_NEEDS_URL, SendTask, Subscription, WaitResult, WaitUntil},
-    task::{self, MAX_ID, Task},
 };
 
 /// Whether this is a message for a task that there is.

@@ -1,15 +1,13 @@
 //! TaskListService: the additive list of tasks.
 
+use agentanycast_core::task::{GroupKey, Status, Task};
+use agentanycast_core::{MAX_PAGE, TaskQuery, wire};
 use agentanycast_proto::v1::{
     ListTasksRequest, ListTasksResponse, part::Content, task_list_service_server::TaskListService,
 };
 use tonic::{Request, Response};
 
 use super::{Api, status_for_asker};
-use crate::{
-    engine::{MAX_PAGE, TaskQuery, wire},
-    task::{GroupKey, Status, Task},
-};
 
 /// Tasks on a page when the caller does not say.
 const DEFAULT_PAGE: usize = 50;

@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 
+use agentanycast_core::Note;
 use agentanycast_proto::v1::{
     DeleteTaskNoteRequest, DeleteTaskNoteResponse, ListTaskNotesRequest, ListTaskNotesResponse,
     PutTaskNoteRequest, PutTaskNoteResponse, TaskNote, WatchTaskNotesRequest, WatchTaskNotesResponse,
@@ -11,7 +12,6 @@ use futures::Stream;
 use tonic::{Request, Response, Status};
 
 use super::{Api, status_of, task_updates::node_stopping};
-use crate::engine::Note;
 
 #[tonic::async_trait]
 impl TaskNoteService for Api {

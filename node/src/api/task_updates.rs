@@ -1,13 +1,11 @@
 //! SubscribeTaskUpdates: the events of one task, translated. Nothing is decided here.
 
+use agentanycast_core::task::Task;
+use agentanycast_core::{Subscription, TaskChange, WaitResult, WaitUntil};
 use agentanycast_proto::v1::SubscribeTaskUpdatesResponse;
 use futures::Stream;
 
 use super::{Api, status_of};
-use crate::{
-    engine::{Subscription, TaskChange, WaitResult, WaitUntil},
-    task::Task,
-};
 
 type UpdateResult = Result<SubscribeTaskUpdatesResponse, tonic::Status>;
 

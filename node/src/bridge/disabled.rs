@@ -10,16 +10,18 @@
 
 use std::{convert::Infallible, io};
 
+use agentanycast_core::Engine;
 use agentanycast_daemon_kit::{
     missing_feature::MissingFeature,
     settings::{ConfigError, SettingKey, ValueSources},
 };
 use agentanycast_gateways::bridge::{LEFT_OUT, outbound::OutboundConfig};
 use agentanycast_identity::Keypair;
+use agentanycast_net as net;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::{api::Api, config::Config, engine::Engine, net};
+use crate::{api::Api, config::Config};
 
 /// It is left out of this program.
 pub const MISSING: Option<MissingFeature> = Some(LEFT_OUT);

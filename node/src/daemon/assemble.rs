@@ -2,11 +2,20 @@
 
 use std::{io, path::Path, sync::Arc};
 
+use agentanycast_core::{self as engine, Engine};
+use agentanycast_core::{
+    policy::{
+        PolicyRules,
+        audit::{self, Audit},
+    },
+    spool::Spool,
+};
 use agentanycast_daemon_kit::{
     spans::OnSpan,
     traces::{TraceExporter, Traces},
 };
 use agentanycast_identity as identity;
+use agentanycast_net::{self as net, duplicate_key::DuplicateKeyReports};
 use agentanycast_store::disk::DiskStore;
 use anyhow::Context as _;
 use tokio::sync::watch;
@@ -17,17 +26,9 @@ use crate::{
     anycast::{self, NeighbourCards, PeerHealthHandle},
     api, bridge,
     config::{self, Config},
-    duplicate_key::DuplicateKeyReports,
-    engine::{self, Engine},
     identity_resolver::{self, DnsResolver, ResolverHandle},
     load_config::policy_rules,
-    net,
-    policy::{
-        PolicyRules,
-        audit::{self, Audit},
-    },
     policy_reload::warn_of_mistakes,
-    spool::Spool,
     web_fetch::Fetcher,
 };
 

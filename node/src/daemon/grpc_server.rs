@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use agentanycast_core::Engine;
 use agentanycast_proto::{
     FILE_DESCRIPTOR_SET, MAX_GRPC_MESSAGE,
     v1::{
@@ -19,7 +20,6 @@ use tower::util::MapResponseLayer;
 
 use crate::{
     api::{Api, auth::CallAuth, listen::GrpcListener, size_errors},
-    engine::Engine,
     health::Health,
 };
 

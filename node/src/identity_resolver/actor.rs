@@ -2,7 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
+use agentanycast_core::Engine;
 use agentanycast_identity::PeerId;
+use agentanycast_net as net;
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
@@ -16,7 +18,6 @@ use super::{
     claims::ClaimSource,
     resolvers::Resolvers,
 };
-use crate::{engine::Engine, net};
 
 /// How often is looked for answers that are over.
 const TICK: Duration = Duration::from_secs(1);

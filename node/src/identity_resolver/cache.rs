@@ -13,16 +13,14 @@ use std::{
     time::Duration,
 };
 
+use agentanycast_core::Now;
+use agentanycast_core::policy::{PeerAttributes, RequiredProofs};
 use agentanycast_daemon_kit::error_chain::one_line;
 use agentanycast_identity::{Document, PeerId};
 use bytes::Bytes;
 use lru::LruCache;
 
 use super::claims::{ClaimSource, IdentityClaims};
-use crate::{
-    engine::Now,
-    policy::{PeerAttributes, RequiredProofs},
-};
 use proofs::has_lost;
 
 /// Peers whose claims are kept, as many as cards.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use agentanycast_core::policy::RequiredProofs;
 use agentanycast_daemon_kit::error_chain::one_line;
 use agentanycast_identity::{
     DidDns, DidWeb, MAX_ROTATIONS, PeerId,
@@ -10,8 +11,6 @@ use agentanycast_identity::{
     rotation::Rotation,
 };
 use agentanycast_proto::v1::P2pExtension;
-
-use crate::policy::RequiredProofs;
 
 /// Credentials of a card that are looked at; they are in the order of its owner.
 const MAX_CREDENTIALS: usize = 8;

@@ -16,9 +16,10 @@ use agentanycast_identity::{
     did_key_of,
     rotation::Rotation,
 };
+use agentanycast_net::OwnIdentity;
 use anyhow::{Context as _, ensure};
 
-use crate::{config::IdentityConfig, net::OwnIdentity};
+use crate::config::IdentityConfig;
 
 /// What the node of this key shows.
 ///

@@ -1,9 +1,8 @@
 //! The rules of `[policy]`: from the settings to what the policy reads.
 
-use crate::{
-    config::{self, AclRule, PolicyConfig, RateOverride},
-    policy::{self, InvalidRule, PolicyRules, WrittenOverride, WrittenRule, WrittenRules},
-};
+use agentanycast_core::policy::{self, InvalidRule, PolicyRules, WrittenOverride, WrittenRule, WrittenRules};
+
+use crate::config::{self, AclRule, PolicyConfig, RateOverride};
 
 // Said in the settings' table and checked by the policy.
 const _: () = assert!(config::MAX_POLICY_ENTRIES == policy::MAX_POLICY_ENTRIES);

@@ -4,7 +4,9 @@
 
 use std::{sync::Arc, time::Instant};
 
+use agentanycast_core::{Engine, EngineMetrics};
 use agentanycast_daemon_kit::listening;
+use agentanycast_net as net;
 use axum::{
     Json, Router,
     extract::State,
@@ -27,9 +29,7 @@ use crate::{
     anycast::{Anycast, RegistryStatus},
     bridge::GatewayCounters,
     config,
-    engine::{Engine, EngineMetrics},
     health::Health,
-    net,
 };
 
 /// How long the engine may take to answer before it counts as stuck.

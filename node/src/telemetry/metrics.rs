@@ -4,7 +4,9 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use agentanycast_core::{BucketCounts, Direction, EngineCounters, EngineMetrics};
 use agentanycast_daemon_kit::logging;
+use agentanycast_net as net;
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder, NoLabelSet, text::encode},
@@ -12,11 +14,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::{
-    anycast::Resolutions,
-    engine::{BucketCounts, Direction, EngineCounters, EngineMetrics},
-    net,
-};
+use crate::anycast::Resolutions;
 
 /// One look at everything that is counted.
 #[derive(Debug)]

@@ -8,8 +8,10 @@ use std::{
 };
 
 /// What a daemon is made from, beside this crate.
-const SOURCES: [&str; 4] = [
+const SOURCES: [&str; 6] = [
     "../node/src",
+    "../node/core/src",
+    "../node/net/src",
     "../node/store/src",
     "../proto/src",
     "../identity/src",

@@ -5,7 +5,7 @@
 use agentanycast::{
     PathKind, PeerReach, QueueState, QueuedEnvelope, Refusal, Task, TaskSide, TaskStatus, Trace,
 };
-use agentanycast_node::{policy, task::LOST_BY_ASSIGNEE};
+use agentanycast_core::{policy, task::LOST_BY_ASSIGNEE};
 use serde_json::Value;
 
 use super::{

@@ -4,6 +4,14 @@
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use agentanycast_a2a::outbound::{self, DeliveryRunner};
+use agentanycast_core::{
+    Engine, EngineError, ExternalUpdate, forwarded_labels,
+    wire::{self, timestamp},
+};
+use agentanycast_core::{
+    sealed::{self, MessagePurpose, SealedChannel},
+    task::{Status, Task},
+};
 use agentanycast_gateway::{
     DeliveryEvent, DeliveryReport, ErrorKind, ExternalTask, ExternalTasks, GatewayError, TRACE_LABELS,
     TaskSeal, UnsealedAnswer, external_routes::ExternalRoutes,
@@ -14,15 +22,6 @@ use agentanycast_proto::v1::{Artifact, ExternalStep, Message, Part, SealedConten
 use async_trait::async_trait;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-
-use crate::{
-    engine::{
-        Engine, EngineError, ExternalUpdate, forwarded_labels,
-        wire::{self, timestamp},
-    },
-    sealed::{self, MessagePurpose, SealedChannel},
-    task::{Status, Task},
-};
 
 /// Begins to carry tasks, until `stop`, and who else may carry some. With the bridge turned off it only waits for that.
 ///

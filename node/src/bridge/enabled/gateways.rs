@@ -11,6 +11,7 @@ use agentanycast_gateway::{
 };
 use agentanycast_identity::Keypair;
 use agentanycast_mcp::{ToolCallCounts, ToolHandler};
+use agentanycast_net as net;
 use futures::{
     FutureExt as _,
     future::{join_all, select_all},
@@ -18,7 +19,7 @@ use futures::{
 use tokio_util::sync::CancellationToken;
 
 use super::local_gateway::LocalGateway;
-use crate::{api::Api, config::Config, net};
+use crate::{api::Api, config::Config};
 
 /// The gateways that are built in, one line each.
 pub static GATEWAYS: &[GatewayRegistration] = &[

@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use agentanycast_gateway::{
     ErrorKind, Gateway, GatewayError, NewTask, Target, TaskHandle, TaskListing, TaskQuery, Update,
 };
+use agentanycast_net as net;
 use agentanycast_proto::{
     MAX_GRPC_MESSAGE,
     v1::{
@@ -23,7 +24,7 @@ use bytes::Bytes;
 use futures::{StreamExt as _, stream::BoxStream};
 use tonic::{Code, Request, Status};
 
-use crate::{api::Api, net};
+use crate::api::Api;
 
 /// The node as gateways see it.
 #[derive(Clone)]

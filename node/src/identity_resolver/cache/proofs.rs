@@ -1,5 +1,7 @@
 //! What the answers prove of a peer: its names, who it was, and whether somebody vouches for it. PURE.
 
+use agentanycast_core::Now;
+use agentanycast_core::policy::PeerAttributes;
 use agentanycast_identity::{
     Document, PeerId,
     credential::{Credential, StatusList, issuer_keys},
@@ -8,7 +10,6 @@ use agentanycast_identity::{
 };
 
 use super::{ClaimSource, IdentityCache, SourceAnswer};
-use crate::{engine::Now, policy::PeerAttributes};
 
 /// Longest reason, in characters.
 const MAX_REASON: usize = 300;

@@ -23,7 +23,7 @@ mod roles;
 const CARRY: StreamProtocol = StreamProtocol::new("/bare/carry/1");
 /// A stream of its own for each artifact.
 const STREAM: StreamProtocol = StreamProtocol::new("/bare/stream/1");
-/// As the daemon has them: node/src/net/transport.rs and behaviour.rs.
+/// As the daemon has them: node/net/src/transport.rs and behaviour.rs.
 const MAX_YAMUX_STREAMS: usize = 2048;
 const IDLE_TIMEOUT: Duration = Duration::from_mins(10);
 const MAX_QUIC_STREAMS: u32 = 1024;

@@ -145,7 +145,7 @@ fn a_task_that_was_refused_here_is_told() {
         unproven: Vec::new(),
     };
     let closed = "the message is not taken: the box cannot be opened";
-    let unaudited = agentanycast_node::policy::DecisionReason::Audit.message();
+    let unaudited = agentanycast_core::policy::DecisionReason::Audit.message();
     for (decision, reason, verdict, says, advice) in [
         ("allow", closed, "refused", closed, "still have the key"),
         ("", closed, "refused", OTHER, "still have the key"),

@@ -1,0 +1,517 @@
+//! What the assignee's agent does: listens, claims, reports, asks, completes, fails; `streams` has its artifacts that it
+//! streams, `agent_end` the tasks that its agents had when they ended.
+
+mod agent_end;
+mod streams;
+
+use std::sync::Arc;
+
+use agentanycast_identity::PeerId;
+use agentanycast_proto::v1::{
+    Artifact, Message, MessageRole, TaskCompletePayload, TaskFailPayload, TaskStatusUpdatePayload,
+    a2a_envelope::Payload,
+};
+use prost::Message as _;
+
+use super::{Coordinator, client_commands::fits, send_envelope};
+use crate::{
+    delivery::outbox::EnvelopeKind,
+    task::{MAX_ID, Output, Role, Status, Streamed},
+};
+use crate::{
+    dispatch::DeclineOutcome,
+    observe::log,
+    peers::OutgoingEnvelope,
+    tasks::{TaskEdit, Tasks, unless_damaged},
+    trace_context::TraceContext,
+    transaction::{EngineError, ListenerId, Now, Transaction},
+    wire,
+};
+use agentanycast_store::StoreError;
+
+/// Where a streamed artifact goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StreamRoute {
+    /// As a stream to this peer.
+    Peer(PeerId),
+    /// Into this node's own files: the originator is here.
+    Local,
+    /// Into this node's own files, to be sent whole when the task completes: the task is sealed, or the originator runs
+    /// a daemon that does not know streams.
+    Whole,
+}
+
+/// What completing a task came to.
+#[derive(Debug)]
+pub enum CompleteOutcome {
+    /// It is complete.
+    Completed,
+    /// Nothing was done: these finished streams have to go along whole first.
+    StreamsDue {
+        /// The streams that its originator has not got.
+        streams: Vec<Streamed>,
+        /// What was given, to be given again.
+        artifacts: Vec<Artifact>,
+        /// What was given, to be given again.
+        message: Option<Message>,
+    },
+}
+
+/// What is said of a task by the local agent, or in its place.
+struct AgentReport {
+    next: Status,
+    message: Option<Message>,
+    artifacts: Vec<Artifact>,
+    /// Its originator may have another peer do it.
+    returned: bool,
+    /// The agent's library claims the task for this connection; the agent itself has said nothing.
+    automatic_on: Option<u64>,
+}
+
+impl AgentReport {
+    /// Nothing but its status.
+    fn from_status(next: Status) -> Self {
+        Self {
+            next,
+            message: None,
+            artifacts: Vec::new(),
+            returned: false,
+            automatic_on: None,
+        }
+    }
+}
+
+impl Coordinator {
+    /// An agent begins to listen for tasks.
+    pub(crate) fn attach(&mut self, now: Now, listener: ListenerId) -> Result<(), EngineError> {
+        if !self.dispatch.has_listeners() {
+            let tasks = &self.tasks;
+            let is_unclaimed = |id: &str| tasks.indexed(id).is_some_and(|known| !known.claimed);
+            self.dispatch.restart_claim_grace(now, is_unclaimed);
+        }
+        let deliveries = self.dispatch.attach(now, listener);
+        self.release_lost(now)?;
+        Ok(self.hand_over(now, deliveries)?)
+    }
+
+    /// An agent stopped listening, and is still there.
+    pub(crate) fn detach(&mut self, now: Now, listener: ListenerId) -> Result<(), EngineError> {
+        let deliveries = self.dispatch.detach(now, listener);
+        self.dispatch.confirm_claims();
+        Ok(self.hand_over(now, deliveries)?)
+    }
+
+    /// A listener has read `count` tasks.
+    pub(crate) fn credit(&mut self, now: Now, listener: ListenerId, count: usize) -> Result<(), EngineError> {
+        let deliveries = self.dispatch.credit(listener, count);
+        Ok(self.hand_over(now, deliveries)?)
+    }
+
+    /// A listener's client cannot be told of a task, since it takes smaller messages; `connection` is that client's. It ends
+    /// with the reason, unless another agent can be, or has it, or was sent it before and may come again.
+    pub(crate) fn decline(
+        &mut self,
+        now: Now,
+        listener: ListenerId,
+        connection: u64,
+        id: &str,
+        reason: &str,
+    ) -> Result<(), EngineError> {
+        let decline = self.dispatch.decline(now, listener, id, reason);
+        // Nobody else goes on with what it is in the middle of.
+        let is_its_own = self.dispatch.is_claimed_by(id, connection);
+        match decline {
+            DeclineOutcome::NotOffered => {}
+            DeclineOutcome::StillOffered if !is_its_own => {}
+            DeclineOutcome::Reoffer if !is_its_own => {
+                let deliveries = self.dispatch.offer_again(id);
+                self.hand_over(now, deliveries)?;
+            }
+            DeclineOutcome::StillOffered | DeclineOutcome::Reoffer | DeclineOutcome::Undeliverable => {
+                self.fail_untakable(now, id, reason)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Fails what was declined, and nobody has come to take for the grace time.
+    pub(super) fn fail_declined(&mut self, now: Now) -> Result<(), StoreError> {
+        for (id, reason) in self.dispatch.undeliverable(now, self.limits.agent_grace) {
+            if unless_damaged(self.fail_untakable(now, &id, &reason))?.is_none() {
+                self.dispatch.withdraw(&id);
+            }
+        }
+        Ok(())
+    }
+
+    fn fail_untakable(&mut self, now: Now, id: &str, reason: &str) -> Result<(), StoreError> {
+        let Some(task) = self.tasks.read(id)?.filter(|task| !task.status.is_terminal()) else {
+            return Ok(());
+        };
+        // An agent elsewhere may be able to take what was sent by skill.
+        if !self.fail_in_place(now, id, reason, task.has_no_report()) {
+            return Ok(()); // It is looked at again after the grace time.
+        }
+        if task.status == Status::Submitted {
+            self.dispatch.withdraw(id);
+            return Ok(());
+        }
+        self.notify_agent(now, id)
+    }
+
+    /// UpdateTaskStatus: moves a task on. The first one claims it for its connection.
+    pub(crate) fn update(
+        &mut self,
+        now: Now,
+        id: &str,
+        next: Status,
+        message: Option<Message>,
+        connection: u64,
+    ) -> Result<(), EngineError> {
+        self.check_claim(id, connection)?;
+        let report = AgentReport {
+            message,
+            ..AgentReport::from_status(next)
+        };
+        self.on_agent_activity(now, id, report)?;
+        if !next.is_terminal() {
+            self.dispatch.claim(id, connection);
+        }
+        Ok(())
+    }
+
+    /// CompleteTask: ends a task with its results.
+    pub(crate) fn complete(
+        &mut self,
+        now: Now,
+        id: &str,
+        artifacts: Vec<Artifact>,
+        message: Option<Message>,
+    ) -> Result<(), EngineError> {
+        let report = AgentReport {
+            message,
+            artifacts,
+            ..AgentReport::from_status(Status::Completed)
+        };
+        self.on_agent_activity(now, id, report)
+    }
+
+    /// CompleteTask, unless streams of the task have to go along whole.
+    pub(crate) fn complete_unless_streams_are_due(
+        &mut self,
+        now: Now,
+        id: &str,
+        artifacts: Vec<Artifact>,
+        message: Option<Message>,
+    ) -> Result<CompleteOutcome, EngineError> {
+        let streams = self.streams_to_send_whole(id)?;
+        if streams.is_empty() {
+            self.complete(now, id, artifacts, message)?;
+            return Ok(CompleteOutcome::Completed);
+        }
+        Ok(CompleteOutcome::StreamsDue {
+            streams,
+            artifacts,
+            message,
+        })
+    }
+
+    /// FailTask: ends a task with an error.
+    pub(crate) fn fail(&mut self, now: Now, id: &str, error: &str) -> Result<(), EngineError> {
+        let report = AgentReport {
+            message: Some(self.transaction.node_message(now, error)),
+            ..AgentReport::from_status(Status::Failed)
+        };
+        self.on_agent_activity(now, id, report)
+    }
+
+    /// While the connection of the agent that claimed a task lives, no other may move the task on.
+    pub(super) fn check_claim(&self, id: &str, connection: u64) -> Result<(), EngineError> {
+        let Some(known) = self.tasks.indexed(id).filter(|known| known.claimed) else {
+            return Ok(());
+        };
+        if self.dispatch.is_claimed_by_other(id, connection) {
+            return Err(EngineError::Precondition(format!(
+                "task {id} is {}: another agent has claimed it; only that one can move it on",
+                known.status
+            )));
+        }
+        Ok(())
+    }
+
+    /// Whether an agent that has not claimed the task, and is on this connection, may end it.
+    pub(crate) fn check_unclaimed(&self, id: &str, connection: Option<u64>) -> Result<(), EngineError> {
+        connection.map_or(Ok(()), |connection| self.check_claim(id, connection))
+    }
+
+    /// A gRPC connection is gone: what it claimed may be taken over, and fails if nobody does.
+    pub(crate) fn on_connection_closed(&mut self, now: Now, connection: u64) {
+        self.dispatch.on_connection_closed(now, connection);
+    }
+
+    /// What an agent says of its task: there is one, whether it listens or not.
+    fn on_agent_activity(&mut self, now: Now, id: &str, report: AgentReport) -> Result<(), EngineError> {
+        task_of_agent(&mut self.tasks, id)?;
+        self.dispatch.note_activity(now);
+        self.apply_report(now, id, report, true)
+    }
+
+    /// Applies what is said of a task, and tells its originator. `by_agent`: an agent says it, not this node in its place.
+    /// Nothing is changed when it is refused.
+    fn apply_report(
+        &mut self,
+        now: Now,
+        id: &str,
+        mut report: AgentReport,
+        by_agent: bool,
+    ) -> Result<(), EngineError> {
+        let mut task = task_of_agent(&mut self.tasks, id)?;
+        let is_over = report.next.is_terminal() || task.status.is_terminal();
+        if !is_over
+            && let Some(message) = &report.message
+            && task.has_reported(message)
+        {
+            return Ok(());
+        }
+        if report.next == Status::Completed
+            && !task.status.is_terminal()
+            && let Some(open) = task.open_streams().next()
+        {
+            return Err(EngineError::Precondition(format!(
+                "artifact {} of task {} is still being streamed; end it first",
+                open.artifact_id, task.id
+            )));
+        }
+        if let Some(message) = &mut report.message {
+            self.transaction
+                .complete_message(now, message, MessageRole::Agent);
+        }
+        name_artifacts(&mut self.transaction, &mut report.artifacts)?;
+        let AgentReport {
+            next,
+            message,
+            artifacts,
+            returned,
+            automatic_on,
+        } = report;
+        if !next.is_terminal() {
+            task.check_bytes(message.as_ref().map_or(0, Message::encoded_len))?;
+        }
+        let mut steps = task.check_advance(next, message.is_some(), &artifacts)?;
+        if let Role::Assignee(peer) = task.role {
+            let was = task.status;
+            // This node's own words, which nobody has to be kept from.
+            let reason = message.as_ref().filter(|_| returned).map(wire::text_of);
+            let (mut said, mut results) = (message.clone(), artifacts.clone());
+            if task.sealed.is_some() {
+                let mut advanced = (*task).clone();
+                advanced.advance(now.unix, next, message.clone(), artifacts.clone())?;
+                (said, results) =
+                    self.external
+                        .seal_report(&mut self.transaction, now, &advanced, said, results)?;
+            }
+            let is_claim = next == Status::Working && was != Status::Working && said.is_none();
+            if self.peers.is_sequenced(&self.transaction, peer)? {
+                // It goes through the states in between by itself; a deployed one refuses to.
+                steps = if is_claim {
+                    &[]
+                } else {
+                    &steps[steps.len().saturating_sub(1)..]
+                };
+            }
+            let mut payloads = payloads_of(id, steps, said, results);
+            if let Some(Payload::TaskFail(fail)) = payloads.last_mut() {
+                fail.returned = returned;
+                if let Some(reason) = reason {
+                    fail.error_message = reason;
+                }
+            }
+            for payload in &payloads {
+                fits(payload_len(payload), "result")?;
+            }
+            if payloads.is_empty() {
+                self.dispatch.delay_claim_update(now, id);
+            } else {
+                self.dispatch.on_update_sent(id);
+            }
+            for payload in payloads {
+                let outgoing = OutgoingEnvelope {
+                    peer,
+                    task: id,
+                    kind: EnvelopeKind::Durable,
+                    payload,
+                    trace: TraceContext::from_metadata(&task.metadata),
+                };
+                send_envelope(
+                    &mut self.observe,
+                    &mut self.peers,
+                    &mut self.transaction,
+                    now,
+                    outgoing,
+                )?;
+            }
+        }
+        let before = task.results.len();
+        task.advance(now.unix, next, message, artifacts)?;
+        if by_agent && !task.claimed {
+            task.timeline.claimed_at.get_or_insert(now.unix);
+        }
+        task.claimed = true;
+        let new: Vec<Arc<Output>> = task.results[before.min(task.results.len())..].to_vec();
+        if !automatic_on.is_some_and(|connection| self.dispatch.reserve_for(connection, id)) {
+            self.dispatch.withdraw(id);
+        }
+        let saved = task.save(&mut self.transaction);
+        self.on_changed(&saved, new);
+        Ok(())
+    }
+
+    /// Tells originators of tasks that have been worked on for a while.
+    pub(super) fn send_due_claims(&mut self, now: Now) -> Result<(), StoreError> {
+        for id in self.dispatch.due_claim_updates(now) {
+            self.send_claim(now, &id)?;
+        }
+        Ok(())
+    }
+
+    fn send_claim(&mut self, now: Now, id: &str) -> Result<(), StoreError> {
+        let Some(task) = self.tasks.read(id)? else {
+            return Ok(());
+        };
+        if let (Role::Assignee(peer), Status::Working) = (task.role, task.status) {
+            let payload = Payload::TaskStatusUpdate(TaskStatusUpdatePayload {
+                task_id: id.to_owned(),
+                status: task.status.to_wire() as i32,
+                message: None,
+            });
+            self.send(
+                now,
+                peer,
+                id,
+                EnvelopeKind::Durable,
+                payload,
+                TraceContext::from_metadata(&task.metadata),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Fails a task of the local agent that went on for too long, or whose agent is gone, and tells the
+    /// originator.
+    pub(super) fn abandon(&mut self, now: Now, id: &str, reason: &str) -> Result<(), StoreError> {
+        self.abandon_as(now, id, reason, false)
+    }
+
+    /// The same of one whose agent is gone. Where that has said no more than that it works on it, another peer may do it.
+    pub(super) fn abandon_claimed(&mut self, now: Now, id: &str) -> Result<(), StoreError> {
+        let is_untold = self.tasks.read(id)?.is_some_and(|task| task.has_no_report());
+        self.abandon_as(now, id, "agent went away", is_untold)
+    }
+
+    fn abandon_as(&mut self, now: Now, id: &str, reason: &str, returned: bool) -> Result<(), StoreError> {
+        let claimed = self.tasks.indexed(id).is_some_and(|known| known.claimed);
+        self.fail_in_place(now, id, reason, returned);
+        if !claimed && !self.dispatch.has_listeners() {
+            self.dispatch.withdraw(id); // No agent has ever seen it.
+            return Ok(());
+        }
+        self.notify_agent(now, id)
+    }
+
+    /// Fails a task in the local agent's place and tells the originator; false: it could not be.
+    fn fail_in_place(&mut self, now: Now, id: &str, reason: &str, returned: bool) -> bool {
+        let peer = self.tasks.indexed(id).and_then(|known| known.peer);
+        let report = AgentReport {
+            message: Some(self.transaction.node_message(now, reason)),
+            returned,
+            ..AgentReport::from_status(Status::Failed)
+        };
+        let reported = self.apply_report(now, id, report, false);
+        match &reported {
+            Ok(()) => log::ended(id, peer, Status::Failed, reason),
+            Err(error) => {
+                tracing::warn!(task = id, %error, "a task without an agent could not be failed");
+            }
+        }
+        reported.is_ok()
+    }
+}
+
+/// A task that the agents of this node may change.
+fn task_of_agent<'a>(tasks: &'a mut Tasks, id: &str) -> Result<TaskEdit<'a>, EngineError> {
+    if id.is_empty() {
+        return Err(EngineError::Invalid("task_id is empty".into()));
+    }
+    let task = tasks.edit(id)?;
+    let task = task.ok_or_else(|| EngineError::NotFound(id.to_owned()))?;
+    match task.role {
+        Role::Originator(peer) => Err(EngineError::Denied(format!(
+            "task {id} was sent to {peer}; only the agent there may change it"
+        ))),
+        Role::External => Err(EngineError::Denied(format!(
+            "task {id} was sent to an agent beyond this network; only that one may change it"
+        ))),
+        // It is held until its originator confirms that it is for this node; an agent that knows of it was given it
+        // too early, or before it was offered back, and is given it again.
+        _ if task.held && !task.status.is_terminal() => Err(EngineError::NotFound(id.to_owned())),
+        _ => Ok(task),
+    }
+}
+
+fn name_artifacts(transaction: &mut Transaction, artifacts: &mut [Artifact]) -> Result<(), EngineError> {
+    for artifact in artifacts {
+        if artifact.artifact_id.is_empty() {
+            artifact.artifact_id = transaction.new_id();
+        }
+        if artifact.artifact_id.len() > MAX_ID {
+            return Err(EngineError::Invalid(format!(
+                "an artifact_id may have {MAX_ID} bytes at most"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// What the originator is sent for these steps: the message and results go with the last one.
+fn payloads_of(
+    id: &str,
+    steps: &[Status],
+    message: Option<Message>,
+    artifacts: Vec<Artifact>,
+) -> Vec<Payload> {
+    let Some((last, before)) = steps.split_last() else {
+        return Vec::new();
+    };
+    let update = |status: Status, message| {
+        Payload::TaskStatusUpdate(TaskStatusUpdatePayload {
+            task_id: id.to_owned(),
+            status: status.to_wire() as i32,
+            message,
+        })
+    };
+    let mut payloads: Vec<Payload> = before.iter().map(|step| update(*step, None)).collect();
+    payloads.push(match last {
+        Status::Completed => Payload::TaskComplete(TaskCompletePayload {
+            task_id: id.to_owned(),
+            artifacts,
+            message,
+        }),
+        Status::Failed => Payload::TaskFail(TaskFailPayload {
+            task_id: id.to_owned(),
+            error_message: message.as_ref().map(wire::text_of).unwrap_or_default(),
+            message,
+            ..TaskFailPayload::default()
+        }),
+        status => update(*status, message),
+    });
+    payloads
+}
+
+fn payload_len(payload: &Payload) -> usize {
+    match payload {
+        Payload::TaskComplete(complete) => complete.encoded_len(),
+        Payload::TaskFail(fail) => fail.encoded_len(),
+        Payload::TaskStatusUpdate(update) => update.encoded_len(),
+        _ => 0,
+    }
+}

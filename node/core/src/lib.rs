@@ -1,0 +1,62 @@
+//! The engine: the one authority over tasks.
+//!
+//! [`coordinator`] decides, with the parts `tasks`, `peers`, `dispatch`, `routing`, `admission`, `external` and `observe`,
+//! each of which owns its state and knows no other part. [`actor`] is the shell around them: one task that feeds inputs to
+//! the coordinator in order, hands each transaction's batch to the store's writer, and lets its answers and effects out
+//! once the batch is durable, in the order of the transactions. Nobody is told anything before that. [`handle`] is how
+//! everything else talks to the engine.
+
+mod actor;
+mod admission;
+mod audit_gate;
+mod clock;
+mod coordinator;
+pub mod delivery;
+mod dispatch;
+mod durable_clock;
+mod external;
+mod external_queue;
+mod handle;
+mod idempotency;
+pub mod link;
+mod mem_size;
+mod note_changes;
+mod observe;
+mod peers;
+mod pending_identity;
+pub mod policy;
+mod routing;
+mod schema;
+pub mod sealed;
+pub mod spool;
+mod stream_writer;
+mod subscriptions;
+pub mod task;
+mod task_subscribers;
+mod tasks;
+mod trace_context;
+mod transaction;
+mod types;
+pub mod wire;
+
+pub use self::coordinator::client_commands::{SEALED_NEEDS_URL, forwarded_labels};
+pub use self::{
+    actor::{EngineParts, EngineStartError, LoadedEngine, OnCard, OnIdentityNeeded, OnRoute, start},
+    coordinator::{
+        Activity, CompleteOutcome, ExternalUpdate, PendingEnvelope, SendTask, StreamRoute, TaskInspection,
+    },
+    external_queue::ExternalQueue,
+    handle::{
+        AgentListener, ArtifactSender, Engine, EngineMetrics, MAX_PAGE, NoteWatch, SendError, Subscription,
+        WaitResult,
+    },
+    task_subscribers::{EndReceiver, WaitUntil},
+    transaction::{EngineError, EngineLimits, Now, RouteOutcome, TaskChange},
+    types::{
+        BucketCounts, Direction, EngineCounters, NewInvite, Note, OfferedTask, RecentRefusal, TaskListPage,
+        TaskQuery,
+    },
+};
+
+#[cfg(test)]
+mod tests;
