@@ -59,6 +59,9 @@ pub(crate) static PROGRAM: Program<Config> = Program {
     check: validate::validate,
 };
 
+/// What goes together of added settings.
+type AddedCheck = Box<dyn Fn(&Config, &ValueSources) -> Result<(), ConfigError> + Send + Sync>;
+
 /// Settings of parts that a program is made with besides those that every node has.
 pub(crate) struct AddedSettings {
     /// The settings.
@@ -66,7 +69,7 @@ pub(crate) struct AddedSettings {
     /// The names of the parts.
     pub(crate) names: Vec<&'static str>,
     /// Checks what goes together.
-    pub(crate) check: Box<dyn Fn(&Config, &ValueSources) -> Result<(), ConfigError> + Send + Sync>,
+    pub(crate) check: AddedCheck,
 }
 
 /// The node with such settings. Set once, before anything is loaded.

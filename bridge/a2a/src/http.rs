@@ -177,11 +177,11 @@ async fn answer(front: &A2aFront, request: Request) -> Response {
         let peer = request.extensions().get::<ClientConnection>().cloned();
         let place = match front.0.admission.admit_anonymous(peer.as_ref()) {
             Ok(place) => place,
-            Err(refusal) => return ErrorFormat::Rest(Version::V10).refuse(refusal),
+            Err(refusal) => return ErrorFormat::Rest(Version::V10).refuse(&refusal),
         };
         if let Some(document) = Box::pin(did::answer(&front.0, request.uri().path())).await {
             return bounded_response(document, place)
-                .unwrap_or_else(|refusal| ErrorFormat::Rest(Version::V10).refuse(refusal));
+                .unwrap_or_else(|refusal| ErrorFormat::Rest(Version::V10).refuse(&refusal));
         }
     }
     let Route {
@@ -197,7 +197,7 @@ async fn answer(front: &A2aFront, request: Request) -> Response {
     if matches!(what, Resource::Health | Resource::Card) {
         let place = match front.0.admission.admit_anonymous(peer.as_ref()) {
             Ok(place) => place,
-            Err(refusal) => return words.refuse(refusal),
+            Err(refusal) => return words.refuse(&refusal),
         };
         let response = if what == Resource::Health {
             front.0.health.answer(&*front.0.handler).await
@@ -205,17 +205,17 @@ async fn answer(front: &A2aFront, request: Request) -> Response {
             let host = RequestHost::from_request(&request).map_err(A2aError::from);
             Box::pin(card::answer(&front.0, &target, &base, host, request.headers())).await
         };
-        return bounded_response(response, place).unwrap_or_else(|refusal| words.refuse(refusal));
+        return bounded_response(response, place).unwrap_or_else(|refusal| words.refuse(&refusal));
     }
     if let Err(refusal) = front.0.config.origin_policy().check(&request) {
-        return words.refuse(refusal);
+        return words.refuse(&refusal);
     }
     let AdmittedRequest {
         caller,
         permit: place,
     } = match front.0.admission.admit(request.headers(), peer.as_ref()).await {
         Ok(admitted) => admitted,
-        Err(refusal) => return words.refuse(refusal),
+        Err(refusal) => return words.refuse(&refusal),
     };
     let within = front.0.config.body_timeout;
     let mut request = request.map(|body| Body::new(RequestBody::new(body, &place, within)));
@@ -253,7 +253,7 @@ async fn answer(front: &A2aFront, request: Request) -> Response {
         }
     };
     place.release_body();
-    bounded_response(response, place).unwrap_or_else(|refusal| words.refuse(refusal))
+    bounded_response(response, place).unwrap_or_else(|refusal| words.refuse(&refusal))
 }
 
 /// The number of the last event that a client has read of a stream; none if it is not one of ours.

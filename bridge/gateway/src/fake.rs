@@ -1,5 +1,7 @@
 //! A node for tests: its agent answers at once, and everything is remembered.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 pub mod changed_json;
 
 use std::{

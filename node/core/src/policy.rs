@@ -88,7 +88,7 @@ pub struct PolicyRules {
 pub enum TaskSource<'a> {
     /// Another node, by the key that it has proven.
     Peer(PeerId),
-    /// A caller of a gateway beside this node: `NAME:SUBJECT`, as [`caller::gateway_caller`] reads it.
+    /// A caller of a gateway beside this node: `NAME:SUBJECT`.
     Bridge(&'a str),
     /// The agent beside this node.
     Local,

@@ -60,9 +60,9 @@ pub(crate) fn from_a2a_error(version: Version, error: &A2aError) -> Status {
 
 /// The answer to a call that does not come in.
 pub(super) fn refused(refusal: Refusal) -> Response {
-    let error = A2aError::from(refusal.clone());
-    let mut response = from_a2a_error(Version::V10, &error).into_http::<Body>();
-    if let Some(wait) = refusal.retry_after() {
+    let wait = refusal.retry_after();
+    let mut response = from_a2a_error(Version::V10, &refusal.into()).into_http::<Body>();
+    if let Some(wait) = wait {
         let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
         response.headers_mut().insert(PUSHBACK, millis.into());
     }

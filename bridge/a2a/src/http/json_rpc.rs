@@ -71,7 +71,7 @@ pub(super) async fn answer(
     };
     let asked = match query::read(&head.uri) {
         Ok(query) => version_asked(&head.headers, &query),
-        Err(error) => return failed(without_id(error.into())),
+        Err(error) => return failed(without_id(error)),
     };
     let place = head.extensions.get::<RequestPermit>().cloned();
     let call = offload::offload(body.len(), move || parse(&body, place.as_ref(), asked.as_deref()));
@@ -221,7 +221,7 @@ fn read(body: Value, asked: Option<&str>) -> Result<RpcCall, RpcFailure> {
 /// The failure of a request whose values are not taken: its id is read without them, if it is JSON.
 fn refused(body: &[u8], error: A2aError) -> RpcFailure {
     let Ok(envelope) = serde_json::from_slice::<RpcEnvelope>(body) else {
-        return without_id(error.into());
+        return without_id(error);
     };
     let name = envelope.method.unwrap_or_default();
     let is_old = name.contains('/');

@@ -22,7 +22,7 @@ pub(super) enum ErrorFormat {
 
 impl ErrorFormat {
     /// The answer to a request that does not come in; JSON-RPC's body is an error of its own.
-    pub(super) fn refuse(self, refusal: Refusal) -> Response {
+    pub(super) fn refuse(self, refusal: &Refusal) -> Response {
         let error = A2aError::from(refusal.clone());
         let mut response = match self {
             Self::Rest(version) => failed(version, &error),
@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn each_binding_says_what_helps() {
         let challenge = |refused: AuthError| {
-            let response = ErrorFormat::Rest(Version::V10).refuse(refused.into());
+            let response = ErrorFormat::Rest(Version::V10).refuse(&refused.into());
             let challenge = response.headers().get(header::WWW_AUTHENTICATE).cloned();
             (
                 response.status().as_u16(),
@@ -67,13 +67,13 @@ mod tests {
             (403, "Bearer error=\"insufficient_scope\", scope=\"a2a\"")
         );
         assert_eq!(challenge(AuthError::Unavailable(String::new())), (503, None));
-        let coded = ErrorFormat::JsonRpc.refuse(Refusal::unsupported_encoding("gzip"));
+        let coded = ErrorFormat::JsonRpc.refuse(&Refusal::unsupported_encoding("gzip"));
         assert_eq!(
             (coded.status().as_u16(), &coded.headers()[header::ACCEPT_ENCODING]),
             (415, &HeaderValue::from_static("identity"))
         );
         let often = Refusal::rate_limited(5, Duration::from_millis(1_200));
-        let answer = ErrorFormat::JsonRpc.refuse(often);
+        let answer = ErrorFormat::JsonRpc.refuse(&often);
         assert_eq!(answer.headers()[header::RETRY_AFTER], "2");
     }
 }

@@ -233,6 +233,7 @@ impl HostClient {
     }
 
     /// The same host without its credentials.
+    #[must_use]
     pub fn without_credentials(&self) -> Self {
         Self {
             credentials: Arc::new(HostCredentials::new(Credentials::None)),

@@ -55,6 +55,7 @@ pub mod led {
     }
 
     /// From now on the name leads there.
+    #[allow(clippy::expect_used, reason = "a test fails by a panic")]
     pub fn set_address(host: &str, address: &str) {
         LED.with_borrow_mut(|led| {
             led.insert(host.to_owned(), address.parse().expect("a test names an address"))

@@ -1,5 +1,7 @@
 //! What a caller may see and do, before a node of tests.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
 use agentanycast_proto::v1::{Message, MessageRole, Part, TaskStatus, TextPart, part::Content};
 
 use super::*;
