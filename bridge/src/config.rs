@@ -6,10 +6,13 @@
 
 mod keys;
 
-use std::{ffi::OsString, path::Path};
+use std::path::Path;
 
-use agentanycast_daemon_kit::settings::{self, ConfigError, ListenOn, LogFormat, LogLevel, Program};
-use agentanycast_gateways::bridge::Settings;
+use agentanycast_daemon_kit::settings::{self, ListenOn, LogFormat, LogLevel, Program, SettingKey};
+use agentanycast_gateways::{
+    bridge::Settings,
+    part::{HasPartValues, PartValues},
+};
 
 /// What all environment variables begin with.
 pub const ENVIRONMENT_PREFIX: &str = "AGENTANYCAST_BRIDGE_";
@@ -27,7 +30,20 @@ pub struct Config {
     pub log_level: LogLevel,
     /// How log lines look. Default: json.
     pub log_format: LogFormat,
+    /// `[gateways.NAME]`, of the gateways that the program is made with besides A2A and MCP.
+    pub gateways: PartValues,
 }
+
+impl HasPartValues for Config {
+    fn part_values(&self) -> &PartValues {
+        &self.gateways
+    }
+
+    fn part_values_mut(&mut self) -> &mut PartValues {
+        &mut self.gateways
+    }
+}
+
 /// What the command line asks for.
 pub type LoadedBridgeConfig = settings::LoadOutcome<Config>;
 
@@ -52,9 +68,22 @@ pub(crate) static PROGRAM: Program<Config> = Program {
     },
 };
 
-/// The configuration from the arguments, environment, files and home directory of this process.
-pub fn load_from_process(args: impl Iterator<Item = OsString>) -> Result<LoadedBridgeConfig, ConfigError> {
-    settings::load_from_process(&PROGRAM, args)
+/// The bridge with these settings besides its own.
+pub(crate) fn program_with(added: &[SettingKey<Config>]) -> Program<Config> {
+    let keys: Vec<_> = keys::KEYS.iter().chain(added).copied().collect();
+    Program {
+        name: PROGRAM.name,
+        version: PROGRAM.version,
+        about: PROGRAM.about,
+        prefix: PROGRAM.prefix,
+        foreign: PROGRAM.foreign,
+        file: PROGRAM.file,
+        // As long as the program runs.
+        keys: keys.leak(),
+        defaults: PROGRAM.defaults,
+        settle: PROGRAM.settle,
+        check: PROGRAM.check,
+    }
 }
 
 impl Config {
@@ -76,12 +105,15 @@ impl Config {
             mcp_listen: ListenOn::default(),
             log_level: LogLevel::Info,
             log_format: LogFormat::Json,
+            gateways: PartValues::default(),
         }
     }
 }
 #[cfg(test)]
 mod tests {
-    use std::{io, time::Duration};
+    use std::{ffi::OsString, io, time::Duration};
+
+    use agentanycast_daemon_kit::settings::ConfigError;
 
     use super::*;
 

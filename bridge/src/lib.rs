@@ -9,4 +9,4 @@ pub mod config;
 pub mod fuzz;
 mod server;
 
-pub use server::main_with_args;
+pub use server::{BridgeContext, GATEWAYS, GatewayRegistration, main_with_args, main_with_gateways};

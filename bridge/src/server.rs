@@ -7,12 +7,20 @@ use agentanycast::Node;
 use agentanycast_daemon_kit::{
     hot_reload,
     process::{self, StartLines},
+    settings::{self, Program},
 };
-use agentanycast_gateway::{SdkGateway, running::RunningGateway};
-use futures::future::{join_all, select_all};
+use agentanycast_gateway::{
+    NodePort, SdkGateway,
+    registration::{ProgramContext, Registration},
+    running::RunningGateway,
+};
+use futures::{
+    FutureExt as _,
+    future::{join_all, select_all},
+};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::config::{self, Config};
+use crate::config::{self, Config, LoadedBridgeConfig};
 
 /// How long a call waits for a daemon that is away, such as while it is upgraded. Callers wait with it, and give up
 /// themselves after some 30 s.
@@ -21,22 +29,86 @@ const DAEMON_WITHIN: Duration = Duration::from_secs(10);
 /// The program, as it calls itself.
 const PROGRAM: &str = "agentanycast-bridge";
 
-/// Runs the bridge as the command line says. `args` begins with the program's name.
-pub fn main_with_args(args: impl Iterator<Item = OsString>) -> ExitCode {
-    process::main(PROGRAM, config::load_from_process(args), run_process)
+/// The gateways that are built in, one line each.
+pub static GATEWAYS: &[GatewayRegistration] = &[
+    Registration::with_own_section(agentanycast_a2a::NAME, |bridge, port| {
+        bridge.start_a2a(port).boxed()
+    }),
+    Registration::with_own_section(agentanycast_mcp::NAME, |bridge, port| {
+        bridge.start_mcp(port).boxed()
+    }),
+];
+
+/// A gateway of a bridge.
+pub type GatewayRegistration = Registration<BridgeContext>;
+
+/// What gateways are given of the bridge.
+#[derive(Debug)]
+pub struct BridgeContext {
+    config: Config,
 }
 
-fn run_process(config: Config) -> anyhow::Result<()> {
+impl ProgramContext for BridgeContext {
+    type Config = Config;
+
+    fn config(&self) -> &Config {
+        &self.config
+    }
+}
+
+impl BridgeContext {
+    async fn start_a2a(&self, port: NodePort) -> anyhow::Result<Option<RunningGateway>> {
+        let started = agentanycast_a2a::start(&self.config.front, port.client, None, Arc::default());
+        started.await.map(Some)
+    }
+
+    async fn start_mcp(&self, port: NodePort) -> anyhow::Result<Option<RunningGateway>> {
+        let Some(settings) = self.config.mcp_front() else {
+            return Ok(None);
+        };
+        let started = agentanycast_mcp::start(&settings.front, port.client, Arc::default());
+        started.await.map(Some)
+    }
+}
+
+/// Runs the bridge as the command line says. `args` begins with the program's name.
+pub fn main_with_args(args: impl Iterator<Item = OsString>) -> ExitCode {
+    main_with_gateways(args, GATEWAYS)
+}
+
+/// The same with these gateways, which may be others than those of [`GATEWAYS`].
+pub fn main_with_gateways(
+    args: impl Iterator<Item = OsString>,
+    gateways: &'static [GatewayRegistration],
+) -> ExitCode {
+    let keys: Vec<_> = gateways.iter().flat_map(GatewayRegistration::keys).collect();
+    let program = config::program_with(&keys);
+    let loaded = settings::load_from_process(&program, args).and_then(|loaded| {
+        if let LoadedBridgeConfig::Run { config, sources } = &loaded {
+            gateways
+                .iter()
+                .try_for_each(|gateway| gateway.check(config, sources))?;
+        }
+        Ok(loaded)
+    });
+    process::main(PROGRAM, loaded, |config| run_process(config, &program, gateways))
+}
+
+fn run_process(
+    config: Config,
+    program: &Program<Config>,
+    gateways: &[GatewayRegistration],
+) -> anyhow::Result<()> {
     process::begin(PROGRAM, config.log_level, config.log_format);
-    process::warn_of_variables(&config::PROGRAM);
+    process::warn_of_variables(program);
     // One thread, as the daemon has (docs/design.md, "The bridge in figures").
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    process::block_on(runtime, run(config))
+    process::block_on(runtime, run(config, gateways))
 }
 
-async fn run(config: Config) -> anyhow::Result<()> {
+async fn run(config: Config, registered: &[GatewayRegistration]) -> anyhow::Result<()> {
     let mut stop = process::Stop::listen()?;
     let mut hangup = signal(SignalKind::hangup())?;
     let node = Node::builder()
@@ -45,12 +117,18 @@ async fn run(config: Config) -> anyhow::Result<()> {
         .await
         .map_err(|error| anyhow::anyhow!("{error}; start one, or set --daemon"))?;
     let gateway = Arc::new(SdkGateway::new(node));
-    let bridge =
-        agentanycast_a2a::start(&config.front, Arc::clone(&gateway) as _, None, Arc::default()).await?;
-    let mut gateways = vec![bridge];
-    if let Some(settings) = config.mcp_front() {
-        gateways.push(agentanycast_mcp::start(&settings.front, gateway, Arc::default()).await?);
+    let port = NodePort {
+        client: Arc::clone(&gateway) as _,
+        agents: gateway,
+        // The daemon has tasks by URL carried.
+        external: None,
+    };
+    let bridge = BridgeContext { config };
+    let mut gateways = Vec::new();
+    for gateway in registered {
+        gateways.extend(gateway.start(&bridge, port.clone()).await?);
     }
+    anyhow::ensure!(!gateways.is_empty(), "no gateway is to run; turn one on");
     let mut lines = Vec::new();
     for gateway in &gateways {
         gateway.announce(&mut lines)?;
