@@ -53,7 +53,6 @@ impl Routing {
 
     /// A peer keeps a task that was given to it at `since`, if that is known.
     pub(crate) fn on_accepted(
-        &self,
         transaction: &mut Transaction,
         now: Now,
         peer: PeerId,
@@ -77,12 +76,12 @@ impl Routing {
     }
 
     /// A peer gave a task back that it had taken.
-    pub(crate) fn on_given_back(&self, transaction: &mut Transaction, peer: PeerId) {
+    pub(crate) fn on_given_back(transaction: &mut Transaction, peer: PeerId) {
         report(transaction, RouteOutcome::TimedOut(peer));
     }
 
     /// A peer refused a task.
-    pub(crate) fn on_refused(&self, transaction: &mut Transaction, peer: PeerId) {
+    pub(crate) fn on_refused(transaction: &mut Transaction, peer: PeerId) {
         report(transaction, RouteOutcome::Refused(peer));
     }
 

@@ -12,9 +12,11 @@ use lru::LruCache;
 use prost::Message as _;
 
 use super::{trace_context::TraceContext, transaction::Now};
-use crate::delivery::inbox;
-use crate::sealed;
-use crate::task::{Attempt, Output, Role, Status, StreamOutcome, Streamed, Task};
+use crate::{
+    delivery::inbox,
+    sealed,
+    task::{Attempt, Output, Role, Status, StreamOutcome, Streamed, Task},
+};
 
 /// Largest envelope, in bytes: one frame (docs/protocol.md, "Frames").
 pub const MAX_ENVELOPE: usize = 16 << 20;

@@ -13,10 +13,8 @@ use agentanycast_store::{Batch, Store, StoreError};
 use super::Admission;
 use crate::{
     policy::invites::{Invite, Invites, MAX_INVITES, MAX_USES, RedeemResult, SECRET, hash_of, is_label},
-    task::MAX_ID,
-};
-use crate::{
     schema::{self, tag},
+    task::MAX_ID,
     transaction::{EngineError, Now, Transaction},
     types::NewInvite,
 };

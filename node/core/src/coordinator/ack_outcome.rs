@@ -10,10 +10,10 @@ use agentanycast_store::StoreError;
 use super::{Coordinator, shortened};
 use crate::{
     delivery::outbox::{EnvelopeKind, OutboxEntry, SendAttempts},
+    observe::Observe,
     policy::REPLACED,
+    routing::Routing,
     task::{LOST_BY_ASSIGNEE, Status},
-};
-use crate::{
     tasks::unless_damaged,
     trace_context::TraceContext,
     transaction::{Effect, Now},
@@ -64,7 +64,7 @@ impl Coordinator {
         if self.observe.traces()
             && let Some(task) = self.tasks.read(id)?
         {
-            self.observe.trace_ack(&mut self.transaction, now, &task, refused);
+            Observe::trace_ack(&mut self.transaction, now, &task, refused);
         }
         Ok(())
     }
@@ -88,7 +88,7 @@ impl Coordinator {
         let Some(task) = known else { return Ok(()) };
         let (is_assignee, status) = (task.is_assignee, task.status);
         if task.awaits_assignee && entry.kind == EnvelopeKind::SendTask && status == Status::Submitted {
-            self.routing.on_refused(&mut self.transaction, peer);
+            Routing::on_refused(&mut self.transaction, peer);
             if self.try_next_candidate(now, &entry.task_id, &format!("refused it: {reason}"))? {
                 return Ok(());
             }

@@ -10,18 +10,16 @@ use prost::Message as _;
 use super::{Coordinator, client_commands::SendTask};
 use crate::{
     admission::{InboundTask, LocalDecision},
-    observe::log,
-    tasks::{TaskParty, unless_damaged},
-    transaction::{EngineError, Now},
-};
-use crate::{
     delivery::inbox::InboundEnvelope,
+    observe::log,
     policy::{
         Decision, DecisionReason, MAX_CALLER, PeerAttributes, PolicyOutcome, PolicyRules,
         caller::gateway_caller, limits::SourceUsage,
     },
     sealed,
     task::Task,
+    tasks::{TaskParty, unless_damaged},
+    transaction::{EngineError, Now},
 };
 use agentanycast_store::StoreError;
 

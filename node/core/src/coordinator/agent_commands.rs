@@ -16,12 +16,10 @@ use prost::Message as _;
 use super::{Coordinator, client_commands::fits, send_envelope};
 use crate::{
     delivery::outbox::EnvelopeKind,
-    task::{MAX_ID, Output, Role, Status, Streamed},
-};
-use crate::{
     dispatch::DeclineOutcome,
     observe::log,
     peers::OutgoingEnvelope,
+    task::{MAX_ID, Output, Role, Status, Streamed},
     tasks::{TaskEdit, Tasks, unless_damaged},
     trace_context::TraceContext,
     transaction::{EngineError, ListenerId, Now, Transaction},

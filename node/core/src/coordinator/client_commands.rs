@@ -17,13 +17,11 @@ use crate::{
         inbox::{self, MAX_METADATA, MAX_METADATA_KEY},
         outbox::EnvelopeKind,
     },
+    external::External,
+    peers::OutgoingEnvelope,
     task::{
         ExternalDelivery, GroupKey, MAX_ID, MAX_URL, Role, Route, SealedOrigin, Status, Task, TaskTimeline,
     },
-};
-use crate::{
-    external::External,
-    peers::OutgoingEnvelope,
     trace_context::TraceContext,
     transaction::{Effect, EngineError, Now},
     types::Note,

@@ -8,8 +8,10 @@ use agentanycast_proto::v1::{Artifact, ExternalStep, Message, MessageRole};
 use prost::Message as _;
 
 use super::Coordinator;
-use crate::task::{MAX_CHECKPOINT, MAX_ID, Output, Role, Status};
-use crate::transaction::{Effect, EngineError, Now};
+use crate::{
+    task::{MAX_CHECKPOINT, MAX_ID, Output, Role, Status},
+    transaction::{Effect, EngineError, Now},
+};
 
 /// What a gateway says of a task.
 #[derive(Clone, Debug, Default)]

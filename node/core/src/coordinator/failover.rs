@@ -15,11 +15,9 @@ use agentanycast_proto::v1::{TaskConfirmPayload, TaskFailPayload, a2a_envelope::
 use super::Coordinator;
 use crate::{
     delivery::outbox::EnvelopeKind,
-    task::{Role, Status, Task},
-};
-use crate::{
     peers::Peers,
     routing::{ACK_TIMEOUT, MAX_REASSIGNED, Routing},
+    task::{Role, Status, Task},
     tasks::unless_damaged,
     trace_context::TraceContext,
     transaction::Now,
@@ -60,7 +58,7 @@ impl Coordinator {
         let metadata = task.metadata.clone();
         let saved = task.save(&mut self.transaction);
         self.on_saved(&saved);
-        self.routing.on_accepted(&mut self.transaction, now, peer, since);
+        Routing::on_accepted(&mut self.transaction, now, peer, since);
         if held {
             let payload = Payload::TaskConfirm(TaskConfirmPayload {
                 task_id: id.to_owned(),
@@ -146,7 +144,7 @@ impl Coordinator {
         }
         let saved = task.save(&mut self.transaction);
         self.on_saved(&saved);
-        self.routing.on_given_back(&mut self.transaction, peer);
+        Routing::on_given_back(&mut self.transaction, peer);
         self.try_next_candidate(now, id, reason)
     }
 

@@ -25,10 +25,8 @@ use crate::{
         inbox::{self, InboundEnvelope, Malformed},
         outbox::EnvelopeKind,
     },
-    task::{Output, Role, Status, Task, TaskTimeline},
-};
-use crate::{
     observe::log,
+    task::{Output, Role, Status, Task, TaskTimeline},
     tasks::{TaskEdit, Tasks},
     trace_context::TraceContext,
     transaction::{EngineError, Now},

@@ -8,8 +8,6 @@ use super::Coordinator;
 use crate::{
     delivery::outbox::{DeliveryStage, EnvelopeKind, QueueDepths},
     task::{Role, Status, Task},
-};
-use crate::{
     tasks::{context_mark, unless_damaged},
     transaction::{EngineError, Now},
     types::RecentRefusal,

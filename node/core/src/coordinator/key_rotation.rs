@@ -5,8 +5,7 @@ use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::a2a_envelope::Payload;
 
 use super::Coordinator;
-use crate::{delivery::inbox::InboundEnvelope, task::Role};
-use crate::{tasks::unless_damaged, transaction::Now};
+use crate::{delivery::inbox::InboundEnvelope, task::Role, tasks::unless_damaged, transaction::Now};
 use agentanycast_store::StoreError;
 
 impl Coordinator {

@@ -11,8 +11,9 @@ use super::Coordinator;
 use crate::{
     delivery::{dedup::MAX_REASON, inbox::OversizedEnvelope, outbox::EnvelopeKind},
     task::Status,
+    trace_context::TraceContext,
+    transaction::Now,
 };
-use crate::{trace_context::TraceContext, transaction::Now};
 use agentanycast_store::StoreError;
 
 /// An envelope that has no effect here.

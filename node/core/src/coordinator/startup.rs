@@ -6,7 +6,6 @@ use std::sync::Arc;
 use agentanycast_identity::PeerId;
 
 use super::Coordinator;
-use crate::task::Status;
 use crate::{
     admission::Admission,
     dispatch::{Dispatch, LostClaim, OfferKind},
@@ -14,6 +13,7 @@ use crate::{
     observe::Observe,
     peers::Peers,
     routing::Routing,
+    task::Status,
     tasks::{TaskIndexEntry, Tasks, unless_damaged},
     transaction::{EngineLimits, Now, Transaction},
 };

@@ -11,8 +11,6 @@ use super::Coordinator;
 use crate::{
     delivery::outbox::EnvelopeKind,
     task::{NetworkPath, Status},
-};
-use crate::{
     tasks::unless_damaged,
     trace_context::TraceContext,
     transaction::{Effect, Now},

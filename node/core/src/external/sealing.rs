@@ -15,8 +15,6 @@ use crate::{
     delivery::inbox::{MAX_METADATA, MAX_METADATA_KEY, metadata_fits},
     sealed::{self, MessagePurpose, SealedChannel},
     task::{MAX_ID, Output, Role, SealedOrigin, Status, StreamOutcome, Task},
-};
-use crate::{
     transaction::{EngineError, Now, Transaction},
     wire,
 };

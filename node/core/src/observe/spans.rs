@@ -10,8 +10,8 @@ use agentanycast_daemon_kit::spans::{Context, Span, SpanKind};
 use rand::RngExt as _;
 
 use super::Observe;
-use crate::task::{Role, Status, Task, TraceRecording};
 use crate::{
+    task::{Role, Status, Task, TraceRecording},
     trace_context::TraceContext,
     transaction::{Effect, Now, Transaction},
     wire,
@@ -45,13 +45,7 @@ impl Observe {
     }
 
     /// An envelope about this task was acknowledged, or refused for this reason.
-    pub(crate) fn trace_ack(
-        &self,
-        transaction: &mut Transaction,
-        now: Now,
-        task: &Task,
-        refused: Option<&str>,
-    ) {
+    pub(crate) fn trace_ack(transaction: &mut Transaction, now: Now, task: &Task, refused: Option<&str>) {
         if task.traced.is_none() {
             return;
         }

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use prost::Message as _;
 
 use super::Peers;
-use crate::delivery::inbox::MAX_JOINT;
 use crate::{
+    delivery::inbox::MAX_JOINT,
     trace_context::TraceContext,
     transaction::{Effect, Now, Transaction},
     wire::envelope,

@@ -11,10 +11,8 @@ use crate::{
         DeliveryProgress, EXPIRY_GRACE, EnvelopeKind, OutboxAction, OutboxEntry, QueueDepths, SendAttempts,
         WINDOW,
     },
-    task::SentMark,
-};
-use crate::{
     schema::{self, tag},
+    task::SentMark,
     trace_context::TraceContext,
     transaction::{Effect, Now, Transaction},
     wire::envelope,

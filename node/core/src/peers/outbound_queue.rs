@@ -9,9 +9,9 @@ use bytes::Bytes;
 use prost::Message as _;
 
 use super::records::{OutboxEntryRecord, OutboxRecord};
-use crate::schema::{self, tag};
 use crate::{
     delivery::outbox::{EnvelopeKind, Outbox, OutboxEntry},
+    schema::{self, tag},
     task::NetworkPath,
 };
 use agentanycast_store::{Batch, Store, StoreError};

@@ -5,8 +5,10 @@ use std::fmt;
 use agentanycast_identity::PeerId;
 
 use super::{Tasks, index::TaskParty, writer::TaskWriter};
-use crate::task::{Role, Task};
-use crate::transaction::EngineError;
+use crate::{
+    task::{Role, Task},
+    transaction::EngineError,
+};
 
 /// Most bytes of messages and whole results of one task: it is read whole whenever it is needed.
 const MAX_TASK_BYTES: u64 = 256 << 20;

@@ -3,8 +3,10 @@
 use std::ops::{Deref, DerefMut};
 
 use super::writer::{CachedTask, TaskWriter};
-use crate::task::{Status, Task};
-use crate::transaction::{EngineError, Transaction};
+use crate::{
+    task::{Status, Task},
+    transaction::{EngineError, Transaction},
+};
 
 /// A task that is being changed. It stays in the table: dropped without [`TaskEdit::save`], nothing is written, and
 /// what was changed is changed in memory only.

@@ -9,8 +9,10 @@ use agentanycast_proto::v1::Message;
 use prost::{Message as _, bytes::BufMut as _};
 
 use super::records::{HeadRecord, ResultRecord, StateRecord, TaskRecord};
-use crate::schema::{self, tag};
-use crate::task::{Output, Task};
+use crate::{
+    schema::{self, tag},
+    task::{Output, Task},
+};
 use agentanycast_store::{Batch, Store, StoreError};
 
 /// Most bytes of head, messages and results of a task that is one record. It is written some four times.

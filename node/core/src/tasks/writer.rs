@@ -7,9 +7,9 @@ use super::{
     records::{self, HeadRecord, StateRecord},
     task_layout::{self, StoredTask, TaskDelta},
 };
-use crate::task::{Output, Status, Task};
 use crate::{
     mem_size,
+    task::{Output, Status, Task},
     transaction::{EngineLimits, Transaction},
 };
 use agentanycast_store::{Batch, Store, StoreError};

@@ -4,8 +4,7 @@ use super::{
     cluster::{B, TestCluster},
     harness::limits,
 };
-use crate::task::Status;
-use crate::{transaction::EngineLimits, transaction::ListenerId};
+use crate::{task::Status, transaction::EngineLimits, transaction::ListenerId};
 
 const CONNECTION: u64 = 7;
 

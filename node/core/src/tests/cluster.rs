@@ -14,13 +14,11 @@ use super::harness::{TestNode, limits, peer, text};
 use crate::{
     SendTask,
     coordinator::Coordinator,
-    transaction::ListenerId,
-    transaction::{Effect, EngineError, EngineLimits, Now, TaskChange},
-};
-use crate::{
     delivery::inbox,
     policy::audit::log_line::AuditEntry,
     task::{NetworkPath, Status, Task},
+    transaction::ListenerId,
+    transaction::{Effect, EngineError, EngineLimits, Now, TaskChange},
 };
 
 /// The nodes of a lab; a third peer is played by the test.

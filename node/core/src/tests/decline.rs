@@ -5,8 +5,7 @@ use super::{
     harness::{limits, text},
     offered_back::handed_over,
 };
-use crate::task::Status;
-use crate::{EngineError, SendTask, dispatch::CREDIT_BYTES, transaction::ListenerId};
+use crate::{EngineError, SendTask, dispatch::CREDIT_BYTES, task::Status, transaction::ListenerId};
 
 /// The gRPC connections of two agents.
 const SMALL: u64 = 1;

@@ -9,8 +9,12 @@ use super::{
     cluster::{A, TestCluster},
     harness::{artifact, text},
 };
-use crate::task::{MAX_CHECKPOINT, Status};
-use crate::{ExternalUpdate, SendTask, transaction::EngineError, wire::text_of};
+use crate::{
+    ExternalUpdate, SendTask,
+    task::{MAX_CHECKPOINT, Status},
+    transaction::EngineError,
+    wire::text_of,
+};
 use Status::{Canceled, Completed, Failed, InputRequired, Submitted, Working};
 
 const URL: &str = "https://agents.example.org/weather";

@@ -23,12 +23,10 @@ use super::harness::{artifact, limits, peer, text};
 use crate::{
     self as engine, Engine, EngineError, Now, OfferedTask, SendTask, Subscription,
     coordinator::Coordinator,
-    transaction::{EngineLimits, TaskChange},
-};
-use crate::{
     link::memory::MemoryNetwork,
     spool::Spool,
     task::{Role, Status},
+    transaction::{EngineLimits, TaskChange},
 };
 
 /// Far beyond what any step takes.

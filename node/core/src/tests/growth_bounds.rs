@@ -10,10 +10,10 @@ use super::{
     cluster::{A, B, TestCluster, numbered, send_task, stranger},
     harness::limits,
 };
-use crate::task::Status;
 use crate::{
     SendTask,
     schema::{self, tag},
+    task::Status,
     tasks::tests::stored_status,
     transaction::{EngineError, EngineLimits},
 };

@@ -8,11 +8,9 @@ use super::{
 };
 use crate::{
     SendTask,
-    transaction::{EngineError, EngineLimits},
-};
-use crate::{
     delivery::outbox::DeliveryStage,
     task::{NetworkPath, SentMark, Status},
+    transaction::{EngineError, EngineLimits},
 };
 
 #[test]

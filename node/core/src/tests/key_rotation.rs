@@ -10,8 +10,8 @@ use super::{
     cluster::{A, B, TestCluster, numbered, plain, send_task, stranger},
     harness::{peer, text},
 };
-use crate::SendTask;
 use crate::{
+    SendTask,
     policy::PeerAttributes,
     task::{Role, Status},
 };

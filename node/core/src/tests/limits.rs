@@ -8,9 +8,9 @@ use super::{
     cluster::{A, B, TestCluster, numbered, send_task, stranger},
     harness::{TestNode, artifact, limits, peer, text},
 };
-use crate::task::Status;
 use crate::{
     SendTask,
+    task::Status,
     transaction::{EngineError, EngineLimits, Now},
     wire::MAX_ENVELOPE,
 };

@@ -8,8 +8,10 @@ use super::{
     cluster::{A, TestCluster},
     harness::limits,
 };
-use crate::task::{GroupKey, Status};
-use crate::{SendTask, TaskQuery};
+use crate::{
+    SendTask, TaskQuery,
+    task::{GroupKey, Status},
+};
 
 /// What is known of a task that was sent.
 #[derive(Clone, Debug)]

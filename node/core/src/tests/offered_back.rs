@@ -10,8 +10,11 @@ use super::{
     cluster::{A, B, C, TestCluster, numbered, stranger},
     harness::limits,
 };
-use crate::task::{Role, Status};
-use crate::{SendTask, transaction::ListenerId};
+use crate::{
+    SendTask,
+    task::{Role, Status},
+    transaction::ListenerId,
+};
 
 /// Three nodes with an agent each at the second and the third, and a task from the first that the second has been given and
 /// its agent has not taken.

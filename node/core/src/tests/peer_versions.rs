@@ -12,8 +12,7 @@ use super::{
     cluster::{A, B, TestCluster, ack_of, numbered, plain, send_task, stranger},
     harness::{artifact, limits},
 };
-use crate::task::Status;
-use crate::{SendTask, StreamRoute, peers::MAX_ANSWERS, transaction::EngineLimits};
+use crate::{SendTask, StreamRoute, peers::MAX_ANSWERS, task::Status, transaction::EngineLimits};
 
 const UNKNOWN_TO_DEPLOYED: [EnvelopeType; 5] = [
     EnvelopeType::GetTask,

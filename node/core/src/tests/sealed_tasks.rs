@@ -16,12 +16,10 @@ use super::{
 };
 use crate::{
     ExternalUpdate, SendTask, StreamRoute,
-    transaction::EngineError,
-    wire::{self, text_of},
-};
-use crate::{
     sealed::{self, MessagePurpose, SealedChannel},
     task::{Output, Status, StreamOutcome, Task},
+    transaction::EngineError,
+    wire::{self, text_of},
 };
 use Status::{Completed, Failed, InputRequired, Rejected, Submitted, Working};
 

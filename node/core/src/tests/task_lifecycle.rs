@@ -9,9 +9,9 @@ use super::{
     cluster::{A, B, TestCluster, plain, send_task, stranger},
     harness::{limits, text},
 };
-use crate::task::{Output, Status};
 use crate::{
     SendTask,
+    task::{Output, Status},
     transaction::{Effect, EngineError},
 };
 use Status::{Canceled, Completed, Failed, InputRequired, Submitted, Working};

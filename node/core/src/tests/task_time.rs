@@ -6,8 +6,11 @@ use super::{
     cluster::{A, B, TestCluster},
     harness::{limits, text},
 };
-use crate::task::Status::{Completed, Failed, InputRequired, Submitted, Working};
-use crate::{SendTask, transaction::EngineLimits};
+use crate::{
+    SendTask,
+    task::Status::{Completed, Failed, InputRequired, Submitted, Working},
+    transaction::EngineLimits,
+};
 
 const LIMIT: Duration = Duration::from_mins(10);
 const REASON: &str = "its agent had it for longer than 10m, the limit that its node has set (max_task_time)";

@@ -5,8 +5,8 @@
 //! the store, in the batch of the turn that counts, so a restart of the daemon keeps it.
 
 use super::{AgentReport, Coordinator};
-use crate::task::Status;
 use crate::{
+    task::Status,
     tasks::unless_damaged,
     transaction::{EngineError, ListenerId, Now},
 };

@@ -8,8 +8,6 @@ use super::{AgentReport, Coordinator, StreamRoute, task_of_agent};
 use crate::{
     delivery::outbox::EnvelopeKind,
     task::{MAX_ID, Output, Role, Status, StreamOutcome, Streamed},
-};
-use crate::{
     tasks::unless_damaged,
     trace_context::TraceContext,
     transaction::{EngineError, Now},

@@ -5,10 +5,10 @@ use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{StreamEnd, StreamEndReason, StreamStart, a2a_envelope::Payload};
 
 use super::{AckDecision, Coordinator};
-use crate::transaction::{Effect, Now};
 use crate::{
     delivery::artifact::{MAX_CHUNK, RejectReason},
     task::{Status, StreamOutcome, Streamed, Task},
+    transaction::{Effect, Now},
 };
 use agentanycast_store::StoreError;
 

@@ -8,8 +8,10 @@ use agentanycast_store::StoreError;
 use prost::Message as _;
 
 use super::{AckDecision, Coordinator};
-use crate::{coordinator::client_commands::fits, trace_context::TraceContext, transaction::Now, wire};
-use crate::{delivery::outbox::EnvelopeKind, policy::DecisionReason, task::Status};
+use crate::{
+    coordinator::client_commands::fits, delivery::outbox::EnvelopeKind, policy::DecisionReason, task::Status,
+    trace_context::TraceContext, transaction::Now, wire,
+};
 
 impl Coordinator {
     pub(super) fn on_get_task(

@@ -8,9 +8,9 @@ use prost::Message as _;
 use tokio::{sync::mpsc, time};
 
 use super::StreamStop;
-use crate::handle::Engine;
 use crate::{
     delivery::artifact::{ReceiveWindow, RejectReason, StreamVerdict},
+    handle::Engine,
     link::FramePermit,
     spool::{SpoolWriter, WriteError},
     task::StreamOutcome,

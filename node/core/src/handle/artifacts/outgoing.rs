@@ -16,16 +16,14 @@ use tokio::{
 use super::{ACKS, StreamStop};
 use crate::{
     coordinator::StreamRoute,
-    handle::Engine,
-    trace_context::TraceContext,
-    transaction::EngineError,
-    wire::{MAX_ENVELOPE, envelope},
-};
-use crate::{
     delivery::artifact::{AckEffect, PushError, READ_AHEAD, SendWindow, StreamFrame, StreamRefusal, split},
+    handle::Engine,
     link::{FrameBatch, LinkWriter},
     spool::{SpoolWriter, WriteError},
     task::StreamOutcome,
+    trace_context::TraceContext,
+    transaction::EngineError,
+    wire::{MAX_ENVELOPE, envelope},
 };
 
 /// Frames written with one flush: 8 chunks of 64 KiB, as much as the layers below take without waiting.

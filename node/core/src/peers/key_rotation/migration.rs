@@ -9,8 +9,8 @@ use agentanycast_proto::v1::A2aEnvelope;
 use prost::Message as _;
 
 use super::super::{Peers, outbound_queue::OutboundQueue};
-use crate::delivery::outbox::{OutboxEntry, SendAttempts};
 use crate::{
+    delivery::outbox::{OutboxEntry, SendAttempts},
     transaction::{Now, Transaction},
     wire,
 };

@@ -10,8 +10,7 @@ use std::{
 
 use bytes::Bytes;
 
-use crate::task::Status;
-use crate::{schema::tag, tasks::tests::stored_status};
+use crate::{schema::tag, task::Status, tasks::tests::stored_status};
 use agentanycast_store::{Batch, KeyValue, Store, StoreError};
 
 /// What fails.

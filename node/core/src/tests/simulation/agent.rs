@@ -16,9 +16,9 @@ use super::{
     rng::SimRng,
     simulator::Simulator,
 };
-use crate::task::{Status, Task};
 use crate::{
     coordinator::Coordinator,
+    task::{Status, Task},
     tests::harness::{artifact, text},
     transaction::{EngineError, Now},
 };

@@ -8,8 +8,10 @@ use super::{
     simulator::Simulator,
     text_in,
 };
-use crate::task::{Output, Status, StreamOutcome, Task};
-use crate::wire;
+use crate::{
+    task::{Output, Status, StreamOutcome, Task},
+    wire,
+};
 
 /// Steps that healing may take.
 const STEPS: usize = 3000;

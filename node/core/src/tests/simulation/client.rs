@@ -11,9 +11,9 @@ use super::{
     rng::SimRng,
     simulator::Simulator,
 };
-use crate::task::{Role, Status, Task};
 use crate::{
     SendTask, TaskQuery,
+    task::{Role, Status, Task},
     tests::harness::text,
     transaction::{EngineError, TaskChange},
 };

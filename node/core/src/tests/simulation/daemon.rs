@@ -17,12 +17,10 @@ use super::{
 use crate::{
     StreamRoute,
     coordinator::Coordinator,
-    tests::harness::peer,
-    transaction::{Effect, EngineError, EngineLimits, Now},
-};
-use crate::{
     policy::{PolicyRules, WrittenRule, WrittenRules},
     task::Task,
+    tests::harness::peer,
+    transaction::{Effect, EngineError, EngineLimits, Now},
 };
 
 /// Turns that may wait for the barrier before input is kept back.

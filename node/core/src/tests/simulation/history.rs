@@ -4,10 +4,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use crate::transaction::TaskChange;
 use crate::{
     policy::{PolicyOutcome, audit::log_line::AuditEntry},
     task::{Output, Status, StreamOutcome, Task},
+    transaction::TaskChange,
 };
 
 pub(super) type CallId = usize;

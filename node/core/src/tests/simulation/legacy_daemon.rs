@@ -21,8 +21,11 @@ use super::{
     simulator::Simulator,
     text_in,
 };
-use crate::tests::harness::{artifact, text};
-use crate::{delivery::inbox, task::Status};
+use crate::{
+    delivery::inbox,
+    task::Status,
+    tests::harness::{artifact, text},
+};
 
 /// Waits before an envelope is sent again; then it is parked until the next connection.
 const RETRIES: [u64; 3] = [2, 4, 8];

@@ -21,9 +21,9 @@ use super::{
     plan::{RunPlan, SimEvent},
     rng::SimRng,
 };
-use crate::task::NetworkPath;
 use crate::{
     coordinator::Coordinator,
+    task::NetworkPath,
     transaction::{Effect, Now},
 };
 
