@@ -13,6 +13,7 @@ mod slow_reader;
 
 use std::{
     convert::Infallible,
+    fmt::Display,
     pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
@@ -25,7 +26,7 @@ use http_body::Body;
 use hyper::body::Incoming;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo},
-    server::conn::auto::Builder,
+    server::{conn::auto::Builder, graceful::GracefulConnection},
     service::TowerToHyperService,
 };
 use tokio::{
@@ -61,7 +62,7 @@ pub struct ClientTimeouts {
     pub quiet: Duration,
 }
 
-/// Serves a connection to its end, or until `stop` and the last answer, or until patience is over, or until its place was
+/// Serves a connection to its end, with upgrades if the builder speaks HTTP/2 too, or until `stop` and the last answer, or until patience is over, or until its place was
 /// given away.
 ///
 /// # Errors
@@ -86,7 +87,29 @@ where
         watch: Arc::clone(&watch),
     });
     let io = TokioIo::new(IdleTimeout::new(stream, patience.begin, patience.reader));
-    let mut connection = pin!(builder.serve_connection_with_upgrades(io, service));
+    if builder.is_http2_available() {
+        let connection = builder.serve_connection_with_upgrades(io, service);
+        run(connection, &watch, patience, sitter, stop).await
+    } else {
+        // With upgrades the builder would speak HTTP/2 all the same.
+        let connection = builder.serve_connection(io, service);
+        run(connection, &watch, patience, sitter, stop).await
+    }
+}
+
+/// Runs a connection to its end, or until something else ends it.
+async fn run<C>(
+    connection: C,
+    watch: &ConnectionWatch,
+    patience: ClientTimeouts,
+    sitter: &SlotHolder,
+    stop: &CancellationToken,
+) -> Result<(), String>
+where
+    C: GracefulConnection,
+    C::Error: Display,
+{
+    let mut connection = pin!(connection);
     let mut look = tokio::time::interval(patience.reader / LOOKS);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut ending = false;

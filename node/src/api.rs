@@ -11,10 +11,10 @@ pub mod auth;
 pub mod authority_fix;
 mod diagnostics;
 mod directory;
+#[cfg(feature = "bridge")]
+mod in_process_caller;
 mod invites;
 pub mod listen;
-#[cfg(feature = "bridge")]
-mod local_connection;
 mod network;
 mod node_service;
 mod response_size;
@@ -26,7 +26,7 @@ mod task_notes;
 mod task_updates;
 
 #[cfg(feature = "bridge")]
-pub(crate) use local_connection::LocalConnection;
+pub(crate) use in_process_caller::LocalConnection;
 use std::{path::PathBuf, sync::Arc, time::SystemTime};
 
 use agentanycast_core::{Engine, EngineError};

@@ -10,7 +10,7 @@ mod events;
 mod health;
 mod mcp;
 mod offload;
-mod send_quota;
+mod unread_bytes_quota;
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -46,7 +46,7 @@ use crate::{
 };
 use directory::DirectoryView;
 use offload::LookupOffload;
-use send_quota::SendQuota;
+use unread_bytes_quota::SendQuota;
 
 /// How long the head of a request may take, from the moment the connection is ready for one: so long may whoever is
 /// connected also say nothing.
@@ -84,7 +84,7 @@ struct RelayHttpShared {
     directory: Mutex<DirectoryView>,
     offload: LookupOffload,
     followers: ConnSlots,
-    send_quota: SendQuota,
+    unread_bytes_quota: SendQuota,
 }
 
 impl RelayHttpState {
@@ -98,7 +98,7 @@ impl RelayHttpState {
             directory: Mutex::default(),
             offload: LookupOffload::new(),
             followers: ConnSlots::new(FOLLOWERS, FOLLOWERS_PER_ADDRESS),
-            send_quota: SendQuota::new(),
+            unread_bytes_quota: SendQuota::new(),
         }))
     }
 
@@ -133,8 +133,8 @@ pub fn metrics_router(face: &RelayHttpState) -> Router {
         .method_not_allowed_fallback(error::not_allowed)
         .layer(timeout())
         .layer(from_fn_with_state(
-            face.0.send_quota.clone(),
-            send_quota::limit_unsent,
+            face.0.unread_bytes_quota.clone(),
+            unread_bytes_quota::limit_unsent,
         ));
     router.with_state(face.clone())
 }
@@ -152,8 +152,8 @@ pub fn api_router(face: &RelayHttpState, origins: &[String]) -> anyhow::Result<R
         .fallback(error::not_found)
         .method_not_allowed_fallback(error::not_allowed)
         .layer(from_fn_with_state(
-            face.0.send_quota.clone(),
-            send_quota::limit_unsent,
+            face.0.unread_bytes_quota.clone(),
+            unread_bytes_quota::limit_unsent,
         ))
         .with_state(face.clone());
     if origins.is_empty() {

@@ -1,10 +1,11 @@
-//! The engine: the one authority over tasks.
+//! The engine of the daemon: it decides about tasks, their delivery, and who may send them.
 //!
-//! [`coordinator`] decides, with the parts `tasks`, `peers`, `dispatch`, `routing`, `admission`, `external` and `observe`,
-//! each of which owns its state and knows no other part. [`actor`] is the shell around them: one task that feeds inputs to
-//! the coordinator in order, hands each transaction's batch to the store's writer, and lets its answers and effects out
-//! once the batch is durable, in the order of the transactions. Nobody is told anything before that. [`handle`] is how
-//! everything else talks to the engine.
+//! It keeps what it decides in a store (`agentanycast_store`) and speaks with peers by a [`link`]; it knows no network, no
+//! gRPC and no settings. `coordinator` decides, with the parts `tasks`, `peers`, `dispatch`, `routing`, `admission`,
+//! `external` and `observe`, each of which owns its state and knows no other part. `actor` is the shell around them: one
+//! task that feeds inputs to the coordinator in order, hands each transaction's batch to the store's writer, and lets its
+//! answers and effects out once the batch is durable, in the order of the transactions. Nobody is told anything before
+//! that. The rest of the node calls the engine by its handle, [`Engine`].
 
 mod actor;
 mod admission;

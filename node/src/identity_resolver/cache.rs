@@ -5,7 +5,7 @@
 //! since its source is out of reach, it counts on for [`CacheTimes::stale`]; if the source says something else, it ends at
 //! once. The one rule: what is not proven now does not count, and whoever waits for a proof is told when there is none.
 
-mod proofs;
+mod proven_attributes;
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -21,7 +21,7 @@ use bytes::Bytes;
 use lru::LruCache;
 
 use super::claims::{ClaimSource, IdentityClaims};
-use proofs::has_lost;
+use proven_attributes::has_lost;
 
 /// Peers whose claims are kept, as many as cards.
 const PEERS: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();

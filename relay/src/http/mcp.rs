@@ -39,7 +39,7 @@ use super::{
     directory::{AgentFilter, words_of},
     error::{self, ApiError},
     offload::ClientExtension,
-    send_quota, timeout,
+    timeout, unread_bytes_quota,
 };
 
 /// Largest body of a request, in bytes.
@@ -88,8 +88,8 @@ pub(super) fn router(face: &RelayHttpState, origins: &[String], stop: Cancellati
         .layer(from_fn_with_state(entry, admit))
         .layer(timeout())
         .layer(from_fn_with_state(
-            face.0.send_quota.clone(),
-            send_quota::limit_unsent,
+            face.0.unread_bytes_quota.clone(),
+            unread_bytes_quota::limit_unsent,
         ))
 }
 

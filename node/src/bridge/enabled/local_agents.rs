@@ -47,7 +47,7 @@ const PIECE: usize = 64 << 10;
 impl Agents for LocalGateway {
     async fn attach(&self, name: &str, card: v1::AgentCard) -> Result<Arc<dyn AgentPort>, GatewayError> {
         let api = self.api().clone();
-        let connection = Arc::new(api.local_connection());
+        let connection = Arc::new(api.in_process_caller());
         set_card(&api, &connection, card).await?;
         let subscribed = api.subscribe_incoming_tasks(connection.request(SubscribeIncomingTasksRequest {}));
         let mut handed = subscribed.await.map_err(task_error)?.into_inner();

@@ -38,7 +38,7 @@ impl Drop for LocalConnection {
 
 impl Api {
     /// A caller within this process.
-    pub(crate) fn local_connection(&self) -> LocalConnection {
+    pub(crate) fn in_process_caller(&self) -> LocalConnection {
         LocalConnection {
             engine: self.engine().clone(),
             caller: CallerInfo::in_process(ConnectionId(NEXT.fetch_sub(1, Relaxed))),
