@@ -130,16 +130,19 @@ impl Coordinator {
         if let Some(message) = message.as_ref().filter(|_| !status.is_terminal()) {
             task.check_bytes(message.encoded_len())?;
         }
-        if task.status == Status::InputRequired && !status.is_terminal() {
+        // In steps of which each can be refused: the task changes by all or by none.
+        let mut changed = (*task).clone();
+        if changed.status == Status::InputRequired && !status.is_terminal() {
             // It asks again: in between it has worked.
-            task.advance(now.unix, Status::Working, None, Vec::new())?;
+            changed.advance(now.unix, Status::Working, None, Vec::new())?;
         }
-        if task.status.steps_to(status).is_some() {
-            task.advance(now.unix, status, message, Vec::new())?;
+        if changed.status.steps_to(status).is_some() {
+            changed.advance(now.unix, status, message, Vec::new())?;
         } else {
             // An end that our states do not lead to, such as a refusal of what was worked on.
-            task.end(now.unix, status, message);
+            changed.end(now.unix, status, message);
         }
+        *task = changed;
         let saved = task.save(&mut self.transaction);
         self.on_changed(&saved, Vec::new());
         Ok(())
