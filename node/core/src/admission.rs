@@ -11,6 +11,7 @@ mod rejected_claims;
 use std::{collections::HashSet, sync::Arc};
 
 use agentanycast_identity::PeerId;
+use agentanycast_store::StoreError;
 
 #[cfg(test)]
 pub(crate) use self::rejected_claims::LOOKUP_TIMED_OUT;
@@ -23,7 +24,6 @@ use crate::policy::{
     limit_key,
     limits::SourceUsage,
 };
-use agentanycast_store::StoreError;
 
 /// See the module's text.
 pub(crate) struct Admission {

@@ -24,6 +24,7 @@ use std::{sync::Arc, time::Duration};
 
 use agentanycast_identity::{Keypair, PeerId};
 use agentanycast_proto::v1::{AgentCard, EnvelopeType, Message, a2a_envelope::Payload};
+use agentanycast_store::StoreError;
 use bytes::Bytes;
 
 use super::{
@@ -46,7 +47,6 @@ use crate::{
     policy::invites::{Invite, SECRET},
     task::{NetworkPath, Output, Role, Status, Task},
 };
-use agentanycast_store::StoreError;
 
 pub use self::{
     agent_commands::{CompleteOutcome, StreamRoute},
@@ -434,11 +434,11 @@ impl Coordinator {
             message,
             results: if has_ended { task.results.clone() } else { new },
         };
-        let open = self
-            .tasks
-            .indexed(&id)
-            .filter(|known| !known.status.is_terminal());
-        self.admission.set_task_bytes(&id, open.map(|known| known.bytes));
+        if self.admission.is_enabled() {
+            let known = self.tasks.indexed(&id);
+            let open = known.filter(|known| !known.status.is_terminal());
+            self.admission.set_task_bytes(&id, open.map(|known| known.bytes));
+        }
         self.transaction.effect(Effect::Changed(Arc::new(change)));
         self.external.on_task_changed(&mut self.transaction, &id);
         if !has_ended {

@@ -5,6 +5,7 @@ mod notes;
 mod sealing;
 
 use agentanycast_identity::Keypair;
+use agentanycast_store::StoreError;
 
 use self::notes::Notes;
 use super::{
@@ -12,7 +13,6 @@ use super::{
     schema::tag,
     transaction::{Now, Transaction},
 };
-use agentanycast_store::StoreError;
 
 /// See the module's text.
 pub(crate) struct External {

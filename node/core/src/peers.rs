@@ -20,6 +20,7 @@ use std::{
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{AckPayload, AgentCard};
+use agentanycast_store::StoreError;
 use bytes::Bytes;
 use lru::LruCache;
 
@@ -28,7 +29,6 @@ pub(crate) use self::outbound::MAX_ANSWERS;
 pub(crate) use self::outbound::{OutgoingEnvelope, PolledEnvelope};
 use self::{gc::PeerGc, key_rotation::KeyRotations, outbound_queue::OutboundQueue, peer_store::PeerStore};
 use super::transaction::{EngineLimits, Now, Transaction};
-use agentanycast_store::StoreError;
 
 use crate::{delivery::dedup::PeerDedup, task::NetworkPath};
 

@@ -15,6 +15,7 @@ mod writer;
 use std::sync::Arc;
 
 use agentanycast_identity::PeerId;
+use agentanycast_store::{Batch, Store, StoreError};
 use lru::LruCache;
 
 pub(crate) use self::{
@@ -32,7 +33,6 @@ use super::{
     transaction::{EngineLimits, Now, Transaction},
 };
 use crate::task::{Role, SentMark, Task};
-use agentanycast_store::{Batch, Store, StoreError};
 
 /// Most bytes of tasks in memory, as [`CachedTask::mem_size`] counts them. What is open and what has just ended is
 /// asked for again soon; 64 MiB are some 15 000 tasks of a kilobyte each.

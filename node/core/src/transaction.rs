@@ -12,6 +12,7 @@ use agentanycast_proto::v1::{
     AckPayload, AgentCard, Message, MessageRole, Part, StreamStart, TextPart, a2a_envelope::Payload,
     part::Content,
 };
+use agentanycast_store::{Batch, Store, StoreError, error_latch::ErrorLatch};
 use bytes::Bytes;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
@@ -20,7 +21,6 @@ use crate::{
     policy::audit::log_line::AuditEntry,
     task::{NetworkPath, Output, Status, Task, TransitionError},
 };
-use agentanycast_store::{Batch, Store, StoreError, error_latch::ErrorLatch};
 
 /// An open SubscribeIncomingTasks stream.
 pub(crate) type ListenerId = u64;

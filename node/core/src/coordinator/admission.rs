@@ -5,6 +5,7 @@ use std::sync::Arc;
 use agentanycast_daemon_kit::address::bare_url;
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{SendTaskPayload, a2a_envelope::Payload};
+use agentanycast_store::StoreError;
 use prost::Message as _;
 
 use super::{Coordinator, client_commands::SendTask};
@@ -21,7 +22,6 @@ use crate::{
     tasks::{TaskParty, unless_damaged},
     transaction::{EngineError, Now},
 };
-use agentanycast_store::StoreError;
 
 impl From<Decision> for EngineError {
     fn from(decision: Decision) -> Self {

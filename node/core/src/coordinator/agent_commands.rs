@@ -11,6 +11,7 @@ use agentanycast_proto::v1::{
     Artifact, Message, MessageRole, TaskCompletePayload, TaskFailPayload, TaskStatusUpdatePayload,
     a2a_envelope::Payload,
 };
+use agentanycast_store::StoreError;
 use prost::Message as _;
 
 use super::{Coordinator, client_commands::fits, send_envelope};
@@ -25,7 +26,6 @@ use crate::{
     transaction::{EngineError, ListenerId, Now, Transaction},
     wire,
 };
-use agentanycast_store::StoreError;
 
 /// Where a streamed artifact goes.
 #[derive(Clone, Debug, PartialEq, Eq)]

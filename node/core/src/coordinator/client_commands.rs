@@ -9,6 +9,7 @@ use agentanycast_proto::v1::{
     Message, MessageRole, SendTaskPayload, TaskCancelPayload, TaskStatus, TaskStatusUpdatePayload,
     a2a_envelope::Payload,
 };
+use agentanycast_store::StoreError;
 use prost::Message as _;
 
 use super::{Coordinator, send_envelope};
@@ -27,7 +28,6 @@ use crate::{
     types::Note,
     wire::MAX_ENVELOPE,
 };
-use agentanycast_store::StoreError;
 
 /// Bytes of an envelope besides its payload, at most: ids, time, trace context, place.
 const ENVELOPE_OVERHEAD: usize = 1024;

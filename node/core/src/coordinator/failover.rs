@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{TaskConfirmPayload, TaskFailPayload, a2a_envelope::Payload};
+use agentanycast_store::StoreError;
 
 use super::Coordinator;
 use crate::{
@@ -23,7 +24,6 @@ use crate::{
     transaction::Now,
     wire,
 };
-use agentanycast_store::StoreError;
 
 /// How long a task is held where envelopes wait for ever.
 const MAX_HELD_AGE: Duration = Duration::from_hours(24);

@@ -13,6 +13,7 @@ use agentanycast_proto::v1::{
     Artifact, Message, SealedKind, SendTaskPayload, TaskCancelPayload, TaskCompletePayload, TaskFailPayload,
     TaskStatusUpdatePayload, a2a_envelope::Payload,
 };
+use agentanycast_store::StoreError;
 use bytes::Bytes;
 use prost::Message as _;
 
@@ -32,7 +33,6 @@ use crate::{
     transaction::{EngineError, Now},
     types::Direction,
 };
-use agentanycast_store::StoreError;
 
 /// Tasks that are held for one peer's confirmation, which takes it a round trip: what a window has, eight times.
 const MAX_HELD: usize = 2048;

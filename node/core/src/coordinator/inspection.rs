@@ -3,6 +3,7 @@
 //! Nothing is changed and nothing decided here.
 
 use agentanycast_identity::PeerId;
+use agentanycast_store::StoreError;
 
 use super::Coordinator;
 use crate::{
@@ -12,7 +13,6 @@ use crate::{
     transaction::{EngineError, Now},
     types::RecentRefusal,
 };
-use agentanycast_store::StoreError;
 
 /// Envelopes about one task that are told of.
 const ENVELOPES: usize = 64;

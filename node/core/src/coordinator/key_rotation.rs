@@ -3,10 +3,10 @@
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::a2a_envelope::Payload;
+use agentanycast_store::StoreError;
 
 use super::Coordinator;
 use crate::{delivery::inbox::InboundEnvelope, task::Role, tasks::unless_damaged, transaction::Now};
-use agentanycast_store::StoreError;
 
 impl Coordinator {
     /// Who `peer` is now: itself, or who came after it.

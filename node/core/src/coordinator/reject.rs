@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{TaskStatusUpdatePayload, a2a_envelope::Payload};
+use agentanycast_store::StoreError;
 
 use super::Coordinator;
 use crate::{
@@ -14,7 +15,6 @@ use crate::{
     trace_context::TraceContext,
     transaction::Now,
 };
-use agentanycast_store::StoreError;
 
 /// An envelope that has no effect here.
 pub(super) struct RefusedEnvelope {

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use agentanycast_identity::PeerId;
+use agentanycast_store::{Store, StoreError};
 
 use super::Coordinator;
 use crate::{
@@ -17,7 +18,6 @@ use crate::{
     tasks::{TaskIndexEntry, Tasks, unless_damaged},
     transaction::{EngineLimits, Now, Transaction},
 };
-use agentanycast_store::{Store, StoreError};
 
 impl Coordinator {
     /// The state as the store has it. `seed` feeds ids and epochs: random in a daemon, fixed in a

@@ -6,6 +6,7 @@ use std::time::Duration;
 use agentanycast_daemon_kit::duration;
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{GetTaskPayload, a2a_envelope::Payload};
+use agentanycast_store::StoreError;
 
 use super::Coordinator;
 use crate::{
@@ -15,7 +16,6 @@ use crate::{
     trace_context::TraceContext,
     transaction::{Effect, Now},
 };
-use agentanycast_store::StoreError;
 
 /// How often expiry and collection are looked after.
 const GC_INTERVAL: Duration = Duration::from_secs(1);

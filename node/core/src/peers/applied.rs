@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use agentanycast_identity::PeerId;
+use agentanycast_store::StoreError;
 
 use super::{
     Peers,
@@ -17,7 +18,6 @@ use crate::{
     schema::{self, tag},
     transaction::{Now, Transaction},
 };
-use agentanycast_store::StoreError;
 
 /// How long a deployed peer keeps an envelope to send it again (docs/protocol.md, "Envelopes").
 const DEPLOYED_TTL: Duration = Duration::from_hours(24);

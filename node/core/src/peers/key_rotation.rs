@@ -9,12 +9,12 @@ use agentanycast_identity::{
     MAX_ROTATIONS, PeerId,
     rotation::{self, Rotation},
 };
+use agentanycast_store::{Store, StoreError};
 use lru::LruCache;
 
 use self::registry::RotationRegistry;
 use super::Peers;
 use crate::transaction::{Now, Transaction};
-use agentanycast_store::{Store, StoreError};
 
 /// Contradictions between peers that have been logged.
 const MAX_CONFLICTS: NonZeroUsize = NonZeroUsize::new(1024).unwrap();

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{A2aEnvelope, a2a_envelope::Payload};
+use agentanycast_store::StoreError;
 
 use super::{Peers, log, outbound_queue::OutboundQueue, records::OutboxEntryRecord};
 use crate::{
@@ -17,7 +18,6 @@ use crate::{
     transaction::{Effect, Now, Transaction},
     wire::envelope,
 };
-use agentanycast_store::StoreError;
 
 /// Answers to questions about tasks that wait for one peer.
 pub(crate) const MAX_ANSWERS: usize = 1000;

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::A2aEnvelope;
+use agentanycast_store::{Batch, Store, StoreError};
 use bytes::Bytes;
 use prost::Message as _;
 
@@ -14,7 +15,6 @@ use crate::{
     schema::{self, tag},
     task::NetworkPath,
 };
-use agentanycast_store::{Batch, Store, StoreError};
 
 /// Envelopes up to this many bytes are kept in their record.
 const INLINE: usize = 32 << 10;

@@ -5,13 +5,13 @@ use std::{num::NonZeroUsize, sync::Arc};
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::AgentCard;
+use agentanycast_store::{Batch, Store, StoreError};
 use bytes::Bytes;
 use lru::LruCache;
 use prost::Message as _;
 
 use super::records::TextsRecord;
 use crate::schema::{self, tag};
-use agentanycast_store::{Batch, Store, StoreError};
 
 /// Most peers whose card, or whose addresses, are kept (docs/protocol.md, "Agent cards").
 pub(super) const MAX_PEERS: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();

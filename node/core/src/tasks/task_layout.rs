@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use agentanycast_proto::v1::Message;
+use agentanycast_store::{Batch, Store, StoreError};
 use prost::{Message as _, bytes::BufMut as _};
 
 use super::records::{HeadRecord, ResultRecord, StateRecord, TaskRecord};
@@ -13,7 +14,6 @@ use crate::{
     schema::{self, tag},
     task::{Output, Task},
 };
-use agentanycast_store::{Batch, Store, StoreError};
 
 /// Most bytes of head, messages and results of a task that is one record. It is written some four times.
 pub(super) const MAX_WHOLE: u64 = 4 << 10;

@@ -2,6 +2,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use agentanycast_identity::{Keypair, peer_id};
 use agentanycast_proto::v1::{Artifact, Message, Part, part::Content};
+use agentanycast_store::memory::MemoryStore;
 use proptest::prelude::*;
 use prost::Message as _;
 
@@ -10,7 +11,6 @@ use crate::{
     task::{Output, Status, TaskTimeline},
     tests::harness,
 };
-use agentanycast_store::memory::MemoryStore;
 
 const NOW: Now = Now {
     mono: Duration::ZERO,

@@ -3,6 +3,7 @@
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{StreamEnd, StreamEndReason, StreamStart, a2a_envelope::Payload};
+use agentanycast_store::StoreError;
 
 use super::{AckDecision, Coordinator};
 use crate::{
@@ -10,7 +11,6 @@ use crate::{
     task::{Status, StreamOutcome, Streamed, Task},
     transaction::{Effect, Now},
 };
-use agentanycast_store::StoreError;
 
 /// Artifacts of one task that may be streamed at once: each takes a file and a buffer.
 const MAX_OPEN_STREAMS: usize = 64;

@@ -6,6 +6,7 @@
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::A2aEnvelope;
+use agentanycast_store::StoreError;
 use prost::Message as _;
 
 use super::super::{Peers, outbound_queue::OutboundQueue};
@@ -14,7 +15,6 @@ use crate::{
     transaction::{Now, Transaction},
     wire,
 };
-use agentanycast_store::StoreError;
 
 /// Bytes, and number, of envelopes that go from one queue to another in one transaction.
 const MIGRATION_BYTES: usize = 8 << 20;

@@ -7,10 +7,10 @@
 use std::collections::HashSet;
 
 use agentanycast_identity::{PeerId, rotation::HONOURED_FOR};
+use agentanycast_store::{Batch, Store, StoreError};
 use lru::LruCache;
 
 use crate::schema::{self, tag};
-use agentanycast_store::{Batch, Store, StoreError};
 
 /// Peers whose successors are remembered, some 150 bytes each.
 const MAX_KEPT_ROTATIONS: usize = 65_536;

@@ -8,10 +8,10 @@ use std::{
     time::Duration,
 };
 
+use agentanycast_store::{Batch, KeyValue, Store, StoreError};
 use bytes::Bytes;
 
 use crate::{schema::tag, task::Status, tasks::tests::stored_status};
-use agentanycast_store::{Batch, KeyValue, Store, StoreError};
 
 /// What fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
