@@ -54,6 +54,11 @@ impl ProgramContext for BridgeContext {
     fn config(&self) -> &Config {
         &self.config
     }
+
+    /// This program has no metrics.
+    fn request_counts(&self, _: &'static str) -> Arc<RequestCounts> {
+        Arc::default()
+    }
 }
 
 impl BridgeContext {

@@ -3,7 +3,11 @@
 use std::sync::Arc;
 
 use agentanycast_gateways::front::FrontSettings;
-use axum::{Router, extract::Request};
+use axum::{
+    Router,
+    extract::Request,
+    middleware::{self, Next},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -12,6 +16,7 @@ use crate::{
     listener::{self, RunningFront},
     origin_policy::OriginPolicy,
     refusal::Refusal,
+    request_counts::RequestCounts,
     tls::Tls,
 };
 
@@ -20,6 +25,7 @@ pub struct Front {
     settings: FrontSettings,
     tls: Option<Tls>,
     rules: Arc<FrontRules>,
+    request_counts: Arc<RequestCounts>,
 }
 
 /// What decides which requests come in. The router of a gateway asks it.
@@ -32,11 +38,11 @@ pub struct FrontRules {
 }
 
 impl Front {
-    /// As the settings say.
+    /// As the settings say; `request_counts` gets the status of each answer.
     ///
     /// # Errors
     /// When a file cannot be used.
-    pub fn new(settings: FrontSettings) -> anyhow::Result<Self> {
+    pub fn new(settings: FrontSettings, request_counts: Arc<RequestCounts>) -> anyhow::Result<Self> {
         let authenticator = Authenticator::read(&settings.auth)?;
         let tls = listener::tls(&settings)?;
         let max_body = usize::try_from(settings.max_body.0).unwrap_or(usize::MAX);
@@ -52,6 +58,7 @@ impl Front {
             }),
             tls,
             settings,
+            request_counts,
         })
     }
 
@@ -69,6 +76,16 @@ impl Front {
         clients: &str,
         router: impl FnOnce(CancellationToken) -> Router,
     ) -> anyhow::Result<RunningFront> {
+        let counts = self.request_counts;
+        let counted = move |request: Request, next: Next| {
+            let counts = Arc::clone(&counts);
+            async move {
+                let response = next.run(request).await;
+                counts.count(&response);
+                response
+            }
+        };
+        let router = |stop| router(stop).layer(middleware::from_fn(counted));
         RunningFront::start(&self.settings, self.tls, clients, router).await
     }
 }

@@ -1,7 +1,9 @@
 //! How a program knows its gateways: a list with one line each.
 
+use std::sync::Arc;
+
 use agentanycast_daemon_kit::settings::{ConfigError, SettingKey, ValueSources};
-use agentanycast_front::front::Front;
+use agentanycast_front::{front::Front, request_counts::RequestCounts};
 use agentanycast_gateways::part::{self, HasPartValues, SettingTables};
 use futures::{FutureExt as _, future::BoxFuture};
 
@@ -31,6 +33,9 @@ pub trait ProgramContext: Sync {
 
     /// Its configuration.
     fn config(&self) -> &Self::Config;
+
+    /// What counts the answers of the gateway of this name.
+    fn request_counts(&self, gateway: &'static str) -> Arc<RequestCounts>;
 }
 
 type Start<P> = for<'a> fn(&'a P, NodePort) -> BoxFuture<'a, anyhow::Result<Option<RunningGateway>>>;
@@ -65,7 +70,7 @@ impl<P: ProgramContext> Registration<P> {
                     if !settings.enabled {
                         return Ok(None);
                     }
-                    let front = Front::new(settings.front)?;
+                    let front = Front::new(settings.front, program.request_counts(M::NAME))?;
                     M::start(node, front, settings.own).await.map(Some)
                 }
                 .boxed()

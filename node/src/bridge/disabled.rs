@@ -35,6 +35,10 @@ impl GatewayCounters {
         Vec::new()
     }
 
+    pub(crate) fn gateway_requests(&self) -> Vec<(&'static str, String, u64)> {
+        Vec::new()
+    }
+
     pub(crate) fn tool_calls(&self) -> Vec<(&'static str, &'static str, u64)> {
         Vec::new()
     }

@@ -135,6 +135,7 @@ async fn metrics(State(face): State<MetricsHttp>) -> Response {
         net: NetMetrics::from(parts.net.counters()),
         resolutions: parts.anycast.resolutions(),
         requests: parts.gateway_counters.requests(),
+        gateway_requests: parts.gateway_counters.gateway_requests(),
         tool_calls: parts.gateway_counters.tool_calls(),
     };
     ([(CONTENT_TYPE, METRICS_TYPE)], figures.text()).into_response()

@@ -31,6 +31,8 @@ pub(super) struct MetricsSnapshot {
     pub(super) resolutions: Resolutions,
     /// Answers of the bridge in this node, by status.
     pub(super) requests: Vec<(String, u64)>,
+    /// Answers of gateways with a section of their own: gateway, status, how many.
+    pub(super) gateway_requests: Vec<(&'static str, String, u64)>,
     /// Calls of MCP tools: tool, status, how many.
     pub(super) tool_calls: Vec<(&'static str, &'static str, u64)>,
 }
@@ -208,6 +210,14 @@ impl MetricsSnapshot {
             "Requests of A2A clients, and tasks for A2A agents that have ended",
             all.iter().map(|(direction, status, count)| {
                 ([("direction", *direction), ("status", status.as_str())], *count)
+            }),
+        )?;
+        counters(
+            out,
+            "gateway_requests",
+            "Requests of clients of other gateways",
+            self.gateway_requests.iter().map(|(gateway, status, count)| {
+                ([("gateway", *gateway), ("status", status.as_str())], *count)
             }),
         )?;
         counters(

@@ -4,7 +4,7 @@
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
     path::Path,
     process::{Child, Command, Stdio},
 };
@@ -20,6 +20,7 @@ const BOB: &str = "fedcba9876543210";
 struct EchoDaemon {
     process: Child,
     address: String,
+    metrics: String,
     home: tempfile::TempDir,
 }
 
@@ -47,19 +48,32 @@ impl EchoDaemon {
         );
         fs::write(state.join("config.toml"), file).unwrap();
         let mut process = command(home.path())
-            .arg("--echo-listen=127.0.0.1:0")
+            .args(["--echo-listen=127.0.0.1:0", "--metrics-listen=127.0.0.1:0"])
             .env("AGENTANYCAST_GATEWAYS_ECHO_WAIT", "20s")
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let address = lines.find_map(|line| Some(line.unwrap().strip_prefix("ECHO_ADDR=")?.to_owned()));
-        let address = address.unwrap();
+        let mut address = |name| {
+            lines
+                .find_map(|line| Some(line.unwrap().strip_prefix(name)?.to_owned()))
+                .unwrap()
+        };
+        let (metrics, address) = (address("METRICS_ADDR="), address("ECHO_ADDR="));
         Self {
             process,
             address,
+            metrics,
             home,
         }
+    }
+
+    fn metrics(&self) -> String {
+        let mut connection = std::net::TcpStream::connect(&self.metrics).unwrap();
+        connection.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+        let mut page = String::new();
+        connection.read_to_string(&mut page).unwrap();
+        page
     }
 
     async fn node(&self) -> Node {
@@ -73,16 +87,16 @@ impl EchoDaemon {
         let stream = TcpStream::connect(&self.address).await.unwrap();
         let mut client = Client::new(stream.compat(), &self.address, "/");
         let authorization = format!("Bearer {token}");
-        let header = soketto::handshake::client::Header {
+        let headers = [soketto::handshake::client::Header {
             name: "Authorization",
             value: authorization.as_bytes(),
-        };
-        let headers = [header];
+        }];
         client.set_headers(&headers);
         match client.handshake().await.unwrap() {
             ServerResponse::Accepted { .. } => {}
-            ServerResponse::Rejected { status_code } => return Err(status_code),
-            ServerResponse::Redirect { .. } => panic!("nothing redirects"),
+            ServerResponse::Rejected { status_code } | ServerResponse::Redirect { status_code, .. } => {
+                return Err(status_code);
+            }
         }
         let (sender, receiver) = client.into_builder().finish();
         Ok(Talk { sender, receiver })
@@ -105,7 +119,9 @@ impl Talk {
 }
 
 /// An agent that says what it hears twice.
-fn serve(node: &Node) -> tokio::task::JoinHandle<()> {
+async fn serve(node: &Node) -> tokio::task::JoinHandle<()> {
+    let card = AgentCard::new("Twice", "says it twice");
+    node.set_card(card).await.unwrap();
     let served = node.serve(|task| async move {
         let text = task.message().text_content();
         task.complete([Artifact::text(format!("{text} {text}"))]).await?;
@@ -118,10 +134,7 @@ fn serve(node: &Node) -> tokio::task::JoinHandle<()> {
 async fn a_text_goes_to_an_agent_and_its_answer_comes_back() {
     let daemon = EchoDaemon::start("");
     let node = daemon.node().await;
-    node.set_card(AgentCard::new("Twice", "says it twice"))
-        .await
-        .unwrap();
-    let agent = serve(&node);
+    let agent = serve(&node).await;
     let mut alice = daemon.open(ALICE).await.ok().unwrap();
     let answer = alice.say("hello").await;
     let (id, said) = answer.split_once(' ').unwrap();
@@ -139,6 +152,8 @@ async fn a_text_goes_to_an_agent_and_its_answer_comes_back() {
     let task = node.task_handle(id).snapshot().await.unwrap();
     assert_eq!(task.metadata["gateway.caller"], "echo:alice");
     assert_eq!(daemon.open("wrong-wrong-wrong").await.err(), Some(401));
+    let refused = "agentanycast_gateway_requests_total{gateway=\"echo\",status=\"401\"} 1";
+    assert!(daemon.metrics().contains(refused));
     agent.abort();
 }
 
@@ -147,10 +162,7 @@ async fn rules_know_its_callers_by_its_name() {
     let rules = "[[policy.acl]]\nsource = 'echo:alice'\nallow = true\n[[policy.acl]]\nsource = 'local'\nallow = true\n";
     let daemon = EchoDaemon::start(rules);
     let node = daemon.node().await;
-    node.set_card(AgentCard::new("Twice", "says it twice"))
-        .await
-        .unwrap();
-    let agent = serve(&node);
+    let agent = serve(&node).await;
     let mut alice = daemon.open(ALICE).await.ok().unwrap();
     assert!(alice.say("hi").await.ends_with(" hi hi"));
     let mut bob = daemon.open(BOB).await.ok().unwrap();
@@ -164,19 +176,12 @@ fn its_settings_are_derived() {
     let home = tempfile::tempdir().unwrap();
     let run = |arguments: &[&str]| {
         let output = command(home.path()).args(arguments).output().unwrap();
-        (
-            output.status.code(),
-            String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap(),
-        )
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(said).unwrap())
     };
     let (code, help) = run(&["--help"]);
     assert_eq!(code, Some(0));
-    for flag in [
-        "--echo-listen",
-        "--echo-tokens-file",
-        "--echo-agent",
-        "--bridge-listen",
-    ] {
+    for flag in ["--echo-tokens-file", "--echo-agent", "--bridge-listen"] {
         assert!(help.contains(flag), "{flag} is not in {help}");
     }
     let (code, shown) = run(&["--print-config", "--echo-listen=127.0.0.1:9"]);

@@ -1,6 +1,10 @@
 //! What outside protocols reach this node by: the gateways that are built in, and MCP on standard input and output.
 
-use std::{io, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use agentanycast_a2a::RequestCounts;
 use agentanycast_gateway::{
@@ -43,6 +47,10 @@ impl ProgramContext for DaemonContext {
     fn config(&self) -> &Config {
         &self.config
     }
+
+    fn request_counts(&self, gateway: &'static str) -> Arc<RequestCounts> {
+        self.counters.of_gateway(gateway)
+    }
 }
 
 impl DaemonContext {
@@ -71,6 +79,8 @@ impl DaemonContext {
 #[derive(Clone, Default)]
 pub(crate) struct GatewayCounters {
     requests: Arc<RequestCounts>,
+    /// Of gateways with a section of their own, by name.
+    gateways: Arc<Mutex<BTreeMap<&'static str, Arc<RequestCounts>>>>,
     tool_calls: Arc<ToolCallCounts>,
 }
 
@@ -78,6 +88,21 @@ impl GatewayCounters {
     /// Statuses of requests, and how many had each.
     pub(crate) fn requests(&self) -> Vec<(String, u64)> {
         self.requests.counts()
+    }
+
+    fn of_gateway(&self, name: &'static str) -> Arc<RequestCounts> {
+        let mut gateways = self.gateways.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(gateways.entry(name).or_default())
+    }
+
+    /// Gateways with a section of their own, statuses of their answers, and how many had each.
+    pub(crate) fn gateway_requests(&self) -> Vec<(&'static str, String, u64)> {
+        let gateways = self.gateways.lock().unwrap_or_else(PoisonError::into_inner);
+        let each = gateways.iter().flat_map(|(name, counts)| {
+            let counts = counts.counts().into_iter();
+            counts.map(|(status, count)| (*name, status, count))
+        });
+        each.collect()
     }
 
     /// Tools, how calls of them ended, and how many did.
