@@ -283,7 +283,8 @@ pub(crate) struct DemoArgs {
 #[derive(Debug, ClapArgs)]
 pub(crate) struct SendArgs {
     /// The peer: an alias, its card's name, its id or a unique piece of it, did:key, did:web, an invite, or a multiaddr
-    /// that ends in /p2p/PEER_ID; a skill or URL with --skill or --url
+    /// that ends in /p2p/PEER_ID; PEER/AGENT is one of several agents there, self/AGENT one of this node; a skill or URL with
+    /// --skill or --url
     pub(crate) target: String,
     /// What is sent, a part of the message each: a text, @FILE for a file, or - for standard input
     #[arg(required = true, value_name = "PART")]
@@ -339,7 +340,8 @@ pub(crate) struct FollowArgs {
 #[derive(Debug, ClapArgs)]
 pub(crate) struct ChatArgs {
     /// The peer: an alias, its card's name, its id or a unique piece of it, did:key, did:web, an invite, or a multiaddr
-    /// that ends in /p2p/PEER_ID; a skill or URL with --skill or --url
+    /// that ends in /p2p/PEER_ID; PEER/AGENT is one of several agents there, self/AGENT one of this node; a skill or URL with
+    /// --skill or --url
     pub(crate) target: String,
     /// TARGET is a skill: any agent that has it
     #[arg(long, conflicts_with = "url")]
@@ -383,7 +385,10 @@ pub(crate) struct RetryArgs {
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct AgentsArgs {
+    #[command(subcommand)]
+    pub(crate) action: Option<AgentsAction>,
     /// Only agents that have this skill. Without it, registries are asked for the skills that are heard of here: they
     /// answer for one skill at a time
     #[arg(long, value_name = "SKILL", value_parser = clap::builder::NonEmptyStringValueParser::new())]
@@ -394,6 +399,16 @@ pub(crate) struct AgentsArgs {
     /// Show ids whole
     #[arg(long)]
     pub(crate) full: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AgentsAction {
+    /// Remove an agent of this node for which nobody listens; its tasks that have not ended fail
+    Rm {
+        /// Its name on this node, as `anycast agents` shows it behind `self/`
+        #[arg(value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+        name: String,
+    },
 }
 
 #[derive(Debug, ClapArgs)]

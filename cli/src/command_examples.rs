@@ -15,6 +15,19 @@ const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
         ],
     ),
     (
+        "agents rm",
+        [
+            (
+                "anycast agents rm translator",
+                "an agent of this node that is gone for good",
+            ),
+            (
+                "anycast --json agents rm translator",
+                "how many tasks failed by it, as JSON",
+            ),
+        ],
+    ),
+    (
         "skills",
         [
             ("anycast skills", "what known agents can do"),

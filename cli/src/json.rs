@@ -134,6 +134,7 @@ pub(crate) fn listed_agent(agent: &ListedAgent) -> Value {
         "lan": agent.lan,
         "registered": agent.registered,
         "verified": agent.verified,
+        "agent": agent.agent,
     })
 }
 

@@ -30,6 +30,8 @@ pub(crate) enum PeerQuery {
     DidWeb(String),
     /// By the name on a card, or a piece of an id.
     Name(String),
+    /// The node of the daemon that is asked.
+    OwnNode,
 }
 
 impl From<LookupError> for CommandFailure {
@@ -123,7 +125,27 @@ impl PeerTarget {
     }
 }
 
+/// What names this node in `self/AGENT`.
+const OWN_NODE: &str = "self";
+
 impl PeerQuery {
+    /// What `PEER/AGENT` says: the peer, and the agent of its node; `self/AGENT` is one of this node. Without an agent its name
+    /// is empty.
+    pub(crate) fn parse_with_agent(context: &Context, text: &str) -> Result<(Self, String), CommandFailure> {
+        let is_alias = context.aliases()?.get(text).is_some();
+        let named = text.split_once('/').filter(|(peer, agent)| {
+            let is_agent_name =
+                |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-".contains(&byte);
+            !peer.is_empty() && !agent.is_empty() && agent.bytes().all(is_agent_name)
+        });
+        // What is no name of an agent is part of the name on a card, or of an address.
+        match named.filter(|_| !is_alias) {
+            Some((OWN_NODE, agent)) => Ok((Self::OwnNode, agent.to_owned())),
+            Some((peer, agent)) => Ok((Self::parse(context, peer)?, agent.to_owned())),
+            None => Ok((Self::parse(context, text)?, String::new())),
+        }
+    }
+
     /// What a text says without a daemon. An error if no daemon could know more.
     pub(crate) fn parse(context: &Context, text: &str) -> Result<Self, CommandFailure> {
         if invite_code::is_invite_code(text) {
@@ -153,6 +175,16 @@ impl PeerQuery {
     pub(crate) async fn find(self, context: &Context, node: &Node) -> Result<PeerTarget, CommandFailure> {
         let peer = match self {
             Self::Resolved(target) => return Ok(target),
+            Self::OwnNode => {
+                let own = node.info().await?.peer_id;
+                own.ok_or_else(|| {
+                    CommandFailure::new(
+                        FailureCode::NotFound,
+                        "PeerNotFound",
+                        "the daemon does not say its peer id".to_owned(),
+                    )
+                })?
+            }
             Self::Name(name) => names(context, node).await?.find(&name)?,
             Self::DidWeb(did) => by_did_web(node, &did).await?,
         };

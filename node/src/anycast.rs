@@ -44,7 +44,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::agent_directory::{DirectoryEntry, KnownAgents};
 pub use self::discovery::{DEFAULT_RESULTS, DiscoveryAnswer, RegistryFailures, SearchError};
-pub use self::merge::AgentMatch;
+pub use self::merge::{AgentMatch, AgentOnNode};
 pub use self::neighbour_cards::NeighbourCards;
 pub use self::registration_status::{RegistrationStatus, RegistryStatus};
 pub(crate) use self::registry_client::endpoint;

@@ -1,14 +1,16 @@
 //! NodeService: translate, ask the engine, translate back. Nothing is decided here.
 //!
-//! `node_service` has the sixteen calls, `task_calls` what those on one task do, `session` carries the latter on one
+//! `node_service` has the sixteen calls, `agents` the cards and AgentService, `caller` tells who calls, `task_calls` what those on one task do, `session` carries the latter on one
 //! stream, `artifact_streams` has the two that carry artifacts, `response_size` keeps answers within what the caller's library
 //! takes, `task_list`, `task_notes`, `network`, `directory`, `invites` and `diagnostics` are additive, `size_errors` a refusal of the gRPC library in our terms;
 //! `listen`, `authority_fix` and `auth` are the door.
 
+mod agents;
 mod artifact_content;
 mod artifact_streams;
 pub mod auth;
 pub mod authority_fix;
+mod caller;
 mod diagnostics;
 mod directory;
 #[cfg(feature = "bridge")]
@@ -27,12 +29,16 @@ mod task_updates;
 
 #[cfg(feature = "bridge")]
 pub(crate) use in_process_caller::LocalConnection;
-use std::{path::PathBuf, sync::Arc, time::SystemTime};
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::SystemTime,
+};
 
 use agentanycast_core::{Engine, EngineError};
 use agentanycast_identity::PeerId;
 use agentanycast_net as net;
-use agentanycast_proto::v1::P2pExtension;
+use agentanycast_proto::v1::{AgentCard, P2pExtension};
 use tonic::Status;
 
 use crate::{
@@ -63,6 +69,8 @@ struct ApiInner {
     audit_log: Option<PathBuf>,
     health: Health,
     did_web: DidWebLookup,
+    /// The card that peers and registries were told last.
+    published_card: Mutex<Option<AgentCard>>,
 }
 
 /// What the operator set that calls depend on.
@@ -72,6 +80,8 @@ pub struct ApiLimits {
     pub max_artifact_bytes: u64,
     /// Why no tasks may be sent to agents beyond this network, by URL, if none may.
     pub no_outbound: Option<String>,
+    /// A task for a skill goes to an agent of this node that has it, if there is one.
+    pub prefer_local: bool,
 }
 
 impl Api {
@@ -96,8 +106,16 @@ impl Api {
                 audit_log,
                 health,
                 did_web: web_names,
+                published_card: Mutex::default(),
             }),
         }
+    }
+
+    fn published_card(&self) -> MutexGuard<'_, Option<AgentCard>> {
+        self.node
+            .published_card
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn engine(&self) -> &Engine {
@@ -147,7 +165,7 @@ fn status_of(error: &EngineError) -> Status {
     text.truncate(text.floor_char_boundary(MAX_TEXT));
     match error {
         EngineError::Invalid(_) => Status::invalid_argument(text),
-        EngineError::NotFound(_) => Status::not_found(text),
+        EngineError::NotFound(_) | EngineError::NotRegistered(_) => Status::not_found(text),
         EngineError::Precondition(_) => Status::failed_precondition(text),
         EngineError::Denied(_) => Status::permission_denied(text),
         EngineError::Exhausted(_) => Status::resource_exhausted(text),

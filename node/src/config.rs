@@ -107,6 +107,8 @@ pub struct Config {
     pub transport: String,
     /// Flag only: `default`. Default: default.
     pub namespace: String,
+    /// The agents of this node.
+    pub agents: AgentsConfig,
     /// The A2A bridge.
     pub bridge: BridgeConfig,
     /// Finding agents by skill.
@@ -146,6 +148,28 @@ pub struct ListenerConfig {
     pub enabled: bool,
     /// Default: nowhere.
     pub listen: ListenOn,
+}
+
+/// `[agents]`: the agents of this node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentsConfig {
+    /// Most agents. Default: 4096.
+    pub max_agents: u64,
+    /// An agent that came by SetAgentCard is forgotten when nobody has listened for it so long, and no task waits for it.
+    /// 0: never. Default: 24 h.
+    pub agent_forget: Duration,
+    /// A task for a skill goes to an agent of this node that has it, if there is one. Default: true.
+    pub prefer_local: bool,
+}
+
+impl Default for AgentsConfig {
+    fn default() -> Self {
+        Self {
+            max_agents: 4096,
+            agent_forget: Duration::from_hours(24),
+            prefer_local: true,
+        }
+    }
 }
 
 /// `[bridge]`.
@@ -390,6 +414,7 @@ impl Config {
             retry_delays: [2, 4, 8].map(Duration::from_secs).to_vec(),
             transport: "auto".into(),
             namespace: "default".into(),
+            agents: AgentsConfig::default(),
             bridge: BridgeConfig::default(),
             anycast: AnycastConfig::default(),
             metrics: ListenerConfig {

@@ -267,6 +267,7 @@ impl RunningNode {
             health.clone(),
             identity_resolver::DidWebLookup::new(fetcher),
         );
+        tokio::spawn(api.clone().publish_changes());
         let outbound_stop = CancellationToken::new();
         let (outbound, external) = bridge::start_outbound(
             &engine,

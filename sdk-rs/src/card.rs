@@ -33,6 +33,13 @@ pub struct AgentCard {
     pub skills: Vec<Skill>,
     /// How to reach it; filled in by the daemon, ignored when sent.
     pub p2p: Option<P2pExtension>,
+    /// On the card of a node with several agents: these. `skills` has those of all. Filled in by the daemon.
+    pub agents: Vec<Self>,
+    /// In `agents`: its name on the node. On the card of a node with one agent: its name, if it is called otherwise than its
+    /// card. Filled in by the daemon.
+    pub agent: String,
+    /// How many agents the node has, where `agents` has not all of them; else 0. Filled in by the daemon.
+    pub agents_total: u32,
 }
 
 /// One thing that an agent can do.
@@ -91,6 +98,9 @@ impl AgentCard {
             protocol_version: PROTOCOL_VERSION.to_owned(),
             skills: Vec::new(),
             p2p: None,
+            agents: Vec::new(),
+            agent: String::new(),
+            agents_total: 0,
         }
     }
 
@@ -144,6 +154,9 @@ impl From<AgentCard> for v1::AgentCard {
             protocol_version: card.protocol_version,
             skills: card.skills.into_iter().map(Into::into).collect(),
             p2p_extension: card.p2p.map(Into::into),
+            agents: card.agents.into_iter().map(Into::into).collect(),
+            agent: card.agent,
+            agents_total: card.agents_total,
         }
     }
 }
@@ -157,6 +170,9 @@ impl From<v1::AgentCard> for AgentCard {
             protocol_version: card.protocol_version,
             skills: card.skills.into_iter().map(Into::into).collect(),
             p2p: card.p2p_extension.map(Into::into),
+            agents: card.agents.into_iter().map(Into::into).collect(),
+            agent: card.agent,
+            agents_total: card.agents_total,
         }
     }
 }

@@ -114,6 +114,8 @@ pub(crate) enum Subject {
     Skill,
     Discovery,
     Invite,
+    /// An agent of the own node.
+    Agent,
 }
 
 /// Whether the connection broke rather than the daemon having answered. Only errors made on this

@@ -60,6 +60,7 @@ pub use message::{Artifact, Message, Role};
 pub use node::{
     Node, NodeBuilder,
     activity::{Activity, PeerQueue, Refusal, StatusCount},
+    agents::{AgentBuilder, NodeAgent},
     invites::{Invite, NewInvite},
     network::{Nat, Network, PeerPath, RegistryState, Relay, ReservationState},
     notes::TaskNote,

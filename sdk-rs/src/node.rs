@@ -16,6 +16,7 @@ use crate::{
 };
 
 pub(crate) mod activity;
+pub(crate) mod agents;
 pub(crate) mod builder;
 pub(crate) mod daemon;
 pub(crate) mod invites;

@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use agentanycast_proto::v1;
 use futures::{FutureExt, StreamExt};
 use tokio::{task::JoinSet, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -74,6 +75,8 @@ type Handler = dyn Fn(IncomingTask) -> BoxFuture<Result<(), HandlerError>> + Sen
 #[must_use = "nothing is served before this is awaited"]
 pub struct Serve {
     node: Node,
+    /// As which agent; None: as that of the card that was set.
+    agent: Option<v1::RegisterAgentRequest>,
     handler: Arc<Handler>,
     concurrency: usize,
     until: CancellationToken,
@@ -108,12 +111,18 @@ impl Serve {
     {
         Self {
             node,
+            agent: None,
             handler: Arc::new(move |task| Box::pin(handler(task))),
             concurrency: DEFAULT_CONCURRENCY,
             until: CancellationToken::new(),
             drain: DEFAULT_DRAIN,
             patience: None,
         }
+    }
+
+    pub(crate) fn for_agent(mut self, agent: v1::RegisterAgentRequest) -> Self {
+        self.agent = Some(agent);
+        self
     }
 
     /// How many handlers run at once, at least 1; default 64. Further tasks wait, unclaimed.
@@ -144,7 +153,8 @@ impl Serve {
     }
 
     async fn run(self) -> Result<(), Error> {
-        let mut feed = subscription::subscribe_with_retries(self.node.clone(), self.patience);
+        let mut feed =
+            subscription::subscribe_with_retries(self.node.clone(), self.agent.clone(), self.patience);
         // Also when this future is dropped, and after the farewell, which needs claims.
         let closed = CancellationToken::new();
         let _until_closed = closed.clone().drop_guard();

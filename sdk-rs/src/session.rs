@@ -17,7 +17,7 @@ use std::{
 use agentanycast_proto::{
     MAX_GRPC_MESSAGE,
     v1::{
-        self, diagnostics_service_client::DiagnosticsServiceClient,
+        self, agent_service_client::AgentServiceClient, diagnostics_service_client::DiagnosticsServiceClient,
         directory_service_client::DirectoryServiceClient, invite_service_client::InviteServiceClient,
         network_service_client::NetworkServiceClient, node_service_client::NodeServiceClient,
         session_service_client::SessionServiceClient, task_list_service_client::TaskListServiceClient,
@@ -76,6 +76,7 @@ const NO_CARD: u64 = u64::MAX;
 pub(crate) type NodeClient = NodeServiceClient<InterceptedService<Channel, MaxMessageInterceptor>>;
 pub(crate) type TaskListClient = TaskListServiceClient<InterceptedService<Channel, MaxMessageInterceptor>>;
 pub(crate) type DirectoryClient = DirectoryServiceClient<InterceptedService<Channel, MaxMessageInterceptor>>;
+pub(crate) type AgentClient = AgentServiceClient<InterceptedService<Channel, MaxMessageInterceptor>>;
 pub(crate) type InviteClient = InviteServiceClient<InterceptedService<Channel, MaxMessageInterceptor>>;
 pub(crate) type NetworkClient = NetworkServiceClient<InterceptedService<Channel, MaxMessageInterceptor>>;
 pub(crate) type DiagnosticsClient =
@@ -121,6 +122,7 @@ pub(crate) struct Session {
     diagnostics: DiagnosticsClient,
     directory: DirectoryClient,
     invites: InviteClient,
+    agents: AgentClient,
     stream: CurrentStream,
     connections: Arc<AtomicU64>,
     card: Mutex<Option<v1::AgentCard>>,
@@ -140,6 +142,7 @@ impl Session {
         let diagnostics = DiagnosticsServiceClient::with_interceptor(channel.clone(), max_message.clone());
         let directory = DirectoryServiceClient::with_interceptor(channel.clone(), max_message.clone());
         let invites = InviteServiceClient::with_interceptor(channel.clone(), max_message.clone());
+        let agents = AgentServiceClient::with_interceptor(channel.clone(), max_message.clone());
         let stream = SessionServiceClient::with_interceptor(channel, max_message)
             .max_decoding_message_size(MAX_GRPC_MESSAGE);
         Self {
@@ -152,6 +155,7 @@ impl Session {
             diagnostics: diagnostics.max_decoding_message_size(MAX_GRPC_MESSAGE),
             directory: directory.max_decoding_message_size(MAX_GRPC_MESSAGE),
             invites: invites.max_decoding_message_size(MAX_GRPC_MESSAGE),
+            agents: agents.max_decoding_message_size(MAX_GRPC_MESSAGE),
             stream: CurrentStream::new(stream, Arc::clone(&connections)),
             connections,
             card: Mutex::new(None),
@@ -451,6 +455,45 @@ impl Session {
             async move { client.list_agents(request).await }
         };
         self.call(Subject::Node, request, rpc).await
+    }
+
+    /// Registers an agent, once: how long a lost daemon is waited for is not this call's to say.
+    pub(crate) async fn register_agent_once(
+        &self,
+        request: v1::RegisterAgentRequest,
+    ) -> Result<v1::RegisterAgentResponse, CallFailure> {
+        let rpc = |_, request: v1::RegisterAgentRequest| {
+            let mut client = self.agents.clone();
+            async move { client.register_agent(request).await }
+        };
+        self.call_once(Subject::Agent, request, rpc).await
+    }
+
+    pub(crate) async fn register_agent(
+        &self,
+        request: v1::RegisterAgentRequest,
+    ) -> Result<v1::RegisterAgentResponse, Error> {
+        let once = || self.register_agent_once(request.clone());
+        self.repeat(once).await.0
+    }
+
+    pub(crate) async fn unregister_agent(&self, name: &str) -> Result<v1::UnregisterAgentResponse, Error> {
+        let rpc = |_, request: v1::UnregisterAgentRequest| {
+            let mut client = self.agents.clone();
+            async move { client.unregister_agent(request).await }
+        };
+        let request = v1::UnregisterAgentRequest {
+            name: name.to_owned(),
+        };
+        self.call(Subject::Agent, request, rpc).await
+    }
+
+    pub(crate) async fn list_node_agents(&self) -> Result<v1::ListNodeAgentsResponse, Error> {
+        let rpc = |_, request: v1::ListNodeAgentsRequest| {
+            let mut client = self.agents.clone();
+            async move { client.list_node_agents(request).await }
+        };
+        self.call(Subject::Node, v1::ListNodeAgentsRequest {}, rpc).await
     }
 
     pub(crate) async fn create_invite(

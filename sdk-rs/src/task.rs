@@ -91,6 +91,8 @@ pub struct Task {
     pub metadata: BTreeMap<String, String>,
     /// Who was asked before, for a task sent by skill; oldest first.
     pub attempts: Vec<Attempt>,
+    /// The agent of its node that it is for; empty: the primary one, or one that the node chooses.
+    pub agent: String,
     /// In lists, which have no messages: how the text of the first one begins.
     pub asked: String,
 }
@@ -308,6 +310,7 @@ impl From<v1::Task> for Task {
                     reason: attempt.reason,
                 })
                 .collect(),
+            agent: task.agent,
             asked: String::new(),
         }
     }
@@ -329,6 +332,7 @@ impl From<Task> for v1::Task {
             status_message: task.status_message.map(Into::into),
             metadata: task.metadata,
             assignee_peer_id: text(task.assignee),
+            agent: task.agent,
             attempts: task
                 .attempts
                 .into_iter()
@@ -376,6 +380,7 @@ mod tests {
                 peer: None,
                 reason: "away".to_owned(),
             }],
+            agent: String::new(),
             asked: String::new(),
         };
         assert_eq!(Task::from(v1::Task::from(task.clone())), task);

@@ -154,6 +154,13 @@ impl TaskBuilder {
         self
     }
 
+    /// Sends it to this agent of the peer's node; without, to one with the skill, else to the node's primary agent. Only for
+    /// tasks to a peer.
+    pub fn agent(mut self, name: impl Into<String>) -> Self {
+        self.request.target_agent = name.into();
+        self
+    }
+
     /// Puts the task into a conversation; without, it starts a new one.
     pub fn context_id(mut self, context_id: impl Into<String>) -> Self {
         self.request.context_id = context_id.into();

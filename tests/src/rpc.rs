@@ -113,7 +113,7 @@ pub async fn get(rpc: &mut Rpc, task_id: &str) -> Result<Task, Status> {
 /// Listens for tasks.
 pub async fn listen(rpc: &mut Rpc) -> Streaming<v1::SubscribeIncomingTasksResponse> {
     let answer = rpc
-        .subscribe_incoming_tasks(v1::SubscribeIncomingTasksRequest {})
+        .subscribe_incoming_tasks(v1::SubscribeIncomingTasksRequest::default())
         .await;
     answer.unwrap().into_inner()
 }

@@ -13,7 +13,8 @@ use crate::GatewayError;
 /// A node that agents can be attached to.
 #[async_trait]
 pub trait Agents: Send + Sync {
-    /// Attaches an agent of this name with this card. Today it is the node's primary agent, whatever its name.
+    /// Attaches an agent of this name with this card: 1 to 64 of `a-z`, `0-9`, `.`, `_` and `-`, with a letter or digit first;
+    /// an empty name is made of the card's. It stays registered when it is detached.
     async fn attach(&self, name: &str, card: v1::AgentCard) -> Result<Arc<dyn AgentPort>, GatewayError>;
 }
 

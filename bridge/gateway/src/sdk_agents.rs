@@ -20,10 +20,11 @@ const WAITING: usize = 64;
 impl Agents for SdkGateway {
     async fn attach(&self, name: &str, card: v1::AgentCard) -> Result<Arc<dyn AgentPort>, GatewayError> {
         let node = self.node().clone();
-        node.set_card(card.into()).await?;
+        let agent = node.agent(name).card(card.into());
+        let (name, _) = agent.register().await?;
         let (given, tasks) = mpsc::channel(WAITING);
         let stop = CancellationToken::new();
-        let serve = node.serve(move |task| {
+        let serve = agent.serve(move |task| {
             let given = given.clone();
             async move {
                 // The task is the agent's until this ends.
@@ -47,7 +48,7 @@ impl Agents for SdkGateway {
             }
         });
         Ok(Arc::new(SdkAgent {
-            name: name.to_owned(),
+            name,
             node,
             tasks: Mutex::new(tasks),
             stop: stop.clone(),
@@ -80,7 +81,7 @@ impl AgentPort for SdkAgent {
     }
 
     async fn set_card(&self, card: v1::AgentCard) -> Result<(), GatewayError> {
-        self.node.set_card(card.into()).await?;
+        self.node.agent(&self.name).card(card.into()).register().await?;
         Ok(())
     }
 

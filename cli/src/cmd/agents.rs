@@ -4,7 +4,7 @@ use agentanycast::{ListedAgent, PathKind};
 use serde_json::json;
 
 use crate::{
-    args::AgentsArgs,
+    args::{AgentsAction, AgentsArgs},
     context::Context,
     failure::{CommandFailure, FailureCode},
     json, output,
@@ -13,6 +13,9 @@ use crate::{
 };
 
 pub(crate) async fn run(context: &Context, args: AgentsArgs) -> Result<(), CommandFailure> {
+    if let Some(AgentsAction::Rm { name }) = &args.action {
+        return remove(context, name).await;
+    }
     let node = context.connect_or_start().await?;
     let directory = node.agents(args.skill.as_deref(), args.local).await?;
     tell_unanswered(&directory.unanswered);
@@ -55,6 +58,21 @@ pub(crate) async fn run(context: &Context, args: AgentsArgs) -> Result<(), Comma
     )?)
 }
 
+async fn remove(context: &Context, name: &str) -> Result<(), CommandFailure> {
+    let node = context.connect().await?;
+    let name = name.strip_prefix("self/").unwrap_or(name);
+    let failed = node.remove_agent(name).await?;
+    if context.json {
+        return Ok(output::json(&json!({ "removed": name, "failed_tasks": failed }))?);
+    }
+    let tasks = match failed {
+        0 => String::new(),
+        1 => "; 1 task failed".to_owned(),
+        several => format!("; {several} tasks failed"),
+    };
+    Ok(output::line(&format!("removed agent {name}{tasks}"))?)
+}
+
 /// Says which registries did not answer.
 pub(super) fn tell_unanswered(unanswered: &[String]) {
     if !unanswered.is_empty() {
@@ -78,13 +96,18 @@ pub(super) fn reached(agent: &ListedAgent) -> &'static str {
 
 fn row(agent: &ListedAgent, names: &PeerNames, full: bool) -> [String; 5] {
     let skills: Vec<_> = agent.skills.iter().map(|skill| skill.id.as_str()).collect();
+    let peer = agent.peer_id.as_ref();
+    let peer = peer.map(|peer| match (agent.own, agent.agent.is_empty()) {
+        (true, false) => "self".to_owned(),
+        _ => peer_lookup::display_name(names, peer, full),
+    });
+    let mut peer = peer.unwrap_or_default();
+    if !agent.agent.is_empty() {
+        peer = format!("{peer}/{}", agent.agent);
+    }
     [
         output::brief(&agent.name),
-        agent
-            .peer_id
-            .as_ref()
-            .map(|peer| peer_lookup::display_name(names, peer, full))
-            .unwrap_or_default(),
+        peer,
         reached(agent).to_owned(),
         output::brief(&skills.join(" ")),
         output::brief(&agent.description),

@@ -50,6 +50,8 @@ struct Chat<'a> {
     target: Target,
     /// The only skill of the peer that may be asked for; empty: any.
     skill: String,
+    /// The agent of the peer's node; empty: which is that node's to say.
+    agent: String,
     /// What the user calls it.
     name: String,
     conversation: String,
@@ -67,7 +69,7 @@ impl<'a> Chat<'a> {
         aim: SendTarget,
         args: &ChatArgs,
     ) -> Result<Self, CommandFailure> {
-        let ResolvedTarget { target, skill } = aim.reach(context, node).await?;
+        let ResolvedTarget { target, skill, agent } = aim.reach(context, node).await?;
         if let Some(conversation) = &args.context {
             show_history(context, node, conversation).await?;
         }
@@ -76,6 +78,7 @@ impl<'a> Chat<'a> {
             node,
             target,
             skill,
+            agent,
             name: short(&args.target),
             conversation: args
                 .context
@@ -159,7 +162,8 @@ impl<'a> Chat<'a> {
             let mut task = self
                 .node
                 .task(self.target.clone(), message)
-                .skill_of_peer(self.skill.clone());
+                .skill_of_peer(self.skill.clone())
+                .agent(self.agent.clone());
             if self.allow_private {
                 task = task.allow_private();
             }

@@ -48,7 +48,8 @@ pub(super) fn short(target: &str) -> String {
 
 /// Whom the task is for.
 pub(super) enum SendTarget {
-    Peer(PeerQuery),
+    /// A peer, and the agent of its node; empty: which is that node's to say.
+    Peer(PeerQuery, String),
     Invited(Box<Invitation>),
     Other(Target),
 }
@@ -58,6 +59,8 @@ pub(super) struct ResolvedTarget {
     pub(super) target: Target,
     /// The only skill of the peer that may be asked for; empty: any.
     pub(super) skill: String,
+    /// The agent of the peer's node; empty: which is that node's to say.
+    pub(super) agent: String,
 }
 
 impl SendTarget {
@@ -72,13 +75,16 @@ impl SendTarget {
             (true, _) => Self::Other(Target::skill(target)),
             (_, true) => Self::Other(Target::url(target)),
             _ if invite_code::is_invite_code(target) => Self::Invited(Box::new(Invitation::decode(target)?)),
-            _ => Self::Peer(PeerQuery::parse(context, target).map_err(no_peer)?),
+            _ => {
+                let (peer, agent) = PeerQuery::parse_with_agent(context, target).map_err(no_peer)?;
+                Self::Peer(peer, agent)
+            }
         })
     }
 
     /// Whether it is one peer.
     fn is_peer(&self) -> bool {
-        matches!(self, Self::Peer(_) | Self::Invited(_))
+        matches!(self, Self::Peer(..) | Self::Invited(_))
     }
 
     /// The target; an address that was given for a peer is connected to.
@@ -88,10 +94,13 @@ impl SendTarget {
         node: &Node,
     ) -> Result<ResolvedTarget, CommandFailure> {
         match self {
-            Self::Peer(wanted) => {
+            Self::Peer(wanted, agent) => {
                 let peer = wanted.find(context, node).await.map_err(no_peer)?;
                 peer.reach(node).await?;
-                Ok(Target::Peer(peer.peer).into())
+                Ok(ResolvedTarget {
+                    agent,
+                    ..Target::Peer(peer.peer).into()
+                })
             }
             Self::Invited(invitation) => {
                 let peer = PeerTarget::from_invitation(&invitation)?;
@@ -100,6 +109,7 @@ impl SendTarget {
                 Ok(ResolvedTarget {
                     target: Target::Peer(peer.peer),
                     skill: invitation.skill,
+                    agent: String::new(),
                 })
             }
             Self::Other(target) => Ok(target.into()),
@@ -112,6 +122,7 @@ impl From<Target> for ResolvedTarget {
         Self {
             target,
             skill: String::new(),
+            agent: String::new(),
         }
     }
 }
@@ -134,13 +145,14 @@ async fn deliver(
         (None, Some(earlier)) => task::find(node, earlier).await?.1.context_id,
         (None, None) => String::new(),
     };
-    let ResolvedTarget { target, skill } = aim.reach(context, node).await?;
+    let ResolvedTarget { target, skill, agent } = aim.reach(context, node).await?;
     let labels = args.metadata.iter().cloned().collect();
     let mut task = node
         .task(target, message)
         .metadata_from(labels)
         .context_id(conversation)
-        .skill_of_peer(skill);
+        .skill_of_peer(skill)
+        .agent(agent);
     if args.allow_private {
         task = task.allow_private();
     }

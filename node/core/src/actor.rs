@@ -11,6 +11,7 @@ use std::{
 
 use agentanycast_daemon_kit::spans::OnSpan;
 use agentanycast_identity::PeerId;
+use agentanycast_proto::v1::AgentCard;
 use agentanycast_store::{
     StoreError,
     commit::{CommitProgress, Committer, Urgency},
@@ -116,6 +117,7 @@ struct EngineActor {
     pending_identity: PendingIdentity<InboundFrame>,
     audit_gate: AuditGate,
     external_queue: ExternalQueue,
+    node_card: watch::Sender<Option<Arc<AgentCard>>>,
     failure: Option<EngineError>,
     failed: watch::Sender<Option<String>>,
 }
@@ -468,6 +470,9 @@ impl EngineActor {
             Effect::Changed(change) => {
                 let ended = || self.core.small_ended(&change.task_id);
                 self.subscriptions.subscribers().publish(&change, ended);
+            }
+            Effect::NodeCard(card) => {
+                self.node_card.send_replace(card);
             }
             Effect::NotesChanged { task_id } => self.subscriptions.note_changes().push(task_id),
             Effect::Incoming {

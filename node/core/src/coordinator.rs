@@ -14,6 +14,7 @@ mod inbound;
 mod inspection;
 pub(crate) mod invite_on_card;
 mod key_rotation;
+mod node_agents;
 mod reject;
 mod startup;
 #[cfg(test)]
@@ -29,6 +30,7 @@ use bytes::Bytes;
 
 use super::{
     admission::Admission,
+    agents::Agents,
     dispatch::{Dispatch, ListenerDelivery, OfferKind},
     external::External,
     observe::{Observe, log},
@@ -53,6 +55,7 @@ pub use self::{
     client_commands::SendTask,
     external_tasks::ExternalUpdate,
     inspection::{Activity, PendingEnvelope, TaskInspection},
+    node_agents::{CardUse, ListenRequest},
 };
 
 /// See the module's text.
@@ -61,6 +64,7 @@ pub(crate) struct Coordinator {
     transaction: Transaction,
     tasks: Tasks,
     peers: Peers,
+    agents: Agents,
     dispatch: Dispatch,
     routing: Routing,
     admission: Admission,
@@ -76,6 +80,7 @@ impl Coordinator {
     pub(crate) fn finish_transaction(&mut self, now: Now) -> FinishedTransaction {
         self.transaction.set_time(now);
         self.tasks.set_clock_ms(self.transaction.clock_ms(now));
+        self.tell_node_card();
         let deliveries = self.dispatch.due_deliveries();
         if let Err(error) = self.hand_over(now, deliveries) {
             // What was read wrongly is noticed by `take_store_failure`.
@@ -188,16 +193,6 @@ impl Coordinator {
     /// Boxes of sealed tasks are made and opened with this key, which is that of this node.
     pub(crate) fn set_key(&mut self, key: Keypair) {
         self.external.set_key(key);
-    }
-
-    /// Sets the card of the local agent.
-    pub(crate) fn set_card(&mut self, card: AgentCard) {
-        self.peers.set_own_card(&mut self.transaction, card);
-    }
-
-    /// The card of the local agent.
-    pub(crate) fn card(&self) -> Option<AgentCard> {
-        self.peers.own_card().map(|card| (**card).clone())
     }
 
     /// The newest card that a peer has shown.
@@ -399,6 +394,9 @@ impl Coordinator {
 
     /// Writes a new task.
     fn insert_task(&mut self, task: Task) {
+        if task.role.is_assignee() {
+            self.agents.on_task_begun(task.agent.as_deref());
+        }
         let saved = self.tasks.insert(&mut self.transaction, task);
         self.on_saved(&saved);
     }
@@ -427,6 +425,8 @@ impl Coordinator {
         let has_ended = task.status.is_terminal();
         let has_open_streams = task.open_streams().next().is_some();
         let routed_to = task.route.as_ref().and(task.role.peer());
+        let (is_assignee, agent) = (task.role.is_assignee(), task.agent.clone());
+        let has_failed = task.status == Status::Failed;
         let is_carried = task.external.as_ref().is_some_and(|delivery| !delivery.settled);
         let change = TaskChange {
             task_id: id.clone(),
@@ -445,6 +445,9 @@ impl Coordinator {
             return;
         }
         self.dispatch.on_task_ended(&id);
+        if is_assignee {
+            self.agents.on_task_ended(agent.as_deref(), has_failed);
+        }
         if let Some(peer) = routed_to {
             self.routing.on_left(&mut self.transaction, peer, &id);
         }
@@ -476,6 +479,17 @@ impl Coordinator {
         Ok(true)
     }
 
+    /// The agent that a task is for; None: the primary one.
+    fn agent_of(&self, id: &str) -> Option<Arc<str>> {
+        self.tasks.indexed(id)?.agent.clone()
+    }
+
+    /// Takes a task off what is offered to its agent.
+    fn withdraw(&mut self, id: &str) {
+        let agent = self.agent_of(id);
+        self.dispatch.withdraw(agent.as_deref(), id);
+    }
+
     /// Lets the agents that listen know of a task's new state.
     fn notify_agent(&mut self, now: Now, id: &str) -> Result<(), StoreError> {
         self.offer_to_agent(now, id, false)
@@ -501,12 +515,14 @@ impl Coordinator {
         if known.held {
             return Ok(()); // It may go to another agent yet, or has.
         }
-        if as_what == OfferKind::Ended && !known.claimed && !self.dispatch.has_listeners() {
-            self.dispatch.withdraw(id);
+        let agent = known.agent.clone();
+        let agent = agent.as_deref();
+        if as_what == OfferKind::Ended && !known.claimed && !self.dispatch.has_listeners_of(agent) {
+            self.dispatch.withdraw(agent, id);
             return Ok(());
         }
         let weight = self.tasks.weight(id);
-        let deliveries = self.dispatch.offer(id, as_what, weight);
+        let deliveries = self.dispatch.offer(agent, id, as_what, weight);
         self.hand_over(now, deliveries)
     }
 
@@ -529,7 +545,7 @@ impl Coordinator {
             last = Some(Arc::clone(&task));
             let sender_card = match task.role {
                 Role::Assignee(peer) => self.peers.card(&self.transaction, peer)?,
-                _ => self.peers.own_card().cloned(),
+                _ => self.node_card(),
             };
             if !task.status.is_terminal() {
                 self.tasks.note_offered(&id, now.unix);

@@ -1,11 +1,16 @@
-//! The agents of this node: which of them listens for tasks, which task goes to which of them, which has claimed what.
+//! Who listens for the tasks of this node's agents, which task goes to whom, who has claimed what. Each agent has a queue of
+//! its own.
 
 mod claim_debounce;
 mod claims;
 mod dispatcher;
 mod task_times;
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 #[cfg(test)]
 pub(crate) use self::dispatcher::CREDIT_BYTES;
@@ -18,64 +23,129 @@ pub(crate) use self::{
 };
 use super::transaction::{ListenerId, Now};
 
-/// See the module's text.
+/// A listener, and for whom it listens.
+struct ListenerSeat {
+    /// Its gRPC connection, where it has one.
+    connection: Option<u64>,
+    /// The agent; None: the primary one.
+    agent: Option<Arc<str>>,
+}
+
+/// See the module's text. An agent that is not the primary one is called by its name, the primary one by none.
 pub(crate) struct Dispatch {
-    dispatcher: Dispatcher,
-    /// The gRPC connection of each listener.
-    listening_on: HashMap<ListenerId, u64>,
+    primary: Dispatcher,
+    others: BTreeMap<Arc<str>, Dispatcher>,
+    listeners: HashMap<ListenerId, ListenerSeat>,
     claims: TaskClaims,
     /// Claims that their originators have not been told of yet.
     unsent_claims: ClaimDebounce,
     task_times: TaskTimes,
+    /// When this run began.
+    began: Duration,
 }
 
 impl Dispatch {
     /// Nobody listens since `now`.
     pub(crate) fn new(now: Now) -> Self {
         Self {
-            dispatcher: Dispatcher::new(now.mono),
-            listening_on: HashMap::new(),
+            primary: Dispatcher::new(now.mono),
+            others: BTreeMap::new(),
+            listeners: HashMap::new(),
             claims: TaskClaims::default(),
             unsent_claims: ClaimDebounce::default(),
             task_times: TaskTimes::default(),
+            began: now.mono,
         }
     }
 
-    /// Whether an agent listens.
+    fn queue(&self, agent: Option<&str>) -> Option<&Dispatcher> {
+        match agent {
+            Some(name) => self.others.get(name),
+            None => Some(&self.primary),
+        }
+    }
+
+    fn queue_mut(&mut self, agent: Option<&str>) -> &mut Dispatcher {
+        let Some(name) = agent else {
+            return &mut self.primary;
+        };
+        if !self.others.contains_key(name) {
+            self.others.insert(Arc::from(name), Dispatcher::new(self.began));
+        }
+        self.others.get_mut(name).unwrap_or(&mut self.primary)
+    }
+
+    fn queue_of_listener(&mut self, listener: ListenerId) -> &mut Dispatcher {
+        let agent = self.agent_of_listener(listener).flatten();
+        self.queue_mut(agent.as_deref())
+    }
+
+    fn queues_mut(&mut self) -> impl Iterator<Item = &mut Dispatcher> {
+        std::iter::once(&mut self.primary).chain(self.others.values_mut())
+    }
+
+    /// Whether anybody listens, for any agent.
     pub(crate) fn has_listeners(&self) -> bool {
-        self.dispatcher.idle_since().is_none()
+        !self.listeners.is_empty()
     }
 
-    /// Since when no agent listens; None: one does.
-    pub(crate) fn idle_since(&self) -> Option<Duration> {
-        self.dispatcher.idle_since()
+    /// How many listen for this agent.
+    pub(crate) fn listeners_of(&self, agent: Option<&str>) -> usize {
+        self.queue(agent).map_or(0, Dispatcher::listener_count)
     }
 
-    /// A listener is on this gRPC connection.
-    pub(crate) fn set_connection(&mut self, listener: ListenerId, connection: u64) {
-        self.listening_on.insert(listener, connection);
+    /// Whether anybody listens for this agent.
+    pub(crate) fn has_listeners_of(&self, agent: Option<&str>) -> bool {
+        self.listeners_of(agent) > 0
+    }
+
+    /// The agents for which nobody has listened for longer than `grace`.
+    pub(crate) fn idle_agents(&self, now: Now, grace: Duration) -> Vec<Option<Arc<str>>> {
+        let is_idle = |queue: &Dispatcher| {
+            let since = queue.idle_since();
+            since.is_some_and(|since| now.mono.saturating_sub(since) > grace)
+        };
+        let others = self.others.iter().filter(|(_, queue)| is_idle(queue));
+        let others = others.map(|(name, _)| Some(Arc::clone(name)));
+        let primary = is_idle(&self.primary).then_some(None);
+        primary.into_iter().chain(others).collect()
+    }
+
+    /// For whom a listener listens, as it is written with tasks; None: it does not listen.
+    pub(crate) fn agent_of_listener(&self, listener: ListenerId) -> Option<Option<Arc<str>>> {
+        self.listeners.get(&listener).map(|seat| seat.agent.clone())
     }
 
     /// An agent begins to listen.
-    pub(crate) fn attach(&mut self, now: Now, listener: ListenerId) -> Vec<ListenerDelivery> {
-        self.dispatcher.attach(listener, now.mono)
+    pub(crate) fn attach(
+        &mut self,
+        now: Now,
+        listener: ListenerId,
+        agent: Option<Arc<str>>,
+        connection: Option<u64>,
+    ) -> Vec<ListenerDelivery> {
+        let deliveries = self.queue_mut(agent.as_deref()).attach(listener, now.mono);
+        self.listeners
+            .insert(listener, ListenerSeat { connection, agent });
+        deliveries
     }
 
     /// An agent does not listen any more.
     pub(crate) fn detach(&mut self, now: Now, listener: ListenerId) -> Vec<ListenerDelivery> {
-        self.listening_on.remove(&listener);
-        self.dispatcher.detach(listener, now.mono)
+        let deliveries = self.queue_of_listener(listener).detach(listener, now.mono);
+        self.listeners.remove(&listener);
+        deliveries
     }
 
     /// The agent that listens as `listener` has ended. The tasks that it had and had not reported on, each of which counts
     /// it. `read` tasks were sent to it that [`Dispatch::credit`] was not told of.
     pub(crate) fn agent_ended(&mut self, listener: ListenerId, read: usize) -> Vec<String> {
-        self.dispatcher.agent_ended(listener, read)
+        self.queue_of_listener(listener).agent_ended(listener, read)
     }
 
     /// A listener has read `count` tasks.
     pub(crate) fn credit(&mut self, listener: ListenerId, count: usize) -> Vec<ListenerDelivery> {
-        self.dispatcher.credit(listener, count)
+        self.queue_of_listener(listener).credit(listener, count)
     }
 
     /// A listener's client cannot take a task.
@@ -86,61 +156,91 @@ impl Dispatch {
         task: &str,
         reason: &str,
     ) -> DeclineOutcome {
-        self.dispatcher.decline(listener, task, reason, now.mono)
+        self.queue_of_listener(listener)
+            .decline(listener, task, reason, now.mono)
     }
 
     /// Tasks that nobody who listens can take, for `grace` or longer, and why.
     pub(crate) fn undeliverable(&self, now: Now, grace: Duration) -> Vec<(String, String)> {
-        self.dispatcher.undeliverable(now.mono, grace)
+        let all = std::iter::once(&self.primary).chain(self.others.values());
+        all.flat_map(|queue| queue.undeliverable(now.mono, grace))
+            .collect()
     }
 
-    /// Offers a task of `weight` bytes to every listener.
-    pub(crate) fn offer(&mut self, task: &str, as_what: OfferKind, weight: usize) -> Vec<ListenerDelivery> {
-        self.dispatcher.offer(task, as_what, weight)
+    /// Offers a task of `weight` bytes to the listeners of its agent.
+    pub(crate) fn offer(
+        &mut self,
+        agent: Option<&str>,
+        task: &str,
+        as_what: OfferKind,
+        weight: usize,
+    ) -> Vec<ListenerDelivery> {
+        self.queue_mut(agent).offer(task, as_what, weight)
     }
 
     /// Offers a task again that is on offer.
-    pub(crate) fn offer_again(&mut self, task: &str) -> Vec<ListenerDelivery> {
-        self.dispatcher.offer_again(task)
+    pub(crate) fn offer_again(&mut self, agent: Option<&str>, task: &str) -> Vec<ListenerDelivery> {
+        self.queue_mut(agent).offer_again(task)
     }
 
     /// An agent acted on a task, or it is gone: it is not offered any more.
-    pub(crate) fn withdraw(&mut self, task: &str) {
-        self.dispatcher.withdraw(task);
+    pub(crate) fn withdraw(&mut self, agent: Option<&str>, task: &str) {
+        self.queue_mut(agent).withdraw(task);
+    }
+
+    /// An agent that is not the primary one has another name.
+    pub(crate) fn rename(&mut self, from: &str, to: &Arc<str>) {
+        if let Some(queue) = self.others.remove(from) {
+            self.others.insert(Arc::clone(to), queue);
+        }
+        for seat in self.listeners.values_mut() {
+            if seat.agent.as_deref() == Some(from) {
+                seat.agent = Some(Arc::clone(to));
+            }
+        }
+    }
+
+    /// An agent that is not the primary one is not registered any more, and nobody listens for it.
+    pub(crate) fn forget(&mut self, agent: &str) {
+        self.others.remove(agent);
     }
 
     /// What can be handed out since a task was reported on, or is gone.
     pub(crate) fn due_deliveries(&mut self) -> Vec<ListenerDelivery> {
-        if self.dispatcher.is_due() {
-            self.dispatcher.dispatch()
-        } else {
-            Vec::new()
-        }
+        let due = self.queues_mut().filter(|queue| queue.is_due());
+        due.flat_map(Dispatcher::dispatch).collect()
     }
 
     /// Looks after tasks that are handed out alone.
     pub(crate) fn tick(&mut self, now: Now, grace: Duration) -> Vec<ListenerDelivery> {
-        self.dispatcher.tick(now.mono, grace)
+        self.queues_mut()
+            .flat_map(|queue| queue.tick(now.mono, grace))
+            .collect()
     }
 
     /// An agent acted, whether it listens or not.
-    pub(crate) fn note_activity(&mut self, now: Now) {
-        self.dispatcher.note_activity(now.mono);
+    pub(crate) fn note_activity(&mut self, now: Now, agent: Option<&str>) {
+        self.queue_mut(agent).note_activity(now.mono);
     }
 
     /// Whether a task's only holder has claimed it without a word from the agent.
-    pub(crate) fn is_reserved(&self, task: &str) -> bool {
-        self.dispatcher.is_reserved(task)
+    pub(crate) fn is_reserved(&self, agent: Option<&str>, task: &str) -> bool {
+        self.queue(agent).is_some_and(|queue| queue.is_reserved(task))
     }
 
     /// Whether a listener on this connection has the task, and keeps it although it was claimed.
-    pub(crate) fn reserve_for(&mut self, connection: u64, task: &str) -> bool {
-        let there = self.listening_on.iter().filter(|(_, on)| **on == connection);
+    pub(crate) fn reserve_for(&mut self, connection: u64, agent: Option<&str>, task: &str) -> bool {
+        let there = self
+            .listeners
+            .iter()
+            .filter(|(_, seat)| seat.connection == Some(connection));
+        let there = there.filter(|(_, seat)| seat.agent.as_deref() == agent);
         let mut listeners: Vec<ListenerId> = there.map(|(listener, _)| *listener).collect();
         listeners.sort_unstable();
+        let queue = self.queue_mut(agent);
         listeners
             .into_iter()
-            .any(|listener| self.dispatcher.reserve_for(listener, task))
+            .any(|listener| queue.reserve_for(listener, task))
     }
 
     /// An agent on this connection claims the task.
@@ -150,9 +250,15 @@ impl Dispatch {
 
     /// The library of an agent on this connection claims the task before the agent has said anything. A claim that the
     /// agent made itself stays one: `was_claimed` says that the connection had claimed it before.
-    pub(crate) fn claim_automatically(&mut self, task: &str, connection: u64, was_claimed: bool) {
+    pub(crate) fn claim_automatically(
+        &mut self,
+        agent: Option<&str>,
+        task: &str,
+        connection: u64,
+        was_claimed: bool,
+    ) {
         if !was_claimed || self.claims.is_automatic(task) {
-            let is_automatic = self.dispatcher.is_reserved(task);
+            let is_automatic = self.is_reserved(agent, task);
             self.claims.claim(task, connection, is_automatic);
         }
     }
@@ -207,10 +313,13 @@ impl Dispatch {
         self.claims.lost_automatic()
     }
 
-    /// Claims of agents' libraries whose tasks are not on offer any more are ordinary ones.
-    pub(crate) fn confirm_claims(&mut self) {
-        let dispatcher = &self.dispatcher;
-        self.claims.confirm(|task| dispatcher.is_on_offer(task));
+    /// Claims of agents' libraries whose tasks are not on offer any more are ordinary ones. `agent_of`: whose task it is.
+    pub(crate) fn confirm_claims(&mut self, agent_of: impl Fn(&str) -> Option<Arc<str>>) {
+        let (primary, others) = (&self.primary, &self.others);
+        self.claims.confirm(|task| match agent_of(task) {
+            Some(agent) => others.get(&agent).is_some_and(|queue| queue.is_on_offer(task)),
+            None => primary.is_on_offer(task),
+        });
     }
 
     /// The task has ended.
@@ -239,16 +348,21 @@ impl Dispatch {
         self.unsent_claims.needs_clock()
     }
 
-    /// Tasks that agents have had for longer than `limit`. `tasks`: all that may be with agents, and whether each is
-    /// claimed.
+    /// Tasks that agents have had for longer than `limit`. `tasks`: all that may be with agents, whose each is, and whether it
+    /// is claimed.
     pub(crate) fn overlong<'a>(
         &mut self,
         now: Now,
         limit: Duration,
-        tasks: impl Iterator<Item = (&'a str, bool)>,
+        tasks: impl Iterator<Item = (&'a str, Option<&'a str>, bool)>,
     ) -> Vec<String> {
-        let is_with_agents = |(id, is_claimed): &(&str, bool)| *is_claimed || self.dispatcher.is_held(id);
-        let with_agents = tasks.filter(is_with_agents).map(|(id, _)| id);
+        let (primary, others) = (&self.primary, &self.others);
+        let is_held = |id: &str, agent: Option<&str>| match agent {
+            Some(agent) => others.get(agent).is_some_and(|queue| queue.is_held(id)),
+            None => primary.is_held(id),
+        };
+        let with_agents = tasks.filter(|(id, agent, is_claimed)| *is_claimed || is_held(id, *agent));
+        let with_agents = with_agents.map(|(id, _, _)| id);
         self.task_times.overdue(now.mono, limit, with_agents)
     }
 }

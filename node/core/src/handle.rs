@@ -18,13 +18,17 @@ pub use self::{
 };
 use super::{
     clock::EngineClock,
-    coordinator::{Activity, CompleteOutcome, Coordinator, ExternalUpdate, SendTask, TaskInspection},
+    coordinator::{
+        Activity, CardUse, CompleteOutcome, Coordinator, ExternalUpdate, ListenRequest, SendTask,
+        TaskInspection,
+    },
     external_queue::ExternalQueue,
     subscriptions::Subscriptions,
     task_subscribers::{EndReceiver, SubscriberEvent, SubscriberQueue, WaitUntil},
     transaction::{EngineError, ListenerId, Now, TaskChange},
     types::{
-        EngineCounters, LISTENER_CREDIT, NewInvite, Note, OfferedTask, RecentRefusal, TaskListPage, TaskQuery,
+        CallerKey, EngineCounters, LISTENER_CREDIT, NewInvite, NodeAgent, Note, OfferedTask, RecentRefusal,
+        TaskListPage, TaskQuery,
     },
     wire,
 };
@@ -80,6 +84,7 @@ pub(crate) struct HandleParts {
     pub audited: bool,
     pub failed: watch::Receiver<Option<String>>,
     pub listening: watch::Receiver<bool>,
+    pub node_card: watch::Receiver<Option<Arc<AgentCard>>>,
     pub note_watch_lock: NoteWatchLock,
     pub external_queue: ExternalQueue,
 }
@@ -292,11 +297,11 @@ impl Engine {
         .await?
     }
 
-    /// Listens for tasks of the local agent, which is on this gRPC connection. When the listener is dropped,
-    /// `has_ended` tells whether that is because the agent has ended.
+    /// Listens for tasks of an agent. When the listener is dropped, `has_ended` tells whether that is because the agent has
+    /// ended.
     pub async fn listen(
         &self,
-        connection: u64,
+        request: ListenRequest,
         has_ended: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Result<AgentListener, EngineError> {
         let (sender, tasks) = mpsc::channel(LISTENER_CREDIT);
@@ -307,15 +312,15 @@ impl Engine {
                 })
             })
             .await??;
-        let listener = AgentListener {
+        let mut listener = AgentListener {
             id,
+            agent: None,
             tasks,
             read: 0,
             engine: self.clone(),
             has_ended: Box::new(has_ended),
         };
-        self.call(move |core, now| core.attach_on(now, id, connection))
-            .await?;
+        listener.agent = self.call(move |core, now| core.listen(now, id, request)).await?;
         Ok(listener)
     }
 
@@ -356,17 +361,20 @@ impl Engine {
     }
 
     /// CompleteTask. Artifacts that were streamed for an originator that does not know streams, or of a sealed task, go
-    /// along whole. `unclaimed` is the connection of an agent that has not claimed the task: refused if another one has.
+    /// along whole. `unclaimed` is the connection of an agent that has not claimed the task: refused if another one has;
+    /// `connection` is the caller's.
     pub async fn complete(
         &self,
         id: String,
         artifacts: Vec<Artifact>,
         message: Option<Message>,
         unclaimed: Option<u64>,
+        connection: u64,
     ) -> Result<(), EngineError> {
         let task = id.clone();
         let outcome = self
             .call(move |core, now| {
+                core.check_is_its_agent(&task, connection)?;
                 core.check_unclaimed(&task, unclaimed)?;
                 core.complete_unless_streams_are_due(now, &task, artifacts, message)
             })
@@ -391,9 +399,16 @@ impl Engine {
         .await
     }
 
-    /// FailTask; `unclaimed` as in [`Engine::complete`].
-    pub async fn fail(&self, id: String, error: String, unclaimed: Option<u64>) -> Result<(), EngineError> {
+    /// FailTask; `unclaimed` and `connection` as in [`Engine::complete`].
+    pub async fn fail(
+        &self,
+        id: String,
+        error: String,
+        unclaimed: Option<u64>,
+        connection: u64,
+    ) -> Result<(), EngineError> {
         self.call(move |core, now| {
+            core.check_is_its_agent(&id, connection)?;
             core.check_unclaimed(&id, unclaimed)?;
             core.fail(now, &id, &error)
         })
@@ -465,13 +480,45 @@ impl Engine {
         .await
     }
 
-    /// Sets the card of the local agent.
-    pub async fn set_card(&self, card: AgentCard) -> Result<(), EngineError> {
-        self.call(move |core, _| {
-            core.set_card(card);
-            Ok(())
-        })
-        .await
+    /// SetAgentCard of this caller.
+    pub async fn set_card(
+        &self,
+        caller: CallerKey,
+        connection: u64,
+        card: AgentCard,
+    ) -> Result<CardUse, EngineError> {
+        self.call(move |core, now| core.set_card_of(now, caller, connection, card))
+            .await
+    }
+
+    /// Registers an agent of this name (empty: that of its card), or gives it another card. Its name.
+    pub async fn register_agent(&self, name: String, card: AgentCard) -> Result<Arc<str>, EngineError> {
+        self.call(move |core, _| core.register_agent(&name, card)).await
+    }
+
+    /// Removes an agent; its tasks that have not ended fail. How many did.
+    pub async fn remove_agent(&self, name: String) -> Result<usize, EngineError> {
+        self.call(move |core, now| core.remove_agent(now, &name)).await
+    }
+
+    /// The agents of this node, the earliest registered first.
+    pub async fn list_agents(&self) -> Result<Vec<NodeAgent>, EngineError> {
+        self.call(|core, _| Ok(core.list_agents())).await
+    }
+
+    /// Which of this node's agents other than the one on this connection have a skill: None: none; else whether one listens.
+    pub async fn local_agents_with(
+        &self,
+        skill: String,
+        sender: Option<u64>,
+    ) -> Result<Option<bool>, EngineError> {
+        self.call(move |core, _| Ok(core.local_agents_with(&skill, sender)))
+            .await
+    }
+
+    /// The card of this node, as it is and as it changes.
+    pub fn node_card(&self) -> watch::Receiver<Option<Arc<AgentCard>>> {
+        self.parts.node_card.clone()
     }
 
     /// The card of a node, as far as it is known here, and who that node is now.
@@ -690,6 +737,7 @@ impl Subscription {
 /// An agent that listens. Dropping it stops that.
 pub struct AgentListener {
     id: ListenerId,
+    agent: Option<Arc<str>>,
     tasks: mpsc::Receiver<OfferedTask>,
     /// Tasks that were read since the core was told.
     read: usize,
@@ -698,6 +746,11 @@ pub struct AgentListener {
 }
 
 impl AgentListener {
+    /// The name of the agent that listens; None: the primary one, which is not registered.
+    pub fn agent(&self) -> Option<&Arc<str>> {
+        self.agent.as_ref()
+    }
+
     /// The next task, or the next news of one. None: the daemon stops.
     pub async fn next(&mut self) -> Option<OfferedTask> {
         let incoming = self.tasks.recv().await?;

@@ -1,7 +1,7 @@
 //! The engine of the daemon: it decides about tasks, their delivery, and who may send them.
 //!
 //! It keeps what it decides in a store (`agentanycast_store`) and speaks with peers by a [`link`]; it knows no network, no
-//! gRPC and no settings. `coordinator` decides, with the parts `tasks`, `peers`, `dispatch`, `routing`, `admission`,
+//! gRPC and no settings. `coordinator` decides, with the parts `tasks`, `agents`, `peers`, `dispatch`, `routing`, `admission`,
 //! `external` and `observe`, each of which owns its state and knows no other part. `actor` is the shell around them: one
 //! task that feeds inputs to the coordinator in order, hands each transaction's batch to the store's writer, and lets its
 //! answers and effects out once the batch is durable, in the order of the transactions. Nobody is told anything before
@@ -9,6 +9,7 @@
 
 mod actor;
 mod admission;
+mod agents;
 mod audit_gate;
 mod clock;
 mod coordinator;
@@ -44,7 +45,8 @@ pub use self::coordinator::client_commands::{SEALED_NEEDS_URL, forwarded_labels}
 pub use self::{
     actor::{EngineParts, EngineStartError, LoadedEngine, OnCard, OnIdentityNeeded, OnRoute, start},
     coordinator::{
-        Activity, CompleteOutcome, ExternalUpdate, PendingEnvelope, SendTask, StreamRoute, TaskInspection,
+        Activity, CardUse, CompleteOutcome, ExternalUpdate, ListenRequest, PendingEnvelope, SendTask,
+        StreamRoute, TaskInspection,
     },
     external_queue::ExternalQueue,
     handle::{
@@ -54,8 +56,9 @@ pub use self::{
     task_subscribers::{EndReceiver, WaitUntil},
     transaction::{EngineError, EngineLimits, Now, RouteOutcome, TaskChange},
     types::{
-        BucketCounts, Direction, EngineCounters, NewInvite, Note, OfferedTask, RecentRefusal, TaskListPage,
-        TaskQuery,
+        AgentOrigin, BucketCounts, CallerKey, Direction, EngineCounters, MAX_AGENT_NAME, NewInvite,
+        NodeAgent, Note, OfferedTask, RecentRefusal, TaskListPage, TaskQuery, agent_name_of_card,
+        is_agent_name,
     },
 };
 

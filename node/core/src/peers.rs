@@ -207,6 +207,11 @@ impl Peers {
         self.store.set_own(card, transaction.batch());
     }
 
+    /// The local agent has no card any more.
+    pub(crate) fn clear_own_card(&mut self, transaction: &mut Transaction) {
+        self.store.clear_own(transaction.batch());
+    }
+
     /// The newest card that a peer has shown.
     pub(crate) fn card(
         &mut self,

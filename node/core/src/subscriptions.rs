@@ -13,7 +13,7 @@ use super::{
 
 /// Agents that listen at once. Each new task goes to every one of them; an agent is a connection, and there
 /// are 512 of those.
-const MAX_LISTENERS: usize = 1024;
+const MAX_LISTENERS: usize = 8192;
 
 /// Everyone who is told of changes.
 pub(super) struct Subscriptions {

@@ -262,6 +262,8 @@ pub struct Task {
     pub claimed: bool,
     /// How many agents ended while they had it, before they reported anything.
     pub agent_ends: u32,
+    /// Whose it is, of the agents of its node; None: the primary agent's. Where it was sent: whom it was sent for by name.
+    pub agent: Option<Arc<str>>,
     /// Where it may go instead, when its originator sent it by skill.
     pub route: Option<Route>,
     /// Here, but not the agent's before the originator confirms it: until then it may go elsewhere.

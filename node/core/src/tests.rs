@@ -17,6 +17,7 @@ mod invites;
 mod key_rotation;
 mod limits;
 mod listing;
+mod node_agents;
 mod notes;
 mod offered_back;
 mod peer_versions;

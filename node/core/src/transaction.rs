@@ -43,6 +43,10 @@ pub struct EngineLimits {
     pub offline_ttl: Option<Duration>,
     /// How long a claimed task survives without any agent attached.
     pub agent_grace: Duration,
+    /// Most agents of this node.
+    pub max_agents: usize,
+    /// How long an agent that came by a card is known without listening.
+    pub agent_forget: Duration,
     /// A task fails when so many agents have ended while they had it; 0: never.
     pub max_agent_ends: u32,
     /// How long agents may have a task; None: for ever.
@@ -94,6 +98,8 @@ pub(crate) enum Effect {
         /// Whether something waits for it.
         wanted: bool,
     },
+    /// The card of this node is another.
+    NodeCard(Option<Arc<AgentCard>>),
     /// A task changed: tell its subscribers.
     Changed(Arc<TaskChange>),
     /// A task with open notes, or its notes, changed: tell whoever looks after them.
@@ -442,6 +448,9 @@ pub enum EngineError {
     /// No such task.
     #[error("no task {0}")]
     NotFound(String),
+    /// No such agent on this node.
+    #[error("{0}")]
+    NotRegistered(String),
     /// Not in this state.
     #[error("{0}")]
     Precondition(String),

@@ -98,6 +98,7 @@ pub fn head(task: &Task, me: PeerId) -> v1::Task {
             .or_else(|| failover_message(task)),
         metadata: labels(task),
         assignee_peer_id: assignee.map(id_text).unwrap_or_default(),
+        agent: task.agent.as_deref().unwrap_or_default().to_owned(),
         attempts: attempts(task).map(attempt_of).collect(),
     }
 }

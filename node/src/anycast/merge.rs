@@ -32,6 +32,21 @@ pub struct AgentMatch {
     pub verified: bool,
     /// Nobody but its own card says so: it is connected.
     pub unlisted: bool,
+    /// The agents of its node, where that has several, as far as its card says.
+    pub agents: Vec<AgentOnNode>,
+}
+
+/// One of several agents of a node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AgentOnNode {
+    /// Its name on the node.
+    pub agent: String,
+    /// What its card calls it.
+    pub name: String,
+    /// Its description.
+    pub description: String,
+    /// The ids of its skills.
+    pub skills: Vec<String>,
 }
 
 impl AgentMatch {
@@ -57,6 +72,7 @@ impl AgentMatch {
             addresses,
             verified: said.verified,
             unlisted: false,
+            agents: Vec::new(),
         })
     }
 
@@ -78,6 +94,7 @@ impl AgentMatch {
             addresses: said.addresses,
             verified,
             unlisted: false,
+            agents: Vec::new(),
         }
     }
 
@@ -112,6 +129,7 @@ impl RouteCandidate {
             addresses: self.addresses.clone(),
             verified: self.verified,
             unlisted: false,
+            agents: Vec::new(),
         }
     }
 }
@@ -148,6 +166,9 @@ pub(super) fn merge(answers: Vec<Vec<AgentMatch>>, limit: usize) -> Vec<AgentMat
                 better.addresses.push(address);
             }
         }
+        if better.agents.is_empty() {
+            better.agents = other.agents;
+        }
         better.unlisted = near;
         *known = better;
     }
@@ -172,6 +193,7 @@ fn empty(peer: PeerId) -> AgentMatch {
         addresses: Vec::new(),
         verified: false,
         unlisted: false,
+        agents: Vec::new(),
     }
 }
 

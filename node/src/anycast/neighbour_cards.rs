@@ -16,13 +16,17 @@ use agentanycast_proto::v1::{AgentCard, SkillInfo};
 use lru::LruCache;
 use prost::Message as _;
 
-use super::merge::AgentMatch;
+use super::merge::{AgentMatch, AgentOnNode};
 
 /// Peers whose cards are known.
 const MAX_PEERS: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
 
 /// Most of one peer's skills, encoded, in bytes.
 const MAX_SKILL_BYTES: usize = 16 << 10;
+
+/// Most agents of one node, and skills of one of them: what lists show.
+const MAX_AGENTS: usize = 64;
+const MAX_SKILLS_OF_AGENT: usize = 64;
 
 /// Longest name and description of an agent, in bytes.
 const MAX_TEXT_BYTES: usize = 1024;
@@ -95,7 +99,19 @@ pub(super) fn match_from_card(peer: PeerId, card: AgentCard) -> AgentMatch {
         }
         None => false,
     };
+    let agents = card.agents.into_iter().take(MAX_AGENTS).map(|agent| AgentOnNode {
+        agent: truncate_text(agent.agent),
+        name: truncate_text(agent.name),
+        description: truncate_text(agent.description),
+        skills: agent
+            .skills
+            .into_iter()
+            .map(|skill| truncate_text(skill.id))
+            .take(MAX_SKILLS_OF_AGENT)
+            .collect(),
+    });
     AgentMatch {
+        agents: agents.collect(),
         peer,
         name: truncate_text(card.name),
         description: truncate_text(card.description),

@@ -12,7 +12,10 @@ use agentanycast_proto::v1::{
 use tonic::{Request, Response, Status};
 
 use super::{Api, node_service::peer_info, status_for_asker};
-use crate::{anycast::DirectoryEntry, identity_resolver::DidWebLookupError};
+use crate::{
+    anycast::{AgentOnNode, DirectoryEntry},
+    identity_resolver::DidWebLookupError,
+};
 
 #[tonic::async_trait]
 impl DirectoryService for Api {
@@ -74,10 +77,15 @@ impl DirectoryService for Api {
                 description: agent.agent.description,
                 skills: agent.agent.skills,
                 verified: agent.agent.verified,
+                agent: String::new(),
             }
         };
+        let agents = directory.agents.into_iter().flat_map(|mut entry| {
+            let agents = std::mem::take(&mut entry.agent.agents);
+            each_agent(listed(entry), agents, skill)
+        });
         Ok(Response::new(ListAgentsResponse {
-            agents: directory.agents.into_iter().map(listed).collect(),
+            agents: agents.collect(),
             unanswered: directory.unanswered,
             skills: directory.skills,
         }))
@@ -99,6 +107,27 @@ impl DirectoryService for Api {
             peer_ids: peers.iter().map(ToString::to_string).collect(),
         }))
     }
+}
+
+/// A node as its agents, where it has several: those that have the skill.
+fn each_agent(node: ListedAgent, agents: Vec<AgentOnNode>, skill: Option<&str>) -> Vec<ListedAgent> {
+    if agents.is_empty() {
+        return vec![node];
+    }
+    let has_it = |agent: &AgentOnNode| skill.is_none_or(|skill| agent.skills.iter().any(|id| id == skill));
+    let each = agents.into_iter().filter(has_it).map(|agent| ListedAgent {
+        name: agent.name,
+        description: agent.description,
+        skills: node
+            .skills
+            .iter()
+            .filter(|skill| agent.skills.contains(&skill.skill_id))
+            .cloned()
+            .collect(),
+        agent: agent.agent,
+        ..node.clone()
+    });
+    each.collect()
 }
 
 /// Whether a peer at this multiaddr is on this host or its network: its address is private, or of the same /24 (IPv4) or

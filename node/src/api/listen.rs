@@ -87,6 +87,8 @@ pub struct GrpcListener {
     handshakes: JoinSet<Option<Conn>>,
     slots: Arc<Semaphore>,
     connections: ClientConnections,
+    /// Whose callers come here, if they are one agent's.
+    agent: Option<Arc<str>>,
     refused_users: HashSet<u32>,
 }
 
@@ -135,6 +137,7 @@ pub async fn bind(listen: &GrpcListen, access: &GrpcAccess) -> Result<GrpcListen
         handshakes: JoinSet::new(),
         slots: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
         connections: ClientConnections::default(),
+        agent: None,
         refused_users: HashSet::new(),
     })
 }
@@ -148,6 +151,13 @@ impl GrpcListener {
     /// Tells which connections are alive; stays valid when the listener has become a stream.
     pub fn connections(&self) -> ClientConnections {
         self.connections.clone()
+    }
+
+    /// Takes the callers of this agent alone, whose connections are in the register of the node's own socket.
+    #[must_use]
+    pub fn for_agent(mut self, agent: Arc<str>, connections: ClientConnections) -> Self {
+        (self.agent, self.connections) = (Some(agent), connections);
+        self
     }
 
     /// All connections from now on, for tonic's `serve_with_incoming_shutdown`. Never ends, never fails.
@@ -180,9 +190,11 @@ impl GrpcListener {
     fn admit(&mut self, accepted: AcceptedSocket, slot: OwnedSemaphorePermit) -> Option<Conn> {
         match (accepted, &self.socket) {
             (AcceptedSocket::Unix(stream), Socket::Unix { owner, .. }) => match stream.peer_cred() {
-                Ok(peer) if peer.uid() == *owner => {
-                    Some(Conn::unix(stream, peer.uid(), self.connections.open(slot)))
-                }
+                Ok(peer) if peer.uid() == *owner => Some(Conn::unix(
+                    stream,
+                    peer,
+                    self.connections.open(slot, self.agent.clone()),
+                )),
                 Ok(peer) => {
                     self.log_refused(peer.uid());
                     None
@@ -196,12 +208,13 @@ impl GrpcListener {
                 // and the first read says so.
                 let _ = stream.set_nodelay(true);
                 let Some(tls) = &self.tls else {
-                    return Some(Conn::tcp(stream, self.connections.open(slot)));
+                    return Some(Conn::tcp(stream, self.connections.open(slot, self.agent.clone())));
                 };
                 let (handshake, connections) = (tls.accept(stream), self.connections.clone());
+                let agent = self.agent.clone();
                 self.handshakes.spawn(async move {
                     match time::timeout(HANDSHAKE_TIMEOUT, handshake).await {
-                        Ok(Ok(stream)) => Some(Conn::tls(stream, connections.open(slot))),
+                        Ok(Ok(stream)) => Some(Conn::tls(stream, connections.open(slot, agent))),
                         Ok(Err(error)) => {
                             tracing::debug!(%error, "TLS handshake failed");
                             None

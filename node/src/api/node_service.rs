@@ -2,7 +2,7 @@
 
 use std::{pin::Pin, time::Duration};
 
-use agentanycast_core::wire::timestamp;
+use agentanycast_core::{ListenRequest, wire::timestamp};
 use agentanycast_net::{DialError, Nat, PeerSnapshot};
 use agentanycast_proto::v1::{
     CancelTaskRequest, CancelTaskResponse, CompleteTaskRequest, CompleteTaskResponse, ConnectPeerRequest,
@@ -16,11 +16,10 @@ use agentanycast_proto::v1::{
     node_service_server::NodeService,
 };
 use futures::Stream;
-use prost::Message as _;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::{
-    Api, MAX_CARD, artifact_streams, listen::CallerInfo, peer_of, response_size::max_message,
+    Api, artifact_streams, caller::caller_key, listen::CallerInfo, peer_of, response_size::max_message,
     status_for_asker, status_of, status_of_search, task_updates,
 };
 use crate::anycast::{DEFAULT_RESULTS, MAX_RESULTS};
@@ -60,33 +59,11 @@ impl NodeService for Api {
         &self,
         request: Request<SetAgentCardRequest>,
     ) -> Result<Response<SetAgentCardResponse>, Status> {
-        let mut card = request
-            .into_inner()
-            .card
-            .ok_or_else(|| Status::invalid_argument("the request has no card"))?;
-        let given = card.p2p_extension.take().unwrap_or_default();
-        let mut ours = self.p2p_extension();
-        for credential in given.verifiable_credentials {
-            if !ours.verifiable_credentials.contains(&credential) {
-                ours.verifiable_credentials.push(credential);
-            }
-        }
-        card.p2p_extension = Some(ours);
-        if card.encoded_len() > MAX_CARD {
-            return Err(Status::invalid_argument(format!(
-                "the card has {} bytes, a card may have {MAX_CARD}; shorten its descriptions or schemas",
-                card.encoded_len()
-            )));
-        }
-        let kept = card.clone();
-        self.engine()
-            .set_card(kept)
-            .await
-            .map_err(|error| status_for_asker(&error))?;
-        tokio::join!(
-            self.net().set_card(Some(card.clone())),
-            self.anycast().set_card(Some(card))
-        );
+        let (caller, connection) = (caller_key(&request), connection_of(&request));
+        let card = self.complete_card(request.into_inner().card)?;
+        let set = self.engine().set_card(caller, connection, card).await;
+        set.map_err(|error| status_for_asker(&error))?;
+        self.publish_card().await?;
         Ok(Response::new(SetAgentCardResponse {
             warnings: self.anycast().unfindable(),
         }))
@@ -167,8 +144,9 @@ impl NodeService for Api {
         &self,
         request: Request<SendTaskRequest>,
     ) -> Result<Response<SendTaskResponse>, Status> {
-        let most = max_message(&request);
-        self.submit(request.into_inner(), most).await.map(Response::new)
+        let (most, connection) = (max_message(&request), connection_of(&request));
+        let sent = self.submit(request.into_inner(), connection, most).await;
+        sent.map(Response::new)
     }
 
     async fn get_task(&self, request: Request<GetTaskRequest>) -> Result<Response<GetTaskResponse>, Status> {
@@ -212,7 +190,12 @@ impl NodeService for Api {
         let (most, connection) = (max_message(&request), connection_of(&request));
         let caller = request.extensions().get::<CallerInfo>().cloned();
         let has_ended = move || caller.as_ref().is_some_and(CallerInfo::has_ended);
-        let listening = self.engine().listen(connection, has_ended).await;
+        let listen = ListenRequest {
+            connection: Some(connection),
+            caller: caller_key(&request),
+            agent: request.into_inner().agent,
+        };
+        let listening = self.engine().listen(listen, has_ended).await;
         let mut listener = listening.map_err(|error| status_of(&error))?;
         let api = self.clone();
         Ok(Response::new(Box::pin(async_stream::try_stream! {

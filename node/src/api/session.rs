@@ -183,7 +183,10 @@ async fn run(api: Api, caller: SessionCaller, work: SessionWork) -> FinishedWork
 
 async fn answer(api: &Api, caller: SessionCaller, call: Call) -> Result<Answer, Status> {
     match call {
-        Call::SendTask(request) => api.submit(request, caller.most).await.map(Answer::SendTask),
+        Call::SendTask(request) => api
+            .submit(request, caller.connection, caller.most)
+            .await
+            .map(Answer::SendTask),
         // Boxed: every call carries the room for the largest of them.
         Call::GetTask(request) => Box::pin(api.read(request, caller.most))
             .await
@@ -232,7 +235,7 @@ async fn run_task(
     whole: Arc<Semaphore>,
     unwanted: oneshot::Receiver<()>,
 ) -> Result<FullTask, Status> {
-    let accepted = api.run(request).await;
+    let accepted = api.run(request, caller.connection).await;
     drop(load);
     let (task_id, wait) = accepted?;
     let request = GetTaskRequest {

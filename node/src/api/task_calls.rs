@@ -60,6 +60,7 @@ fn read_request(request: SendTaskRequest) -> Result<SendTask, Status> {
         idempotency_key: request.idempotency_key,
         note: request.note.map(task_notes::from_proto),
         group: group_of(&request.group)?,
+        target_agent: request.target_agent,
         ..SendTask::default()
     })
 }
@@ -69,10 +70,11 @@ impl Api {
     pub(super) async fn submit(
         &self,
         request: SendTaskRequest,
+        connection: u64,
         most: usize,
     ) -> Result<SendTaskResponse, Status> {
         let brief = request.brief;
-        let task = match self.plan_send(request).await? {
+        let task = match self.plan_send(request, connection).await? {
             SendPlan::New(sent) => self.engine().send_task(sent).await,
             SendPlan::AlreadySent(task) => Ok(task),
         };
@@ -81,8 +83,12 @@ impl Api {
     }
 
     /// Sends a task, and waits for its end; tells its id, and no wait if nobody else may wait for it.
-    pub(super) async fn run(&self, request: SendTaskRequest) -> Result<(String, Option<WaitResult>), Status> {
-        let run = match self.plan_send(request).await? {
+    pub(super) async fn run(
+        &self,
+        request: SendTaskRequest,
+        connection: u64,
+    ) -> Result<(String, Option<WaitResult>), Status> {
+        let run = match self.plan_send(request, connection).await? {
             SendPlan::New(sent) => self.engine().run_task(sent).await,
             SendPlan::AlreadySent(task) => {
                 let id = task.id.clone();
@@ -95,10 +101,16 @@ impl Api {
     }
 
     /// What a request asks for, with the peers that it is for.
-    async fn plan_send(&self, mut request: SendTaskRequest) -> Result<SendPlan, Status> {
+    async fn plan_send(&self, mut request: SendTaskRequest, connection: u64) -> Result<SendPlan, Status> {
         let whom = self.take_target(&mut request)?;
         let skill_of_peer = std::mem::take(&mut request.skill_of_peer);
         let mut sent = Box::new(read_request(request)?);
+        sent.sender = Some(connection);
+        if !sent.target_agent.is_empty() && matches!(whom, TaskTarget::Skill(_) | TaskTarget::Url(_)) {
+            return Err(Status::invalid_argument(
+                "target_agent names an agent of a node: set peer_id too",
+            ));
+        }
         match whom {
             TaskTarget::Peer(peer) => {
                 sent.peer = Some(peer);
@@ -152,8 +164,18 @@ impl Api {
         if let Some(task) = self.find_by_idempotency_key(sent).await? {
             return Ok(Some(task));
         }
-        let candidates = self.anycast().candidates(&skill).await;
-        let mut candidates = candidates.map_err(|error| status_of_search(&error))?;
+        let local = self.engine().local_agents_with(skill.clone(), sent.sender).await;
+        let local = local.map_err(|error| status_for_asker(&error))?;
+        let me = self.engine().me();
+        let mut candidates = if local.is_some() && self.node.limits.prefer_local {
+            vec![me]
+        } else {
+            match self.anycast().candidates(&skill).await {
+                Ok(candidates) => candidates,
+                Err(_) if local.is_some() => vec![me],
+                Err(error) => return Err(status_of_search(&error)),
+            }
+        };
         sent.peer = Some(candidates.remove(0));
         sent.others = Some(candidates);
         sent.skill = skill;
@@ -233,7 +255,13 @@ impl Api {
     ) -> Result<CompleteTaskResponse, Status> {
         let unclaimed = request.unclaimed.then_some(connection);
         self.engine()
-            .complete(request.task_id, request.artifacts, request.message, unclaimed)
+            .complete(
+                request.task_id,
+                request.artifacts,
+                request.message,
+                unclaimed,
+                connection,
+            )
             .await
             .map_err(|error| status_of(&error))?;
         Ok(CompleteTaskResponse {})
@@ -247,7 +275,7 @@ impl Api {
     ) -> Result<FailTaskResponse, Status> {
         let unclaimed = request.unclaimed.then_some(connection);
         self.engine()
-            .fail(request.task_id, request.error_message, unclaimed)
+            .fail(request.task_id, request.error_message, unclaimed, connection)
             .await
             .map_err(|error| status_of(&error))?;
         Ok(FailTaskResponse {})

@@ -36,6 +36,7 @@ use crate::{
 pub(super) fn limits_of(config: &Config) -> api::ApiLimits {
     api::ApiLimits {
         max_artifact_bytes: config.max_artifact_bytes.0,
+        prefer_local: config.agents.prefer_local,
         no_outbound: bridge::outbound_unavailable(&config.bridge.outbound, bridge::MISSING),
     }
 }
@@ -126,6 +127,8 @@ pub(super) fn load_engine(
         retry_delays: config.retry_delays.clone(),
         offline_ttl: config.offline_queue_ttl,
         agent_grace: config.agent_grace,
+        max_agents: usize::try_from(config.agents.max_agents).unwrap_or(usize::MAX),
+        agent_forget: config.agents.agent_forget,
         max_agent_ends: u32::try_from(config.max_agent_ends).unwrap_or(u32::MAX),
         max_task_time: config.max_task_time,
         retention: config.task_retention,

@@ -6,7 +6,7 @@ use agentanycast_core::Engine;
 use agentanycast_proto::{
     FILE_DESCRIPTOR_SET, MAX_GRPC_MESSAGE,
     v1::{
-        diagnostics_service_server::DiagnosticsServiceServer,
+        agent_service_server::AgentServiceServer, diagnostics_service_server::DiagnosticsServiceServer,
         directory_service_server::DirectoryServiceServer, invite_service_server::InviteServiceServer,
         network_service_server::NetworkServiceServer, node_service_server::NodeServiceServer,
         session_service_server::SessionServiceServer, task_list_service_server::TaskListServiceServer,
@@ -48,8 +48,9 @@ const PENDING_RESETS: usize = 4096;
 const OVERALL_HEALTH: &str = "";
 
 /// The services on the daemon's socket, as reflection lists them.
-const SERVICES: [&str; 11] = [
+const SERVICES: [&str; 12] = [
     NodeServiceServer::<Api>::NAME,
+    AgentServiceServer::<Api>::NAME,
     SessionServiceServer::<Api>::NAME,
     TaskListServiceServer::<Api>::NAME,
     TaskNoteServiceServer::<Api>::NAME,
@@ -95,6 +96,9 @@ pub(super) fn serve(
     let directory = DirectoryServiceServer::new(api.clone()).max_encoding_message_size(MAX_GRPC_MESSAGE);
     let invites = InviteServiceServer::new(api.clone()).max_encoding_message_size(MAX_GRPC_MESSAGE);
     let task_notes = TaskNoteServiceServer::new(api.clone());
+    let agents = AgentServiceServer::new(api.clone())
+        .max_decoding_message_size(MAX_GRPC_MESSAGE)
+        .max_encoding_message_size(MAX_GRPC_MESSAGE);
     let diagnostics = DiagnosticsServiceServer::new(api.clone()).max_encoding_message_size(MAX_GRPC_MESSAGE);
     let task_list = TaskListServiceServer::new(api)
         .max_decoding_message_size(MAX_GRPC_MESSAGE)
@@ -119,6 +123,7 @@ pub(super) fn serve(
         .add_service(network)
         .add_service(directory)
         .add_service(invites)
+        .add_service(agents)
         .add_service(diagnostics);
     Ok(tokio::spawn(async move {
         health.set_serving::<NodeServiceServer<Api>>().await;

@@ -132,6 +132,9 @@ pub struct ListedAgent {
     pub registered: bool,
     /// Its peer itself said this, on its card or signed.
     pub verified: bool,
+    /// Its name on its node, where that has several agents: what tasks to the peer name
+    /// ([`TaskBuilder::agent`](crate::TaskBuilder::agent)).
+    pub agent: String,
 }
 
 impl From<v1::ListAgentsResponse> for AgentDirectory {
@@ -166,6 +169,7 @@ impl From<ListedAgent> for v1::ListedAgent {
             lan: agent.lan,
             registered: agent.registered,
             verified: agent.verified,
+            agent: agent.agent,
         }
     }
 }
@@ -183,6 +187,7 @@ impl From<v1::ListedAgent> for ListedAgent {
             lan: agent.lan,
             registered: agent.registered,
             verified: agent.verified,
+            agent: agent.agent,
         }
     }
 }

@@ -26,15 +26,17 @@ pub(super) enum SubscriptionEvent {
 }
 
 /// Subscribes, and again after each loss, until the daemon has been away for longer than `patience`.
+/// With an `agent`: as that one, which is registered each time.
 pub(super) fn subscribe_with_retries(
     node: Node,
+    agent: Option<v1::RegisterAgentRequest>,
     patience: Option<Duration>,
 ) -> BoxStream<Result<SubscriptionEvent, Error>> {
     Box::pin(stream! {
            let mut backoff = Backoff::new(patience);
            let (mut opened, mut lost) = (false, false);
            loop {
-               let loss = match subscribe(&node).await {
+               let loss = match subscribe(&node, agent.as_ref()).await {
                    Ok(mut events) => {
                        if opened {
                            yield Ok(SubscriptionEvent::Resumed);
@@ -80,12 +82,26 @@ pub(super) fn subscribe_with_retries(
 }
 
 /// Once: how long a lost daemon is waited for is not this call's to say.
-async fn subscribe(node: &Node) -> Result<tonic::Streaming<v1::SubscribeIncomingTasksResponse>, Error> {
+async fn subscribe(
+    node: &Node,
+    agent: Option<&v1::RegisterAgentRequest>,
+) -> Result<tonic::Streaming<v1::SubscribeIncomingTasksResponse>, Error> {
+    let failed = |(CallFailure::Lost(error) | CallFailure::Answered(error))| error;
+    let mut name = String::new();
+    if let Some(agent) = agent {
+        // Each time: the daemon may have lost what it knew, or somebody removed the agent.
+        let registered = node.session().register_agent_once(agent.clone()).await;
+        name = registered.map_err(failed)?.name;
+    }
     let rpc = |mut client: NodeClient, request| async move { client.subscribe_incoming_tasks(request).await };
     node.session()
-        .call_once(Subject::Node, v1::SubscribeIncomingTasksRequest {}, rpc)
+        .call_once(
+            Subject::Node,
+            v1::SubscribeIncomingTasksRequest { agent: name },
+            rpc,
+        )
         .await
-        .map_err(|(CallFailure::Lost(error) | CallFailure::Answered(error))| error)
+        .map_err(failed)
 }
 
 /// What was handed over on this connection, translated.

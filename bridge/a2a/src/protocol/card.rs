@@ -406,7 +406,7 @@ pub fn skill_card(skill: &str, agents: &[v1::DiscoveredAgent]) -> AgentCard {
             tags: found.map(|found| found.tags.clone()).unwrap_or_default(),
             ..Skill::default()
         }],
-        p2p_extension: None,
+        ..AgentCard::default()
     }
 }
 
@@ -461,6 +461,7 @@ mod tests {
                     protocol_version,
                     skills,
                     p2p_extension,
+                    ..AgentCard::default()
                 }
             },
         )

@@ -317,7 +317,14 @@ fn proto_task() -> impl Strategy<Value = v1::Task> {
             vec(artifact, 0..3),
         ),
         (proto_time(), proto_time(), labels, attempts),
-        ("\\PC{0,8}", "\\PC{0,8}", "\\PC{0,8}", "\\PC{0,8}", "\\PC{0,8}"),
+        (
+            "\\PC{0,8}",
+            "\\PC{0,8}",
+            "\\PC{0,8}",
+            "\\PC{0,8}",
+            "\\PC{0,8}",
+            "\\PC{0,8}",
+        ),
     )
         .prop_map(
             |((status, messages, said, artifacts), (created_at, updated_at, metadata, attempts), ids)| {
@@ -335,6 +342,7 @@ fn proto_task() -> impl Strategy<Value = v1::Task> {
                     originator_peer_id: ids.3,
                     metadata,
                     assignee_peer_id: ids.4,
+                    agent: ids.5,
                     attempts,
                 }
             },

@@ -65,7 +65,7 @@ const SPELLINGS: [(&str, &[&str]); 9] = [
 const NUMBERS: [usize; 9] = [7, 0, 1, 3, 4, 5, 2, 6, 8];
 
 /// What `metadata.agentanycast` of a task says, in this order.
-const NOTES: [&str; 4] = ["createdAt", "skill", "originator", "assignee"];
+const NOTES: [&str; 5] = ["createdAt", "skill", "originator", "assignee", "agent"];
 
 /// The peers that the task was sent to before, in the same place.
 const ATTEMPTS: &str = "attempts";
@@ -235,6 +235,7 @@ fn read_notes(metadata: &mut Option<Map<String, Value>>, task: &mut v1::Task) {
     task.target_skill_id = text("skill");
     task.originator_peer_id = text("originator");
     task.assignee_peer_id = text("assignee");
+    task.agent = text("agent");
     task.attempts = note.get(ATTEMPTS).and_then(read_attempts).unwrap_or_default();
     all.remove(MESH);
     if all.is_empty() {
@@ -357,6 +358,7 @@ fn write_metadata(task: &v1::Task, annex: &mut ExtraFields) -> Option<Map<String
     put(&mut note, "skill", task.target_skill_id.clone());
     put(&mut note, "originator", task.originator_peer_id.clone());
     put(&mut note, "assignee", task.assignee_peer_id.clone());
+    put(&mut note, "agent", task.agent.clone());
     if !task.attempts.is_empty() {
         let attempts = task.attempts.iter();
         let attempts = attempts.map(|attempt| json!({"peer": attempt.peer_id, "reason": attempt.reason}));

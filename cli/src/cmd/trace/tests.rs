@@ -51,6 +51,7 @@ pub(in crate::cmd) fn task(status: TaskStatus, reason: &str) -> Task {
         assignee: id(OTHER),
         metadata: BTreeMap::new(),
         attempts: Vec::new(),
+        agent: String::new(),
         asked: String::new(),
     }
 }

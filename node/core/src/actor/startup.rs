@@ -162,6 +162,7 @@ impl LoadedEngine {
         let (calls, inbox) = mpsc::channel(MAX_QUEUED_CALLS);
         let (failed_sender, failed) = watch::channel(None);
         let (listening_sender, listening) = watch::channel(false);
+        let (node_card_sender, node_card) = watch::channel(None);
         let registry = StreamRegistry::default();
         let bell = ExternalQueue::default();
         let engine = Engine::new(HandleParts {
@@ -175,6 +176,7 @@ impl LoadedEngine {
             audited: self.audit_gate.is_there(),
             failed,
             listening,
+            node_card,
             note_watch_lock: Arc::new(Semaphore::new(1)),
             external_queue: bell.clone(),
         });
@@ -202,6 +204,7 @@ impl LoadedEngine {
             pending_identity: PendingIdentity::default(),
             audit_gate: self.audit_gate,
             external_queue: bell,
+            node_card: node_card_sender,
             failure: None,
             failed: failed_sender,
         };

@@ -80,22 +80,33 @@ impl AgentReport {
 }
 
 impl Coordinator {
-    /// An agent begins to listen for tasks.
-    pub(crate) fn attach(&mut self, now: Now, listener: ListenerId) -> Result<(), EngineError> {
-        if !self.dispatch.has_listeners() {
+    /// Somebody begins to listen for the tasks of an agent, as it is written with them.
+    pub(super) fn attach_to(
+        &mut self,
+        now: Now,
+        listener: ListenerId,
+        agent: Option<Arc<str>>,
+        connection: Option<u64>,
+    ) -> Result<(), EngineError> {
+        if !self.dispatch.has_listeners_of(agent.as_deref()) {
             let tasks = &self.tasks;
-            let is_unclaimed = |id: &str| tasks.indexed(id).is_some_and(|known| !known.claimed);
+            let is_unclaimed = |id: &str| {
+                let known = tasks.indexed(id);
+                known.is_some_and(|known| !known.claimed && known.agent == agent)
+            };
             self.dispatch.restart_claim_grace(now, is_unclaimed);
         }
-        let deliveries = self.dispatch.attach(now, listener);
+        let deliveries = self.dispatch.attach(now, listener, agent, connection);
         self.release_lost(now)?;
         Ok(self.hand_over(now, deliveries)?)
     }
 
     /// An agent stopped listening, and is still there.
     pub(crate) fn detach(&mut self, now: Now, listener: ListenerId) -> Result<(), EngineError> {
-        let deliveries = self.dispatch.detach(now, listener);
-        self.dispatch.confirm_claims();
+        let deliveries = self.detach_listener(now, listener);
+        let tasks = &self.tasks;
+        let agent_of = |id: &str| tasks.indexed(id).and_then(|known| known.agent.clone());
+        self.dispatch.confirm_claims(agent_of);
         Ok(self.hand_over(now, deliveries)?)
     }
 
@@ -122,7 +133,8 @@ impl Coordinator {
             DeclineOutcome::NotOffered => {}
             DeclineOutcome::StillOffered if !is_its_own => {}
             DeclineOutcome::Reoffer if !is_its_own => {
-                let deliveries = self.dispatch.offer_again(id);
+                let agent = self.agent_of(id);
+                let deliveries = self.dispatch.offer_again(agent.as_deref(), id);
                 self.hand_over(now, deliveries)?;
             }
             DeclineOutcome::StillOffered | DeclineOutcome::Reoffer | DeclineOutcome::Undeliverable => {
@@ -136,7 +148,7 @@ impl Coordinator {
     pub(super) fn fail_declined(&mut self, now: Now) -> Result<(), StoreError> {
         for (id, reason) in self.dispatch.undeliverable(now, self.limits.agent_grace) {
             if unless_damaged(self.fail_untakable(now, &id, &reason))?.is_none() {
-                self.dispatch.withdraw(&id);
+                self.withdraw(&id);
             }
         }
         Ok(())
@@ -151,7 +163,7 @@ impl Coordinator {
             return Ok(()); // It is looked at again after the grace time.
         }
         if task.status == Status::Submitted {
-            self.dispatch.withdraw(id);
+            self.withdraw(id);
             return Ok(());
         }
         self.notify_agent(now, id)
@@ -225,6 +237,7 @@ impl Coordinator {
 
     /// While the connection of the agent that claimed a task lives, no other may move the task on.
     pub(super) fn check_claim(&self, id: &str, connection: u64) -> Result<(), EngineError> {
+        self.check_is_its_agent(id, connection)?;
         let Some(known) = self.tasks.indexed(id).filter(|known| known.claimed) else {
             return Ok(());
         };
@@ -244,13 +257,14 @@ impl Coordinator {
 
     /// A gRPC connection is gone: what it claimed may be taken over, and fails if nobody does.
     pub(crate) fn on_connection_closed(&mut self, now: Now, connection: u64) {
+        self.agents.on_connection_closed(connection);
         self.dispatch.on_connection_closed(now, connection);
     }
 
     /// What an agent says of its task: there is one, whether it listens or not.
     fn on_agent_activity(&mut self, now: Now, id: &str, report: AgentReport) -> Result<(), EngineError> {
-        task_of_agent(&mut self.tasks, id)?;
-        self.dispatch.note_activity(now);
+        let agent = task_of_agent(&mut self.tasks, id)?.agent.clone();
+        self.dispatch.note_activity(now, agent.as_deref());
         self.apply_report(now, id, report, true)
     }
 
@@ -356,8 +370,10 @@ impl Coordinator {
         }
         task.claimed = true;
         let new: Vec<Arc<Output>> = task.results[before.min(task.results.len())..].to_vec();
-        if !automatic_on.is_some_and(|connection| self.dispatch.reserve_for(connection, id)) {
-            self.dispatch.withdraw(id);
+        let agent = task.agent.clone();
+        let agent = agent.as_deref();
+        if !automatic_on.is_some_and(|connection| self.dispatch.reserve_for(connection, agent, id)) {
+            self.dispatch.withdraw(agent, id);
         }
         let saved = task.save(&mut self.transaction);
         self.on_changed(&saved, new);
@@ -409,8 +425,9 @@ impl Coordinator {
     fn abandon_as(&mut self, now: Now, id: &str, reason: &str, returned: bool) -> Result<(), StoreError> {
         let claimed = self.tasks.indexed(id).is_some_and(|known| known.claimed);
         self.fail_in_place(now, id, reason, returned);
-        if !claimed && !self.dispatch.has_listeners() {
-            self.dispatch.withdraw(id); // No agent has ever seen it.
+        let agent = self.agent_of(id);
+        if !claimed && !self.dispatch.has_listeners_of(agent.as_deref()) {
+            self.withdraw(id); // No agent has ever seen it.
             return Ok(());
         }
         self.notify_agent(now, id)

@@ -73,6 +73,10 @@ pub struct SendTask {
     pub message: Message,
     /// The skill it is for; may be empty.
     pub skill: String,
+    /// The agent that it is for, of those of the node; empty: chosen there.
+    pub target_agent: String,
+    /// Who sends it: the gRPC connection; None: it is not known.
+    pub sender: Option<u64>,
     /// Travels along.
     pub metadata: BTreeMap<String, String>,
     /// The conversation; empty = a new one.
@@ -193,6 +197,7 @@ impl Coordinator {
         }
         let deadline = deadline_of(&request.metadata)?;
         self.tasks.check_tasks_to(role)?;
+        let agent = self.agent_for_new(role, &request)?;
         let admitted = self.admit_local(now, &request)?;
         let id = self.transaction.new_id();
         let context_id = if request.context_id.is_empty() {
@@ -221,6 +226,7 @@ impl Coordinator {
             deadline,
             claimed: false,
             agent_ends: 0,
+            agent,
             route: request.others.filter(|_| role != Role::Both).map(|rest| Route {
                 candidates: rest,
                 ..Route::default()
@@ -342,7 +348,7 @@ impl Coordinator {
                 task.status
             )));
         }
-        self.dispatch.note_activity(now);
+        self.dispatch.note_activity(now, task.agent.as_deref());
         self.end(now, id, Status::Canceled, "")?;
         match task.role {
             Role::Originator(peer) => {
@@ -436,6 +442,7 @@ fn send_task_payload(
             .is_some_and(|route| !route.taken && !route.candidates.is_empty()),
         takes_offers: true,
         invite,
+        target_agent: task.agent.as_deref().unwrap_or_default().to_owned(),
     };
     fits(payload.encoded_len(), "message")?;
     Ok(Payload::SendTask(payload))

@@ -148,9 +148,9 @@ impl Coordinator {
         self.try_next_candidate(now, id, reason)
     }
 
-    /// No agent has been here for long: what others could have is offered back to its originators, and nobody's here until
+    /// Nobody has listened for this agent for long: what others could have is offered back to its originators, and nobody's here until
     /// they have answered. False: there is more of it.
-    pub(super) fn offer_back(&mut self, now: Now) -> Result<bool, StoreError> {
+    pub(super) fn offer_back(&mut self, now: Now, agent: Option<&str>) -> Result<bool, StoreError> {
         let mut waiting: Vec<String> = self
             .tasks
             .index()
@@ -158,6 +158,7 @@ impl Coordinator {
             .filter(|(_, known)| {
                 known.returnable && !known.held && !known.claimed && known.status == Status::Submitted
             })
+            .filter(|(_, known)| known.agent.as_deref() == agent)
             // Whoever is away could not answer, and the task would be nobody's until it is back.
             .filter(|(_, known)| known.peer.is_some_and(|peer| self.peers.is_connected(peer)))
             .map(|(id, _)| id.to_owned())
@@ -177,7 +178,7 @@ impl Coordinator {
             let metadata = task.metadata.clone();
             let saved = task.save(&mut self.transaction);
             self.on_saved(&saved);
-            self.dispatch.withdraw(id);
+            self.withdraw(id);
             tracing::info!(task = id, %peer, "no agent has come for a task; it is offered back");
             let payload = Payload::TaskFail(TaskFailPayload {
                 task_id: id.clone(),

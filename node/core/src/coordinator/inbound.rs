@@ -225,7 +225,11 @@ impl Coordinator {
         if let Err(error) = self.tasks.check_tasks_from(peer) {
             return Ok(error.into());
         }
-        if send.tentative && !self.dispatch.has_listeners() {
+        let agent = match self.choose_agent(&send.target_agent, &send.target_skill_id, None) {
+            Ok(agent) => agent,
+            Err(reason) => return Ok(AckDecision::Refuse(reason)),
+        };
+        if send.tentative && !self.dispatch.has_listeners_of(agent.as_deref()) {
             return Ok(AckDecision::Refuse("no agent listens here".to_owned())); // Others may have one that does.
         }
         if send.tentative && self.tasks.index().held_for(peer) >= MAX_HELD {
@@ -267,6 +271,7 @@ impl Coordinator {
             deadline,
             claimed: false,
             agent_ends: 0,
+            agent,
             route: None,
             held: send.tentative,
             returnable: send.tentative && send.takes_offers,

@@ -9,6 +9,7 @@ use agentanycast_store::{Store, StoreError};
 use super::Coordinator;
 use crate::{
     admission::Admission,
+    agents::Agents,
     dispatch::{Dispatch, LostClaim, OfferKind},
     external::External,
     observe::Observe,
@@ -37,6 +38,7 @@ impl Coordinator {
             peers: Peers::load(&mut transaction, &limits, now)?,
             external: External::load(&transaction, |task| tasks.indexed(task).is_some())?,
             admission: Admission::load(&transaction)?,
+            agents: Agents::load(&transaction, limits.max_agents)?,
             dispatch: Dispatch::new(now),
             routing: Routing::default(),
             observe: Observe::new(&limits),
@@ -66,7 +68,16 @@ impl Coordinator {
         for (_, id) in unclaimed {
             let weight = self.tasks.weight(&id);
             let as_what = self.offered_after_start(&id)?;
-            self.dispatch.offer(&id, as_what, weight);
+            let agent = self.agent_of(&id);
+            self.dispatch.offer(agent.as_deref(), &id, as_what, weight);
+        }
+        let open = self
+            .tasks
+            .index()
+            .unended()
+            .filter(|(_, known)| known.is_assignee);
+        for (_, known) in open {
+            self.agents.on_task_begun(known.agent.as_deref());
         }
         self.resume_external();
         self.peers.want_all(&mut self.transaction);

@@ -2,9 +2,38 @@
 
 use agentanycast_identity::PeerId;
 
-use super::Coordinator;
+use super::{Coordinator, node_agents::ListenRequest};
+use crate::transaction::{EngineError, ListenerId, Now};
 
 impl Coordinator {
+    /// Somebody begins to listen for the primary agent.
+    pub(crate) fn attach(&mut self, now: Now, listener: ListenerId) -> Result<(), EngineError> {
+        self.listen_on(now, listener, None)
+    }
+
+    /// The same on this connection.
+    pub(crate) fn attach_on(
+        &mut self,
+        now: Now,
+        listener: ListenerId,
+        connection: u64,
+    ) -> Result<(), EngineError> {
+        self.listen_on(now, listener, Some(connection))
+    }
+
+    fn listen_on(
+        &mut self,
+        now: Now,
+        listener: ListenerId,
+        connection: Option<u64>,
+    ) -> Result<(), EngineError> {
+        let request = ListenRequest {
+            connection,
+            ..ListenRequest::on_connection(connection.unwrap_or_default())
+        };
+        self.listen(now, listener, request).map(drop)
+    }
+
     /// Number of envelopes that wait for their peers.
     pub(crate) fn queued(&self) -> usize {
         self.peers.waited_for().map(|(_, count, _)| count).sum()

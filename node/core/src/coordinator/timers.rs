@@ -12,7 +12,7 @@ use super::Coordinator;
 use crate::{
     delivery::outbox::EnvelopeKind,
     task::{NetworkPath, Status},
-    tasks::unless_damaged,
+    tasks::{TaskIndexEntry, unless_damaged},
     trace_context::TraceContext,
     transaction::{Effect, Now},
 };
@@ -63,6 +63,7 @@ impl Coordinator {
         self.fail_abandoned(now)?;
         self.fail_declined(now)?;
         self.fail_overlong(now)?;
+        self.forget_agents(now);
         let deliveries = self.dispatch.tick(now, self.limits.agent_grace);
         self.hand_over(now, deliveries)?;
         self.collect(now)?;
@@ -106,25 +107,26 @@ impl Coordinator {
         let lost = lost.filter(|id| !self.is_reoffered(id));
         let mut abandoned: Vec<String> = lost.map(str::to_owned).collect();
         abandoned.sort_unstable();
-        let idle = self.dispatch.idle_since();
-        if idle.is_some_and(|since| now.mono.saturating_sub(since) > grace) {
-            abandoned = self
-                .tasks
-                .index()
-                .all()
-                .filter(|(id, known)| known.is_assignee && (known.claimed || self.is_reoffered(id)))
-                .map(|(id, _)| id.to_owned())
-                .collect();
-            abandoned.sort_unstable();
-            if self.offer_back(now)? {
-                self.dispatch.note_activity(now);
+        for agent in self.dispatch.idle_agents(now, grace) {
+            let agent = agent.as_deref();
+            let is_its = |known: &TaskIndexEntry| known.is_assignee && known.agent.as_deref() == agent;
+            let unended = self.tasks.index().unended();
+            let idle =
+                unended.filter(|(id, known)| is_its(known) && (known.claimed || self.is_reoffered(id)));
+            let idle = idle.map(|(id, _)| id.to_owned()).collect::<Vec<_>>();
+            abandoned.extend(idle);
+            if self.offer_back(now, agent)? {
+                self.dispatch.note_activity(now, agent);
             }
         }
+        abandoned.sort_unstable();
+        abandoned.dedup();
         for id in &abandoned {
             let is_over = self.tasks.indexed(id).is_some_and(|known| {
                 // Whoever streams an artifact is there, listening or not.
                 let is_open = !known.status.is_terminal() && !known.open_streams;
-                is_open && (known.claimed || idle.is_none() || self.is_reoffered(id))
+                let is_attended = self.dispatch.has_listeners_of(known.agent.as_deref());
+                is_open && (known.claimed || is_attended || self.is_reoffered(id))
             });
             if is_over {
                 self.abandon_claimed(now, id)?;
@@ -142,7 +144,7 @@ impl Coordinator {
             let asks = known.status == Status::InputRequired;
             known.is_assignee && !known.held && !asks
         });
-        let tasks = tasks.map(|(id, known)| (id, known.claimed));
+        let tasks = tasks.map(|(id, known)| (id, known.agent.as_deref(), known.claimed));
         for id in self.dispatch.overlong(now, limit, tasks) {
             let reason = format!(
                 "its agent had it for longer than {}, the limit that its node has set (max_task_time)",
@@ -155,7 +157,7 @@ impl Coordinator {
 
     fn collect(&mut self, now: Now) -> Result<(), StoreError> {
         for id in self.tasks.collect(&mut self.transaction, now)? {
-            self.dispatch.withdraw(&id);
+            self.withdraw(&id);
             self.external.forget_notes(&mut self.transaction, &id);
             self.transaction.effect(Effect::Forget { task_id: id });
         }

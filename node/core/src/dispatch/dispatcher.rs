@@ -549,6 +549,11 @@ impl Dispatcher {
         }
     }
 
+    /// How many listen.
+    pub(super) fn listener_count(&self) -> usize {
+        self.listeners.len()
+    }
+
     /// Since when nobody listens.
     pub(super) fn idle_since(&self) -> Option<Duration> {
         self.idle_since

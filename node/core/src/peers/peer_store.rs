@@ -103,6 +103,13 @@ impl PeerStore {
         self.own = Some(Arc::new(card));
     }
 
+    /// The local agent has no card any more.
+    pub(super) fn clear_own(&mut self, batch: &mut Batch) {
+        if let Some(card) = self.own.take() {
+            batch.delete_large(&schema::key(tag::OWN_CARD, b""), card.encoded_len());
+        }
+    }
+
     /// The newest card of a peer.
     pub(super) fn card(
         &mut self,

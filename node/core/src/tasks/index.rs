@@ -43,6 +43,8 @@ pub(crate) struct TaskIndexEntry {
     pub(crate) claimed: bool,
     /// How many agents ended while they had it.
     pub(crate) agent_ends: u32,
+    /// The agent of this node that it is for; None: the primary one, or none here.
+    pub(crate) agent: Option<Arc<str>>,
     pub(crate) open_streams: bool,
     pub(crate) deadline: Option<u64>,
     pub(crate) peer: Option<PeerId>,
@@ -341,6 +343,7 @@ impl TaskIndexEntry {
             is_assignee: state.is_assignee,
             claimed: state.claimed,
             agent_ends: state.agent_ends,
+            agent: state.agent().filter(|_| state.is_assignee),
             open_streams: state.open_streams,
             deadline: state.deadline,
             peer: state.peer(),

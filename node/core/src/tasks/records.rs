@@ -110,6 +110,9 @@ pub(super) struct StateRecord {
     /// When it was written, by the clock of what has passed (`engine/durable_clock`); 0: an older version wrote it.
     #[prost(uint64, tag = "21")]
     pub changed_clock_ms: u64,
+    /// The agent that it is for; empty: the primary one.
+    #[prost(string, tag = "22")]
+    agent: String,
 }
 
 /// Between whom a task is sealed.
@@ -189,6 +192,7 @@ impl HeadRecord {
             deadline: self.deadline,
             claimed: state.claimed,
             agent_ends: state.agent_ends,
+            agent: state.agent(),
             route: match &state.route {
                 Some(record) => Some(record.route()?),
                 None => None,
@@ -240,8 +244,14 @@ impl StateRecord {
             }),
             timeline: TimelineRecord::from_timeline(&task.timeline),
             agent_ends: task.agent_ends,
+            agent: task.agent.as_deref().unwrap_or_default().to_owned(),
             changed_clock_ms: 0,
         }
+    }
+
+    /// The agent that it is for; None: the primary one.
+    pub(super) fn agent(&self) -> Option<Arc<str>> {
+        (!self.agent.is_empty()).then(|| Arc::from(self.agent.as_str()))
     }
 
     /// By which a gateway lists it.

@@ -42,6 +42,7 @@ fn task(id: &str) -> Task {
         deadline: None,
         claimed: false,
         agent_ends: 0,
+        agent: None,
         route: None,
         traced: None,
         held: false,

@@ -22,7 +22,7 @@ use self::faulty_store::{FaultPoint, FaultyStore, StoreFault};
 use super::harness::{artifact, limits, peer, text};
 use crate::{
     self as engine, Engine, EngineError, Now, OfferedTask, SendTask, Subscription,
-    coordinator::Coordinator,
+    coordinator::{Coordinator, ListenRequest},
     link::memory::MemoryNetwork,
     spool::Spool,
     task::{Role, Status},
@@ -222,13 +222,13 @@ async fn carry_out(
         ClientStep::Complete(_) => {
             let id = task?;
             let done = engine
-                .complete(id.clone(), vec![artifact("a", "done")], None, None)
+                .complete(id.clone(), vec![artifact("a", "done")], None, None, 1)
                 .await;
             done.map(|()| told(&id, Status::Completed))
         }
         ClientStep::Fail(_) => {
             let id = task?;
-            let done = engine.fail(id.clone(), "no".into(), None).await;
+            let done = engine.fail(id.clone(), "no".into(), None, 1).await;
             done.map(|()| told(&id, Status::Failed))
         }
         ClientStep::Cancel(_) => {
@@ -250,7 +250,7 @@ fn watch(store: &FaultyStore, id: &str, status: Status, who: &str) {
 }
 
 async fn listen(engine: Engine, store: Arc<FaultyStore>) {
-    let Ok(mut listener) = engine.listen(1, || false).await else {
+    let Ok(mut listener) = engine.listen(ListenRequest::on_connection(1), || false).await else {
         return;
     };
     while let Some(OfferedTask { task, .. }) = listener.next().await {
@@ -497,10 +497,18 @@ async fn a_task_that_waited_for_another_ones_report_is_handed_over() {
     };
     let ends_its_agent = send("m1").await;
     for connection in 1..=2 {
-        let mut listener = node.engine.listen(connection, || true).await.unwrap();
+        let mut listener = node
+            .engine
+            .listen(ListenRequest::on_connection(connection), || true)
+            .await
+            .unwrap();
         assert_eq!(handed_over(&mut listener).await, ends_its_agent);
     }
-    let mut listener = node.engine.listen(3, || false).await.unwrap();
+    let mut listener = node
+        .engine
+        .listen(ListenRequest::on_connection(3), || false)
+        .await
+        .unwrap();
     assert_eq!(handed_over(&mut listener).await, ends_its_agent);
     let waits = send("m2").await;
     let report = node.engine.update(ends_its_agent, Status::Working, None, 3);

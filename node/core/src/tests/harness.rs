@@ -25,6 +25,8 @@ pub(crate) fn limits() -> EngineLimits {
         retry_delays: [2, 4, 8].map(Duration::from_secs).to_vec(),
         offline_ttl: Some(Duration::from_hours(24)),
         agent_grace: Duration::from_mins(5),
+        max_agents: 4096,
+        agent_forget: Duration::from_hours(24),
         max_agent_ends: 5,
         max_task_time: None,
         retention: Duration::from_hours(7 * 24),

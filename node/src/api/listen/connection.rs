@@ -13,14 +13,14 @@ use std::{
 
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::{TcpStream, UnixStream},
+    net::{TcpStream, UnixStream, unix::UCred},
     sync::OwnedSemaphorePermit,
 };
 use tokio_rustls::server::TlsStream;
 use tonic::transport::server::Connected;
 
 use super::client_close::CloseDetector;
-use crate::api::authority_fix::AuthorityFilter;
+use crate::api::{authority_fix::AuthorityFilter, caller::process_name};
 
 /// A connection, for as long as this process runs: no two ever have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -33,6 +33,10 @@ pub struct CallerInfo {
     pub connection: ConnectionId,
     /// The user of the calling process; none over TCP.
     pub uid: Option<u32>,
+    /// The calling process, where the system tells it.
+    pub process: Option<Arc<str>>,
+    /// The agent whose socket this is, if it is one's.
+    pub agent: Option<Arc<str>>,
     end: Arc<ConnectionEnd>,
 }
 
@@ -43,6 +47,8 @@ impl CallerInfo {
         Self {
             connection,
             uid: None,
+            process: None,
+            agent: None,
             end: Arc::default(),
         }
     }
@@ -99,7 +105,7 @@ impl ClientConnections {
     }
 
     /// Registers a new connection until the returned entry is dropped.
-    pub(super) fn open(&self, slot: OwnedSemaphorePermit) -> ConnectionGuard {
+    pub(super) fn open(&self, slot: OwnedSemaphorePermit, agent: Option<Arc<str>>) -> ConnectionGuard {
         let id = ConnectionId(self.0.last.fetch_add(1, Ordering::Relaxed) + 1);
         self.0
             .alive
@@ -110,6 +116,7 @@ impl ClientConnections {
             id,
             connections: self.clone(),
             end: Arc::default(),
+            agent,
             _slot: slot,
         }
     }
@@ -121,6 +128,8 @@ pub(super) struct ConnectionGuard {
     id: ConnectionId,
     connections: ClientConnections,
     end: Arc<ConnectionEnd>,
+    /// The agent whose socket it came by.
+    agent: Option<Arc<str>>,
     _slot: OwnedSemaphorePermit,
 }
 
@@ -144,6 +153,7 @@ impl Drop for ConnectionGuard {
 pub struct Conn {
     stream: ConnStream,
     uid: Option<u32>,
+    process: Option<Arc<str>>,
     guard: ConnectionGuard,
     close_detector: CloseDetector,
 }
@@ -157,10 +167,11 @@ enum ConnStream {
 }
 
 impl Conn {
-    pub(super) fn unix(stream: UnixStream, uid: u32, guard: ConnectionGuard) -> Self {
+    pub(super) fn unix(stream: UnixStream, peer: UCred, guard: ConnectionGuard) -> Self {
         Self {
             stream: ConnStream::Unix(stream, AuthorityFilter::default()),
-            uid: Some(uid),
+            uid: Some(peer.uid()),
+            process: peer.pid().and_then(process_name),
             guard,
             close_detector: CloseDetector::default(),
         }
@@ -170,6 +181,7 @@ impl Conn {
         Self {
             stream: ConnStream::Tcp(stream),
             uid: None,
+            process: None,
             guard,
             close_detector: CloseDetector::default(),
         }
@@ -179,6 +191,7 @@ impl Conn {
         Self {
             stream: ConnStream::Tls(Box::new(stream)),
             uid: None,
+            process: None,
             guard,
             close_detector: CloseDetector::default(),
         }
@@ -200,6 +213,8 @@ impl Connected for Conn {
         CallerInfo {
             connection: self.guard.id,
             uid: self.uid,
+            process: self.process.clone(),
+            agent: self.guard.agent.clone(),
             end: Arc::clone(&self.guard.end),
         }
     }

@@ -196,6 +196,7 @@ fn refused(error: &EngineError) -> GatewayError {
     let kind = match error {
         EngineError::Invalid(_) => ErrorKind::Invalid,
         EngineError::NotFound(_) => ErrorKind::TaskNotFound,
+        EngineError::NotRegistered(_) => ErrorKind::AgentNotFound,
         EngineError::Precondition(_) => ErrorKind::Conflict,
         EngineError::Denied(_) => ErrorKind::Denied,
         EngineError::Exhausted(_) => ErrorKind::Busy,

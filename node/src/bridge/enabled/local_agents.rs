@@ -14,9 +14,10 @@ use agentanycast_gateway::{
     is_terminal,
 };
 use agentanycast_proto::v1::{
-    self, CompleteTaskRequest, FailTaskRequest, MessageRole, SendStreamingArtifactRequest,
-    SetAgentCardRequest, StreamChunk, StreamEnd, StreamEndReason, StreamStart, SubscribeIncomingTasksRequest,
-    TaskStatus, UpdateTaskStatusRequest, node_service_server::NodeService as _,
+    self, CompleteTaskRequest, FailTaskRequest, MessageRole, RegisterAgentRequest,
+    SendStreamingArtifactRequest, StreamChunk, StreamEnd, StreamEndReason, StreamStart,
+    SubscribeIncomingTasksRequest, TaskStatus, UpdateTaskStatusRequest,
+    agent_service_server::AgentService as _, node_service_server::NodeService as _,
     send_streaming_artifact_request::Event,
 };
 use async_trait::async_trait;
@@ -26,7 +27,7 @@ use tokio_util::{
     sync::{CancellationToken, DropGuard},
     task::AbortOnDropHandle,
 };
-use tonic::Status;
+use tonic::{Request, Status};
 
 use super::local_gateway::{LocalGateway, task_error};
 use crate::api::{Api, LocalConnection};
@@ -48,8 +49,9 @@ impl Agents for LocalGateway {
     async fn attach(&self, name: &str, card: v1::AgentCard) -> Result<Arc<dyn AgentPort>, GatewayError> {
         let api = self.api().clone();
         let connection = Arc::new(api.in_process_caller());
-        set_card(&api, &connection, card).await?;
-        let subscribed = api.subscribe_incoming_tasks(connection.request(SubscribeIncomingTasksRequest {}));
+        let name = register(&api, name, card).await?;
+        let request = connection.request(SubscribeIncomingTasksRequest { agent: name.clone() });
+        let subscribed = api.subscribe_incoming_tasks(request);
         let mut handed = subscribed.await.map_err(task_error)?.into_inner();
         let (given, tasks) = mpsc::channel(WAITING);
         let stop = CancellationToken::new();
@@ -85,9 +87,8 @@ impl Agents for LocalGateway {
             }
         });
         Ok(Arc::new(LocalAgent {
-            name: name.to_owned(),
+            name,
             api,
-            connection,
             tasks: Mutex::new(tasks),
             stop: stop.clone(),
             _stop: stop.drop_guard(),
@@ -95,9 +96,14 @@ impl Agents for LocalGateway {
     }
 }
 
-async fn set_card(api: &Api, connection: &LocalConnection, card: v1::AgentCard) -> Result<(), GatewayError> {
-    let request = connection.request(SetAgentCardRequest { card: Some(card) });
-    api.set_agent_card(request).await.map(drop).map_err(task_error)
+/// The name under which the agent is registered.
+async fn register(api: &Api, name: &str, card: v1::AgentCard) -> Result<String, GatewayError> {
+    let request = RegisterAgentRequest {
+        name: name.to_owned(),
+        card: Some(card),
+    };
+    let registered = api.register_agent(Request::new(request)).await;
+    Ok(registered.map_err(task_error)?.into_inner().name)
 }
 
 async fn claim(api: &Api, connection: &LocalConnection, id: &str) -> Result<(), Status> {
@@ -113,7 +119,6 @@ async fn claim(api: &Api, connection: &LocalConnection, id: &str) -> Result<(), 
 struct LocalAgent {
     name: String,
     api: Api,
-    connection: Arc<LocalConnection>,
     tasks: Mutex<mpsc::Receiver<LocalAgentTask>>,
     stop: CancellationToken,
     _stop: DropGuard,
@@ -135,7 +140,7 @@ impl AgentPort for LocalAgent {
     }
 
     async fn set_card(&self, card: v1::AgentCard) -> Result<(), GatewayError> {
-        set_card(&self.api, &self.connection, card).await
+        register(&self.api, &self.name, card).await.map(drop)
     }
 
     fn detach(&self) {

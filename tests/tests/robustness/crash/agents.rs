@@ -84,7 +84,7 @@ impl BareAgent {
         let mut open = HashSet::new();
         loop {
             let mut wire = connect_grpc(&self.socket, &self.ledger).await;
-            let request = v1::SubscribeIncomingTasksRequest {};
+            let request = v1::SubscribeIncomingTasksRequest::default();
             match wire.rpc.subscribe_incoming_tasks(request).await {
                 Ok(answer) => {
                     self.wire.send_replace(Some(wire.clone()));

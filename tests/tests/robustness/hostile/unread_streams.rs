@@ -81,7 +81,7 @@ async fn incoming_tasks_that_nobody_reads() {
     let mut unread = Vec::new();
     for _ in 0..LISTENERS {
         let listening = deaf
-            .subscribe_incoming_tasks(SubscribeIncomingTasksRequest {})
+            .subscribe_incoming_tasks(SubscribeIncomingTasksRequest::default())
             .await;
         unread.push(listening.unwrap().into_inner());
     }

@@ -13,17 +13,6 @@ use crate::{
 use agentanycast_store::StoreError;
 
 impl Coordinator {
-    /// An agent begins to listen for tasks, on this connection.
-    pub(crate) fn attach_on(
-        &mut self,
-        now: Now,
-        listener: ListenerId,
-        connection: u64,
-    ) -> Result<(), EngineError> {
-        self.dispatch.set_connection(listener, connection);
-        self.attach(now, listener)
-    }
-
     /// UpdateTaskStatus by the library of the agent that listens on `connection`, which claims the task
     /// before the agent has said anything. If no listener there was handed the task, it is an ordinary claim.
     pub(crate) fn claim_for_agent(&mut self, now: Now, id: &str, connection: u64) -> Result<(), EngineError> {
@@ -34,7 +23,9 @@ impl Coordinator {
             ..AgentReport::from_status(Status::Working)
         };
         self.on_agent_activity(now, id, report)?;
-        self.dispatch.claim_automatically(id, connection, is_repeated);
+        let agent = self.agent_of(id);
+        self.dispatch
+            .claim_automatically(agent.as_deref(), id, connection, is_repeated);
         Ok(())
     }
 
@@ -61,7 +52,7 @@ impl Coordinator {
                 self.notify_agent(now, &id)?;
             }
         }
-        let deliveries = self.dispatch.detach(now, listener);
+        let deliveries = self.detach_listener(now, listener);
         self.release_lost(now)?;
         Ok(self.hand_over(now, deliveries)?)
     }
@@ -84,14 +75,15 @@ impl Coordinator {
     /// Makes the tasks unclaimed whose agents have ended and had said nothing of them, if another agent
     /// listens. Without one they stay claimed, and fail after the grace time like every other.
     pub(super) fn release_lost(&mut self, now: Now) -> Result<(), StoreError> {
-        if !self.dispatch.has_listeners() {
-            return Ok(());
-        }
         for id in self.dispatch.lost_automatic_claims() {
             let Some(mut task) = unless_damaged(self.tasks.edit(&id))?.flatten() else {
                 continue;
             };
-            if !task.claimed || self.dispatch.is_reserved(&id) || !task.has_no_report() {
+            let agent = task.agent.clone();
+            let agent = agent.as_deref();
+            let is_attended = self.dispatch.has_listeners_of(agent);
+            let is_reserved = self.dispatch.is_reserved(agent, &id);
+            if !is_attended || !task.claimed || is_reserved || !task.has_no_report() {
                 continue;
             }
             task.claimed = false;

@@ -43,7 +43,7 @@ impl Coordinator {
         }
         if is_free {
             self.dispatch.claim(id, connection);
-            self.dispatch.withdraw(id);
+            self.withdraw(id);
         }
         if self.dispatch.on_update_sent(id) {
             self.send_claim(now, id)?; // Chunks go to a task that is worked on.

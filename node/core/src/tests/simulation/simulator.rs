@@ -463,7 +463,8 @@ impl Simulator {
             Effect::StopStreams { task_id } => self.stop_streams(at, &task_id),
             Effect::Forget { task_id } => self.nodes[at].streams.forget(&task_id),
             Effect::Audit(entry) => self.history.decided(at, &entry),
-            Effect::NotesChanged { .. }
+            Effect::NodeCard(_)
+            | Effect::NotesChanged { .. }
             | Effect::Wanted { .. }
             | Effect::Routed(_)
             | Effect::Traced(_)

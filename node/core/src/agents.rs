@@ -1,0 +1,567 @@
+//! The agents that are registered on this node: their names and cards, who listens for them, and which of them a task is
+//! for.
+//!
+//! A task's agent is written with it; none is written for the primary agent, whose queue is also that of a node where no
+//! agent is registered. The first agent is the primary one until it is removed.
+
+mod choice;
+mod node_card;
+mod records;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    num::NonZeroUsize,
+    sync::Arc,
+};
+
+use agentanycast_proto::v1::AgentCard;
+use agentanycast_store::StoreError;
+use lru::LruCache;
+
+use self::{
+    choice::{AgentLoad, agent_not_named, choose_for_skill, no_such_agent},
+    node_card::CardOfAgent,
+    records::AgentRecord,
+};
+use super::transaction::{EngineError, Now, Transaction};
+use crate::{
+    schema::{self, tag},
+    types::{AgentOrigin, CallerKey, MAX_AGENT_NAME, NodeAgent, is_agent_name},
+};
+
+/// Most skills on one card.
+const MAX_SKILLS_OF_CARD: usize = 1000;
+
+/// Most bytes of a card: what peers read, and the node's own additions.
+const MAX_CARD_BYTES: usize = 320 << 10;
+
+/// Callers whose cards wait for them to listen.
+const PENDING_CARDS: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
+
+/// Processes that are known to have listened for one agent.
+const MAX_CALLERS_OF_AGENT: usize = 64;
+
+/// An agent of this node.
+#[derive(Clone, Debug)]
+struct RegisteredAgent {
+    card: Arc<AgentCard>,
+    origin: AgentOrigin,
+    /// The how manieth it is.
+    number: u64,
+    /// When it listened last, Unix milliseconds.
+    last_attached: u64,
+    /// Processes that listened for it after they had set its card: they do not set it again when they reconnect.
+    callers: BTreeSet<String>,
+    /// Tasks that it has and that have not ended.
+    open_tasks: usize,
+    /// Tasks that failed since one was completed.
+    failures: u32,
+}
+
+/// See the module's text.
+pub(crate) struct Agents {
+    by_name: BTreeMap<Arc<str>, RegisteredAgent>,
+    by_skill: HashMap<String, BTreeSet<Arc<str>>>,
+    primary: Option<Arc<str>>,
+    next_number: u64,
+    /// Tasks that have come without an agent while there was no primary one, and have not ended.
+    unassigned: usize,
+    /// Most agents.
+    max: usize,
+    /// Of gRPC connections that listen for agents: which.
+    bound: HashMap<u64, BTreeSet<Option<Arc<str>>>>,
+    pending_cards: LruCache<CallerKey, AgentCard>,
+    /// The card of the node; None: it is to be made anew, or no agent is registered.
+    node_card: Option<Arc<AgentCard>>,
+    has_changed: bool,
+}
+
+impl Agents {
+    /// As the store has them.
+    pub(crate) fn load(transaction: &Transaction, max: usize) -> Result<Self, StoreError> {
+        let mut agents = Self {
+            by_name: BTreeMap::new(),
+            by_skill: HashMap::new(),
+            primary: None,
+            next_number: 1,
+            unassigned: 0,
+            max,
+            bound: HashMap::new(),
+            pending_cards: LruCache::new(PENDING_CARDS),
+            node_card: None,
+            has_changed: false,
+        };
+        let store = transaction.store();
+        let mut records: Vec<(Arc<str>, Vec<u8>)> = Vec::new();
+        agentanycast_store::for_each(store, &[tag::AGENT], |key, record| {
+            let name = schema::split(key).and_then(|(name, _)| std::str::from_utf8(name).ok());
+            if let Some(name) = name.filter(|name| is_agent_name(name)) {
+                records.push((Arc::from(name), record.to_vec()));
+            }
+            Ok::<(), StoreError>(())
+        })?;
+        for (name, record) in records {
+            let card = agentanycast_store::get_large(store, &schema::key(tag::AGENT_CARD, name.as_bytes()))?;
+            let card = card.and_then(|bytes| schema::decode::<AgentCard>(&bytes));
+            let (Some(record), Some(card)) = (schema::decode::<AgentRecord>(&record), card) else {
+                tracing::error!(
+                    agent = &*name,
+                    "the record of an agent is damaged; it is not registered any more"
+                );
+                continue;
+            };
+            if record.is_primary {
+                agents.primary = Some(Arc::clone(&name));
+            }
+            let agent = record.agent(card);
+            agents.next_number = agents.next_number.max(agent.number + 1);
+            agents.index_skills(&name, &agent.card);
+            agents.by_name.insert(name, agent);
+        }
+        Ok(agents)
+    }
+
+    /// Whether none is registered.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
+    /// Whether there is one of this name.
+    pub(crate) fn is_registered(&self, name: &str) -> bool {
+        self.by_name.contains_key(name)
+    }
+
+    /// The name of the primary agent.
+    pub(crate) fn primary(&self) -> Option<&Arc<str>> {
+        self.primary.as_ref()
+    }
+
+    /// What is written with the tasks of this agent: nothing if it is the primary one.
+    pub(crate) fn written_name(&self, name: &str) -> Option<Arc<str>> {
+        match self.by_name.get_key_value(name) {
+            Some((name, _)) if self.primary.as_ref() != Some(name) => Some(Arc::clone(name)),
+            _ => None,
+        }
+    }
+
+    /// The agent that a task is for, as it is written with the task. `sender` is never chosen for a skill: the agent that
+    /// sends the task.
+    ///
+    /// # Errors
+    /// Why it is for none of them, with their names.
+    pub(crate) fn choose(
+        &self,
+        target: &str,
+        skill: &str,
+        sender: Option<&str>,
+        is_attached: impl Fn(Option<&str>) -> bool,
+    ) -> Result<Option<Arc<str>>, String> {
+        if !target.is_empty() {
+            if !self.is_registered(target) {
+                return Err(self.no_such_agent(target));
+            }
+            return Ok(self.written_name(target));
+        }
+        if self.by_name.is_empty() {
+            return Ok(None);
+        }
+        if let Some(with_skill) = self.by_skill.get(skill).filter(|_| !skill.is_empty()) {
+            let others = with_skill.iter().filter(|name| Some(&***name) != sender);
+            if let Some(name) = choose_for_skill(others.filter_map(|name| self.load_of(name, &is_attached))) {
+                return Ok(self.written_name(name));
+            }
+        }
+        if self.primary.is_some() {
+            return Ok(None);
+        }
+        match self.by_name.first_key_value() {
+            Some((only, _)) if self.by_name.len() == 1 => Ok(Some(Arc::clone(only))),
+            _ => Err(agent_not_named(self.by_name.keys().map(|name| &**name))),
+        }
+    }
+
+    /// Says that no agent here has this name.
+    pub(crate) fn no_such_agent(&self, name: &str) -> String {
+        no_such_agent(name, self.by_name.keys().map(|name| &**name))
+    }
+
+    fn load_of<'a>(
+        &'a self,
+        name: &'a str,
+        is_attached: impl Fn(Option<&str>) -> bool,
+    ) -> Option<AgentLoad<'a>> {
+        let agent = self.by_name.get(name)?;
+        Some(AgentLoad {
+            name,
+            is_attached: is_attached(self.written_name(name).as_deref()),
+            open_tasks: agent.open_tasks,
+            failures: agent.failures,
+            last_attached: agent.last_attached,
+        })
+    }
+
+    /// Whether an agent other than `sender` has the skill, and whether one of these listens.
+    pub(crate) fn with_skill(
+        &self,
+        skill: &str,
+        sender: Option<&str>,
+        is_attached: impl Fn(Option<&str>) -> bool,
+    ) -> Option<bool> {
+        let others = self.by_skill.get(skill)?;
+        let others: Vec<AgentLoad<'_>> = others
+            .iter()
+            .filter(|name| Some(&***name) != sender)
+            .filter_map(|name| self.load_of(name, &is_attached))
+            .collect();
+        (!others.is_empty()).then(|| others.iter().any(|agent| agent.is_attached))
+    }
+
+    /// Refuses a card with more than a card may have.
+    pub(crate) fn check_card(card: &AgentCard) -> Result<(), EngineError> {
+        if card.skills.len() > MAX_SKILLS_OF_CARD {
+            return Err(EngineError::Invalid(format!(
+                "the card has {} skills; a card may have {MAX_SKILLS_OF_CARD}",
+                card.skills.len()
+            )));
+        }
+        Ok(())
+    }
+
+    /// Whether an agent came by a card.
+    pub(crate) fn came_by_card(&self, name: &str) -> bool {
+        self.by_name
+            .get(name)
+            .is_some_and(|agent| agent.origin == AgentOrigin::Card)
+    }
+
+    /// Registers an agent, or gives the one of this name another card.
+    pub(crate) fn register(
+        &mut self,
+        transaction: &mut Transaction,
+        name: &str,
+        card: AgentCard,
+        origin: AgentOrigin,
+    ) -> Result<Arc<str>, EngineError> {
+        if !is_agent_name(name) {
+            let shown = &name[..name.floor_char_boundary(80)];
+            return Err(EngineError::Invalid(format!(
+                "{shown:?} is no name of an agent: 1 to {MAX_AGENT_NAME} of a-z, 0-9, '.', '_' and '-', with a letter or digit first"
+            )));
+        }
+        Self::check_card(&card)?;
+        if let Some((known, agent)) = self.by_name.get_key_value(name) {
+            let known = Arc::clone(known);
+            let origin = match (agent.origin, origin) {
+                (AgentOrigin::Card, AgentOrigin::Card) => AgentOrigin::Card,
+                _ => AgentOrigin::Service,
+            };
+            if *agent.card == card && agent.origin == origin {
+                return Ok(known);
+            }
+            let old = Arc::clone(&agent.card);
+            self.unindex_skills(&known, &old);
+            self.index_skills(&known, &card);
+            if let Some(agent) = self.by_name.get_mut(name) {
+                (agent.card, agent.origin) = (Arc::new(card), origin);
+            }
+            self.write(transaction, &known);
+            self.write_card(transaction, &known);
+            return Ok(known);
+        }
+        if self.by_name.len() >= self.max {
+            return Err(EngineError::Exhausted(format!(
+                "{} agents are registered, the limit (max_agents); remove some with `anycast agents rm NAME`",
+                self.by_name.len()
+            )));
+        }
+        let name: Arc<str> = Arc::from(name);
+        let is_primary = self.by_name.is_empty();
+        if is_primary {
+            self.primary = Some(Arc::clone(&name));
+        }
+        self.index_skills(&name, &card);
+        let agent = RegisteredAgent {
+            card: Arc::new(card),
+            origin,
+            number: self.next_number,
+            last_attached: 0,
+            callers: BTreeSet::new(),
+            open_tasks: if is_primary {
+                std::mem::take(&mut self.unassigned)
+            } else {
+                0
+            },
+            failures: 0,
+        };
+        self.next_number += 1;
+        self.by_name.insert(Arc::clone(&name), agent);
+        self.write(transaction, &name);
+        self.write_card(transaction, &name);
+        Ok(name)
+    }
+
+    /// Gives an agent a free name. Its open tasks, if their agent is written with them, are the caller's to rewrite.
+    pub(crate) fn rename(&mut self, transaction: &mut Transaction, from: &str, to: &str) {
+        let Some((old, agent)) = self.by_name.remove_entry(from) else {
+            return;
+        };
+        delete_records(transaction, &old);
+        let card = Arc::clone(&agent.card);
+        self.unindex_skills(&old, &card);
+        let name: Arc<str> = Arc::from(to);
+        self.index_skills(&name, &card);
+        if self.primary.as_ref() == Some(&old) {
+            self.primary = Some(Arc::clone(&name));
+        }
+        for bound in self.bound.values_mut() {
+            if bound.remove(&Some(Arc::clone(&old))) {
+                bound.insert(Some(Arc::clone(&name)));
+            }
+        }
+        self.by_name.insert(Arc::clone(&name), agent);
+        self.write(transaction, &name);
+        self.write_card(transaction, &name);
+    }
+
+    /// Removes an agent. Its card, if it was registered.
+    pub(crate) fn remove(&mut self, transaction: &mut Transaction, name: &str) -> Option<Arc<AgentCard>> {
+        let (name, agent) = self.by_name.remove_entry(name)?;
+        delete_records(transaction, &name);
+        let card = Arc::clone(&agent.card);
+        self.unindex_skills(&name, &card);
+        if self.primary.as_ref() == Some(&name) {
+            self.primary = None;
+        }
+        self.changed();
+        Some(card)
+    }
+
+    /// The only agent, if it came by a card: if nobody listens for it, an agent with another card takes its place.
+    pub(crate) fn replaceable(&self) -> Option<Arc<str>> {
+        let (name, agent) = self.by_name.first_key_value()?;
+        let is_replaceable = self.by_name.len() == 1 && agent.origin == AgentOrigin::Card;
+        is_replaceable.then(|| Arc::clone(name))
+    }
+
+    /// Agents that came by a card, for which nobody began or ended to listen for `after` milliseconds, and that have no task:
+    /// to be forgotten, unless somebody listens.
+    pub(crate) fn forgettable(&self, now: Now, after: u64) -> Vec<Arc<str>> {
+        let is_old = |agent: &RegisteredAgent| now.unix.saturating_sub(agent.last_attached) > after;
+        self.by_name
+            .iter()
+            .filter(|(_, agent)| agent.origin == AgentOrigin::Card)
+            .filter(|(_, agent)| agent.open_tasks == 0 && is_old(agent))
+            .map(|(name, _)| Arc::clone(name))
+            .collect()
+    }
+
+    /// A caller has set a card and may listen with it.
+    pub(crate) fn put_pending_card(&mut self, caller: CallerKey, card: AgentCard) {
+        self.pending_cards.put(caller, card);
+    }
+
+    /// The card that a caller has set and not listened with yet.
+    pub(crate) fn take_pending_card(&mut self, caller: &CallerKey) -> Option<AgentCard> {
+        self.pending_cards.pop(caller)
+    }
+
+    /// The agent that a caller has listened for, with a card that it had set.
+    pub(crate) fn agent_of_caller(&self, caller: &CallerKey, connection: u64) -> Option<Arc<str>> {
+        let process = match caller {
+            CallerKey::AgentSocket(name) => {
+                return self.by_name.get_key_value(name).map(|(name, _)| Arc::clone(name));
+            }
+            CallerKey::Process(process) => Some(process),
+            CallerKey::Connection(_) => None,
+        };
+        let mut agents = self.by_name.iter();
+        if let Some(process) = process {
+            let known = agents.find(|(_, agent)| agent.callers.contains(&**process));
+            return known.map(|(name, _)| Arc::clone(name));
+        }
+        self.agent_on(connection)
+    }
+
+    /// The only agent that is listened for on this connection.
+    pub(crate) fn agent_on(&self, connection: u64) -> Option<Arc<str>> {
+        let mut named = self.bound.get(&connection)?.iter().flatten();
+        named.next().cloned().filter(|_| named.next().is_none())
+    }
+
+    /// Calls on this connection are of this agent; None: of one that is not known.
+    pub(crate) fn bind(&mut self, connection: u64, agent: Option<&Arc<str>>) {
+        self.bound.entry(connection).or_default().insert(agent.cloned());
+    }
+
+    /// A process that has set a card listens for an agent, or anybody.
+    pub(crate) fn on_attached(
+        &mut self,
+        transaction: &mut Transaction,
+        now: Now,
+        name: &Arc<str>,
+        caller: Option<&CallerKey>,
+        is_first: bool,
+    ) {
+        let name = Arc::clone(name);
+        let Some(agent) = self.by_name.get_mut(&name) else {
+            return;
+        };
+        agent.last_attached = now.unix;
+        if let Some(CallerKey::Process(process)) = caller {
+            while agent.callers.len() >= MAX_CALLERS_OF_AGENT && !agent.callers.contains(&**process) {
+                agent.callers.pop_first();
+            }
+            agent.callers.insert((**process).to_owned());
+        }
+        self.write(transaction, &name);
+        if is_first {
+            self.changed();
+        }
+    }
+
+    /// Nobody listens for an agent any more.
+    pub(crate) fn on_detached(&mut self, transaction: &mut Transaction, now: Now, name: &Arc<str>) {
+        let Some(agent) = self.by_name.get_mut(name) else {
+            return;
+        };
+        agent.last_attached = now.unix;
+        self.write(transaction, name);
+        self.changed();
+    }
+
+    /// A gRPC connection is gone.
+    pub(crate) fn on_connection_closed(&mut self, connection: u64) {
+        self.bound.remove(&connection);
+        self.pending_cards.pop(&CallerKey::Connection(connection));
+    }
+
+    /// Whether a caller on this connection may report on tasks of this agent, as it is written with them: one that listens for
+    /// agents may for theirs, everybody else for all.
+    pub(crate) fn may_report(&self, connection: u64, agent: Option<&str>) -> bool {
+        let Some(bound) = self.bound.get(&connection) else {
+            return true;
+        };
+        let primary = self.primary.as_deref();
+        bound.iter().any(|name| match (name.as_deref(), agent) {
+            (None, _) => true,
+            (Some(name), Some(agent)) => name == agent,
+            (Some(name), None) => Some(name) == primary,
+        })
+    }
+
+    /// A task of an agent, as it is written with the task, has come.
+    pub(crate) fn on_task_begun(&mut self, agent: Option<&str>) {
+        if let Some(agent) = self.agent_mut(agent) {
+            agent.open_tasks += 1;
+        } else if agent.is_none() {
+            self.unassigned += 1;
+        }
+    }
+
+    /// A task of an agent has ended.
+    pub(crate) fn on_task_ended(&mut self, agent: Option<&str>, has_failed: bool) {
+        if agent.is_none() && self.primary.is_none() {
+            self.unassigned = self.unassigned.saturating_sub(1);
+        }
+        if let Some(agent) = self.agent_mut(agent) {
+            agent.open_tasks = agent.open_tasks.saturating_sub(1);
+            agent.failures = if has_failed {
+                agent.failures.saturating_add(1)
+            } else {
+                0
+            };
+        }
+    }
+
+    fn agent_mut(&mut self, written: Option<&str>) -> Option<&mut RegisteredAgent> {
+        let name = written.or(self.primary.as_deref())?;
+        self.by_name.get_mut(name)
+    }
+
+    /// All of them, the earliest registered first.
+    pub(crate) fn list(&self, listeners_of: impl Fn(Option<&str>) -> usize) -> Vec<NodeAgent> {
+        let mut all: Vec<(&Arc<str>, &RegisteredAgent)> = self.by_name.iter().collect();
+        all.sort_by_key(|(_, agent)| agent.number);
+        let shown = all.into_iter().map(|(name, agent)| NodeAgent {
+            name: Arc::clone(name),
+            card: Arc::clone(&agent.card),
+            origin: agent.origin,
+            is_primary: self.primary.as_ref() == Some(name),
+            listeners: listeners_of(self.written_name(name).as_deref()),
+            open_tasks: agent.open_tasks,
+            last_attached: agent.last_attached,
+        });
+        shown.collect()
+    }
+
+    /// The card of the node; None: no agent is registered.
+    pub(crate) fn node_card(&mut self, is_attached: impl Fn(Option<&str>) -> bool) -> Option<Arc<AgentCard>> {
+        if self.node_card.is_none() && !self.by_name.is_empty() {
+            let mut all: Vec<(&Arc<str>, &RegisteredAgent)> = self.by_name.iter().collect();
+            all.sort_by_cached_key(|(name, agent)| {
+                (!is_attached(self.written_name(name).as_deref()), agent.number)
+            });
+            let cards: Vec<CardOfAgent<'_>> = all
+                .iter()
+                .map(|(name, agent)| CardOfAgent {
+                    name,
+                    card: &agent.card,
+                })
+                .collect();
+            let primary = self.primary.as_ref().and_then(|name| self.by_name.get(name));
+            let card = node_card::node_card(&cards, primary.map(|agent| &*agent.card));
+            self.node_card = Some(Arc::new(card));
+        }
+        self.node_card.clone()
+    }
+
+    /// Whether the card of the node may be another since the last call.
+    pub(crate) fn take_change(&mut self) -> bool {
+        std::mem::take(&mut self.has_changed)
+    }
+
+    fn changed(&mut self) {
+        self.node_card = None;
+        self.has_changed = true;
+    }
+
+    fn index_skills(&mut self, name: &Arc<str>, card: &AgentCard) {
+        for skill in &card.skills {
+            let agents = self.by_skill.entry(skill.id.clone()).or_default();
+            agents.insert(Arc::clone(name));
+        }
+    }
+
+    fn unindex_skills(&mut self, name: &Arc<str>, card: &AgentCard) {
+        for skill in &card.skills {
+            if let Some(agents) = self.by_skill.get_mut(&skill.id) {
+                agents.remove(name);
+                if agents.is_empty() {
+                    self.by_skill.remove(&skill.id);
+                }
+            }
+        }
+    }
+
+    fn write(&self, transaction: &mut Transaction, name: &Arc<str>) {
+        if let Some(agent) = self.by_name.get(name) {
+            let record = AgentRecord::from_agent(agent, self.primary.as_ref() == Some(name));
+            let key = schema::key(tag::AGENT, name.as_bytes());
+            transaction.batch().put(key, schema::encode(&record));
+        }
+    }
+
+    fn write_card(&mut self, transaction: &mut Transaction, name: &Arc<str>) {
+        if let Some(agent) = self.by_name.get(name) {
+            let key = schema::key(tag::AGENT_CARD, name.as_bytes());
+            transaction.batch().put_large(&key, schema::encode(&*agent.card));
+        }
+        self.changed();
+    }
+}
+
+fn delete_records(transaction: &mut Transaction, name: &str) {
+    let batch = transaction.batch();
+    batch.delete(schema::key(tag::AGENT, name.as_bytes()));
+    batch.delete_large(&schema::key(tag::AGENT_CARD, name.as_bytes()), MAX_CARD_BYTES);
+}

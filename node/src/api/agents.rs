@@ -1,0 +1,127 @@
+//! The agents of this node: their cards, and AgentService, by which they are registered, listed and removed.
+
+use agentanycast_core::NodeAgent as EngineAgent;
+use agentanycast_proto::v1::{
+    AgentCard, ListNodeAgentsRequest, ListNodeAgentsResponse, NodeAgent, RegisterAgentRequest,
+    RegisterAgentResponse, UnregisterAgentRequest, UnregisterAgentResponse,
+    agent_service_server::AgentService,
+};
+use prost::Message as _;
+use tonic::{Request, Response, Status};
+
+use super::{Api, MAX_CARD, status_for_asker};
+
+#[tonic::async_trait]
+impl AgentService for Api {
+    async fn register_agent(
+        &self,
+        request: Request<RegisterAgentRequest>,
+    ) -> Result<Response<RegisterAgentResponse>, Status> {
+        let RegisterAgentRequest { name, card } = request.into_inner();
+        let card = self.complete_card(card)?;
+        let registered = self.engine().register_agent(name, card).await;
+        let name = registered.map_err(|error| status_for_asker(&error))?.to_string();
+        self.publish_card().await?;
+        Ok(Response::new(RegisterAgentResponse {
+            name,
+            warnings: self.anycast().unfindable(),
+        }))
+    }
+
+    async fn unregister_agent(
+        &self,
+        request: Request<UnregisterAgentRequest>,
+    ) -> Result<Response<UnregisterAgentResponse>, Status> {
+        let removed = self.engine().remove_agent(request.into_inner().name).await;
+        let failed = removed.map_err(|error| status_for_asker(&error))?;
+        self.publish_card().await?;
+        Ok(Response::new(UnregisterAgentResponse {
+            failed_tasks: u32::try_from(failed).unwrap_or(u32::MAX),
+        }))
+    }
+
+    async fn list_node_agents(
+        &self,
+        _: Request<ListNodeAgentsRequest>,
+    ) -> Result<Response<ListNodeAgentsResponse>, Status> {
+        let agents = self.engine().list_agents().await;
+        let agents = agents.map_err(|error| status_for_asker(&error))?;
+        Ok(Response::new(ListNodeAgentsResponse {
+            agents: agents.into_iter().map(node_agent).collect(),
+        }))
+    }
+}
+
+fn node_agent(agent: EngineAgent) -> NodeAgent {
+    NodeAgent {
+        name: agent.name.to_string(),
+        card: Some((*agent.card).clone()),
+        primary: agent.is_primary,
+        listeners: u32::try_from(agent.listeners).unwrap_or(u32::MAX),
+        open_tasks: u32::try_from(agent.open_tasks).unwrap_or(u32::MAX),
+        last_attached_at: (agent.last_attached > 0)
+            .then(|| agentanycast_core::wire::timestamp(agent.last_attached)),
+        by_card: agent.origin == agentanycast_core::AgentOrigin::Card,
+    }
+}
+
+impl Api {
+    /// A card that a caller gives, with what this node says of itself.
+    pub(super) fn complete_card(&self, card: Option<AgentCard>) -> Result<AgentCard, Status> {
+        let mut card = card.ok_or_else(|| Status::invalid_argument("the request has no card"))?;
+        let given = card.p2p_extension.take().unwrap_or_default();
+        let mut ours = self.p2p_extension();
+        for credential in given.verifiable_credentials {
+            if !ours.verifiable_credentials.contains(&credential) {
+                ours.verifiable_credentials.push(credential);
+            }
+        }
+        card.p2p_extension = Some(ours);
+        // Those of a node with several agents are its own to say.
+        (card.agents, card.agents_total) = (Vec::new(), 0);
+        card.agent.clear();
+        if card.encoded_len() > MAX_CARD {
+            return Err(Status::invalid_argument(format!(
+                "the card has {} bytes, a card may have {MAX_CARD}; shorten its descriptions or schemas",
+                card.encoded_len()
+            )));
+        }
+        Ok(card)
+    }
+
+    /// Shows peers and registries the card of this node as it is now. Returns when the registries that can be reached know,
+    /// after 2 s at the latest.
+    pub(super) async fn publish_card(&self) -> Result<(), Status> {
+        let card = self.engine().card_of(self.engine().me()).await;
+        let (card, _) = card.map_err(|error| status_for_asker(&error))?;
+        self.set_published(card.clone());
+        tokio::join!(self.net().set_card(card.clone()), self.anycast().set_card(card));
+        Ok(())
+    }
+
+    /// Publishes the card whenever it is another without a call: an agent came or went, or was forgotten. Ends with the
+    /// engine.
+    pub(crate) async fn publish_changes(self) {
+        /// Agents that come and go together are one change.
+        const SETTLE: std::time::Duration = std::time::Duration::from_millis(200);
+        let mut changes = self.engine().node_card();
+        while changes.changed().await.is_ok() {
+            tokio::time::sleep(SETTLE).await;
+            let card = changes.borrow_and_update().clone();
+            if self.is_published(card.as_deref()) {
+                continue;
+            }
+            if let Err(error) = self.publish_card().await {
+                tracing::warn!(%error, "the card of this node could not be published");
+            }
+        }
+    }
+
+    fn set_published(&self, card: Option<AgentCard>) {
+        *self.published_card() = card;
+    }
+
+    fn is_published(&self, card: Option<&AgentCard>) -> bool {
+        self.published_card().as_ref() == card
+    }
+}

@@ -1,0 +1,129 @@
+//! The agents of the daemon's node: several programs, or one program that is several agents, each with its own name, card and
+//! tasks.
+
+use std::{future::Future, time::SystemTime};
+
+use agentanycast_proto::v1;
+
+use super::{Node, missing};
+use crate::{
+    card::AgentCard,
+    error::Error,
+    message::to_system_time,
+    serve::{HandlerError, IncomingTask, Serve},
+};
+
+/// An agent of this node, by name; made by [`Node::agent`].
+///
+/// ```no_run
+/// # async fn run(node: agentanycast::Node) -> Result<(), agentanycast::Error> {
+/// use agentanycast::{AgentCard, Artifact, Skill};
+///
+/// let card = AgentCard::new("Translator", "Translates texts").with_skill(Skill::new("translate", "To French"));
+/// node.agent("translator")
+///     .card(card)
+///     .serve(|task| async move {
+///         task.complete([Artifact::text("bonjour")]).await?;
+///         Ok(())
+///     })
+///     .await
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "an agent does nothing before it is registered or serves"]
+pub struct AgentBuilder {
+    node: Node,
+    name: String,
+    card: AgentCard,
+}
+
+/// An agent that is registered on the daemon's node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeAgent {
+    /// Its name there.
+    pub name: String,
+    /// Its card.
+    pub card: AgentCard,
+    /// Tasks that name no agent, and no skill of another one, are its.
+    pub primary: bool,
+    /// How many listen for it; 0: it is away, and its tasks wait.
+    pub listeners: u32,
+    /// Its tasks that have not ended.
+    pub open_tasks: u32,
+    /// When somebody began or ended to listen for it last.
+    pub last_attached_at: Option<SystemTime>,
+    /// It came by a card that a program set, and is forgotten when nobody listens for long.
+    pub by_card: bool,
+}
+
+impl Node {
+    /// An agent of this node by name: 1 to 64 of `a-z`, `0-9`, `.`, `_` and `-`, with a letter or digit first. An empty name is
+    /// made of the card's.
+    pub fn agent(&self, name: impl Into<String>) -> AgentBuilder {
+        let name = name.into();
+        AgentBuilder {
+            node: self.clone(),
+            card: AgentCard::new(name.clone(), ""),
+            name,
+        }
+    }
+
+    /// The agents of this node, the earliest registered first.
+    pub async fn node_agents(&self) -> Result<Vec<NodeAgent>, Error> {
+        let answer = self.session().list_node_agents().await?;
+        answer.agents.into_iter().map(NodeAgent::from_daemon).collect()
+    }
+
+    /// Removes an agent for which nobody listens: its tasks that have not ended fail. How many did.
+    pub async fn remove_agent(&self, name: &str) -> Result<u32, Error> {
+        let answer = self.session().unregister_agent(name).await?;
+        Ok(answer.failed_tasks)
+    }
+}
+
+impl AgentBuilder {
+    /// Its card; without, one with its name alone.
+    pub fn card(mut self, card: AgentCard) -> Self {
+        self.card = card;
+        self
+    }
+
+    /// Registers it: its name, and what of its card other nodes cannot find. It stays registered, and its tasks wait, until it is
+    /// removed. [`AgentBuilder::serve`] does the same.
+    pub async fn register(&self) -> Result<(String, Vec<String>), Error> {
+        let answer = self.node.session().register_agent(self.request()).await?;
+        Ok((answer.name, answer.warnings))
+    }
+
+    /// Registers it and serves its tasks, see [`Serve`].
+    pub fn serve<H, F>(self, handler: H) -> Serve
+    where
+        H: Fn(IncomingTask) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<(), HandlerError>> + Send + 'static,
+    {
+        let request = self.request();
+        Serve::new(self.node, handler).for_agent(request)
+    }
+
+    fn request(&self) -> v1::RegisterAgentRequest {
+        v1::RegisterAgentRequest {
+            name: self.name.clone(),
+            card: Some(self.card.clone().into()),
+        }
+    }
+}
+
+impl NodeAgent {
+    fn from_daemon(agent: v1::NodeAgent) -> Result<Self, Error> {
+        Ok(Self {
+            card: agent.card.ok_or_else(|| missing("card"))?.into(),
+            name: agent.name,
+            primary: agent.primary,
+            listeners: agent.listeners,
+            open_tasks: agent.open_tasks,
+            last_attached_at: to_system_time(agent.last_attached_at),
+            by_card: agent.by_card,
+        })
+    }
+}
