@@ -18,7 +18,7 @@ pub(crate) use self::rejected_claims::LOOKUP_TIMED_OUT;
 use self::{invites::InviteStore, policy_guard::PolicyGuard};
 use super::transaction::{Effect, Now, Transaction};
 use crate::policy::{
-    Decision, LOCAL, PeerAttributes, PolicyRules, TaskSource,
+    AskedFor, Decision, LOCAL, PeerAttributes, PolicyRules, TaskSource,
     audit::log_line::{AuditEntry, TaskOrigin},
     caller::counted_name,
     limit_key,
@@ -160,9 +160,15 @@ impl Admission {
     }
 
     /// Whether more that is known of the peer could change the decision about such a task.
-    pub(crate) fn could_change(&mut self, peer: PeerId, skill: &str) -> bool {
+    pub(crate) fn could_change(&mut self, peer: PeerId, asked: AskedFor<'_>) -> bool {
         let guard = self.guard.as_mut();
-        guard.is_some_and(|guard| guard.could_change(peer, skill))
+        guard.is_some_and(|guard| guard.could_change(peer, asked))
+    }
+
+    /// Whether the policy lets tasks of a peer in that are for this, as far as trust and rules say.
+    pub(crate) fn allows_peer(&mut self, peer: PeerId, asked: AskedFor<'_>) -> bool {
+        let guard = self.guard.as_mut();
+        guard.is_none_or(|guard| guard.allows_peer(peer, asked))
     }
 
     /// Whether new tasks are refused since their decisions cannot be written down.
@@ -182,12 +188,12 @@ impl Admission {
         &mut self,
         now: Now,
         peer: PeerId,
-        skill: &str,
+        asked: AskedFor<'_>,
         has: SourceUsage,
         bytes: u64,
     ) -> Option<Decision> {
         let guard = self.guard.as_mut()?;
-        Some(guard.decide(now, TaskSource::Peer(peer), skill, has, bytes))
+        Some(guard.decide(now, TaskSource::Peer(peer), asked, has, bytes))
     }
 
     /// What the policy says of a new task of this node's own agent, or of a bridge's caller; None: there is no policy.
@@ -195,13 +201,13 @@ impl Admission {
         &mut self,
         now: Now,
         caller: Option<&str>,
-        skill: &str,
+        asked: AskedFor<'_>,
         bytes: u64,
     ) -> Option<Decision> {
         let guard = self.guard.as_mut()?;
         let source = source_of(caller);
         let has = guard.usage_of(&limit_key(source));
-        Some(guard.decide(now, source, skill, has, bytes))
+        Some(guard.decide(now, source, asked, has, bytes))
     }
 
     /// Has the decision about a peer's task written down.

@@ -180,6 +180,20 @@ impl Agents {
         }
     }
 
+    /// The names of all.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.by_name.keys()
+    }
+
+    /// Why a task for this agent (empty: for none by name) is for none here; names these.
+    pub(crate) fn why_none<'a>(target: &str, names: impl Iterator<Item = &'a str>) -> String {
+        if target.is_empty() {
+            agent_not_named(names)
+        } else {
+            no_such_agent(target, names)
+        }
+    }
+
     /// Says that no agent here has this name.
     pub(crate) fn no_such_agent(&self, name: &str) -> String {
         no_such_agent(name, self.by_name.keys().map(|name| &**name))

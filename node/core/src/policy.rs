@@ -31,6 +31,7 @@ use self::{
     invites::{INVITED, InviteGrant},
     limits::{BoundsOverride, LimitKey, PolicyLimits, RateMeter, ReachedBound, SourceBounds, SourceUsage},
 };
+pub use acl::AskedFor;
 pub use written::{
     InvalidRule, InvalidSourceName, MAX_POLICY_ENTRIES, SourceName, TrustMode, WrittenOverride, WrittenRule,
     WrittenRules,
@@ -316,14 +317,19 @@ impl PolicyRules {
     }
 
     /// What trust and rules say, and the bounds of this source.
-    pub fn evaluate(&self, asker: SourceIdentity<'_>, skill: &str) -> (Decision, SourceBounds) {
+    pub fn evaluate<'a>(
+        &self,
+        asker: SourceIdentity<'_>,
+        asked: impl Into<AskedFor<'a>>,
+    ) -> (Decision, SourceBounds) {
+        let asked = asked.into();
         let names = self.acl.with_groups(asker.names);
         let bounds = self.limits.bounds_of(&names);
         let no = |by| Decision {
             outcome: PolicyOutcome::Deny,
             reason: by,
         };
-        let is_invited = asker.invited.iter().any(|right| right.covers(skill));
+        let is_invited = asker.invited.iter().any(|right| right.covers(asked.skill));
         if asker.is_remote && !is_invited {
             match &self.trust {
                 Trust::Known(patterns) if !asker.vouched && !any_matches(patterns, &names) => {
@@ -335,7 +341,7 @@ impl PolicyRules {
                 _ => {}
             }
         }
-        let ruling = self.acl.decide(&names, skill);
+        let ruling = self.acl.decide(&names, asked);
         // An invite opens what no rule says anything of. A rule that matches counts.
         if is_invited && matches!(ruling, AclDecision::NoMatch) {
             let decision = Decision {
@@ -393,8 +399,9 @@ impl PolicyRules {
 
     /// Whether this source could be told otherwise once more names of it are proven: it is denied now, a rule before the
     /// one that decides says the opposite, or an override before the one that counts has other limits.
-    pub fn could_change(&self, asker: SourceIdentity<'_>, skill: &str) -> bool {
-        let (decision, _) = self.evaluate(asker, skill);
+    pub fn could_change<'a>(&self, asker: SourceIdentity<'_>, asked: impl Into<AskedFor<'a>>) -> bool {
+        let asked = asked.into();
+        let (decision, _) = self.evaluate(asker, asked);
         if decision.outcome != PolicyOutcome::Allow {
             return true;
         }
@@ -412,7 +419,7 @@ impl PolicyRules {
         let names = self.acl.with_groups(asker.names);
         let is_other = |one: &&BoundsOverride| !names.iter().any(|name| one.source.matches(name));
         let mut overrides = self.limits.overrides.iter().take_while(is_other);
-        rules.any(|rule| !rule.allow && rule.skill.matches(skill) && may_be(&rule.source))
+        rules.any(|rule| !rule.allow && rule.covers(asked) && may_be(&rule.source))
             || overrides.any(|one| may_be(&one.source))
     }
 }
@@ -485,8 +492,9 @@ impl Policy {
     }
 
     /// Whether the decision on a peer could become another one when more is known of it, whatever it has here.
-    pub fn could_change(&mut self, peer: PeerId, skill: &str) -> bool {
-        self.ask_of(peer, |rules, asker| rules.could_change(asker, skill))
+    pub fn could_change<'a>(&mut self, peer: PeerId, asked: impl Into<AskedFor<'a>>) -> bool {
+        let asked = asked.into();
+        self.ask_of(peer, |rules, asker| rules.could_change(asker, asked))
     }
 
     /// [`PolicyRules::seen_as`] of a peer, with what is known of it.
@@ -494,17 +502,23 @@ impl Policy {
         self.ask_of(peer, |rules, asker| rules.seen_as(asker, by))
     }
 
-    /// Whether a source that has so much here may send a task for this skill, whose message has `bytes`; `now` is since any
+    /// Whether a peer may send tasks for this, as far as trust and rules say.
+    pub fn allows_peer(&mut self, peer: PeerId, asked: AskedFor<'_>) -> bool {
+        let (decision, _) = self.evaluate(TaskSource::Peer(peer), asked);
+        decision.outcome == PolicyOutcome::Allow
+    }
+
+    /// Whether a source that has so much here may send a task for this, whose message has `bytes`; `now` is since any
     /// fixed moment.
-    pub fn decide(
+    pub fn decide<'a>(
         &mut self,
         now: Duration,
         source: TaskSource<'_>,
-        skill: &str,
+        asked: impl Into<AskedFor<'a>>,
         has: SourceUsage,
         bytes: u64,
     ) -> Decision {
-        let (decision, bounds) = self.evaluate(source, skill);
+        let (decision, bounds) = self.evaluate(source, asked.into());
         if decision.outcome != PolicyOutcome::Allow {
             return decision;
         }
@@ -517,11 +531,11 @@ impl Policy {
         }
     }
 
-    fn evaluate(&mut self, source: TaskSource<'_>, skill: &str) -> (Decision, SourceBounds) {
+    fn evaluate(&mut self, source: TaskSource<'_>, asked: AskedFor<'_>) -> (Decision, SourceBounds) {
         match source {
-            TaskSource::Peer(peer) => self.ask_of(peer, |rules, asker| rules.evaluate(asker, skill)),
-            TaskSource::Bridge(caller) => self.rules.evaluate_caller(caller, skill),
-            TaskSource::Local => self.rules.evaluate_caller(LOCAL, skill),
+            TaskSource::Peer(peer) => self.ask_of(peer, |rules, asker| rules.evaluate(asker, asked)),
+            TaskSource::Bridge(caller) => self.rules.evaluate_caller(caller, asked),
+            TaskSource::Local => self.rules.evaluate_caller(LOCAL, asked),
         }
     }
 
@@ -581,7 +595,11 @@ impl PeerAttributes {
 
 impl PolicyRules {
     /// [`PolicyRules::evaluate`] for a caller of this node; one of A2A or MCP has two names.
-    pub fn evaluate_caller(&self, name: &str, skill: &str) -> (Decision, SourceBounds) {
+    pub fn evaluate_caller<'a>(
+        &self,
+        name: &str,
+        asked: impl Into<AskedFor<'a>>,
+    ) -> (Decision, SourceBounds) {
         let counted = caller::counted_name(name);
         let names = [counted.as_ref(), name];
         let asker = SourceIdentity {
@@ -591,7 +609,7 @@ impl PolicyRules {
             vouched: false,
             invited: &[],
         };
-        self.evaluate(asker, skill)
+        self.evaluate(asker, asked)
     }
 }
 

@@ -13,6 +13,8 @@ pub struct AclRule {
     pub source: String,
     /// What they call: a pattern over skills. Default: `*`.
     pub skill: String,
+    /// Which agent of this node they call: a pattern over names of agents. Default: `*`.
+    pub agent: String,
     /// Whether they may. No default.
     pub allow: bool,
 }
@@ -41,32 +43,46 @@ impl AclRule {
     }
 }
 
-const ACL_KEYS: [&str; 3] = ["source", "skill", "allow"];
+const ACL_KEYS: [&str; 4] = ["source", "skill", "agent", "allow"];
 const OVERRIDE_KEYS: [&str; 4] = ["source", "rps", "max_in_flight", "max_bytes"];
 
-const ACL: &str = r#"{ source = "…", skill = "…", allow = true|false }"#;
+const ACL: &str = r#"{ source = "…", skill = "…", agent = "…", allow = true|false }"#;
 const OVERRIDE: &str =
     r#"{ source = "…" } with any of rps = NUMBER, max_in_flight = NUMBER, max_bytes = "SIZE""#;
 const GROUPS: &str = r#"{ NAME = ["…", "…"] }"#;
 
 impl Setting for AclRule {
     fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, InvalidValue> {
-        let (mut source, mut skill, mut allow) = ("*".to_owned(), "*".to_owned(), None);
+        let any = || "*".to_owned();
+        let (mut source, mut skill, mut agent, mut allow) = (any(), any(), any(), None);
         for (key, value) in entries(raw, ACL)? {
             match key.as_str() {
                 "source" => source = String::read(value, home)?,
                 "skill" => skill = String::read(value, home)?,
+                "agent" => agent = String::read(value, home)?,
                 "allow" => allow = Some(bool::read(value, home)?),
                 _ => return Err(InvalidValue::of_key("", key, ACL_KEYS.into_iter(), ACL)),
             }
         }
         let allow = allow.ok_or_else(|| raw.refuse(ACL))?;
-        Ok(Self { source, skill, allow })
+        Ok(Self {
+            source,
+            skill,
+            agent,
+            allow,
+        })
     }
 
     fn show(&self) -> String {
         let (source, skill) = (literal(&self.source), literal(&self.skill));
-        format!("{{ source = {source}, skill = {skill}, allow = {} }}", self.allow)
+        let agent = match self.agent.as_str() {
+            "*" => String::new(),
+            agent => format!("agent = {}, ", literal(agent)),
+        };
+        format!(
+            "{{ source = {source}, skill = {skill}, {agent}allow = {} }}",
+            self.allow
+        )
     }
 
     fn schema() -> Value {
@@ -75,6 +91,7 @@ impl Setting for AclRule {
             "properties": {
                 "source": { "type": "string", "default": "*" },
                 "skill": { "type": "string", "default": "*" },
+                "agent": { "type": "string", "default": "*" },
                 "allow": { "type": "boolean" },
             },
             "required": ["allow"],

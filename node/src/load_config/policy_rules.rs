@@ -34,6 +34,7 @@ fn written_rule(rule: &AclRule) -> WrittenRule {
     WrittenRule {
         source: rule.source.clone(),
         skill: rule.skill.clone(),
+        agent: rule.agent.clone(),
         allow: rule.allow,
     }
 }

@@ -377,6 +377,7 @@ fn a_policy_is_read_and_shown() {
     let rule = |source: &str, skill: &str, allow| AclRule {
         source: source.to_owned(),
         skill: skill.to_owned(),
+        agent: "*".to_owned(),
         allow,
     };
     assert_eq!(policy.acl, [rule("ops", "*", true), rule("*", "admin/*", false)]);

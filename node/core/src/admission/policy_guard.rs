@@ -7,7 +7,7 @@ use agentanycast_identity::PeerId;
 
 use super::rejected_claims::RejectedClaims;
 use crate::policy::{
-    Decision, DecisionReason, PeerAttributes, Policy, PolicyOutcome, PolicyRules, TaskSource,
+    AskedFor, Decision, DecisionReason, PeerAttributes, Policy, PolicyOutcome, PolicyRules, TaskSource,
     invites::InviteGrant,
     limits::{LimitKey, SourceUsage},
 };
@@ -77,8 +77,13 @@ impl PolicyGuard {
     }
 
     /// Whether more that is known of the peer could change the decision about such a task.
-    pub(super) fn could_change(&mut self, peer: PeerId, skill: &str) -> bool {
-        self.policy.could_change(peer, skill)
+    pub(super) fn could_change(&mut self, peer: PeerId, asked: AskedFor<'_>) -> bool {
+        self.policy.could_change(peer, asked)
+    }
+
+    /// Whether trust and rules let tasks of a peer in that are for this.
+    pub(super) fn allows_peer(&mut self, peer: PeerId, asked: AskedFor<'_>) -> bool {
+        !self.is_blocked && self.policy.allows_peer(peer, asked)
     }
 
     /// As what the peer was decided on, for the audit log.
@@ -100,7 +105,7 @@ impl PolicyGuard {
         &mut self,
         now: Now,
         source: TaskSource<'_>,
-        skill: &str,
+        asked: AskedFor<'_>,
         has: SourceUsage,
         bytes: u64,
     ) -> Decision {
@@ -110,7 +115,7 @@ impl PolicyGuard {
                 reason: DecisionReason::Audit,
             };
         }
-        self.policy.decide(now.mono, source, skill, has, bytes)
+        self.policy.decide(now.mono, source, asked, has, bytes)
     }
 
     /// The tasks of this node's own agent and bridges are counted anew.

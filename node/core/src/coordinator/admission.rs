@@ -14,7 +14,7 @@ use crate::{
     delivery::inbox::InboundEnvelope,
     observe::log,
     policy::{
-        Decision, DecisionReason, MAX_CALLER, PeerAttributes, PolicyOutcome, PolicyRules,
+        AskedFor, Decision, DecisionReason, MAX_CALLER, PeerAttributes, PolicyOutcome, PolicyRules,
         caller::gateway_caller, limits::SourceUsage,
     },
     sealed,
@@ -148,7 +148,15 @@ impl Coordinator {
             return false;
         };
         let is_new = !send.further && self.tasks.indexed(&send.task_id).is_none();
-        is_new && self.admission.could_change(peer, &send.target_skill_id)
+        if !is_new {
+            return false;
+        }
+        let agent = self.agent_of_send(send);
+        let asked = AskedFor {
+            skill: &send.target_skill_id,
+            agent: agent.as_deref().unwrap_or_default(),
+        };
+        self.admission.could_change(peer, asked)
     }
 
     /// Whether this envelope of a peer may begin a task, if it does.
@@ -204,8 +212,19 @@ impl Coordinator {
             tasks: tasks as u64,
             bytes,
         };
+        let agent = self.agent_of_send(send);
+        let asked = AskedFor {
+            skill: &send.target_skill_id,
+            agent: agent.as_deref().unwrap_or_default(),
+        };
         self.admission
-            .decide_on_peer(now, peer, &send.target_skill_id, has, bytes_of(send))
+            .decide_on_peer(now, peer, asked, has, bytes_of(send))
+    }
+
+    /// The name of the agent that a peer's task is for; None: of none, or of one that is not here.
+    fn agent_of_send(&self, send: &SendTaskPayload) -> Option<Arc<str>> {
+        let chosen = self.choose_agent(&send.target_agent, &send.target_skill_id, None);
+        self.agent_name(chosen.ok()?.as_deref())
     }
 
     /// Whether this node's own agent, or the bridge's caller that the labels name, may send such a task. None: there is no
@@ -217,11 +236,16 @@ impl Coordinator {
         &mut self,
         now: Now,
         request: &SendTask,
+        agent: Option<&str>,
     ) -> Result<Option<LocalDecision>, EngineError> {
         if !self.admission.is_enabled() {
             return Ok(None);
         }
         let (skill, bytes) = (&request.skill, request.message.encoded_len() as u64);
+        let agent = match request.peer {
+            Some(peer) if peer == self.transaction.me() => self.agent_name(agent).unwrap_or_default(),
+            _ => Arc::from(agent.unwrap_or_default()),
+        };
         let caller = gateway_caller(&request.metadata);
         if let Some(name) = caller.as_ref().filter(|name| name.len() > MAX_CALLER) {
             return Err(EngineError::Invalid(format!(
@@ -229,9 +253,9 @@ impl Coordinator {
                 name.len()
             )));
         }
-        let decision = self
-            .admission
-            .decide_on_local(now, caller.as_deref(), skill, bytes);
+        let decision =
+            self.admission
+                .decide_on_local(now, caller.as_deref(), AskedFor { skill, agent: &agent }, bytes);
         let Some(decision) = decision else {
             return Ok(None);
         };

@@ -198,7 +198,7 @@ impl Coordinator {
         let deadline = deadline_of(&request.metadata)?;
         self.tasks.check_tasks_to(role)?;
         let agent = self.agent_for_new(role, &request)?;
-        let admitted = self.admit_local(now, &request)?;
+        let admitted = self.admit_local(now, &request, agent.as_deref())?;
         let id = self.transaction.new_id();
         let context_id = if request.context_id.is_empty() {
             self.transaction.new_id()

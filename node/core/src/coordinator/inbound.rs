@@ -227,7 +227,10 @@ impl Coordinator {
         }
         let agent = match self.choose_agent(&send.target_agent, &send.target_skill_id, None) {
             Ok(agent) => agent,
-            Err(reason) => return Ok(AckDecision::Refuse(reason)),
+            Err(reason) => {
+                let reason = self.refuse_agent(peer, &send.target_agent, &send.target_skill_id, reason);
+                return Ok(AckDecision::Refuse(reason));
+            }
         };
         if send.tentative && !self.dispatch.has_listeners_of(agent.as_deref()) {
             return Ok(AckDecision::Refuse("no agent listens here".to_owned())); // Others may have one that does.

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::AgentCard;
 
 use super::{Coordinator, client_commands::SendTask};
 use crate::{
     agents::Agents,
     dispatch::ListenerDelivery,
+    policy::AskedFor,
     task::Role,
     tasks::unless_damaged,
     transaction::{Effect, EngineError, ListenerId, Now},
@@ -207,6 +209,27 @@ impl Coordinator {
         self.agents.choose(target, skill, sender, is_attached)
     }
 
+    /// The name of an agent as it is written with its tasks; None: no agent is registered.
+    pub(super) fn agent_name(&self, written: Option<&str>) -> Option<Arc<str>> {
+        written.map(Arc::from).or_else(|| self.primary_agent())
+    }
+
+    /// Why a peer's task for this agent or skill is for none: with the names that the peer may use.
+    pub(super) fn refuse_agent(&mut self, peer: PeerId, target: &str, skill: &str, reason: String) -> String {
+        if !self.admission.is_enabled() {
+            return reason;
+        }
+        let names: Vec<Arc<str>> = self.agents.names().cloned().collect();
+        let mut allowed = Vec::new();
+        for name in names {
+            let asked = AskedFor { skill, agent: &name };
+            if self.admission.allows_peer(peer, asked) {
+                allowed.push(name);
+            }
+        }
+        Agents::why_none(target, allowed.iter().map(|name| &**name))
+    }
+
     /// The name of the primary agent.
     pub(crate) fn primary_agent(&self) -> Option<Arc<str>> {
         self.agents.primary().cloned()
@@ -313,7 +336,7 @@ impl Coordinator {
             return Vec::new();
         };
         let deliveries = self.dispatch.detach(now, listener);
-        let name = written.clone().or_else(|| self.primary_agent());
+        let name = self.agent_name(written.as_deref());
         if let Some(name) = name.filter(|_| !self.dispatch.has_listeners_of(written.as_deref())) {
             self.agents.on_detached(&mut self.transaction, now, &name);
         }
@@ -352,7 +375,7 @@ impl Coordinator {
         if self.agents.may_report(connection, known.agent.as_deref()) {
             return Ok(());
         }
-        let agent = known.agent.clone().or_else(|| self.primary_agent());
+        let agent = self.agent_name(known.agent.as_deref());
         Err(EngineError::Denied(format!(
             "task {id} is of agent {}; the caller listens for another one",
             agent.as_deref().unwrap_or_default()

@@ -1,5 +1,5 @@
 //! Ordered rules: who may call which skill. The first rule that matches decides; where there are rules and none
-//! matches, nobody may.
+//! matches, nobody may. A rule may be about one agent of the node alone.
 //!
 //! PURE. A source has several names (peer id, DIDs, `http:NAME`, `local`) and besides them those of the groups that
 //! any of its names is in; a rule matches if its pattern matches one of them. A task without a skill has the skill "".
@@ -13,8 +13,33 @@ pub struct Rule {
     pub source: Glob,
     /// What they call.
     pub skill: Glob,
+    /// Which agent of the node they call.
+    pub agent: Glob,
     /// Whether they may.
     pub allow: bool,
+}
+
+/// What a task is for, as rules see it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AskedFor<'a> {
+    /// The skill; empty: none.
+    pub skill: &'a str,
+    /// The agent of the node; empty: it is not known, or the node has none.
+    pub agent: &'a str,
+}
+
+impl<'a> From<&'a str> for AskedFor<'a> {
+    /// Of a skill alone.
+    fn from(skill: &'a str) -> Self {
+        Self { skill, agent: "" }
+    }
+}
+
+impl Rule {
+    /// Whether it is about tasks for this.
+    pub fn covers(&self, asked: AskedFor<'_>) -> bool {
+        self.skill.matches(asked.skill) && self.agent.matches(asked.agent)
+    }
 }
 
 /// A name for several sources.
@@ -61,12 +86,12 @@ impl Acl {
     }
 
     /// Which rule decides; `names` are those of [`Acl::with_groups`].
-    pub fn decide(&self, names: &[&str], skill: &str) -> AclDecision {
+    pub fn decide<'a>(&self, names: &[&str], asked: impl Into<AskedFor<'a>>) -> AclDecision {
         if self.rules.is_empty() {
             return AclDecision::NoRules;
         }
-        let matches =
-            |rule: &Rule| rule.skill.matches(skill) && names.iter().any(|name| rule.source.matches(name));
+        let asked = asked.into();
+        let matches = |rule: &Rule| rule.covers(asked) && names.iter().any(|name| rule.source.matches(name));
         match self.rules.iter().position(matches) {
             Some(at) => AclDecision::Rule(at + 1),
             None => AclDecision::NoMatch,
@@ -100,6 +125,7 @@ mod tests {
                 .map(|(source, skill, allow)| Rule {
                     source: glob(source),
                     skill: glob(skill),
+                    agent: glob("*"),
                     allow: *allow,
                 })
                 .collect(),
@@ -134,6 +160,11 @@ mod tests {
                 && acl.allows(AclDecision::Rule(2))
                 && !acl.allows(AclDecision::NoMatch)
         );
+        let mut acl = acl;
+        acl.rules[0].agent = glob("vault");
+        let of = |agent| AskedFor { skill: "admin/x", agent };
+        assert_eq!(acl.decide(&["http:alice"], of("vault")), AclDecision::Rule(1));
+        assert_eq!(acl.decide(&["http:alice"], of("painter")), AclDecision::Rule(2));
         assert_eq!(Acl::default().decide(&["x"], "y"), AclDecision::NoRules);
         assert!(Acl::default().allows(AclDecision::NoRules));
     }
@@ -182,7 +213,7 @@ mod tests {
             let acl = acl(&rules, &[("g", &members)]);
             let own: Vec<&str> = own.iter().map(String::as_str).collect();
             let names = acl.with_groups(&own);
-            prop_assert_eq!(acl.allows(acl.decide(&names, &skill)), expected);
+            prop_assert_eq!(acl.allows(acl.decide(&names, skill.as_str())), expected);
         }
     }
 }

@@ -14,6 +14,7 @@ fn rule(source: &str, skill: &str, allow: bool) -> WrittenRule {
     WrittenRule {
         source: source.into(),
         skill: skill.into(),
+        agent: "*".to_owned(),
         allow,
     }
 }
@@ -326,7 +327,7 @@ proptest! {
             ..WrittenRules::default()
         });
         let asker = TaskSource::Peer(peer(1));
-        let (before, bounds) = policy.evaluate(asker, "x");
+        let (before, bounds) = policy.evaluate(asker, "x".into());
         let may_turn = policy.could_change(peer(1), "x");
         let standing = PeerAttributes {
             names: proven.iter().map(|name| (*name).to_owned()).collect(),
@@ -334,7 +335,7 @@ proptest! {
             ..PeerAttributes::default()
         };
         policy.set_attributes(peer(1), standing);
-        let (after, bounds_after) = policy.evaluate(asker, "x");
+        let (after, bounds_after) = policy.evaluate(asker, "x".into());
         if !may_turn {
             prop_assert_eq!(before.outcome, after.outcome);
             prop_assert_eq!(bounds, bounds_after);

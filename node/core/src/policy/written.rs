@@ -69,6 +69,8 @@ pub struct WrittenRule {
     pub source: String,
     /// What they call: a pattern over skills.
     pub skill: String,
+    /// Which agent of the node they call: a pattern over names of agents.
+    pub agent: String,
     /// Whether they may.
     pub allow: bool,
 }
@@ -133,6 +135,7 @@ impl PolicyRules {
             Ok(Rule {
                 source: source("policy.acl", &rule.source, known)?,
                 skill: pattern("policy.acl", &rule.skill)?,
+                agent: pattern("policy.acl", &rule.agent)?,
                 allow: rule.allow,
             })
         });

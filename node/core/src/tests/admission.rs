@@ -19,6 +19,7 @@ fn rule(source: &str, skill: &str, allow: bool) -> WrittenRule {
     WrittenRule {
         source: source.into(),
         skill: skill.into(),
+        agent: "*".to_owned(),
         allow,
     }
 }
@@ -392,4 +393,37 @@ fn without_rules_and_log_nothing_is_asked() {
     let id = lab.task();
     assert_eq!(lab.status(A, &id), Status::Submitted);
     assert!(lab.audited.is_empty());
+}
+
+#[test]
+fn rules_may_be_about_one_agent_and_others_are_not_told_its_name() {
+    let mut lab = TestCluster::pair();
+    let (from, to) = (lab.id(A).to_string(), lab.id(B));
+    let of_agent = |agent: &str, allow| WrittenRule {
+        agent: agent.to_owned(),
+        ..rule(&from, "*", allow)
+    };
+    guard(&mut lab, B, rules(&[of_agent("vault", false), of_agent("*", true)]));
+    for name in ["painter", "vault"] {
+        let card = agentanycast_proto::v1::AgentCard {
+            name: name.to_owned(),
+            ..Default::default()
+        };
+        lab.call(B, |core, _| core.register_agent(name, card)).unwrap();
+    }
+    let mut ask = |target: &str| {
+        let request = SendTask {
+            target_agent: target.to_owned(),
+            ..SendTask::default()
+        };
+        let id = lab.send(A, to, request).unwrap().id;
+        (lab.status(A, &id), lab.reason(A, &id))
+    };
+    assert_eq!(ask("painter").0, Status::Submitted);
+    assert_eq!(ask("").0, Status::Submitted, "the primary agent is the painter");
+    let (status, reason) = ask("vault");
+    assert_eq!(status, Status::Rejected);
+    assert!(reason.contains("acl 1"), "{reason}");
+    let (_, reason) = ask("nobody");
+    assert_eq!(reason, "no agent \"nobody\" here; there are: painter");
 }

@@ -26,6 +26,7 @@ fn close(lab: &mut TestCluster, node: usize, more: &[WrittenRule]) {
     let friend = WrittenRule {
         source: peer(42).to_string(),
         skill: "*".to_owned(),
+        agent: "*".to_owned(),
         allow: true,
     };
     let settings = WrittenRules {
@@ -222,6 +223,7 @@ fn a_rule_that_denies_goes_before_an_invite() {
     let deny = WrittenRule {
         source: "*".to_owned(),
         skill: "secret".to_owned(),
+        agent: "*".to_owned(),
         allow: false,
     };
     let mut lab = TestCluster::new();

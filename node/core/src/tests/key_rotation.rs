@@ -233,6 +233,7 @@ fn guard(lab: &mut TestCluster, peer: agentanycast_identity::PeerId) {
         acl: vec![crate::policy::WrittenRule {
             source: peer.to_string(),
             skill: "*".to_owned(),
+            agent: "*".to_owned(),
             allow: true,
         }],
         ..crate::policy::WrittenRules::default()

@@ -299,6 +299,7 @@ fn what_was_refused_is_found_by_the_id_that_it_has_where_it_was_sealed() {
         acl: vec![crate::policy::WrittenRule {
             source: "*".into(),
             skill: "*".into(),
+            agent: "*".to_owned(),
             allow: false,
         }],
         ..crate::policy::WrittenRules::default()

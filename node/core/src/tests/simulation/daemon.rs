@@ -299,6 +299,7 @@ fn rules() -> PolicyRules {
         acl: vec![WrittenRule {
             source: "*".into(),
             skill: "*".into(),
+            agent: "*".to_owned(),
             allow: true,
         }],
         max_in_flight: 1_000_000,
