@@ -145,6 +145,18 @@ _anycast() {
             anycast,up)
                 cmd="anycast__subcmd__up"
                 ;;
+            anycast__subcmd__agents,help)
+                cmd="anycast__subcmd__agents__subcmd__help"
+                ;;
+            anycast__subcmd__agents,rm)
+                cmd="anycast__subcmd__agents__subcmd__rm"
+                ;;
+            anycast__subcmd__agents__subcmd__help,help)
+                cmd="anycast__subcmd__agents__subcmd__help__subcmd__help"
+                ;;
+            anycast__subcmd__agents__subcmd__help,rm)
+                cmd="anycast__subcmd__agents__subcmd__help__subcmd__rm"
+                ;;
             anycast__subcmd__alias,add)
                 cmd="anycast__subcmd__alias__subcmd__add"
                 ;;
@@ -364,6 +376,9 @@ _anycast() {
             anycast__subcmd__help,up)
                 cmd="anycast__subcmd__help__subcmd__up"
                 ;;
+            anycast__subcmd__help__subcmd__agents,rm)
+                cmd="anycast__subcmd__help__subcmd__agents__subcmd__rm"
+                ;;
             anycast__subcmd__help__subcmd__alias,add)
                 cmd="anycast__subcmd__help__subcmd__alias__subcmd__add"
                 ;;
@@ -526,7 +541,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__agents)
-            opts="-h --skill --local --full --home --daemon --json --no-start --relay --help"
+            opts="-h --skill --local --full --home --daemon --json --no-start --relay --help rm help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -536,6 +551,74 @@ _anycast() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__agents__subcmd__help)
+            opts="rm help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__agents__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__agents__subcmd__help__subcmd__rm)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__agents__subcmd__rm)
+            opts="-h --home --daemon --json --no-start --relay --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 --home)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1608,8 +1691,22 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__help__subcmd__agents)
-            opts=""
+            opts="rm"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__agents__subcmd__rm)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi

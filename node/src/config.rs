@@ -2,6 +2,7 @@
 //!
 //! Every part of the node may use this module; it uses none of them. `load_config` loads and checks a [`Config`].
 
+mod agent_socket;
 mod grpc_access;
 pub mod named_settings;
 mod policy_entries;
@@ -21,6 +22,7 @@ use agentanycast_gateways::{
 };
 use libp2p::{Multiaddr, multiaddr::Protocol};
 
+pub use agent_socket::AgentSocket;
 pub use agentanycast_daemon_kit::settings::{
     ByteSize, ConfigError, EXIT_CODE, ListenOn, LogFormat, LogLevel, Share, ValueSource, ValueSources,
 };
@@ -160,6 +162,8 @@ pub struct AgentsConfig {
     pub agent_forget: Duration,
     /// A task for a skill goes to an agent of this node that has it, if there is one. Default: true.
     pub prefer_local: bool,
+    /// Sockets that are one agent's each: how containers, and programs that connect over TCP, are told apart. Default: none.
+    pub socket: Vec<AgentSocket>,
 }
 
 impl Default for AgentsConfig {
@@ -168,6 +172,7 @@ impl Default for AgentsConfig {
             max_agents: 4096,
             agent_forget: Duration::from_hours(24),
             prefer_local: true,
+            socket: Vec::new(),
         }
     }
 }

@@ -18,6 +18,7 @@ use agentanycast_daemon_kit::{
 };
 use agentanycast_identity as identity;
 use agentanycast_net::{self as net, duplicate_key::DuplicateKeyReports};
+use anyhow::Context as _;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -25,7 +26,7 @@ use crate::{
     anycast::{self, Anycast, NeighbourCards, PeerHealthHandle},
     api::{Api, auth::CallAuth, listen},
     bridge::{self, GATEWAYS, GatewayCounters, GatewayRegistration, Gateways},
-    config::Config,
+    config::{Config, GrpcAccess, GrpcListen},
     health::Health,
     identity_resolver, load_config,
     policy_reload::PolicyReload,
@@ -169,6 +170,8 @@ struct RunningNode {
     outbound: tokio::task::JoinHandle<()>,
     server_stop: CancellationToken,
     server: tokio::task::JoinHandle<()>,
+    /// Agents with sockets of their own, and where these are.
+    agent_sockets: Vec<(String, GrpcListen)>,
     metrics_addr: Option<SocketAddr>,
     metrics_stop: CancellationToken,
     metrics_server: tokio::task::JoinHandle<()>,
@@ -247,6 +250,15 @@ impl RunningNode {
         listener
             .connections()
             .on_closed(move |connection| agents.connection_closed(connection.0));
+        let mut listeners = vec![listener];
+        let mut agent_sockets = Vec::new();
+        for socket in &config.agents.socket {
+            let bound = listen::bind(&socket.listen, &GrpcAccess::default()).await;
+            let bound = bound.with_context(|| format!("the socket of agent {}", socket.name))?;
+            agent_sockets.push((socket.name.clone(), bound.address().clone()));
+            let name = socket.name.as_str().into();
+            listeners.push(bound.for_agent(name, listeners[0].connections()));
+        }
         let counted = GatewayCounters::default();
         let face_stop = CancellationToken::new();
         let face = MetricsHttp::new(
@@ -285,7 +297,7 @@ impl RunningNode {
             gateways,
         )
         .await?;
-        let server = grpc_server::serve(api, gate, listener, (engine, health), server_stop.clone())?;
+        let server = grpc_server::serve(api, gate, listeners, (engine, health), server_stop.clone())?;
         Ok(Self {
             _key: held,
             net,
@@ -298,6 +310,7 @@ impl RunningNode {
             outbound,
             server_stop,
             server,
+            agent_sockets,
             metrics_addr,
             metrics_stop: face_stop,
             metrics_server: face,
@@ -314,6 +327,10 @@ impl RunningNode {
         out.flush()?;
         for address in self.net.listen_addrs() {
             writeln!(out, "LISTEN_ADDR={address}/p2p/{me}")?;
+            out.flush()?;
+        }
+        for (name, address) in &self.agent_sockets {
+            writeln!(out, "AGENT_ADDR={name} {address}")?;
             out.flush()?;
         }
         if let Some(address) = self.metrics_addr {

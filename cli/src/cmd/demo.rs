@@ -12,6 +12,9 @@ use crate::{
     output::{self, Paint},
 };
 
+/// How often it is asked whether the echo agent listens.
+const LISTEN_POLL: std::time::Duration = std::time::Duration::from_millis(20);
+
 /// The skill on the echo agent's card.
 const SKILL: &str = "echo";
 
@@ -38,7 +41,6 @@ pub(crate) fn echo(task: &IncomingTask) -> Artifact {
 }
 
 async fn serve(context: &Context, node: &Node, interrupt: &mut Interrupt) -> Result<(), CommandFailure> {
-    announce(context, node).await?;
     let stop = CancellationToken::new();
     let as_json = context.json;
     let (untold, mut output_failed) = mpsc::channel(1);
@@ -71,6 +73,11 @@ async fn serve(context: &Context, node: &Node, interrupt: &mut Interrupt) -> Res
         .until(stop.clone())
         .into_future();
     tokio::pin!(serving);
+    // Tasks, and the card's name, are for it once it listens.
+    tokio::select! {
+        announced = announce_listening(context, node) => announced?,
+        outcome = &mut serving => return Ok(outcome?),
+    }
     let ended = tokio::select! {
         () = interrupt.wait() => Ok(()),
         Some(error) = output_failed.recv() => Err(error.into()),
@@ -83,6 +90,13 @@ async fn serve(context: &Context, node: &Node, interrupt: &mut Interrupt) -> Res
         outcome = &mut serving => outcome?,
     }
     ended
+}
+
+async fn announce_listening(context: &Context, node: &Node) -> Result<(), CommandFailure> {
+    while node.info().await?.agent_listening == Some(false) {
+        tokio::time::sleep(LISTEN_POLL).await;
+    }
+    announce(context, node).await
 }
 
 async fn announce(context: &Context, node: &Node) -> Result<(), CommandFailure> {

@@ -13,6 +13,17 @@ pub(crate) struct AskingAgent {
     pub(crate) peer: PeerId,
 }
 
+/// Registers agents at the home's daemon; nobody listens for them.
+pub(crate) fn register(home: &Path, names: &[&str]) {
+    let socket = format!("unix://{}", home.join("home/daemon.sock").display());
+    Runtime::new().unwrap().block_on(async {
+        let node = Node::connect(&socket).await.unwrap();
+        for name in names {
+            node.agent(*name).register().await.unwrap();
+        }
+    });
+}
+
 impl AskingAgent {
     /// Answers what it was told, part by part and by what it was answered to its question; to `wait` it answers nothing.
     pub(crate) fn asking(home: &Path) -> Self {

@@ -5,7 +5,11 @@ use std::{collections::BTreeSet, fs, path::Path, process::Stdio};
 use jsonschema::Validator;
 use serde_json::{Value, json};
 
-use super::{ABSENT_PEER, RunningCommand, asking_agent::AskingAgent, command};
+use super::{
+    ABSENT_PEER, RunningCommand,
+    asking_agent::{self, AskingAgent},
+    command,
+};
 
 fn schema() -> Value {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/json.schema.json");
@@ -187,7 +191,11 @@ fn each_command_prints_what_the_schema_says() {
     checker.fails(home, 4, Some("discover"), &["discover", "no-such-skill"]);
 
     // Names, and who is known.
+    asking_agent::register(home, &["gone"]);
     checker.prints(home, "agents", &["agents"]);
+    let removed = checker.prints(home, "agent_removed", &["agents", "rm", "self/gone"]);
+    assert_eq!(removed["removed"], "gone");
+    checker.fails(home, 4, Some("error"), &["agents", "rm", "gone"]);
     checker.prints(home, "skills", &["skills"]);
     checker.prints(home, "alias", &["alias", "add", "there", &there]);
     checker.prints(home, "aliases", &["alias", "ls"]);

@@ -3,7 +3,12 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-use super::{ABSENT_PEER, RunningCommand, asking_agent::AskingAgent, document, run, terminal::Terminal};
+use super::{
+    ABSENT_PEER, RunningCommand,
+    asking_agent::{self, AskingAgent},
+    document, run,
+    terminal::Terminal,
+};
 
 /// Commands that other tests run in a terminal and off it, or that only a program speaks to.
 const ELSEWHERE: [(&str, &str); 11] = [
@@ -151,6 +156,8 @@ fn with_a_peer(runner: &mut Runner, home: &Path, own: &str, there: &str, at: &st
     runner.run(home, &["discover", "echo"], 0, &[&there[there.len() - 8..]]);
     runner.run(home, &["discover", "ech"], 4, &["echo"]);
     runner.run(home, &["agents"], 0, &["asker", "echo"]);
+    asking_agent::register(home, &["gone1", "gone2"]);
+    runner.run(home, &["agents", "rm", "gone{}"], 0, &["gone"]);
     runner.run(home, &["skills"], 0, &["echo"]);
     runner.run(home, &["alias", "add", "there{}", there], 0, &["there{}"]);
     runner.run(home, &["alias", "ls"], 0, &["there1"]);

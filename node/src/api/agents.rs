@@ -107,13 +107,21 @@ impl Api {
         let mut changes = self.engine().node_card();
         while changes.changed().await.is_ok() {
             tokio::time::sleep(SETTLE).await;
-            let card = changes.borrow_and_update().clone();
-            if self.is_published(card.as_deref()) {
-                continue;
-            }
-            if let Err(error) = self.publish_card().await {
-                tracing::warn!(%error, "the card of this node could not be published");
-            }
+            changes.mark_unchanged();
+            self.publish_if_changed().await;
+        }
+    }
+
+    /// Publishes the card if it is another than the one that was published.
+    pub(super) async fn publish_if_changed(&self) {
+        let card = self.engine().card_of(self.engine().me()).await;
+        let published = match card {
+            Ok((card, _)) if self.is_published(card.as_ref()) => return,
+            Ok(_) => self.publish_card().await,
+            Err(error) => Err(status_for_asker(&error)),
+        };
+        if let Err(error) = published {
+            tracing::warn!(%error, "the card of this node could not be published");
         }
     }
 

@@ -197,6 +197,9 @@ impl NodeService for Api {
         };
         let listening = self.engine().listen(listen, has_ended).await;
         let mut listener = listening.map_err(|error| status_of(&error))?;
+        // The agent may have come with a card; registries need not be waited for.
+        let publisher = self.clone();
+        tokio::spawn(async move { publisher.publish_if_changed().await });
         let api = self.clone();
         Ok(Response::new(Box::pin(async_stream::try_stream! {
             while let Some(incoming) = listener.next().await {

@@ -77,7 +77,7 @@ impl Setting for AclRule {
         let (source, skill) = (literal(&self.source), literal(&self.skill));
         let agent = match self.agent.as_str() {
             "*" => String::new(),
-            agent => format!("agent = {}, ", literal(agent)),
+            _ => format!("agent = {}, ", literal(&self.agent)),
         };
         format!(
             "{{ source = {source}, skill = {skill}, {agent}allow = {} }}",
@@ -179,7 +179,7 @@ impl Setting for SourceGroups {
     }
 }
 
-fn entries<'a>(raw: &'a Raw, allowed: &str) -> Result<&'a [(String, Raw)], InvalidValue> {
+pub(super) fn entries<'a>(raw: &'a Raw, allowed: &str) -> Result<&'a [(String, Raw)], InvalidValue> {
     match raw {
         Raw::Table { entries, .. } => Ok(entries),
         _ => Err(raw.refuse(allowed)),

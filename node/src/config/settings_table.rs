@@ -55,6 +55,7 @@ const NODE_SETTINGS: &[NodeSetting] = &[
     key!(Config, "agents.max_agents", agents.max_agents).what("Agents of this node; further ones are refused").bounds(Bounds::Numbers(1, 65_536)),
     key!(Config, "agents.agent_forget", agents.agent_forget).what("An agent that came by SetAgentCard is forgotten when nobody has listened for it so long and no task waits; 0: never"),
     key!(Config, "agents.prefer_local", agents.prefer_local).what("A task for a skill goes to an agent of this node that has it, if there is one"),
+    key!(Config, "agents.socket", agents.socket).what("Sockets that are one agent's each: its name, and where its programs connect"),
     key!(Config, "bridge.enabled", bridge.enabled).what("The bridge for A2A over HTTP"),
     key!(Config, "bridge.outbound", bridge.outbound).what("Agents that are called by URL, and a table for each host, or HOST:PORT in quotes"),
     key!(Config, "anycast.routing_strategy", anycast.routing_strategy).what("How one of several agents with a skill is chosen"),

@@ -13,6 +13,7 @@ use agentanycast_proto::{
         task_note_service_server::TaskNoteServiceServer,
     },
 };
+use futures::{StreamExt as _, stream::select_all};
 use tokio_util::sync::CancellationToken;
 use tonic::{server::NamedService as _, service::InterceptorLayer, transport::Server};
 use tonic_health::ServingStatus;
@@ -63,11 +64,11 @@ const SERVICES: [&str; 12] = [
     "grpc.reflection.v1alpha.ServerReflection",
 ];
 
-/// Serves the daemon's calls until `stop`.
+/// Serves the daemon's calls, which come by any of these sockets, until `stop`.
 pub(super) fn serve(
     api: Api,
     gate: CallAuth,
-    listener: GrpcListener,
+    listeners: Vec<GrpcListener>,
     (engine, mut wellbeing): (Engine, Health),
     stop: CancellationToken,
 ) -> anyhow::Result<tokio::task::JoinHandle<()>> {
@@ -125,6 +126,11 @@ pub(super) fn serve(
         .add_service(invites)
         .add_service(agents)
         .add_service(diagnostics);
+    let incoming = select_all(
+        listeners
+            .into_iter()
+            .map(|listener| listener.into_incoming().boxed()),
+    );
     Ok(tokio::spawn(async move {
         health.set_serving::<NodeServiceServer<Api>>().await;
         health
@@ -144,7 +150,7 @@ pub(super) fn serve(
             std::future::pending::<()>().await;
         };
         tokio::select! {
-            done = router.serve_with_incoming_shutdown(listener.into_incoming(), stop.cancelled_owned()) => {
+            done = router.serve_with_incoming_shutdown(incoming, stop.cancelled_owned()) => {
                 if let Err(error) = done {
                     tracing::error!(%error, "the gRPC server stopped");
                 }

@@ -264,14 +264,21 @@ fn other_value(key: &NodeSetting) -> String {
         ("bridge.max_body", _) => "1MiB",
         ("bridge.webhook_patience" | "bridge.wait_limit", _) => "3h",
         (name, _) if name.starts_with("bridge.limits.") => "7",
-        ("policy.acl" | "policy.rate_limit.overrides" | "policy.groups" | "bridge.outbound", _) => "",
+        (
+            "policy.acl"
+            | "policy.rate_limit.overrides"
+            | "policy.groups"
+            | "bridge.outbound"
+            | "agents.socket",
+            _,
+        ) => "",
         ("policy.trust", _) => "known",
         ("policy.trusted_peers", _) => "did:web:a,http:b",
         (name, _) if name.ends_with(".listen") => "localhost:9",
         (_, "true") => "false",
         (_, "false") => "true",
         (_, "1.0" | "0.0") => "0.25",
-        (_, "100000" | "0" | "5") => "7",
+        (_, "100000" | "4096" | "0" | "5") => "7",
         (name, _) if name.contains("bytes") || name.contains("quota") => "1536B",
         (_, shown) if shown.ends_with("h\"") || shown.ends_with("m\"") || shown.ends_with("d\"") => "90m",
         ("anycast.cache_ttl" | "max_task_time", _) => "1500ms",
@@ -301,6 +308,7 @@ fn every_setting_is_read_from_every_layer_it_has() {
             "policy.rate_limit.overrides",
             "policy.groups",
             "bridge.outbound",
+            "agents.socket",
         ];
         let is_rule = tables.contains(&key.name);
         assert!(
@@ -363,7 +371,7 @@ fn a_policy_is_read_and_shown() {
     let text = "[policy]\naudit_log_path = '~/audit.jsonl'\ntrust = 'known'\ntrusted_peers = ['ops']\n\
                 [policy.groups]\nops = ['did:web:example.org*', 'http:olga']\n\
                 [[policy.acl]]\nsource = 'ops'\nallow = true\n\
-                [[policy.acl]]\nskill = 'admin/*'\nallow = false\n\
+                [[policy.acl]]\nskill = 'admin/*'\nagent = 'vault'\nallow = false\n\
                 [policy.rate_limit]\ndefault_rps = 5\nmax_in_flight = 100\nmax_bytes = '1MiB'\n\
                 [[policy.rate_limit.overrides]]\nsource = 'local'\nrps = 0\nmax_in_flight = 0\n";
     let (config, _) = ConfigInput::file(text).run();
@@ -380,7 +388,11 @@ fn a_policy_is_read_and_shown() {
         agent: "*".to_owned(),
         allow,
     };
-    assert_eq!(policy.acl, [rule("ops", "*", true), rule("*", "admin/*", false)]);
+    let of_vault = AclRule {
+        agent: "vault".to_owned(),
+        ..rule("*", "admin/*", false)
+    };
+    assert_eq!(policy.acl, [rule("ops", "*", true), of_vault]);
     assert_eq!(
         (policy.overrides[0].rps, policy.overrides[0].max_bytes),
         (Some(0.0), None)

@@ -1,6 +1,6 @@
 //! What goes together, and what this version has: checked after all layers, before anything is bound.
 
-use std::{net::IpAddr, path::Path, time::Duration};
+use std::{collections::BTreeSet, net::IpAddr, path::Path, time::Duration};
 
 use agentanycast_daemon_kit::{
     address::behind_transport,
@@ -225,7 +225,19 @@ impl ConfigCheck<'_> {
 
     fn limits(&self) -> Result<(), ConfigError> {
         let c = self.config;
+        let sockets = c.agents.socket.iter();
+        let places: BTreeSet<String> = sockets.map(|socket| socket.listen.to_string()).collect();
         let rules = [
+            (
+                places.len() == c.agents.socket.len() && !places.contains(&c.grpc_listen.to_string()),
+                "agents.socket",
+                "one place for each agent, other than grpc_listen",
+            ),
+            (
+                (1..=65_536).contains(&c.agents.max_agents),
+                "agents.max_agents",
+                "from 1 to 65536",
+            ),
             (c.max_open_tasks > 0, "max_open_tasks", "at least 1"),
             (c.agent_grace > Duration::ZERO, "agent_grace", "longer than 0"),
             (c.store_quota.0 > 0, "store_quota", "at least 1 byte"),

@@ -101,7 +101,12 @@ async fn does_its_tasks(node: &Node) {
     }
 
     let waits = send(node, "wait").await;
-    while waits.snapshot().await.unwrap().status != TaskStatus::Working {
+    // Its library claims it before it says so itself, and what it says of a task that has ended is refused.
+    let says_so = |task: agentanycast::Task| {
+        task.status_message
+            .is_some_and(|said| said.text_content() == "waiting")
+    };
+    while !says_so(waits.snapshot().await.unwrap()) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     waits.cancel().await.unwrap();

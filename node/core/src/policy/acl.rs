@@ -162,7 +162,10 @@ mod tests {
         );
         let mut acl = acl;
         acl.rules[0].agent = glob("vault");
-        let of = |agent| AskedFor { skill: "admin/x", agent };
+        let of = |agent| AskedFor {
+            skill: "admin/x",
+            agent,
+        };
         assert_eq!(acl.decide(&["http:alice"], of("vault")), AclDecision::Rule(1));
         assert_eq!(acl.decide(&["http:alice"], of("painter")), AclDecision::Rule(2));
         assert_eq!(Acl::default().decide(&["x"], "y"), AclDecision::NoRules);

@@ -403,7 +403,11 @@ fn rules_may_be_about_one_agent_and_others_are_not_told_its_name() {
         agent: agent.to_owned(),
         ..rule(&from, "*", allow)
     };
-    guard(&mut lab, B, rules(&[of_agent("vault", false), of_agent("*", true)]));
+    guard(
+        &mut lab,
+        B,
+        rules(&[of_agent("vault", false), of_agent("*", true)]),
+    );
     for name in ["painter", "vault"] {
         let card = agentanycast_proto::v1::AgentCard {
             name: name.to_owned(),

@@ -282,6 +282,10 @@ const NOT_ALLOWED: &str = r#"
     grpc_tls_key = '/c'                 | grpc_tls_key          | "/c"          | config.toml:1       | grpc_tls_cert
     grpc_tls_key = '/k';grpc_tls_cert = '/c' | grpc_tls_cert    | "/c"          | config.toml:2       | tcp://
     enable_quic = false;listen_addrs = ['/ip4/0.0.0.0/udp/1/quic-v1'] | listen_addrs | quic-v1 | config.toml:2 | enable_quic
+    [[agents.socket]];name = 'a'        | agents.socket         | name = a      | config.toml:1       | listen
+    [[agents.socket]];name = 'A B';listen = 'unix:///a' | agents.socket | "A B"     | config.toml:1       | a letter or digit first
+    [[agents.socket]];name = 'a';listen = 'tcp://0.0.0.0:1' | agents.socket | "tcp://0.0.0.0:1" | config.toml:1 | a loopback address
+    agents.max_agents = 0               | agents.max_agents     | 0             | config.toml:1       | from 1 to 65536
     [[policy.acl]];source = '*'         | policy.acl            | source = *    | config.toml:1       | allow
     [[policy.acl]];source = 'opps';allow = true | policy.acl    | "opps"        | config.toml:1       | the name of a group
     [[policy.acl]];allow = true;source = '' | policy.acl        | ""            | config.toml:1       | a pattern

@@ -135,6 +135,7 @@ fn entry(name: &str, number: usize) -> String {
     match name {
         "retry_delays" => "\"1s\"".to_owned(),
         "policy.acl" => "{ allow = true }".to_owned(),
+        "agents.socket" => "{ name = 'a', listen = 'tcp://127.0.0.1:1' }".to_owned(),
         "policy.rate_limit.overrides" => "{ source = \"*\", rps = 1 }".to_owned(),
         "policy.trusted_peers" => "\"12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK\"".to_owned(),
         _ => format!("\"did:web:host{number}.example\""),
