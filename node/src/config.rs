@@ -38,6 +38,10 @@ pub const ENVIRONMENT_PREFIX: &str = "AGENTANYCAST_";
 /// Most waits between two attempts to send: with waits that grow, the last is longer than any use.
 pub(crate) const MAX_RETRIES: usize = 16;
 
+/// Shortest time after which a task is taken away from a listener. Longer than the second within which a task may be begun as
+/// one agent's alone (docs/protocol.md, `exclusive_since`).
+pub(crate) const MIN_HAND_OVER: Duration = Duration::from_secs(2);
+
 /// How long a verified name may be believed.
 pub(crate) const IDENTITY_CACHE_TTL: RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_hours(24);
@@ -164,6 +168,13 @@ pub struct AgentsConfig {
     pub prefer_local: bool,
     /// Sockets that are one agent's each: how containers, and programs that connect over TCP, are told apart. Default: none.
     pub socket: Vec<AgentSocket>,
+    /// To which of an agent's listeners a task goes. Default: one.
+    pub deliver: Deliver,
+    /// How long a task stays with a listener that does not take it off its stream, from 2 s. Default: 30 s.
+    pub hand_over_timeout: Duration,
+    /// How long a task stays with a listener that has read it and not claimed it, and that claims its tasks, from 2 s.
+    /// Default: as long as it listens.
+    pub claim_within: Option<Duration>,
 }
 
 impl Default for AgentsConfig {
@@ -173,6 +184,9 @@ impl Default for AgentsConfig {
             agent_forget: Duration::from_hours(24),
             prefer_local: true,
             socket: Vec::new(),
+            deliver: Deliver::One,
+            hand_over_timeout: Duration::from_secs(30),
+            claim_within: None,
         }
     }
 }
@@ -347,6 +361,16 @@ words! {
         Known = "known",
         /// Those of a list of keys.
         Pinned = "pinned",
+    }
+}
+
+words! {
+    /// To which of an agent's listeners a task goes.
+    Deliver {
+        /// To one at a time, the one with the fewest tasks.
+        One = "one",
+        /// To all of them: the first that claims it has it.
+        All = "all",
     }
 }
 

@@ -81,7 +81,7 @@ impl Coordinator {
         self.transaction.set_time(now);
         self.tasks.set_clock_ms(self.transaction.clock_ms(now));
         self.tell_node_card();
-        let deliveries = self.dispatch.due_deliveries();
+        let deliveries = self.dispatch.due_deliveries(now);
         if let Err(error) = self.hand_over(now, deliveries) {
             // What was read wrongly is noticed by `take_store_failure`.
             tracing::debug!(%error, "a task could not be read to be handed over");
@@ -444,7 +444,7 @@ impl Coordinator {
         if !has_ended {
             return;
         }
-        self.dispatch.on_task_ended(&id);
+        self.dispatch.on_task_ended(agent.as_deref(), &id);
         if is_assignee {
             self.agents.on_task_ended(agent.as_deref(), has_failed);
         }
@@ -522,7 +522,7 @@ impl Coordinator {
             return Ok(());
         }
         let weight = self.tasks.weight(id);
-        let deliveries = self.dispatch.offer(agent, id, as_what, weight);
+        let deliveries = self.dispatch.offer(now, agent, id, as_what, weight);
         self.hand_over(now, deliveries)
     }
 

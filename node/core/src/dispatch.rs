@@ -21,7 +21,7 @@ pub(crate) use self::{
     claims::LostClaim,
     dispatcher::{DeclineOutcome, ListenerDelivery, OfferKind},
 };
-use super::transaction::{ListenerId, Now};
+use super::transaction::{HandOverLimits, ListenerId, Now};
 
 /// A listener, and for whom it listens.
 struct ListenerSeat {
@@ -42,19 +42,21 @@ pub(crate) struct Dispatch {
     task_times: TaskTimes,
     /// When this run began.
     began: Duration,
+    limits: HandOverLimits,
 }
 
 impl Dispatch {
     /// Nobody listens since `now`.
-    pub(crate) fn new(now: Now) -> Self {
+    pub(crate) fn new(now: Now, limits: HandOverLimits) -> Self {
         Self {
-            primary: Dispatcher::new(now.mono),
+            primary: Dispatcher::new(now.mono, &limits),
             others: BTreeMap::new(),
             listeners: HashMap::new(),
             claims: TaskClaims::default(),
             unsent_claims: ClaimDebounce::default(),
             task_times: TaskTimes::default(),
             began: now.mono,
+            limits,
         }
     }
 
@@ -65,12 +67,21 @@ impl Dispatch {
         }
     }
 
+    /// The queue of an agent, if it has one yet.
+    fn known_queue_mut(&mut self, agent: Option<&str>) -> Option<&mut Dispatcher> {
+        match agent {
+            Some(name) => self.others.get_mut(name),
+            None => Some(&mut self.primary),
+        }
+    }
+
     fn queue_mut(&mut self, agent: Option<&str>) -> &mut Dispatcher {
         let Some(name) = agent else {
             return &mut self.primary;
         };
         if !self.others.contains_key(name) {
-            self.others.insert(Arc::from(name), Dispatcher::new(self.began));
+            let queue = Dispatcher::new(self.began, &self.limits);
+            self.others.insert(Arc::from(name), queue);
         }
         self.others.get_mut(name).unwrap_or(&mut self.primary)
     }
@@ -124,7 +135,9 @@ impl Dispatch {
         agent: Option<Arc<str>>,
         connection: Option<u64>,
     ) -> Vec<ListenerDelivery> {
-        let deliveries = self.queue_mut(agent.as_deref()).attach(listener, now.mono);
+        let deliveries = self
+            .queue_mut(agent.as_deref())
+            .attach(listener, connection, now.mono);
         self.listeners
             .insert(listener, ListenerSeat { connection, agent });
         deliveries
@@ -144,8 +157,8 @@ impl Dispatch {
     }
 
     /// A listener has read `count` tasks.
-    pub(crate) fn credit(&mut self, listener: ListenerId, count: usize) -> Vec<ListenerDelivery> {
-        self.queue_of_listener(listener).credit(listener, count)
+    pub(crate) fn credit(&mut self, now: Now, listener: ListenerId, count: usize) -> Vec<ListenerDelivery> {
+        self.queue_of_listener(listener).credit(listener, count, now.mono)
     }
 
     /// A listener's client cannot take a task.
@@ -170,17 +183,18 @@ impl Dispatch {
     /// Offers a task of `weight` bytes to the listeners of its agent.
     pub(crate) fn offer(
         &mut self,
+        now: Now,
         agent: Option<&str>,
         task: &str,
         as_what: OfferKind,
         weight: usize,
     ) -> Vec<ListenerDelivery> {
-        self.queue_mut(agent).offer(task, as_what, weight)
+        self.queue_mut(agent).offer(task, as_what, weight, now.mono)
     }
 
     /// Offers a task again that is on offer.
-    pub(crate) fn offer_again(&mut self, agent: Option<&str>, task: &str) -> Vec<ListenerDelivery> {
-        self.queue_mut(agent).offer_again(task)
+    pub(crate) fn offer_again(&mut self, now: Now, agent: Option<&str>, task: &str) -> Vec<ListenerDelivery> {
+        self.queue_mut(agent).offer_again(task, now.mono)
     }
 
     /// An agent acted on a task, or it is gone: it is not offered any more.
@@ -205,13 +219,14 @@ impl Dispatch {
         self.others.remove(agent);
     }
 
-    /// What can be handed out since a task was reported on, or is gone.
-    pub(crate) fn due_deliveries(&mut self) -> Vec<ListenerDelivery> {
-        let due = self.queues_mut().filter(|queue| queue.is_due());
-        due.flat_map(Dispatcher::dispatch).collect()
+    /// At the end of a turn: what can be handed out since a task was reported on, or is gone.
+    pub(crate) fn due_deliveries(&mut self, now: Now) -> Vec<ListenerDelivery> {
+        self.queues_mut()
+            .flat_map(|queue| queue.end_turn(now.mono))
+            .collect()
     }
 
-    /// Looks after tasks that are handed out alone.
+    /// Looks after tasks that are handed out alone, and listeners that do not take what they were sent.
     pub(crate) fn tick(&mut self, now: Now, grace: Duration) -> Vec<ListenerDelivery> {
         self.queues_mut()
             .flat_map(|queue| queue.tick(now.mono, grace))
@@ -244,8 +259,11 @@ impl Dispatch {
     }
 
     /// An agent on this connection claims the task.
-    pub(crate) fn claim(&mut self, task: &str, connection: u64) {
+    pub(crate) fn claim(&mut self, agent: Option<&str>, task: &str, connection: u64) {
         self.claims.claim(task, connection, false);
+        if let Some(queue) = self.known_queue_mut(agent) {
+            queue.on_claimed(task, connection);
+        }
     }
 
     /// The library of an agent on this connection claims the task before the agent has said anything. A claim that the
@@ -260,6 +278,9 @@ impl Dispatch {
         if !was_claimed || self.claims.is_automatic(task) {
             let is_automatic = self.is_reserved(agent, task);
             self.claims.claim(task, connection, is_automatic);
+        }
+        if let Some(queue) = self.known_queue_mut(agent) {
+            queue.on_claimed(task, connection);
         }
     }
 
@@ -281,6 +302,9 @@ impl Dispatch {
     /// A gRPC connection is gone: what it claimed may be taken over.
     pub(crate) fn on_connection_closed(&mut self, now: Now, connection: u64) {
         self.claims.on_connection_closed(now.mono, connection);
+        for queue in self.queues_mut() {
+            queue.on_connection_closed(connection);
+        }
     }
 
     /// Agents listen again: tasks for which `is_unclaimed` holds have their time to be taken over from now on.
@@ -323,7 +347,10 @@ impl Dispatch {
     }
 
     /// The task has ended.
-    pub(crate) fn on_task_ended(&mut self, task: &str) {
+    pub(crate) fn on_task_ended(&mut self, agent: Option<&str>, task: &str) {
+        if let Some(queue) = self.known_queue_mut(agent) {
+            queue.on_task_ended(task);
+        }
         self.claims.remove(task);
         self.unsent_claims.on_update_sent(task);
     }

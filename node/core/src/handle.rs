@@ -317,6 +317,7 @@ impl Engine {
             agent: None,
             tasks,
             read: 0,
+            is_given: false,
             engine: self.clone(),
             has_ended: Box::new(has_ended),
         };
@@ -741,6 +742,8 @@ pub struct AgentListener {
     tasks: mpsc::Receiver<OfferedTask>,
     /// Tasks that were read since the core was told.
     read: usize,
+    /// One more was given to whoever reads, and may not have been taken yet.
+    is_given: bool,
     engine: Engine,
     has_ended: Box<dyn Fn() -> bool + Send + Sync>,
 }
@@ -751,12 +754,12 @@ impl AgentListener {
         self.agent.as_ref()
     }
 
-    /// The next task, or the next news of one. None: the daemon stops.
+    /// The next task, or the next news of one. None: the daemon stops. Whoever asks for it has taken the one before: a stream does
+    /// when the flow control of its connection has let that pass.
     pub async fn next(&mut self) -> Option<OfferedTask> {
-        let incoming = self.tasks.recv().await?;
-        self.read += 1;
+        self.read += usize::from(std::mem::take(&mut self.is_given));
         // What is read is room for as much more, which the core delivers: told when nothing more is here, or of many at once.
-        if self.tasks.is_empty() || self.read >= LISTENER_CREDIT / 4 {
+        if self.read > 0 && (self.tasks.is_empty() || self.read >= LISTENER_CREDIT / 4) {
             let (id, read) = (self.id, std::mem::take(&mut self.read));
             let call: EngineCall = Box::new(move |core, now| {
                 let _ = core.credit(now, id, read);
@@ -764,6 +767,8 @@ impl AgentListener {
             });
             self.engine.parts.calls.send(call).await.ok()?;
         }
+        let incoming = self.tasks.recv().await?;
+        self.is_given = true;
         Some(incoming)
     }
 
@@ -778,7 +783,9 @@ impl AgentListener {
 
 impl Drop for AgentListener {
     fn drop(&mut self) {
-        let (id, read, has_ended) = (self.id, self.read, (self.has_ended)());
+        // An agent may have ended of the last one.
+        let read = self.read + usize::from(self.is_given);
+        let (id, has_ended) = (self.id, (self.has_ended)());
         self.engine.post(Box::new(move |core, now| {
             let _ = if has_ended {
                 core.agent_ended(now, id, read)

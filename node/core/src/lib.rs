@@ -54,7 +54,7 @@ pub use self::{
         WaitResult,
     },
     task_subscribers::{EndReceiver, WaitUntil},
-    transaction::{EngineError, EngineLimits, Now, RouteOutcome, TaskChange},
+    transaction::{DeliverMode, EngineError, EngineLimits, HandOverLimits, Now, RouteOutcome, TaskChange},
     types::{
         AgentOrigin, BucketCounts, CallerKey, Direction, EngineCounters, MAX_AGENT_NAME, NewInvite,
         NodeAgent, Note, OfferedTask, RecentRefusal, TaskListPage, TaskQuery, agent_name_of_card,

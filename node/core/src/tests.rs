@@ -22,6 +22,7 @@ mod notes;
 mod offered_back;
 mod peer_versions;
 mod sealed_tasks;
+mod several_listeners;
 mod simulation;
 mod task_lifecycle;
 mod task_ownership;

@@ -34,6 +34,27 @@ pub struct Now {
     pub unix: u64,
 }
 
+/// To which of an agent's listeners a task goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeliverMode {
+    /// To one at a time.
+    One,
+    /// To all of them.
+    All,
+}
+
+/// How the tasks of an agent are handed to its listeners.
+#[derive(Clone, Debug)]
+pub struct HandOverLimits {
+    /// To which of them.
+    pub deliver: DeliverMode,
+    /// With [`DeliverMode::One`]: how long a task stays with a listener that does not take it off its stream.
+    pub timeout: Duration,
+    /// With [`DeliverMode::One`]: how long a task stays with a listener that has read it and not claimed it, and that claims
+    /// its tasks; None: as long as it listens.
+    pub claim_within: Option<Duration>,
+}
+
 /// What the operator may set.
 #[derive(Clone, Debug)]
 pub struct EngineLimits {
@@ -49,6 +70,8 @@ pub struct EngineLimits {
     pub agent_forget: Duration,
     /// A task fails when so many agents have ended while they had it; 0: never.
     pub max_agent_ends: u32,
+    /// How the tasks of an agent are handed to its listeners.
+    pub hand_over: HandOverLimits,
     /// How long agents may have a task; None: for ever.
     pub max_task_time: Option<Duration>,
     /// How long a terminal task is kept.

@@ -9,7 +9,7 @@ use agentanycast_daemon_kit::{
     settings::{self, Bounds},
 };
 
-use super::{Config, IDENTITY_CACHE_TTL, MAX_POLICY_ENTRIES, MAX_RETRIES};
+use super::{Config, IDENTITY_CACHE_TTL, MAX_POLICY_ENTRIES, MAX_RETRIES, MIN_HAND_OVER};
 
 /// A setting of the node.
 pub(crate) type NodeSetting = settings::SettingKey<Config>;
@@ -58,6 +58,9 @@ const NODE_SETTINGS: &[NodeSetting] = &[
     key!(Config, "agents.socket", agents.socket).what("Sockets that are one agent's each: its name, and where its programs connect"),
     key!(Config, "bridge.enabled", bridge.enabled).what("The bridge for A2A over HTTP"),
     key!(Config, "bridge.outbound", bridge.outbound).what("Agents that are called by URL, and a table for each host, or HOST:PORT in quotes"),
+    key!(Config, "agents.deliver", agents.deliver).what("To which of an agent's listeners a task goes: one at a time, or all"),
+    key!(Config, "agents.hand_over_timeout", agents.hand_over_timeout).what("How long a task stays with a listener that does not take it off its stream; with deliver = \"one\"").bounds(Bounds::Times(MIN_HAND_OVER, Duration::MAX)),
+    key!(Config, "agents.claim_within", agents.claim_within).what("How long a task stays with a listener that has read and not claimed it, and that claims its tasks, from 2s; 0: as long as it listens; with deliver = \"one\""),
     key!(Config, "anycast.routing_strategy", anycast.routing_strategy).what("How one of several agents with a skill is chosen"),
     key!(Config, "anycast.cache_ttl", anycast.cache_ttl).what("How long a task goes by the last answer of a registry"),
     key!(Config, "anycast.auto_register", anycast.auto_register).what("Tell registries and the DHT about the own agent"),

@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     anycast::{self, NeighbourCards, PeerHealthHandle},
     api, bridge,
-    config::{self, Config},
+    config::{self, Config, Deliver},
     identity_resolver::{self, DnsResolver, ResolverHandle},
     load_config::policy_rules,
     policy_reload::warn_of_mistakes,
@@ -130,6 +130,14 @@ pub(super) fn load_engine(
         max_agents: usize::try_from(config.agents.max_agents).unwrap_or(usize::MAX),
         agent_forget: config.agents.agent_forget,
         max_agent_ends: u32::try_from(config.max_agent_ends).unwrap_or(u32::MAX),
+        hand_over: engine::HandOverLimits {
+            deliver: match config.agents.deliver {
+                Deliver::One => engine::DeliverMode::One,
+                Deliver::All => engine::DeliverMode::All,
+            },
+            timeout: config.agents.hand_over_timeout,
+            claim_within: config.agents.claim_within,
+        },
         max_task_time: config.max_task_time,
         retention: config.task_retention,
         retention_count: usize::try_from(config.task_retention_count).unwrap_or(usize::MAX),

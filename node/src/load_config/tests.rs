@@ -256,6 +256,8 @@ fn other_value(key: &NodeSetting) -> String {
         ("grpc_listen", _) => "tcp://[::1]:9",
         ("log_level", _) => "warn",
         ("log_format", _) => "text",
+        ("agents.deliver", _) => "all",
+        ("agents.hand_over_timeout" | "agents.claim_within", _) => "90s",
         ("anycast.dht_mode", _) => "client",
         ("anycast.routing_strategy", _) => "round_robin",
         ("retry_delays", _) => "1s,90s",

@@ -16,8 +16,8 @@ use crate::{
     anycast::endpoint,
     bridge,
     config::{
-        Config, ConfigError, GrpcListen, IDENTITY_CACHE_TTL, MAX_RETRIES, ValueSource, ValueSources,
-        settings_table, uses_quic,
+        Config, ConfigError, GrpcListen, IDENTITY_CACHE_TTL, MAX_RETRIES, MIN_HAND_OVER, ValueSource,
+        ValueSources, settings_table, uses_quic,
     },
     identity_resolver::DnsResolver,
 };
@@ -240,6 +240,16 @@ impl ConfigCheck<'_> {
             ),
             (c.max_open_tasks > 0, "max_open_tasks", "at least 1"),
             (c.agent_grace > Duration::ZERO, "agent_grace", "longer than 0"),
+            (
+                c.agents.hand_over_timeout >= MIN_HAND_OVER,
+                "agents.hand_over_timeout",
+                "at least 2s",
+            ),
+            (
+                c.agents.claim_within.is_none_or(|within| within >= MIN_HAND_OVER),
+                "agents.claim_within",
+                "0, or at least 2s",
+            ),
             (c.store_quota.0 > 0, "store_quota", "at least 1 byte"),
             (
                 c.max_artifact_bytes <= c.store_quota,

@@ -18,6 +18,7 @@ mod message_sizes;
 mod metrics;
 mod peers;
 mod session;
+mod several_processes;
 mod stuck_agents;
 mod task_failures;
 mod task_kills_agent;

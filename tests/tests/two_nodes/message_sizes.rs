@@ -7,7 +7,6 @@ use agentanycast_tests::{
     agent::TestAgent,
     rpc::{self, next_task},
     task_assertions::completed,
-    within,
 };
 use prost::Message as _;
 
@@ -151,16 +150,19 @@ async fn a_message_larger_than_the_agent_s_client_takes_ends_with_the_reason() {
     assert!(task.encoded_len() > 3 << 20);
     rpc::complete(&mut agent, &task.task_id, "taken").await.unwrap();
     completed(&fits).await;
-    // Beside one whose client takes more.
+    // Beside one whose client takes more, and that is there when it is handed a task: the other one has one in hand.
+    let busy = alice.send_task(target.clone(), "keeps it busy").await.unwrap();
+    assert_eq!(next_task(&mut incoming).await.task_id, busy.id());
     let _large = TestAgent::echo(&bob);
     loop {
         let sent = alice.send_task(target.clone(), "are both there").await.unwrap();
-        let given = within("it is handed over", incoming.message()).await;
-        if given.unwrap().unwrap().exclusive_since.is_none() {
-            completed(&sent).await;
-            break;
+        tokio::select! {
+            _ = completed(&sent) => break,
+            task = next_task(&mut incoming) => rpc::complete(&mut agent, &task.task_id, "taken").await.unwrap(),
         }
     }
+    rpc::complete(&mut agent, busy.id(), "taken").await.unwrap();
+    // Both are free: the one that came first is asked first.
     let handle = alice
         .send_task(target, Message::new([Part::text("x".repeat(5 << 20))]))
         .await

@@ -10,8 +10,18 @@ const BYTES: usize = 400 << 10;
 /// 20 MB wait when the agents come. Both stuck agents answer pings, so their connections stand; the good one
 /// has all tasks long before a silent connection would be given up (40 s).
 #[tokio::test]
-async fn two_agents_that_read_nothing_do_not_delay_a_good_one() {
-    let daemon = Daemon::builder().start().await;
+async fn two_agents_that_read_nothing_do_not_delay_a_good_one_that_gets_all_tasks() {
+    the_good_one_has_all_tasks("agents.deliver = \"all\"\n").await;
+}
+
+/// Each task is handed to one of them; what the stuck ones do not take off their streams goes to the good one.
+#[tokio::test]
+async fn two_agents_that_read_nothing_delay_a_good_one_for_the_hand_over_timeout() {
+    the_good_one_has_all_tasks("agents.hand_over_timeout = \"2s\"\n").await;
+}
+
+async fn the_good_one_has_all_tasks(config: &str) {
+    let daemon = Daemon::builder().config(config).start().await;
     let mut sender = daemon.rpc().await;
     let text = "x".repeat(BYTES);
     let mut open = HashSet::new();

@@ -173,10 +173,13 @@ async fn an_idempotency_key_makes_one_task() {
     );
 }
 
+/// Every listener is handed every task.
+const TO_ALL: &str = "agents.deliver = \"all\"\n";
+
 /// Both listeners see the task, the first claim wins, the second learns that it lost.
 #[tokio::test]
 async fn the_first_claim_wins() {
-    let pair = DaemonPair::start(TransportKind::Tcp).await;
+    let pair = DaemonPair::start_with(TransportKind::Tcp, |daemon| daemon.config(TO_ALL)).await;
     let mut alice = pair.alice.rpc().await;
     let (mut one, mut other) = (pair.bob.rpc().await, pair.bob.rpc().await);
     let (mut first, mut second) = (rpc::listen(&mut one).await, rpc::listen(&mut other).await);
@@ -196,7 +199,17 @@ async fn the_first_claim_wins() {
 /// An agent that is alone is told so, once for each task.
 #[tokio::test]
 async fn a_task_is_an_agent_s_alone_until_that_leaves() {
-    let pair = DaemonPair::start(TransportKind::Tcp).await;
+    a_task_is_alone_until_its_agent_leaves(TO_ALL, false).await;
+}
+
+/// Where a task goes to one listener at a time, each is that one's alone.
+#[tokio::test]
+async fn each_task_is_an_agent_s_alone_until_that_leaves() {
+    a_task_is_alone_until_its_agent_leaves("", true).await;
+}
+
+async fn a_task_is_alone_until_its_agent_leaves(config: &str, each_is_alone: bool) {
+    let pair = DaemonPair::start_with(TransportKind::Tcp, |daemon| daemon.config(config)).await;
     let mut alice = pair.alice.rpc().await;
     let (mut one, mut other) = (pair.bob.rpc().await, pair.bob.rpc().await);
     let mut first = rpc::listen(&mut one).await;
@@ -217,7 +230,7 @@ async fn a_task_is_an_agent_s_alone_until_that_leaves() {
         for_both.task_id,
         "the first is another's alone"
     );
-    assert_eq!(given.exclusive_since, None);
+    assert_eq!(given.exclusive_since.is_some(), each_is_alone);
     drop(first);
     let given = within("it is handed over", second.message())
         .await

@@ -112,7 +112,7 @@ impl Coordinator {
 
     /// A listener has read `count` tasks.
     pub(crate) fn credit(&mut self, now: Now, listener: ListenerId, count: usize) -> Result<(), EngineError> {
-        let deliveries = self.dispatch.credit(listener, count);
+        let deliveries = self.dispatch.credit(now, listener, count);
         Ok(self.hand_over(now, deliveries)?)
     }
 
@@ -134,7 +134,7 @@ impl Coordinator {
             DeclineOutcome::StillOffered if !is_its_own => {}
             DeclineOutcome::Reoffer if !is_its_own => {
                 let agent = self.agent_of(id);
-                let deliveries = self.dispatch.offer_again(agent.as_deref(), id);
+                let deliveries = self.dispatch.offer_again(now, agent.as_deref(), id);
                 self.hand_over(now, deliveries)?;
             }
             DeclineOutcome::StillOffered | DeclineOutcome::Reoffer | DeclineOutcome::Undeliverable => {
@@ -185,7 +185,8 @@ impl Coordinator {
         };
         self.on_agent_activity(now, id, report)?;
         if !next.is_terminal() {
-            self.dispatch.claim(id, connection);
+            let agent = self.agent_of(id);
+            self.dispatch.claim(agent.as_deref(), id, connection);
         }
         Ok(())
     }

@@ -39,7 +39,7 @@ impl Coordinator {
             external: External::load(&transaction, |task| tasks.indexed(task).is_some())?,
             admission: Admission::load(&transaction)?,
             agents: Agents::load(&transaction, limits.max_agents)?,
-            dispatch: Dispatch::new(now),
+            dispatch: Dispatch::new(now, limits.hand_over.clone()),
             routing: Routing::default(),
             observe: Observe::new(&limits),
             last_slow_tick: now.mono,
@@ -69,7 +69,7 @@ impl Coordinator {
             let weight = self.tasks.weight(&id);
             let as_what = self.offered_after_start(&id)?;
             let agent = self.agent_of(&id);
-            self.dispatch.offer(agent.as_deref(), &id, as_what, weight);
+            self.dispatch.offer(now, agent.as_deref(), &id, as_what, weight);
         }
         let open = self
             .tasks

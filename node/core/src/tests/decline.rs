@@ -5,7 +5,12 @@ use super::{
     harness::{limits, text},
     offered_back::handed_over,
 };
-use crate::{EngineError, SendTask, dispatch::CREDIT_BYTES, task::Status, transaction::ListenerId};
+use crate::{
+    EngineError, SendTask,
+    dispatch::CREDIT_BYTES,
+    task::Status,
+    transaction::{DeliverMode, ListenerId},
+};
 
 /// The gRPC connections of two agents.
 const SMALL: u64 = 1;
@@ -137,7 +142,16 @@ fn an_answer_that_its_agent_cannot_take_fails_the_task() {
 /// One that came while the answer waited to be read is owed nothing of it, and hears of what comes next.
 #[test]
 fn an_answer_that_its_agent_cannot_take_takes_nobodys_room() {
-    let mut lab = TestCluster::pair();
+    for deliver in [DeliverMode::One, DeliverMode::All] {
+        takes_nobodys_room(deliver);
+    }
+}
+
+fn takes_nobodys_room(deliver: DeliverMode) {
+    let mut limits = limits();
+    limits.hand_over.deliver = deliver;
+    let mut lab = TestCluster::with_limits(&limits);
+    lab.connect();
     let small = lab.listen(B);
     let id = asked(&mut lab);
     let request = SendTask {
@@ -162,12 +176,10 @@ fn an_answer_that_its_agent_cannot_take_takes_nobodys_room() {
                 .unwrap();
         }
     }
-    let next = lab.task();
-    assert_eq!(
-        lab.handed_over(B, &next),
-        [Status::Submitted; 2],
-        "who has read all has room"
-    );
+    let next = [lab.task(), lab.task()];
+    let handed: Vec<usize> = next.iter().map(|id| lab.handed_over(B, id).len()).collect();
+    let each = if deliver == DeliverMode::All { 2 } else { 1 };
+    assert_eq!(handed, [each; 2], "who has read all has room");
 }
 
 /// Another agent that cannot take the answer says nothing of the one that asked.

@@ -9,7 +9,7 @@ use agentanycast_store::{Batch, Store as _, StoreError, memory::MemoryStore};
 
 use crate::{
     coordinator::Coordinator,
-    transaction::{Effect, EngineLimits, Now},
+    transaction::{DeliverMode, Effect, EngineLimits, HandOverLimits, Now},
 };
 
 pub(super) fn key(number: u8) -> Keypair {
@@ -28,6 +28,11 @@ pub(crate) fn limits() -> EngineLimits {
         max_agents: 4096,
         agent_forget: Duration::from_hours(24),
         max_agent_ends: 5,
+        hand_over: HandOverLimits {
+            deliver: DeliverMode::One,
+            timeout: Duration::from_secs(30),
+            claim_within: None,
+        },
         max_task_time: None,
         retention: Duration::from_hours(7 * 24),
         retention_count: 100_000,

@@ -5,9 +5,11 @@
 //! `AGENTANYCAST_SEEDS` is the number of seeds (300), `AGENTANYCAST_FIRST_SEED` the first one (0). With one
 //! seed a failure prints the whole run.
 //!
-//! `simulation/outcomes.txt` has one hash over what the first 300 and the first 10 000 seeds come to. A change that is to
-//! keep the behaviour keeps it. `AGENTANYCAST_DIGESTS=FILE` writes a line for each seed: `diff` of two such files names the
-//! seeds that differ.
+//! Each seed is run with `deliver = "all"` and with `"one"`: how tasks are handed to the listeners of an agent.
+//!
+//! `simulation/outcomes.txt` has one hash for each over what the first 300 and the first 10 000 seeds come to. A change that is to
+//! keep the behaviour keeps it. `AGENTANYCAST_DIGESTS=FILE` writes a line for each seed, to FILE and FILE.one: `diff` of two such
+//! files names the seeds that differ.
 
 mod agent;
 mod artifact_streams;
@@ -40,7 +42,7 @@ use agentanycast_proto::v1::{Message, Part};
 use sha2::{Digest as _, Sha256};
 
 use self::{mutation::Mutation, simulator::Simulator};
-use crate::wire;
+use crate::{transaction::DeliverMode, wire};
 
 /// How many lines of a failed run are shown when many seeds are run.
 const LINES: usize = 60;
@@ -63,8 +65,8 @@ struct Run {
     digest: [u8; 32],
 }
 
-fn run(seed: u64, sabotage: Mutation, tracing: bool) -> Run {
-    let mut world = Simulator::new(seed, sabotage, tracing);
+fn run(seed: u64, sabotage: Mutation, deliver: DeliverMode, tracing: bool) -> Run {
+    let mut world = Simulator::new(seed, sabotage, deliver, tracing);
     let done = catch_unwind(AssertUnwindSafe(|| {
         for _ in 0..world.plan.events {
             world.happen();
@@ -89,11 +91,15 @@ fn run(seed: u64, sabotage: Mutation, tracing: bool) -> Run {
 }
 
 /// The hash that `outcomes.txt` has for so many seeds from the first one on.
-fn known_outcome(seeds: u64) -> Option<&'static str> {
+fn known_outcome(seeds: u64, deliver: DeliverMode) -> Option<&'static str> {
+    let run = match deliver {
+        DeliverMode::All => format!("all {seeds}"),
+        DeliverMode::One => format!("one {seeds}"),
+    };
     let lines = include_str!("simulation/outcomes.txt").lines();
     lines
-        .filter_map(|line| line.split_once(' '))
-        .find_map(|(count, hash)| (count == seeds.to_string()).then_some(hash))
+        .filter_map(|line| line.rsplit_once(' '))
+        .find_map(|(of, hash)| (of == run).then_some(hash))
 }
 
 /// One line for each seed, and the hash of them all.
@@ -114,6 +120,16 @@ fn outcome(digests: &BTreeMap<u64, [u8; 32]>) -> (String, String) {
 
 #[test]
 fn whatever_breaks_every_accepted_task_ends_once_and_well() {
+    end_once_and_well(DeliverMode::All);
+}
+
+/// The same where a task is handed to one listener at a time.
+#[test]
+fn whatever_breaks_with_one_listener_a_task_every_accepted_task_ends_once_and_well() {
+    end_once_and_well(DeliverMode::One);
+}
+
+fn end_once_and_well(deliver: DeliverMode) {
     let first = number("AGENTANYCAST_FIRST_SEED", 0);
     let count = number("AGENTANYCAST_SEEDS", 300);
     let next = AtomicU64::new(first);
@@ -129,7 +145,7 @@ fn whatever_breaks_every_accepted_task_ends_once_and_well() {
                     if seed >= first + count || seed > lowest_wrong.load(Ordering::Relaxed) {
                         return;
                     }
-                    let run = run(seed, Mutation::None, false);
+                    let run = run(seed, Mutation::None, deliver, false);
                     digests.lock().unwrap().insert(seed, run.digest);
                     if run.wrong.is_some() {
                         lowest_wrong.fetch_min(seed, Ordering::Relaxed);
@@ -142,9 +158,11 @@ fn whatever_breaks_every_accepted_task_ends_once_and_well() {
     if seed == u64::MAX {
         let (lines, hash) = outcome(&digests.into_inner().unwrap());
         if let Some(file) = std::env::var_os("AGENTANYCAST_DIGESTS") {
+            let mut file = file;
+            file.push(if deliver == DeliverMode::One { ".one" } else { "" });
             std::fs::write(file, lines).unwrap();
         }
-        if let Some(known) = known_outcome(count).filter(|_| first == 0) {
+        if let Some(known) = known_outcome(count, deliver).filter(|_| first == 0) {
             assert_eq!(
                 hash, known,
                 "{count} seeds do not come to what they came to before"
@@ -152,7 +170,7 @@ fn whatever_breaks_every_accepted_task_ends_once_and_well() {
         }
         return;
     }
-    let Run { wrong, trace, .. } = run(seed, Mutation::None, true);
+    let Run { wrong, trace, .. } = run(seed, Mutation::None, deliver, true);
     let from = if count == 1 {
         0
     } else {
@@ -170,7 +188,7 @@ fn whatever_breaks_every_accepted_task_ends_once_and_well() {
 
 /// Runs with this fault until one goes wrong; how many it took.
 fn noticed(sabotage: Mutation) -> Option<(u64, String)> {
-    (0..PATIENCE).find_map(|seed| Some((seed, run(seed, sabotage, false).wrong?)))
+    (0..PATIENCE).find_map(|seed| Some((seed, run(seed, sabotage, DeliverMode::All, false).wrong?)))
 }
 
 #[test]
@@ -186,7 +204,7 @@ fn the_checker_notices() {
 #[test]
 fn some_acknowledgements_stand_for_several_envelopes() {
     let several = |line: &String| line.contains("ACK of ") && !line.contains(" and []");
-    let runs = (0..50).map(|seed| run(seed, Mutation::None, true).trace);
+    let runs = (0..50).map(|seed| run(seed, Mutation::None, DeliverMode::All, true).trace);
     let count: usize = runs
         .map(|trace| trace.iter().filter(|line| several(line)).count())
         .sum();

@@ -71,12 +71,14 @@ async fn updates_that_nobody_reads() {
         .await;
 }
 
-/// Fifty listeners that never read, and tasks of 512 KiB from a stranger: the one agent that reads gets all of them.
+/// Fifty listeners that never read, and tasks of 512 KiB from a stranger: the one agent that reads gets all of them, as every
+/// listener does.
 #[tokio::test]
 async fn incoming_tasks_that_nobody_reads() {
     const LISTENERS: usize = 50;
     const TASKS: usize = 40;
-    let siege = AttackedDaemon::begin().await;
+    let every_listener = Daemon::builder().config("agents.deliver = \"all\"\n");
+    let siege = AttackedDaemon::begin_with(every_listener).await;
     let mut deaf = closed(&siege.daemon).await;
     let mut unread = Vec::new();
     for _ in 0..LISTENERS {

@@ -42,8 +42,9 @@ impl Coordinator {
             self.on_agent_activity(now, id, AgentReport::from_status(Status::Working))?;
         }
         if is_free {
-            self.dispatch.claim(id, connection);
+            let agent = self.agent_of(id);
             self.withdraw(id);
+            self.dispatch.claim(agent.as_deref(), id, connection);
         }
         if self.dispatch.on_update_sent(id) {
             self.send_claim(now, id)?; // Chunks go to a task that is worked on.

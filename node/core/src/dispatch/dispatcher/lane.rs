@@ -3,7 +3,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::EXCLUSIVE_FROM;
+use super::offer::EXCLUSIVE_FROM;
 
 /// The kinds of offers that a listener comes to independently of one another. It gets ended and uncounted tasks in the order
 /// in which they were offered, then those that ended one agent, oldest first. One that has a task alone gets ended ones only.

@@ -55,8 +55,9 @@ struct AgentWork {
 
 impl AgentWork {
     fn go_on(&mut self, lab: &mut TestCluster) {
-        while let Some((at, _, task)) = lab.incoming.get(self.read).cloned() {
+        while let Some((at, listener, task)) = lab.incoming.get(self.read).cloned() {
             self.read += 1;
+            lab.call(at, |core, now| core.credit(now, listener, 1)).unwrap();
             if task.status != Status::Submitted {
                 continue;
             }

@@ -4,7 +4,10 @@
 use std::time::Duration;
 
 use super::rng::SimRng;
-use crate::{tests::harness::limits, transaction::EngineLimits};
+use crate::{
+    tests::harness::limits,
+    transaction::{DeliverMode, EngineLimits},
+};
 
 /// What can happen next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +74,7 @@ impl RunPlan {
         format!("tight {tight}, forgetful {forgetful}, deployed {deployed}, {agents} agents")
     }
 
-    pub(super) fn new(dice: &mut SimRng) -> Self {
+    pub(super) fn new(dice: &mut SimRng, deliver: DeliverMode) -> Self {
         let mut sometimes = |percent: usize, value: usize| if dice.chance(percent) { value } else { 0 };
         let faults = [
             (sometimes(60, 8), SimEvent::Break),
@@ -95,7 +98,7 @@ impl RunPlan {
             1..=6 => Some(Duration::from_mins(30)),
             _ => Some(Duration::from_secs(20 + dice.below(60) as u64)),
         };
-        let limits = EngineLimits {
+        let mut limits = EngineLimits {
             offline_ttl: ttl,
             agent_grace: Duration::from_secs(20),
             max_open_tasks: if tight { 2 + dice.below(5) } else { 1000 },
@@ -105,6 +108,7 @@ impl RunPlan {
             max_agent_ends: 0,
             ..limits()
         };
+        limits.hand_over.deliver = deliver;
         let mut weights = vec![
             (250, SimEvent::Arrive),
             (60, SimEvent::Report),

@@ -24,7 +24,7 @@ use super::{
 use crate::{
     coordinator::Coordinator,
     task::NetworkPath,
-    transaction::{Effect, Now},
+    transaction::{DeliverMode, Effect, Now},
 };
 
 pub(super) struct SimHost {
@@ -58,9 +58,9 @@ pub(super) struct Simulator {
 }
 
 impl Simulator {
-    pub(super) fn new(seed: u64, sabotage: Mutation, tracing: bool) -> Self {
+    pub(super) fn new(seed: u64, sabotage: Mutation, deliver: DeliverMode, tracing: bool) -> Self {
         let mut dice = SimRng::new(seed);
-        let plan = RunPlan::new(&mut dice);
+        let plan = RunPlan::new(&mut dice, deliver);
         let hosts = plan.nodes + usize::from(plan.deployed);
         let nodes = (0..plan.nodes)
             .map(|at| SimHost {

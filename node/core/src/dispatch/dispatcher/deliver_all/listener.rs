@@ -1,14 +1,14 @@
 //! An open SubscribeIncomingTasks stream as the dispatcher sees it: how far it has come in each lane, what it was sent and has
 //! not read, and whether there is room for more. PURE.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    time::Duration,
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use super::{
-    CREDIT_BYTES, LISTENER_CREDIT, STUCK_AFTER,
-    lane::{Lane, sequence_of},
+    super::{
+        lane::{Lane, sequence_of},
+        send_window::SendWindow,
+    },
+    STUCK_AFTER,
 };
 
 #[derive(Debug)]
@@ -16,10 +16,8 @@ pub(super) struct ListenerState {
     /// The last offer of each shared lane that it has come to.
     cursors: [u64; Lane::SHARED.len()],
     attached_at: u64,
-    credit: usize,
-    /// The numbers and sizes of what it was sent and has not read, oldest first.
-    unread: VecDeque<(u64, usize)>,
-    unread_bytes: usize,
+    /// The numbers of what it was sent.
+    window: SendWindow<u64>,
     /// Since when it has read nothing of that, as far as was noticed.
     behind_since: Option<Duration>,
     is_stuck: bool,
@@ -31,9 +29,7 @@ impl ListenerState {
         Self {
             cursors: Lane::SHARED.map(|lane| lane.number(0)),
             attached_at,
-            credit: LISTENER_CREDIT,
-            unread: VecDeque::new(),
-            unread_bytes: 0,
+            window: SendWindow::new(),
             behind_since: None,
             is_stuck: false,
         }
@@ -70,42 +66,37 @@ impl ListenerState {
     }
 
     pub(super) fn send(&mut self, number: u64, weight: usize) {
-        self.credit -= 1;
-        self.unread.push_back((number, weight));
-        self.unread_bytes += weight;
+        self.window.send(number, weight);
     }
 
     pub(super) fn has_room(&self) -> bool {
-        self.credit > 0 && self.unread_bytes < CREDIT_BYTES
+        self.window.has_room()
     }
 
     /// It has read `count` of what it was sent.
     pub(super) fn read(&mut self, count: usize) {
-        self.credit = (self.credit + count).min(LISTENER_CREDIT);
-        let read = count.min(self.unread.len());
-        let bytes: usize = self.unread.drain(..read).map(|(_, weight)| weight).sum();
-        self.unread_bytes -= bytes;
+        self.window.read(count);
         (self.behind_since, self.is_stuck) = (None, false);
     }
 
     /// The numbers of what it was sent and has not read.
     pub(super) fn unread(&self) -> impl Iterator<Item = u64> {
-        self.unread.iter().map(|(number, _)| *number)
+        self.window.unread().copied()
     }
 
     pub(super) fn has_read_all(&self) -> bool {
-        self.unread.is_empty()
+        self.window.has_read_all()
     }
 
     /// The offer has another number from now on.
     pub(super) fn renumber(&mut self, old: u64, new: u64) {
-        let unread = self.unread.iter_mut().filter(|(number, _)| *number == old);
-        unread.for_each(|(number, _)| *number = new);
+        let unread = self.window.unread_mut().filter(|number| **number == old);
+        unread.for_each(|number| *number = new);
     }
 
     /// Looks whether it is stuck; true if it is since this look.
     pub(super) fn check_stuck(&mut self, now: Duration) -> bool {
-        if self.unread.is_empty() {
+        if self.window.has_read_all() {
             self.behind_since = None;
             return false;
         }

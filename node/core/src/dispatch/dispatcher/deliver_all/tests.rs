@@ -1,10 +1,11 @@
-//! The feed against a model that knows only what it was told and what it handed out.
+//! The dispatcher against a model that knows only what it was told and what it handed out.
 
 use std::collections::BTreeSet;
 
 use proptest::{collection::vec, prelude::*};
 
-use super::*;
+use super::{super::offer::CREDIT_BYTES, *};
+use crate::types::LISTENER_CREDIT;
 
 const NOW: Duration = Duration::from_secs(1);
 
@@ -156,7 +157,7 @@ impl DispatcherModel {
     }
 
     /// Orphans are offered again in the order in which they stood, and what was declined may be.
-    fn detach(&mut self, id: ListenerId, feed: &mut Dispatcher) -> Vec<ListenerDelivery> {
+    fn detach(&mut self, id: ListenerId, feed: &mut DeliverAll) -> Vec<ListenerDelivery> {
         self.readers.remove(&id);
         let mut orphans = BTreeSet::new();
         // What the library of an agent that is still there has claimed is the agent's.
@@ -201,7 +202,7 @@ impl DispatcherModel {
     }
 
     /// Its client cannot take what it was given.
-    fn decline(&mut self, id: ListenerId, task: &str, feed: &mut Dispatcher) -> Vec<ListenerDelivery> {
+    fn decline(&mut self, id: ListenerId, task: &str, feed: &mut DeliverAll) -> Vec<ListenerDelivery> {
         let Some(standing) = self
             .offers
             .get_mut(task)
@@ -239,7 +240,7 @@ impl DispatcherModel {
         }
     }
 
-    fn happen(&mut self, event: &Event, feed: &mut Dispatcher) -> Vec<ListenerDelivery> {
+    fn happen(&mut self, event: &Event, feed: &mut DeliverAll) -> Vec<ListenerDelivery> {
         match *event {
             Event::Offer { task, as_what } => {
                 self.offer(&task.to_string(), as_what);
@@ -302,7 +303,7 @@ impl DispatcherModel {
     }
 
     /// What the agent had read and nobody has reported on counts its end, and nothing else does.
-    fn end(&mut self, id: ListenerId, feed: &mut Dispatcher) {
+    fn end(&mut self, id: ListenerId, feed: &mut DeliverAll) {
         let unread = self.readers[&id].unread.clone();
         let mut counted = BTreeSet::new();
         for (task, standing) in &mut self.offers {
@@ -320,7 +321,7 @@ impl DispatcherModel {
         assert_eq!(ended.into_iter().collect::<BTreeSet<_>>(), counted);
     }
 
-    fn keep(&mut self, id: ListenerId, task: &str, feed: &mut Dispatcher) {
+    fn keep(&mut self, id: ListenerId, task: &str, feed: &mut DeliverAll) {
         let standing = self.offers.get_mut(task);
         let has_it = standing.filter(|standing| standing.ends.is_some() && standing.held.contains(&id));
         assert_eq!(feed.reserve_for(id, task), has_it.is_some());
@@ -397,7 +398,7 @@ impl DispatcherModel {
         Ok(())
     }
 
-    fn check(&self, feed: &Dispatcher) -> Result<(), TestCaseError> {
+    fn check(&self, feed: &DeliverAll) -> Result<(), TestCaseError> {
         prop_assert_eq!(feed.idle_since().is_none(), !self.readers.is_empty());
         for (task, standing) in &self.offers {
             let may_get_it = |(id, reader): (&ListenerId, &ListenerModel)| {
@@ -441,7 +442,7 @@ impl DispatcherModel {
 proptest! {
     #[test]
     fn it_hands_out_what_the_model_allows_and_owes(events in vec(event(), 0..400)) {
-        let mut feed = Dispatcher::new(NOW);
+        let mut feed = DeliverAll::new(NOW);
         let mut model = DispatcherModel::default();
         for event in &events {
             let deliveries = model.happen(event, &mut feed);
@@ -462,14 +463,14 @@ proptest! {
     }
 }
 
-fn decline(feed: &mut Dispatcher, listener: ListenerId, task: &str) -> DeclineOutcome {
+fn decline(feed: &mut DeliverAll, listener: ListenerId, task: &str) -> DeclineOutcome {
     feed.decline(listener, task, "too large", NOW)
 }
 
 /// What came while nobody listened is told in the order in which it came.
 #[test]
 fn ended_tasks_keep_their_place_among_the_others() {
-    let mut feed = Dispatcher::new(NOW);
+    let mut feed = DeliverAll::new(NOW);
     feed.offer("once", OfferKind::Again { ends: 1 }, 1);
     feed.offer("a", OfferKind::New, 1);
     feed.offer("b", OfferKind::Ended, 1);
@@ -480,7 +481,7 @@ fn ended_tasks_keep_their_place_among_the_others() {
 
 #[test]
 fn a_task_that_nobody_can_take_is_known_as_such() {
-    let mut feed = Dispatcher::new(NOW);
+    let mut feed = DeliverAll::new(NOW);
     feed.attach(1, NOW);
     feed.offer("a", OfferKind::New, 1);
     assert_eq!(decline(&mut feed, 1, "unknown"), DeclineOutcome::NotOffered);
@@ -508,7 +509,7 @@ fn a_task_that_nobody_can_take_is_known_as_such() {
 /// Who came while somebody had a task was not sent it, but can take it.
 #[test]
 fn who_came_later_is_asked_too() {
-    let mut feed = Dispatcher::new(NOW);
+    let mut feed = DeliverAll::new(NOW);
     feed.attach(1, NOW);
     feed.offer("a", OfferKind::New, 1);
     assert_eq!(feed.attach(2, NOW), []);
@@ -521,7 +522,7 @@ fn who_came_later_is_asked_too() {
 /// One that has no room for so long has not said that it cannot take the task.
 #[test]
 fn a_task_waits_for_who_has_not_come_to_it() {
-    let mut feed = Dispatcher::new(NOW);
+    let mut feed = DeliverAll::new(NOW);
     feed.attach(1, NOW);
     feed.attach(2, NOW);
     fill(&mut feed);
@@ -536,7 +537,7 @@ fn a_task_waits_for_who_has_not_come_to_it() {
 /// Who had a task and has lost its connection has time to come again.
 #[test]
 fn a_task_that_somebody_had_waits_for_that_one() {
-    let mut feed = Dispatcher::new(NOW);
+    let mut feed = DeliverAll::new(NOW);
     feed.attach(1, NOW);
     feed.attach(2, NOW);
     feed.offer("a", OfferKind::New, 1);
@@ -562,7 +563,7 @@ fn a_task_that_somebody_had_waits_for_that_one() {
 /// A task that has ended meanwhile is told as such.
 #[test]
 fn news_is_not_declined() {
-    let mut feed = Dispatcher::new(NOW);
+    let mut feed = DeliverAll::new(NOW);
     feed.attach(1, NOW);
     feed.attach(2, NOW);
     fill(&mut feed);
@@ -573,7 +574,7 @@ fn news_is_not_declined() {
 }
 
 /// Takes all the room of those who listen.
-fn fill(feed: &mut Dispatcher) {
+fn fill(feed: &mut DeliverAll) {
     for task in 0..LISTENER_CREDIT {
         feed.offer(&task.to_string(), OfferKind::New, 1);
     }
@@ -597,7 +598,7 @@ fn alone(listener: ListenerId, task: &str) -> ListenerDelivery {
 /// An agent may die of a task: that one is not begun unclaimed twice.
 #[test]
 fn a_task_is_exclusive_once() {
-    let mut feed = Dispatcher::new(NOW);
+    let mut feed = DeliverAll::new(NOW);
     feed.attach(1, NOW);
     assert_eq!(feed.offer("a", OfferKind::New, 1), [alone(1, "a")]);
     assert_eq!(
@@ -618,7 +619,7 @@ fn a_task_is_exclusive_once() {
 
 #[test]
 fn a_task_offered_to_nobody_waits_for_the_first_listener() {
-    let mut feed = Dispatcher::new(NOW);
+    let mut feed = DeliverAll::new(NOW);
     assert_eq!(feed.offer("t", OfferKind::New, 1), []);
     assert_eq!(feed.idle_since(), Some(NOW));
     assert_eq!(feed.attach(1, NOW), [alone(1, "t")]);
@@ -628,7 +629,7 @@ fn a_task_offered_to_nobody_waits_for_the_first_listener() {
 
 #[test]
 fn a_slow_listener_gets_no_more_than_its_credit() {
-    let mut feed = Dispatcher::new(NOW);
+    let mut feed = DeliverAll::new(NOW);
     feed.attach(1, NOW);
     let given = (0..LISTENER_CREDIT + 5)
         .flat_map(|task| feed.offer(&task.to_string(), OfferKind::New, 1))
@@ -640,7 +641,7 @@ fn a_slow_listener_gets_no_more_than_its_credit() {
 
 #[test]
 fn news_is_told_once_and_forgotten() {
-    let mut feed = Dispatcher::new(NOW);
+    let mut feed = DeliverAll::new(NOW);
     feed.attach(1, NOW);
     assert_eq!(feed.offer("t", OfferKind::Ended, 1).len(), 1);
     assert_eq!((feed.ended_count, feed.offers.len()), (0, 0));
@@ -651,7 +652,7 @@ fn news_is_told_once_and_forgotten() {
 /// The one that heard it left, and whoever was behind; who came after it is not owed it.
 #[test]
 fn news_whose_hearer_left_is_forgotten() {
-    let mut feed = Dispatcher::new(NOW);
+    let mut feed = DeliverAll::new(NOW);
     feed.attach(1, NOW);
     feed.attach(2, NOW);
     fill(&mut feed);
@@ -666,7 +667,7 @@ fn news_whose_hearer_left_is_forgotten() {
 
 #[test]
 fn news_that_nobody_hears_has_a_bound() {
-    let mut feed = Dispatcher::new(NOW);
+    let mut feed = DeliverAll::new(NOW);
     for task in 0..MAX_ENDED_OFFERS + 10 {
         feed.offer(&task.to_string(), OfferKind::Ended, 1);
     }
@@ -679,7 +680,7 @@ fn news_that_nobody_hears_has_a_bound() {
 
 #[test]
 fn acting_without_listening_is_a_sign_of_life() {
-    let mut feed = Dispatcher::new(NOW);
+    let mut feed = DeliverAll::new(NOW);
     feed.note_activity(NOW * 5);
     assert_eq!(feed.idle_since(), Some(NOW * 5));
     feed.attach(1, NOW);
@@ -692,7 +693,7 @@ fn acting_without_listening_is_a_sign_of_life() {
 /// Of large tasks a listener is sent fewer ahead; of the largest one at a time.
 #[test]
 fn large_tasks_wait_until_there_is_room() {
-    let mut feed = Dispatcher::new(NOW);
+    let mut feed = DeliverAll::new(NOW);
     feed.attach(1, NOW);
     let mut sent = 0;
     for task in 0..10 {
@@ -725,13 +726,13 @@ fn names(deliveries: &[ListenerDelivery]) -> Vec<&str> {
 /// One of five tasks ends each agent that has it. The others count twice and no more, and are all done.
 #[test]
 fn only_the_task_that_ends_its_agents_goes_on_counting() {
-    let mut feed = Dispatcher::new(NOW);
+    let mut feed = DeliverAll::new(NOW);
     for task in ["a", "b", "poison", "c", "d"] {
         feed.offer(task, OfferKind::New, 1);
     }
     let mut ends = BTreeMap::new();
     let mut listener = 0;
-    let mut count = |feed: &mut Dispatcher, listener| {
+    let mut count = |feed: &mut DeliverAll, listener| {
         for task in feed.agent_ended(listener, LISTENER_CREDIT) {
             *ends.entry(task).or_insert(0) += 1;
         }
@@ -765,7 +766,7 @@ fn only_the_task_that_ends_its_agents_goes_on_counting() {
 
 #[test]
 fn counted_tasks_go_behind_uncounted_ones() {
-    let mut feed = Dispatcher::new(NOW);
+    let mut feed = DeliverAll::new(NOW);
     feed.offer("thrice", OfferKind::Again { ends: 3 }, 1);
     feed.offer("once", OfferKind::Again { ends: 1 }, 1);
     feed.offer("new", OfferKind::New, 1);
@@ -786,7 +787,7 @@ fn counted_tasks_go_behind_uncounted_ones() {
 /// What was not read was not with the agent.
 #[test]
 fn what_an_agent_has_not_read_does_not_count_its_end() {
-    let mut feed = Dispatcher::new(NOW);
+    let mut feed = DeliverAll::new(NOW);
     feed.attach(1, NOW);
     for task in ["read", "read too", "unread"] {
         feed.offer(task, OfferKind::New, 1);
@@ -798,7 +799,7 @@ fn what_an_agent_has_not_read_does_not_count_its_end() {
 /// What the agent's library has claimed is kept from others while that agent is there, and no longer.
 #[test]
 fn what_a_library_has_claimed_is_handed_out_again_when_its_agent_ends() {
-    let mut feed = Dispatcher::new(NOW);
+    let mut feed = DeliverAll::new(NOW);
     feed.attach(1, NOW);
     feed.offer("a", OfferKind::New, 1);
     assert!(!feed.reserve_for(2, "a"));
@@ -818,7 +819,7 @@ fn what_a_library_has_claimed_is_handed_out_again_when_its_agent_ends() {
 fn a_task_that_is_handed_out_alone_gets_its_turn() {
     const GRACE: Duration = Duration::from_mins(5);
     for reports in [true, false] {
-        let mut feed = Dispatcher::new(NOW);
+        let mut feed = DeliverAll::new(NOW);
         feed.attach(1, NOW);
         feed.offer("busy", OfferKind::New, 1);
         feed.offer("alone", OfferKind::Again { ends: 2 }, 1);
@@ -852,7 +853,7 @@ fn a_task_that_is_handed_out_alone_gets_its_turn() {
 fn a_stuck_listener_costs_the_others_nothing() {
     const GRACE: Duration = Duration::from_mins(5);
     for comes_later in [false, true] {
-        let mut feed = Dispatcher::new(NOW);
+        let mut feed = DeliverAll::new(NOW);
         for task in 0..3 * LISTENER_CREDIT {
             feed.offer(&task.to_string(), OfferKind::New, 1);
         }
@@ -861,7 +862,7 @@ fn a_stuck_listener_costs_the_others_nothing() {
         feed.credit(1, 10);
         feed.attach(2, NOW);
         let mut had = BTreeSet::new();
-        let mut reads = |feed: &mut Dispatcher, mut deliveries: Vec<ListenerDelivery>| {
+        let mut reads = |feed: &mut DeliverAll, mut deliveries: Vec<ListenerDelivery>| {
             while let Some(delivery) = deliveries.pop() {
                 if delivery.listener == 3 {
                     assert!(had.insert(delivery.task), "comes twice");
