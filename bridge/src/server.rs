@@ -11,7 +11,7 @@ use agentanycast_daemon_kit::{
 };
 use agentanycast_gateway::{
     NodePort, SdkGateway,
-    registration::{ProgramContext, Registration},
+    registration::{ProgramContext, Registration, RequestCounts},
     running::RunningGateway,
 };
 use futures::{

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use agentanycast_daemon_kit::settings::{ConfigError, SettingKey, ValueSources};
-use agentanycast_front::{front::Front, request_counts::RequestCounts};
+use agentanycast_front::front::Front;
+pub use agentanycast_front::request_counts::RequestCounts;
 use agentanycast_gateways::part::{self, HasPartValues, SettingTables};
 use futures::{FutureExt as _, future::BoxFuture};
 
