@@ -57,8 +57,11 @@ pub enum TaskResult {
 
 /// Why a task fails, as one text for people of at most 4 KiB.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct RunError(String);
+#[error("{text}")]
+pub struct RunError {
+    text: String,
+    interrupted: bool,
+}
 
 impl RunError {
     /// An error with this text, which is cut at 4 KiB.
@@ -68,7 +71,24 @@ impl RunError {
             text.truncate(text.floor_char_boundary(ERROR_LIMIT - CUT.len()));
             text.push_str(CUT);
         }
-        Self(text)
+        Self {
+            text,
+            interrupted: false,
+        }
+    }
+
+    /// As [`RunError::new`], of a task that did nothing wrong: the process that does all tasks has ended. With `--retry` it
+    /// is given again.
+    pub fn interrupted(text: impl Into<String>) -> Self {
+        Self {
+            interrupted: true,
+            ..Self::new(text)
+        }
+    }
+
+    /// Whether the task may be given again.
+    pub fn is_interrupted(&self) -> bool {
+        self.interrupted
     }
 }
 
@@ -91,7 +111,11 @@ mod tests {
     #[test]
     fn a_long_text_is_cut_between_characters() {
         let text = RunError::new("ä".repeat(ERROR_LIMIT)).to_string();
-        assert!(text.len() <= ERROR_LIMIT && text.ends_with("ä …"), "{}", text.len());
+        assert!(
+            text.len() <= ERROR_LIMIT && text.ends_with("ä …"),
+            "{}",
+            text.len()
+        );
         assert_eq!(RunError::new("short").to_string(), "short");
     }
 }

@@ -2,10 +2,21 @@
 //! service. `anycast run` uses it over the SDK, and the daemon in process, both by the agent side of the gateway port
 //! (`agentanycast_gateway::agents`).
 //!
-//! A [`Backend`] does the tasks of one agent.
+//! A [`Backend`] does the tasks of one agent; a [`Runner`] takes them, and keeps what all backends have in common: the
+//! slots, the time-out, questions, retries, and the ledger of what was started. Backends that start processes do it by a
+//! [`Supervisor`](process::Supervisor), so that none outlives the runner.
 
 #![forbid(unsafe_code)]
 
 mod backend;
+pub mod jsonl;
+mod ledger;
+mod parts;
+pub mod process;
+pub mod program;
+pub mod run_helper;
+mod runner;
+mod tracked_task;
 
 pub use backend::{Attempt, Backend, RunError, TaskResult};
+pub use runner::{AgentSettings, Runner, RunnerError, RunnerStop};

@@ -6,9 +6,10 @@ use std::{collections::BTreeSet, fs, path::Path};
 use super::{ABSENT_PEER, RunningCommand, asking_agent::AskingAgent, document, run, terminal::Terminal};
 
 /// Commands that other tests run in a terminal and off it, or that only a program speaks to.
-const ELSEWHERE: [(&str, &str); 11] = [
+const ELSEWHERE: [(&str, &str); 12] = [
     ("chat", "tasks/send_and_reply.rs"),
     ("demo", "startup/first_hour.rs, foreign/readme.rs"),
+    ("run", "tasks/run/: it serves until it is told to end"),
     ("mcp", "its standard input is a program"),
     ("daemon", "startup/"),
     ("relay", "relay/"),
