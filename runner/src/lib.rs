@@ -8,14 +8,23 @@
 
 #![forbid(unsafe_code)]
 
+pub mod acp;
 mod backend;
+pub mod http;
+mod http_client;
 pub mod jsonl;
 mod ledger;
+pub mod mcp;
 mod parts;
+mod piped_child;
 pub mod process;
 pub mod program;
+mod progress_rate;
+mod restart_pause;
+mod result_stream;
 pub mod run_helper;
 mod runner;
+mod task_content;
 mod tracked_task;
 
 pub use backend::{Attempt, Backend, RunError, TaskResult};

@@ -317,7 +317,8 @@ mod tests {
             (answer["type"].as_str(), answer["text"].as_str()),
             (Some("answer"), Some("blue"))
         );
-        assert_eq!(cancel_line("t"), "{\"id\":\"t\",\"type\":\"cancel\"}\n");
+        let cancel: Value = serde_json::from_str(&cancel_line("t")).unwrap();
+        assert_eq!(cancel, json!({"type": "cancel", "id": "t"}));
     }
 
     #[test]
