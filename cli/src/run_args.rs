@@ -5,6 +5,14 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 use agentanycast_daemon_kit::duration;
 use clap::{Args as ClapArgs, ValueEnum};
 
+pub(crate) mod acp;
+pub(crate) mod http;
+pub(crate) mod mcp;
+
+use acp::AcpArgs;
+use http::HttpArgs;
+use mcp::McpArgs;
+
 /// Longest name of an agent.
 const LONGEST_NAME: usize = 64;
 
@@ -29,14 +37,16 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(crate) description: String,
     /// How the program and the runner talk
-    #[arg(long, value_enum, default_value_t = Protocol::Process, value_name = "PROTOCOL")]
+    #[arg(long, value_enum, default_value_t = Protocol::Process, value_name = "PROTOCOL", conflicts_with = "kind")]
     pub(crate) protocol: Protocol,
-    /// Most tasks that are done at a time; the rest waits, and is not claimed [default: the number of processors]
+    /// Most tasks that are done at a time; the rest waits, and is not claimed [default: the number of processors; 4 with
+    /// --mcp]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(crate) concurrency: Option<u32>,
     /// End a task that takes longer, such as 30s or 1h, without the time in which it waits for an answer; 0: no limit
-    #[arg(long, value_name = "TIME", default_value = "0", value_parser = time)]
-    pub(crate) timeout: Duration,
+    /// [default: 0; 60s with --mcp]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) timeout: Option<Duration>,
     /// How often a task is given again whose program had been started when the runner ended; otherwise it fails
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) retry: u32,
@@ -44,10 +54,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = time)]
     pub(crate) drain: Duration,
     /// The media type of what the program prints [default: JSON, text or bytes, as it looks]
-    #[arg(long = "type", value_name = "MEDIA_TYPE")]
+    #[arg(long = "type", value_name = "MEDIA_TYPE", conflicts_with = "kind")]
     pub(crate) media_type: Option<String>,
     /// Report the lines that the program writes to standard error as progress, at most one a second
-    #[arg(long)]
+    #[arg(long, conflicts_with = "kind")]
     pub(crate) progress: bool,
     /// Most that the program may print for a task, and that the task's files may take on the disk; a task beyond fails
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size)]
@@ -62,8 +72,14 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
     /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) http: HttpArgs,
+    #[command(flatten)]
+    pub(crate) mcp: McpArgs,
+    #[command(flatten)]
+    pub(crate) acp: AcpArgs,
 }
 
 /// A skill as it is given.

@@ -45,9 +45,6 @@ use crate::{
 
 pub use permission::Permit;
 
-/// The file with the sessions of conversations.
-const SESSIONS: &str = "sessions.json";
-
 /// How long a task waits for an agent that is being started again.
 const WAIT_FOR_AGENT: Duration = Duration::from_mins(1);
 
@@ -67,6 +64,8 @@ pub struct AcpConfig {
     pub permit_timeout: Duration,
     /// Whether commands are run for it.
     pub terminal: bool,
+    /// Where the sessions of conversations are kept.
+    pub session_file: PathBuf,
     /// Longest result, in bytes.
     pub max_output: usize,
 }
@@ -82,8 +81,8 @@ pub struct AcpBackend {
 }
 
 impl AcpBackend {
-    /// The agent of this command. It is started when it is needed, with its files and the sessions of conversations in
-    /// `directory`; `helper` as for [`Supervisor::new`].
+    /// The agent of this command. It is started when it is needed, with the files of its processes in `directory`; `helper`
+    /// as for [`Supervisor::new`].
     ///
     /// # Errors
     /// When the working directory is not there, or `directory` cannot be made.
@@ -94,7 +93,7 @@ impl AcpBackend {
         let supervisor = Supervisor::new(directory, helper).map_err(|error| failed(directory, &error))?;
         config.command.cwd = Some(files.root().to_owned());
         Ok(Self {
-            sessions: Sessions::open(directory.join(SESSIONS)),
+            sessions: Sessions::open(config.session_file.clone()),
             supervisor: Arc::new(supervisor),
             config,
             files,

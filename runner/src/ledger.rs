@@ -115,6 +115,11 @@ impl Ledger {
         &self.own
     }
 
+    /// The directory of all runners of the agent, which stays; for files of the agent.
+    pub(crate) fn agent_directory(&self) -> &Path {
+        &self.agent
+    }
+
     // Each change is one insertion or removal.
     fn state(&self) -> MutexGuard<'_, LedgerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

@@ -149,9 +149,14 @@ impl McpBackend {
 #[async_trait]
 impl Backend for McpBackend {
     async fn skills(&self) -> Result<Option<Vec<v1::Skill>>, RunError> {
-        let server = self.up(true).await?;
+        let told = || self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let server = match self.up(true).await {
+            Ok(server) => server,
+            // It is being started again: its tools are what they were until it says otherwise.
+            Err(error) => return told().clone().map(Some).ok_or(error),
+        };
         let skills: Vec<v1::Skill> = server.tools.iter().map(tools::skill).collect();
-        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(skills.clone());
+        *told() = Some(skills.clone());
         Ok(Some(skills))
     }
 

@@ -5,7 +5,12 @@
 //! `retry` says otherwise: a task that was started under a runner that is gone fails, or is started again as the next
 //! attempt.
 
-use std::{io, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use agentanycast_gateway::{
     ErrorKind, GatewayError,
@@ -114,6 +119,11 @@ impl Runner {
     /// The directory of this runner, which is removed when it ends: for the files of its backend.
     pub fn directory(&self) -> PathBuf {
         self.ledger.directory().join("work")
+    }
+
+    /// The directory of the agent, which stays: for what its backend knows over a restart.
+    pub fn agent_directory(&self) -> &Path {
+        self.ledger.agent_directory()
     }
 
     /// Serves the agent until it is told to stop or the node detaches it. `attached` is called once, when it takes tasks.

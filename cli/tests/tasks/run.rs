@@ -3,6 +3,7 @@
 mod jsonl;
 mod process;
 mod runner_ends;
+mod services;
 
 use std::{
     fs,

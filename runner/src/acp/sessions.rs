@@ -115,7 +115,8 @@ fn read(file: &Path) -> io::Result<Vec<(String, String)>> {
 }
 
 fn write(file: &Path, text: &str) -> io::Result<()> {
-    let new = file.with_extension("new");
+    // Another runner of the agent may write at the same time.
+    let new = file.with_extension(format!("{}.new", std::process::id()));
     let mut opened = File::create(&new)?;
     opened.write_all(text.as_bytes())?;
     opened.sync_all()?;

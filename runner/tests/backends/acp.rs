@@ -27,6 +27,7 @@ impl Setting {
             command: command("python3", &["-u", AGENT]),
             cwd,
             permit: Permit::Ask,
+            session_file: folder.path().join("sessions.json"),
             permit_timeout: Duration::from_secs(30),
             terminal: false,
             max_output: 4 << 20,

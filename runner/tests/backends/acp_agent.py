@@ -144,6 +144,8 @@ def handle(message):
         send({"id": message["id"], "error": {"code": -32603, "message": "failed", "data": repr(error)}})
 
 
+if "PIDS" in os.environ:
+    print(os.getpid(), file=open(os.environ["PIDS"], "a"), flush=True)
 for line in sys.stdin:
     message = json.loads(line)
     if message.get("method") == "session/cancel":

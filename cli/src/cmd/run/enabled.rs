@@ -1,6 +1,6 @@
 //! Runs an agent on the daemon by the runner.
 
-use std::{sync::Arc, thread};
+use std::{sync::Arc, thread, time::Duration};
 
 use agentanycast_daemon_kit::{
     logging,
@@ -21,6 +21,10 @@ use crate::{
 
 mod backend;
 
+/// The defaults of `--mcp`.
+const MCP_CONCURRENCY: usize = 4;
+const MCP_TIMEOUT: Duration = Duration::from_mins(1);
+
 /// What is called as `anycast run-helper`, by the runner alone.
 pub(crate) use agentanycast_runner::run_helper::main as run_helper;
 
@@ -31,15 +35,17 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> Result<(), CommandF
     } else {
         LogFormat::Text
     };
-    // Tasks that fail are logged.
-    logging::init(LogLevel::Warn, format, None)?;
+    // Tasks that fail are logged, and what a program says that does all tasks.
+    let says_much = args.mcp.mcp.is_some() || args.acp.acp;
+    let level = if says_much { LogLevel::Info } else { LogLevel::Warn };
+    logging::init(level, format, None)?;
     let node = interrupt.or(context.connect_or_start()).await?;
     let info = node.info().await?;
     let peer = info.peer_id.ok_or_else(CommandFailure::unnamed_daemon)?;
     let settings = settings(context, &args)?;
     let name = settings.name.clone();
     let runner = Runner::new(settings)?;
-    let backend = backend::of(&args, &runner.directory())?;
+    let backend = backend::of(&args, &runner).await?;
     let agents = SdkGateway::new(node.clone());
     let stop = RunnerStop::default();
     let announced = || {
@@ -70,13 +76,21 @@ fn settings(context: &Context, args: &RunArgs) -> Result<AgentSettings, CommandF
         description: skill.description.clone(),
         ..v1::Skill::default()
     });
+    let is_mcp = args.mcp.mcp.is_some();
     let processors = || thread::available_parallelism().map_or(1, std::num::NonZero::get);
     Ok(AgentSettings {
         name: args.name.clone(),
         description: args.description.clone(),
         skills: skills.collect(),
-        concurrency: args.concurrency.map_or_else(processors, |number| number as usize),
-        timeout: Some(args.timeout).filter(|limit| !limit.is_zero()),
+        concurrency: match args.concurrency {
+            Some(number) => number as usize,
+            None if is_mcp => MCP_CONCURRENCY,
+            None => processors(),
+        },
+        timeout: args
+            .timeout
+            .or(is_mcp.then_some(MCP_TIMEOUT))
+            .filter(|limit| !limit.is_zero()),
         retry: args.retry,
         drain: args.drain,
         state: context.home.directory()?,
