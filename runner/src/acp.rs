@@ -116,7 +116,7 @@ impl AcpBackend {
     }
 
     /// The agent, once it answers. `at_once`: the reason why it does not is an error and not waited for.
-    async fn up(&self, at_once: bool) -> Result<UpAgent, RunError> {
+    async fn up(&self, at_once: bool) -> Result<Arc<UpAgent>, RunError> {
         let mut state = self.agent().state.clone();
         let is_known = |state: &AgentState| match state {
             AgentState::Starting => false,
@@ -125,7 +125,7 @@ impl AcpBackend {
         };
         let known = state.wait_for(is_known).await;
         match known.as_deref() {
-            Ok(AgentState::Up(agent)) => Ok(agent.clone()),
+            Ok(AgentState::Up(agent)) => Ok(Arc::clone(agent)),
             Ok(AgentState::Down(reason)) => Err(RunError::new(reason.clone())),
             Ok(AgentState::Starting) | Err(_) => Err(RunError::new("the agent was stopped")),
         }
@@ -156,7 +156,7 @@ impl AcpBackend {
                         return Ok(session.id.clone());
                     }
                     Err(reason) => {
-                        tracing::warn!(session = %session.id.0, reason, "a session cannot be loaded")
+                        tracing::warn!(session = %session.id.0, reason, "a session cannot be loaded");
                     }
                 }
             }
@@ -211,7 +211,7 @@ impl Backend for AcpBackend {
     }
 
     async fn skills_changed(&self) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     async fn run(&self, task: &dyn AgentTask, _: Attempt) -> Result<TaskResult, RunError> {

@@ -171,7 +171,7 @@ impl Backend for McpBackend {
             told.as_ref().is_none_or(|told| !told.iter().cloned().eq(now))
         };
         if state.wait_for(has_changed).await.is_err() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 

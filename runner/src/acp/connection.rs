@@ -6,7 +6,7 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use agent_client_protocol::{
-    Agent, Client, Lines, on_receive_notification, on_receive_request,
+    Agent, Client, HandleDispatchFrom, Lines, on_receive_notification, on_receive_request,
     schema::ProtocolVersion,
     v1::{
         ConnectionTo,
@@ -74,13 +74,12 @@ pub(super) enum AgentState {
     /// Nothing is known yet.
     Starting,
     /// It answers.
-    Up(UpAgent),
+    Up(Arc<UpAgent>),
     /// It does not, for this reason; it is started again after a while.
     Down(String),
 }
 
 /// An agent that answers.
-#[derive(Clone)]
 pub(super) struct UpAgent {
     pub(super) connection: ConnectionTo<Agent>,
     pub(super) capabilities: AgentCapabilities,
@@ -182,7 +181,7 @@ impl AgentKeeper {
         let lines = Lines::new(outgoing, incoming);
         let terminals = Arc::new(Terminals::new(Arc::clone(&self.offer.supervisor)));
         let (state, stop, terminal) = (self.state.clone(), self.stop.clone(), self.offer.terminal);
-        let ended = builder(self.offer.clone(), terminals)
+        let ended = builder(self.offer.clone(), &terminals)
             .connect_with(lines, async move |connection: ConnectionTo<Agent>| {
                 let initialize = tokio::select! {
                     () = stop.cancelled() => return Ok(String::new()),
@@ -193,11 +192,11 @@ impl AgentKeeper {
                     Ok(Err(reason)) => return Ok(reason),
                     Err(_) => return Ok(format!("the agent did not answer within {START_WITHIN:?}")),
                 };
-                state.send_replace(AgentState::Up(UpAgent {
+                state.send_replace(AgentState::Up(Arc::new(UpAgent {
                     connection: connection.clone(),
                     capabilities,
                     start,
-                }));
+                })));
                 tokio::select! {
                     () = stop.cancelled() => Ok(String::new()),
                     () = connection.incoming_closed() => Ok("the agent ended".to_owned()),
@@ -246,8 +245,8 @@ fn no_terminals() -> agent_client_protocol::Error {
 /// The answers to what an agent sends of its own accord.
 fn builder(
     offer: AgentOffer,
-    terminals: Arc<Terminals>,
-) -> agent_client_protocol::v1::Builder<Client, impl agent_client_protocol::HandleDispatchFrom<Agent>> {
+    terminals: &Arc<Terminals>,
+) -> agent_client_protocol::v1::Builder<Client, impl HandleDispatchFrom<Agent>> {
     let AgentOffer {
         files,
         terminal,
@@ -256,15 +255,17 @@ fn builder(
     } = offer;
     let updates = Arc::clone(&turns);
     let (to_read, to_write) = (files.clone(), files.clone());
-    let folder = move |path: Option<&PathBuf>| files.folder(path.map(PathBuf::as_path));
-    let [made, shown, awaited, killed, released] = std::array::from_fn(|_| Arc::clone(&terminals));
-    Client
+    let builder = Client
         .v1()
         .on_receive_notification(
             async move |update: SessionNotification, _| {
                 let size = update_size(&update);
                 // An update about a session without a turn is old, or the replay of one that is loaded.
-                let _ = updates.put(&update.session_id, TurnEvent::Update(update.update), size);
+                let _ = updates.put(
+                    &update.session_id,
+                    TurnEvent::Update(Box::new(update.update)),
+                    size,
+                );
                 Ok(())
             },
             on_receive_notification!(),
@@ -272,8 +273,9 @@ fn builder(
         .on_receive_request(
             async move |request: RequestPermissionRequest, responder, _| {
                 let session = request.session_id.clone();
-                let event = TurnEvent::Permission(Box::new(request), responder);
-                if let Some(TurnEvent::Permission(_, responder)) = turns.put(&session, event, UPDATE_COST) {
+                let event = TurnEvent::Permission(Box::new((request, responder)));
+                if let Some(TurnEvent::Permission(unsent)) = turns.put(&session, event, UPDATE_COST) {
+                    let (_, responder) = *unsent;
                     responder.respond_with_error(refused("no prompt runs in this session".to_owned()))?;
                 }
                 Ok(())
@@ -302,10 +304,23 @@ fn builder(
                 Ok(())
             },
             on_receive_request!(),
-        )
+        );
+    with_terminals(builder, files, terminal, terminals)
+}
+
+/// The answers to what an agent sends about commands that it runs through the runner.
+fn with_terminals(
+    builder: agent_client_protocol::v1::Builder<Client, impl HandleDispatchFrom<Agent>>,
+    files: ConfinedFiles,
+    is_offered: bool,
+    terminals: &Arc<Terminals>,
+) -> agent_client_protocol::v1::Builder<Client, impl HandleDispatchFrom<Agent>> {
+    let [made, shown, awaited, killed, released] = std::array::from_fn(|_| Arc::clone(terminals));
+    let folder = move |path: Option<&PathBuf>| files.folder(path.map(PathBuf::as_path));
+    builder
         .on_receive_request(
             async move |request: CreateTerminalRequest, responder, _| {
-                if !terminal {
+                if !is_offered {
                     return responder.respond_with_error(no_terminals());
                 }
                 let made = folder(request.cwd.as_ref()).and_then(|cwd| made.create(&request, cwd));

@@ -1,5 +1,7 @@
 //! Messages of tasks as prompts of the Agent Client Protocol, and what an agent says as parts. PURE.
 
+use std::fmt::Write as _;
+
 use agent_client_protocol::v1::schema::{
     AudioContent, BlobResourceContents, ContentBlock, EmbeddedResource, EmbeddedResourceResource,
     ImageContent, PromptCapabilities, ResourceLink, TextContent, TextResourceContents,
@@ -112,7 +114,8 @@ fn uri(name: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             uri.push(char::from(byte));
         } else {
-            uri.push_str(&format!("%{byte:02X}"));
+            // Writing to a text cannot fail.
+            let _ = write!(uri, "%{byte:02X}");
         }
     }
     uri

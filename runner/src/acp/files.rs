@@ -90,7 +90,7 @@ impl ConfinedFiles {
 
     /// The real path of a regular file.
     fn existing(&self, path: &Path) -> Result<PathBuf, String> {
-        self.check_absolute(path)?;
+        check_absolute(path)?;
         let failed = |error: io::Error| format!("{}: {error}", path.display());
         let real = self.check(path, fs::canonicalize(path).map_err(failed)?)?;
         let about = fs::metadata(&real).map_err(failed)?;
@@ -105,7 +105,7 @@ impl ConfinedFiles {
 
     /// The real path of a file that is not there: that of the nearest directory that is, with the rest.
     fn to_be_made(&self, path: &Path) -> Result<PathBuf, String> {
-        self.check_absolute(path)?;
+        check_absolute(path)?;
         let mut missing = Vec::new();
         let mut folder = path;
         loop {
@@ -126,14 +126,6 @@ impl ConfinedFiles {
         Ok(real)
     }
 
-    fn check_absolute(&self, path: &Path) -> Result<(), String> {
-        let climbs = path.components().any(|part| part == Component::ParentDir);
-        if !path.is_absolute() || climbs {
-            return Err(format!("{} is no absolute path without ..", path.display()));
-        }
-        Ok(())
-    }
-
     fn check(&self, path: &Path, real: PathBuf) -> Result<PathBuf, String> {
         if real.starts_with(&self.root) {
             Ok(real)
@@ -145,6 +137,14 @@ impl ConfinedFiles {
     fn outside(&self, path: &Path) -> String {
         format!("{} is outside of {}", path.display(), self.root.display())
     }
+}
+
+fn check_absolute(path: &Path) -> Result<(), String> {
+    let climbs = path.components().any(|part| part == Component::ParentDir);
+    if !path.is_absolute() || climbs {
+        return Err(format!("{} is no absolute path without ..", path.display()));
+    }
+    Ok(())
 }
 
 fn too_large(path: &Path) -> String {

@@ -84,7 +84,7 @@ impl Drop for PermissionReply {
 
 /// A request whose sender is asked.
 struct AskedPermission {
-    request: Box<RequestPermissionRequest>,
+    request: RequestPermissionRequest,
     reply: PermissionReply,
     /// Answers that were none of the options.
     unclear: u32,
@@ -199,7 +199,7 @@ impl Turn<'_> {
                 event = events.next() => self.take(event, &mut said, &mut asked, &mut rate).await?,
                 answer = answered(&mut question) => {
                     question = None;
-                    self.decide(answer, &mut asked, &mut rate);
+                    decide(answer, &mut asked, &mut rate);
                 }
                 ended = prompt.answered() => break ended,
             }
@@ -226,16 +226,19 @@ impl Turn<'_> {
         rate: &mut ProgressRate,
     ) -> Result<(), RunError> {
         match event {
-            TurnEvent::Update(SessionUpdate::AgentMessageChunk(chunk)) => said.chunk(chunk).await?,
-            TurnEvent::Update(update) => {
-                if matches!(update, SessionUpdate::ToolCall(_)) {
-                    said.pause();
+            TurnEvent::Update(update) => match *update {
+                SessionUpdate::AgentMessageChunk(chunk) => said.chunk(chunk).await?,
+                update => {
+                    if matches!(update, SessionUpdate::ToolCall(_)) {
+                        said.pause();
+                    }
+                    if let Some(text) = progress::text(&update) {
+                        rate.put(text_message(text));
+                    }
                 }
-                if let Some(text) = progress::text(&update) {
-                    rate.put(text_message(text));
-                }
-            }
-            TurnEvent::Permission(request, responder) => {
+            },
+            TurnEvent::Permission(permission) => {
+                let (request, responder) = *permission;
                 let reply = PermissionReply(Some(responder));
                 match permission::decide(self.rules.permit, &request) {
                     Decision::Choose(option) => reply.answer(Some(option)),
@@ -263,36 +266,31 @@ impl Turn<'_> {
             )),
         }
     }
+}
 
-    /// Answers the request that was asked about, or has it asked about again.
-    fn decide(
-        &self,
-        answer: PermissionAnswer,
-        asked: &mut VecDeque<AskedPermission>,
-        rate: &mut ProgressRate,
-    ) {
-        let Some(mut current) = asked.pop_front() else {
-            return;
-        };
-        let options = &current.request.options;
-        let reason = match answer {
-            PermissionAnswer::Said(message) => {
-                if let Some(option) = permission::chosen(options, &message) {
-                    return current.reply.answer(Some(option));
-                }
-                if current.unclear < ASKED_AGAIN {
-                    current.unclear += 1;
-                    return asked.push_front(current);
-                }
-                "the answer is none of the options, which is taken as no".to_owned()
+/// Answers the request that was asked about, or has it asked about again.
+fn decide(answer: PermissionAnswer, asked: &mut VecDeque<AskedPermission>, rate: &mut ProgressRate) {
+    let Some(mut current) = asked.pop_front() else {
+        return;
+    };
+    let options = &current.request.options;
+    let reason = match answer {
+        PermissionAnswer::Said(message) => {
+            if let Some(option) = permission::chosen(options, &message) {
+                return current.reply.answer(Some(option));
             }
-            PermissionAnswer::Nothing(reason) => reason,
-        };
-        rate.put(text_message(reason));
-        match permission::reject(options) {
-            Decision::Choose(option) => current.reply.answer(Some(option)),
-            Decision::Cancel | Decision::Ask => current.reply.answer(None),
+            if current.unclear < ASKED_AGAIN {
+                current.unclear += 1;
+                return asked.push_front(current);
+            }
+            "the answer is none of the options, which is taken as no".to_owned()
         }
+        PermissionAnswer::Nothing(reason) => reason,
+    };
+    rate.put(text_message(reason));
+    match permission::reject(options) {
+        Decision::Choose(option) => current.reply.answer(Some(option)),
+        Decision::Cancel | Decision::Ask => current.reply.answer(None),
     }
 }
 

@@ -17,15 +17,15 @@ use agent_client_protocol::v1::{
 };
 use tokio::sync::mpsc;
 
+/// A request for permission, and where its answer goes.
+pub(super) type PermissionEvent = (RequestPermissionRequest, Responder<RequestPermissionResponse>);
+
 /// What an agent sends about a session.
 pub(super) enum TurnEvent {
     /// What it does or says.
-    Update(SessionUpdate),
+    Update(Box<SessionUpdate>),
     /// It wants to be permitted something.
-    Permission(
-        Box<RequestPermissionRequest>,
-        Responder<RequestPermissionResponse>,
-    ),
+    Permission(Box<PermissionEvent>),
     /// More waits than may; nothing follows.
     TooMuch,
 }
@@ -121,7 +121,7 @@ mod tests {
     fn said() -> TurnEvent {
         let update =
             json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "x"}});
-        TurnEvent::Update(serde_json::from_value(update).unwrap())
+        TurnEvent::Update(Box::new(serde_json::from_value(update).unwrap()))
     }
 
     #[tokio::test]

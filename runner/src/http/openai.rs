@@ -155,7 +155,7 @@ impl Backend for OpenAiBackend {
     }
 
     async fn skills_changed(&self) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     async fn run(&self, task: &dyn AgentTask, _: Attempt) -> Result<TaskResult, RunError> {

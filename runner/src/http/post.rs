@@ -38,7 +38,7 @@ impl Backend for PostBackend {
     }
 
     async fn skills_changed(&self) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     async fn run(&self, task: &dyn AgentTask, _: Attempt) -> Result<TaskResult, RunError> {
@@ -134,7 +134,7 @@ impl PostBody {
             Some(Content::TextPart(text)) => (text.text.clone().into_bytes(), TEXT_BODY),
             Some(Content::DataPart(_)) => (json_of(part).unwrap_or_default().to_string().into_bytes(), JSON),
             Some(Content::UrlPart(link)) => (link.url.clone().into_bytes(), "text/uri-list"),
-            Some(Content::RawPart(file)) => (file.data.to_vec(), OCTETS),
+            Some(Content::RawPart(file)) => (file.data.clone(), OCTETS),
             None => (Vec::new(), TEXT_BODY),
         };
         let given = matches!(part.content, Some(Content::TextPart(_) | Content::RawPart(_)))
