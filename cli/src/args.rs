@@ -12,7 +12,7 @@ use clap::{
     builder::{FalseyValueParser, NonEmptyStringValueParser},
 };
 
-use crate::command_examples;
+use crate::{command_examples, run_args::RunArgs};
 
 /// What `--help` says about boxes.
 const BOXES: &str = "A box is a nonce of 24 bytes and a NaCl box between the X25519 keys of both Ed25519 keys (libsodium: crypto_box_easy).
@@ -105,6 +105,8 @@ pub(crate) enum Command {
     /// Send a task once more: the same message to the same target
     #[command(after_help = EXIT_CODES)]
     Retry(RetryArgs),
+    /// Make an agent of a program: it does the tasks that come for it, until Ctrl-C
+    Run(RunArgs),
     /// Show the daemon
     Status,
     /// List the connected peers
@@ -191,6 +193,7 @@ impl Command {
             | Self::Send(_)
             | Self::Reply(_)
             | Self::Retry(_)
+            | Self::Run(_)
             | Self::Chat(_)
             | Self::Ping(_)
             | Self::Peers(_)

@@ -32,6 +32,7 @@ mod relays;
 mod reply;
 mod restart;
 mod retry;
+pub(crate) mod run;
 mod seal;
 mod send;
 mod service;
@@ -58,6 +59,7 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Comma
         Command::Chat(chat) => chat::run(context, chat).await,
         Command::Reply(reply) => reply::run(context, reply).await,
         Command::Retry(retry) => retry::run(context, retry).await,
+        Command::Run(args) => run::run(context, args).await,
         Command::Status => status::run(context).await,
         Command::Ping(ping) => ping::run(context, ping).await,
         Command::Doctor => doctor::run(context).await,

@@ -240,6 +240,19 @@ const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
         ],
     ),
     (
+        "run",
+        [
+            (
+                "anycast run --name summarise --skill summarise=\"Sums a text up\" -- ./summarise.sh",
+                "a script that reads a text and prints the sum, as an agent",
+            ),
+            (
+                "anycast run --name worker --protocol jsonl --concurrency 8 -- python3 worker.py",
+                "one process for all tasks, which speaks JSON lines",
+            ),
+        ],
+    ),
+    (
         "chat",
         [
             ("anycast chat bob", "talk with a peer's agent"),

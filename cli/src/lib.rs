@@ -30,6 +30,7 @@ mod peer_target;
 mod program_names;
 mod progress_line;
 mod relay;
+mod run_args;
 mod settings_file;
 mod short_id;
 mod system_daemon;
@@ -43,6 +44,10 @@ pub fn main_with_args(args: impl Iterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.collect();
     if let Some(program) = program_names::Program::called_by(args.first()) {
         return program.run(args);
+    }
+    // Once per task of `anycast run`: nothing else is set up for it.
+    if args.get(1).is_some_and(|word| word == "run-helper") {
+        return cmd::run::run_helper(args.into_iter().skip(2));
     }
     let args = match args::Args::parse_from_words(args) {
         Ok(args) => args,

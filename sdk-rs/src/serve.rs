@@ -13,7 +13,11 @@ use std::{
 
 use agentanycast_proto::v1;
 use futures::{FutureExt, StreamExt};
-use tokio::{task::JoinSet, time::Instant};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    task::JoinSet,
+    time::Instant,
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -27,6 +31,7 @@ mod artifact_writer;
 mod claim;
 mod incoming_task;
 mod open_tasks;
+mod resumed;
 mod subscription;
 mod task_claim;
 mod task_inbox;
@@ -79,6 +84,7 @@ pub struct Serve {
     agent: Option<v1::RegisterAgentRequest>,
     handler: Arc<Handler>,
     concurrency: usize,
+    permits: Option<Arc<Semaphore>>,
     until: CancellationToken,
     drain: Duration,
     patience: Option<Duration>,
@@ -114,6 +120,7 @@ impl Serve {
             agent: None,
             handler: Arc::new(move |task| Box::pin(handler(task))),
             concurrency: DEFAULT_CONCURRENCY,
+            permits: None,
             until: CancellationToken::new(),
             drain: DEFAULT_DRAIN,
             patience: None,
@@ -128,6 +135,13 @@ impl Serve {
     /// How many handlers run at once, at least 1; default 64. Further tasks wait, unclaimed.
     pub fn concurrency(mut self, handlers: usize) -> Self {
         self.concurrency = handlers.max(1);
+        self
+    }
+
+    /// Each task takes a permit of `permits` before it is claimed, and uses it up when its handler starts. So a task is
+    /// claimed only when the program has asked for one. Default: a task needs no permit.
+    pub fn permits(mut self, permits: Arc<Semaphore>) -> Self {
+        self.permits = Some(permits);
         self
     }
 
@@ -164,7 +178,8 @@ impl Serve {
         let mut begun = DelayedClaims::new(self.node.clone());
         let mut stop_at: Option<Instant> = None;
         loop {
-            while stop_at.is_none() && running.len() < self.concurrency {
+            while stop_at.is_none() && running.len() < self.concurrency && board.has_waiting() {
+                let Ok(permit) = self.take_permit() else { break };
                 let Some((waiting, conversation)) = board.start_next() else {
                     break;
                 };
@@ -172,7 +187,7 @@ impl Serve {
                 let (node, handler) = (self.node.clone(), Arc::clone(&self.handler));
                 running.spawn(async move {
                     let id = waiting.id.clone();
-                    let outcome = run_one(node, handler, waiting, conversation).await;
+                    let outcome = run_one(node, handler, waiting, conversation, permit).await;
                     (id, outcome)
                 });
             }
@@ -192,6 +207,7 @@ impl Serve {
                 },
                 Some(_) = syncing.join_next() => {}
                 () = begun.claim() => {}
+                () = self.permit_available(), if stop_at.is_none() && running.len() < self.concurrency && board.has_waiting() => {}
                 handed = feed.next() => match handed {
                     Some(Ok(SubscriptionEvent::Task(handed))) => {
                         if let Some(refused) = board.deliver(handed) {
@@ -214,6 +230,24 @@ impl Serve {
                 },
             }
         }
+    }
+
+    /// A permit for one task; `None`: it needs none. Fails while there is no permit.
+    fn take_permit(&self) -> Result<Option<OwnedSemaphorePermit>, tokio::sync::TryAcquireError> {
+        let permits = self.permits.as_ref();
+        permits
+            .map(|permits| Arc::clone(permits).try_acquire_owned())
+            .transpose()
+    }
+
+    /// Resolves when there is a permit, which stays there; never, where tasks need none or the semaphore is closed.
+    async fn permit_available(&self) {
+        if let Some(permits) = &self.permits
+            && permits.acquire().await.is_ok()
+        {
+            return;
+        }
+        std::future::pending().await
     }
 
     /// Ends the tasks whose handlers were aborted.
@@ -258,6 +292,7 @@ async fn run_one(
     handler: Arc<Handler>,
     waiting: QueuedTask,
     conversation: Arc<TaskInbox>,
+    permit: Option<OwnedSemaphorePermit>,
 ) -> RunOutcome {
     let _over = conversation.claim().handler_guard();
     if !conversation.claim().is_exclusive(&node)
@@ -266,7 +301,7 @@ async fn run_one(
         tracing::debug!(task = waiting.id, %error, "the task was not claimed");
         return RunOutcome::from_error(&error);
     }
-    handle(&node, &*handler, waiting, &conversation).await
+    handle(&node, &*handler, waiting, &conversation, permit).await
 }
 
 /// Runs the handler of a task, and sees to it that the task ends.
@@ -275,6 +310,7 @@ async fn handle(
     handler: &Handler,
     waiting: QueuedTask,
     conversation: &Arc<TaskInbox>,
+    permit: Option<OwnedSemaphorePermit>,
 ) -> RunOutcome {
     let id = waiting.id.clone();
     let given = match load_task(node, waiting).await {
@@ -286,6 +322,10 @@ async fn handle(
     };
     conversation.open_with(&given.task);
     let incoming = IncomingTask::new(node.clone(), given, Arc::clone(conversation));
+    // A task that did not come to its handler leaves its permit to the next one.
+    if let Some(permit) = permit {
+        permit.forget();
+    }
     let outcome = AssertUnwindSafe(async move { handler(incoming).await })
         .catch_unwind()
         .await;
@@ -301,7 +341,7 @@ async fn handle(
         );
         return RunOutcome::NotStarted;
     }
-    if conversation.is_over() {
+    if conversation.is_over() || conversation.is_left() {
         return RunOutcome::Over;
     }
     tracing::warn!(task = id, reason, "the task fails");
@@ -346,9 +386,9 @@ async fn catch_up(node: &Node, id: &str, conversation: &TaskInbox) {
     match get_task(node, id).await {
         Ok(task) => {
             conversation.update(&task);
-            if task.status == TaskStatus::Working
+            if matches!(task.status, TaskStatus::Working | TaskStatus::InputRequired)
                 && conversation.claim().is_held()
-                && let Err(error) = task_reports::renew_claim(node, id).await
+                && let Err(error) = resumed::claim_again(node, &task).await
             {
                 // Another agent may have the task, or it has ended: the handler's end tells which.
                 tracing::debug!(task = id, %error, "the task could not be claimed on the new connection");

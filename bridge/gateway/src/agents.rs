@@ -24,8 +24,13 @@ pub trait AgentPort: Send + Sync {
     /// Its name.
     fn name(&self) -> &str;
 
-    /// Its next task, which no other agent has; `None`: it is detached. Dropping the future loses nothing.
+    /// Its next task, which no other agent has; `None`: it is detached. A task is claimed only when it is asked for here:
+    /// what waits is not claimed. Dropping the future loses nothing; the next call gets the task that it would have got.
     async fn next(&self) -> Option<Box<dyn AgentTask>>;
+
+    /// Takes up a task that an earlier process of this agent claimed by [`AgentTask::claim`] and did not end. `None`: there
+    /// is nothing to resume, since the task has ended, is unknown, waits to be handed out, or another process has it.
+    async fn resume(&self, id: &str) -> Result<Option<Box<dyn AgentTask>>, GatewayError>;
 
     /// Sets its card anew, as skills come and go.
     async fn set_card(&self, card: v1::AgentCard) -> Result<(), GatewayError>;
@@ -34,7 +39,7 @@ pub trait AgentPort: Send + Sync {
     fn detach(&self);
 }
 
-/// A task that an agent has. One that is dropped before it has ended fails.
+/// A task that an agent has. One that is dropped before it has ended fails, unless it was left.
 #[async_trait]
 pub trait AgentTask: Send + Sync {
     /// The task as it came.
@@ -42,6 +47,15 @@ pub trait AgentTask: Send + Sync {
 
     /// Cancelled when the task has ended without the agent: its sender has canceled it, for one.
     fn cancelled(&self) -> CancellationToken;
+
+    /// Claims it for good, and returns when the claim is durable: from then on it is never handed out as new again, but
+    /// waits for [`AgentPort::resume`] for the daemon's `agent_grace` if this process ends. For a task whose work must not
+    /// be done twice. A task that another agent has, or that has ended, is a [`Conflict`](crate::ErrorKind::Conflict).
+    async fn claim(&self) -> Result<(), GatewayError>;
+
+    /// Lets go of it: it is not failed when it is dropped. If it was claimed for good or reported on, it waits for
+    /// [`AgentPort::resume`]; else it is handed out again when this process ends.
+    fn leave(&self);
 
     /// Says that it works on it, and how far it is.
     async fn working(&self, message: v1::Message) -> Result<(), GatewayError>;

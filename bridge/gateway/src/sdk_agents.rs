@@ -1,20 +1,29 @@
 //! The agent side carried out by the Rust SDK: over gRPC to a daemon.
 
-use std::sync::Arc;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use agentanycast::{ArtifactWriter, HandlerError, IncomingTask, Node};
 use agentanycast_proto::v1;
 use async_trait::async_trait;
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::{Mutex, Semaphore, mpsc};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
-    GatewayError, SdkGateway,
+    ErrorKind, GatewayError, SdkGateway,
     agents::{AgentPort, AgentTask, Agents, ArtifactSink, DROPPED, own_message},
 };
 
-/// Tasks that wait for the agent to take them; further ones wait at the daemon.
-const WAITING: usize = 64;
+/// Most tasks that an agent has at once; further ones wait unclaimed.
+const MOST_OPEN: usize = 10_000;
+
+/// How long the tasks of an agent that was detached may go on: until the agent ends them.
+const GO_ON: Duration = Duration::from_hours(365 * 24);
 
 #[async_trait]
 impl Agents for SdkGateway {
@@ -22,7 +31,9 @@ impl Agents for SdkGateway {
         let node = self.node().clone();
         let agent = node.agent(name).card(card.into());
         let (name, _) = agent.register().await?;
-        let (given, tasks) = mpsc::channel(WAITING);
+        // A task is claimed when one is asked for, so at most one is under way.
+        let (given, tasks) = mpsc::channel(1);
+        let asked = Arc::new(Semaphore::new(0));
         let stop = CancellationToken::new();
         let serve = agent.serve(move |task| {
             let given = given.clone();
@@ -32,16 +43,21 @@ impl Agents for SdkGateway {
                 let task = SdkAgentTask {
                     shown: task.task().clone().into(),
                     task: Arc::new(task),
-                    _ended: ended.clone().drop_guard(),
+                    ended: Some(ended.clone().drop_guard()),
                 };
-                if given.send(task).await.is_ok() {
-                    ended.cancelled().await;
+                match given.send(task).await {
+                    Ok(()) => ended.cancelled().await,
+                    Err(mpsc::error::SendError(task)) => task.leave(),
                 }
                 // A task that has ended is left as it is.
                 Err(HandlerError::new(DROPPED))
             }
         });
-        let serving = serve.until(stop.clone());
+        let serving = serve
+            .permits(Arc::clone(&asked))
+            .concurrency(MOST_OPEN)
+            .drain(GO_ON)
+            .until(stop.clone());
         tokio::spawn(async move {
             if let Err(error) = serving.await {
                 tracing::error!(%error, "an agent of a gateway takes no more tasks");
@@ -51,6 +67,8 @@ impl Agents for SdkGateway {
             name,
             node,
             tasks: Mutex::new(tasks),
+            asked,
+            is_asked: AtomicBool::new(false),
             stop: stop.clone(),
             _stop: stop.drop_guard(),
         }))
@@ -61,6 +79,10 @@ struct SdkAgent {
     name: String,
     node: Node,
     tasks: Mutex<mpsc::Receiver<SdkAgentTask>>,
+    /// A permit for each task that was asked for and has not come yet.
+    asked: Arc<Semaphore>,
+    /// Whether one was asked for, by a call that may have been dropped.
+    is_asked: AtomicBool,
     stop: CancellationToken,
     _stop: DropGuard,
 }
@@ -73,11 +95,33 @@ impl AgentPort for SdkAgent {
 
     async fn next(&self) -> Option<Box<dyn AgentTask>> {
         let mut tasks = self.tasks.lock().await;
-        tokio::select! {
-            biased;
-            () = self.stop.cancelled() => None,
-            task = tasks.recv() => Some(Box::new(task?)),
+        if !self.is_asked.swap(true, Relaxed) {
+            self.asked.add_permits(1);
         }
+        let _asked = AskedTask(self);
+        let task = tokio::select! {
+            biased;
+            () = self.stop.cancelled() => return None,
+            task = tasks.recv() => task?,
+        };
+        self.is_asked.store(false, Relaxed);
+        Some(Box::new(task))
+    }
+
+    async fn resume(&self, id: &str) -> Result<Option<Box<dyn AgentTask>>, GatewayError> {
+        let task = match self.node.resume_task(id).await.map_err(GatewayError::from) {
+            Ok(task) => task,
+            Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::TaskNotFound) => {
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        let task: Box<dyn AgentTask> = Box::new(SdkAgentTask {
+            shown: task.task().clone().into(),
+            task: Arc::new(task),
+            ended: None,
+        });
+        Ok(Some(task))
     }
 
     async fn set_card(&self, card: v1::AgentCard) -> Result<(), GatewayError> {
@@ -90,11 +134,54 @@ impl AgentPort for SdkAgent {
     }
 }
 
+/// Asks no longer when a call is dropped, unless the task is on its way.
+struct AskedTask<'a>(&'a SdkAgent);
+
+impl Drop for AskedTask<'_> {
+    fn drop(&mut self) {
+        if self.0.is_asked.load(Relaxed)
+            && let Ok(unused) = self.0.asked.try_acquire()
+        {
+            unused.forget();
+            self.0.is_asked.store(false, Relaxed);
+        }
+    }
+}
+
+impl Drop for SdkAgent {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        let tasks = self.tasks.get_mut();
+        tasks.close();
+        while let Ok(task) = tasks.try_recv() {
+            // It was not begun.
+            task.leave();
+        }
+    }
+}
+
 struct SdkAgentTask {
     shown: v1::Task,
     task: Arc<IncomingTask>,
-    /// Lets the handler of the task end.
-    _ended: DropGuard,
+    /// Lets the handler of the task end; a task that was resumed has none.
+    ended: Option<DropGuard>,
+}
+
+impl Drop for SdkAgentTask {
+    fn drop(&mut self) {
+        if self.ended.is_some() || self.task.is_over() {
+            return;
+        }
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
+        let task = Arc::clone(&self.task);
+        runtime.spawn(async move {
+            if let Err(error) = task.fail(DROPPED).await {
+                tracing::debug!(task = task.id(), %error, "a task that was given up could not be failed");
+            }
+        });
+    }
 }
 
 #[async_trait]
@@ -105,6 +192,14 @@ impl AgentTask for SdkAgentTask {
 
     fn cancelled(&self) -> CancellationToken {
         self.task.cancelled()
+    }
+
+    async fn claim(&self) -> Result<(), GatewayError> {
+        Ok(self.task.claim().await?)
+    }
+
+    fn leave(&self) {
+        self.task.leave();
     }
 
     async fn working(&self, message: v1::Message) -> Result<(), GatewayError> {

@@ -1,6 +1,12 @@
 //! What each command prints with `--json` is as docs/json.schema.json says: every name in it, and no other.
 
-use std::{collections::BTreeSet, fs, path::Path, process::Stdio};
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::Stdio,
+};
 
 use jsonschema::Validator;
 use serde_json::{Value, json};
@@ -278,6 +284,25 @@ fn what_is_said_of_a_daemon_in_the_background_is_as_the_schema_says() {
     checker.prints(home, "log_line", &["logs", "-n", "20"]);
     checker.prints(home, "down", &["down"]);
     checker.fails(home, 3, Some("error"), &["down"]);
+}
+
+#[test]
+fn the_runner_prints_what_the_schema_says() {
+    let root = tempfile::tempdir().unwrap();
+    let _daemon = RunningCommand::daemon(root.path());
+    let mut process = command(root.path())
+        .args(["--json", "run", "--name", "worker", "--", "true"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(process.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let id = process.id().to_string();
+    std::process::Command::new("kill").arg(id).status().unwrap();
+    assert!(process.wait().unwrap().success());
+    Checker::new().lines("run_start", line.as_bytes());
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod doctor;
 mod homes;
 mod json_schema;
 mod ping;
+mod run;
 mod send_and_reply;
 mod terminal;
 mod terminal_and_pipe;

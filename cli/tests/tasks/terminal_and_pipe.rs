@@ -11,9 +11,10 @@ use super::{
 };
 
 /// Commands that other tests run in a terminal and off it, or that only a program speaks to.
-const ELSEWHERE: [(&str, &str); 11] = [
+const ELSEWHERE: [(&str, &str); 12] = [
     ("chat", "tasks/send_and_reply.rs"),
     ("demo", "startup/first_hour.rs, foreign/readme.rs"),
+    ("run", "tasks/run/: it serves until it is told to end"),
     ("mcp", "its standard input is a program"),
     ("daemon", "startup/"),
     ("relay", "relay/"),

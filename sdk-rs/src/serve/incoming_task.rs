@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
     card::AgentCard,
@@ -44,6 +44,8 @@ pub struct IncomingTask {
     conversation: Arc<TaskInbox>,
     /// What is asked of a task without a message.
     nothing: Message,
+    /// Tells a resumed task what becomes of it; the serving loop does that for every other one.
+    follower: Option<AbortOnDropHandle<()>>,
 }
 
 impl IncomingTask {
@@ -59,7 +61,14 @@ impl IncomingTask {
             given,
             conversation,
             nothing,
+            follower: None,
         }
+    }
+
+    /// The same, with what tells it of changes for as long as it is held.
+    pub(super) fn followed_by(mut self, follower: AbortOnDropHandle<()>) -> Self {
+        self.follower = Some(follower);
+        self
     }
 
     /// Names the task on both sides.
@@ -187,6 +196,18 @@ impl IncomingTask {
     /// Ends the task with an error that the sender sees.
     pub async fn fail(&self, reason: impl AsRef<str>) -> Result<(), Error> {
         self.end_by(task_reports::fail(self.id(), reason.as_ref())).await
+    }
+
+    /// Lets go of the task without ending it: it is not failed when its handler returns. If it was claimed by
+    /// [`IncomingTask::claim`] or reported on, it stays so for the daemon's `agent_grace`, and [`Node::resume_task`] takes it
+    /// up again. Else the daemon hands it out again when this process ends.
+    pub fn leave(&self) {
+        self.conversation.mark_left();
+    }
+
+    /// Whether the task has ended, by this process or otherwise, or was left.
+    pub fn is_over(&self) -> bool {
+        self.conversation.is_over() || self.conversation.is_left()
     }
 
     async fn end_by<C: EndRequest>(&self, end: TaskEnd<C>) -> Result<(), Error> {

@@ -149,6 +149,11 @@ impl OpenTasks {
         }
     }
 
+    /// Whether a task waits for a handler.
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// Opens the task that has waited longest.
     pub(super) fn start_next(&mut self) -> Option<(QueuedTask, Arc<TaskInbox>)> {
         let waiting = self.waiting.pop_front()?;

@@ -44,6 +44,15 @@ impl TaskClaim {
         }
     }
 
+    /// Of a task that is claimed already.
+    pub(super) fn made(closed: CancellationToken) -> Self {
+        Self {
+            state: Mutex::new(ClaimState::made()),
+            changed: Notify::new(),
+            closed,
+        }
+    }
+
     // Each change is one step of the state machine, which does not panic half-way.
     pub(super) fn state(&self) -> MutexGuard<'_, ClaimState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

@@ -44,6 +44,8 @@ struct InboxState {
     ended: bool,
     /// The daemon does not know the task.
     lost: bool,
+    /// The handler lets go of the task without ending it.
+    left: bool,
 }
 
 impl TaskInbox {
@@ -162,6 +164,16 @@ impl TaskInbox {
     /// The daemon does not know the task: it was lost before it was durable, or is long over.
     pub(super) fn mark_lost(&self) {
         self.heard().lost = true;
+    }
+
+    /// The handler lets go of the task; it is not ended for it.
+    pub(super) fn mark_left(&self) {
+        self.heard().left = true;
+    }
+
+    /// Whether the handler has let go of the task.
+    pub(super) fn is_left(&self) -> bool {
+        self.heard().left
     }
 
     /// Whether that is so, and the handler has not ended it since.

@@ -1,9 +1,9 @@
 //! The agent side of the port carried out by this node, without a wire.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     sync::{
-        Arc,
+        Arc, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
 };
@@ -14,7 +14,7 @@ use agentanycast_gateway::{
     is_terminal,
 };
 use agentanycast_proto::v1::{
-    self, CompleteTaskRequest, FailTaskRequest, MessageRole, RegisterAgentRequest,
+    self, CompleteTaskRequest, FailTaskRequest, GetTaskRequest, MessageRole, RegisterAgentRequest,
     SendStreamingArtifactRequest, StreamChunk, StreamEnd, StreamEndReason, StreamStart,
     SubscribeIncomingTasksRequest, TaskStatus, UpdateTaskStatusRequest,
     agent_service_server::AgentService as _, node_service_server::NodeService as _,
@@ -22,7 +22,10 @@ use agentanycast_proto::v1::{
 };
 use async_trait::async_trait;
 use futures::{StreamExt as _, stream};
-use tokio::sync::{Mutex, mpsc};
+use tokio::{
+    sync::{Mutex, Notify, mpsc},
+    task::JoinHandle,
+};
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
     task::AbortOnDropHandle,
@@ -31,9 +34,6 @@ use tonic::{Request, Status};
 
 use super::local_gateway::{LocalGateway, task_error};
 use crate::api::{Api, LocalConnection};
-
-/// Tasks that wait for the agent to take them.
-const WAITING: usize = 64;
 
 /// Messages of a sender that wait for the agent to ask for one: a node takes one for each question.
 const ANSWERS: usize = 8;
@@ -53,43 +53,32 @@ impl Agents for LocalGateway {
         let request = connection.request(SubscribeIncomingTasksRequest { agent: name.clone() });
         let subscribed = api.subscribe_incoming_tasks(request);
         let mut handed = subscribed.await.map_err(task_error)?.into_inner();
-        let (given, tasks) = mpsc::channel(WAITING);
         let stop = CancellationToken::new();
         let stopped = stop.clone();
-        let (loop_api, loop_connection) = (api.clone(), Arc::clone(&connection));
+        let tasks = Arc::new(OpenTasks::default());
+        let heard = Arc::clone(&tasks);
         tokio::spawn(async move {
-            let mut open: HashMap<String, Inbox> = HashMap::new();
             loop {
                 let task = tokio::select! {
                     biased;
                     () = stopped.cancelled() => return,
                     next = handed.next() => match next {
                         Some(Ok(next)) => next.task,
-                        _ => return,
+                        _ => break,
                     },
                 };
-                let Some(task) = task else { continue };
-                open.retain(|_, inbox| !inbox.answers.is_closed());
-                if let Some(inbox) = open.get_mut(&task.task_id) {
-                    if inbox.hear(&task) {
-                        open.remove(&task.task_id);
-                    }
-                } else if !is_terminal(task.status()) {
-                    // Who is refused has come too late: another agent has the task, or it has ended.
-                    if claim(&loop_api, &loop_connection, &task.task_id).await.is_ok() {
-                        let (inbox, task) = Inbox::new(task, loop_api.clone(), Arc::clone(&loop_connection));
-                        open.insert(task.task.task_id.clone(), inbox);
-                        let given = given.clone();
-                        // Answers and cancels are heard meanwhile.
-                        tokio::spawn(async move { given.send(task).await });
-                    }
+                if let Some(task) = task {
+                    heard.hear(&task);
                 }
             }
+            stopped.cancel();
         });
         Ok(Arc::new(LocalAgent {
             name,
             api,
-            tasks: Mutex::new(tasks),
+            connection,
+            tasks,
+            taking: Mutex::new(None),
             stop: stop.clone(),
             _stop: stop.drop_guard(),
         }))
@@ -106,20 +95,128 @@ async fn register(api: &Api, name: &str, card: v1::AgentCard) -> Result<String, 
     Ok(registered.map_err(task_error)?.into_inner().name)
 }
 
-async fn claim(api: &Api, connection: &LocalConnection, id: &str) -> Result<(), Status> {
+/// Says WORKING; `automatic`: the agent itself has said nothing yet.
+async fn claim(api: &Api, connection: &LocalConnection, id: &str, automatic: bool) -> Result<(), Status> {
     let claim = UpdateTaskStatusRequest {
         task_id: id.to_owned(),
         status: TaskStatus::Working.into(),
         message: None,
-        automatic: true,
+        automatic,
     };
     api.update_task_status(connection.request(claim)).await.map(drop)
+}
+
+async fn get_task(api: &Api, connection: &LocalConnection, id: &str) -> Result<v1::Task, GatewayError> {
+    let request = connection.request(GetTaskRequest {
+        task_id: id.to_owned(),
+        ..GetTaskRequest::default()
+    });
+    let answer = api.get_task(request).await.map_err(task_error)?.into_inner();
+    answer
+        .task
+        .ok_or_else(|| GatewayError::new(ErrorKind::Internal, "the daemon did not show the task"))
+}
+
+/// The tasks of an agent: those that wait, unclaimed, and those that it has.
+#[derive(Default)]
+struct OpenTasks {
+    state: std::sync::Mutex<OpenTasksState>,
+    arrived: Notify,
+}
+
+#[derive(Default)]
+struct OpenTasksState {
+    /// By their ids, oldest first; bounded by the open tasks that the node has.
+    waiting: VecDeque<String>,
+    open: HashMap<String, Inbox>,
+}
+
+impl OpenTasks {
+    // Each change is one insertion or removal.
+    fn state(&self) -> MutexGuard<'_, OpenTasksState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The node tells of a task: it is new, or has changed.
+    fn hear(&self, task: &v1::Task) {
+        let mut state = self.state();
+        state.open.retain(|_, inbox| !inbox.answers.is_closed());
+        let has_ended = is_terminal(task.status());
+        if let Some(inbox) = state.open.get_mut(&task.task_id) {
+            if inbox.hear(task) {
+                state.open.remove(&task.task_id);
+            }
+        } else if has_ended {
+            state.waiting.retain(|id| *id != task.task_id);
+        } else if task.status() == TaskStatus::Submitted && !state.waiting.contains(&task.task_id) {
+            state.waiting.push_back(task.task_id.clone());
+            self.arrived.notify_one();
+        }
+    }
+
+    /// The id of the task that has waited longest.
+    async fn next_waiting(&self) -> String {
+        loop {
+            if let Some(id) = self.state().waiting.pop_front() {
+                return id;
+            }
+            self.arrived.notified().await;
+        }
+    }
+}
+
+/// Claims a task that waits; `None`: another agent has it, or it has ended.
+async fn take(
+    api: Api,
+    connection: Arc<LocalConnection>,
+    tasks: Arc<OpenTasks>,
+    id: String,
+) -> Option<UnbegunTask> {
+    claim(&api, &connection, &id, true).await.ok()?;
+    let task = get_task(&api, &connection, &id).await.ok()?;
+    let task = open(&api, &connection, &tasks, task).await.ok()?;
+    Some(UnbegunTask(Some(task)))
+}
+
+/// Makes a claimed task the agent's: from now on it hears of its changes.
+async fn open(
+    api: &Api,
+    connection: &Arc<LocalConnection>,
+    tasks: &OpenTasks,
+    task: v1::Task,
+) -> Result<LocalAgentTask, GatewayError> {
+    let id = task.task_id.clone();
+    let (inbox, task) = Inbox::new(task, api.clone(), Arc::clone(connection));
+    tasks.state().open.insert(id.clone(), inbox);
+    // What has changed before that was not heard.
+    match get_task(api, connection, &id).await {
+        Ok(now) => tasks.hear(&now),
+        Err(error) => {
+            task.leave();
+            return Err(error);
+        }
+    }
+    Ok(task)
+}
+
+/// A task that was claimed and is not with the agent yet. Dropped so, it is not failed.
+struct UnbegunTask(Option<LocalAgentTask>);
+
+impl Drop for UnbegunTask {
+    fn drop(&mut self) {
+        if let Some(task) = &self.0 {
+            task.leave();
+        }
+    }
 }
 
 struct LocalAgent {
     name: String,
     api: Api,
-    tasks: Mutex<mpsc::Receiver<LocalAgentTask>>,
+    connection: Arc<LocalConnection>,
+    tasks: Arc<OpenTasks>,
+    /// The claim of the next task, which a call that was dropped may have begun.
+    taking: Mutex<Option<JoinHandle<Option<UnbegunTask>>>>,
     stop: CancellationToken,
     _stop: DropGuard,
 }
@@ -131,11 +228,64 @@ impl AgentPort for LocalAgent {
     }
 
     async fn next(&self) -> Option<Box<dyn AgentTask>> {
-        let mut tasks = self.tasks.lock().await;
-        tokio::select! {
-            biased;
-            () = self.stop.cancelled() => None,
-            task = tasks.recv() => Some(Box::new(task?)),
+        let mut taking = self.taking.lock().await;
+        loop {
+            let handed = match &mut *taking {
+                Some(handed) => handed,
+                none => {
+                    let id = tokio::select! {
+                        biased;
+                        () = self.stop.cancelled() => return None,
+                        id = self.tasks.next_waiting() => id,
+                    };
+                    let taken = take(
+                        self.api.clone(),
+                        Arc::clone(&self.connection),
+                        Arc::clone(&self.tasks),
+                        id,
+                    );
+                    // A call that is dropped meanwhile leaves it to the next one.
+                    none.insert(tokio::spawn(taken))
+                }
+            };
+            let taken = handed.await;
+            *taking = None;
+            if let Ok(Some(mut task)) = taken
+                && let Some(task) = task.0.take()
+            {
+                return Some(Box::new(task));
+            }
+        }
+    }
+
+    async fn resume(&self, id: &str) -> Result<Option<Box<dyn AgentTask>>, GatewayError> {
+        let task = match get_task(&self.api, &self.connection, id).await {
+            Err(error) if error.kind() == ErrorKind::TaskNotFound => return Ok(None),
+            task => task?,
+        };
+        let claimed = match task.status() {
+            TaskStatus::Working => claim(&self.api, &self.connection, id, false).await,
+            TaskStatus::InputRequired => {
+                let agent = |message: &&v1::Message| message.role() == MessageRole::Agent;
+                // The same question with the same id is known, so it is not asked again.
+                let question = UpdateTaskStatusRequest {
+                    task_id: id.to_owned(),
+                    status: TaskStatus::InputRequired.into(),
+                    message: task.messages.iter().rev().find(agent).cloned(),
+                    automatic: false,
+                };
+                let asked = self.api.update_task_status(self.connection.request(question));
+                asked.await.map(drop)
+            }
+            _ => return Ok(None),
+        };
+        match claimed.map_err(task_error) {
+            Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::TaskNotFound) => Ok(None),
+            Err(error) => Err(error),
+            Ok(()) => {
+                let task = open(&self.api, &self.connection, &self.tasks, task).await?;
+                Ok(Some(Box::new(task)))
+            }
         }
     }
 
@@ -203,6 +353,7 @@ struct LocalAgentTask {
     connection: Arc<LocalConnection>,
     answers: Mutex<mpsc::Receiver<v1::Message>>,
     cancelled: CancellationToken,
+    /// The agent has ended it, or has let go of it.
     ended: AtomicBool,
 }
 
@@ -242,6 +393,15 @@ impl AgentTask for LocalAgentTask {
 
     fn cancelled(&self) -> CancellationToken {
         self.cancelled.clone()
+    }
+
+    async fn claim(&self) -> Result<(), GatewayError> {
+        let claimed = claim(&self.api, &self.connection, &self.task.task_id, false).await;
+        claimed.map_err(task_error)
+    }
+
+    fn leave(&self) {
+        self.ended.store(true, Relaxed);
     }
 
     async fn working(&self, message: v1::Message) -> Result<(), GatewayError> {

@@ -66,6 +66,14 @@ impl ClaimState {
         }
     }
 
+    /// Of a task that is claimed already.
+    pub(in crate::serve) fn made() -> Self {
+        Self {
+            phase: ClaimPhase::Made,
+            ..Self::new(None)
+        }
+    }
+
     /// Others may have been given the task.
     pub(in crate::serve) fn mark_shared(&mut self) {
         self.exclusive_since = None;

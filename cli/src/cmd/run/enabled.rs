@@ -1,0 +1,125 @@
+//! Runs an agent on the daemon by the runner.
+
+use std::{sync::Arc, thread, time::Duration};
+
+use agentanycast_daemon_kit::{
+    logging,
+    settings::{LogFormat, LogLevel},
+};
+use agentanycast_gateway::SdkGateway;
+use agentanycast_proto::v1;
+use agentanycast_runner::{AgentSettings, Runner, RunnerError, RunnerStop};
+use serde_json::json;
+
+use crate::{
+    context::Context,
+    failure::{CommandFailure, FailureCode},
+    interrupt::Interrupt,
+    output::{self, Paint},
+    run_args::RunArgs,
+};
+
+mod backend;
+
+/// The defaults of `--mcp`.
+const MCP_CONCURRENCY: usize = 4;
+const MCP_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// What is called as `anycast run-helper`, by the runner alone.
+pub(crate) use agentanycast_runner::run_helper::main as run_helper;
+
+pub(crate) async fn run(context: &Context, args: RunArgs) -> Result<(), CommandFailure> {
+    let mut interrupt = Interrupt::new()?;
+    let format = if context.json {
+        LogFormat::Json
+    } else {
+        LogFormat::Text
+    };
+    // Tasks that fail are logged, and what a program says that does all tasks.
+    let says_much = args.mcp.mcp.is_some() || args.acp.acp;
+    let level = if says_much { LogLevel::Info } else { LogLevel::Warn };
+    logging::init(level, format, None)?;
+    let node = interrupt.or(context.connect_or_start()).await?;
+    let info = node.info().await?;
+    let peer = info.peer_id.ok_or_else(CommandFailure::unnamed_daemon)?;
+    let settings = settings(context, &args)?;
+    let name = settings.name.clone();
+    let runner = Runner::new(settings)?;
+    let backend = backend::of(&args, &runner).await?;
+    let agents = SdkGateway::new(node.clone());
+    let stop = RunnerStop::default();
+    let announced = || {
+        // A closed standard output is no reason to take no tasks.
+        let _ = announce(context, &name, peer.as_str());
+    };
+    let running = runner.run(&agents, Arc::clone(&backend), stop.clone(), announced);
+    let mut running = std::pin::pin!(running);
+    let outcome = loop {
+        tokio::select! {
+            outcome = &mut running => break outcome,
+            () = interrupt.wait() => {
+                if stop.gently.is_cancelled() {
+                    stop.now.cancel();
+                } else {
+                    stop.gently.cancel();
+                }
+            }
+        }
+    };
+    node.shutdown().await;
+    Ok(outcome?)
+}
+
+fn settings(context: &Context, args: &RunArgs) -> Result<AgentSettings, CommandFailure> {
+    let skills = args.skills.iter().map(|skill| v1::Skill {
+        id: skill.id.clone(),
+        description: skill.description.clone(),
+        ..v1::Skill::default()
+    });
+    let is_mcp = args.mcp.mcp.is_some();
+    let processors = || thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    Ok(AgentSettings {
+        name: args.name.clone(),
+        description: args.description.clone(),
+        skills: skills.collect(),
+        concurrency: match args.concurrency {
+            Some(number) => number as usize,
+            None if is_mcp => MCP_CONCURRENCY,
+            None => processors(),
+        },
+        timeout: args
+            .timeout
+            .or(is_mcp.then_some(MCP_TIMEOUT))
+            .filter(|limit| !limit.is_zero()),
+        retry: args.retry,
+        drain: args.drain,
+        state: context.home.directory()?,
+    })
+}
+
+fn announce(context: &Context, name: &str, peer: &str) -> std::io::Result<()> {
+    if context.json {
+        return output::json(&json!({"agent": name, "peer_id": peer}));
+    }
+    output::pieces(&[
+        ("The agent ", Paint::Plain),
+        (name, Paint::Good),
+        (" takes tasks at ", Paint::Plain),
+        (peer, Paint::Good),
+        ("; Ctrl-C ends it.", Paint::Plain),
+    ])
+}
+
+impl From<RunnerError> for CommandFailure {
+    fn from(error: RunnerError) -> Self {
+        let (code, kind) = match &error {
+            RunnerError::Node(error) if error.kind() == agentanycast_gateway::ErrorKind::Unavailable => {
+                (FailureCode::Daemon, "DaemonUnavailable")
+            }
+            RunnerError::Detached => (FailureCode::Daemon, "Detached"),
+            RunnerError::State { .. } => (FailureCode::General, "Io"),
+            _ => (FailureCode::General, "Run"),
+        };
+        Self::new(code, kind, error.to_string())
+    }
+}

@@ -1,0 +1,121 @@
+//! The runner, or the daemon, ends while programs run.
+
+use agentanycast::TaskStatus;
+
+use super::{Host, RunningCommand, all_gone, ended, fs, processes, until};
+
+/// Writes its process id and that of a child, and works until there is a file `go`.
+fn working_script(host: &Host) -> String {
+    format!(
+        "echo $$ >> {0}; sh -c 'echo $$ >> {0}; sleep 300; true' & \
+         while [ ! -e {1} ]; do sleep 0.05; done; echo attempt $ANYCAST_ATTEMPT",
+        host.path("pids").display(),
+        host.path("go").display()
+    )
+}
+
+#[test]
+fn a_killed_runner_takes_its_programs_along_and_the_task_fails() {
+    let host = Host::start();
+    let script = working_script(&host);
+    let first = host.script(&[], &script);
+    let handle = host.send("x");
+    let started = processes(&host.path("pids"), 2);
+    first.kill();
+    until("all processes are gone", || all_gone(&started));
+    assert_eq!(host.now(&handle).status, TaskStatus::Working);
+    let _second = host.script(&[], &script);
+    let (status, reason) = ended(&host.halted(&handle));
+    assert_eq!(status, TaskStatus::Failed);
+    assert!(
+        reason.starts_with("the runner ended while the program ran (started ") && reason.ends_with(')'),
+        "{reason}"
+    );
+    assert_eq!(
+        processes(&host.path("pids"), 2),
+        started,
+        "it was not started again"
+    );
+    // The files of the first one are gone with it.
+    let left = || fs::read_dir(host.path("home/run/worker")).unwrap().count();
+    assert_eq!(left(), 1);
+}
+
+#[test]
+fn with_retry_a_task_is_given_again() {
+    let host = Host::start();
+    let script = working_script(&host);
+    let options = ["--retry", "2"];
+    let handle = {
+        let first = host.script(&options, &script);
+        let handle = host.send("x");
+        let started = processes(&host.path("pids"), 2);
+        first.kill();
+        until("all processes are gone", || all_gone(&started));
+        handle
+    };
+    // A runner that is told to end leaves the task to the next one, too.
+    let second = host.script(&["--retry", "2", "--drain", "0"], &script);
+    let started = processes(&host.path("pids"), 4);
+    second.end();
+    assert!(all_gone(&started));
+    let third = host.script(&options, &script);
+    processes(&host.path("pids"), 6);
+    fs::write(host.path("go"), "").unwrap();
+    assert_eq!(
+        ended(&host.halted(&handle)),
+        (TaskStatus::Completed, "attempt 3\n".to_owned())
+    );
+    third.end();
+    assert_eq!(fs::read_dir(host.path("home/run/worker")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_question_outlives_its_runner() {
+    let host = Host::start();
+    let script = "text=$(cat); [ \"$text\" = ask ] && { echo which?; exit 75; }; echo $text";
+    let asked = |kill: bool| {
+        let first = host.script(&[], script);
+        let handle = host.send("ask");
+        assert_eq!(host.halted(&handle).status, TaskStatus::InputRequired);
+        if kill {
+            first.kill()
+        } else {
+            drop(first)
+        }
+        handle
+    };
+    // Answered while no runner was there, and afterwards.
+    let (early, late) = (asked(true), asked(true));
+    host.answer(&early, "blue");
+    let _second = host.script(&[], script);
+    assert_eq!(
+        ended(&host.halted(&early)),
+        (TaskStatus::Completed, "blue\n".to_owned())
+    );
+    host.answer(&late, "red");
+    until("the other one ends", || host.now(&late).status.is_terminal());
+    assert_eq!(
+        ended(&host.now(&late)),
+        (TaskStatus::Completed, "red\n".to_owned())
+    );
+}
+
+#[test]
+fn a_result_waits_for_the_daemon() {
+    let mut host = Host::start();
+    let script = working_script(&host);
+    let _agent = host.script(&[], &script);
+    let handle = host.send("x");
+    let started = processes(&host.path("pids"), 2);
+    let mut daemon = host.daemon.take().unwrap();
+    daemon.process.kill().unwrap();
+    daemon.process.wait().unwrap();
+    fs::write(host.path("go"), "").unwrap();
+    until("the program has ended", || all_gone(&started));
+    host.daemon = Some(RunningCommand::daemon(host.root.path()));
+    assert_eq!(
+        ended(&host.halted(&handle)),
+        (TaskStatus::Completed, "attempt 1\n".to_owned())
+    );
+}

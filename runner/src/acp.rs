@@ -1,0 +1,253 @@
+//! An agent of the Agent Client Protocol (version 1) as an agent of the mesh: a task is a prompt, a conversation is a
+//! session, and what the agent wants to be permitted is a question to the sender.
+//!
+//! `connection` keeps the agent running and answers its requests, `turn` runs one task with what `turns` hands it,
+//! `sessions` knows the session of each conversation, `files` and `terminals` are what the agent does through the
+//! runner. PURE: `content`, `progress`, `permission`.
+//!
+//! What the agent does by itself is not confined: it has the rights of its process.
+
+mod connection;
+mod content;
+mod files;
+mod permission;
+mod progress;
+mod sessions;
+mod terminals;
+mod turn;
+mod turns;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use agent_client_protocol::v1::schema::{ErrorCode, LoadSessionRequest, NewSessionRequest, SessionId};
+use agentanycast_gateway::agents::AgentTask;
+use agentanycast_proto::v1;
+use async_trait::async_trait;
+use tokio::time::timeout;
+
+use self::{
+    connection::{AgentOffer, AgentState, KeptAgent, UpAgent},
+    files::ConfinedFiles,
+    sessions::{KnownSession, Sessions},
+    turn::{PermitRules, Turn, error_text},
+    turns::Turns,
+};
+use crate::{
+    Attempt, Backend, RunError, TaskResult,
+    parts::text_message,
+    process::{ProgramCommand, Supervisor},
+    task_content::newest_request,
+};
+
+pub use permission::Permit;
+
+/// How long a task waits for an agent that is being started again.
+const WAIT_FOR_AGENT: Duration = Duration::from_mins(1);
+
+/// How long an agent may take to make or load a session.
+const SESSION_WITHIN: Duration = Duration::from_mins(2);
+
+/// How an agent is run.
+#[derive(Debug, Clone)]
+pub struct AcpConfig {
+    /// How it is started.
+    pub command: ProgramCommand,
+    /// The directory of its sessions, outside of which no file is read or written for it.
+    pub cwd: PathBuf,
+    /// Who decides what it may do.
+    pub permit: Permit,
+    /// How long the answer to a question may take; then it is no.
+    pub permit_timeout: Duration,
+    /// Whether commands are run for it.
+    pub terminal: bool,
+    /// Where the sessions of conversations are kept.
+    pub session_file: PathBuf,
+    /// Longest result, in bytes.
+    pub max_output: usize,
+}
+
+/// An ACP agent.
+pub struct AcpBackend {
+    config: AcpConfig,
+    supervisor: Arc<Supervisor>,
+    files: ConfinedFiles,
+    turns: Arc<Turns>,
+    sessions: Sessions,
+    agent: OnceLock<KeptAgent>,
+}
+
+impl AcpBackend {
+    /// The agent of this command. It is started when it is needed, with the files of its processes in `directory`; `helper`
+    /// as for [`Supervisor::new`].
+    ///
+    /// # Errors
+    /// When the working directory is not there, or `directory` cannot be made.
+    pub fn new(mut config: AcpConfig, directory: &Path, helper: Option<PathBuf>) -> Result<Self, RunError> {
+        let failed =
+            |path: &Path, error: &std::io::Error| RunError::new(format!("{}: {error}", path.display()));
+        let files = ConfinedFiles::new(&config.cwd).map_err(|error| failed(&config.cwd, &error))?;
+        let supervisor = Supervisor::new(directory, helper).map_err(|error| failed(directory, &error))?;
+        config.command.cwd = Some(files.root().to_owned());
+        Ok(Self {
+            sessions: Sessions::open(config.session_file.clone()),
+            supervisor: Arc::new(supervisor),
+            config,
+            files,
+            turns: Arc::default(),
+            agent: OnceLock::new(),
+        })
+    }
+
+    fn agent(&self) -> &KeptAgent {
+        self.agent.get_or_init(|| {
+            let offer = AgentOffer {
+                files: self.files.clone(),
+                terminal: self.config.terminal,
+                turns: Arc::clone(&self.turns),
+                supervisor: Arc::clone(&self.supervisor),
+                max_output: self.config.max_output,
+            };
+            KeptAgent::start(self.config.command.clone(), offer)
+        })
+    }
+
+    /// The agent, once it answers. `at_once`: the reason why it does not is an error and not waited for.
+    async fn up(&self, at_once: bool) -> Result<Arc<UpAgent>, RunError> {
+        let mut state = self.agent().state.clone();
+        let is_known = |state: &AgentState| match state {
+            AgentState::Starting => false,
+            AgentState::Down(_) => at_once,
+            AgentState::Up(agent) => !agent.connection.is_incoming_closed(),
+        };
+        let known = state.wait_for(is_known).await;
+        match known.as_deref() {
+            Ok(AgentState::Up(agent)) => Ok(Arc::clone(agent)),
+            Ok(AgentState::Down(reason)) => Err(RunError::new(reason.clone())),
+            Ok(AgentState::Starting) | Err(_) => Err(RunError::new("the agent was stopped")),
+        }
+    }
+
+    fn down_reason(&self) -> String {
+        match &*self.agent().state.borrow() {
+            AgentState::Down(reason) => format!("the agent is not running: {reason}"),
+            _ => "the agent is not running".to_owned(),
+        }
+    }
+
+    /// The session of the task's conversation, made or loaded if the agent does not have it.
+    async fn session(
+        &self,
+        agent: &UpAgent,
+        known: &mut Option<KnownSession>,
+        task: &dyn AgentTask,
+    ) -> Result<SessionId, RunError> {
+        if let Some(session) = known.as_mut() {
+            if session.start == Some(agent.start) {
+                return Ok(session.id.clone());
+            }
+            if agent.capabilities.load_session {
+                match self.load(agent, &session.id).await {
+                    Ok(()) => {
+                        session.start = Some(agent.start);
+                        return Ok(session.id.clone());
+                    }
+                    Err(reason) => {
+                        tracing::warn!(session = %session.id.0, reason, "a session cannot be loaded");
+                    }
+                }
+            }
+            let lost =
+                "The agent was started again and does not know what was said before in this conversation.";
+            // A task that has ended is seen as cancelled.
+            let _ = task.working(text_message(lost)).await;
+        }
+        let id = self.new_session(agent).await?;
+        *known = Some(KnownSession {
+            id: id.clone(),
+            start: Some(agent.start),
+        });
+        self.sessions.keep(&task.task().context_id, &id);
+        Ok(id)
+    }
+
+    async fn load(&self, agent: &UpAgent, session: &SessionId) -> Result<(), String> {
+        let request = LoadSessionRequest::new(session.clone(), self.files.root());
+        let loaded = agent.connection.send_request(request).block_task();
+        match timeout(SESSION_WITHIN, loaded).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(error_text(&error)),
+            Err(_) => Err(format!("it took more than {SESSION_WITHIN:?}")),
+        }
+    }
+
+    async fn new_session(&self, agent: &UpAgent) -> Result<SessionId, RunError> {
+        let request = NewSessionRequest::new(self.files.root());
+        let made = agent.connection.send_request(request).block_task();
+        match timeout(SESSION_WITHIN, made).await {
+            Ok(Ok(made)) => Ok(made.session_id),
+            Ok(Err(error)) if error.code == ErrorCode::AuthRequired => Err(RunError::new(
+                "the agent is not logged in; start its command by hand on its host and log in there",
+            )),
+            Ok(Err(error)) => Err(RunError::new(format!(
+                "the agent makes no session: {}",
+                error_text(&error)
+            ))),
+            Err(_) => Err(RunError::new(format!(
+                "the agent made no session within {SESSION_WITHIN:?}"
+            ))),
+        }
+    }
+}
+
+#[async_trait]
+impl Backend for AcpBackend {
+    async fn skills(&self) -> Result<Option<Vec<v1::Skill>>, RunError> {
+        self.up(true).await?;
+        Ok(None)
+    }
+
+    async fn skills_changed(&self) {
+        std::future::pending::<()>().await;
+    }
+
+    async fn run(&self, task: &dyn AgentTask, _: Attempt) -> Result<TaskResult, RunError> {
+        let cancelled = task.cancelled();
+        let slot = self.sessions.slot(&task.task().context_id);
+        let prepared = async {
+            let mut known = slot.lock_owned().await;
+            let agent = timeout(WAIT_FOR_AGENT, self.up(false)).await;
+            let agent = agent.map_err(|_| RunError::new(self.down_reason()))??;
+            let takes = &agent.capabilities.prompt_capabilities;
+            let blocks = content::prompt(&newest_request(task.task()), takes)?;
+            let session = self.session(&agent, &mut known, task).await?;
+            Ok::<_, RunError>((known, agent, session, blocks))
+        };
+        let (known, agent, session, blocks) = tokio::select! {
+            biased;
+            () = cancelled.cancelled() => return Err(RunError::new("the task was canceled")),
+            prepared = prepared => prepared?,
+        };
+        let events = self.turns.open(&session, self.config.max_output);
+        let turn = Turn {
+            agent: &agent,
+            session,
+            task,
+            rules: PermitRules {
+                permit: self.config.permit,
+                timeout: self.config.permit_timeout,
+            },
+            max_output: self.config.max_output,
+        };
+        turn.run(blocks, events, known).await
+    }
+
+    async fn stop(&self) {
+        if let Some(agent) = self.agent.get() {
+            agent.stop().await;
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! An ACP agent that is kept running: started, initialized, its requests answered, and started again with growing
+//! pauses when it has ended.
+//!
+//! Handlers never wait: what takes time runs in a task of its own, and what is about a turn goes to that turn.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use agent_client_protocol::{
+    Agent, Client, HandleDispatchFrom, Lines, on_receive_notification, on_receive_request,
+    schema::ProtocolVersion,
+    v1::{
+        ConnectionTo,
+        schema::{
+            AgentCapabilities, ClientCapabilities, CreateTerminalRequest, CreateTerminalResponse,
+            FileSystemCapabilities, Implementation, InitializeRequest, KillTerminalRequest,
+            KillTerminalResponse, ReadTextFileRequest, ReadTextFileResponse, ReleaseTerminalRequest,
+            ReleaseTerminalResponse, RequestPermissionRequest, SessionNotification, TerminalOutputRequest,
+            WaitForTerminalExitRequest, WaitForTerminalExitResponse, WriteTextFileRequest,
+            WriteTextFileResponse,
+        },
+    },
+};
+use futures::{SinkExt, StreamExt as _};
+use tokio::{
+    process::{ChildStdin, ChildStdout},
+    sync::watch,
+    task::JoinHandle,
+    time::{Instant, timeout},
+};
+use tokio_util::{
+    codec::{FramedRead, FramedWrite, LinesCodec, LinesCodecError},
+    sync::{CancellationToken, DropGuard},
+};
+
+use super::{
+    files::ConfinedFiles,
+    terminals::Terminals,
+    turns::{TurnEvent, Turns},
+};
+use crate::{
+    piped_child::PipedChild,
+    process::{ProgramCommand, Supervisor},
+    restart_pause::RestartPause,
+};
+
+/// How long an agent may take to answer the first request: programs such as `npx` fetch a package before they start.
+const START_WITHIN: Duration = Duration::from_mins(2);
+
+/// Room of a line besides the bytes of a result: base64 and the rest of the message.
+const LINE_BESIDES: usize = 1 << 20;
+
+/// How long all of an end may take: the program gently, and the program by force.
+const STOP_WITHIN: Duration = Duration::from_secs(8);
+
+/// What an update costs besides its texts, in bytes.
+const UPDATE_COST: usize = 256;
+
+/// What the runner offers to an agent.
+#[derive(Clone)]
+pub(super) struct AgentOffer {
+    pub(super) files: ConfinedFiles,
+    /// Whether commands are run for it.
+    pub(super) terminal: bool,
+    pub(super) turns: Arc<Turns>,
+    /// Starts the agent and its commands.
+    pub(super) supervisor: Arc<Supervisor>,
+    /// Longest result, in bytes.
+    pub(super) max_output: usize,
+}
+
+/// An agent as it is now.
+#[derive(Clone)]
+pub(super) enum AgentState {
+    /// Nothing is known yet.
+    Starting,
+    /// It answers.
+    Up(Arc<UpAgent>),
+    /// It does not, for this reason; it is started again after a while.
+    Down(String),
+}
+
+/// An agent that answers.
+pub(super) struct UpAgent {
+    pub(super) connection: ConnectionTo<Agent>,
+    pub(super) capabilities: AgentCapabilities,
+    /// Which start of the agent this is, from 1.
+    pub(super) start: u64,
+}
+
+/// An agent that is kept running until it is stopped or dropped.
+pub(super) struct KeptAgent {
+    pub(super) state: watch::Receiver<AgentState>,
+    stop: CancellationToken,
+    task: tokio::sync::Mutex<Option<JoinHandle<()>>>,
+    _stop: DropGuard,
+}
+
+impl KeptAgent {
+    /// Starts it.
+    pub(super) fn start(command: ProgramCommand, offer: AgentOffer) -> Self {
+        let (sender, state) = watch::channel(AgentState::Starting);
+        let stop = CancellationToken::new();
+        let keeper = AgentKeeper {
+            command,
+            offer,
+            state: sender,
+            stop: stop.clone(),
+        };
+        Self {
+            state,
+            stop: stop.clone(),
+            task: tokio::sync::Mutex::new(Some(tokio::spawn(keeper.keep()))),
+            _stop: stop.drop_guard(),
+        }
+    }
+
+    /// Ends it, and waits for its end.
+    pub(super) async fn stop(&self) {
+        self.stop.cancel();
+        if let Some(task) = self.task.lock().await.take() {
+            let abort = task.abort_handle();
+            if timeout(STOP_WITHIN, task).await.is_err() {
+                abort.abort();
+            }
+        }
+    }
+}
+
+struct AgentKeeper {
+    command: ProgramCommand,
+    offer: AgentOffer,
+    state: watch::Sender<AgentState>,
+    stop: CancellationToken,
+}
+
+impl AgentKeeper {
+    async fn keep(self) {
+        let mut pause = RestartPause::default();
+        let shown = self.command.to_string();
+        let mut start = 0;
+        while !self.stop.is_cancelled() {
+            let began = Instant::now();
+            start += 1;
+            let reason = self.serve(start).await;
+            if self.stop.is_cancelled() {
+                break;
+            }
+            let pause = pause.after(began.elapsed());
+            tracing::warn!(
+                agent = shown,
+                reason,
+                ?pause,
+                "an ACP agent has ended and is started again"
+            );
+            self.state.send_replace(AgentState::Down(reason));
+            tokio::select! {
+                () = self.stop.cancelled() => {}
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+        self.state
+            .send_replace(AgentState::Down("the agent was stopped".to_owned()));
+    }
+
+    /// Runs the agent once; the reason of its end.
+    async fn serve(&self, start: u64) -> String {
+        let (mut child, stdin, stdout) = match PipedChild::start(&self.offer.supervisor, &self.command) {
+            Ok(started) => started,
+            Err(reason) => return reason,
+        };
+        let reason = self.speak(start, stdin, stdout).await;
+        child.stop_failed(&reason).await
+    }
+
+    /// Speaks with an agent that was started, until one of both ends; why.
+    async fn speak(&self, start: u64, stdin: ChildStdin, stdout: ChildStdout) -> String {
+        let longest = self.offer.max_output.saturating_mul(3) / 2 + LINE_BESIDES;
+        let incoming = FramedRead::new(stdout, LinesCodec::new_with_max_length(longest));
+        let incoming = incoming.map(|line| line.map_err(io_error));
+        let outgoing = SinkExt::<String>::sink_map_err(FramedWrite::new(stdin, LinesCodec::new()), io_error);
+        let lines = Lines::new(outgoing, incoming);
+        let terminals = Arc::new(Terminals::new(Arc::clone(&self.offer.supervisor)));
+        let (state, stop, terminal) = (self.state.clone(), self.stop.clone(), self.offer.terminal);
+        let ended = builder(self.offer.clone(), &terminals)
+            .connect_with(lines, async move |connection: ConnectionTo<Agent>| {
+                let initialize = tokio::select! {
+                    () = stop.cancelled() => return Ok(String::new()),
+                    answer = timeout(START_WITHIN, initialize(&connection, terminal)) => answer,
+                };
+                let capabilities = match initialize {
+                    Ok(Ok(capabilities)) => capabilities,
+                    Ok(Err(reason)) => return Ok(reason),
+                    Err(_) => return Ok(format!("the agent did not answer within {START_WITHIN:?}")),
+                };
+                state.send_replace(AgentState::Up(Arc::new(UpAgent {
+                    connection: connection.clone(),
+                    capabilities,
+                    start,
+                })));
+                tokio::select! {
+                    () = stop.cancelled() => Ok(String::new()),
+                    () = connection.incoming_closed() => Ok("the agent ended".to_owned()),
+                }
+            })
+            .await;
+        ended.unwrap_or_else(|error| format!("the connection to the agent failed: {error}"))
+    }
+}
+
+fn io_error(error: LinesCodecError) -> std::io::Error {
+    match error {
+        LinesCodecError::Io(error) => error,
+        error @ LinesCodecError::MaxLineLengthExceeded => std::io::Error::other(error),
+    }
+}
+
+/// Agrees with an agent on a version, and on what both can.
+async fn initialize(connection: &ConnectionTo<Agent>, terminal: bool) -> Result<AgentCapabilities, String> {
+    let files = FileSystemCapabilities::new()
+        .read_text_file(true)
+        .write_text_file(true);
+    let request = InitializeRequest::new(ProtocolVersion::V1)
+        .client_capabilities(ClientCapabilities::new().fs(files).terminal(terminal))
+        .client_info(Implementation::new("agentanycast", env!("CARGO_PKG_VERSION")));
+    let answer = connection.send_request(request).block_task().await;
+    let answer = answer.map_err(|error| format!("the agent cannot be initialized: {error}"))?;
+    if answer.protocol_version != ProtocolVersion::V1 {
+        return Err(format!(
+            "the agent speaks version {:?} of the Agent Client Protocol, and the runner version 1",
+            answer.protocol_version
+        ));
+    }
+    Ok(answer.agent_capabilities)
+}
+
+/// An error that the agent is told.
+fn refused(reason: String) -> agent_client_protocol::Error {
+    agent_client_protocol::Error::invalid_params().data(reason)
+}
+
+fn no_terminals() -> agent_client_protocol::Error {
+    agent_client_protocol::Error::method_not_found().data("terminals are not offered (--terminal)".to_owned())
+}
+
+/// The answers to what an agent sends of its own accord.
+fn builder(
+    offer: AgentOffer,
+    terminals: &Arc<Terminals>,
+) -> agent_client_protocol::v1::Builder<Client, impl HandleDispatchFrom<Agent>> {
+    let AgentOffer {
+        files,
+        terminal,
+        turns,
+        ..
+    } = offer;
+    let updates = Arc::clone(&turns);
+    let (to_read, to_write) = (files.clone(), files.clone());
+    let builder = Client
+        .v1()
+        .on_receive_notification(
+            async move |update: SessionNotification, _| {
+                let size = update_size(&update);
+                // An update about a session without a turn is old, or the replay of one that is loaded.
+                let _ = updates.put(
+                    &update.session_id,
+                    TurnEvent::Update(Box::new(update.update)),
+                    size,
+                );
+                Ok(())
+            },
+            on_receive_notification!(),
+        )
+        .on_receive_request(
+            async move |request: RequestPermissionRequest, responder, _| {
+                let session = request.session_id.clone();
+                let event = TurnEvent::Permission(Box::new((request, responder)));
+                if let Some(TurnEvent::Permission(unsent)) = turns.put(&session, event, UPDATE_COST) {
+                    let (_, responder) = *unsent;
+                    responder.respond_with_error(refused("no prompt runs in this session".to_owned()))?;
+                }
+                Ok(())
+            },
+            on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: ReadTextFileRequest, responder, _| {
+                let files = to_read.clone();
+                tokio::task::spawn_blocking(move || {
+                    let text = files.read(&request.path, request.line, request.limit);
+                    responder.respond_with_result(text.map(ReadTextFileResponse::new).map_err(refused))
+                });
+                Ok(())
+            },
+            on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: WriteTextFileRequest, responder, _| {
+                let files = to_write.clone();
+                tokio::task::spawn_blocking(move || {
+                    let written = files.write(&request.path, &request.content);
+                    responder
+                        .respond_with_result(written.map(|()| WriteTextFileResponse::new()).map_err(refused))
+                });
+                Ok(())
+            },
+            on_receive_request!(),
+        );
+    with_terminals(builder, files, terminal, terminals)
+}
+
+/// The answers to what an agent sends about commands that it runs through the runner.
+fn with_terminals(
+    builder: agent_client_protocol::v1::Builder<Client, impl HandleDispatchFrom<Agent>>,
+    files: ConfinedFiles,
+    is_offered: bool,
+    terminals: &Arc<Terminals>,
+) -> agent_client_protocol::v1::Builder<Client, impl HandleDispatchFrom<Agent>> {
+    let [made, shown, awaited, killed, released] = std::array::from_fn(|_| Arc::clone(terminals));
+    let folder = move |path: Option<&PathBuf>| files.folder(path.map(PathBuf::as_path));
+    builder
+        .on_receive_request(
+            async move |request: CreateTerminalRequest, responder, _| {
+                if !is_offered {
+                    return responder.respond_with_error(no_terminals());
+                }
+                let made = folder(request.cwd.as_ref()).and_then(|cwd| made.create(&request, cwd));
+                responder.respond_with_result(made.map(CreateTerminalResponse::new).map_err(refused))
+            },
+            on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: TerminalOutputRequest, responder, _| {
+                responder.respond_with_result(shown.output(&request.terminal_id).map_err(refused))
+            },
+            on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: WaitForTerminalExitRequest, responder, _| {
+                let terminals = Arc::clone(&awaited);
+                tokio::spawn(async move {
+                    let exit = terminals.wait(&request.terminal_id).await;
+                    responder.respond_with_result(exit.map(WaitForTerminalExitResponse::new).map_err(refused))
+                });
+                Ok(())
+            },
+            on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: KillTerminalRequest, responder, _| {
+                let killed = killed.kill(&request.terminal_id);
+                responder.respond_with_result(killed.map(|()| KillTerminalResponse::new()).map_err(refused))
+            },
+            on_receive_request!(),
+        )
+        .on_receive_request(
+            async move |request: ReleaseTerminalRequest, responder, _| {
+                let released = released.release(&request.terminal_id);
+                responder
+                    .respond_with_result(released.map(|()| ReleaseTerminalResponse::new()).map_err(refused))
+            },
+            on_receive_request!(),
+        )
+}
+
+/// The bytes of an update, nearly.
+fn update_size(update: &SessionNotification) -> usize {
+    let mut counted = CountedBytes(UPDATE_COST);
+    // Counting cannot fail, and a size that is too small is bounded by the line that it came in.
+    let _ = serde_json::to_writer(&mut counted, &update.update);
+    counted.0
+}
+
+/// Counts what is written.
+struct CountedBytes(usize);
+
+impl std::io::Write for CountedBytes {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}

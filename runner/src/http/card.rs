@@ -1,0 +1,108 @@
+//! The card of an A2A agent: whether there is one, and the skills on it.
+
+use std::time::Duration;
+
+use agentanycast_proto::v1;
+use reqwest::{Client, header::ACCEPT};
+use serde_json::Value;
+
+use super::broken;
+use crate::parts::JSON;
+
+/// Where a card is below the URL of its agent, the newer place first.
+const WELL_KNOWN: [&str; 2] = ["/.well-known/agent-card.json", "/.well-known/agent.json"];
+
+/// Largest card, in bytes.
+const CARD_LIMIT: usize = 1 << 20;
+
+/// How long a card may take.
+const CARD_WITHIN: Duration = Duration::from_secs(10);
+
+/// The card of the agent at this URL.
+///
+/// # Errors
+/// The reason for people why there is none.
+pub(super) async fn find(http: &Client, url: &str, token: Option<&str>) -> Result<Value, String> {
+    let base = url.trim_end_matches('/');
+    let mut reasons = Vec::new();
+    for place in WELL_KNOWN {
+        let place = format!("{base}{place}");
+        match tokio::time::timeout(CARD_WITHIN, read(http, &place, token)).await {
+            Ok(Ok(card)) => return Ok(card),
+            Ok(Err(reason)) => reasons.push(format!("{place}: {reason}")),
+            Err(_) => reasons.push(format!("{place}: it took more than {CARD_WITHIN:?}")),
+        }
+    }
+    Err(reasons.join("; "))
+}
+
+async fn read(http: &Client, url: &str, token: Option<&str>) -> Result<Value, String> {
+    let mut request = http.get(url).header(ACCEPT, JSON);
+    if let Some(token) = token {
+        request = request.bearer_auth(token);
+    }
+    let mut answer = request.send().await.map_err(|error| broken(&error).to_string())?;
+    if !answer.status().is_success() {
+        return Err(answer.status().to_string());
+    }
+    let mut bytes = Vec::new();
+    while let Some(piece) = answer.chunk().await.map_err(|error| broken(&error).to_string())? {
+        bytes.extend_from_slice(&piece);
+        if bytes.len() > CARD_LIMIT {
+            return Err(format!("it has more than {CARD_LIMIT} bytes"));
+        }
+    }
+    let card: Value = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
+    if !is_card(&card) {
+        return Err("it is no card of an A2A agent".to_owned());
+    }
+    Ok(card)
+}
+
+/// Whether it says where an agent is.
+fn is_card(card: &Value) -> bool {
+    card.get("supportedInterfaces").is_some_and(Value::is_array)
+        || card.get("url").is_some_and(Value::is_string)
+}
+
+/// The skills on a card.
+pub(super) fn skills(card: &Value) -> Vec<v1::Skill> {
+    let text = |value: &Value, name: &str| {
+        value
+            .get(name)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let skills = card.get("skills").and_then(Value::as_array);
+    let skills = skills.into_iter().flatten().map(|skill| v1::Skill {
+        id: text(skill, "id"),
+        description: match text(skill, "description") {
+            description if description.is_empty() => text(skill, "name"),
+            description => description,
+        },
+        ..v1::Skill::default()
+    });
+    skills.filter(|skill| !skill.id.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn skills_are_read_from_a_card() {
+        let card = json!({"url": "http://h/", "skills": [
+            {"id": "a", "name": "A", "description": "does a"}, {"id": "b", "name": "B"}, {"name": "no id"}, 7]});
+        let read: Vec<_> = skills(&card)
+            .into_iter()
+            .map(|skill| (skill.id, skill.description))
+            .collect();
+        let expected = [("a", "does a"), ("b", "B")].map(|(id, text)| (id.to_owned(), text.to_owned()));
+        assert_eq!(read, expected);
+        assert!(is_card(&card) && is_card(&json!({"supportedInterfaces": []})));
+        assert!(!is_card(&json!({"name": "x"})) && !is_card(&json!([])));
+    }
+}

@@ -1,0 +1,251 @@
+//! A program that does all tasks in one long-lived process, and speaks JSON lines on its standard input and output
+//! (docs/run.md, docs/run.schema.json).
+//!
+//! The process is started with the first task, and again after it has ended: at once the first time, then with pauses that
+//! double. One task of the runtime owns a process: it writes the lines, and passes what the process says to the runs of the
+//! tasks.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use agentanycast_gateway::{
+    GatewayError,
+    agents::{AgentTask, ArtifactSink},
+};
+use agentanycast_proto::v1;
+use async_trait::async_trait;
+use tokio::{
+    sync::{Mutex, mpsc},
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    Attempt, Backend, RunError, TaskResult,
+    process::{ProgramCommand, Supervisor},
+};
+
+mod process;
+mod protocol;
+
+use process::{LineProcess, TaskEvent};
+use protocol::{Said, answer_line, cancel_line, task_line};
+
+/// First pause before a process that has ended is started again; doubles.
+const RESTART_PAUSE: Duration = Duration::from_secs(1);
+
+/// Longest one.
+const MAX_RESTART_PAUSE: Duration = Duration::from_secs(60);
+
+/// A process that has run for so long is started again without a pause.
+const STEADY: Duration = Duration::from_secs(60);
+
+/// Most results of one task that are sent piece by piece at a time.
+const MOST_SINKS: usize = 16;
+
+/// Events of one task that wait: the process is read no further while its task is behind.
+const EVENTS: usize = 16;
+
+/// See the module's text.
+#[derive(Debug)]
+pub struct JsonlBackend {
+    command: ProgramCommand,
+    supervisor: Supervisor,
+    current: Mutex<Current>,
+    stopping: CancellationToken,
+}
+
+#[derive(Debug, Default)]
+struct Current {
+    process: Option<Arc<LineProcess>>,
+    /// When the last one was started.
+    started: Option<Instant>,
+    pause: Duration,
+}
+
+impl JsonlBackend {
+    /// With its files in `directory`; `helper` as for [`Supervisor::new`].
+    ///
+    /// # Errors
+    /// When the directory cannot be made.
+    pub fn new(command: ProgramCommand, directory: &Path, helper: Option<PathBuf>) -> std::io::Result<Self> {
+        Ok(Self {
+            command,
+            supervisor: Supervisor::new(directory, helper)?,
+            current: Mutex::default(),
+            stopping: CancellationToken::new(),
+        })
+    }
+
+    /// The process that runs, or a new one.
+    async fn process(&self) -> Result<Arc<LineProcess>, RunError> {
+        let mut current = self.current.lock().await;
+        if let Some(process) = current.process.as_ref().filter(|process| process.is_alive()) {
+            return Ok(Arc::clone(process));
+        }
+        if let Some(started) = current.started {
+            // The lock is held: whoever else needs the process waits for it too.
+            if started.elapsed() >= STEADY {
+                current.pause = Duration::ZERO;
+            }
+            let until = Instant::now() + current.pause;
+            current.pause = (current.pause * 2).clamp(RESTART_PAUSE, MAX_RESTART_PAUSE);
+            tokio::select! {
+                () = self.stopping.cancelled() => {}
+                () = tokio::time::sleep_until(until) => {}
+            }
+        }
+        if self.stopping.is_cancelled() {
+            return Err(RunError::interrupted("the runner ends"));
+        }
+        current.started = Some(Instant::now());
+        let process = Arc::new(LineProcess::start(self.supervisor.start(&self.command)?));
+        current.process = Some(Arc::clone(&process));
+        Ok(process)
+    }
+}
+
+#[async_trait]
+impl Backend for JsonlBackend {
+    async fn skills(&self) -> Result<Option<Vec<v1::Skill>>, RunError> {
+        Ok(None)
+    }
+
+    async fn skills_changed(&self) {
+        std::future::pending().await
+    }
+
+    async fn run(&self, task: &dyn AgentTask, attempt: Attempt) -> Result<TaskResult, RunError> {
+        let cancelled = task.cancelled();
+        let process = tokio::select! {
+            biased;
+            () = cancelled.cancelled() => return Err(RunError::new("the task was ended")),
+            process = self.process() => process?,
+        };
+        let id = task.task().task_id.clone();
+        let (events, mut said) = mpsc::channel(EVENTS);
+        // Dropped on every way out: tells the process, unless it has ended the task itself.
+        let mut run = OpenRun {
+            registered: process.register(&id, events)?,
+            id: id.clone(),
+            has_ended: false,
+        };
+        process.send(task_line(task.task(), attempt)).await?;
+        let mut sinks: HashMap<String, Box<dyn ArtifactSink>> = HashMap::new();
+        // What ended the task while it waited for an answer.
+        let mut early = None;
+        loop {
+            let event = match early.take() {
+                Some(event) => event,
+                None => tokio::select! {
+                    biased;
+                    () = cancelled.cancelled() => return Err(RunError::new("the task was ended")),
+                    event = said.recv() => event,
+                },
+            };
+            match event {
+                Some(TaskEvent::Said(Said::Working(message))) => {
+                    task.working(message).await.map_err(refused)?;
+                }
+                Some(TaskEvent::Said(Said::Question(question))) => {
+                    let answer = tokio::select! {
+                        biased;
+                        () = cancelled.cancelled() => return Err(RunError::new("the task was ended")),
+                        answer = task.ask(question) => answer.map_err(refused)?,
+                        // It need not wait for the answer.
+                        ended = ended_meanwhile(&mut said) => {
+                            early = Some(ended);
+                            continue;
+                        }
+                    };
+                    process.send(answer_line(&id, &answer)).await?;
+                }
+                Some(TaskEvent::Said(Said::Chunk {
+                    name,
+                    media_type,
+                    bytes,
+                    last,
+                })) => {
+                    if !sinks.contains_key(&name) {
+                        if sinks.len() >= MOST_SINKS {
+                            let text = format!(
+                                "the program sends more than {MOST_SINKS} results by chunks at a time"
+                            );
+                            return Err(RunError::new(text));
+                        }
+                        let sink = task.stream(&name, &media_type).await.map_err(refused)?;
+                        sinks.insert(name.clone(), sink);
+                    }
+                    if let Some(sink) = sinks.get_mut(&name) {
+                        sink.write(&bytes).await.map_err(refused)?;
+                    }
+                    if last && let Some(sink) = sinks.remove(&name) {
+                        sink.finish().await.map_err(refused)?;
+                    }
+                }
+                Some(TaskEvent::Said(Said::Result { artifacts, message })) => {
+                    run.has_ended = true;
+                    // What it has not ended is whole now.
+                    for (_, sink) in sinks {
+                        sink.finish().await.map_err(refused)?;
+                    }
+                    return Ok(TaskResult::Completed { artifacts, message });
+                }
+                Some(TaskEvent::Said(Said::Error(text))) => {
+                    run.has_ended = true;
+                    return Err(RunError::new(text));
+                }
+                Some(TaskEvent::Bad(reason)) => {
+                    return Err(RunError::new(format!(
+                        "the program said something that is not understood: {reason}"
+                    )));
+                }
+                None => {
+                    run.has_ended = true;
+                    return Err(process.end_error());
+                }
+            }
+        }
+    }
+
+    async fn stop(&self) {
+        self.stopping.cancel();
+        let process = self.current.lock().await.process.take();
+        if let Some(process) = process {
+            process.stop().await;
+        }
+    }
+}
+
+fn refused(error: GatewayError) -> RunError {
+    RunError::new(format!("the daemon refused it: {error}"))
+}
+
+/// Resolves when the program ends the task while it waits for an answer; with that. What else it says is left out.
+async fn ended_meanwhile(said: &mut mpsc::Receiver<TaskEvent>) -> Option<TaskEvent> {
+    loop {
+        match said.recv().await {
+            Some(TaskEvent::Said(Said::Working(_) | Said::Question(_) | Said::Chunk { .. })) => {}
+            ended => return ended,
+        }
+    }
+}
+
+/// A task that the process knows of.
+struct OpenRun {
+    registered: process::Registration,
+    id: String,
+    has_ended: bool,
+}
+
+impl Drop for OpenRun {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.registered.tell(cancel_line(&self.id));
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! One process that speaks JSON lines: a task of the runtime writes to it, another one reads what it says and passes it on by
+//! the ids of tasks.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    process::ChildStdin,
+    sync::{mpsc, watch},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::protocol::{self, BadLine, ProgramLine, Said};
+use crate::{
+    RunError,
+    process::{LastLines, SupervisedProcess},
+    program::{failure, read_lines},
+    run_helper::ProgramEnd,
+};
+
+/// Lines that wait to be written to the process.
+const LINES: usize = 64;
+
+/// How long the last lines of standard error are waited for.
+const LAST_LINES: Duration = Duration::from_secs(8);
+
+/// What a task hears of its process. The end of the channel is the end of the process.
+#[derive(Debug)]
+pub(super) enum TaskEvent {
+    Said(Said),
+    /// A line about the task that is not understood.
+    Bad(String),
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) struct LineProcess {
+    lines: mpsc::Sender<String>,
+    shared: Arc<Shared>,
+    stop: CancellationToken,
+    /// Set when the process is gone.
+    gone: watch::Receiver<bool>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<SharedState>,
+}
+
+#[derive(Debug, Default)]
+struct SharedState {
+    /// The runs of tasks, by the ids of the tasks.
+    open: HashMap<String, mpsc::Sender<TaskEvent>>,
+    /// Why the process ended; it is not used any more.
+    ended: Option<RunError>,
+}
+
+impl Shared {
+    // Each change is one insertion or removal.
+    fn state(&self) -> MutexGuard<'_, SharedState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl LineProcess {
+    pub(super) fn start(mut process: SupervisedProcess) -> Self {
+        let (lines, queued) = mpsc::channel(LINES);
+        let shared = Arc::new(Shared::default());
+        let stop = CancellationToken::new();
+        let (is_gone, gone) = watch::channel(false);
+        if let Some(stdin) = process.stdin.take() {
+            tokio::spawn(write(stdin, queued));
+        }
+        tokio::spawn(serve(process, Arc::clone(&shared), stop.clone(), is_gone));
+        Self {
+            lines,
+            shared,
+            stop,
+            gone,
+        }
+    }
+
+    /// Whether tasks can be given to it.
+    pub(super) fn is_alive(&self) -> bool {
+        self.shared.state().ended.is_none()
+    }
+
+    /// From now on what it says of this task goes to `events`.
+    pub(super) fn register(
+        &self,
+        id: &str,
+        events: mpsc::Sender<TaskEvent>,
+    ) -> Result<Registration, RunError> {
+        let mut state = self.shared.state();
+        if let Some(why) = &state.ended {
+            return Err(why.clone());
+        }
+        if state.open.contains_key(id) {
+            return Err(RunError::new("the program does this task already"));
+        }
+        state.open.insert(id.to_owned(), events);
+        Ok(Registration {
+            id: id.to_owned(),
+            shared: Arc::clone(&self.shared),
+            lines: self.lines.clone(),
+        })
+    }
+
+    /// Writes a line; waits while the process is behind with reading.
+    pub(super) async fn send(&self, line: String) -> Result<(), RunError> {
+        let sent = self.lines.send(line).await;
+        sent.map_err(|_| self.end_error())
+    }
+
+    /// Why a task fails whose process has ended.
+    pub(super) fn end_error(&self) -> RunError {
+        let ended = self.shared.state().ended.clone();
+        ended.unwrap_or_else(|| RunError::interrupted("the program does not read its input any more"))
+    }
+
+    /// Ends it, and waits until it is gone.
+    pub(super) async fn stop(&self) {
+        self.stop.cancel();
+        let _ = self.gone.clone().wait_for(|gone| *gone).await;
+    }
+}
+
+/// Dropping it takes the task away from the process.
+#[derive(Debug)]
+pub(super) struct Registration {
+    id: String,
+    shared: Arc<Shared>,
+    lines: mpsc::Sender<String>,
+}
+
+impl Registration {
+    /// Writes a line, unless the process is far behind with reading.
+    pub(super) fn tell(&self, line: String) {
+        if self.lines.try_send(line).is_err() {
+            tracing::debug!(task = self.id, "the program is not told of the end of a task");
+        }
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.shared.state().open.remove(&self.id);
+    }
+}
+
+async fn write(mut stdin: ChildStdin, mut queued: mpsc::Receiver<String>) {
+    while let Some(line) = queued.recv().await {
+        if let Err(error) = stdin.write_all(line.as_bytes()).await {
+            tracing::debug!(%error, "the program does not read its input any more");
+            return;
+        }
+    }
+}
+
+/// Reads what the process says until it has ended, and tells its tasks.
+async fn serve(
+    mut process: SupervisedProcess,
+    shared: Arc<Shared>,
+    stop: CancellationToken,
+    is_gone: watch::Sender<bool>,
+) {
+    let (stdout, stderr) = (process.stdout.take(), process.stderr.take());
+    let (said, _) = watch::channel(String::new());
+    let reading = async {
+        match stdout {
+            Some(stdout) => read_stdout(stdout, &shared).await,
+            None => Ok(()),
+        }
+    };
+    let reading_errors = async {
+        let mut last = LastLines::default();
+        if let Some(stderr) = stderr {
+            read_lines(stderr, &mut last, &said).await;
+        }
+        last
+    };
+    let (mut reading, mut reading_errors) = (std::pin::pin!(reading), std::pin::pin!(reading_errors));
+    let mut last = None;
+    let read = loop {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => break Err("the runner ends".to_owned()),
+            read = &mut reading => break read,
+            lines = &mut reading_errors, if last.is_none() => last = Some(lines),
+        }
+    };
+    // A process that has closed its output does nothing any more.
+    process.end();
+    let last_lines = async {
+        match last {
+            Some(last) => last,
+            None => tokio::time::timeout(LAST_LINES, reading_errors)
+                .await
+                .unwrap_or_default(),
+        }
+    };
+    let (end, last) = tokio::join!(process.wait(), last_lines);
+    let why = match (read, &end) {
+        (Err(reason), _) => RunError::interrupted(reason),
+        (Ok(()), ProgramEnd::NotStarted(reason)) => RunError::new(format!(
+            "the program cannot be started: {reason}: {}",
+            process.command()
+        )),
+        (Ok(()), end) => RunError::interrupted(format!("the program ended: {}", failure(end, &last))),
+    };
+    tracing::warn!(command = process.command(), %why, "the program of an agent has ended");
+    {
+        let mut state = shared.state();
+        state.ended = Some(why);
+        // Their runs see the end of the channel.
+        state.open.clear();
+    }
+    is_gone.send_replace(true);
+}
+
+/// Reads lines until the end; fails with the reason when one is too long.
+async fn read_stdout(stdout: impl AsyncRead + Unpin, shared: &Shared) -> Result<(), String> {
+    let mut reader = BufReader::with_capacity(64 << 10, stdout);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let most = protocol::LONGEST_LINE as u64 + 1;
+        match (&mut reader).take(most).read_until(b'\n', &mut line).await {
+            Ok(0) => return Ok(()),
+            Ok(count) if count as u64 == most && line.last() != Some(&b'\n') => {
+                return Err(format!(
+                    "the program printed a line of more than {} bytes",
+                    protocol::LONGEST_LINE
+                ));
+            }
+            Ok(_) => {}
+            Err(error) => return Err(format!("the program's output cannot be read: {error}")),
+        }
+        let (id, event) = match protocol::parse(&line) {
+            Ok(None) => continue,
+            Ok(Some(ProgramLine { id, said })) => (id, TaskEvent::Said(said)),
+            Err(BadLine { id, reason }) => {
+                tracing::warn!(task = id, reason, "a line of the program is not understood");
+                let Some(id) = id else { continue };
+                (id, TaskEvent::Bad(reason))
+            }
+        };
+        let run = shared.state().open.get(&id).cloned();
+        match run {
+            // A task that is behind holds up the process.
+            Some(run) => drop(run.send(event).await),
+            None => tracing::debug!(task = id, "the program speaks of a task that it does not have"),
+        }
+    }
+}

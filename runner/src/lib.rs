@@ -1,0 +1,31 @@
+//! Makes an agent of a program that knows nothing of AgentAnycast: a script, a process that speaks JSON lines, a
+//! service. `anycast run` uses it over the SDK, and the daemon in process, both by the agent side of the gateway port
+//! (`agentanycast_gateway::agents`).
+//!
+//! A [`Backend`] does the tasks of one agent; a [`Runner`] takes them, and keeps what all backends have in common: the
+//! slots, the time-out, questions, retries, and the ledger of what was started. Backends that start processes do it by a
+//! [`Supervisor`](process::Supervisor), so that none outlives the runner.
+
+#![forbid(unsafe_code)]
+
+pub mod acp;
+mod backend;
+pub mod http;
+mod http_client;
+pub mod jsonl;
+mod ledger;
+pub mod mcp;
+mod parts;
+mod piped_child;
+pub mod process;
+pub mod program;
+mod progress_rate;
+mod restart_pause;
+mod result_stream;
+pub mod run_helper;
+mod runner;
+mod task_content;
+mod tracked_task;
+
+pub use backend::{Attempt, Backend, RunError, TaskResult};
+pub use runner::{AgentSettings, Runner, RunnerError, RunnerStop};

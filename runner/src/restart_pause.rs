@@ -1,0 +1,41 @@
+//! How long a program that ended waits before it is started again: longer after each end, short again after a program
+//! ran for a while. PURE.
+
+use std::time::Duration;
+
+const SHORTEST: Duration = Duration::from_millis(500);
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// A program that ran so long did not fail at its start.
+const RAN_WELL: Duration = Duration::from_mins(1);
+
+/// The pauses of one program.
+#[derive(Debug, Default)]
+pub(crate) struct RestartPause {
+    ends: u32,
+}
+
+impl RestartPause {
+    /// The pause after a program that ran for this time.
+    pub(crate) fn after(&mut self, ran: Duration) -> Duration {
+        if ran >= RAN_WELL {
+            self.ends = 0;
+        }
+        let pause = SHORTEST.saturating_mul(1 << self.ends.min(8)).min(LONGEST);
+        self.ends = self.ends.saturating_add(1);
+        pause
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_up_to_a_bound_and_shrink_again() {
+        let mut pause = RestartPause::default();
+        let pauses: Vec<u128> = (0..8).map(|_| pause.after(Duration::ZERO).as_millis()).collect();
+        assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]);
+        assert_eq!(pause.after(RAN_WELL), SHORTEST);
+    }
+}

@@ -1,0 +1,194 @@
+//! A result whose length is not known before its end: short ones become an artifact of the last report, long ones are
+//! streamed as they come. Backends use it for the body of an answer and for the text of an agent.
+//!
+//! Invariant: at most [`INLINE_LIMIT`] bytes are held, and never more than the limit that the operator set are taken.
+
+use agentanycast_gateway::agents::{AgentTask, ArtifactSink};
+use agentanycast_proto::v1;
+
+use crate::{
+    RunError,
+    task_content::{OCTETS, artifact, essence, part_of_bytes},
+};
+
+/// Largest result that is part of the last report, in bytes. One report is one gRPC message, whose limit is 4 MiB by
+/// default.
+pub(crate) const INLINE_LIMIT: usize = 256 << 10;
+
+/// A result that grows.
+pub(crate) struct ResultStream<'a> {
+    task: &'a dyn AgentTask,
+    name: &'a str,
+    media_type: String,
+    /// Most bytes that are taken.
+    limit: usize,
+    taken: usize,
+    held: Vec<u8>,
+    sink: Option<Box<dyn ArtifactSink>>,
+}
+
+impl<'a> ResultStream<'a> {
+    /// An empty result with this name and media type, of at most `limit` bytes.
+    pub(crate) fn new(task: &'a dyn AgentTask, name: &'a str, media_type: &str, limit: usize) -> Self {
+        Self {
+            task,
+            name,
+            media_type: media_type.to_owned(),
+            limit,
+            taken: 0,
+            held: Vec::new(),
+            sink: None,
+        }
+    }
+
+    /// Adds bytes. They are held until there are too many.
+    pub(crate) async fn hold(&mut self, bytes: &[u8]) -> Result<(), RunError> {
+        self.count(bytes)?;
+        if self.sink.is_none() && self.held.len() + bytes.len() <= INLINE_LIMIT {
+            self.held.extend_from_slice(bytes);
+            return Ok(());
+        }
+        self.write(bytes).await
+    }
+
+    /// Adds bytes and sends them at once: somebody may read them as they come.
+    pub(crate) async fn send(&mut self, bytes: &[u8]) -> Result<(), RunError> {
+        self.count(bytes)?;
+        self.write(bytes).await
+    }
+
+    fn count(&mut self, bytes: &[u8]) -> Result<(), RunError> {
+        self.taken += bytes.len();
+        if self.taken > self.limit {
+            return Err(too_large(self.limit));
+        }
+        Ok(())
+    }
+
+    async fn write(&mut self, bytes: &[u8]) -> Result<(), RunError> {
+        if self.sink.is_none() {
+            let media_type = match essence(&self.media_type) {
+                essence if essence.is_empty() => OCTETS.to_owned(),
+                essence => essence,
+            };
+            let sink = self.task.stream(self.name, &media_type).await;
+            self.sink = Some(sink.map_err(|error| RunError::new(error.to_string()))?);
+        }
+        let Some(sink) = &mut self.sink else { return Ok(()) };
+        let held = std::mem::take(&mut self.held);
+        for bytes in [&held, bytes] {
+            if !bytes.is_empty() {
+                let written = sink.write(bytes).await;
+                written.map_err(|error| RunError::new(error.to_string()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether nothing has come.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.taken == 0
+    }
+
+    /// Ends the result; the artifact that is left to be reported, if it was not streamed.
+    pub(crate) async fn finish(self) -> Result<Option<v1::Artifact>, RunError> {
+        match self.sink {
+            Some(sink) => {
+                let finished = sink.finish().await;
+                finished.map_err(|error| RunError::new(error.to_string()))?;
+                Ok(None)
+            }
+            None if self.held.is_empty() => Ok(None),
+            None => Ok(Some(artifact(
+                self.name,
+                vec![part_of_bytes(self.held, &self.media_type)],
+            ))),
+        }
+    }
+}
+
+/// The error of a result that is larger than the operator allows.
+pub(crate) fn too_large(limit: usize) -> RunError {
+    RunError::new(format!(
+        "its output has more than {limit} bytes, the limit of --max-output"
+    ))
+}
+
+/// Streams those artifacts that are too large for one report, and returns the others.
+pub(crate) async fn stream_large(
+    task: &dyn AgentTask,
+    artifacts: Vec<v1::Artifact>,
+    limit: usize,
+) -> Result<Vec<v1::Artifact>, RunError> {
+    let mut small = Vec::new();
+    let mut room = INLINE_LIMIT;
+    let mut taken = 0;
+    for artifact in artifacts {
+        let size: usize = artifact.parts.iter().map(part_size).sum();
+        taken += size;
+        if taken > limit {
+            return Err(too_large(limit));
+        }
+        if size <= room {
+            room -= size;
+            small.push(artifact);
+            continue;
+        }
+        for (at, part) in artifact.parts.into_iter().enumerate() {
+            let name = match (at, part_filename(&part)) {
+                (_, Some(filename)) => filename,
+                (0, None) => artifact.name.clone(),
+                (at, None) => format!("{}-{}", artifact.name, at + 1),
+            };
+            match part.content {
+                Some(v1::part::Content::RawPart(raw)) => {
+                    stream_whole(task, &name, &part.media_type, &raw.data).await?;
+                }
+                Some(v1::part::Content::TextPart(text)) => {
+                    let media_type = match part.media_type.as_str() {
+                        "" => crate::task_content::PLAIN_TEXT,
+                        media_type => media_type,
+                    };
+                    stream_whole(task, &name, media_type, text.text.as_bytes()).await?;
+                }
+                Some(v1::part::Content::DataPart(_)) => {
+                    let json = crate::task_content::json_of(&part)
+                        .unwrap_or_default()
+                        .to_string();
+                    stream_whole(task, &name, crate::parts::JSON, json.as_bytes()).await?;
+                }
+                content => small.push(v1::Artifact {
+                    artifact_id: String::new(),
+                    parts: vec![v1::Part { content, ..part }],
+                    ..crate::task_content::artifact(&name, Vec::new())
+                }),
+            }
+        }
+    }
+    Ok(small)
+}
+
+async fn stream_whole(
+    task: &dyn AgentTask,
+    name: &str,
+    media_type: &str,
+    bytes: &[u8],
+) -> Result<(), RunError> {
+    let mut stream = ResultStream::new(task, name, media_type, usize::MAX);
+    stream.send(bytes).await?;
+    stream.finish().await?;
+    Ok(())
+}
+
+/// The bytes of a part's content, nearly.
+fn part_size(part: &v1::Part) -> usize {
+    use prost::Message as _;
+    part.encoded_len()
+}
+
+fn part_filename(part: &v1::Part) -> Option<String> {
+    match &part.content {
+        Some(v1::part::Content::RawPart(raw)) if !raw.filename.is_empty() => Some(raw.filename.clone()),
+        _ => None,
+    }
+}

@@ -1,0 +1,177 @@
+//! An MCP server as an agent.
+
+use std::path::Path;
+
+use agentanycast_proto::v1::part::Content;
+use agentanycast_runner::{
+    Backend,
+    mcp::{McpBackend, McpEndpoint},
+    process::ProgramCommand,
+};
+use serde_json::{Value, json};
+
+use crate::fake_task::{FIRST, FakeTask, PATIENCE, command, failure, helper, run, text};
+
+const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/backends/mcp_server.py");
+
+/// A server, and the directory with its files.
+struct Stub {
+    server: McpBackend,
+    _files: tempfile::TempDir,
+}
+
+impl std::ops::Deref for Stub {
+    type Target = McpBackend;
+
+    fn deref(&self) -> &McpBackend {
+        &self.server
+    }
+}
+
+fn started_as(command: ProgramCommand) -> Stub {
+    let files = tempfile::tempdir().unwrap();
+    let endpoint = McpEndpoint::Command(command);
+    Stub {
+        server: McpBackend::new(endpoint, files.path(), helper(), 4 << 20).unwrap(),
+        _files: files,
+    }
+}
+
+fn server() -> Stub {
+    started_as(command("python3", &["-u", SERVER]))
+}
+
+async fn skill_ids(server: &McpBackend) -> Vec<String> {
+    let skills = server
+        .skills()
+        .await
+        .unwrap()
+        .expect("the server has skills of its own");
+    skills.into_iter().map(|skill| skill.id).collect()
+}
+
+#[tokio::test]
+async fn tools_of_all_pages_are_skills_with_their_schemas() {
+    let server = server();
+    let skills = server.skills().await.unwrap().unwrap();
+    let ids: Vec<_> = skills.iter().map(|skill| skill.id.as_str()).collect();
+    assert_eq!(
+        ids,
+        [
+            "add", "greet", "picture", "slow", "fail", "change", "exit", "large"
+        ]
+    );
+    let schema: Value = serde_json::from_str(&skills[0].input_schema).unwrap();
+    assert_eq!(schema["required"], json!(["b", "a"]));
+    let schema: Value = serde_json::from_str(&skills[0].output_schema).unwrap();
+    assert_eq!(schema["properties"]["sum"]["type"], "number");
+    assert_eq!(skills[1].description, "does greet");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_task_calls_the_tool_of_its_skill() {
+    let server = server();
+    let sum = run(&*server, &FakeTask::text("c", "add", r#"{"a": 1, "b": 2.5}"#))
+        .await
+        .unwrap();
+    assert_eq!(sum[0].name, "add");
+    let [part] = sum[0].parts.as_slice() else {
+        panic!("{sum:?}")
+    };
+    assert_eq!(part.media_type, "application/json");
+    assert!(matches!(&part.content, Some(Content::DataPart(_))));
+    let greeting = run(&*server, &FakeTask::text("c", "greet", "Ada")).await.unwrap();
+    assert_eq!(greeting[0].parts, [text("Hello, Ada!")]);
+    let picture = run(&*server, &FakeTask::text("c", "picture", "")).await.unwrap();
+    assert_eq!(picture[0].parts[0].media_type, "image/png");
+    let large = FakeTask::text("c", "large", r#"{"bytes": 1000000}"#);
+    assert!(run(&*server, &large).await.unwrap().is_empty());
+    assert_eq!(large.streamed_text().len(), 1_000_000);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_task_that_calls_nothing_is_told_what_there_is() {
+    let server = server();
+    let why = failure(&*server, &FakeTask::text("c", "add", "one and two")).await;
+    assert!(why.contains(r#""required":["b","a"]"#), "{why}");
+    let why = failure(&*server, &FakeTask::text("c", "", "hello")).await;
+    assert!(why.contains("add, greet"), "{why}");
+    assert_eq!(
+        failure(&*server, &FakeTask::text("c", "fail", "")).await,
+        "it is closed on Sundays"
+    );
+    let why = failure(&*server, &FakeTask::text("c", "add", r#"{"a": "x", "b": 1}"#)).await;
+    assert!(why.contains("TypeError"), "{why}");
+    let why = failure(&*server, &FakeTask::text("c", "large", r#"{"bytes": 5000000}"#)).await;
+    assert!(why.contains("--max-output"), "{why}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn progress_is_told_and_a_cancelled_task_cancels_the_call() {
+    let server = server();
+    let folder = tempfile::tempdir().unwrap();
+    let (canceled, dropped) = (folder.path().join("canceled"), folder.path().join("dropped"));
+    let slow = |file: &Path| FakeTask::text("c", "slow", &json!({"file": file}).to_string());
+
+    let task = slow(&canceled);
+    let cancelling = async {
+        task.until(|task| task.progress.lock().unwrap().len() == 2).await;
+        task.cancelled.cancel();
+    };
+    let (ended, ()) = tokio::join!(server.run(&task, FIRST), cancelling);
+    ended.unwrap_err();
+    assert_eq!(*task.progress.lock().unwrap(), ["begun", "2 of 3"]);
+    task.until(|_| std::fs::read(&canceled).is_ok_and(|text| text == b"cancelled"))
+        .await;
+
+    let task = slow(&dropped);
+    tokio::select! {
+        ended = server.run(&task, FIRST) => panic!("{ended:?}"),
+        () = task.until(|task| !task.progress.lock().unwrap().is_empty()) => {}
+    }
+    task.until(|_| std::fs::read(&dropped).is_ok_and(|text| text == b"cancelled"))
+        .await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn skills_follow_the_tools() {
+    let server = server();
+    assert!(!skill_ids(&server).await.contains(&"new".to_owned()));
+    run(&*server, &FakeTask::text("c", "change", "")).await.unwrap();
+    tokio::time::timeout(PATIENCE, server.skills_changed())
+        .await
+        .unwrap();
+    assert!(skill_ids(&server).await.contains(&"new".to_owned()));
+    let said = run(&*server, &FakeTask::text("c", "new", "")).await.unwrap();
+    assert_eq!(said[0].parts, [text("I am new")]);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_ends_is_started_again() {
+    let server = server();
+    let why = failure(&*server, &FakeTask::text("c", "exit", "")).await;
+    assert!(why.contains("the MCP server ended"), "{why}");
+    let greeting = run(&*server, &FakeTask::text("c", "greet", "Ada")).await.unwrap();
+    assert_eq!(greeting[0].parts, [text("Hello, Ada!")]);
+    server.stop().await;
+    let why = failure(&*server, &FakeTask::text("c", "greet", "Ada")).await;
+    assert!(why.contains("stopped"), "{why}");
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_start_is_said() {
+    let missing = started_as(command("/no/such/server", &["x"]));
+    let why = missing.skills().await.unwrap_err().to_string();
+    assert!(
+        why.contains("cannot be started") && why.contains("/no/such/server x"),
+        "{why}"
+    );
+    let wrong = started_as(command("sh", &["-c", "echo wrong >&2; exit 3"]));
+    let why = wrong.skills().await.unwrap_err().to_string();
+    assert!(why.contains("exit code 3") && why.contains("wrong"), "{why}");
+}
