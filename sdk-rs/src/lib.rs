@@ -43,6 +43,7 @@ mod fake_daemon;
 mod json;
 mod message;
 mod node;
+mod node_agents;
 mod part;
 mod peer_id;
 mod serve;
@@ -60,7 +61,6 @@ pub use message::{Artifact, Message, Role};
 pub use node::{
     Node, NodeBuilder,
     activity::{Activity, PeerQueue, Refusal, StatusCount},
-    agents::{AgentBuilder, NodeAgent},
     invites::{Invite, NewInvite},
     network::{Nat, Network, PeerPath, RegistryState, Relay, ReservationState},
     notes::TaskNote,
@@ -74,6 +74,7 @@ pub use node::{
         QueuedEnvelope, SendRecord, TaskSide, Trace,
     },
 };
+pub use node_agents::{AgentBuilder, NodeAgent};
 pub use part::{Content, Part};
 pub use peer_id::{InvalidPeerId, PeerId};
 pub use serve::{ArtifactWriter, HandlerError, IncomingTask, Serve};

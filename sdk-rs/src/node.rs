@@ -16,7 +16,6 @@ use crate::{
 };
 
 pub(crate) mod activity;
-pub(crate) mod agents;
 pub(crate) mod builder;
 pub(crate) mod daemon;
 pub(crate) mod invites;

@@ -6,6 +6,7 @@
 
 mod client_close;
 mod connection;
+mod process;
 mod tls;
 mod unix;
 

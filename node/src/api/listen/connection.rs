@@ -20,7 +20,8 @@ use tokio_rustls::server::TlsStream;
 use tonic::transport::server::Connected;
 
 use super::client_close::CloseDetector;
-use crate::api::{authority_fix::AuthorityFilter, caller::process_name};
+use super::process::process_name;
+use crate::api::authority_fix::AuthorityFilter;
 
 /// A connection, for as long as this process runs: no two ever have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

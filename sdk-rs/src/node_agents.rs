@@ -5,11 +5,11 @@ use std::{future::Future, time::SystemTime};
 
 use agentanycast_proto::v1;
 
-use super::{Node, missing};
 use crate::{
     card::AgentCard,
     error::Error,
     message::to_system_time,
+    node::{Node, missing},
     serve::{HandlerError, IncomingTask, Serve},
 };
 
