@@ -122,7 +122,8 @@ async fn does_its_tasks(node: &Node) {
     }
 
     let waits = send(node, "wait").await;
-    while waits.snapshot().await.unwrap().status != TaskStatus::Working {
+    // Canceled between its claim and that, it would not come to wait.
+    while waits.snapshot().await.unwrap().reason() != "waiting" {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     waits.cancel().await.unwrap();
