@@ -13,6 +13,7 @@ use crate::{
     node::Node,
     serve::{IncomingTask, catch_up, fetch_task, task_claim::TaskClaim, task_inbox::TaskInbox, task_reports},
     task::{Task, TaskStatus},
+    task_handle::get_task,
 };
 
 /// Pause before the updates of a task are asked for again, after they could not be.
@@ -80,7 +81,10 @@ async fn follow(node: Node, id: String, inbox: Arc<TaskInbox>) {
             };
             match update {
                 Some(Ok(update)) => {
-                    catch_up(&node, &id, &inbox).await;
+                    match get_task(&node, &id).await {
+                        Ok(task) => inbox.update(&task),
+                        Err(error) => tracing::debug!(task = id, %error, "a resumed task could not be read"),
+                    }
                     if update.status.is_terminal() {
                         return;
                     }

@@ -17,6 +17,7 @@ use crate::{
 };
 
 mod claims;
+mod resumed;
 mod unclaimed;
 
 in_both_modes! {

@@ -1,6 +1,6 @@
 //! A gateway with an agent behind it, by the agent side of the port. The agent answers by the first text of a task: `ask` asks
-//! which and repeats the answer, `stream` streams its result, `wait` waits until it is canceled, `drop` gives up, everything
-//! else is repeated.
+//! which and repeats the answer, `stream` streams its result, `wait` waits until it is canceled, `drop` gives up, `leave` lets
+//! go of the task, `resume ID` ends that one, everything else is repeated.
 
 #![forbid(unsafe_code)]
 
@@ -81,6 +81,19 @@ async fn work(agent: &dyn AgentPort, task: &dyn AgentTask) -> Result<(), Gateway
             agent.set_card(card("Was canceled")).await
         }
         "drop" => Ok(()),
+        "leave" => {
+            task.claim().await?;
+            task.leave();
+            Ok(())
+        }
+        other if other.starts_with("resume ") => {
+            let resumed = agent.resume(&other["resume ".len()..]).await?;
+            let found = if resumed.is_some() { "resumed" } else { "nothing" };
+            if let Some(resumed) = resumed {
+                resumed.complete(vec![result("later")], None).await?;
+            }
+            task.complete(vec![result(found)], None).await
+        }
         "fail" => task.fail("it cannot").await,
         other => task.complete(vec![result(other)], None).await,
     }

@@ -100,8 +100,30 @@ async fn does_its_tasks(node: &Node) {
         assert_eq!(failed.status_message.unwrap().text_content(), reason);
     }
 
+    // A task that was claimed for good and left goes on when it is resumed.
+    let left = send(node, "leave").await;
+    while left.snapshot().await.unwrap().status != TaskStatus::Working {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(left.snapshot().await.unwrap().status, TaskStatus::Working);
+    let resume = format!("resume {}", left.id());
+    for found in ["resumed", "nothing"] {
+        let resumed = send(node, &resume).await.wait_or_input().await.unwrap();
+        assert_eq!(
+            (resumed.status, text(&resumed).as_str()),
+            (TaskStatus::Completed, found)
+        );
+        let ended = left.snapshot().await.unwrap();
+        assert_eq!(
+            (ended.status, text(&ended).as_str()),
+            (TaskStatus::Completed, "later")
+        );
+    }
+
     let waits = send(node, "wait").await;
-    while waits.snapshot().await.unwrap().status != TaskStatus::Working {
+    // Canceled between its claim and that, it would not come to wait.
+    while waits.snapshot().await.unwrap().reason() != "waiting" {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     waits.cancel().await.unwrap();

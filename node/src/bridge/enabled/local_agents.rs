@@ -168,7 +168,8 @@ async fn take(
     claim(&api, &connection, &id, true).await.ok()?;
     let task = get_task(&api, &connection, &id).await.ok()?;
     let task = open(&api, &connection, &tasks, task).await.ok()?;
-    Some(UnbegunTask(Some(task)))
+    // It has ended meanwhile.
+    (!task.cancelled.is_cancelled()).then(|| UnbegunTask(Some(task)))
 }
 
 /// Makes a claimed task the agent's: from now on it hears of its changes.

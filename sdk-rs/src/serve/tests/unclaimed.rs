@@ -188,7 +188,7 @@ async fn what_was_shared_before_it_began_is_claimed_first(way: CallMode) {
         fake.state().calls.clear();
         let (complete, _answers) = completing(&[open()]);
         let handler: Arc<Handler> = Arc::new(complete);
-        let outcome = run_one(node.clone(), handler, waiting, conversation).await;
+        let outcome = run_one(node.clone(), handler, waiting, conversation, None).await;
         assert_eq!(outcome, RunOutcome::Over);
         assert_eq!(fake.state().calls, ["update", "complete"]);
     }
