@@ -112,6 +112,9 @@ _anycast() {
             anycast,retry)
                 cmd="anycast__subcmd__retry"
                 ;;
+            anycast,run)
+                cmd="anycast__subcmd__run"
+                ;;
             anycast,seal)
                 cmd="anycast__subcmd__seal"
                 ;;
@@ -343,6 +346,9 @@ _anycast() {
             anycast__subcmd__help,retry)
                 cmd="anycast__subcmd__help__subcmd__retry"
                 ;;
+            anycast__subcmd__help,run)
+                cmd="anycast__subcmd__help__subcmd__run"
+                ;;
             anycast__subcmd__help,seal)
                 cmd="anycast__subcmd__help__subcmd__seal"
                 ;;
@@ -515,7 +521,7 @@ _anycast() {
 
     case "${cmd}" in
         anycast)
-            opts="-h -V --home --daemon --json --no-start --relay --help --version daemon relay bridge agents skills invite join alias up down restart logs config service demo send reply retry chat status peers ping discover relays card tasks task trace top cancel id mcp doctor bugreport completions man policy audit key credential seal unseal help"
+            opts="-h -V --home --daemon --json --no-start --relay --help --version daemon relay bridge agents skills invite join alias up down restart logs config service demo send reply retry run chat status peers ping discover relays card tasks task trace top cancel id mcp doctor bugreport completions man policy audit key credential seal unseal help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1677,7 +1683,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__help)
-            opts="daemon relay bridge agents skills invite join alias up down restart logs config service demo send reply retry chat status peers ping discover relays card tasks task trace top cancel id mcp doctor bugreport completions man policy audit key credential seal unseal help"
+            opts="daemon relay bridge agents skills invite join alias up down restart logs config service demo send reply retry run chat status peers ping discover relays card tasks task trace top cancel id mcp doctor bugreport completions man policy audit key credential seal unseal help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2363,6 +2369,20 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__help__subcmd__retry)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__run)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -3316,6 +3336,112 @@ _anycast() {
                     return 0
                     ;;
                 --output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__run)
+            opts="-h --name --skill --description --protocol --concurrency --timeout --retry --drain --type --progress --max-output --max-processes --env --cwd --http --style --model --api-key-env --mcp --acp --permit --permit-timeout --terminal --home --daemon --json --no-start --relay --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --name)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --skill)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --description)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --protocol)
+                    COMPREPLY=($(compgen -W "process jsonl" -- "${cur}"))
+                    return 0
+                    ;;
+                --concurrency)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --retry)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --drain)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --type)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --max-output)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --max-processes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --env)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cwd)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --http)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --style)
+                    COMPREPLY=($(compgen -W "post a2a openai" -- "${cur}"))
+                    return 0
+                    ;;
+                --model)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --api-key-env)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mcp)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --permit)
+                    COMPREPLY=($(compgen -W "ask read all none" -- "${cur}"))
+                    return 0
+                    ;;
+                --permit-timeout)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -90,18 +90,15 @@ pub(super) fn question(request: &RequestPermissionRequest) -> v1::Message {
     message(vec![typed_text(text, PLAIN_TEXT), data_part(&data)])
 }
 
-/// The option that an answer means: by its id in a data part `{"optionId": …}`, or by its id, name or kind as text. A
-/// plain yes or no holds once.
+/// The option that an answer means: by its id in `{"optionId": …}`, as data or as text, or by its id, name or kind as text.
+/// A plain yes or no holds once.
 pub(super) fn chosen(options: &[PermissionOption], answer: &v1::Message) -> Option<PermissionOptionId> {
-    let by_data = answer
-        .parts
-        .iter()
-        .filter_map(json_of)
-        .find_map(|data| match data.get("optionId") {
-            Some(Value::String(id)) => Some(id.clone()),
-            _ => None,
-        });
-    let text = by_data.unwrap_or_else(|| text_of(answer));
+    let whole_text = text_of(answer);
+    // Someone who answers by hand may type the JSON.
+    let typed = serde_json::from_str::<Value>(&whole_text).ok();
+    let mut data = answer.parts.iter().filter_map(json_of).chain(typed);
+    let by_data = data.find_map(|data| Some(data.get("optionId")?.as_str()?.to_owned()));
+    let text = by_data.unwrap_or(whole_text);
     let text = text.trim();
     let by_id = options.iter().find(|option| *option.option_id.0 == *text);
     let word = text.to_lowercase();
@@ -179,6 +176,7 @@ mod tests {
             ("id-allow_always", Some("id-allow_always")),
             (" do REJECT_once\n", Some("id-reject_once")),
             ("allow_always", Some("id-allow_always")),
+            (r#"{"optionId": "id-reject_once"}"#, Some("id-reject_once")),
             ("Yes", Some("id-allow_once")),
             ("no", Some("id-reject_once")),
             ("perhaps", None),
