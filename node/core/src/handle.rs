@@ -670,6 +670,7 @@ impl Engine {
                 takes_tasks: !core.is_admission_blocked(),
                 open_tasks: core.open_tasks(),
                 depths: core.depths(),
+                agents: core.list_agents(),
             })
         })
         .await
@@ -708,6 +709,8 @@ pub struct EngineMetrics {
     pub open_tasks: usize,
     /// Envelopes that wait for their peers, by how far they are.
     pub depths: QueueDepths,
+    /// The agents of this node.
+    pub agents: Vec<NodeAgent>,
 }
 
 pub(super) fn stopping() -> EngineError {

@@ -236,6 +236,7 @@ impl MetricsSnapshot {
             open_tasks,
             depths,
             takes_tasks: _,
+            agents,
         } = engine;
         let statuses: Vec<_> = tally
             .tasks()
@@ -260,6 +261,22 @@ impl MetricsSnapshot {
                 .map(|direction| ([("direction", direction.name())], tally.task_seconds(direction))),
         )?;
         gauge(out, "open_tasks", "Tasks that have not ended", whole(*open_tasks))?;
+        gauges(
+            out,
+            "agent_open_tasks",
+            "Tasks of each agent that have not ended",
+            agents
+                .iter()
+                .map(|agent| ([("agent", &*agent.name)], agent.open_tasks)),
+        )?;
+        gauges(
+            out,
+            "agent_listeners",
+            "How many listen for each agent",
+            agents
+                .iter()
+                .map(|agent| ([("agent", &*agent.name)], agent.listeners)),
+        )?;
         let waiting = depths.queued + depths.sent + depths.parked;
         gauge(
             out,

@@ -16,6 +16,7 @@ mod invalid_requests;
 mod ip_families;
 mod message_sizes;
 mod metrics;
+mod node_agents;
 mod peers;
 mod session;
 mod several_processes;

@@ -182,6 +182,11 @@ async fn choices_of_an_agent_are_told_by_what_came_of_them() {
             .unwrap();
     }
     told(1.0, 1.0, 0.0, 0.0).await;
+    let of_agent = [
+        (r#"agentanycast_agent_listeners{agent="digger"}"#, 1.0),
+        (r#"agentanycast_agent_open_tasks{agent="digger"}"#, 0.0),
+    ];
+    wait_metrics(&there, &of_agent).await;
     send("fly").await.unwrap_err();
     told(1.0, 1.0, 1.0, 0.0).await;
     relay.kill().await;
