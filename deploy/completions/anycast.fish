@@ -90,15 +90,25 @@ complete -c anycast -n "__fish_anycast_using_subcommand bridge" -l daemon -d 'Us
 complete -c anycast -n "__fish_anycast_using_subcommand bridge" -l relay -d 'Keep this relay in the home\'s settings, for the daemon that the command starts: a multiaddr that ends in /p2p/PEER_ID; can be repeated' -r
 complete -c anycast -n "__fish_anycast_using_subcommand bridge" -l json -d 'Print JSON for scripts'
 complete -c anycast -n "__fish_anycast_using_subcommand bridge" -l no-start -d 'Start no daemon where none runs'
-complete -c anycast -n "__fish_anycast_using_subcommand agents" -l skill -d 'Only agents that have this skill. Without it, registries are asked for the skills that are heard of here: they answer for one skill at a time' -r
-complete -c anycast -n "__fish_anycast_using_subcommand agents" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
-complete -c anycast -n "__fish_anycast_using_subcommand agents" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
-complete -c anycast -n "__fish_anycast_using_subcommand agents" -l relay -d 'Keep this relay in the home\'s settings, for the daemon that the command starts: a multiaddr that ends in /p2p/PEER_ID; can be repeated' -r
-complete -c anycast -n "__fish_anycast_using_subcommand agents" -l local -d 'Only this node\'s agent and those of connected peers: no registry is asked'
-complete -c anycast -n "__fish_anycast_using_subcommand agents" -l full -d 'Show ids whole'
-complete -c anycast -n "__fish_anycast_using_subcommand agents" -l json -d 'Print JSON for scripts'
-complete -c anycast -n "__fish_anycast_using_subcommand agents" -l no-start -d 'Start no daemon where none runs'
-complete -c anycast -n "__fish_anycast_using_subcommand agents" -s h -l help -d 'Print help'
+complete -c anycast -n "__fish_anycast_using_subcommand agents; and not __fish_seen_subcommand_from rm help" -l skill -d 'Only agents that have this skill. Without it, registries are asked for the skills that are heard of here: they answer for one skill at a time' -r
+complete -c anycast -n "__fish_anycast_using_subcommand agents; and not __fish_seen_subcommand_from rm help" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand agents; and not __fish_seen_subcommand_from rm help" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
+complete -c anycast -n "__fish_anycast_using_subcommand agents; and not __fish_seen_subcommand_from rm help" -l relay -d 'Keep this relay in the home\'s settings, for the daemon that the command starts: a multiaddr that ends in /p2p/PEER_ID; can be repeated' -r
+complete -c anycast -n "__fish_anycast_using_subcommand agents; and not __fish_seen_subcommand_from rm help" -l local -d 'Only this node\'s agent and those of connected peers: no registry is asked'
+complete -c anycast -n "__fish_anycast_using_subcommand agents; and not __fish_seen_subcommand_from rm help" -l full -d 'Show ids whole'
+complete -c anycast -n "__fish_anycast_using_subcommand agents; and not __fish_seen_subcommand_from rm help" -l json -d 'Print JSON for scripts'
+complete -c anycast -n "__fish_anycast_using_subcommand agents; and not __fish_seen_subcommand_from rm help" -l no-start -d 'Start no daemon where none runs'
+complete -c anycast -n "__fish_anycast_using_subcommand agents; and not __fish_seen_subcommand_from rm help" -s h -l help -d 'Print help'
+complete -c anycast -n "__fish_anycast_using_subcommand agents; and not __fish_seen_subcommand_from rm help" -f -a "rm" -d 'Remove an agent of this node for which nobody listens; its tasks that have not ended fail'
+complete -c anycast -n "__fish_anycast_using_subcommand agents; and not __fish_seen_subcommand_from rm help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c anycast -n "__fish_anycast_using_subcommand agents; and __fish_seen_subcommand_from rm" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand agents; and __fish_seen_subcommand_from rm" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
+complete -c anycast -n "__fish_anycast_using_subcommand agents; and __fish_seen_subcommand_from rm" -l relay -d 'Keep this relay in the home\'s settings, for the daemon that the command starts: a multiaddr that ends in /p2p/PEER_ID; can be repeated' -r
+complete -c anycast -n "__fish_anycast_using_subcommand agents; and __fish_seen_subcommand_from rm" -l json -d 'Print JSON for scripts'
+complete -c anycast -n "__fish_anycast_using_subcommand agents; and __fish_seen_subcommand_from rm" -l no-start -d 'Start no daemon where none runs'
+complete -c anycast -n "__fish_anycast_using_subcommand agents; and __fish_seen_subcommand_from rm" -s h -l help -d 'Print help'
+complete -c anycast -n "__fish_anycast_using_subcommand agents; and __fish_seen_subcommand_from help" -f -a "rm" -d 'Remove an agent of this node for which nobody listens; its tasks that have not ended fail'
+complete -c anycast -n "__fish_anycast_using_subcommand agents; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c anycast -n "__fish_anycast_using_subcommand skills" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand skills" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand skills" -l relay -d 'Keep this relay in the home\'s settings, for the daemon that the command starts: a multiaddr that ends in /p2p/PEER_ID; can be repeated' -r
@@ -668,6 +678,7 @@ complete -c anycast -n "__fish_anycast_using_subcommand help; and not __fish_see
 complete -c anycast -n "__fish_anycast_using_subcommand help; and not __fish_seen_subcommand_from daemon relay bridge agents skills invite join alias up down restart logs config service demo send reply retry run chat status peers ping discover relays card tasks task trace top cancel id mcp doctor bugreport completions man policy audit key credential seal unseal help" -f -a "seal" -d 'Make a box that only one peer and this node can open, for a way on which others can read; writes it to standard output'
 complete -c anycast -n "__fish_anycast_using_subcommand help; and not __fish_seen_subcommand_from daemon relay bridge agents skills invite join alias up down restart logs config service demo send reply retry run chat status peers ping discover relays card tasks task trace top cancel id mcp doctor bugreport completions man policy audit key credential seal unseal help" -f -a "unseal" -d 'Open a box between a peer and this node; writes what is in it to standard output, or nothing'
 complete -c anycast -n "__fish_anycast_using_subcommand help; and not __fish_seen_subcommand_from daemon relay bridge agents skills invite join alias up down restart logs config service demo send reply retry run chat status peers ping discover relays card tasks task trace top cancel id mcp doctor bugreport completions man policy audit key credential seal unseal help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c anycast -n "__fish_anycast_using_subcommand help; and __fish_seen_subcommand_from agents" -f -a "rm" -d 'Remove an agent of this node for which nobody listens; its tasks that have not ended fail'
 complete -c anycast -n "__fish_anycast_using_subcommand help; and __fish_seen_subcommand_from invite" -f -a "ls" -d 'List the invites that this node has given out'
 complete -c anycast -n "__fish_anycast_using_subcommand help; and __fish_seen_subcommand_from invite" -f -a "revoke" -d 'Take invites back, with what they let in; tasks that are here go on'
 complete -c anycast -n "__fish_anycast_using_subcommand help; and __fish_seen_subcommand_from alias" -f -a "add" -d 'Give a peer a name'

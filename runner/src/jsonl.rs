@@ -39,10 +39,10 @@ use protocol::{Said, answer_line, cancel_line, task_line};
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
 /// Longest one.
-const MAX_RESTART_PAUSE: Duration = Duration::from_secs(60);
+const MAX_RESTART_PAUSE: Duration = Duration::from_mins(1);
 
 /// A process that has run for so long is started again without a pause.
-const STEADY: Duration = Duration::from_secs(60);
+const STEADY: Duration = Duration::from_mins(1);
 
 /// Most results of one task that are sent piece by piece at a time.
 const MOST_SINKS: usize = 16;
@@ -116,7 +116,7 @@ impl Backend for JsonlBackend {
     }
 
     async fn skills_changed(&self) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     async fn run(&self, task: &dyn AgentTask, attempt: Attempt) -> Result<TaskResult, RunError> {
@@ -139,13 +139,14 @@ impl Backend for JsonlBackend {
         // What ended the task while it waited for an answer.
         let mut early = None;
         loop {
-            let event = match early.take() {
-                Some(event) => event,
-                None => tokio::select! {
+            let event = if let Some(event) = early.take() {
+                event
+            } else {
+                tokio::select! {
                     biased;
                     () = cancelled.cancelled() => return Err(RunError::new("the task was ended")),
                     event = said.recv() => event,
-                },
+                }
             };
             match event {
                 Some(TaskEvent::Said(Said::Working(message))) => {
@@ -221,6 +222,7 @@ impl Backend for JsonlBackend {
     }
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "used with map_err")]
 fn refused(error: GatewayError) -> RunError {
     RunError::new(format!("the daemon refused it: {error}"))
 }

@@ -214,7 +214,7 @@ fn take_lock(path: &Path) -> io::Result<Option<File>> {
         // It ended before it had begun, or begins just now.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let made = fs::metadata(path.parent().unwrap_or(path))?.modified()?;
-            let is_new = made.elapsed().is_ok_and(|since| since < Duration::from_secs(60));
+            let is_new = made.elapsed().is_ok_and(|since| since < Duration::from_mins(1));
             if is_new {
                 return Ok(None);
             }

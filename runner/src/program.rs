@@ -145,7 +145,7 @@ impl Backend for ProgramBackend {
     }
 
     async fn skills_changed(&self) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     async fn run(&self, task: &dyn AgentTask, attempt: Attempt) -> Result<TaskResult, RunError> {
@@ -162,7 +162,7 @@ impl Backend for ProgramBackend {
             directory: Some(directory),
             ending: self.ending.clone(),
         };
-        run.to_end(task, &self.settings).await
+        run.run_to_end(task, &self.settings).await
     }
 
     async fn stop(&self) {
@@ -202,7 +202,7 @@ enum Printed {
 }
 
 impl ProgramRun {
-    async fn to_end(
+    async fn run_to_end(
         &mut self,
         task: &dyn AgentTask,
         settings: &ProgramSettings,
@@ -274,17 +274,14 @@ impl ProgramRun {
                 return Err(error);
             }
         };
-        let (last, printed) = match piped {
-            Some(piped) => piped,
-            None => match tokio::time::timeout(LAST_OUTPUT, pipes).await {
-                Ok(((), last, printed)) => (last, printed?),
-                Err(_) => {
-                    let text = format!(
-                        "a process that it started outside of its group holds its output open: {command}"
-                    );
-                    return Err(RunError::new(text));
-                }
-            },
+        let (last, printed) = if let Some(piped) = piped {
+            piped
+        } else if let Ok(((), last, printed)) = tokio::time::timeout(LAST_OUTPUT, pipes).await {
+            (last, printed?)
+        } else {
+            let text =
+                format!("a process that it started outside of its group holds its output open: {command}");
+            return Err(RunError::new(text));
         };
         if let Err(reason) = directory.check_size(max_output) {
             return Err(RunError::new(reason));
@@ -345,7 +342,7 @@ async fn report_progress(task: &dyn AgentTask, mut lines: watch::Receiver<String
         }
         tokio::time::sleep(PROGRESS_PAUSE).await;
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// Reads standard output, and fails when it is more than `most` bytes.
@@ -371,16 +368,15 @@ async fn read_printed(
             )));
         }
         let piece = &buffer[..count];
-        match &mut file {
-            Some(file) => file.write_all(piece).map_err(full)?,
-            None => {
-                memory.extend_from_slice(piece);
-                if memory.len() as u64 > INLINE {
-                    let mut overflow = directory.overflow_file().map_err(full)?;
-                    overflow.write_all(&memory).map_err(full)?;
-                    memory = Vec::new();
-                    file = Some(overflow);
-                }
+        if let Some(file) = &mut file {
+            file.write_all(piece).map_err(full)?;
+        } else {
+            memory.extend_from_slice(piece);
+            if memory.len() as u64 > INLINE {
+                let mut overflow = directory.overflow_file().map_err(full)?;
+                overflow.write_all(&memory).map_err(full)?;
+                memory = Vec::new();
+                file = Some(overflow);
             }
         }
     }

@@ -247,7 +247,7 @@ impl Serve {
         {
             return;
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     /// Ends the tasks whose handlers were aborted.

@@ -234,8 +234,8 @@ mod tests {
             let _inner = tracing::info_span!("inner", peer = 7).entered();
             tracing::error!(target: "here", "said");
         });
-        let inner = "{\"name\":\"inner\",\"peer\":7}";
         // In the order that serde_json writes in this build.
+        let inner = serde_json::json!({"peer": 7, "name": "inner"});
         let outer = serde_json::json!({"name": "outer", "field.name": "x"});
         assert_eq!(
             line,

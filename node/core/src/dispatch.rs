@@ -87,7 +87,7 @@ impl Dispatch {
     }
 
     fn queue_of_listener(&mut self, listener: ListenerId) -> &mut Dispatcher {
-        let agent = self.agent_of_listener(listener).flatten();
+        let agent = self.agent_of_listener(listener);
         self.queue_mut(agent.as_deref())
     }
 
@@ -122,9 +122,14 @@ impl Dispatch {
         primary.into_iter().chain(others).collect()
     }
 
-    /// For whom a listener listens, as it is written with tasks; None: it does not listen.
-    pub(crate) fn agent_of_listener(&self, listener: ListenerId) -> Option<Option<Arc<str>>> {
-        self.listeners.get(&listener).map(|seat| seat.agent.clone())
+    /// Whether this one listens.
+    pub(crate) fn is_listening(&self, listener: ListenerId) -> bool {
+        self.listeners.contains_key(&listener)
+    }
+
+    /// For whom a listener listens, as it is written with tasks.
+    pub(crate) fn agent_of_listener(&self, listener: ListenerId) -> Option<Arc<str>> {
+        self.listeners.get(&listener)?.agent.clone()
     }
 
     /// An agent begins to listen.

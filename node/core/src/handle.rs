@@ -321,7 +321,7 @@ impl Engine {
             engine: self.clone(),
             has_ended: Box::new(has_ended),
         };
-        listener.agent = self.call(move |core, now| core.listen(now, id, request)).await?;
+        listener.agent = self.call(move |core, now| core.listen(now, id, &request)).await?;
         Ok(listener)
     }
 

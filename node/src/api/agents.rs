@@ -47,12 +47,12 @@ impl AgentService for Api {
         let agents = self.engine().list_agents().await;
         let agents = agents.map_err(|error| status_for_asker(&error))?;
         Ok(Response::new(ListNodeAgentsResponse {
-            agents: agents.into_iter().map(node_agent).collect(),
+            agents: agents.iter().map(node_agent).collect(),
         }))
     }
 }
 
-fn node_agent(agent: EngineAgent) -> NodeAgent {
+fn node_agent(agent: &EngineAgent) -> NodeAgent {
     NodeAgent {
         name: agent.name.to_string(),
         card: Some((*agent.card).clone()),

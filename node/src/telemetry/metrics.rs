@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use agentanycast_core::{BucketCounts, Direction, EngineCounters, EngineMetrics};
+use agentanycast_core::{BucketCounts, Direction, EngineCounters, EngineMetrics, NodeAgent};
 use agentanycast_daemon_kit::logging;
 use agentanycast_net as net;
 use prometheus_client::{
@@ -261,22 +261,7 @@ impl MetricsSnapshot {
                 .map(|direction| ([("direction", direction.name())], tally.task_seconds(direction))),
         )?;
         gauge(out, "open_tasks", "Tasks that have not ended", whole(*open_tasks))?;
-        gauges(
-            out,
-            "agent_open_tasks",
-            "Tasks of each agent that have not ended",
-            agents
-                .iter()
-                .map(|agent| ([("agent", &*agent.name)], agent.open_tasks)),
-        )?;
-        gauges(
-            out,
-            "agent_listeners",
-            "How many listen for each agent",
-            agents
-                .iter()
-                .map(|agent| ([("agent", &*agent.name)], agent.listeners)),
-        )?;
+        encode_agents(out, agents)?;
         let waiting = depths.queued + depths.sent + depths.parked;
         gauge(
             out,
@@ -374,6 +359,26 @@ fn labelled(name: &'static str) -> impl Fn((&'static str, u64)) -> ([LabelPair; 
 
 fn whole(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// What each agent of this node has.
+fn encode_agents(out: &mut DescriptorEncoder<'_>, agents: &[NodeAgent]) -> fmt::Result {
+    gauges(
+        out,
+        "agent_open_tasks",
+        "Tasks of each agent that have not ended",
+        agents
+            .iter()
+            .map(|agent| ([("agent", &*agent.name)], agent.open_tasks)),
+    )?;
+    gauges(
+        out,
+        "agent_listeners",
+        "How many listen for each agent",
+        agents
+            .iter()
+            .map(|agent| ([("agent", &*agent.name)], agent.listeners)),
+    )
 }
 
 fn gauge(out: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: i64) -> fmt::Result {

@@ -250,10 +250,11 @@ async fn read_stdout(stdout: impl AsyncRead + Unpin, shared: &Shared) -> Result<
             }
         };
         let run = shared.state().open.get(&id).cloned();
-        match run {
+        if let Some(run) = run {
             // A task that is behind holds up the process.
-            Some(run) => drop(run.send(event).await),
-            None => tracing::debug!(task = id, "the program speaks of a task that it does not have"),
+            drop(run.send(event).await);
+        } else {
+            tracing::debug!(task = id, "the program speaks of a task that it does not have");
         }
     }
 }

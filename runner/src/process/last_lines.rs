@@ -50,7 +50,9 @@ mod tests {
         #[test]
         fn what_is_kept_is_the_end_of_what_came(lines in prop::collection::vec("[a-zä]{1,900}", 0..40)) {
             let mut last = LastLines::default();
-            lines.iter().for_each(|line| last.push(line));
+            for line in &lines {
+                last.push(line);
+            }
             let text = last.text();
             prop_assert!(text.len() <= MOST_BYTES + MOST_LINES && text.lines().count() <= MOST_LINES);
             prop_assert!(lines.join("\n").ends_with(&text));

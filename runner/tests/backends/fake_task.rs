@@ -27,8 +27,8 @@ pub(crate) const FIRST: Attempt = Attempt {
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The helper under which programs run.
-pub(crate) fn helper() -> Option<PathBuf> {
-    Some(env!("CARGO_BIN_EXE_anycast-run-helper").into())
+pub(crate) fn helper() -> PathBuf {
+    env!("CARGO_BIN_EXE_anycast-run-helper").into()
 }
 
 /// A program with these arguments.
@@ -181,13 +181,11 @@ impl AgentTask for FakeTask {
         self.questions.lock().unwrap().push(question);
         self.changed.notify_waiters();
         let answer = self.answers.lock().unwrap().pop_front();
-        match answer {
-            Some(answer) => Ok(answer),
-            None => {
-                self.cancelled.cancelled().await;
-                Err(GatewayError::new(ErrorKind::Conflict, "the task has ended"))
-            }
+        if let Some(answer) = answer {
+            return Ok(answer);
         }
+        self.cancelled.cancelled().await;
+        Err(GatewayError::new(ErrorKind::Conflict, "the task has ended"))
     }
 
     async fn stream(&self, name: &str, media_type: &str) -> Result<Box<dyn ArtifactSink>, GatewayError> {

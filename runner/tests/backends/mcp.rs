@@ -32,7 +32,7 @@ fn started_as(command: ProgramCommand) -> Stub {
     let files = tempfile::tempdir().unwrap();
     let endpoint = McpEndpoint::Command(command);
     Stub {
-        server: McpBackend::new(endpoint, files.path(), helper(), 4 << 20).unwrap(),
+        server: McpBackend::new(endpoint, files.path(), Some(helper()), 4 << 20).unwrap(),
         _files: files,
     }
 }

@@ -95,7 +95,7 @@ async fn follow(node: Node, id: String, inbox: Arc<TaskInbox>) {
                     return;
                 }
                 Some(Err(error)) => {
-                    tracing::debug!(task = id, %error, "a resumed task is not followed for now")
+                    tracing::debug!(task = id, %error, "a resumed task is not followed for now");
                 }
                 None => break,
             }

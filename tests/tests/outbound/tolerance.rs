@@ -65,7 +65,7 @@ async fn what_is_no_card_is_passed_over() {
         completed(&send(&node, &agent.url()).await).await;
     }
     let agent =
-        HttpAgent::start(async |_, _| ok(&json!({"jsonrpc": "2.0", "error": {"code": -32600}}))).await;
+        HttpAgent::start(async |_, _| ok(&json!({"error": {"code": -32600}, "jsonrpc": "2.0"}))).await;
     let why = reason(&node, &agent.url()).await;
     assert!(
         why.contains("there is no agent card at") && why.contains("what is there is no card: {\"error\""),

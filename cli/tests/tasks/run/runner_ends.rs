@@ -79,9 +79,9 @@ fn a_question_outlives_its_runner() {
         let handle = host.send("ask");
         assert_eq!(host.halted(&handle).status, TaskStatus::InputRequired);
         if kill {
-            first.kill()
+            first.kill();
         } else {
-            drop(first)
+            drop(first);
         }
         handle
     };

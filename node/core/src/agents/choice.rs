@@ -1,8 +1,8 @@
 //! Which of a node's agents a task is for. PURE.
 //!
-//! 1. The agent that the task names. 2. Else an agent with the skill that it asks for: of those that listen the one with the
-//! fewest tasks, then with the fewest failures of late; if none of them listens, the one that listened last. 3. Else the
-//! primary agent; else the only agent. Chosen once: the choice is written with the task.
+//! First the agent that the task names. Else an agent with the skill that it asks for: of those that listen the one with the
+//! fewest tasks, then with the fewest failures since its last success; if none of them listens, the one that listened last.
+//! Else the primary agent; else the only agent. Chosen once: the choice is written with the task.
 
 /// Most names in a refusal.
 const MAX_NAMES: usize = 20;

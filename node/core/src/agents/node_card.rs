@@ -22,6 +22,9 @@ pub(super) struct CardOfAgent<'a> {
     pub card: &'a AgentCard,
 }
 
+/// What of skills and agents a card has.
+type CardForm = fn(&[&Skill], &[CardOfAgent<'_>]) -> (Vec<Skill>, Vec<AgentCard>);
+
 /// The card of the node. `agents`: those that listen first, each with the earliest registered first; `primary` is one of
 /// them, if there is one.
 pub(super) fn node_card(agents: &[CardOfAgent<'_>], primary: Option<&AgentCard>) -> AgentCard {
@@ -36,7 +39,7 @@ pub(super) fn node_card(agents: &[CardOfAgent<'_>], primary: Option<&AgentCard>)
     };
     if let [only] = agents {
         if agent_name_of_card(&only.card.name) != only.name {
-            card.agent = only.name.to_owned();
+            only.name.clone_into(&mut card.agent);
         }
         return card;
     }
@@ -46,7 +49,7 @@ pub(super) fn node_card(agents: &[CardOfAgent<'_>], primary: Option<&AgentCard>)
     let all = agents.iter().flat_map(|agent| &agent.card.skills);
     let skills: Vec<&Skill> = all.filter(|skill| seen.insert(skill.id.as_str())).collect();
     let base = card;
-    let forms: [fn(&[&Skill], &[CardOfAgent<'_>]) -> (Vec<Skill>, Vec<AgentCard>); 4] = [
+    let forms: [CardForm; 4] = [
         |skills, agents| (owned(skills), agents.iter().map(whole).collect()),
         |skills, agents| (owned(skills), agents.iter().map(ids_only).collect()),
         |skills, agents| (without_schemas(skills), agents.iter().map(ids_only).collect()),

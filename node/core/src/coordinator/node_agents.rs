@@ -240,9 +240,9 @@ impl Coordinator {
         &mut self,
         now: Now,
         listener: ListenerId,
-        request: ListenRequest,
+        request: &ListenRequest,
     ) -> Result<Option<Arc<str>>, EngineError> {
-        let agent = self.agent_to_listen_for(now, &request)?;
+        let agent = self.agent_to_listen_for(now, request)?;
         let name = agent.clone().or_else(|| self.primary_agent());
         let written = agent.as_deref().and_then(|name| self.agents.written_name(name));
         if let Some(connection) = request.connection {
@@ -332,9 +332,10 @@ impl Coordinator {
 
     /// A listener is gone.
     pub(super) fn detach_listener(&mut self, now: Now, listener: ListenerId) -> Vec<ListenerDelivery> {
-        let Some(written) = self.dispatch.agent_of_listener(listener) else {
+        if !self.dispatch.is_listening(listener) {
             return Vec::new();
-        };
+        }
+        let written = self.dispatch.agent_of_listener(listener);
         let deliveries = self.dispatch.detach(now, listener);
         let name = self.agent_name(written.as_deref());
         if let Some(name) = name.filter(|_| !self.dispatch.has_listeners_of(written.as_deref())) {

@@ -31,7 +31,7 @@ impl Coordinator {
             connection,
             ..ListenRequest::on_connection(connection.unwrap_or_default())
         };
-        self.listen(now, listener, request).map(drop)
+        self.listen(now, listener, &request).map(drop)
     }
 
     /// Number of envelopes that wait for their peers.

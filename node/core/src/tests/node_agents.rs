@@ -46,7 +46,7 @@ impl TestCluster {
             agent: agent.to_owned(),
             ..ListenRequest::on_connection(id)
         };
-        self.call(B, |core, now| core.listen(now, id, request)).map(drop)
+        self.call(B, |core, now| core.listen(now, id, &request)).map(drop)
     }
 
     /// A deployed SDK's program: it sets a card and listens, on this connection.
@@ -60,7 +60,7 @@ impl TestCluster {
         };
         self.call(B, |core, now| core.set_card_of(now, caller, id, card))
             .unwrap();
-        self.call(B, |core, now| core.listen(now, id, request)).unwrap();
+        self.call(B, |core, now| core.listen(now, id, &request)).unwrap();
     }
 
     fn close(&mut self, id: ListenerId) {
@@ -224,7 +224,7 @@ fn programs_of_deployed_sdks_are_agents_when_they_listen() {
         caller: process("p2"),
         agent: String::new(),
     };
-    lab.call(B, |core, now| core.listen(now, 12, again(12))).unwrap();
+    lab.call(B, |core, now| core.listen(now, 12, &again(12))).unwrap();
     assert_eq!(lab.handed_to(&task), [2, 12]);
     // A worker process without a card completes it.
     lab.call(B, |core, now| {
@@ -343,13 +343,17 @@ struct Model {
 }
 
 impl Model {
-    /// Whose a task is: None: nobody's; Some(None): the only queue of a node without agents.
-    fn choose(&self, target: Option<usize>, skill: Option<u8>) -> Option<Option<usize>> {
+    /// Whose a task is: Err: nobody's; None: the only queue of a node without agents.
+    fn choose(&self, target: Option<usize>, skill: Option<u8>) -> Result<Option<usize>, ()> {
         if let Some(target) = target {
-            return self.agents.contains_key(&target).then_some(Some(target));
+            return self
+                .agents
+                .contains_key(&target)
+                .then_some(Some(target))
+                .ok_or(());
         }
         if self.agents.is_empty() {
-            return Some(None);
+            return Ok(None);
         }
         let has = |agent: &ModelAgent| skill.is_some_and(|skill| agent.skills >> skill & 1 == 1);
         let able: Vec<(usize, &ModelAgent)> = self
@@ -360,18 +364,18 @@ impl Model {
             .collect();
         let here = able.iter().filter(|(_, agent)| agent.listener.is_some());
         if let Some((at, _)) = here.min_by_key(|(at, agent)| (agent.open, *at)) {
-            return Some(Some(*at));
+            return Ok(Some(*at));
         }
         let latest = able
             .iter()
             .max_by_key(|(at, agent)| (agent.last, std::cmp::Reverse(*at)));
         if let Some((at, _)) = latest {
-            return Some(Some(*at));
+            return Ok(Some(*at));
         }
         match (self.primary, self.agents.len()) {
-            (Some(primary), _) => Some(Some(primary)),
-            (None, 1) => Some(self.agents.keys().next().copied()),
-            _ => None,
+            (Some(primary), _) => Ok(Some(primary)),
+            (None, 1) => Ok(self.agents.keys().next().copied()),
+            _ => Err(()),
         }
     }
 }
@@ -438,7 +442,7 @@ proptest! {
                     let chosen = model.choose(target, skill);
                     let skill = skill.map_or("", |skill| SKILLS[usize::from(skill)]);
                     let task = lab.ask(target.map_or("", |target| NAMES[target]), skill);
-                    let Some(owner) = chosen else {
+                    let Ok(owner) = chosen else {
                         prop_assert_eq!(lab.status(A, &task), Status::Rejected);
                         continue;
                     };
