@@ -7,7 +7,7 @@ mod dispatcher;
 mod task_times;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
     time::Duration,
 };
@@ -37,6 +37,8 @@ pub(crate) struct Dispatch {
     others: BTreeMap<Arc<str>, Dispatcher>,
     listeners: HashMap<ListenerId, ListenerSeat>,
     claims: TaskClaims,
+    /// Tasks that ended in this turn and whose claimers' connections are gone: their agents may be back on other ones.
+    ended_without_claimer: HashSet<String>,
     /// Claims that their originators have not been told of yet.
     unsent_claims: ClaimDebounce,
     task_times: TaskTimes,
@@ -53,6 +55,7 @@ impl Dispatch {
             others: BTreeMap::new(),
             listeners: HashMap::new(),
             claims: TaskClaims::default(),
+            ended_without_claimer: HashSet::new(),
             unsent_claims: ClaimDebounce::default(),
             task_times: TaskTimes::default(),
             began: now.mono,
@@ -194,6 +197,9 @@ impl Dispatch {
         as_what: OfferKind,
         weight: usize,
     ) -> Vec<ListenerDelivery> {
+        if as_what == OfferKind::Ended && self.ended_without_claimer.remove(task) {
+            return self.queue_mut(agent).tell_end_to_all(task, weight, now.mono);
+        }
         self.queue_mut(agent).offer(task, as_what, weight, now.mono)
     }
 
@@ -226,6 +232,7 @@ impl Dispatch {
 
     /// At the end of a turn: what can be handed out since a task was reported on, or is gone.
     pub(crate) fn due_deliveries(&mut self, now: Now) -> Vec<ListenerDelivery> {
+        self.ended_without_claimer.clear();
         self.queues_mut()
             .flat_map(|queue| queue.end_turn(now.mono))
             .collect()
@@ -355,6 +362,9 @@ impl Dispatch {
     pub(crate) fn on_task_ended(&mut self, agent: Option<&str>, task: &str) {
         if let Some(queue) = self.known_queue_mut(agent) {
             queue.on_task_ended(task);
+        }
+        if self.claims.is_lost(task) {
+            self.ended_without_claimer.insert(task.to_owned());
         }
         self.claims.remove(task);
         self.unsent_claims.on_update_sent(task);

@@ -85,22 +85,28 @@ impl QueuedTasks {
         Self { tasks, asked, doomed }
     }
 
-    /// When the receiver is back: its agent is handed everything once, in order.
+    /// When the receiver is back: its agent is handed everything once, tasks and answers in order. That a task has ended is
+    /// told before what still waits to be handed over.
     async fn comes(&self, incoming: &mut tonic::Streaming<v1::SubscribeIncomingTasksResponse>) {
         let mut expected: Vec<&str> = self.tasks.iter().map(TaskHandle::id).collect();
-        expected.insert(6, self.doomed.id());
         expected.insert(3, self.asked.id());
-        for id in expected {
+        let mut handed = Vec::new();
+        let mut ends = 0;
+        for _ in 0..=expected.len() {
             let task = next_task(incoming).await;
-            assert_eq!(task.task_id, id);
-            if id == self.asked.id() {
+            if task.task_id == self.doomed.id() {
+                assert_eq!(task.status(), v1::TaskStatus::Canceled);
+                ends += 1;
+                continue;
+            }
+            if task.task_id == self.asked.id() {
                 let last = task.messages.last().unwrap();
                 assert_eq!(rpc::text_of(&last.parts), "an answer");
             }
-            if id == self.doomed.id() {
-                assert_eq!(task.status(), v1::TaskStatus::Canceled);
-            }
+            handed.push(task.task_id);
         }
+        assert_eq!(handed, expected);
+        assert_eq!(ends, 1);
     }
 
     /// The agent does it all, and the originator sees it.

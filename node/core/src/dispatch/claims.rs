@@ -55,6 +55,11 @@ impl TaskClaims {
             .is_some_and(|claim| claim.connection != connection)
     }
 
+    /// Whether its claimer's connection is gone, or not known.
+    pub(super) fn is_lost(&self, task: &str) -> bool {
+        self.0.get(task).is_some_and(|claim| claim.lost_at.is_some())
+    }
+
     fn living(&self, task: &str) -> Option<&TaskClaim> {
         self.0.get(task).filter(|claim| claim.lost_at.is_none())
     }

@@ -142,6 +142,19 @@ impl Dispatcher {
         }
     }
 
+    /// Tells the listeners that a task has ended of which it is not known who has it.
+    pub(super) fn tell_end_to_all(
+        &mut self,
+        task: &str,
+        weight: usize,
+        now: Duration,
+    ) -> Vec<ListenerDelivery> {
+        match self {
+            Self::One(one) => one.tell_end_to_all(task, weight, now),
+            Self::All(all) => all.offer(task, OfferKind::Ended, weight),
+        }
+    }
+
     /// Offers again what is on offer.
     pub(super) fn offer_again(&mut self, task: &str, now: Duration) -> Vec<ListenerDelivery> {
         match self {

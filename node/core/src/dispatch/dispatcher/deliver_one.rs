@@ -14,7 +14,7 @@
 //!
 //! What follows on a task goes to the listener that has it, which is the one whose agent claimed it if one did. A listener takes
 //! over what an earlier one on the same gRPC connection had. The end of a task is told to the listeners that were sent the
-//! task.
+//! task; where it is not known who has it, as after a restart of the node, to all.
 //!
 //! A task may end the agent that works on it. Each task counts the agents that ended while they had it
 //! ([`DeliverOne::agent_ended`]). A task that ended one agent goes behind those that ended none. A task that ended
@@ -34,7 +34,7 @@ mod moving;
 mod waiting;
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, VecDeque},
     time::Duration,
 };
 
@@ -47,6 +47,9 @@ use waiting::WaitingTasks;
 
 use super::offer::{ListenerDelivery, OfferKind};
 use crate::transaction::{HandOverLimits, ListenerId};
+
+/// Most ended tasks that wait for a listener to be told of their end.
+const MAX_UNTOLD_ENDS: usize = 10_000;
 
 /// See the module's text.
 #[derive(Debug)]
@@ -62,6 +65,9 @@ pub(in super::super) struct DeliverOne {
     last_follow_up: u64,
     /// The tasks that ended in this turn, and the listeners that were sent them.
     ended: HashMap<String, Vec<ListenerId>>,
+    /// Tasks that ended while nobody listened and of which it is not known who has them, with their sizes: the next listener
+    /// is told.
+    untold_ends: VecDeque<(String, usize)>,
     /// Tasks that are to be given to a listener when this turn is over.
     unassigned: Vec<u64>,
     idle_since: Option<Duration>,
@@ -80,6 +86,7 @@ impl DeliverOne {
             end_notices: EndNotices::default(),
             last_follow_up: 0,
             ended: HashMap::new(),
+            untold_ends: VecDeque::new(),
             unassigned: Vec::new(),
             idle_since: Some(now),
         }
@@ -198,7 +205,41 @@ impl DeliverOne {
 
     fn tell_end(&mut self, task: &str, weight: usize, now: Duration, deliveries: &mut Vec<ListenerDelivery>) {
         self.on_task_ended(task);
-        for id in self.ended.remove(task).unwrap_or_default() {
+        let told = self.ended.remove(task).unwrap_or_default();
+        self.tell_end_to(told, task, weight, now, deliveries);
+    }
+
+    /// The task has ended, and it is not known who has it: each listener is told, or the next one that comes.
+    pub(super) fn tell_end_to_all(
+        &mut self,
+        task: &str,
+        weight: usize,
+        now: Duration,
+    ) -> Vec<ListenerDelivery> {
+        self.drop_end_notices(task);
+        self.on_task_ended(task);
+        self.ended.remove(task);
+        let mut deliveries = Vec::new();
+        let all: Vec<ListenerId> = self.assignments.listeners().map(|(id, _)| id).collect();
+        if all.is_empty() {
+            self.untold_ends.push_back((task.to_owned(), weight));
+            if self.untold_ends.len() > MAX_UNTOLD_ENDS {
+                self.untold_ends.pop_front();
+            }
+        }
+        self.tell_end_to(all, task, weight, now, &mut deliveries);
+        deliveries
+    }
+
+    fn tell_end_to(
+        &mut self,
+        listeners: Vec<ListenerId>,
+        task: &str,
+        weight: usize,
+        now: Duration,
+        deliveries: &mut Vec<ListenerDelivery>,
+    ) {
+        for id in listeners {
             let end = FollowUp::End {
                 task: task.to_owned(),
                 weight,
@@ -243,6 +284,9 @@ impl DeliverOne {
             }
         }
         let mut deliveries = Vec::new();
+        for (task, weight) in std::mem::take(&mut self.untold_ends) {
+            self.tell_end_to(vec![id], &task, weight, now, &mut deliveries);
+        }
         self.serve(id, now, &mut deliveries);
         deliveries
     }
