@@ -14,8 +14,9 @@ use crate::client_env::{python, scripts};
 const OURS: i32 = 100;
 
 /// The files that are ours altogether.
-const OUR_FILES: [&str; 11] = [
+const OUR_FILES: [&str; 12] = [
     "agentanycast/v1/agent_record.proto",
+    "agentanycast/v1/agent_service.proto",
     "agentanycast/v1/anycast.proto",
     "agentanycast/v1/diagnostics_service.proto",
     "agentanycast/v1/directory_service.proto",
@@ -41,6 +42,9 @@ const ADDED: &[&str] = &[
     "message AckPayload: next_sequence = 102",
     "message AckPayload: outcome = 100",
     "message AckPayload: reason = 101",
+    "message AgentCard: agent = 101",
+    "message AgentCard: agents = 100",
+    "message AgentCard: agents_total = 102",
     "message Artifact: size_bytes = 100",
     "message DiscoveredAgent: verified = 100",
     "message DiscoverResponse: meant_skill = 102",
@@ -74,6 +78,7 @@ const ADDED: &[&str] = &[
     "message SendTaskPayload: invite = 104",
     "message SendTaskPayload: metadata = 100",
     "message SendTaskPayload: takes_offers = 103",
+    "message SendTaskPayload: target_agent = 105",
     "message SendTaskPayload: tentative = 102",
     "message SendTaskRequest: context_id = 100",
     "message SendTaskRequest: idempotency_key = 102",
@@ -100,6 +105,8 @@ const ADDED: &[&str] = &[
     "message SendTaskRequest: sealed_for = 105",
     "message SendTaskRequest: allow_private = 111",
     "message SendTaskRequest: skill_of_peer = 110",
+    "message SendTaskRequest: target_agent = 112",
+    "message SubscribeIncomingTasksRequest: agent = 100",
     "message SubscribeTaskUpdatesRequest: or_input = 101",
     "message SubscribeTaskStreamRequest: from_sequence = 101",
     "message SyncRegistrationsRequest: epoch = 100",
@@ -107,6 +114,7 @@ const ADDED: &[&str] = &[
     "message SyncRegistrationsResponse: epoch = 100",
     "message SyncRegistrationsResponse: more = 101",
     "enum EnvelopeType: ENVELOPE_TYPE_TASK_CONFIRM = 100",
+    "message Task: agent = 104",
     "message Task: assignee_peer_id = 102",
     "message Task: attempts = 103",
     "message Task: metadata = 101",
