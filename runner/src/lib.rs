@@ -24,6 +24,7 @@ mod restart_pause;
 mod result_stream;
 pub mod run_helper;
 mod runner;
+mod stoppable_task;
 mod task_content;
 mod tracked_task;
 

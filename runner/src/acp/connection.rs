@@ -24,12 +24,11 @@ use futures::{SinkExt, StreamExt as _};
 use tokio::{
     process::{ChildStdin, ChildStdout},
     sync::watch,
-    task::JoinHandle,
     time::{Instant, timeout},
 };
 use tokio_util::{
     codec::{FramedRead, FramedWrite, LinesCodec, LinesCodecError},
-    sync::{CancellationToken, DropGuard},
+    sync::CancellationToken,
 };
 
 use super::{
@@ -41,6 +40,7 @@ use crate::{
     piped_child::PipedChild,
     process::{ProgramCommand, Supervisor},
     restart_pause::RestartPause,
+    stoppable_task::StoppableTask,
 };
 
 /// How long an agent may take to answer the first request: programs such as `npx` fetch a package before they start.
@@ -48,9 +48,6 @@ const START_WITHIN: Duration = Duration::from_mins(2);
 
 /// Room of a line besides the bytes of a result: base64 and the rest of the message.
 const LINE_BESIDES: usize = 1 << 20;
-
-/// How long all of an end may take: the program gently, and the program by force.
-const STOP_WITHIN: Duration = Duration::from_secs(8);
 
 /// What an update costs besides its texts, in bytes.
 const UPDATE_COST: usize = 256;
@@ -90,9 +87,7 @@ pub(super) struct UpAgent {
 /// An agent that is kept running until it is stopped or dropped.
 pub(super) struct KeptAgent {
     pub(super) state: watch::Receiver<AgentState>,
-    stop: CancellationToken,
-    task: tokio::sync::Mutex<Option<JoinHandle<()>>>,
-    _stop: DropGuard,
+    keeper: StoppableTask,
 }
 
 impl KeptAgent {
@@ -108,21 +103,13 @@ impl KeptAgent {
         };
         Self {
             state,
-            stop: stop.clone(),
-            task: tokio::sync::Mutex::new(Some(tokio::spawn(keeper.keep()))),
-            _stop: stop.drop_guard(),
+            keeper: StoppableTask::spawn(stop, keeper.keep()),
         }
     }
 
     /// Ends it, and waits for its end.
     pub(super) async fn stop(&self) {
-        self.stop.cancel();
-        if let Some(task) = self.task.lock().await.take() {
-            let abort = task.abort_handle();
-            if timeout(STOP_WITHIN, task).await.is_err() {
-                abort.abort();
-            }
-        }
+        self.keeper.stop().await;
     }
 }
 

@@ -17,16 +17,16 @@ use rmcp::{
 };
 use tokio::{
     sync::{Notify, watch},
-    task::JoinHandle,
     time::{Instant, timeout},
 };
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 
 use super::client::{ProgressRoutes, ToolClient};
 use crate::{
     piped_child::PipedChild,
     process::{ProgramCommand, Supervisor},
     restart_pause::RestartPause,
+    stoppable_task::StoppableTask,
 };
 
 /// How long a server may take to answer the first request: programs such as `npx` fetch a package before they start.
@@ -44,9 +44,6 @@ const LINE_BESIDES: usize = 1 << 20;
 
 /// How long the end of a connection may take.
 const CLOSE_WITHIN: Duration = Duration::from_secs(2);
-
-/// How long all of an end may take: the connection, the program gently, and the program by force.
-const STOP_WITHIN: Duration = Duration::from_secs(8);
 
 /// How a server is reached.
 #[derive(Clone)]
@@ -94,9 +91,7 @@ pub(super) struct UpServer {
 pub(super) struct KeptServer {
     pub(super) state: watch::Receiver<ServerState>,
     pub(super) routes: Arc<ProgressRoutes>,
-    stop: CancellationToken,
-    task: tokio::sync::Mutex<Option<JoinHandle<()>>>,
-    _stop: DropGuard,
+    keeper: StoppableTask,
 }
 
 impl KeptServer {
@@ -116,21 +111,13 @@ impl KeptServer {
         Self {
             state,
             routes,
-            stop: stop.clone(),
-            task: tokio::sync::Mutex::new(Some(tokio::spawn(keeper.keep()))),
-            _stop: stop.drop_guard(),
+            keeper: StoppableTask::spawn(stop, keeper.keep()),
         }
     }
 
     /// Ends it, and waits for its end.
     pub(super) async fn stop(&self) {
-        self.stop.cancel();
-        if let Some(task) = self.task.lock().await.take() {
-            let abort = task.abort_handle();
-            if timeout(STOP_WITHIN, task).await.is_err() {
-                abort.abort();
-            }
-        }
+        self.keeper.stop().await;
     }
 }
 

@@ -207,6 +207,9 @@ impl Coordinator {
                 reason: DecisionReason::Replaced(new),
             });
         }
+        if !self.admission.is_enabled() {
+            return None;
+        }
         let (tasks, bytes) = self.tasks.index().open_with(TaskParty::From(peer));
         let has = SourceUsage {
             tasks: tasks as u64,
