@@ -22,6 +22,9 @@ use crate::{
 /// How long the end of a program is waited for: its own time after SIGTERM, and that of SIGKILL.
 const END_WITHIN: Duration = TERM_GRACE.saturating_add(Duration::from_secs(2));
 
+/// How long its last lines are waited for once it has ended: a process outside of its group may hold standard error open.
+const LAST_LINES_WITHIN: Duration = Duration::from_secs(1);
+
 /// Longest line of standard error in the log, in bytes; the rest of the line is left out.
 const LINE_LIMIT: usize = 4 << 10;
 
@@ -31,6 +34,8 @@ pub(crate) struct PipedChild {
     process: SupervisedProcess,
     /// What it said last on standard error.
     last_lines: Arc<Mutex<LastLines>>,
+    /// Reads them, to the end of standard error.
+    log: Option<tokio::task::JoinHandle<()>>,
 }
 
 impl PipedChild {
@@ -48,11 +53,8 @@ impl PipedChild {
             return Err(format!("the program has no standard input and output: {command}"));
         };
         if let Some(stderr) = process.stderr.take() {
-            tokio::spawn(log_lines(
-                stderr,
-                command.to_string(),
-                Arc::clone(&child.last_lines),
-            ));
+            let log = log_lines(stderr, command.to_string(), Arc::clone(&child.last_lines));
+            child.log = Some(tokio::spawn(log));
         }
         Ok((child, stdin, stdout))
     }
@@ -78,6 +80,7 @@ impl PipedChild {
         Ok(Self {
             process: supervisor.start(command).map_err(|error| error.to_string())?,
             last_lines: Arc::default(),
+            log: None,
         })
     }
 
@@ -101,6 +104,9 @@ impl PipedChild {
                 "the program cannot be started: {reason}: {}",
                 self.process.command()
             );
+        }
+        if let Some(log) = self.log.take() {
+            let _ = tokio::time::timeout(LAST_LINES_WITHIN, log).await;
         }
         let lines = self
             .last_lines
