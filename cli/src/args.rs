@@ -565,8 +565,8 @@ pub(crate) struct ManArgs {
 
 #[derive(Debug, ClapArgs)]
 pub(crate) struct CardArgs {
-    /// The peer: an alias, its card's name, its id or a unique piece of it, did:key, did:web or multiaddr; without, the
-    /// local agent's card
+    /// The peer: an alias, its card's name, its id or a unique piece of it, did:key, did:web or multiaddr; PEER/AGENT is one
+    /// of several agents there, self/AGENT one of this node; without, this node's card
     pub(crate) target: Option<String>,
 }
 

@@ -310,7 +310,7 @@ const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
         "card",
         [
             ("anycast card", "what this node's agent says of itself"),
-            ("anycast card bob", "what a peer's does"),
+            ("anycast card bob/translator", "what one of a peer's agents does"),
         ],
     ),
     (

@@ -286,6 +286,8 @@ pub(crate) fn card(card: &AgentCard) -> Value {
     json!({
         "peer_id": card.p2p.as_ref().and_then(|reach| Some(reach.peer_id.as_ref()?.to_string())),
         "name": card.name,
+        "agent": (!card.agent.is_empty()).then_some(&card.agent),
+        "agents": card.agents.iter().map(|agent| &agent.agent).collect::<Vec<_>>(),
         "description": card.description,
         "version": card.version,
         "protocol_version": card.protocol_version,

@@ -204,6 +204,18 @@ pub(crate) fn registration(registry: &agentanycast::RegistryState) -> (&'static 
     ("registry ", flat(&text))
 }
 
+/// The agents of a node, if it has several: how many, and the first of their names. `total` may be more than are named.
+pub(crate) fn agents_in_words(names: &[&str], total: u32) -> String {
+    const MOST: usize = 20;
+    let total = names.len().max(total as usize);
+    if total < 2 {
+        return String::new();
+    }
+    let shown = &names[..names.len().min(MOST)];
+    let more = if shown.len() < total { ", …" } else { "" };
+    format!("{total}: {}{more}", shown.join(", "))
+}
+
 /// How long ago, in the largest unit that fits; empty when not known.
 pub(crate) fn ago(time: Option<SystemTime>) -> String {
     let Some(time) = time else { return String::new() };
@@ -236,5 +248,15 @@ mod tests {
         assert_eq!(flat("good \u{202e}live\u{2069}"), "good \u{fffd}live\u{fffd}");
         assert_eq!(indented("a\n> b\r\n"), "a\n    > b\u{fffd}");
         assert_eq!(brief(&"x".repeat(100)).chars().count(), 72);
+    }
+
+    #[test]
+    fn several_agents_are_counted_and_named() {
+        assert_eq!(agents_in_words(&[], 0), "");
+        assert_eq!(agents_in_words(&["one"], 0), "");
+        assert_eq!(agents_in_words(&["one", "two"], 0), "2: one, two");
+        assert_eq!(agents_in_words(&["one", "two"], 9), "9: one, two, …");
+        let many = agents_in_words(&["x"; 30], 0);
+        assert!(many.starts_with("30: x, ") && many.ends_with(", x, …"), "{many}");
     }
 }

@@ -8,8 +8,10 @@
 //!
 //! Feature `services`: clients and servers, with tonic. Without it the crate has the messages alone.
 
+pub mod agent_name;
 #[cfg(feature = "services")]
 pub mod bounded_decode;
+pub mod card_of_agent;
 #[cfg(feature = "services")]
 pub mod codec;
 pub mod decoded_size;

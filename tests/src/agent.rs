@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use agentanycast::{Artifact, HandlerError, IncomingTask, Node};
+use agentanycast::{AgentCard, Artifact, HandlerError, IncomingTask, Node, Skill};
 use tokio::task::JoinHandle;
 
 /// An agent that serves; dropping it ends it, as a crash of its process would.
@@ -26,6 +26,26 @@ impl TestAgent {
         F: Future<Output = Result<(), HandlerError>> + Send + 'static,
     {
         let serve = node.serve(handler).concurrency(tasks);
+        Self(tokio::spawn(async move { serve.await.unwrap() }))
+    }
+
+    /// The agent of this name of the node, whose only skill is called `skill-` and its name. Answers each task with its name.
+    ///
+    /// # Panics
+    /// When it cannot be registered.
+    pub async fn named(node: &Node, name: &str) -> Self {
+        let card = AgentCard::new(format!("Agent {name}"), format!("It is {name}"))
+            .with_skill(Skill::new(format!("skill-{name}"), "Says its name"));
+        let agent = node.agent(name).card(card);
+        agent.register().await.unwrap();
+        let name = name.to_owned();
+        let serve = agent.serve(move |task| {
+            let name = name.clone();
+            async move {
+                task.complete([Artifact::text(name)]).await?;
+                Ok(())
+            }
+        });
         Self(tokio::spawn(async move { serve.await.unwrap() }))
     }
 

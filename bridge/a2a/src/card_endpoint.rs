@@ -11,6 +11,7 @@ use crate::{
     protocol::{
         card::CardEndpoint,
         error::{A2aError, Reason},
+        tenant,
         version::Version,
     },
 };
@@ -39,7 +40,7 @@ pub(crate) fn card_endpoint(
             CardGrpc::Authority => Some(authority(&origin)),
             CardGrpc::Url => Some(format!("{}://{}", scheme(&origin), authority(&origin))),
         },
-        tenant: tenant(target),
+        tenant: tenant::of_target(target),
         dual: config.dual_cards,
         schemes: config.authenticator.schemes(),
         // For a place that anybody may have made up the node does not stand.
@@ -81,15 +82,6 @@ fn authority(origin: &str) -> String {
         (true, _) => host.to_owned(),
         (false, "https") => format!("{host}:443"),
         (false, _) => format!("{host}:80"),
-    }
-}
-
-/// What gRPC, which has no paths, names an agent by.
-fn tenant(target: &Target) -> String {
-    match target {
-        Target::Peer(peer) => format!("agents/{peer}"),
-        Target::Skill(skill) => format!("skills/{skill}"),
-        Target::Own | Target::Url(_) => String::new(),
     }
 }
 

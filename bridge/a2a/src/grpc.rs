@@ -1,6 +1,6 @@
 //! The gRPC binding of both versions of A2A, on the port of the HTTP front: here that of 1.0, in `v0_3` that of 0.3.
 //!
-//! A gRPC channel has no path, so another agent of the mesh is named by the tenant (`a2a::tenant`), which is what its card
+//! A gRPC channel has no path, so another agent of the mesh is named by the tenant (`protocol::tenant`), which is what its card
 //! tells its clients to send. 0.3 has no tenants, and names it in its metadata. The one rule: a request is read, and an answer rendered, as the JSON that it stands for.
 
 mod card;

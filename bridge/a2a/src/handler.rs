@@ -14,7 +14,7 @@ use agentanycast_egress::egress_filter::EgressFilter;
 use agentanycast_gateway::{
     ErrorKind, Gateway, GatewayError, Target,
     caller::Caller,
-    is_terminal, shorten,
+    is_terminal, read_agent_card, shorten,
     tasks::{CallerTasks, GatewayTasks, TaskRefusal},
 };
 use agentanycast_identity::{DidWeb, document_of};
@@ -297,6 +297,7 @@ impl A2aHandler for MeshHandler {
         let card = match target {
             Target::Own => self.own_card().await,
             Target::Peer(peer) => self.node().card(peer).await,
+            Target::Agent { peer, agent } => read_agent_card(self.node(), peer.as_deref(), agent).await,
             Target::Skill(skill) => {
                 let any = BTreeMap::new();
                 let found = self.node().discover(skill, &any, ASKED_FOR_SKILL);

@@ -120,16 +120,10 @@ pub struct Caller {
 impl Caller {
     /// One whose tasks with each agent are a list of their own.
     pub fn with_target(labels: GatewayLabels, subject: Option<&str>, target: &Target) -> Self {
-        let target = match target {
-            Target::Own => "own".to_owned(),
-            Target::Peer(peer) => format!("peer:{peer}"),
-            Target::Skill(skill) => format!("skill:{skill}"),
-            Target::Url(url) => format!("url:{url}"),
-        };
         Self {
             labels,
             subject: subject.map(str::to_owned),
-            target,
+            target: target.label(),
             is_per_agent: true,
             further: BTreeMap::new(),
         }

@@ -19,8 +19,11 @@ use futures::{StreamExt as _, stream::BoxStream};
 
 use crate::{
     ErrorKind, Gateway, GatewayError, NewTask, Target, TaskGroup, TaskHandle, TaskListing, TaskQuery, Update,
-    is_halt,
+    is_halt, read_agent_card,
 };
+
+/// A peer with the agents `one`, which is the primary one, and `two`.
+pub const TWO_AGENTS: &str = "peer-with-two-agents";
 
 /// Tasks that it keeps, so that long tests do not become longer.
 const KEPT: usize = 64;
@@ -83,12 +86,23 @@ impl Gateway for FakeGateway {
         if let Some(id) = known {
             return Ok(self.task(&id));
         }
+        if let Target::Agent { peer, agent } = &outgoing.target {
+            read_agent_card(self, peer.as_deref(), agent).await?;
+        }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let mut task = v1::Task {
             task_id: format!("t{number}"),
             context_id: outgoing.context_id,
             metadata: outgoing.metadata,
             originator_peer_id: "me".to_owned(),
+            assignee_peer_id: match &outgoing.target {
+                Target::Agent { peer: Some(peer), .. } => peer.clone(),
+                _ => String::new(),
+            },
+            agent: match &outgoing.target {
+                Target::Agent { agent, .. } => agent.clone(),
+                _ => String::new(),
+            },
             target_skill_id: match outgoing.target {
                 Target::Skill(skill) => skill,
                 _ => String::new(),
@@ -156,6 +170,17 @@ impl Gateway for FakeGateway {
     }
 
     async fn card(&self, peer: &str) -> Result<v1::AgentCard, GatewayError> {
+        if peer == TWO_AGENTS {
+            let agent = |agent: &str| v1::AgentCard {
+                name: format!("Agent {agent}"),
+                agent: agent.to_owned(),
+                ..v1::AgentCard::default()
+            };
+            return Ok(v1::AgentCard {
+                agents: vec![agent("one"), agent("two")],
+                ..agent("one")
+            });
+        }
         if peer != "me" {
             return Err(GatewayError::new(ErrorKind::AgentNotFound, "no such peer"));
         }

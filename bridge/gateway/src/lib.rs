@@ -28,13 +28,16 @@ pub mod running;
 mod sdk;
 #[cfg(feature = "sdk")]
 mod sdk_agents;
+mod target;
 pub mod tasks;
 pub mod time;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use agentanycast_identity::peer_of_did_key;
-use agentanycast_proto::v1::{self, TaskStatus, part::Content};
+use agentanycast_proto::{
+    card_of_agent::card_of_agent,
+    v1::{self, TaskStatus, part::Content},
+};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
@@ -48,6 +51,7 @@ pub use external::{
 pub use lazy::{ConnectNode, LazyGateway};
 #[cfg(feature = "sdk")]
 pub use sdk::SdkGateway;
+pub use target::{OWN_NODE, Target, agent_address, parse_peer};
 
 /// A node, as a gateway is given it when it starts. Cheap to clone.
 #[derive(Clone)]
@@ -58,19 +62,6 @@ pub struct NodePort {
     pub agents: Arc<dyn agents::Agents>,
     /// Tasks that are sent by URL, where the node is in this process: a gateway takes those of its schemes.
     pub external: Option<ExternalRoutes>,
-}
-
-/// Whom a message is for.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Target {
-    /// The agent beside the node.
-    Own,
-    /// The agent of this peer.
-    Peer(String),
-    /// Any agent with this skill; the node chooses.
-    Skill(String),
-    /// An agent beyond a bridge.
-    Url(String),
 }
 
 /// A message that begins a task.
@@ -218,6 +209,29 @@ pub trait Gateway: Send + Sync {
     ) -> Result<Vec<v1::DiscoveredAgent>, GatewayError>;
 }
 
+/// The card of one agent of a node; `None`: of this node.
+///
+/// # Errors
+/// Those of the node; [`ErrorKind::AgentNotFound`] with the names of its agents if the node has none of this name.
+pub async fn read_agent_card(
+    node: &dyn Gateway,
+    peer: Option<&str>,
+    agent: &str,
+) -> Result<v1::AgentCard, GatewayError> {
+    let card = match peer {
+        Some(peer) => node.card(peer).await?,
+        None => node.card(&node.peer_id().await?).await?,
+    };
+    card_of_agent(&card, agent)
+        .map_err(|unknown| GatewayError::new(ErrorKind::AgentNotFound, unknown.to_string()))
+}
+
+/// An agent as [`Target::parse_agent`] takes it: `PEER`, or `PEER/NAME` on a node with several; `self` is this node.
+pub fn address_of(agent: &v1::ListedAgent) -> String {
+    let peer = if agent.own { OWN_NODE } else { &agent.peer_id };
+    agent_address(peer, &agent.agent)
+}
+
 /// How the node reaches an agent, in a word.
 pub fn reachability(agent: &v1::ListedAgent) -> &'static str {
     match agent.connection_type() {
@@ -266,11 +280,6 @@ pub fn is_reference(artifact: &v1::Artifact) -> bool {
         return false;
     };
     matches!(&part.content, Some(Content::UrlPart(part)) if part.url.starts_with(REFERENCE))
-}
-
-/// The peer of a name that may be a `did:key`.
-pub fn parse_peer(name: &str) -> String {
-    peer_of_did_key(name).map_or_else(|| name.to_owned(), |peer| peer.to_string())
 }
 
 /// Of what a caller gave, as much as an error shows.

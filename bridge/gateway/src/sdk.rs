@@ -58,15 +58,24 @@ impl Gateway for SdkGateway {
     }
 
     async fn send(&self, outgoing: NewTask) -> Result<Arc<dyn TaskHandle>, GatewayError> {
+        let mut agent_name = String::new();
         let target = match outgoing.target {
             Target::Own => agentanycast::Target::Peer(self.me().await?.clone()),
             Target::Peer(peer) => agentanycast::Target::Peer(peer_id(&peer)?),
+            Target::Agent { peer, agent } => {
+                agent_name = agent;
+                agentanycast::Target::Peer(match peer {
+                    Some(peer) => peer_id(&peer)?,
+                    None => self.me().await?.clone(),
+                })
+            }
             Target::Skill(skill) => agentanycast::Target::Skill(skill),
             Target::Url(url) => agentanycast::Target::Url(url),
         };
         let mut task = self
             .node
             .task(target, outgoing.message)
+            .agent(agent_name)
             .metadata_from(outgoing.metadata)
             .group(outgoing.group);
         if let Some(note) = outgoing.note {

@@ -270,7 +270,12 @@ impl CallerTasks<'_> {
             metadata.entry(name.to_owned()).or_insert(value);
         }
         metadata.extend(sent.gateway_labels);
-        if matches!(sent.target, Target::Peer(_) | Target::Skill(_)) {
+        let is_for_peer = match &sent.target {
+            Target::Peer(_) | Target::Skill(_) => true,
+            Target::Agent { peer, .. } => peer.is_some(),
+            Target::Own | Target::Url(_) => false,
+        };
+        if is_for_peer {
             check_size(&metadata, &sent.message)?;
         }
         let key = self.node_key(sent.key.as_deref())?;
@@ -454,11 +459,20 @@ fn check_size(labels: &BTreeMap<String, String>, message: &v1::Message) -> Resul
 
 /// Whether a task was sent to this target, as far as the task says.
 fn is_for(task: &v1::Task, target: &Target) -> bool {
+    let is_of_peer = |peer: &str| {
+        let assignee = task.assignee_peer_id.as_str();
+        task.target_skill_id.is_empty() && (assignee.is_empty() || assignee == peer)
+    };
+    let is_own = |peer: &str| peer == task.originator_peer_id;
     match target {
         Target::Skill(skill) => task.target_skill_id == *skill,
-        Target::Peer(peer) => {
-            let is_assigned = !task.assignee_peer_id.is_empty();
-            task.target_skill_id.is_empty() && (!is_assigned || task.assignee_peer_id == *peer)
+        // This node writes with its own tasks which of its agents has them, and no name for its primary one.
+        Target::Peer(peer) => is_of_peer(peer) && (task.agent.is_empty() || is_own(peer)),
+        Target::Agent { peer, agent } => {
+            let is_own = peer.as_deref().is_none_or(is_own);
+            peer.as_deref().is_none_or(is_of_peer)
+                && task.target_skill_id.is_empty()
+                && (task.agent == *agent || is_own && task.agent.is_empty())
         }
         Target::Url(_) | Target::Own => task.target_skill_id.is_empty(),
     }

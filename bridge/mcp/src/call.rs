@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
-use agentanycast_gateway::{Target, base64_text, parse_peer};
+use agentanycast_gateway::{Target, base64_text};
 use agentanycast_proto::{
     struct_json::{self, EXACT},
     v1::{self, DataPart, MessageRole, Part, RawPart, TaskStatus, TextPart, UrlPart, part::Content},
@@ -76,8 +76,8 @@ pub(crate) enum ToolCall {
     Agents(Option<String>, usize),
     /// List skills.
     Skills,
-    /// Show a card: a peer's, or the own agent's.
-    Card(Option<String>),
+    /// Show a card: of a node, or of one of its agents.
+    Card(Target),
     /// Begin a task.
     Ask(Box<AskArgs>),
     /// Show a task, once it has come to a halt or this time is over.
@@ -130,7 +130,8 @@ pub(crate) fn read(tool: ToolName, arguments: Map<String, Value>) -> Result<Tool
         ToolName::ListSkills => (ToolCall::Skills, &[]),
         ToolName::GetAgentCard => {
             let agent = given.text("agent", MAX_ID)?.filter(|name| !name.is_empty());
-            (ToolCall::Card(agent.map(|name| parse_peer(&name))), &["agent"])
+            let agent = agent.map_or(Target::Own, |name| Target::parse_agent(&name));
+            (ToolCall::Card(agent), &["agent"])
         }
         ToolName::AskAgent => {
             let ask = AskArgs {
@@ -190,7 +191,7 @@ fn target(given: &mut ToolArgs) -> Result<Target, ArgError> {
     match there.as_slice() {
         [] => Err(format!("the call names no agent; {one}")),
         [(name, text)] => Ok(match *name {
-            "agent" => Target::Peer(parse_peer(text)),
+            "agent" => Target::parse_agent(text),
             "skill" => Target::Skill(text.clone()),
             _ => Target::Url(text.clone()),
         }),

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 use agentanycast_gateway::{
     ErrorKind, Gateway, GatewayError, Target, TaskHandle,
     caller::Caller,
-    is_halt, shorten,
+    is_halt, read_agent_card, shorten,
     tasks::{CallerMessage, CallerQuery, CallerReply, CallerTasks, GatewayTasks, OwnTask, TaskRefusal},
 };
 use agentanycast_proto::v1;
@@ -232,11 +232,15 @@ impl ToolHandler {
             }
             ToolCall::Skills => Ok(CallResult::ok(render::skills(&node.agents(None).await?))),
             ToolCall::Card(agent) => {
-                let agent = match agent {
-                    Some(agent) => agent,
-                    None => node.peer_id().await?,
+                let card = match agent {
+                    // No call names a skill or URL here.
+                    Target::Own | Target::Skill(_) | Target::Url(_) => {
+                        node.card(&node.peer_id().await?).await
+                    }
+                    Target::Peer(peer) => node.card(&peer).await,
+                    Target::Agent { peer, agent } => read_agent_card(node, peer.as_deref(), &agent).await,
                 };
-                Ok(CallResult::ok(render::card(&node.card(&agent).await?)))
+                Ok(CallResult::ok(render::card(&card?)))
             }
             ToolCall::Ask(ask) => self.ask(&tasks, caller, *ask, waiting).await,
             ToolCall::Get(id, wait) => {

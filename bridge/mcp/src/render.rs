@@ -5,7 +5,8 @@
 
 use agentanycast_daemon_kit::json_lines;
 use agentanycast_gateway::{
-    TaskListing, is_reference, labels::is_auth_required, reachability, skills_of, time::write_time,
+    TaskListing, address_of, agent_address, is_reference, labels::is_auth_required, reachability, skills_of,
+    time::write_time,
 };
 use agentanycast_proto::{
     struct_json::{self, EXACT},
@@ -48,7 +49,8 @@ pub(super) fn discovered(agents: &[v1::DiscoveredAgent]) -> CallToolResult {
 /// Agents that are known, as many as an answer holds; so many more there are.
 pub(super) fn agents(agents: &[v1::ListedAgent], more: usize) -> CallToolResult {
     let of = |agent: &v1::ListedAgent| {
-        json!({"peer_id": agent.peer_id, "name": short(&agent.name), "description": clipped(&agent.description, ABOUT),
+        json!({"peer_id": agent.peer_id, "agent": address_of(agent), "name": short(&agent.name),
+            "description": clipped(&agent.description, ABOUT),
             "skills": agent.skills.iter().map(skill_found).collect::<Vec<_>>(),
             "reached": reachability(agent), "verified": agent.verified})
     };
@@ -67,7 +69,11 @@ pub(super) fn agents(agents: &[v1::ListedAgent], more: usize) -> CallToolResult 
 /// Skills of these agents, as many as an answer holds.
 pub(super) fn skills(agents: &[v1::ListedAgent]) -> CallToolResult {
     let of = |(id, (description, agents)): (&str, (&str, Vec<&v1::ListedAgent>))| {
-        let agents: Vec<_> = agents.iter().map(|agent| short(&agent.name)).collect();
+        let name = |agent: &&v1::ListedAgent| match agent.agent.as_str() {
+            "" => short(&agent.name),
+            _ => address_of(agent),
+        };
+        let agents: Vec<_> = agents.iter().map(name).collect();
         json!({"id": id, "description": clipped(description, ABOUT), "agents": agents})
     };
     let (shown, over) = as_many(skills_of(agents).into_iter().map(of));
@@ -80,7 +86,11 @@ pub(super) fn skills(agents: &[v1::ListedAgent]) -> CallToolResult {
 
 /// As many of these as an answer holds, and how many are left.
 fn as_many(all: impl Iterator<Item = Value>) -> (Vec<Value>, usize) {
-    let mut room = ANSWER;
+    as_many_within(ANSWER, all)
+}
+
+/// As many of these as so many bytes hold, and how many are left.
+fn as_many_within(mut room: usize, all: impl Iterator<Item = Value>) -> (Vec<Value>, usize) {
     let (mut shown, mut over) = (Vec::new(), 0);
     for json in all {
         let text = json.to_string();
@@ -115,16 +125,45 @@ fn skill_found(skill: &SkillInfo) -> Value {
     json!({"id": skill.skill_id, "description": skill.description, "tags": skill.tags})
 }
 
-/// What an agent says of itself.
+/// What an agent says of itself; of a node with several agents, what it says of each.
 pub(super) fn card(card: &v1::AgentCard) -> CallToolResult {
-    let (skills, over) = as_many(card.skills.iter().map(skill));
+    let reached = card.p2p_extension.as_ref();
+    let peer = reached.map(|reached| reached.peer_id.as_str());
+    let of = |agent: &v1::AgentCard| {
+        json!({"agent": agent_address(peer.unwrap_or_default(), &agent.agent), "name": short(&agent.name),
+            "description": clipped(&agent.description, ABOUT),
+            "skills": agent.skills.iter().map(|skill| skill.id.as_str()).collect::<Vec<_>>()})
+    };
+    // Half of the answer is for the agents, where there are several.
+    let (agents, agents_over) = as_many_within(ANSWER / 2, card.agents.iter().map(of));
+    let room = if agents.is_empty() { ANSWER } else { ANSWER / 2 };
+    let (skills, over) = as_many_within(room, card.skills.iter().map(skill));
     let mut json = json!({"name": short(&card.name), "description": clipped(&card.description, ABOUT),
         "version": short(&card.version), "skills": skills});
-    if let Some(reached) = &card.p2p_extension {
-        json["peer_id"] = reached.peer_id.as_str().into();
+    if let Some(peer) = peer {
+        json["peer_id"] = peer.into();
+        if !card.agent.is_empty() {
+            json["agent"] = agent_address(peer, &card.agent).into();
+        }
     }
+    let total = (card.agents_total as usize).max(agents.len() + agents_over);
+    let agents_over = total - agents.len();
+    if total > 0 {
+        json["agents"] = agents.into();
+    }
+    let mut left_out = Vec::new();
     if over > 0 {
-        json["left_out"] = format!("{over} more skills are left out, since this answer is full").into();
+        left_out.push(format!(
+            "{over} more skills are left out, since this answer is full"
+        ));
+    }
+    if agents_over > 0 {
+        left_out.push(format!(
+            "{agents_over} more agents are left out, since the card or this answer is full"
+        ));
+    }
+    if !left_out.is_empty() {
+        json["left_out"] = left_out.join("; ").into();
     }
     as_json(&json)
 }
@@ -184,7 +223,8 @@ fn head(task: &v1::Task) -> Map<String, Value> {
     let agent = if task.assignee_peer_id.is_empty() {
         None
     } else {
-        Some(("agent".to_owned(), task.assignee_peer_id.as_str().into()))
+        let agent = agent_address(&task.assignee_peer_id, &task.agent);
+        Some(("agent".to_owned(), agent.into()))
     };
     [
         ("task_id".to_owned(), Value::from(task.task_id.as_str())),

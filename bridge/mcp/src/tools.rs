@@ -98,13 +98,14 @@ impl ToolName {
                     .to_owned()
             }
             Self::ListAgents => {
-                "Lists the agents that are known here: the one beside this node, those of connected nodes, and those that \
-                registries tell of, with their skills. Use it to see who is there at all."
+                "Lists the agents that are known here: those beside this node, those of connected nodes, and those that \
+                registries tell of, with their skills. ask_agent and get_agent_card take each one's `agent`. Use it to see \
+                who is there at all."
                     .to_owned()
             }
             Self::ListSkills => {
-                "Lists the skills of the agents that are known here, with the agents that have each. ask_agent and \
-                discover_agents take the id as `skill`."
+                "Lists the skills of the agents that are known here, with the agents that have each: by name, or as \
+                PEER/NAME where a node has several agents. ask_agent and discover_agents take the id as `skill`."
                     .to_owned()
             }
             Self::GetAgentCard => {
@@ -175,14 +176,16 @@ impl ToolName {
             ),
             Self::ListSkills => object(json!({}), &[]),
             Self::GetAgentCard => object(
-                json!({"agent": text(MAX_ID, "Peer id or did:key of the agent; without it, the agent beside this node")}),
+                json!({"agent": text(MAX_ID, "Peer id or did:key of the agent; PEER/NAME for one of several agents of a node, where \
+                    self is this node; without it, the agent beside this node")}),
                 &[],
             ),
             // Which of agent, skill and url are given is checked by the call: model providers refuse a schema
             // with `oneOf` at its top, or drop its tool.
             Self::AskAgent => object(
                 with_message(json!({
-                    "agent": text(MAX_ID, "Ask the agent with this peer id or did:key; not with skill or url"),
+                    "agent": text(MAX_ID, "Ask the agent with this peer id or did:key; PEER/NAME for one of several agents of a node, \
+                        where self is this node; not with skill or url"),
                     "skill": text(MAX_ID, "Ask any agent that has this skill; not with agent or url"),
                     "url": text(MAX_URL, "Ask the A2A agent at this URL, outside the network; not with agent or skill"),
                     "context_id": text(MAX_ID, "The context_id of an earlier task, to go on with that conversation"),
@@ -221,8 +224,8 @@ impl ToolName {
             ),
             Self::ListAgents => result(
                 json!({"agents": list(&result(
-                    json!({"peer_id": string(), "name": string(), "description": string(), "skills": list(&skill()),
-                        "reached": {"enum": ["here", "lan", "direct", "relay", "registry"]}}),
+                    json!({"peer_id": string(), "agent": string(), "name": string(), "description": string(),
+                        "skills": list(&skill()), "reached": {"enum": ["here", "lan", "direct", "relay", "registry"]}}),
                     &["peer_id", "name", "skills"],
                 )), "left_out": left_out()}),
                 &["agents"],
@@ -235,8 +238,11 @@ impl ToolName {
                 &["skills"],
             ),
             Self::GetAgentCard => result(
-                json!({"peer_id": string(), "name": string(), "description": string(), "version": string(),
-                    "skills": list(&skill()), "left_out": left_out()}),
+                json!({"peer_id": string(), "agent": string(), "name": string(), "description": string(),
+                    "version": string(), "skills": list(&skill()), "agents": list(&result(
+                        json!({"agent": string(), "name": string(), "description": string(), "skills": list(&string())}),
+                        &["agent", "name", "skills"],
+                    )), "left_out": left_out()}),
                 &["name", "skills"],
             ),
             Self::AskAgent | Self::GetTask | Self::ReplyToTask | Self::CancelTask => result(

@@ -1,24 +1,32 @@
 //! `anycast card`: what an agent says about itself, the local one or a peer's.
 
 use agentanycast::{AgentCard, ErrorKind, Node, PeerId};
+use agentanycast_proto::{card_of_agent, v1};
 
 use crate::{
     args::CardArgs,
     context::Context,
     failure::{CommandFailure, FailureCode},
-    json, output,
+    json,
+    output::{self, agents_in_words},
     peer_target::PeerQuery,
 };
 
 pub(crate) async fn run(context: &Context, args: CardArgs) -> Result<(), CommandFailure> {
     let wanted = args.target.as_deref();
-    let wanted = wanted.map(|text| PeerQuery::parse(context, text)).transpose()?;
+    let wanted = wanted
+        .map(|text| PeerQuery::parse_with_agent(context, text))
+        .transpose()?;
     let node = context.connect_or_start().await?;
-    let (card, successor, warnings) = if let Some(wanted) = wanted {
+    let (card, successor, warnings) = if let Some((wanted, agent)) = wanted {
         let target = wanted.find(context, &node).await?;
         target.reach(&node).await?;
         let known = node.known_card_of(&target.peer).await?;
-        (known.card, known.successor, known.warnings)
+        let card = match agent.as_str() {
+            "" => known.card,
+            agent => card_of(known.card, agent)?,
+        };
+        (card, known.successor, known.warnings)
     } else {
         (own_card(&node).await?, None, node.card_warnings().await?)
     };
@@ -33,6 +41,13 @@ pub(crate) async fn run(context: &Context, args: CardArgs) -> Result<(), Command
         output::warn(&format!("anycast: {warning}"));
     }
     Ok(())
+}
+
+/// The card of one agent of the node that has this card.
+fn card_of(node: AgentCard, agent: &str) -> Result<AgentCard, CommandFailure> {
+    let card = card_of_agent::card_of_agent(&v1::AgentCard::from(node), agent);
+    card.map(AgentCard::from)
+        .map_err(|unknown| CommandFailure::new(FailureCode::NotFound, "CardNotFound", unknown.to_string()))
 }
 
 async fn own_card(node: &Node) -> Result<AgentCard, CommandFailure> {
@@ -61,9 +76,12 @@ fn names(web: &str, dns: &str) -> String {
 fn show(card: AgentCard, successor: Option<&PeerId>) -> Result<(), CommandFailure> {
     let since = successor.map(|peer| format!("the peer has another key since this card, and is {peer}"));
     let reach = card.p2p.unwrap_or_default();
+    let agents: Vec<&str> = card.agents.iter().map(|agent| agent.agent.as_str()).collect();
     output::fields(&[
         ("name", card.name),
+        ("agent", card.agent),
         ("about", card.description),
+        ("agents", agents_in_words(&agents, card.agents_total)),
         ("version", card.version),
         ("protocol", card.protocol_version),
         (

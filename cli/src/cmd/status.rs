@@ -8,7 +8,8 @@ use crate::{
     context::Context,
     did,
     failure::{CommandFailure, FailureCode},
-    json, output,
+    json,
+    output::{self, agents_in_words},
 };
 
 pub(crate) async fn run(context: &Context) -> Result<(), CommandFailure> {
@@ -34,6 +35,13 @@ pub(crate) async fn run(context: &Context) -> Result<(), CommandFailure> {
     // A daemon that is too old does not say it.
     let registries = node.network().await.map(|network| network.registries);
     let registries = registries.unwrap_or_default();
+    let agents = match node.node_agents().await {
+        Ok(agents) => agents,
+        // The daemon is too old to have several.
+        Err(error) if error.kind() == ErrorKind::Unsupported => Vec::new(),
+        Err(error) => return Err(error.into()),
+    };
+    let agents: Vec<&str> = agents.iter().map(|agent| agent.name.as_str()).collect();
     if context.json {
         let document = json!({
             "peer_id": peer,
@@ -43,6 +51,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), CommandFailure> {
             "addresses": info.listen_addresses,
             "publicly_reachable": info.publicly_reachable,
             "connected_peers": info.connected_peers,
+            "agents": agents,
             "started_at": json::time(info.started_at),
             "store_failure": (!failure.is_empty()).then_some(&failure),
             "problems": problems,
@@ -62,6 +71,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), CommandFailure> {
         ("failed", output::flat(&failure)),
         ("up for", output::ago(info.started_at)),
         ("peers", info.connected_peers.to_string()),
+        ("agents", agents_in_words(&agents, 0)),
         ("reachable", reachable.to_owned()),
     ])?;
     for problem in problems {

@@ -1,6 +1,5 @@
 //! Types that several parts of the engine, and those who use it, share.
 
-mod agent_name;
 mod counters;
 mod invite;
 mod node_agent;
@@ -9,8 +8,9 @@ mod offered_task;
 mod refusal;
 mod task_list;
 
+pub use agentanycast_proto::agent_name::{MAX_AGENT_NAME, agent_name_of_card, is_agent_name};
+
 pub use self::{
-    agent_name::{MAX_AGENT_NAME, agent_name_of_card, is_agent_name},
     counters::{BucketCounts, Direction, EngineCounters},
     invite::NewInvite,
     node_agent::{AgentOrigin, CallerKey, NodeAgent},

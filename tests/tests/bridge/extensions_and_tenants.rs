@@ -83,7 +83,12 @@ async fn extensions_are_negotiated() {
 #[tokio::test]
 async fn tenants_are_apart() {
     let scene = BridgeSetup::talking().await;
-    let client = scene.client();
+    // Behind a peer the path names one of its agents, and behind that a tenant.
+    let client = scene
+        .bridge
+        .client()
+        .at(&format!("{}/alice", scene.path()))
+        .version("1.0");
     let answer = client.post("/acme/message:send", &send_params("echo x")).await;
     let id = answer.body["task"]["id"].clone();
     let path = format!("/tasks/{}", id.as_str().unwrap());
@@ -103,6 +108,12 @@ async fn tenants_are_apart() {
     let list = client.call("ListTasks", json!({"tenant": "acme"})).await;
     assert_eq!(list["totalSize"], 2);
     assert_eq!(client.call("ListTasks", json!({})).await["totalSize"], 0);
+    // A call names a tenant of the peer's agent without its name too.
+    let mut params = send_params("echo z");
+    params["tenant"] = "acme".into();
+    scene.client().call("SendMessage", params).await;
+    let list = scene.client().call("ListTasks", json!({"tenant": "acme"})).await;
+    assert_eq!(list["totalSize"], 1);
 }
 
 /// As clients of before 0.3 say it; and to a node without an agent, where nothing is begun.

@@ -18,6 +18,7 @@ mod hostile;
 mod line_separators;
 mod load;
 mod mcp;
+mod named_agents;
 mod oidc_issuer;
 mod push;
 mod restarts;

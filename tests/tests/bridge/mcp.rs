@@ -36,9 +36,7 @@ impl McpPair {
     }
 
     fn client(&self) -> HttpClient {
-        HttpClient::new(format!("http://{}", self.pair.bob.mcp()))
-            .header("accept", "application/json, text/event-stream")
-            .header("mcp-protocol-version", "2025-06-18")
+        client(&self.pair.bob)
     }
 
     /// MCP on standard input and output before the second daemon.
@@ -62,12 +60,19 @@ impl McpPair {
     }
 }
 
+/// A client of MCP over HTTP in this daemon.
+pub(crate) fn client(daemon: &Daemon) -> HttpClient {
+    HttpClient::new(format!("http://{}", daemon.mcp()))
+        .header("accept", "application/json, text/event-stream")
+        .header("mcp-protocol-version", "2025-06-18")
+}
+
 fn call(tool: &str, arguments: &Value) -> Value {
     json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": tool, "arguments": arguments}})
 }
 
 /// A call of a tool: what came of it.
-async fn called(client: &HttpClient, tool: &str, arguments: Value) -> Value {
+pub(crate) async fn called(client: &HttpClient, tool: &str, arguments: Value) -> Value {
     let mut events = client.events(Method::POST, "/mcp", &call(tool, &arguments)).await;
     let mut answer = events.event().await;
     assert_eq!(answer["id"], 7, "{answer}");

@@ -277,14 +277,17 @@ async fn tenants_and_callers_are_kept_apart() {
         client.clone().token("aaaaaaaaaaaaaaaa"),
         client.token("bbbbbbbbbbbbbbbb"),
     );
-    let task = alice.post("/acme/v1/message:send", &send("echo hi")).await.body;
+    let task = alice
+        .post("/alice/acme/v1/message:send", &send("echo hi"))
+        .await
+        .body;
     let id = task["task"]["id"].as_str().unwrap();
     let status = async |client: &agentanycast_tests::http::HttpClient, path: &str| {
         client.get(&format!("{path}/v1/tasks/{id}")).await.status.as_u16()
     };
-    assert_eq!(status(&alice, "/acme").await, 200);
-    assert_eq!(status(&alice, "").await, 404);
-    assert_eq!(status(&bob, "/acme").await, 404);
+    assert_eq!(status(&alice, "/alice/acme").await, 200);
+    assert_eq!(status(&alice, "/alice").await, 404);
+    assert_eq!(status(&bob, "/alice/acme").await, 404);
 }
 
 /// A call that names its agent.

@@ -18,7 +18,10 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
-use super::{failed, route::Resource};
+use super::{
+    failed,
+    route::{Resource, agent_path},
+};
 use crate::{
     handler::A2aHandler,
     protocol::{error::A2aError, version::Version},
@@ -76,20 +79,37 @@ impl AgentDirectory {
 
 fn agent(agent: &ListedAgent) -> Value {
     let skill = |skill: &SkillInfo| json!({"id": skill.skill_id, "description": skill.description, "tags": skill.tags});
-    json!({
+    let mut json = json!({
         "peerId": agent.peer_id,
         "name": agent.name,
         "description": agent.description,
         "skills": agent.skills.iter().map(skill).collect::<Vec<_>>(),
         "reached": reachability(agent),
         "verified": agent.verified,
-        "url": format!("/agents/{}", encode(&agent.peer_id)),
-    })
+        "url": url(agent),
+    });
+    name_agent(&mut json, agent);
+    json
+}
+
+fn url(agent: &ListedAgent) -> String {
+    agent_path(&agent.peer_id, &agent.agent)
+}
+
+/// Says which agent of its node it is, where there are several.
+fn name_agent(json: &mut Value, agent: &ListedAgent) {
+    if !agent.agent.is_empty() {
+        json["agent"] = agent.agent.as_str().into();
+    }
 }
 
 /// What is said of skills.
 fn skills(agents: &[ListedAgent]) -> Vec<Value> {
-    let who = |agent: &&ListedAgent| json!({"peerId": agent.peer_id, "name": agent.name});
+    let who = |agent: &&ListedAgent| {
+        let mut json = json!({"peerId": agent.peer_id, "name": agent.name});
+        name_agent(&mut json, agent);
+        json
+    };
     let skill = |(id, (description, agents)): (&str, (&str, Vec<&ListedAgent>))| {
         let agents: Vec<_> = agents.iter().map(who).collect();
         json!({"id": id, "description": description, "agents": agents, "url": format!("/skills/{}", encode(id))})
@@ -104,12 +124,12 @@ fn page(agents: &[ListedAgent]) -> Response {
             let (id, about) = (escaped(&skill.skill_id), escaped(&skill.description));
             format!("<span title=\"{about}\">{id}</span>")
         });
+        let url = escaped(&url(agent));
         // Writing to a text does not fail.
         let _ = writeln!(
             rows,
-            "<tr><td>{}<td><code>{}</code><td>{}<td>{}<td>{}",
+            "<tr><td>{}<td><a href=\"{url}/.well-known/agent-card.json\"><code>{url}</code></a><td>{}<td>{}<td>{}",
             escaped(&agent.name),
-            escaped(&agent.peer_id),
             reachability(agent),
             skills.collect::<Vec<_>>().join(", "),
             escaped(&agent.description),
@@ -120,7 +140,7 @@ fn page(agents: &[ListedAgent]) -> Response {
          table{{border-collapse:collapse}}td,th{{text-align:left;padding:.3em .8em;border-bottom:1px solid #ccc;vertical-align:top}}</style>\n\
          <h1>Agents</h1>\n<p>This is the A2A bridge of a node. Programs read <a href=\"/agents\">/agents</a>, \
          <a href=\"/skills\">/skills</a> and <a href=\"/.well-known/agent-card.json\">the card of the agent here</a>.</p>\n\
-         <table><tr><th>Agent<th>Peer<th>Reached<th>Skills<th>About\n{rows}</table>\n</html>\n"
+         <table><tr><th>Agent<th>URL<th>Reached<th>Skills<th>About\n{rows}</table>\n</html>\n"
     );
     let mut answer = Response::new(Body::from(html));
     let headers = answer.headers_mut();
@@ -180,6 +200,20 @@ mod tests {
         assert_eq!(listed[0]["agents"].as_array().unwrap().len(), 2);
         assert_eq!(agent(&agents[0])["url"], "/agents/12D3KooWx");
         assert_eq!(agent(&agents[0])["reached"], "registry");
+    }
+
+    #[test]
+    fn each_agent_of_a_node_has_a_url_of_its_own() {
+        let of_node = |name: &str| ListedAgent {
+            agent: name.to_owned(),
+            ..named("Named", "s")
+        };
+        let agents = [of_node("one"), of_node("tasks")];
+        assert_eq!(agent(&agents[0])["url"], "/agents/12D3KooWx/one");
+        assert_eq!(agent(&agents[0])["agent"], "one");
+        assert_eq!(agent(&agents[1])["url"], "/agents/12D3KooWx/@tasks");
+        assert_eq!(skills(&agents)[0]["agents"][1]["agent"], "tasks");
+        assert!(agent(&named("one", "s")).get("agent").is_none());
     }
 
     proptest! {

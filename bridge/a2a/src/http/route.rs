@@ -1,7 +1,7 @@
 //! Paths: which agent, which tenant, and what of it. PURE.
 
-use agentanycast_front::path_segment::decode;
-use agentanycast_gateway::{Target, parse_peer};
+use agentanycast_front::path_segment::{decode, encode};
+use agentanycast_gateway::Target;
 use http::Method as Verb;
 
 use super::refusal::ErrorFormat;
@@ -13,12 +13,15 @@ const CARDS: [&str; 3] = ["agent-card.json", "agent.json", "a2a-agent-card"];
 /// What the REST paths of 0.3 begin with. So no tenant is called that.
 const OLD: &str = "v1";
 
+/// What stands before the name of an agent that is called as a path below an agent is, such as `tasks`.
+const MARK: char = '@';
+
 /// What a path means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Route {
     /// Whom it is for.
     pub(super) target: Target,
-    /// The path up to the agent, such as `/agents/ID`; empty for the agent beside the node.
+    /// The path up to the agent, such as `/agents/PEER/NAME`; empty for the agent beside the node.
     pub(super) base: String,
     pub(super) resource: Resource,
 }
@@ -86,13 +89,18 @@ pub(super) fn route(verb: &Verb, path: &str) -> Result<Route, RouteError> {
     }
     let mut rest: &[String] = &segments;
     let (target, base) = match rest {
-        [kind, name, behind @ ..] if kind == "agents" => {
+        [kind, peer, name, behind @ ..] if kind == "agents" && is_agent(name) => {
             rest = behind;
-            (Target::Peer(parse_peer(name)), base_of(path))
+            let name = name.strip_prefix(MARK).unwrap_or(name);
+            (Target::from_peer_and_agent(peer, name), base_of(path, 3))
+        }
+        [kind, peer, behind @ ..] if kind == "agents" => {
+            rest = behind;
+            (Target::from_peer_and_agent(peer, ""), base_of(path, 2))
         }
         [kind, name, behind @ ..] if kind == "skills" => {
             rest = behind;
-            (Target::Skill(name.clone()), base_of(path))
+            (Target::Skill(name.clone()), base_of(path, 2))
         }
         _ => (Target::Own, String::new()),
     };
@@ -120,14 +128,32 @@ fn directory(verb: &Verb, segments: &[String]) -> Result<Option<Resource>, Route
     }
 }
 
-/// The first two segments, as they came.
-fn base_of(path: &str) -> String {
-    let mut segments = path.split('/').filter(|segment| !segment.is_empty());
-    let (kind, name) = (
-        segments.next().unwrap_or_default(),
-        segments.next().unwrap_or_default(),
-    );
-    format!("/{kind}/{name}")
+/// So many segments, as they came.
+fn base_of(path: &str, most: usize) -> String {
+    let segments = path.split('/').filter(|segment| !segment.is_empty());
+    segments
+        .take(most)
+        .fold(String::new(), |base, segment| base + "/" + segment)
+}
+
+/// Whether the segment behind a peer names one of its agents. Names of agents have no colon.
+fn is_agent(segment: &str) -> bool {
+    !is_reserved(segment) && !is_rest(segment) && !segment.contains(':')
+}
+
+/// Whether a segment means something else than an agent's name, though an agent may be called so.
+fn is_reserved(segment: &str) -> bool {
+    matches!(segment, OLD | "a2a" | "health" | "tasks")
+}
+
+/// The path of an agent of a peer; `agent` is empty if the peer has one agent only.
+pub(super) fn agent_path(peer: &str, agent: &str) -> String {
+    let peer = encode(peer);
+    match agent {
+        "" => format!("/agents/{peer}"),
+        agent if is_reserved(agent) => format!("/agents/{peer}/{MARK}{}", encode(agent)),
+        agent => format!("/agents/{peer}/{}", encode(agent)),
+    }
 }
 
 fn resource(verb: &Verb, rest: &[String]) -> Result<Resource, RouteError> {
@@ -202,6 +228,7 @@ fn rest_of(version: Version, verb: &Verb, tenant: &str, rest: &[&str]) -> Result
 
 #[cfg(test)]
 mod tests {
+    use agentanycast_gateway::OWN_NODE;
     use proptest::prelude::*;
 
     use super::*;
@@ -341,12 +368,21 @@ mod tests {
         ] {
             assert_eq!(found(verb, path), (Target::Own, what.clone()), "{path}");
             let peer = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK";
-            let target = Target::Peer(peer.to_owned());
-            assert_eq!(
-                found(verb, &format!("/agents/{peer}{path}")),
-                (target, what.clone()),
-                "{path}"
-            );
+            // Behind a peer the first segment of these is the name of its agent.
+            if !path.starts_with("/acme") {
+                for (node, target) in [(peer, Target::Peer(peer.to_owned())), (OWN_NODE, Target::Own)] {
+                    let path = format!("/agents/{node}{path}");
+                    assert_eq!(found(verb, &path), (target, what.clone()), "{path}");
+                }
+            }
+            for (node, peer) in [(peer, Some(peer.to_owned())), (OWN_NODE, None)] {
+                let target = Target::Agent {
+                    peer,
+                    agent: "a.b-1".to_owned(),
+                };
+                let path = format!("/agents/{node}/a.b-1{path}");
+                assert_eq!(found(verb, &path), (target, what.clone()), "{path}");
+            }
             let target = Target::Skill("über setzen".to_owned());
             let path = format!("/skills/%C3%BCber%20setzen{path}");
             assert_eq!(found(verb, &path), (target, what), "{path}");
@@ -387,6 +423,46 @@ mod tests {
         assert_eq!((odd.base, odd.target), (route.base, route.target));
     }
 
+    #[test]
+    fn an_agent_of_a_peer_is_the_segment_behind_it() {
+        let agent = |name: &str| Target::from_peer_and_agent("p", name);
+        let routed = |path: &str| route(&Verb::POST, path).unwrap();
+        for (path, name, base) in [
+            ("/agents/p/one", "one", "/agents/p/one"),
+            ("//agents/p//one/a2a/", "one", "/agents/p/one"),
+            ("/agents/p/o%6Ee/message:send", "one", "/agents/p/o%6Ee"),
+            ("/agents/p/One/a2a", "One", "/agents/p/One"),
+            ("/agents/p/acme/message:send", "acme", "/agents/p/acme"),
+            ("/agents/p/@tasks/message:send", "tasks", "/agents/p/@tasks"),
+            ("/agents/p/%40a2a", "a2a", "/agents/p/%40a2a"),
+            ("/agents/p/a2a", "", "/agents/p"),
+            ("/agents/p/v1/message:send", "", "/agents/p"),
+        ] {
+            let route = routed(path);
+            assert_eq!((route.target, route.base.as_str()), (agent(name), base), "{path}");
+        }
+        let with_tenant = routed("/agents/p/one/acme/message:send");
+        assert_eq!(with_tenant.target, agent("one"));
+        assert_eq!(with_tenant.resource, rest(Method::Send, "acme", ""));
+        let lost = route(&Verb::POST, "/agents/p/messages:send");
+        assert_eq!(
+            lost,
+            Err(RouteError::NoSuchPath(Version::V10)),
+            "no agent is called so"
+        );
+    }
+
+    #[test]
+    fn the_path_of_an_agent_leads_to_it() {
+        for name in ["", "one", "a.b_c-d", "a2a", "health", "tasks", "v1", "agents"] {
+            let path = agent_path("p", name);
+            let route = route(&Verb::POST, &format!("{path}/message:send")).unwrap();
+            assert_eq!(route.target, Target::from_peer_and_agent("p", name), "{path}");
+            assert_eq!(route.base, path);
+            assert_eq!(route.resource, rest(Method::Send, "", ""));
+        }
+    }
+
     fn bs58_bytes(text: &str) -> Vec<u8> {
         let id: agentanycast_identity::PeerId = text.parse().unwrap();
         id.to_bytes()
@@ -421,6 +497,7 @@ mod tests {
             "/v1/v1/tasks",
             "/acme/v1/x",
             "/agents/a/v1/x",
+            "/agents/a/b/v1/x",
         ] {
             let lost = RouteError::NoSuchPath(Version::V03);
             assert_eq!(route(&Verb::POST, nowhere), Err(lost), "{nowhere}");

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use agentanycast_front::auth::Authenticator;
 use agentanycast_gateway::fake::{
-    FakeGateway,
+    FakeGateway, TWO_AGENTS,
     changed_json::{change, other},
 };
 use agentanycast_gateways::{bridge::CardGrpc, front::CallerLimits};
@@ -301,6 +301,50 @@ async fn a_skill_has_a_card_and_takes_messages() {
     )
     .await;
     assert_eq!(status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn each_agent_of_a_peer_has_a_card_and_takes_messages() {
+    let front = front();
+    let get = async |path: &str| {
+        let (status, _, body) = ask(&front, "GET", path, "1.0", String::new()).await;
+        (status, serde_json::from_str::<Value>(&body).unwrap())
+    };
+    let base = format!("/agents/{TWO_AGENTS}/two");
+    let (status, card) = get(&format!("{base}/.well-known/agent-card.json")).await;
+    assert_eq!(status, StatusCode::OK);
+    assert_eq!(card["name"], "Agent two");
+    assert_eq!(card["url"], format!("http://localhost{base}"));
+    let (status, unknown) = get(&format!("/agents/{TWO_AGENTS}/three/.well-known/agent-card.json")).await;
+    assert_eq!(status, StatusCode::NOT_FOUND);
+    let said = unknown["error"]["message"].as_str().unwrap();
+    assert!(
+        said.contains("no agent \"three\"") && said.ends_with("there are: one, two"),
+        "{said}"
+    );
+    // The only agent of a node is called as its card says.
+    let (status, own) = get("/agents/self/fake/.well-known/agent-card.json").await;
+    assert_eq!((status, &own["name"]), (StatusCode::OK, &json!("Fake")));
+    assert_eq!(own["url"], "http://localhost/agents/self/fake");
+
+    let body = json!({"message": message("1.0")}).to_string();
+    let (status, _, sent) = ask(&front, "POST", &format!("{base}/message:send"), "1.0", body).await;
+    assert_eq!(status, StatusCode::OK, "{sent}");
+    // The path and the tenant mean the same agent; the task is no other agent's.
+    for (path, status) in [
+        (format!("{base}/tasks/t0"), StatusCode::OK),
+        (
+            format!("/tasks/t0?tenant=agents%2F{TWO_AGENTS}%2Ftwo"),
+            StatusCode::OK,
+        ),
+        (
+            format!("/agents/{TWO_AGENTS}/one/tasks/t0"),
+            StatusCode::NOT_FOUND,
+        ),
+        (format!("/agents/{TWO_AGENTS}/tasks/t0"), StatusCode::NOT_FOUND),
+    ] {
+        assert_eq!(get(&path).await.0, status, "{path}");
+    }
 }
 
 #[tokio::test]

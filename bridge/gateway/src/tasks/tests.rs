@@ -7,7 +7,7 @@ use agentanycast_proto::v1::{Message, MessageRole, Part, TaskStatus, TextPart, p
 use super::*;
 use crate::{
     caller::{GatewayLabels, LabelNames},
-    fake::FakeGateway,
+    fake::{FakeGateway, TWO_AGENTS},
     labels::group_of,
 };
 
@@ -145,6 +145,52 @@ async fn a_key_names_one_message_of_one_caller() {
         alice.send(odd).await.err(),
         Some(TaskRefusal::BadKey(_))
     ));
+}
+
+#[tokio::test]
+async fn each_agent_of_a_peer_has_a_list_and_keys_of_its_own() {
+    let shared = shared();
+    let target = |agent: &str| Target::from_peer_and_agent(TWO_AGENTS, agent);
+    let tasks = |agent: &str| shared.of_caller(Caller::with_target(LABELS, Some("alice"), &target(agent)));
+    let keyed = |agent: &str| {
+        let mut sent = CallerMessage::new(target(agent), said("hi"));
+        sent.key = Some("k".to_owned());
+        sent
+    };
+    let first = tasks("one").send(keyed("one")).await.unwrap();
+    assert_eq!(tasks("one").send(keyed("one")).await.unwrap().id(), first.id());
+    assert!(tasks("one").get(first.id()).await.is_ok());
+    for other in ["two", ""] {
+        assert!(tasks(other).get(first.id()).await.is_err(), "{other}");
+        assert!(tasks(other).send(keyed(other)).await.is_err(), "{other}");
+    }
+    let unknown = CallerMessage::new(target("three"), said("hi"));
+    let Some(TaskRefusal::Node(error)) = tasks("three").send(unknown).await.err() else {
+        panic!("there is no such agent");
+    };
+    assert_eq!(error.kind(), ErrorKind::AgentNotFound);
+    assert!(error.to_string().contains("there are: one, two"), "{error}");
+}
+
+#[test]
+fn a_key_means_the_agent_that_it_was_used_with() {
+    let task = |assignee: &str, agent: &str| v1::Task {
+        originator_peer_id: "me".to_owned(),
+        assignee_peer_id: assignee.to_owned(),
+        agent: agent.to_owned(),
+        ..v1::Task::default()
+    };
+    let at = Target::from_peer_and_agent;
+    assert!(is_for(&task("peer", "one"), &at("peer", "one")));
+    assert!(!is_for(&task("peer", "one"), &at("peer", "two")));
+    assert!(!is_for(&task("peer", "one"), &at("else", "one")));
+    assert!(!is_for(&task("peer", "one"), &at("peer", "")));
+    assert!(!is_for(&task("peer", ""), &at("peer", "one")));
+    assert!(is_for(&task("peer", ""), &at("peer", "")));
+    // No name is written with the tasks of this node's primary agent.
+    assert!(is_for(&task("me", ""), &at("self", "one")));
+    assert!(is_for(&task("me", ""), &at("me", "one")));
+    assert!(!is_for(&task("me", "two"), &at("self", "one")));
 }
 
 #[tokio::test]

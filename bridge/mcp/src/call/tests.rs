@@ -27,6 +27,18 @@ fn exactly_one_is_asked() {
         // The TypeScript client's limit, less what the way there and back may take.
         const { assert!(DEFAULT_WAIT <= 60 - 10) };
     }
+    for (agent, target) in [
+        ("12D3KooWx/one", Target::from_peer_and_agent("12D3KooWx", "one")),
+        ("self/one", Target::from_peer_and_agent("self", "one")),
+        ("self", Target::Own),
+    ] {
+        assert_eq!(ask(&json!({"message": "hi", "agent": agent})).target, target);
+        let card = read(
+            ToolName::GetAgentCard,
+            json!({ "agent": agent }).as_object().cloned().unwrap(),
+        );
+        assert_eq!(card, Ok(ToolCall::Card(target)));
+    }
     for wrong in [
         json!({"message": "hi"}),
         json!({"message": "hi", "agent": ""}),

@@ -249,3 +249,83 @@ proptest! {
         prop_assert!(json["content"].as_array().unwrap().len() > count);
     }
 }
+
+#[test]
+fn agents_of_a_node_are_named_as_they_are_asked() {
+    let listed = |own, agent: &str| v1::ListedAgent {
+        peer_id: "12D3".to_owned(),
+        name: "Named".to_owned(),
+        skills: vec![SkillInfo {
+            skill_id: "s".to_owned(),
+            ..SkillInfo::default()
+        }],
+        own,
+        agent: agent.to_owned(),
+        ..v1::ListedAgent::default()
+    };
+    let all = [
+        listed(true, "one"),
+        listed(true, ""),
+        listed(false, "two"),
+        listed(false, ""),
+    ];
+    let json = written(&agents(&all, 0));
+    let asked: Vec<&Value> = (0..all.len())
+        .map(|at| &json["structuredContent"]["agents"][at]["agent"])
+        .collect();
+    assert_eq!(asked, ["self/one", "self", "12D3/two", "12D3"]);
+    let json = written(&skills(&all));
+    let who = &json["structuredContent"]["skills"][0]["agents"];
+    assert_eq!(who, &json!(["self/one", "Named", "12D3/two", "Named"]));
+    let asked = v1::Task {
+        assignee_peer_id: "12D3".to_owned(),
+        agent: "two".to_owned(),
+        ..v1::Task::default()
+    };
+    assert_eq!(head(&asked)["agent"], "12D3/two");
+}
+
+#[test]
+fn the_card_of_a_node_shows_its_agents_in_bounds() {
+    let agent = |number: usize| v1::AgentCard {
+        name: "Named".to_owned(),
+        description: "d".repeat(ABOUT),
+        agent: format!("a{number}"),
+        skills: vec![Skill {
+            id: "s".to_owned(),
+            ..Skill::default()
+        }],
+        ..v1::AgentCard::default()
+    };
+    let node = |agents: usize, total| v1::AgentCard {
+        p2p_extension: Some(v1::P2pExtension {
+            peer_id: "12D3".to_owned(),
+            ..v1::P2pExtension::default()
+        }),
+        agents: (0..agents).map(agent).collect(),
+        agents_total: total,
+        ..v1::AgentCard::default()
+    };
+    let few = written(&card(&node(2, 0)));
+    let few = &few["structuredContent"];
+    assert_eq!(few["agents"][1]["agent"], "12D3/a1");
+    assert_eq!(few["agents"][1]["skills"], json!(["s"]));
+    assert!(few.get("left_out").is_none(), "{few}");
+    let many = card(&node(1000, 4000));
+    let text = written(&many).to_string();
+    assert!(text.len() < 1 << 20, "{}", text.len());
+    let many = &written(&many)["structuredContent"];
+    let shown = many["agents"].as_array().unwrap().len();
+    let left_out = many["left_out"].as_str().unwrap();
+    assert!(
+        shown > 10 && left_out.starts_with(&format!("{} more agents", 4000 - shown)),
+        "{left_out}"
+    );
+    let one = v1::AgentCard {
+        agent: "one".to_owned(),
+        ..node(0, 0)
+    };
+    let one = written(&card(&one));
+    assert_eq!(one["structuredContent"]["agent"], "12D3/one");
+    assert!(one["structuredContent"].get("agents").is_none());
+}

@@ -107,18 +107,29 @@ impl Gateway for LocalGateway {
 
     async fn send(&self, outgoing: NewTask) -> Result<Arc<dyn TaskHandle>, GatewayError> {
         use send_task_request::Target as To;
+        let to_peer = |peer: Option<String>| {
+            let Some(peer) = peer else {
+                return Ok(To::PeerId(self.net.local_peer().to_string()));
+            };
+            match peer.parse::<agentanycast_identity::PeerId>() {
+                Ok(_) => Ok(To::PeerId(peer)),
+                Err(error) => Err(GatewayError::new(ErrorKind::AgentNotFound, error.to_string())),
+            }
+        };
+        let mut target_agent = String::new();
         let to = match outgoing.target {
-            Target::Own => To::PeerId(self.net.local_peer().to_string()),
-            Target::Peer(peer) => {
-                let valid = peer.parse::<agentanycast_identity::PeerId>();
-                valid.map_err(|error| GatewayError::new(ErrorKind::AgentNotFound, error.to_string()))?;
-                To::PeerId(peer)
+            Target::Own => to_peer(None)?,
+            Target::Peer(peer) => to_peer(Some(peer))?,
+            Target::Agent { peer, agent } => {
+                target_agent = agent;
+                to_peer(peer)?
             }
             Target::Skill(skill) => To::SkillId(skill),
             Target::Url(url) => To::Url(url),
         };
         let request = SendTaskRequest {
             target: Some(to),
+            target_agent,
             message: Some(outgoing.message),
             context_id: outgoing.context_id,
             metadata: outgoing.metadata,
