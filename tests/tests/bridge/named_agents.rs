@@ -67,7 +67,7 @@ fn names_all(text: &str) {
 #[tokio::test]
 async fn a2a_clients_reach_each_agent_by_its_path() {
     let scene = NamedAgents::new().await;
-    for bridge in scene.bridges().await {
+    for (number, bridge) in scene.bridges().await.into_iter().enumerate() {
         let mut grpc = A2aServiceClient::connect(bridge.url()).await.unwrap();
         for name in NAMES {
             let client = scene.client(&bridge, name);
@@ -122,9 +122,9 @@ async fn a2a_clients_reach_each_agent_by_its_path() {
             .version("1.0");
         let task = primary.call("SendMessage", send_params("x")).await["task"].take();
         assert_eq!(texts(&task), ["one"], "{task}");
-        // It is another list of tasks.
+        // It is another list of tasks than that of its name; both bridges have the same lists.
         let listed = primary.call("ListTasks", json!({})).await;
-        assert_eq!(listed["totalSize"], 1, "{listed}");
+        assert_eq!(listed["totalSize"], number + 1, "{listed}");
 
         let unknown = scene.client(&bridge, "four");
         let card = unknown.get("/.well-known/agent-card.json").await;
