@@ -105,6 +105,7 @@ pub(crate) fn discovered_agent(agent: &DiscoveredAgent) -> Value {
         "description": agent.description,
         "skills": skills(&agent.skills),
         "verified": agent.verified,
+        "agent": agent.agent,
     })
 }
 

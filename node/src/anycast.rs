@@ -1,7 +1,7 @@
 //! Finding agents by what they can do, and choosing who gets a task: skill → peer.
 //!
 //! [`start`] gives a [`Anycast`] handle and one task per registry that keeps the local agent registered there.
-//! `peer_health`, `strategy`, `skill_cache`, `merge` and `registration_state` are pure; `registry_client` speaks gRPC, `fan_in` waits for all
+//! `peer_health`, `strategy`, `skill_cache`, `merge`, `registration_content`, `registry_capacity` and `registration_state` are pure; `registry_client` speaks gRPC, `fan_in` waits for all
 //! answers, `discovery` looks in all places, `neighbour_cards` are connected peers, `agent_directory` lists who is known, `registrar` keeps
 //! the agent registered. It knows the network for addresses only, and of the engine only what became of tasks
 //! ([`RouteOutcome`]).
@@ -14,14 +14,17 @@ mod merge;
 mod neighbour_cards;
 mod peer_health;
 mod registrar;
+mod registration_content;
 mod registration_state;
 mod registration_status;
+mod registry_capacity;
 mod registry_client;
 mod request_signing;
 mod skill_cache;
 mod strategy;
 
 use std::{
+    collections::BTreeMap,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -53,6 +56,7 @@ use self::{
     agent_presence::AgentPresence,
     merge::RouteCandidate,
     peer_health::PeerHealth,
+    registration_content::{LeftOut, RegistrationContent},
     registry_client::RegistryClient,
     skill_cache::{CachedCandidates, SkillCache},
     strategy::CandidateSelector,
@@ -107,8 +111,8 @@ pub struct AnycastParts {
 /// What of the local agent's card other nodes cannot find, a sentence each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UndiscoverableParts {
-    /// What registries do not take.
-    registries: Vec<String>,
+    /// What registries are not told, by their places.
+    registries: BTreeMap<usize, RegistryGaps>,
     /// Why the card is not announced in the DHT.
     dht: Option<String>,
 }
@@ -116,8 +120,28 @@ pub struct UndiscoverableParts {
 impl UndiscoverableParts {
     /// All of it; empty: everything can be found.
     pub fn sentences(&self) -> Vec<String> {
-        self.registries.iter().chain(&self.dht).cloned().collect()
+        let mut told: Vec<(&LeftOut, String)> = Vec::new();
+        for gaps in self.registries.values() {
+            match told.iter_mut().find(|(left_out, _)| **left_out == gaps.left_out) {
+                Some((_, addresses)) => {
+                    addresses.push_str(", ");
+                    addresses.push_str(&gaps.address);
+                }
+                None => told.push((&gaps.left_out, gaps.address.clone())),
+            }
+        }
+        let told = told
+            .iter()
+            .flat_map(|(left_out, addresses)| left_out.sentences(addresses));
+        told.chain(self.dht.clone()).collect()
     }
+}
+
+/// What one registry is not told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct RegistryGaps {
+    address: String,
+    left_out: LeftOut,
 }
 
 /// How the peers are doing that tasks are sent to by skill; made before the engine, which tells it.
@@ -269,6 +293,42 @@ pub fn start(
     Ok((anycast, task))
 }
 
+impl AnycastInner {
+    /// What of the card this registry is told now.
+    fn registration_content(&self, card: &AgentCard, registry: &RegistryClient) -> RegistrationContent {
+        let addresses: Vec<String> = self.net.reachable().borrow().all().cloned().collect();
+        RegistrationContent::new(
+            card,
+            self.net.local_peer(),
+            &addresses,
+            &self.net.own_identity().key_rotations,
+            registry.capacity(),
+        )
+    }
+
+    /// Takes note of what of the card the registry at this place is not told, where the agent is registered.
+    fn note_left_out(&self, place: usize, left_out: &LeftOut) {
+        let registry = &self.registries[place];
+        let is_asked =
+            !self.reported_versions.is_empty() && (!self.registries_are_guessed || registry.has_answered());
+        let gaps = Some(left_out).filter(|left_out| is_asked && !left_out.is_nothing());
+        let gaps = gaps.map(|left_out| RegistryGaps {
+            address: registry.address().to_owned(),
+            left_out: left_out.clone(),
+        });
+        self.unfindable.send_if_modified(|told| {
+            if told.registries.get(&place) == gaps.as_ref() {
+                return false;
+            }
+            match gaps {
+                Some(gaps) => told.registries.insert(place, gaps),
+                None => told.registries.remove(&place),
+            };
+            true
+        });
+    }
+}
+
 impl Anycast {
     /// How it stands at each registry that the local agent is registered at. One that was guessed, and never
     /// answered, is left out.
@@ -303,18 +363,13 @@ impl Anycast {
 
     /// This was the card in the last run: others are told when its agent is there. Its number.
     pub fn recall_card(&self, card: Option<AgentCard>) -> u64 {
-        let is_registered = !self.inner.reported_versions.is_empty();
-        let registries = card
-            .as_ref()
-            .filter(|_| is_registered)
-            .map(registrar::unregistered_parts);
-        let registries = registries.unwrap_or_default();
-        for warning in &registries {
-            tracing::warn!("{warning}");
+        for (place, registry) in self.inner.registries.iter().enumerate() {
+            let content = card
+                .as_ref()
+                .map(|card| self.inner.registration_content(card, registry));
+            let left_out = content.map(|content| content.left_out).unwrap_or_default();
+            self.inner.note_left_out(place, &left_out);
         }
-        self.inner
-            .unfindable
-            .send_modify(|told| told.registries = registries);
         let mut number = 0;
         self.inner.card.send_modify(|edition| {
             edition.number += 1;

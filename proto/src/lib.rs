@@ -11,7 +11,7 @@
 pub mod agent_name;
 #[cfg(feature = "services")]
 pub mod bounded_decode;
-pub mod card_of_agent;
+pub mod card_agents;
 #[cfg(feature = "services")]
 pub mod codec;
 pub mod decoded_size;

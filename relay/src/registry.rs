@@ -26,12 +26,12 @@ mod usage;
 use std::{sync::Arc, time::Duration};
 
 use agentanycast_identity::{proof::MAX_SKEW, rotation::Rotation};
-use agentanycast_proto::v1::RegistryProof;
+use agentanycast_proto::v1::{RegistryProof, SkillInfo};
 
 pub use agent::{RegisteredAgent, nanos_of, timestamp};
 pub use discover::{MAX_ANSWER, Query, Search};
 pub use error::RegistryError;
-pub use limits::RegistryLimits;
+pub use limits::{MAX_REGISTRATION_ELEMENTS, RegistryLimits};
 pub use records::RegistryStats;
 pub use remote_record::{RecordSender, RemoteRecord};
 pub use replication::{ChangesPage, ChangesReader, MergeOutcome};
@@ -329,6 +329,12 @@ impl SkillRegistry {
         Ok(expires)
     }
 
+    /// How many sets of the index the live entry of a peer stands in that is registered here.
+    pub fn places_of(&self, peer: &str) -> usize {
+        let live = self.own(peer).and_then(|record| record.live.as_ref());
+        live.map_or(0, |live| live.sets.len())
+    }
+
     /// Forgets what has expired by `now`, at most `most` records; how many entries did.
     pub fn expire(&mut self, now: impl Into<Now>, most: usize) -> usize {
         let now = now.into();
@@ -424,7 +430,7 @@ impl SkillRegistry {
             });
         }
         check_proofs(&proofs, &self.limits)?;
-        let places = skills.iter().map(|skill| sets_of_skill(skill.tags.len())).sum();
+        let places = places_of(&skills);
         let wanted = QuotaRequest {
             peer: &peer,
             origin: &origin,
@@ -523,6 +529,11 @@ impl SkillRegistry {
             changed: 0,
         })
     }
+}
+
+/// How many sets of the index an agent with these skills stands in at most.
+pub fn places_of(skills: &[SkillInfo]) -> usize {
+    skills.iter().map(|skill| sets_of_skill(skill.tags.len())).sum()
 }
 
 /// A change of keys as a proof that the old key's registration is over.

@@ -331,6 +331,11 @@ impl Handle {
         Ok(expires)
     }
 
+    /// See [`SkillRegistry::places_of`].
+    pub fn places_of(&self, peer: &str) -> usize {
+        self.read().places_of(peer)
+    }
+
     /// Begins to search, and looks at nothing yet.
     pub fn search<'a>(&self, query: Query<'a>) -> Search<'a> {
         Search::new(query, self.0.seed.fetch_add(1, Relaxed))

@@ -202,6 +202,7 @@ impl MeshHandler {
                 skill_id: skill.id,
                 description: skill.description,
                 tags: skill.tags,
+                agent: String::new(),
             }],
             ..v1::DiscoveredAgent::default()
         })

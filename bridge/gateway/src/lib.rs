@@ -35,7 +35,7 @@ pub mod time;
 use std::{collections::BTreeMap, sync::Arc};
 
 use agentanycast_proto::{
-    card_of_agent::card_of_agent,
+    card_agents::card_of_agent,
     v1::{self, TaskStatus, part::Content},
 };
 use async_trait::async_trait;

@@ -142,9 +142,11 @@ impl Gateway for SdkGateway {
                     skill_id: skill.id,
                     description: skill.description,
                     tags: skill.tags,
+                    agent: String::new(),
                 })
                 .collect(),
             verified: agent.verified,
+            agent: agent.agent,
         });
         Ok(translated.collect())
     }

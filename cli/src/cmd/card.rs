@@ -1,7 +1,7 @@
 //! `anycast card`: what an agent says about itself, the local one or a peer's.
 
 use agentanycast::{AgentCard, ErrorKind, Node, PeerId};
-use agentanycast_proto::{card_of_agent, v1};
+use agentanycast_proto::{card_agents::card_of_agent, v1};
 
 use crate::{
     args::CardArgs,
@@ -45,7 +45,7 @@ pub(crate) async fn run(context: &Context, args: CardArgs) -> Result<(), Command
 
 /// The card of one agent of the node that has this card.
 fn card_of(node: AgentCard, agent: &str) -> Result<AgentCard, CommandFailure> {
-    let card = card_of_agent::card_of_agent(&v1::AgentCard::from(node), agent);
+    let card = card_of_agent(&v1::AgentCard::from(node), agent);
     card.map(AgentCard::from)
         .map_err(|unknown| CommandFailure::new(FailureCode::NotFound, "CardNotFound", unknown.to_string()))
 }

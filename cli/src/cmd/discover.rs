@@ -101,10 +101,13 @@ fn row(agent: DiscoveredAgent, asked: &str, names: &PeerNames, full: bool) -> [S
         tags.collect::<Vec<_>>().join(" ")
     };
     [
-        agent
-            .peer_id
-            .map(|peer| peer_lookup::display_name(names, &peer, full))
-            .unwrap_or_default(),
+        address(
+            agent
+                .peer_id
+                .map(|peer| peer_lookup::display_name(names, &peer, full))
+                .unwrap_or_default(),
+            &agent.agent,
+        ),
         output::brief(&agent.name),
         if agent.verified { "yes" } else { "no" }.to_owned(),
         output::brief(&skill.map(tags).unwrap_or_default()),
@@ -112,9 +115,24 @@ fn row(agent: DiscoveredAgent, asked: &str, names: &PeerNames, full: bool) -> [S
     ]
 }
 
+/// What a task is sent to: `PEER/AGENT` where the node has several agents.
+fn address(peer: String, agent: &str) -> String {
+    if agent.is_empty() {
+        peer
+    } else {
+        format!("{peer}/{}", output::brief(agent))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_agent_of_several_is_named_behind_its_peer() {
+        assert_eq!(address("host".to_owned(), ""), "host");
+        assert_eq!(address("host".to_owned(), "translator"), "host/translator");
+    }
 
     #[test]
     fn a_tag_is_given_once() {

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use agentanycast_core::is_agent_name;
 use agentanycast_identity::PeerId;
 use agentanycast_net::FoundAgent;
 use agentanycast_proto::v1::{AgentRecord, SkillInfo, SkillRegistration};
@@ -98,6 +99,32 @@ impl AgentMatch {
         }
     }
 
+    /// The agent of its node that has the skill; empty where the node has one agent, or it is not known.
+    pub fn agent_with(&self, skill: &str) -> &str {
+        let known = self.skills.iter().find(|known| known.skill_id == skill);
+        known
+            .map(|known| known.agent.as_str())
+            .filter(|agent| is_agent_name(agent))
+            .unwrap_or_default()
+    }
+
+    /// Takes over which agents have its skills, where it does not say so itself.
+    fn add_skill_agents(&mut self, other: &[SkillInfo]) {
+        if self.skills.iter().all(|skill| !skill.agent.is_empty()) {
+            return;
+        }
+        let known: HashMap<&str, &str> = other
+            .iter()
+            .filter(|skill| !skill.agent.is_empty())
+            .map(|skill| (skill.skill_id.as_str(), skill.agent.as_str()))
+            .collect();
+        for skill in self.skills.iter_mut().filter(|skill| skill.agent.is_empty()) {
+            if let Some(agent) = known.get(skill.skill_id.as_str()) {
+                (*agent).clone_into(&mut skill.agent);
+            }
+        }
+    }
+
     /// Whether it has the skill with all of these tags.
     pub(super) fn matches(&self, skill: &str, tags: &BTreeMap<String, String>) -> bool {
         let fits = |known: &SkillInfo| {
@@ -161,6 +188,10 @@ pub(super) fn merge(answers: Vec<Vec<AgentMatch>>, limit: usize) -> Vec<AgentMat
         } else {
             (std::mem::replace(known, empty(known.peer)), found)
         };
+        // A deployed registry leaves the agents out. What only somebody else says of a peer names no agent of it.
+        if other.verified || !better.verified {
+            better.add_skill_agents(&other.skills);
+        }
         for address in other.addresses {
             if better.addresses.len() < MAX_ADDRESSES && !better.addresses.contains(&address) {
                 better.addresses.push(address);
@@ -225,6 +256,36 @@ mod tests {
         let names: Vec<&str> = merged.iter().map(|found| found.name.as_str()).collect();
         assert_eq!(names, ["proven", "three", "two"]);
         assert_eq!(merged[0].addresses, ["/b", "/a", "/c"]);
+    }
+
+    #[test]
+    fn which_agent_has_a_skill_is_taken_from_who_may_say_so() {
+        let skill = |id: &str, agent: &str| SkillInfo {
+            skill_id: id.into(),
+            agent: agent.into(),
+            ..SkillInfo::default()
+        };
+        let told = |verified, skills: &[SkillInfo]| AgentMatch {
+            skills: skills.to_vec(),
+            ..found(1, "", verified, &[])
+        };
+        let merged = |one, other| merge(vec![vec![one], vec![other]], 10).remove(0);
+        let (bare, named) = ([skill("a", ""), skill("b", "")], [skill("a", "one")]);
+        for (one, other, agent) in [
+            (told(true, &bare), told(true, &named), "one"),
+            (told(false, &bare), told(false, &named), "one"),
+            (told(false, &bare), told(true, &named), "one"),
+            (told(true, &bare), told(false, &named), ""),
+            (told(true, &[skill("a", "own")]), told(true, &named), "own"),
+            (told(true, &bare), told(true, &[skill("a", "No Name")]), ""),
+        ] {
+            let found = merged(one, other);
+            assert_eq!(
+                (found.agent_with("a"), found.agent_with("b")),
+                (agent, ""),
+                "{found:?}"
+            );
+        }
     }
 
     #[test]

@@ -12,7 +12,10 @@ use std::{
 };
 
 use agentanycast_identity::PeerId;
-use agentanycast_proto::v1::{AgentCard, SkillInfo};
+use agentanycast_proto::{
+    card_agents::agents_by_skill,
+    v1::{AgentCard, SkillInfo},
+};
 use lru::LruCache;
 use prost::Message as _;
 
@@ -87,10 +90,14 @@ impl NeighbourCards {
 /// An agent as its card says, cut to what is kept.
 pub(super) fn match_from_card(peer: PeerId, card: AgentCard) -> AgentMatch {
     let mut room = MAX_SKILL_BYTES;
-    let skills = card.skills.into_iter().map(|skill| SkillInfo {
-        skill_id: skill.id,
-        description: skill.description,
-        tags: skill.tags,
+    let owners = agents_by_skill(&card);
+    let skills = card.skills.iter().map(|skill| SkillInfo {
+        skill_id: skill.id.clone(),
+        description: skill.description.clone(),
+        tags: skill.tags.clone(),
+        agent: owners
+            .get(skill.id.as_str())
+            .map_or_else(String::new, |agent| (*agent).to_owned()),
     });
     let fits = |skill: &SkillInfo| match room.checked_sub(skill.encoded_len()) {
         Some(left) => {
@@ -99,6 +106,7 @@ pub(super) fn match_from_card(peer: PeerId, card: AgentCard) -> AgentMatch {
         }
         None => false,
     };
+    let skills: Vec<SkillInfo> = skills.filter(fits).collect();
     let agents = card.agents.into_iter().take(MAX_AGENTS).map(|agent| AgentOnNode {
         agent: truncate_text(agent.agent),
         name: truncate_text(agent.name),
@@ -115,7 +123,7 @@ pub(super) fn match_from_card(peer: PeerId, card: AgentCard) -> AgentMatch {
         peer,
         name: truncate_text(card.name),
         description: truncate_text(card.description),
-        skills: skills.filter(fits).collect(),
+        skills,
         addresses: Vec::new(),
         verified: true,
         unlisted: true,
@@ -185,6 +193,27 @@ mod tests {
         // The latest card counts.
         neighbours.on_card(peer(3), &card("three", Vec::new()));
         assert!(names("sum", &[]).is_empty());
+    }
+
+    #[test]
+    fn skills_name_their_agents() {
+        let agent = |name: &str, skills: &[&str]| AgentCard {
+            agent: name.to_owned(),
+            skills: skills.iter().map(|id| skill(id, &[])).collect(),
+            ..AgentCard::default()
+        };
+        let node = AgentCard {
+            skills: ["echo", "sum"].map(|id| skill(id, &[])).to_vec(),
+            agents: vec![agent("one", &["echo"]), agent("two", &["echo", "sum"])],
+            ..AgentCard::default()
+        };
+        let found = match_from_card(peer(1), node);
+        assert_eq!(
+            (found.agent_with("echo"), found.agent_with("sum")),
+            ("one", "two")
+        );
+        let alone = match_from_card(peer(1), agent("", &["echo"]));
+        assert_eq!(alone.agent_with("echo"), "");
     }
 
     #[test]

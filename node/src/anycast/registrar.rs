@@ -6,25 +6,15 @@ use std::{
     time::{Instant, SystemTime},
 };
 
-use agentanycast_identity::PeerId;
-use agentanycast_proto::v1::{AgentCard, RegisterSkillsRequest, Skill, SkillInfo};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Anycast, UNREGISTER_WAIT, pause,
+    registration_content::LeftOut,
     registration_state::{RegistrationState, RegistryAnswer, RegistryRequest},
     registration_status::RegistrationStatus,
     registry_client::{RegistryClient, refusal_text},
 };
-
-/// Most skills that are registered, as registries have it; of the rest [`unregistered_parts`] tells.
-const MAX_SKILLS: usize = 256;
-/// Most tags of a skill, longest id, name, tag or value, and longest description in bytes, as registries have it.
-const MAX_TAGS: usize = 32;
-const MAX_TEXT: usize = 256;
-const MAX_DESCRIPTION: usize = 4 << 10;
-/// Most addresses that are registered, as registries have it.
-const MAX_ADDRESSES: usize = 16;
 
 /// Keeps the local agent registered at one registry until `stop`, then takes it back.
 pub(super) async fn keep_registered(anycast: Anycast, place: usize, stop: CancellationToken) {
@@ -37,21 +27,25 @@ pub(super) async fn keep_registered(anycast: Anycast, place: usize, stop: Cancel
     let mut log = RegistrationLog {
         is_guessed: inner.registries_are_guessed,
         last: String::new(),
+        left_out: None,
     };
     let mut spoken = false;
     let status = &inner.registrations[place];
     loop {
-        let addresses: Vec<String> = reachable.borrow_and_update().all().cloned().collect();
+        reachable.mark_unchanged();
         let edition = card.borrow_and_update().clone();
         let is_there_now = *is_there.borrow_and_update();
-        let wanted = edition.card.filter(|_| is_there_now).and_then(|card| {
-            request_of(
-                &card,
-                inner.net.local_peer(),
-                &addresses,
-                &inner.net.own_identity().key_rotations,
-            )
-        });
+        let content = edition
+            .card
+            .filter(|_| is_there_now)
+            .map(|card| inner.registration_content(&card, registry));
+        let (wanted, left_out) = match content {
+            Some(content) => (content.request, Some(content.left_out)),
+            None => (None, None),
+        };
+        if let Some(left_out) = &left_out {
+            inner.note_left_out(place, left_out);
+        }
         if wanted.is_none() {
             let why = "no agent listens for tasks, or its card has no skill";
             status.send_replace(RegistrationStatus::unregistered(why.to_owned()));
@@ -67,12 +61,15 @@ pub(super) async fn keep_registered(anycast: Anycast, place: usize, stop: Cancel
                 failure.map(|failure| refusal_text(registry.address(), &failure, SystemTime::now()));
             log.note(registry, answer, failure.clone());
             if say != RegistryRequest::Unregister {
-                status.send_modify(|status| status.note(answer, failure));
+                let left_out = left_out.iter().flat_map(|left| left.sentences("this registry"));
+                let left_out: Vec<String> = left_out.collect();
+                status.send_modify(|status| status.note(answer, failure, &left_out));
             }
             registration.on_answer(start.elapsed(), answer);
             continue;
         }
         if registration.is_settled() {
+            log.note_left_out(registry, left_out.filter(|_| registration.is_registered()));
             settled.send_if_modified(|told| std::mem::replace(told, edition.number) != edition.number);
         }
         let due = registration.due();
@@ -95,9 +92,22 @@ pub(super) async fn keep_registered(anycast: Anycast, place: usize, stop: Cancel
 struct RegistrationLog {
     is_guessed: bool,
     last: String,
+    /// What of the card was not registered when that was told last.
+    left_out: Option<LeftOut>,
 }
 
 impl RegistrationLog {
+    /// Tells what of the card the registry does not have, once for each card.
+    fn note_left_out(&mut self, registry: &RegistryClient, left_out: Option<LeftOut>) {
+        let Some(left_out) = left_out.filter(|left_out| self.left_out.as_ref() != Some(left_out)) else {
+            return;
+        };
+        for warning in left_out.sentences(registry.address()) {
+            tracing::warn!("{warning}");
+        }
+        self.left_out = Some(left_out);
+    }
+
     fn note(&mut self, registry: &RegistryClient, answer: RegistryAnswer, failure: Option<String>) {
         let registry = registry.address();
         let Some(error) = failure.filter(|_| answer != RegistryAnswer::Unknown) else {
@@ -128,118 +138,5 @@ impl RegistrationLog {
             );
         }
         self.last = known;
-    }
-}
-
-/// What a registry is told of an agent. None: it has no skill to be found by.
-fn request_of(
-    card: &AgentCard,
-    me: PeerId,
-    addresses: &[String],
-    key_rotations: &[Vec<u8>],
-) -> Option<RegisterSkillsRequest> {
-    let skills: Vec<SkillInfo> = registrable_skills(card)
-        .map(|skill| SkillInfo {
-            skill_id: skill.id.clone(),
-            description: truncate(&skill.description, MAX_DESCRIPTION),
-            tags: registrable_tags(skill)
-                .map(|(tag, value)| (tag.clone(), value.clone()))
-                .collect(),
-        })
-        .collect();
-    (!skills.is_empty()).then(|| RegisterSkillsRequest {
-        peer_id: me.to_string(),
-        skills,
-        agent_name: truncate(&card.name, MAX_TEXT),
-        agent_description: truncate(&card.description, MAX_DESCRIPTION),
-        addresses: addresses.iter().take(MAX_ADDRESSES).cloned().collect(),
-        key_rotations: key_rotations.to_vec(),
-        instance: Vec::new(),
-    })
-}
-
-/// The skills of a card that registries take.
-fn registrable_skills(card: &AgentCard) -> impl Iterator<Item = &Skill> {
-    let fits = |skill: &&Skill| (1..=MAX_TEXT).contains(&skill.id.len());
-    card.skills.iter().filter(fits).take(MAX_SKILLS)
-}
-
-/// The tags of a skill that registries take.
-fn registrable_tags(skill: &Skill) -> impl Iterator<Item = (&String, &String)> {
-    let fits = |(tag, value): &(&String, &String)| tag.len() <= MAX_TEXT && value.len() <= MAX_TEXT;
-    skill.tags.iter().filter(fits).take(MAX_TAGS)
-}
-
-/// PURE: what of a card registries do not take, so that other nodes cannot find the agent by it; a sentence
-/// each.
-pub(super) fn unregistered_parts(card: &AgentCard) -> Vec<String> {
-    let mut told = Vec::new();
-    let (all, taken) = (card.skills.len(), registrable_skills(card).count());
-    if taken < all {
-        told.push(format!(
-            "{left} of the card's {all} skills are not registered, and other nodes cannot find the agent by them: registries \
-             take {MAX_SKILLS} skills of a node, with ids of 1 to {MAX_TEXT} bytes",
-            left = all - taken
-        ));
-    }
-    let tags: usize = registrable_skills(card)
-        .map(|skill| skill.tags.len() - registrable_tags(skill).count())
-        .sum();
-    if tags > 0 {
-        told.push(format!(
-            "{tags} tags of the card's skills are not registered, and other nodes cannot find the agent by them: registries \
-             take {MAX_TAGS} tags of a skill, with names and values of at most {MAX_TEXT} bytes"
-        ));
-    }
-    told
-}
-
-/// A text that may be shown cut.
-fn truncate(text: &str, most: usize) -> String {
-    text[..text.floor_char_boundary(most)].to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn skill(id: &str, tags: usize) -> Skill {
-        Skill {
-            id: id.to_owned(),
-            tags: (0..tags).map(|tag| (format!("t{tag}"), "v".to_owned())).collect(),
-            ..Skill::default()
-        }
-    }
-
-    fn card(skills: impl IntoIterator<Item = Skill>) -> AgentCard {
-        AgentCard {
-            skills: skills.into_iter().collect(),
-            ..AgentCard::default()
-        }
-    }
-
-    #[test]
-    fn what_registries_do_not_take_is_told() {
-        assert_eq!(unregistered_parts(&card([])), Vec::<String>::new());
-        let full = card((0..MAX_SKILLS).map(|at| skill(&at.to_string(), MAX_TAGS)));
-        assert_eq!(unregistered_parts(&full), Vec::<String>::new());
-        let many = card((0..1000).map(|at| skill(&at.to_string(), 0)));
-        let told = unregistered_parts(&many);
-        assert!(
-            told.len() == 1 && told[0].starts_with("744 of the card's 1000 skills"),
-            "{told:?}"
-        );
-        assert!(told[0].contains("256 skills"), "{told:?}");
-        // A skill that cannot be registered takes no other's place.
-        let nameless = card((0..=MAX_SKILLS).map(|at| skill(&at.to_string().replace('0', ""), 0)));
-        assert_eq!(registrable_skills(&nameless).count(), MAX_SKILLS);
-        let long = card([skill("a", 0), skill(&"x".repeat(MAX_TEXT + 1), 0)]);
-        assert!(unregistered_parts(&long)[0].starts_with("1 of the card's 2 skills"));
-        let tagged = card([skill("a", MAX_TAGS + 3), skill("b", MAX_TAGS)]);
-        assert!(
-            unregistered_parts(&tagged)[0].starts_with("3 tags"),
-            "{:?}",
-            unregistered_parts(&tagged)
-        );
     }
 }

@@ -132,6 +132,11 @@ impl RegistrationState {
         self.in_flight.is_none() && (self.wanted == self.registered || self.failures > 0 || self.is_refused())
     }
 
+    /// Whether the registry has the agent as it is, as far as is known.
+    pub(super) fn is_registered(&self) -> bool {
+        self.wanted.is_some() && self.wanted == self.registered
+    }
+
     /// Whether the agent, as it is, was refused.
     fn is_refused(&self) -> bool {
         self.wanted.is_some() && self.wanted == self.refused

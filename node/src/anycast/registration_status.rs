@@ -33,12 +33,12 @@ impl RegistrationStatus {
         }
     }
 
-    /// The registry answered, or failed for this reason.
-    pub(super) fn note(&mut self, answer: RegistryAnswer, failure: Option<String>) {
+    /// The registry answered, or failed for this reason; `left_out` is what of the card it was not told, a sentence each.
+    pub(super) fn note(&mut self, answer: RegistryAnswer, failure: Option<String>, left_out: &[String]) {
         match answer {
             RegistryAnswer::Done(_) => {
                 self.registered = true;
-                self.reason = failure.unwrap_or_default();
+                self.reason = failure.unwrap_or_else(|| left_out.join("; "));
             }
             // It is registered anew at once.
             RegistryAnswer::Unknown => self.registered = false,
@@ -59,13 +59,16 @@ mod tests {
     fn the_last_answer_says_whether_it_is_registered_and_why_not() {
         let mut status = RegistrationStatus::default();
         let failed = || Some("no answer".to_owned());
-        status.note(RegistryAnswer::Failed, failed());
+        status.note(RegistryAnswer::Failed, failed(), &[]);
         assert_eq!(status, RegistrationStatus::unregistered("no answer".to_owned()));
-        status.note(RegistryAnswer::Unknown, Some("not here".to_owned()));
+        status.note(RegistryAnswer::Unknown, Some("not here".to_owned()), &[]);
         assert_eq!(status.reason, "no answer");
-        status.note(RegistryAnswer::Done(Duration::from_secs(30)), None);
+        status.note(RegistryAnswer::Done(Duration::from_secs(30)), None, &[]);
         assert!(status.registered && status.reason.is_empty());
-        status.note(RegistryAnswer::Refused, failed());
+        let left_out = ["one is missing".to_owned(), "two are".to_owned()];
+        status.note(RegistryAnswer::Done(Duration::from_secs(30)), None, &left_out);
+        assert!(status.registered && status.reason == "one is missing; two are");
+        status.note(RegistryAnswer::Refused, failed(), &[]);
         assert!(!status.registered);
     }
 }

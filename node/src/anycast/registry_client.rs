@@ -9,7 +9,7 @@ use std::{
         Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use agentanycast_daemon_kit::error_chain::in_one_line;
@@ -26,7 +26,8 @@ use agentanycast_proto::{
     decoded_size::MessageKind,
     v1::{
         DiscoverBySkillRequest, DiscoverBySkillResponse, HeartbeatRequest, RegisterSkillsRequest,
-        SkillRegistration, UnregisterSkillsRequest, registry_service_client::RegistryServiceClient,
+        RegisterSkillsResponse, SkillRegistration, UnregisterSkillsRequest,
+        registry_service_client::RegistryServiceClient,
     },
 };
 use libp2p::{Multiaddr, multiaddr::Protocol};
@@ -41,6 +42,7 @@ use super::{
     fan_in::AnswerSource,
     merge::AgentMatch,
     registration_state::{RegistryAnswer, RegistryRequest},
+    registry_capacity::{KnownCapacity, RegistryCapacity},
     request_signing::SigningTimes,
 };
 
@@ -83,6 +85,7 @@ pub(super) struct RegistryClient {
     relay: Mutex<Option<String>>,
     /// When requests to it are signed.
     signing_times: Mutex<SigningTimes>,
+    capacity: Mutex<KnownCapacity>,
 }
 
 /// Why a registry cannot be used.
@@ -183,6 +186,7 @@ impl RegistryClient {
             other_daemons,
             relay: Mutex::new(None),
             signing_times: Mutex::new(times),
+            capacity: Mutex::default(),
         })
     }
 
@@ -199,6 +203,12 @@ impl RegistryClient {
     /// Its peer id, if it has said so.
     pub(super) fn relay(&self) -> Option<String> {
         self.relay.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What it takes of this node.
+    pub(super) fn capacity(&self) -> RegistryCapacity {
+        let capacity = self.capacity.lock().unwrap_or_else(PoisonError::into_inner);
+        capacity.at(Instant::now())
     }
 
     /// Says something of the local agent.
@@ -271,12 +281,27 @@ impl RegistryClient {
             instance: self.other_daemons.own_instance(),
             ..request.clone()
         };
+        let skills = request.skills.len();
         let signed = self.signed("RegisterSkills", request);
         let mut client = self.client.clone();
-        let (answer, life) = self.with_timeout(client.register_skills(signed)).await?;
+        let answered = self.with_timeout(client.register_skills(signed)).await;
+        self.note_capacity(skills, &answered);
+        let (answer, life) = answered?;
         let life = life.unwrap_or_else(|| ttl(answer.expires_at));
         self.note_other_daemon(&answer.other_instance, life);
         Ok(life)
+    }
+
+    /// Takes note of what the registry says that it takes, and of a refusal of so many skills.
+    fn note_capacity<T>(&self, skills: usize, answered: &Result<(RegisterSkillsResponse, T), Status>) {
+        let mut capacity = self.capacity.lock().unwrap_or_else(PoisonError::into_inner);
+        match answered {
+            Ok((answer, _)) => capacity.note_answer(answer),
+            Err(status) if status.code() == Code::ResourceExhausted => {
+                capacity.note_exhausted(Instant::now(), skills);
+            }
+            Err(_) => {}
+        }
     }
 
     async fn renew(&self) -> Result<Duration, Status> {

@@ -293,6 +293,7 @@ impl NodeService for Api {
             .then(|| self.anycast().closest_skill(&request.skill_id))
             .flatten();
         let agents = found.agents.into_iter().map(|found| DiscoveredAgent {
+            agent: found.agent_with(&request.skill_id).to_owned(),
             peer_id: found.peer.to_string(),
             agent_name: found.name,
             agent_description: found.description,

@@ -1280,6 +1280,10 @@ pub struct SkillInfo {
         ::prost::alloc::string::String,
         ::prost::alloc::string::String,
     >,
+    /// Additive: the agent of its node that has the skill, where the node has several; of several agents with the skill the
+    /// first of the node's card. At most 64 bytes.
+    #[prost(string, tag = "100")]
+    pub agent: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SkillRegistration {
@@ -1332,6 +1336,12 @@ pub struct RegisterSkillsResponse {
     /// Additive: another run of a node with this key, which asks too.
     #[prost(bytes = "vec", tag = "100")]
     pub other_instance: ::prost::alloc::vec::Vec<u8>,
+    /// Additive: most skills that the registry takes of a peer. 0: it does not say, and takes 256.
+    #[prost(uint32, tag = "101")]
+    pub max_skills: u32,
+    /// Additive: most bytes of a peer's registration. 0: it does not say.
+    #[prost(uint64, tag = "102")]
+    pub max_bytes: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct UnregisterSkillsRequest {
@@ -2885,6 +2895,10 @@ pub struct DiscoveredAgent {
     /// Additive: who told of it says that its peer has signed this.
     #[prost(bool, tag = "100")]
     pub verified: bool,
+    /// Additive: the agent of the node that has the skill that was asked for, where the node has several; `peer_id` with it
+    /// is what tasks are sent to.
+    #[prost(string, tag = "101")]
+    pub agent: ::prost::alloc::string::String,
 }
 /// Generated client implementations.
 #[cfg(feature = "services")]

@@ -21,6 +21,9 @@ let refused;
 let cards = new Map();
 const opened = new Set();
 
+// What an agent is called in the network: its peer, and its name on that where the peer has several.
+const addressOf = (agent) => (agent.agent ? `${agent.peer_id}/${agent.agent}` : agent.peer_id);
+
 async function ask(path) {
   const answer = await fetch(path);
   if (answer.ok) return answer.json();
@@ -56,12 +59,12 @@ function skillItem(skill) {
 
 function skillList(agent) {
   const list = element("ul", "skills");
-  const all = opened.has(agent.peer_id);
+  const all = opened.has(addressOf(agent));
   list.append(...agent.skills.slice(0, all ? undefined : SKILLS).map(skillItem));
   const more = agent.skills.length - SKILLS;
   if (more > 0 && !all) {
     const open = button("skill", `Show ${more} more skills`, `+${more}`, () => {
-      opened.add(agent.peer_id);
+      opened.add(addressOf(agent));
       const whole = skillList(agent);
       list.replaceWith(whole);
       whole.children[SKILLS].querySelector("button").focus();
@@ -79,13 +82,15 @@ function card(agent) {
     badge.title = "The agent has proven that this peer id is its own";
     head.append(badge);
   }
-  const identity = element("p", "identity", id(agent.peer_id), copy("peer id", agent.peer_id));
+  const place = agent.agent ? element("span", "", "/", agent.agent) : undefined;
+  const what = agent.agent ? "address" : "peer id";
+  const identity = element("p", "identity", id(agent.peer_id), place, copy(what, addressOf(agent)));
   const said = agent.description ? element("p", "said", agent.description) : undefined;
   const origin = agent.origin ? element("span", "", "at ", id(agent.origin)) : "at this relay";
   const expires = element("span", "expires");
   const about = element("p", "about", element("span", "origin", origin), expires);
-  const whole = element("li", "card", picture(agent.peer_id), element("div", "body", head, said, identity, skillList(agent)), about);
-  whole.dataset.peer = agent.peer_id;
+  const whole = element("li", "card", picture(addressOf(agent)), element("div", "body", head, said, identity, skillList(agent)), about);
+  whole.dataset.peer = addressOf(agent);
   return { whole, expires };
 }
 
@@ -96,10 +101,10 @@ function show(agents) {
   for (const agent of agents) {
     const { expires_at: expires, registered_at: registered, ...rest } = agent;
     const made = JSON.stringify([rest, filter.skill, filter.tags]);
-    const old = before.get(agent.peer_id);
+    const old = before.get(addressOf(agent));
     const now = old?.made === made ? old : { ...card(agent), made };
     now.until = expires;
-    cards.set(agent.peer_id, now);
+    cards.set(addressOf(agent), now);
   }
   const focus = keepFocus(by("agents"), by("q"));
   arrange(by("agents"), [...cards.values()].map(({ whole }) => whole));

@@ -23,14 +23,14 @@ use super::{
 };
 use crate::{
     metrics::seconds,
-    registry::{HEARTBEAT, Query, REGISTER, RegistryCaller, RegistryError, UNREGISTER, timestamp},
+    registry::{
+        HEARTBEAT, MAX_REGISTRATION_ELEMENTS, Query, REGISTER, RegistryCaller, RegistryError, RegistryLimits,
+        UNREGISTER, places_of, timestamp,
+    },
     registry_handle::Handle,
 };
 
 const DISCOVER: &str = "/agentanycast.v1.RegistryService/DiscoverBySkill";
-
-/// Most skills, tags and addresses that a registration is decoded with: what the limits let pass, and then some.
-const MOST_ELEMENTS: usize = 10_000;
 
 /// Largest request that asks, extends or takes off.
 const SMALL_REQUEST: usize = 128 << 10;
@@ -38,7 +38,7 @@ const SMALL_REQUEST: usize = 128 << 10;
 service! {
     /// The registry.
     RegistryServer("agentanycast.v1.RegistryService") {
-        REGISTER => Register, Some((MessageKind::Registration, MOST_ELEMENTS)), MAX_REQUEST;
+        REGISTER => Register, Some((MessageKind::Registration, MAX_REGISTRATION_ELEMENTS)), MAX_REQUEST;
         UNREGISTER => Unregister, None, SMALL_REQUEST;
         DISCOVER => Discover, None, SMALL_REQUEST;
         HEARTBEAT => Heartbeat, None, SMALL_REQUEST;
@@ -57,7 +57,8 @@ async fn register(
     request: Request<RawRequest<RegisterSkillsRequest>>,
 ) -> Result<RegisterSkillsResponse, Status> {
     let source = call_context::source(request.extensions());
-    call_context::check_rate(handle, source, 1)?;
+    let cost = RegistryLimits::cost(places_of(&request.get_ref().message.skills));
+    call_context::check_rate(handle, source, cost)?;
     let (metadata, _, RawRequest { message, bytes }) = request.into_parts();
     let signed = (REGISTER, message.peer_id.as_str(), &*bytes);
     let caller = call_context::caller(handle, &metadata, source, signed)?;
@@ -77,6 +78,8 @@ async fn register(
     Ok(RegisterSkillsResponse {
         expires_at: Some(timestamp(expires)),
         other_instance: other_run(handle, &peer, run),
+        max_skills: u32::try_from(handle.limits().skills).unwrap_or(u32::MAX),
+        max_bytes: handle.limits().agent_bytes as u64,
     })
 }
 
@@ -125,7 +128,8 @@ async fn heartbeat(
     request: Request<RawRequest<HeartbeatRequest>>,
 ) -> Result<HeartbeatResponse, Status> {
     let source = call_context::source(request.extensions());
-    call_context::check_rate(handle, source, 1)?;
+    let cost = RegistryLimits::cost(handle.places_of(&request.get_ref().message.peer_id));
+    call_context::check_rate(handle, source, cost)?;
     let (metadata, _, RawRequest { message, bytes }) = request.into_parts();
     let signed = (HEARTBEAT, message.peer_id.as_str(), &*bytes);
     let caller = call_context::caller(handle, &metadata, source, signed)?;
@@ -233,6 +237,56 @@ mod tests {
             remote_addr: Some(([192, 0, 2, last], 1).into()),
         });
         request
+    }
+
+    #[tokio::test]
+    async fn a_large_registration_and_its_heartbeats_cost_as_much_as_they_move() {
+        let registry = SkillRegistry::new("me", RegistryLimits::default(), HybridClock::default());
+        // An address has 100 requests at once.
+        let handle = Handle::new("me", registry, None, 10, Arc::default());
+        let from = |request: &mut tonic::Extensions| {
+            request.insert(TcpConnectInfo {
+                local_addr: None,
+                remote_addr: Some(([192, 0, 2, 1], 1).into()),
+            });
+        };
+        let message = RegisterSkillsRequest {
+            peer_id: "p".to_owned(),
+            skills: (0..4096)
+                .map(|n| SkillInfo {
+                    skill_id: n.to_string(),
+                    ..SkillInfo::default()
+                })
+                .collect(),
+            ..RegisterSkillsRequest::default()
+        };
+        let mut request = Request::new(RawRequest {
+            message,
+            bytes: Bytes::new(),
+        });
+        from(request.extensions_mut());
+        let answer = register(&handle, request).await.unwrap();
+        assert_eq!((answer.max_skills, answer.max_bytes), (4096, 1 << 20));
+        let mut beats = 0;
+        loop {
+            let mut request = Request::new(RawRequest {
+                message: HeartbeatRequest {
+                    peer_id: "p".to_owned(),
+                    ..HeartbeatRequest::default()
+                },
+                bytes: Bytes::new(),
+            });
+            from(request.extensions_mut());
+            match heartbeat(&handle, request).await {
+                Ok(_) => beats += 1,
+                Err(refused) => {
+                    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
+                    break;
+                }
+            }
+        }
+        // Sixteen for each, and the rate gives some back while this runs.
+        assert!((5..9).contains(&beats), "{beats}");
     }
 
     #[tokio::test]

@@ -49,7 +49,8 @@ pub(super) const OPENAPI: &str = include_str!("openapi.json");
 pub(super) fn routes() -> Router<RelayHttpState> {
     Router::new()
         .route("/api/v1/agents", get(agents))
-        .route("/api/v1/agents/{peer_id}", get(agent))
+        .route("/api/v1/agents/{peer_id}", get(node))
+        .route("/api/v1/agents/{peer_id}/{agent}", get(agent))
         .route("/api/v1/skills", get(skills))
         .route("/api/v1/stats", get(stats))
         .route("/api/v1/openapi.json", get(openapi))
@@ -115,27 +116,57 @@ struct AgentsPage<'a> {
     total: usize,
 }
 
-async fn agent(
+async fn node(
     State(face): State<RelayHttpState>,
     asker: ClientExtension,
     peer: Result<Path<String>, PathRejection>,
     Query(words): Query<Vec<(String, String)>>,
 ) -> Result<Json<Value>, ApiError> {
     no_parameters(&words)?;
-    let Path(peer) = peer.map_err(|_| {
-        ApiError::invalid("the peer id in the path is no UTF-8; percent-encode its bytes".into())
-    })?;
-    let shown: String = peer.chars().take(100).collect();
+    let Path(peer) = peer.map_err(|_| bad_path())?;
+    one(face, asker, peer, None).await
+}
+
+async fn agent(
+    State(face): State<RelayHttpState>,
+    asker: ClientExtension,
+    path: Result<Path<(String, String)>, PathRejection>,
+    Query(words): Query<Vec<(String, String)>>,
+) -> Result<Json<Value>, ApiError> {
+    no_parameters(&words)?;
+    let Path((peer, agent)) = path.map_err(|_| bad_path())?;
+    one(face, asker, peer, Some(agent)).await
+}
+
+fn bad_path() -> ApiError {
+    ApiError::invalid("the peer id in the path is no UTF-8; percent-encode its bytes".into())
+}
+
+async fn one(
+    face: RelayHttpState,
+    asker: ClientExtension,
+    peer: String,
+    agent: Option<String>,
+) -> Result<Json<Value>, ApiError> {
+    let asked = agent
+        .iter()
+        .fold(peer.clone(), |peer, agent| format!("{peer}/{agent}"));
+    let shown: String = asked.chars().take(100).collect();
     let aside = face.clone();
-    let look = move || {
-        let all = current_directory(&face).agents();
-        let found = all.iter().find(|agent| agent.peer_id == peer);
-        found.map(|agent| json!(&**agent))
-    };
+    let look = move || find(&face, &peer, agent.as_deref());
     let found = aside.0.offload.run(asker, look).await?;
     found
         .map(Json)
         .ok_or_else(|| ApiError::not_found(format!("no agent {shown:?} is registered")))
+}
+
+/// One agent of a node, or the node with all of its agents.
+pub(super) fn find(face: &RelayHttpState, peer: &str, agent: Option<&str>) -> Option<Value> {
+    let node = current_directory(face).node(peer)?;
+    match agent {
+        Some(agent) => node.agent(agent).map(|agent| json!(agent)),
+        None => Some(node.whole()),
+    }
 }
 
 async fn skills(

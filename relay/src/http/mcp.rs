@@ -169,6 +169,7 @@ struct ListAgents {
 #[serde(deny_unknown_fields)]
 struct DescribeAgent {
     peer_id: String,
+    agent: Option<String>,
 }
 
 /// Arguments of `list_skills`.
@@ -184,7 +185,7 @@ struct ListSkills {
 #[derive(Debug)]
 enum DirectoryToolCall {
     ListAgents(AgentFilter, PageRange),
-    DescribeAgent(String),
+    DescribeAgent(String, Option<String>),
     ListSkills(PageRange),
 }
 
@@ -219,8 +220,8 @@ impl ToolName {
                  next_offset: call again with it as offset."
             }
             Self::DescribeAgent => {
-                "Shows one registered agent by its peer id: name, description, skills with their tags, addresses, and whether \
-                 it has proven its id."
+                "Shows one registered agent by its peer id, and by agent where its node has several: name, description, skills \
+                 with their tags, addresses, and whether it has proven its id. Without agent it shows the whole node."
             }
             Self::ListSkills => {
                 "Lists the skills of all registered agents and how many agents have each, the most common first. Where there \
@@ -247,7 +248,10 @@ impl ToolName {
                 &[][..],
             ),
             Self::DescribeAgent => (
-                json!({ "peer_id": text("The agent's peer_id, as list_agents shows it") }),
+                json!({
+                    "peer_id": text("The agent's peer_id, as list_agents shows it"),
+                    "agent": text("The agent's name on its node, where list_agents shows one"),
+                }),
                 &["peer_id"][..],
             ),
             Self::ListSkills => (
@@ -312,7 +316,9 @@ impl ToolName {
             Self::DescribeAgent => {
                 let given: DescribeAgent = self.parse(arguments)?;
                 short("peer_id", &given.peer_id)?;
-                Ok(DirectoryToolCall::DescribeAgent(given.peer_id))
+                short("agent", given.agent.as_deref().unwrap_or_default())?;
+                let agent = given.agent.filter(|agent| !agent.is_empty());
+                Ok(DirectoryToolCall::DescribeAgent(given.peer_id, agent))
             }
             Self::ListSkills => {
                 let given: ListSkills = self.parse(arguments)?;
@@ -371,11 +377,12 @@ fn look(face: &RelayHttpState, call: &DirectoryToolCall) -> Result<Value, String
             let count = agents.len();
             Ok(page("agents", json!(agents), *range, count, total))
         }
-        DirectoryToolCall::DescribeAgent(peer) => {
-            let all = api::current_directory(face).agents();
-            let found = all.iter().find(|agent| agent.peer_id == *peer);
-            found.map(|agent| json!(&**agent)).ok_or_else(|| {
-                format!("no agent {peer:?} is registered at this relay; list_agents shows those that are")
+        DirectoryToolCall::DescribeAgent(peer, agent) => {
+            api::find(face, peer, agent.as_deref()).ok_or_else(|| {
+                let asked = agent
+                    .iter()
+                    .fold(peer.clone(), |peer, agent| format!("{peer}/{agent}"));
+                format!("no agent {asked:?} is registered at this relay; list_agents shows those that are")
             })
         }
         DirectoryToolCall::ListSkills(range) => {

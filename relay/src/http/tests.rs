@@ -22,6 +22,8 @@ use crate::{
     registry::{RegisteredAgent, RegistryCaller, RegistryLimits, SkillRegistry},
 };
 
+mod agents_and_skills;
+
 fn face() -> RelayHttpState {
     let registry = SkillRegistry::new("relay-a", RegistryLimits::default(), HybridClock::default());
     let handle = Handle::new("relay-a", registry, None, 0, Arc::new(Metrics::default()));
@@ -36,6 +38,7 @@ async fn register(face: &RelayHttpState, peer: &str, name: &str, skill: &str, ta
             .iter()
             .map(|(tag, value)| ((*tag).to_owned(), (*value).to_owned()))
             .collect(),
+        agent: String::new(),
     };
     let agent = RegisteredAgent {
         peer: peer.into(),
@@ -349,46 +352,6 @@ async fn one_address_leaves_live_events_to_others() {
     assert_eq!(follow(1).await.status(), StatusCode::OK);
 }
 
-/// However many skills there are, an answer has a bound.
-#[tokio::test]
-async fn skills_come_in_pages() {
-    let face = face();
-    for agent in 0..50 {
-        let skill = |n: usize| SkillInfo {
-            skill_id: format!("{agent}-{n}"),
-            ..SkillInfo::default()
-        };
-        let agent = RegisteredAgent {
-            peer: format!("p{agent}"),
-            skills: (0..256).map(skill).collect(),
-            ..RegisteredAgent::default()
-        };
-        face.0
-            .handle
-            .register(agent, RegistryCaller::default())
-            .await
-            .unwrap();
-    }
-    let router = api_router(&face, &[]).unwrap();
-    let mut seen = BTreeSet::new();
-    for (offset, expected) in [(0, 10_000), (10_000, 2_800), (20_000, 0)] {
-        let (status, page) = json(&router, &format!("/api/v1/skills?offset={offset}")).await;
-        assert_eq!(status, StatusCode::OK);
-        assert_eq!(
-            (&page["count"], &page["total"]),
-            (&expected.into(), &12_800.into())
-        );
-        let skills = page["skills"].as_array().unwrap();
-        assert_eq!(skills.len(), expected);
-        seen.extend(
-            skills
-                .iter()
-                .map(|skill| skill["id"].as_str().unwrap().to_owned()),
-        );
-    }
-    assert_eq!(seen.len(), 12_800);
-}
-
 #[tokio::test]
 async fn the_description_has_every_path_and_no_other() {
     let router = api_router(&face(), &[]).unwrap();
@@ -402,6 +365,7 @@ async fn the_description_has_every_path_and_no_other() {
     let served = [
         "/api/v1/agents",
         "/api/v1/agents/{peer_id}",
+        "/api/v1/agents/{peer_id}/{agent}",
         "/api/v1/events",
         "/api/v1/openapi.json",
         "/api/v1/skills",
@@ -409,7 +373,12 @@ async fn the_description_has_every_path_and_no_other() {
     ];
     assert_eq!(paths, BTreeSet::from(served));
     for path in paths.iter().filter(|path| !path.ends_with("events")) {
-        let (status, _, body) = ask(&router, "GET", &path.replace("{peer_id}", "nobody")).await;
+        let (status, _, body) = ask(
+            &router,
+            "GET",
+            &path.replace("{peer_id}", "nobody").replace("{agent}", "one"),
+        )
+        .await;
         assert!(status == StatusCode::OK || path.contains('{'), "{path}: {status}");
         serde_json::from_slice::<Value>(&body).unwrap();
     }

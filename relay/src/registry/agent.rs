@@ -11,7 +11,7 @@ use prost::{
     encoding::{encode_varint, encoded_len_varint},
 };
 
-use super::{RegistryError, RegistryLimits};
+use super::{RegistryError, RegistryLimits, places_of};
 use crate::clock::{Nanos, SECOND};
 
 /// What an agent says of itself.
@@ -104,6 +104,13 @@ pub(super) fn check(agent: &RegisteredAgent, limits: &RegistryLimits) -> Result<
     if agent.skills.len() > limits.skills {
         return limit("skills of one agent", limits.skills, "register fewer");
     }
+    if places_of(&agent.skills) > limits.places {
+        return limit(
+            "skills of one agent with their tags",
+            limits.places,
+            "register fewer, or set fewer tags",
+        );
+    }
     if agent.addresses.len() > limits.addresses {
         return limit("addresses of one agent", limits.addresses, "name fewer");
     }
@@ -127,6 +134,13 @@ pub(super) fn check(agent: &RegisteredAgent, limits: &RegistryLimits) -> Result<
         }
         if long(&skill.skill_id) {
             return limit("bytes of a skill id", limits.id_bytes, SHORTEN);
+        }
+        if skill.agent.len() > limits.agent_name_bytes {
+            return limit(
+                "bytes of the name of a skill's agent",
+                limits.agent_name_bytes,
+                SHORTEN,
+            );
         }
         if skill.description.len() > limits.description_bytes {
             return limit(
@@ -269,6 +283,7 @@ mod tests {
             skill_id: id.into(),
             description: description.into(),
             tags: [("lang".to_owned(), "de".to_owned())].into(),
+            agent: String::new(),
         }
     }
 
@@ -308,7 +323,7 @@ mod tests {
         let long = "x".repeat(257);
         let endless = "x".repeat(4097);
         let many_tags = (0..33).map(|n| (n.to_string(), String::new())).collect();
-        let cases: [(&str, RegisteredAgent); 10] = [
+        let cases: [(&str, RegisteredAgent); 11] = [
             (
                 "peer_id is empty",
                 RegisteredAgent {
@@ -320,6 +335,16 @@ mod tests {
                 "skills is empty",
                 RegisteredAgent {
                     skills: vec![],
+                    ..agent()
+                },
+            ),
+            (
+                "name of a skill's agent: 64",
+                RegisteredAgent {
+                    skills: vec![SkillInfo {
+                        agent: "x".repeat(65),
+                        ..skill("a", "")
+                    }],
                     ..agent()
                 },
             ),
@@ -387,7 +412,7 @@ mod tests {
             let error = check(&agent, &limits).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
-        let many = (0..257).map(|n| skill(&n.to_string(), "")).collect();
+        let many = (0..4097).map(|n| skill(&n.to_string(), "")).collect();
         let error = check(
             &RegisteredAgent {
                 skills: many,
@@ -397,6 +422,23 @@ mod tests {
         )
         .unwrap_err()
         .to_string();
-        assert!(error.contains("skills of one agent: 256"), "{error}");
+        assert!(error.contains("skills of one agent: 4096"), "{error}");
+        // With two tags each as many fit, with a third one of them too many.
+        let tags = |count: usize| (0..count).map(|tag| (tag.to_string(), String::new())).collect();
+        let tagged = |count: usize, more: usize| RegisteredAgent {
+            skills: (0..4096)
+                .map(|n| SkillInfo {
+                    tags: tags(if n == 0 { count + more } else { count }),
+                    ..skill(&n.to_string(), "")
+                })
+                .collect(),
+            ..agent()
+        };
+        assert_eq!(check(&tagged(2, 0), &limits), Ok(()));
+        let error = check(&tagged(2, 1), &limits).unwrap_err().to_string();
+        assert!(
+            error.contains("skills of one agent with their tags: 16384"),
+            "{error}"
+        );
     }
 }

@@ -5,6 +5,11 @@
 use std::time::Duration;
 
 use agentanycast_identity::proof::MAX_SKEW;
+use agentanycast_proto::agent_name::MAX_AGENT_NAME;
+
+/// Most skills, tags, addresses and key rotations that a registration is decoded with: what the limits let pass, and then
+/// some.
+pub const MAX_REGISTRATION_ELEMENTS: usize = 20_000;
 
 /// The bounds of a registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,12 +20,18 @@ pub struct RegistryLimits {
     pub local: usize,
     /// Most entries learned from other relays. Default: 65 536.
     pub federated: usize,
-    /// Most skills of one agent. Default: 256.
+    /// Most skills of one peer, those of all its agents. Default: 4096.
     pub skills: usize,
+    /// Most sets of the index that one peer stands in: one for each skill, one for each tag, one more for each skill with
+    /// several tags. A registration and a heartbeat move the peer in all of them. Default: 16 384, so that 4096 skills
+    /// have two tags each.
+    pub places: usize,
     /// Most tags of one skill. Default: 32.
     pub tags: usize,
     /// Most bytes of a peer id, a skill id, an agent's name, an address, a tag or its value. Default: 256.
     pub id_bytes: usize,
+    /// Most bytes of the name that an agent has on its node. 64, as nodes take.
+    pub agent_name_bytes: usize,
     /// Most bytes of the description of a skill or an agent. Default: 4 KiB.
     pub description_bytes: usize,
     /// Most addresses of one agent. Default: 16.
@@ -53,9 +64,11 @@ impl Default for RegistryLimits {
             ttl: Duration::from_secs(30),
             local: 65_536,
             federated: 65_536,
-            skills: 256,
+            skills: 4096,
+            places: 16_384,
             tags: 32,
             id_bytes: 256,
+            agent_name_bytes: MAX_AGENT_NAME,
             description_bytes: 4096,
             addresses: 16,
             agent_bytes: 1 << 20,
@@ -85,6 +98,13 @@ impl RegistryLimits {
     /// Most bytes of those.
     pub(super) fn stranger_bytes(&self) -> usize {
         self.federated_bytes / 2
+    }
+
+    /// How many requests a registration or a heartbeat counts as that moves its peer in so many sets of the index.
+    pub fn cost(places: usize) -> u64 {
+        /// Sets that one request pays for: moving a peer in them takes some ten microseconds.
+        const PLACES_PER_REQUEST: usize = 256;
+        (places / PLACES_PER_REQUEST).max(1) as u64
     }
 
     /// How long it is remembered that a registration is over: longer than any copy of it can live, and than anything

@@ -6,13 +6,17 @@
 use std::{sync::Arc, time::Duration};
 
 use agentanycast_identity::{PeerId, proof::Statement, rotation::Rotation};
-use agentanycast_proto::v1::{
-    FederatedRegistration, HeartbeatRequest, RegisterSkillsRequest, RegistryProof, UnregisterSkillsRequest,
+use agentanycast_proto::{
+    decoded_size::{self, MessageKind},
+    v1::{
+        FederatedRegistration, HeartbeatRequest, RegisterSkillsRequest, RegistryProof,
+        UnregisterSkillsRequest,
+    },
 };
 use prost::Message as _;
 
 use super::{
-    HEARTBEAT, KEY_ROTATION, MAX_PROOFS, REGISTER, UNREGISTER,
+    HEARTBEAT, KEY_ROTATION, MAX_PROOFS, MAX_REGISTRATION_ELEMENTS, REGISTER, UNREGISTER,
     agent::{RegisteredAgent, dedup_skills, nanos_of},
     usage::Source,
 };
@@ -181,6 +185,13 @@ fn apply(
 ) -> Option<Option<RegisteredAgent>> {
     match (proof.method.as_str(), agent) {
         (REGISTER, None) if place == 0 => {
+            // Small on the wire, large in memory.
+            decoded_size::elements(
+                MessageKind::Registration,
+                &proof.request,
+                MAX_REGISTRATION_ELEMENTS,
+            )
+            .ok()?;
             let request = RegisterSkillsRequest::decode(&*proof.request).ok()?;
             (request.peer_id == peer).then(|| Some(request.into()))
         }

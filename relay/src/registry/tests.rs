@@ -31,6 +31,7 @@ fn skill(id: &str, tags: &[(&str, &str)]) -> SkillInfo {
             .iter()
             .map(|(tag, value)| ((*tag).to_owned(), (*value).to_owned()))
             .collect(),
+        agent: String::new(),
     }
 }
 

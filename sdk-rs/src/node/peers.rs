@@ -153,6 +153,7 @@ impl From<ListedAgent> for v1::ListedAgent {
             skill_id: skill.id,
             description: skill.description,
             tags: skill.tags,
+            agent: String::new(),
         };
         Self {
             peer_id: agent.peer_id.map(|peer| peer.to_string()).unwrap_or_default(),
@@ -218,6 +219,8 @@ pub struct DiscoveredAgent {
     pub skills: Vec<DiscoveredSkill>,
     /// Its peer has signed this, as the registry that told of it says; of others anybody may have said it.
     pub verified: bool,
+    /// Its name on its node, where that has several agents: what a task for it names besides the peer. Else empty.
+    pub agent: String,
 }
 
 /// A skill as the registry knows it.
@@ -283,6 +286,7 @@ impl From<v1::DiscoveredAgent> for DiscoveredAgent {
             description: agent.agent_description,
             skills: agent.skills.into_iter().map(Into::into).collect(),
             verified: agent.verified,
+            agent: agent.agent,
         }
     }
 }

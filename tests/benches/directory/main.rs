@@ -63,6 +63,7 @@ fn registration(number: usize) -> RegisterSkillsRequest {
             if number.is_multiple_of(2) { "de" } else { "fr" }.to_owned(),
         )]
         .into(),
+        agent: String::new(),
     };
     RegisterSkillsRequest {
         peer_id: peer(number),

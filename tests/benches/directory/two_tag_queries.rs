@@ -76,6 +76,7 @@ fn registration(number: usize) -> RegisterSkillsRequest {
             skill_id: skill_of(own).to_owned(),
             description: "Translates short texts between two languages".into(),
             tags: common.iter().cloned().chain(further).collect(),
+            agent: String::new(),
         }
     };
     RegisterSkillsRequest {

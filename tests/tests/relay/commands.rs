@@ -52,11 +52,22 @@ async fn skills_that_are_not_registered_are_told_by_every_face() {
     let relay = TestRelay::builder().start().await;
     let daemon = daemon(&[&relay]).start().await;
     let node = daemon.node().await;
-    let many = (0..1000).fold(AgentCard::new("many", "Has many skills"), |card, at| {
-        card.with_skill(Skill::new(format!("skill-{at}"), ""))
-    });
-    let warnings = node.set_card(many).await.unwrap();
-    let told_so = |text: &str| text.contains("744 of the card's 1000 skills are not registered");
+    // An agent has 1000 skills at most, and the relay takes 4096 of a node.
+    let mut warnings = Vec::new();
+    for agent in 0..5 {
+        let many = (0..1000).fold(
+            AgentCard::new(format!("many-{agent}"), "Has many skills"),
+            |card, at| card.with_skill(Skill::new(format!("skill-{agent}-{at}"), "")),
+        );
+        assert_eq!(warnings, Vec::<String>::new(), "{agent}");
+        (_, warnings) = node
+            .agent(format!("many-{agent}"))
+            .card(many)
+            .register()
+            .await
+            .unwrap();
+    }
+    let told_so = |text: &str| text.contains("904 of the card's 5000 skills are not registered");
     assert!(warnings.iter().any(|warning| told_so(warning)), "{warnings:?}");
     assert_eq!(node.card_warnings().await.unwrap(), warnings);
     let shown = anycast_at(&daemon, &["card"]).await;
@@ -74,12 +85,22 @@ async fn skills_that_are_not_registered_are_told_by_every_face() {
     );
     let status = anycast_json(&daemon, &["status"]).await;
     assert!(status["problems"][0].as_str().is_some_and(told_so), "{status}");
-    // The first 256 are found, and a card that fits is no problem.
-    eventually("its first skill is found", || async {
-        let known = finds(&relay, "skill-0", daemon.peer_id().as_ref()).await;
-        known.then_some(())
-    })
-    .await;
+    // The first 4096 are found, and a card that fits is no problem.
+    for (skill, is_found) in [("skill-0-0", true), ("skill-4-95", true), ("skill-4-96", false)] {
+        eventually("its first skills are found", || async {
+            let known = finds(&relay, skill, daemon.peer_id().as_ref()).await;
+            (known == is_found).then_some(())
+        })
+        .await;
+    }
+    let registered = node.network().await.unwrap().registries;
+    assert!(
+        registered[0].registered && told_so(&registered[0].reason),
+        "{registered:?}"
+    );
+    for agent in 0..5 {
+        node.remove_agent(&format!("many-{agent}")).await.unwrap();
+    }
     assert_eq!(
         node.set_card(card("worker", "dig")).await.unwrap(),
         Vec::<String>::new()

@@ -72,6 +72,7 @@ fn agent(name: &str, about: &str, skills: &[(&str, &[(&str, &str)])]) -> Registe
             .iter()
             .map(|(tag, value)| ((*tag).to_owned(), (*value).to_owned()))
             .collect(),
+        agent: String::new(),
     };
     RegisterSkillsRequest {
         peer_id: RegistrationSigner::new().id,

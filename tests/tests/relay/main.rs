@@ -24,6 +24,7 @@ mod interfaces;
 mod large_records;
 mod limits;
 mod load;
+mod many_agents;
 mod mcp;
 mod nat;
 mod registry;

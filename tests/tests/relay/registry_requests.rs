@@ -22,6 +22,7 @@ pub(crate) fn registration(peer: &str, skill: &str) -> RegisterSkillsRequest {
             skill_id: skill.to_owned(),
             description: format!("What {peer} can do"),
             tags: [("lang".to_owned(), "de".to_owned())].into(),
+            agent: String::new(),
         }],
         agent_name: format!("Agent {peer}"),
         ..RegisterSkillsRequest::default()

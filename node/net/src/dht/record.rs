@@ -5,7 +5,10 @@
 
 use std::time::Duration;
 
-use agentanycast_proto::v1::{AgentCard, AgentRecord, SkillInfo};
+use agentanycast_proto::{
+    card_agents::agents_by_skill,
+    v1::{AgentCard, AgentRecord, SkillInfo},
+};
 use libp2p::{
     PeerId,
     core::SignedEnvelope,
@@ -72,15 +75,20 @@ pub enum DescribeError {
     TooLong(usize),
 }
 
-/// What of `card` travels: descriptions of skills are cut, and left out altogether when there is no room.
+/// What of `card` travels: descriptions of skills are cut, and left out altogether when there is no room; so are then the
+/// agents that have the skills.
 pub(super) fn describe(card: &AgentCard) -> Result<AgentRecord, DescribeError> {
     if card.skills.len() > MAX_SKILLS {
         return Err(DescribeError::TooManySkills(card.skills.len()));
     }
+    let owners = agents_by_skill(card);
     let skill = |skill: &agentanycast_proto::v1::Skill| SkillInfo {
         skill_id: skill.id.clone(),
         description: cut(&skill.description).to_owned(),
         tags: skill.tags.clone(),
+        agent: owners
+            .get(skill.id.as_str())
+            .map_or_else(String::new, |agent| (*agent).to_owned()),
     };
     let mut record = AgentRecord {
         name: card.name.clone(),
@@ -90,9 +98,10 @@ pub(super) fn describe(card: &AgentCard) -> Result<AgentRecord, DescribeError> {
     };
     // What signing adds: the envelope, the peer id, the times, and some addresses.
     const ENVELOPE: usize = 1 << 10;
-    if record.encoded_len() + ENVELOPE > MAX_RECORD_BYTES {
-        for skill in &mut record.skills {
-            skill.description.clear();
+    let less: [fn(&mut SkillInfo); 2] = [|skill| skill.description.clear(), |skill| skill.agent.clear()];
+    for less in less {
+        if record.encoded_len() + ENVELOPE > MAX_RECORD_BYTES {
+            record.skills.iter_mut().for_each(less);
         }
     }
     let bytes = record.encoded_len() + ENVELOPE;

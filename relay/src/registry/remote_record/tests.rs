@@ -111,6 +111,19 @@ fn skills(incoming: &RemoteRecord) -> Vec<&str> {
 }
 
 #[test]
+fn a_signed_registration_of_too_many_parts_proves_nothing() {
+    let peer = SigningPeer::new();
+    let ids: Vec<String> = (0..MAX_REGISTRATION_ELEMENTS).map(|n| n.to_string()).collect();
+    let mut ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    assert_eq!(
+        peer.read_with(vec![peer.register(&ids, NOW_MS)]).proven_ms,
+        NOW_MS
+    );
+    ids.push("one more");
+    assert_eq!(peer.read_with(vec![peer.register(&ids, NOW_MS)]).proven_ms, 0);
+}
+
+#[test]
 fn what_the_peer_signed_counts_and_not_what_the_relay_says() {
     let peer = SigningPeer::new();
     let proofs = vec![

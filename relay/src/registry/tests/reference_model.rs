@@ -206,6 +206,7 @@ fn info(id: u8, tags: &BTreeMap<u8, u8>) -> SkillInfo {
             .iter()
             .map(|(tag, value)| (tag.to_string(), value.to_string()))
             .collect(),
+        agent: String::new(),
     }
 }
 

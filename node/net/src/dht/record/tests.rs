@@ -92,6 +92,32 @@ fn forged_records_are_refused() {
 }
 
 #[test]
+fn skills_name_their_agents_where_there_is_room() {
+    let with_agent = |skills: usize, name: &str| {
+        let node = card(skills, "");
+        let agent = AgentCard {
+            agent: name.to_owned(),
+            ..node.clone()
+        };
+        AgentCard {
+            agents: vec![agent],
+            ..node
+        }
+    };
+    let agents = |card: &AgentCard| -> Vec<String> {
+        let skills = describe(card).unwrap().skills.into_iter();
+        skills.map(|skill| skill.agent).collect()
+    };
+    assert_eq!(agents(&with_agent(2, "digger")), ["digger", "digger"]);
+    assert_eq!(agents(&card(1, "")), [""]);
+    let wide = with_agent(150, &"x".repeat(64));
+    assert!(
+        agents(&wide).iter().all(String::is_empty),
+        "a skill that is found goes before its agent"
+    );
+}
+
+#[test]
 fn a_record_fits_or_says_why_not() {
     let long = describe(&card(20, &"é".repeat(1000))).unwrap();
     assert_eq!(long.skills[0].description.len(), MAX_DESCRIPTION);

@@ -1,11 +1,15 @@
-//! The card of one agent of a node, from the node's card. PURE.
+//! The agents of a node, by the node's card. PURE.
 //!
-//! Gateways and the command line show it for `PEER/NAME`. The card of a node with several agents lists them in `agents`. The card
-//! of a node with one agent is the agent's own card: the agent is called `agent`, or as its card makes its name.
+//! The card of a node with several agents lists them in `agents`: which of them has a skill goes into registrations and DHT records.
+//! Gateways and the command line show the card of one agent for `PEER/NAME`. The card of a node with one agent is the agent's own
+//! card: the agent is called `agent`, or as its card makes its name.
 
-use std::fmt;
+use std::{collections::HashMap, fmt};
 
-use crate::{agent_name::agent_name_of_card, v1::AgentCard};
+use crate::{
+    agent_name::{MAX_AGENT_NAME, agent_name_of_card},
+    v1::AgentCard,
+};
 
 /// Most names in the text of an [`UnknownAgent`].
 const MAX_NAMES: usize = 20;
@@ -79,10 +83,23 @@ pub fn card_of_agent(node: &AgentCard, name: &str) -> Result<AgentCard, UnknownA
     })
 }
 
+/// The agent of each skill, by the skill's id: of several agents with a skill the first of the card. Empty for a card
+/// that lists no agents.
+pub fn agents_by_skill(card: &AgentCard) -> HashMap<&str, &str> {
+    let mut owners = HashMap::new();
+    let agents = card.agents.iter();
+    for agent in agents.filter(|agent| (1..=MAX_AGENT_NAME).contains(&agent.agent.len())) {
+        for skill in &agent.skills {
+            owners.entry(skill.id.as_str()).or_insert(agent.agent.as_str());
+        }
+    }
+    owners
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::v1::P2pExtension;
+    use crate::v1::{P2pExtension, Skill};
 
     fn agent(name: &str) -> AgentCard {
         AgentCard {
@@ -140,5 +157,33 @@ mod tests {
         many.agents.clear();
         assert_eq!(agent_names(&many), Vec::<String>::new());
         assert!(card_of_agent(&many, "the-node").is_err());
+    }
+
+    #[test]
+    fn the_first_agent_of_the_card_has_the_skill() {
+        let with_skills = |name: &str, skills: &[&str]| AgentCard {
+            agent: name.to_owned(),
+            skills: skills
+                .iter()
+                .map(|id| Skill {
+                    id: (*id).to_owned(),
+                    ..Skill::default()
+                })
+                .collect(),
+            ..AgentCard::default()
+        };
+        let long = "x".repeat(MAX_AGENT_NAME + 1);
+        let card = AgentCard {
+            agents: vec![
+                with_skills("", &["a"]),
+                with_skills(&long, &["a"]),
+                with_skills("one", &["a", "b"]),
+                with_skills("two", &["b", "c"]),
+            ],
+            ..AgentCard::default()
+        };
+        let owners = agents_by_skill(&card);
+        assert_eq!((owners["a"], owners["b"], owners["c"]), ("one", "one", "two"));
+        assert!(agents_by_skill(&AgentCard::default()).is_empty());
     }
 }
