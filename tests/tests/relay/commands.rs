@@ -59,7 +59,10 @@ async fn skills_that_are_not_registered_are_told_by_every_face() {
             AgentCard::new(format!("many-{agent}"), "Has many skills"),
             |card, at| card.with_skill(Skill::new(format!("skill-{agent}-{at}"), "")),
         );
-        assert_eq!(warnings, Vec::<String>::new(), "{agent}");
+        let is_registered = warnings
+            .iter()
+            .all(|warning: &String| !warning.contains("not registered"));
+        assert!(is_registered, "{agent}: {warnings:?}");
         (_, warnings) = node
             .agent(format!("many-{agent}"))
             .card(many)
