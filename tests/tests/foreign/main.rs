@@ -34,6 +34,7 @@ mod proto_descriptors;
 mod python;
 mod readme;
 mod registry;
+mod run_backends;
 mod script;
 mod sdk_daemon_lifecycle;
 mod sealed_boxes;

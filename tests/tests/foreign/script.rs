@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use agentanycast_tests::within;
+use agentanycast_tests::{eventually, within};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tokio::{
@@ -85,6 +85,15 @@ impl ScriptProcess {
         let input = self.input.as_mut().expect("its input is open");
         input.write_all(format!("{what}\n").as_bytes()).await.unwrap();
         input.flush().await.unwrap();
+    }
+
+    /// Waits until its standard error has this text.
+    pub(crate) async fn complains_of(&self, text: &str) {
+        eventually("the script says it on standard error", || async {
+            let lines = self.stderr_lines.lock().unwrap();
+            lines.iter().any(|line| line.contains(text)).then_some(())
+        })
+        .await;
     }
 
     /// Its process.

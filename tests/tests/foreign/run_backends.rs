@@ -1,0 +1,128 @@
+//! `anycast run` before programs that we did not write: an agent on the published package of the Agent Client Protocol,
+//! and reference servers of MCP, each asked from another node.
+
+use std::path::Path;
+
+use agentanycast::{Node, Target, Task, TaskHandle, TaskStatus};
+use agentanycast_tests::{Daemon, DaemonPair, TransportKind, cli, eventually, within};
+
+use crate::{
+    client_env::{ClientEnv, mcp_python, node_modules, scripts},
+    script::ScriptProcess,
+};
+
+/// An agent beside this daemon, which is called by these options, when it takes tasks.
+async fn agent(stage: &ClientEnv, daemon: &Daemon, options: &[&str], program: &[&Path]) -> ScriptProcess {
+    let mut command = stage.command(cli::program());
+    command
+        .args(["--daemon", daemon.grpc(), "run", "--name", "worker"])
+        .args(options)
+        .arg("--")
+        .args(program);
+    let mut agent = ScriptProcess::start(command);
+    agent.line_with("worker").await;
+    agent
+}
+
+/// Sends a task to the node with the agent, for this skill.
+async fn send(pair: &DaemonPair, node: &Node, skill: &str, message: &str) -> TaskHandle {
+    let task = node.task(Target::Peer(pair.alice.peer_id().clone()), message);
+    task.skill_of_peer(skill).send().await.unwrap()
+}
+
+async fn halted(task: &TaskHandle) -> Task {
+    within("the task ends or asks", task.wait_or_input())
+        .await
+        .unwrap()
+}
+
+async fn does(pair: &DaemonPair, node: &Node, skill: &str, message: &str) -> Task {
+    halted(&send(pair, node, skill, message).await).await
+}
+
+#[tokio::test]
+pub(crate) async fn an_acp_agent_gets_permission_from_another_node() {
+    let pair = DaemonPair::start(TransportKind::Tcp).await;
+    let stage = ClientEnv::new(TransportKind::Tcp);
+    let directory = stage.path().join("scripts");
+    std::fs::create_dir(&directory).unwrap();
+    // Imports are looked up beside the script.
+    std::os::unix::fs::symlink(node_modules(), directory.join("node_modules")).unwrap();
+    let script = directory.join("acp_agent.mjs");
+    std::fs::copy(scripts().join("node/acp_agent.mjs"), &script).unwrap();
+    let agent = agent(
+        &stage,
+        &pair.alice,
+        &["--skill", "code", "--acp"],
+        &[Path::new("node"), &script],
+    )
+    .await;
+    let (_, bob) = pair.nodes().await;
+
+    let said = does(&pair, &bob, "code", "one two").await;
+    assert_eq!(
+        (said.status, said.text_content().as_str()),
+        (TaskStatus::Completed, "one two ")
+    );
+
+    let asking = send(&pair, &bob, "code", "permit").await;
+    let question = halted(&asking).await;
+    assert_eq!(question.status, TaskStatus::InputRequired);
+    let asked = question.status_message.unwrap();
+    let data = asked.parts.iter().find_map(|part| part.as_data()).unwrap();
+    assert_eq!(data["permission"]["options"][0]["optionId"], "yes");
+    asking.reply("yes").await.unwrap();
+    assert_eq!(halted(&asking).await.text_content(), "the answer is yes");
+
+    let works = send(&pair, &bob, "code", "work").await;
+    eventually("the agent works", || async {
+        works.snapshot().await.ok()?.status_message.map(drop)
+    })
+    .await;
+    works.cancel().await.unwrap();
+    agent.complains_of("canceled").await;
+}
+
+#[tokio::test]
+pub(crate) async fn tools_of_reference_servers_are_skills_of_another_node() {
+    let pair = DaemonPair::start(TransportKind::Tcp).await;
+    let stage = ClientEnv::new(TransportKind::Tcp);
+    let (_, bob) = pair.nodes().await;
+
+    let everything = node_modules().join("@modelcontextprotocol/server-everything/dist/index.js");
+    let program = [Path::new("node"), &everything, Path::new("stdio")];
+    let running = agent(&stage, &pair.alice, &["--mcp"], &program).await;
+    let sum = does(&pair, &bob, "get-sum", r#"{"a": 2, "b": 40}"#).await;
+    assert!(sum.text_content().contains("42"), "{sum:?}");
+    assert_eq!(
+        does(&pair, &bob, "echo", "hello").await.text_content(),
+        "Echo: hello"
+    );
+    let weather = does(
+        &pair,
+        &bob,
+        "get-structured-content",
+        r#"{"location": "New York"}"#,
+    )
+    .await;
+    assert!(weather.artifacts[0].parts[0].as_data().unwrap()["temperature"].is_number());
+    let image = does(&pair, &bob, "get-tiny-image", "").await;
+    let parts = &image.artifacts[0].parts;
+    assert!(
+        parts.iter().any(|part| part.media_type == "image/png"),
+        "{parts:?}"
+    );
+    drop(running);
+
+    let clock = [mcp_python(), "-m".into(), "mcp_server_time".into()];
+    let clock: Vec<&Path> = clock.iter().map(AsRef::as_ref).collect();
+    let _running = agent(&stage, &pair.alice, &["--mcp"], &clock).await;
+    let now = does(&pair, &bob, "get_current_time", "Europe/Berlin").await;
+    assert!(now.text_content().contains("Europe/Berlin") || now.artifacts[0].parts[0].as_data().is_some());
+    let wrong = does(&pair, &bob, "get_current_time", "No/Where").await;
+    assert!(
+        wrong.status == TaskStatus::Failed && wrong.reason().contains("No/Where"),
+        "{}",
+        wrong.reason()
+    );
+}
