@@ -1,4 +1,4 @@
-//! `[[agents.socket]]`: sockets that are one agent's each.
+//! `[[agents.socket]]`, `--agent-sockets`: sockets that are one agent's each.
 
 use std::path::Path;
 
@@ -19,28 +19,40 @@ pub struct AgentSocket {
 
 const KEYS: [&str; 2] = ["name", "listen"];
 const FORM: &str = r#"{ name = "NAME", listen = "unix://PATH" or "tcp://127.0.0.1:PORT" }"#;
+/// How flags and variables say it.
+const WORD: &str = "NAME=ADDR, such as painter=unix:///run/agents/painter.sock";
 const NAME: &str = "1 to 64 of a-z, 0-9, '.', '_' and '-', with a letter or digit first";
+
+fn agent_name(text: String, raw: &Raw) -> Result<String, InvalidValue> {
+    if is_agent_name(&text) {
+        return Ok(text);
+    }
+    Err(raw.refuse(NAME))
+}
+
+/// A place of this host. Other hosts' callers have a token to show, and TLS: at `grpc_listen`.
+fn local_place(raw: &Raw, home: Option<&Path>) -> Result<GrpcListen, InvalidValue> {
+    let listen = GrpcListen::read(raw, home)?;
+    if listen.is_local() {
+        return Ok(listen);
+    }
+    Err(raw.refuse("a Unix socket or a loopback address"))
+}
 
 impl Setting for AgentSocket {
     fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, InvalidValue> {
+        if let Raw::Word(word) = raw {
+            let (name, listen) = word.split_once('=').ok_or_else(|| raw.refuse(WORD))?;
+            return Ok(Self {
+                name: agent_name(name.to_owned(), raw)?,
+                listen: local_place(&Raw::Word(listen.to_owned()), home)?,
+            });
+        }
         let (mut name, mut listen) = (None, None);
         for (key, value) in entries(raw, FORM)? {
             match key.as_str() {
-                "name" => {
-                    let text = String::read(value, home)?;
-                    if !is_agent_name(&text) {
-                        return Err(value.refuse(NAME));
-                    }
-                    name = Some(text);
-                }
-                "listen" => {
-                    let read = GrpcListen::read(value, home)?;
-                    // Other hosts' callers have a token to show, and TLS: at grpc_listen.
-                    if !read.is_local() {
-                        return Err(value.refuse("a Unix socket or a loopback address"));
-                    }
-                    listen = Some(read);
-                }
+                "name" => name = Some(agent_name(String::read(value, home)?, value)?),
+                "listen" => listen = Some(local_place(value, home)?),
                 _ => return Err(InvalidValue::of_key("", key, KEYS.into_iter(), FORM)),
             }
         }

@@ -186,7 +186,7 @@ async fn the_services_start_find_each_other_and_stop() {
     // Also says what to do when the programs are missing.
     let _ = Daemon::builder();
     let mut up = ComposeRun::new();
-    let order = ["relay", "node-a", "node-b", "echo"];
+    let order = ["relay", "node-a", "node-b", "echo", "words"];
     assert_eq!(up.compose.services.len(), order.len());
     for name in order {
         up.start(name).await;
@@ -201,6 +201,18 @@ async fn the_services_start_find_each_other_and_stop() {
     .await;
     let answer = asked("node-a", &["send", "--skill", "echo", "hello from node-a"]).await;
     assert!(answer.contains("hello from node-a"), "{answer}");
+    let counted = asked("node-a", &["send", "--skill", "words", "one two three"]).await;
+    assert_eq!(counted.trim(), "3");
+    // Each is an agent of its own.
+    let agents = asked("node-b", &["--json", "agents", "--local"]).await;
+    let agents: serde_json::Value = serde_json::from_str(&agents).unwrap();
+    let names: Vec<_> = agents["agents"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|agent| &agent["agent"])
+        .collect();
+    assert_eq!(names, ["echo", "words"]);
     eventually("both nodes are at the relay", || async {
         let peers = asked("node-a", &["--json", "status"]).await;
         let metrics = format!(
