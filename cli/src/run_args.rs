@@ -3,18 +3,21 @@
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use agentanycast_daemon_kit::duration;
+use agentanycast_gateways::run::{
+    HttpStyle, MAX_CONCURRENCY, Permit, RunProgram, RunSettings, RunSkill, RunWork,
+};
+use agentanycast_proto::agent_name::is_agent_name;
 use clap::{Args as ClapArgs, ValueEnum};
 
 pub(crate) mod acp;
 pub(crate) mod http;
 pub(crate) mod mcp;
 
-use acp::AcpArgs;
-use http::HttpArgs;
+use acp::{AcpArgs, PermitOption};
+use http::{HttpArgs, Style};
 use mcp::McpArgs;
 
-/// Longest name of an agent.
-const LONGEST_NAME: usize = 64;
+use crate::failure::CommandFailure;
 
 /// How a program and the runner talk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -32,7 +35,7 @@ pub(crate) struct RunArgs {
     pub(crate) name: String,
     /// A skill on the agent's card; can be repeated
     #[arg(long = "skill", value_name = "ID[=DESCRIPTION]", value_parser = skill)]
-    pub(crate) skills: Vec<SkillOption>,
+    pub(crate) skills: Vec<RunSkill>,
     /// What the agent's card says of it
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(crate) description: String,
@@ -41,7 +44,7 @@ pub(crate) struct RunArgs {
     pub(crate) protocol: Protocol,
     /// Most tasks that are done at a time; the rest waits, and is not claimed [default: the number of processors; 4 with
     /// --mcp]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_CONCURRENCY)))]
     pub(crate) concurrency: Option<u32>,
     /// End a task that takes longer, such as 30s or 1h, without the time in which it waits for an answer; 0: no limit
     /// [default: 0; 60s with --mcp]
@@ -82,31 +85,93 @@ pub(crate) struct RunArgs {
     pub(crate) acp: AcpArgs,
 }
 
-/// A skill as it is given.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SkillOption {
-    pub(crate) id: String,
-    pub(crate) description: String,
+impl RunArgs {
+    /// The agent of these options.
+    pub(crate) fn into_settings(self) -> Result<RunSettings, CommandFailure> {
+        let program = RunProgram {
+            command: self.command,
+            env: self.env,
+            cwd: self.cwd,
+            max_processes: self.max_processes,
+        };
+        let work = match (self.http.http, self.mcp.mcp) {
+            (Some(url), _) => RunWork::Http {
+                url: without_command(url, &program)?,
+                style: self.http.style.map(|style| match style {
+                    Style::Post => HttpStyle::Post,
+                    Style::A2a => HttpStyle::A2a,
+                    Style::Openai => HttpStyle::OpenAi,
+                }),
+                model: self.http.model,
+                api_key_env: self.http.api_key_env,
+            },
+            (None, Some(server)) if server == mcp::PROGRAM => RunWork::McpProgram(with_command(program)?),
+            (None, Some(url)) => RunWork::McpUrl {
+                url: without_command(url, &program)?,
+                api_key_env: self.http.api_key_env,
+            },
+            (None, None) if self.acp.acp => RunWork::Acp {
+                program: with_command(program)?,
+                permit: match self.acp.permit {
+                    PermitOption::Ask => Permit::Ask,
+                    PermitOption::Read => Permit::Read,
+                    PermitOption::All => Permit::All,
+                    PermitOption::None => Permit::None,
+                },
+                permit_timeout: self.acp.permit_timeout,
+                terminal: self.acp.terminal,
+            },
+            (None, None) => match self.protocol {
+                Protocol::Process => RunWork::Program {
+                    program: with_command(program)?,
+                    media_type: self.media_type,
+                    progress: self.progress,
+                },
+                Protocol::Jsonl => RunWork::Jsonl(with_command(program)?),
+            },
+        };
+        Ok(RunSettings {
+            name: self.name,
+            description: self.description,
+            skills: self.skills,
+            work,
+            concurrency: self.concurrency,
+            timeout: self.timeout,
+            retry: self.retry,
+            drain: self.drain,
+            max_output: self.max_output,
+        })
+    }
+}
+
+fn with_command(program: RunProgram) -> Result<RunProgram, CommandFailure> {
+    if program.command.is_empty() {
+        return Err(CommandFailure::usage(
+            "give the program and its arguments behind --",
+        ));
+    }
+    Ok(program)
+}
+
+/// A service has no program behind `--`.
+fn without_command(url: String, program: &RunProgram) -> Result<String, CommandFailure> {
+    if program.command.is_empty() {
+        return Ok(url);
+    }
+    Err(CommandFailure::usage(
+        "give either a URL or a program behind --, not both",
+    ))
 }
 
 fn agent_name(text: &str) -> Result<String, String> {
-    let is_end = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit();
-    let is_inner = |letter: char| is_end(letter) || matches!(letter, '.' | '_' | '-');
-    if text.len() <= LONGEST_NAME && text.starts_with(is_end) && text.chars().all(is_inner) {
+    if is_agent_name(text) {
         return Ok(text.to_owned());
     }
     Err("expected at most 64 of a-z, 0-9, '.', '_' and '-', the first one a letter or digit".to_owned())
 }
 
-fn skill(text: &str) -> Result<SkillOption, String> {
-    let (id, description) = text.split_once('=').unwrap_or((text, ""));
-    if id.is_empty() {
-        return Err("expected ID or ID=DESCRIPTION".to_owned());
-    }
-    Ok(SkillOption {
-        id: id.to_owned(),
-        description: description.to_owned(),
-    })
+fn skill(text: &str) -> Result<RunSkill, String> {
+    RunSkill::parse(text).ok_or_else(|| "expected ID or ID=DESCRIPTION".to_owned())
 }
 
 fn variable(text: &str) -> Result<(String, String), String> {

@@ -9,3 +9,4 @@
 pub mod bridge;
 pub mod front;
 pub mod part;
+pub mod run;

@@ -15,6 +15,7 @@ mod post;
 
 use std::time::Duration;
 
+pub use agentanycast_gateways::run::HttpStyle;
 use reqwest::{Response, header::CONTENT_TYPE};
 
 use self::{a2a::A2aBackend, openai::OpenAiBackend, post::PostBackend};
@@ -22,17 +23,6 @@ use crate::{Backend, RunError, http_client, task_content::shortened};
 
 /// Most of the answer that an error shows, in bytes.
 const ERROR_SHOWN: usize = 4 << 10;
-
-/// How a service is spoken to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HttpStyle {
-    /// The message is the body of a request, and the answer is the result.
-    Post,
-    /// A2A 1.0 or 0.3, by the service's card.
-    A2a,
-    /// Chat completions of OpenAI.
-    OpenAi,
-}
 
 /// A service.
 #[derive(Clone)]

@@ -10,9 +10,11 @@
 
 pub mod acp;
 mod backend;
+mod from_settings;
 pub mod http;
 mod http_client;
 pub mod jsonl;
+mod kept_runner;
 mod ledger;
 pub mod mcp;
 mod parts;
@@ -29,4 +31,6 @@ mod task_content;
 mod tracked_task;
 
 pub use backend::{Attempt, Backend, RunError, TaskResult};
+pub use from_settings::program_of;
+pub use kept_runner::{RunnerObserver, keep_serving};
 pub use runner::{AgentSettings, Runner, RunnerError, RunnerStop};

@@ -57,6 +57,8 @@ pub struct AgentSettings {
     pub retry: u32,
     /// How long running tasks may go on when the runner is told to end.
     pub drain: Duration,
+    /// What does its tasks, for people.
+    pub program: v1::AgentProgram,
     /// Where the runner keeps its files: in `run/NAME` below it.
     pub state: PathBuf,
 }
@@ -150,8 +152,15 @@ impl Runner {
         attached: impl FnOnce(),
     ) -> Result<(), RunnerError> {
         let settings = &self.settings;
-        let card = card(settings, backend.skills().await?);
-        let agent = agents.attach(&settings.name, card).await?;
+        let skills = tokio::select! {
+            biased;
+            () = stop.gently.cancelled() => return Ok(()),
+            () = stop.now.cancelled() => return Ok(()),
+            skills = backend.skills() => skills?,
+        };
+        let card = card(settings, skills);
+        let program = Some(settings.program.clone());
+        let agent = agents.attach(&settings.name, card, program).await?;
         attached();
         let work = Arc::new(AgentWork {
             agent: Arc::clone(&agent),

@@ -7,6 +7,7 @@
 use agent_client_protocol::v1::schema::{
     PermissionOption, PermissionOptionId, PermissionOptionKind, RequestPermissionRequest, ToolKind,
 };
+pub use agentanycast_gateways::run::Permit;
 use agentanycast_proto::v1;
 use serde_json::{Value, json};
 
@@ -15,20 +16,6 @@ use crate::task_content::{PLAIN_TEXT, json_of, message, shortened, typed_text};
 
 /// Most of an agent's JSON that a question shows, in bytes.
 const MOST_DETAILS: usize = 64 << 10;
-
-/// Who decides what an agent may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Permit {
-    /// The sender of the task is asked.
-    #[default]
-    Ask,
-    /// Reading and searching are permitted; the sender is asked for everything else.
-    Read,
-    /// Everything is permitted.
-    All,
-    /// Nothing is permitted.
-    None,
-}
 
 /// What becomes of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -85,7 +85,12 @@ struct FakeAgents(Arc<FakeNode>);
 
 #[async_trait]
 impl Agents for FakeAgents {
-    async fn attach(&self, _: &str, _: v1::AgentCard) -> Result<Arc<dyn AgentPort>, GatewayError> {
+    async fn attach(
+        &self,
+        _: &str,
+        _: v1::AgentCard,
+        _: Option<v1::AgentProgram>,
+    ) -> Result<Arc<dyn AgentPort>, GatewayError> {
         Ok(Arc::new(FakePort(Arc::clone(&self.0))))
     }
 }
@@ -306,6 +311,7 @@ impl Bench {
             timeout: None,
             retry: 0,
             drain: Duration::ZERO,
+            program: v1::AgentProgram::default(),
             state: self.state.path().to_owned(),
         };
         change(&mut settings);

@@ -1,14 +1,13 @@
 //! Runs an agent on the daemon by the runner.
 
-use std::{sync::Arc, thread, time::Duration};
+use std::sync::Arc;
 
 use agentanycast_daemon_kit::{
     logging,
     settings::{LogFormat, LogLevel},
 };
 use agentanycast_gateway::SdkGateway;
-use agentanycast_proto::v1;
-use agentanycast_runner::{AgentSettings, Runner, RunnerError, RunnerStop};
+use agentanycast_runner::{Runner, RunnerError, RunnerStop};
 use serde_json::json;
 
 use crate::{
@@ -19,16 +18,11 @@ use crate::{
     run_args::RunArgs,
 };
 
-mod backend;
-
-/// The defaults of `--mcp`.
-const MCP_CONCURRENCY: usize = 4;
-const MCP_TIMEOUT: Duration = Duration::from_mins(1);
-
 /// What is called as `anycast run-helper`, by the runner alone.
 pub(crate) use agentanycast_runner::run_helper::main as run_helper;
 
 pub(crate) async fn run(context: &Context, args: RunArgs) -> Result<(), CommandFailure> {
+    let settings = args.into_settings()?;
     let mut interrupt = Interrupt::new()?;
     let format = if context.json {
         LogFormat::Json
@@ -36,16 +30,14 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> Result<(), CommandF
         LogFormat::Text
     };
     // Tasks that fail are logged, and what a program says that does all tasks.
-    let says_much = args.mcp.mcp.is_some() || args.acp.acp;
+    let says_much = matches!(settings.work.kind(), "mcp" | "acp");
     let level = if says_much { LogLevel::Info } else { LogLevel::Warn };
     logging::init(level, format, None)?;
     let node = interrupt.or(context.connect_or_start()).await?;
     let info = node.info().await?;
     let peer = info.peer_id.ok_or_else(CommandFailure::unnamed_daemon)?;
-    let settings = settings(context, &args)?;
     let name = settings.name.clone();
-    let runner = Runner::new(settings)?;
-    let backend = backend::of(&args, &runner).await?;
+    let (runner, backend) = Runner::from_settings(&settings, context.home.directory()?).await?;
     let agents = SdkGateway::new(node.clone());
     let stop = RunnerStop::default();
     let announced = || {
@@ -68,33 +60,6 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> Result<(), CommandF
     };
     node.shutdown().await;
     Ok(outcome?)
-}
-
-fn settings(context: &Context, args: &RunArgs) -> Result<AgentSettings, CommandFailure> {
-    let skills = args.skills.iter().map(|skill| v1::Skill {
-        id: skill.id.clone(),
-        description: skill.description.clone(),
-        ..v1::Skill::default()
-    });
-    let is_mcp = args.mcp.mcp.is_some();
-    let processors = || thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    Ok(AgentSettings {
-        name: args.name.clone(),
-        description: args.description.clone(),
-        skills: skills.collect(),
-        concurrency: match args.concurrency {
-            Some(number) => number as usize,
-            None if is_mcp => MCP_CONCURRENCY,
-            None => processors(),
-        },
-        timeout: args
-            .timeout
-            .or(is_mcp.then_some(MCP_TIMEOUT))
-            .filter(|limit| !limit.is_zero()),
-        retry: args.retry,
-        drain: args.drain,
-        state: context.home.directory()?,
-    })
 }
 
 fn announce(context: &Context, name: &str, peer: &str) -> std::io::Result<()> {

@@ -1,0 +1,249 @@
+//! What an agent is told that is made of a program or a service: by the options of `anycast run`, or by an entry
+//! `[[agents.run]]` or `[[agents.mcp]]` of the daemon's configuration.
+
+mod entry;
+
+use std::{ffi::OsString, num::NonZero, path::PathBuf, thread, time::Duration};
+
+use agentanycast_daemon_kit::{missing_feature::MissingFeature, words};
+
+pub use entry::{McpEntry, RunEntry};
+
+/// What a program says that the runner is left out of.
+pub const LEFT_OUT: MissingFeature = MissingFeature {
+    part: "runner",
+    feature: "run",
+};
+
+/// Most tasks of an agent at a time.
+pub const MAX_CONCURRENCY: u32 = 10_000;
+
+/// The largest result, unless another is set.
+pub const DEFAULT_MAX_OUTPUT: u64 = 64 << 20;
+
+/// How long running tasks may go on when `anycast run` is told to end, unless another time is set.
+pub const DEFAULT_DRAIN: Duration = Duration::from_secs(30);
+
+/// How long running tasks of an agent that the daemon serves may go on when it is told to end, unless another time is set.
+pub const DAEMON_DRAIN: Duration = Duration::from_secs(3);
+
+/// How long a question for permission waits, unless another time is set.
+pub const DEFAULT_PERMIT_TIMEOUT: Duration = Duration::from_hours(1);
+
+/// What an MCP server has in the place of the general defaults.
+const MCP_CONCURRENCY: u32 = 4;
+const MCP_TIMEOUT: Duration = Duration::from_mins(1);
+
+words! {
+    /// How a program and the runner talk.
+    Protocol {
+        /// One process per task: the text on standard input, the result on standard output.
+        Process = "process",
+        /// One process for all tasks, which speaks JSON lines.
+        Jsonl = "jsonl",
+        /// A coding agent of the Agent Client Protocol.
+        Acp = "acp",
+    }
+}
+
+words! {
+    /// How an HTTP service is spoken to.
+    HttpStyle {
+        /// The message is the body of a request, and the answer is the result.
+        Post = "post",
+        /// A2A 1.0 or 0.3, by the service's card.
+        A2a = "a2a",
+        /// Chat completions of OpenAI.
+        OpenAi = "openai",
+    }
+}
+
+words! {
+    /// Who decides what a coding agent may do.
+    Permit {
+        /// The sender of the task is asked.
+        Ask = "ask",
+        /// Reading and searching are permitted; the sender is asked for everything else.
+        Read = "read",
+        /// Everything is permitted.
+        All = "all",
+        /// Nothing is permitted.
+        None = "none",
+    }
+}
+
+/// A skill on the card of an agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunSkill {
+    /// Its id.
+    pub id: String,
+    /// What it does; may be empty.
+    pub description: String,
+}
+
+impl RunSkill {
+    /// Reads `ID` or `ID=DESCRIPTION`; `None`: it has no id.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (id, description) = text.split_once('=').unwrap_or((text, ""));
+        (!id.is_empty()).then(|| Self {
+            id: id.to_owned(),
+            description: description.to_owned(),
+        })
+    }
+
+    /// As [`RunSkill::parse`] reads it.
+    pub fn text(&self) -> String {
+        match self.description.as_str() {
+            "" => self.id.clone(),
+            description => format!("{}={description}", self.id),
+        }
+    }
+}
+
+/// A program that is started for an agent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunProgram {
+    /// The program, a path or a name that is looked for in `PATH`, and its arguments; not empty.
+    pub command: Vec<OsString>,
+    /// Variables of its environment, besides those of the runner.
+    pub env: Vec<(String, String)>,
+    /// The directory that it is started in; `None`: the runner's.
+    pub cwd: Option<PathBuf>,
+    /// Most processes and threads of it at a time, where the system has cgroups for it; `None`: no bound.
+    pub max_processes: Option<u32>,
+}
+
+/// What does the tasks of an agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RunWork {
+    /// One process per task.
+    Program {
+        /// What is started.
+        program: RunProgram,
+        /// The media type of what it prints; `None`: as it looks.
+        media_type: Option<String>,
+        /// Whether the lines of its standard error are progress.
+        progress: bool,
+    },
+    /// One process for all tasks, which speaks JSON lines.
+    Jsonl(RunProgram),
+    /// A coding agent of the Agent Client Protocol.
+    Acp {
+        /// What is started.
+        program: RunProgram,
+        /// Who decides what it may do.
+        permit: Permit,
+        /// How long a question for permission waits; then it is no.
+        permit_timeout: Duration,
+        /// Whether commands are run for it.
+        terminal: bool,
+    },
+    /// An MCP server that is started.
+    McpProgram(RunProgram),
+    /// An MCP server at a URL.
+    McpUrl {
+        /// Where it is.
+        url: String,
+        /// The variable with the bearer token that it wants.
+        api_key_env: Option<String>,
+    },
+    /// An HTTP service.
+    Http {
+        /// Where it is.
+        url: String,
+        /// How it is spoken to; `None`: in A2A if it has a card, else by requests.
+        style: Option<HttpStyle>,
+        /// The model that is asked for, in the style `openai`.
+        model: Option<String>,
+        /// The variable with the bearer token that it wants.
+        api_key_env: Option<String>,
+    },
+}
+
+impl RunWork {
+    /// The kind, for people.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Program { .. } => "program",
+            Self::Jsonl(_) => "jsonl",
+            Self::Acp { .. } => "acp",
+            Self::McpProgram(_) | Self::McpUrl { .. } => "mcp",
+            Self::Http { .. } => "http",
+        }
+    }
+
+    /// What is started or called, for people: the command or the URL.
+    pub fn target(&self) -> String {
+        match self {
+            Self::Program { program, .. }
+            | Self::Jsonl(program)
+            | Self::Acp { program, .. }
+            | Self::McpProgram(program) => {
+                let words = program.command.iter().map(|word| word.to_string_lossy());
+                words.collect::<Vec<_>>().join(" ")
+            }
+            Self::McpUrl { url, .. } | Self::Http { url, .. } => url.clone(),
+        }
+    }
+
+    fn is_mcp(&self) -> bool {
+        matches!(self, Self::McpProgram(_) | Self::McpUrl { .. })
+    }
+}
+
+/// An agent that is made of a program or a service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunSettings {
+    /// Its name on the node: `[a-z0-9][a-z0-9._-]{0,63}`.
+    pub name: String,
+    /// What its card says of it.
+    pub description: String,
+    /// Its skills, where what does the tasks has none by its own account.
+    pub skills: Vec<RunSkill>,
+    /// What does its tasks.
+    pub work: RunWork,
+    /// Most tasks that are done at a time; `None`: see [`RunSettings::concurrency`].
+    pub concurrency: Option<u32>,
+    /// How long a task may take, without the time in which it waits for an answer, zero for no bound; `None`: see
+    /// [`RunSettings::timeout`].
+    pub timeout: Option<Duration>,
+    /// How often a task is given again that had been started when the runner ended.
+    pub retry: u32,
+    /// How long running tasks may go on when the runner is told to end.
+    pub drain: Duration,
+    /// The largest result in bytes; for a program also most that a task's files take on the disk.
+    pub max_output: u64,
+}
+
+impl RunSettings {
+    /// An agent of this name with the defaults.
+    pub fn new(name: String, work: RunWork) -> Self {
+        Self {
+            name,
+            description: String::new(),
+            skills: Vec::new(),
+            work,
+            concurrency: None,
+            timeout: None,
+            retry: 0,
+            drain: DEFAULT_DRAIN,
+            max_output: DEFAULT_MAX_OUTPUT,
+        }
+    }
+
+    /// Most tasks at a time: as it is set, else 4 for an MCP server, else the number of processors.
+    pub fn concurrency(&self) -> usize {
+        let processors = || thread::available_parallelism().map_or(1, NonZero::get);
+        match self.concurrency {
+            Some(number) => number as usize,
+            None if self.work.is_mcp() => MCP_CONCURRENCY as usize,
+            None => processors(),
+        }
+    }
+
+    /// How long a task may take: as it is set, else 60 s for an MCP server, else without a bound.
+    pub fn timeout(&self) -> Option<Duration> {
+        let default = self.work.is_mcp().then_some(MCP_TIMEOUT);
+        self.timeout.or(default).filter(|limit| !limit.is_zero())
+    }
+}

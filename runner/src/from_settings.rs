@@ -1,0 +1,175 @@
+//! The runner and the backend of an agent, by its settings. A further kind of work has its arm here.
+
+use std::{env, io, path::PathBuf, sync::Arc, time::Duration};
+
+use agentanycast_gateways::run::{RunProgram, RunSettings, RunWork};
+use agentanycast_proto::v1;
+
+use crate::{
+    AgentSettings, Backend, RunError, Runner, RunnerError,
+    acp::{AcpBackend, AcpConfig},
+    http::HttpConfig,
+    jsonl::JsonlBackend,
+    mcp::{McpBackend, McpEndpoint},
+    process::ProgramCommand,
+    program::{ProgramBackend, ProgramSettings},
+};
+
+/// The file with the sessions of an ACP agent's conversations.
+const SESSIONS: &str = "acp-sessions.json";
+
+/// How long an A2A agent may take to begin an answer, where a task has no time-out.
+const ANSWER_WITHIN: Duration = Duration::from_mins(30);
+
+impl Runner {
+    /// The runner of this agent, with its files in `run/NAME` below `state`, and what does its tasks.
+    ///
+    /// # Errors
+    /// When the files cannot be made, the URL cannot be called, or the variable of the key is not set.
+    pub async fn from_settings(
+        settings: &RunSettings,
+        state: PathBuf,
+    ) -> Result<(Self, Arc<dyn Backend>), RunnerError> {
+        let runner = Self::new(agent_settings(settings, state))?;
+        let backend = backend(settings, &runner).await?;
+        Ok((runner, backend))
+    }
+}
+
+fn agent_settings(settings: &RunSettings, state: PathBuf) -> AgentSettings {
+    let skills = settings.skills.iter().map(|skill| v1::Skill {
+        id: skill.id.clone(),
+        description: skill.description.clone(),
+        ..v1::Skill::default()
+    });
+    AgentSettings {
+        name: settings.name.clone(),
+        description: settings.description.clone(),
+        skills: skills.collect(),
+        concurrency: settings.concurrency(),
+        timeout: settings.timeout(),
+        retry: settings.retry,
+        drain: settings.drain,
+        program: program_of(settings),
+        state,
+    }
+}
+
+/// What does the tasks of this agent, for people.
+pub fn program_of(settings: &RunSettings) -> v1::AgentProgram {
+    v1::AgentProgram {
+        kind: settings.work.kind().to_owned(),
+        command: settings.work.target(),
+        ..v1::AgentProgram::default()
+    }
+}
+
+async fn backend(settings: &RunSettings, runner: &Runner) -> Result<Arc<dyn Backend>, RunnerError> {
+    let directory = runner.directory();
+    let no_files = |source| RunnerError::State {
+        path: directory.clone(),
+        source,
+    };
+    let max_output = usize::try_from(settings.max_output).unwrap_or(usize::MAX);
+    let backend: Arc<dyn Backend> = match &settings.work {
+        RunWork::Program {
+            program,
+            media_type,
+            progress,
+        } => {
+            let settings = ProgramSettings {
+                command: command(program)?,
+                media_type: media_type.clone(),
+                progress: *progress,
+                max_output: settings.max_output,
+            };
+            Arc::new(ProgramBackend::new(settings, &directory, None).map_err(no_files)?)
+        }
+        RunWork::Jsonl(program) => {
+            Arc::new(JsonlBackend::new(command(program)?, &directory, None).map_err(no_files)?)
+        }
+        RunWork::Acp {
+            program,
+            permit,
+            permit_timeout,
+            terminal,
+        } => {
+            let command = command(program)?;
+            let config = AcpConfig {
+                cwd: command
+                    .cwd
+                    .clone()
+                    .map_or_else(env::current_dir, Ok)
+                    .map_err(no_directory)?,
+                command,
+                permit: *permit,
+                permit_timeout: *permit_timeout,
+                terminal: *terminal,
+                session_file: runner.agent_directory().join(SESSIONS),
+                max_output,
+            };
+            Arc::new(AcpBackend::new(config, &directory, None)?)
+        }
+        RunWork::McpProgram(program) => {
+            let endpoint = McpEndpoint::Command(command(program)?);
+            Arc::new(McpBackend::new(endpoint, &directory, None, max_output).map_err(no_files)?)
+        }
+        RunWork::McpUrl { url, api_key_env } => {
+            let endpoint = McpEndpoint::Url {
+                url: url.clone(),
+                token: token(api_key_env.as_deref())?,
+            };
+            Arc::new(McpBackend::new(endpoint, &directory, None, max_output).map_err(no_files)?)
+        }
+        RunWork::Http {
+            url,
+            style,
+            model,
+            api_key_env,
+        } => {
+            let config = HttpConfig {
+                url: url.clone(),
+                style: *style,
+                model: model.clone(),
+                token: token(api_key_env.as_deref())?,
+                max_output,
+                answer_within: settings.timeout().unwrap_or(ANSWER_WITHIN),
+            };
+            Arc::from(config.backend().await?)
+        }
+    };
+    Ok(backend)
+}
+
+fn command(program: &RunProgram) -> Result<ProgramCommand, RunError> {
+    let mut words = program.command.iter().cloned();
+    let cwd = program.cwd.as_ref().map(std::path::absolute).transpose();
+    Ok(ProgramCommand {
+        program: words.next().ok_or("the command is empty")?,
+        args: words.collect(),
+        env: program
+            .env
+            .iter()
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect(),
+        cwd: cwd.map_err(no_directory)?,
+        max_processes: program.max_processes,
+    })
+}
+
+fn no_directory(error: io::Error) -> RunError {
+    RunError::new(format!("the directory of the program is not known: {error}"))
+}
+
+/// The key out of this variable.
+fn token(variable: Option<&str>) -> Result<Option<String>, RunError> {
+    let Some(name) = variable else {
+        return Ok(None);
+    };
+    match env::var(name) {
+        Ok(key) if !key.is_empty() => Ok(Some(key)),
+        _ => Err(RunError::new(format!(
+            "the variable {name} with the key is not set"
+        ))),
+    }
+}
