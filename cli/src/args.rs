@@ -107,6 +107,8 @@ pub(crate) enum Command {
     Retry(RetryArgs),
     /// Make an agent of a program: it does the tasks that come for it, until Ctrl-C
     Run(RunArgs),
+    /// List the programs that serve this node's agents
+    Ps,
     /// Show the daemon
     Status,
     /// List the connected peers

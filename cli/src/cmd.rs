@@ -28,6 +28,7 @@ mod man;
 mod peers;
 mod ping;
 mod policy;
+mod ps;
 mod relays;
 mod reply;
 mod restart;
@@ -60,6 +61,7 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Comma
         Command::Reply(reply) => reply::run(context, reply).await,
         Command::Retry(retry) => retry::run(context, retry).await,
         Command::Run(args) => run::run(context, args).await,
+        Command::Ps => ps::run(context).await,
         Command::Status => status::run(context).await,
         Command::Ping(ping) => ping::run(context, ping).await,
         Command::Doctor => doctor::run(context).await,

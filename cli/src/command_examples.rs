@@ -28,6 +28,16 @@ const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
         ],
     ),
     (
+        "ps",
+        [
+            (
+                "anycast ps",
+                "which programs serve the agents here, and which of them failed",
+            ),
+            ("anycast --json ps", "with the reason of each failure, as JSON"),
+        ],
+    ),
+    (
         "skills",
         [
             ("anycast skills", "what known agents can do"),

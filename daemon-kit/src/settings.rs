@@ -111,8 +111,6 @@ pub struct Flag {
     pub help: &'static str,
     /// The switch that it turns on besides.
     pub enables: Option<&'static str>,
-    /// Whether it may stand without its value.
-    pub optional_value: bool,
 }
 
 impl<C: 'static> Clone for SettingKey<C> {
@@ -139,7 +137,6 @@ impl<C: 'static> SettingKey<C> {
             value,
             help,
             enables: None,
-            optional_value: false,
         });
         self
     }
@@ -149,15 +146,6 @@ impl<C: 'static> SettingKey<C> {
     pub const fn enabling(mut self, switch: &'static str) -> Self {
         if let Some(flag) = &mut self.flag {
             flag.enables = Some(switch);
-        }
-        self
-    }
-
-    /// Its flag may stand without a value, which means "true".
-    #[must_use]
-    pub const fn value_optional(mut self) -> Self {
-        if let Some(flag) = &mut self.flag {
-            flag.optional_value = true;
         }
         self
     }

@@ -14,10 +14,11 @@ complete -c agentanycastd -l log-level -d 'error, warn, info, debug or trace [de
 complete -c agentanycastd -l log-file -d 'Write the log to this file instead of standard error, at most 64 MiB with the files before it' -r
 complete -c agentanycastd -l transport -d 'auto or libp2p [default: "auto"]' -r
 complete -c agentanycastd -l namespace -d 'default [default: "default"]' -r
+complete -c agentanycastd -l agent-sockets -d 'Give agents sockets of their own, each a Unix socket or a loopback address' -r
 complete -c agentanycastd -l metrics-listen -d 'Show metrics, health and readiness over HTTP at HOST:PORT [default: "127.0.0.1:9464"]' -r
 complete -c agentanycastd -l mcp-listen -d 'Turn on MCP over HTTP at HOST:PORT; who may call is as for the bridge' -r
 complete -c agentanycastd -l mcp -d 'Serve MCP on standard input and output too; the start-up lines go to standard error, and the end of the input ends the daemon' -r
-complete -c agentanycastd -l mcp-proxy -d 'Turn on the MCP proxy (not available yet)' -r
+complete -c agentanycastd -l mcp-proxy -d 'Make an agent, mcp-proxy, of the MCP server of this command, whose words are quoted as for a shell' -r
 complete -c agentanycastd -l anp-listen -d 'Turn on the ANP bridge at HOST:PORT (not available yet)' -r
 complete -c agentanycastd -l did-web -d 'The did:web of this node, whose document its bridge has' -r
 complete -c agentanycastd -l did-dns -d 'The domain whose TXT records name this node\'s key (did:dns)' -r

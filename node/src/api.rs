@@ -5,6 +5,7 @@
 //! takes, `task_list`, `task_notes`, `network`, `directory`, `invites` and `diagnostics` are additive, `size_errors` a refusal of the gRPC library in our terms;
 //! `listen`, `authority_fix` and `auth` are the door.
 
+mod agent_programs;
 mod agents;
 mod artifact_content;
 mod artifact_streams;
@@ -27,6 +28,11 @@ mod task_list;
 mod task_notes;
 mod task_updates;
 
+#[cfg_attr(
+    not(feature = "run"),
+    allow(unused_imports, reason = "the runner tells of its agents")
+)]
+pub(crate) use agent_programs::AgentPrograms;
 #[cfg(feature = "bridge")]
 pub(crate) use in_process_caller::LocalConnection;
 use std::{
@@ -71,6 +77,7 @@ struct ApiInner {
     did_web: DidWebLookup,
     /// The card that peers and registries were told last.
     published_card: Mutex<Option<AgentCard>>,
+    programs: AgentPrograms,
 }
 
 /// What the operator set that calls depend on.
@@ -107,6 +114,7 @@ impl Api {
                 health,
                 did_web: web_names,
                 published_card: Mutex::default(),
+                programs: AgentPrograms::default(),
             }),
         }
     }
@@ -116,6 +124,11 @@ impl Api {
             .published_card
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What serves the agents.
+    pub(crate) fn programs(&self) -> &AgentPrograms {
+        &self.node.programs
     }
 
     fn engine(&self) -> &Engine {

@@ -18,6 +18,8 @@ use enabled as built;
 
 #[cfg(feature = "bridge")]
 pub use built::DaemonContext;
+#[cfg(feature = "run")]
+pub(crate) use built::local_agents;
 pub use built::{GATEWAYS, GatewayRegistration, MISSING};
 pub(crate) use built::{GatewayCounters, Gateways, start_outbound};
 

@@ -19,6 +19,7 @@ use agentanycast_daemon_kit::{settings::expand, words};
 use agentanycast_gateways::{
     bridge::{self, outbound::OutboundConfig},
     part::{HasPartValues, PartValues},
+    run::{McpEntry, RunEntry},
 };
 use libp2p::{Multiaddr, multiaddr::Protocol};
 
@@ -48,6 +49,9 @@ pub(crate) const IDENTITY_CACHE_TTL: RangeInclusive<Duration> =
 
 /// Most rules, overrides, groups and members of all groups: each task is checked against all of them.
 pub const MAX_POLICY_ENTRIES: usize = 4096;
+
+/// Most agents that the configuration has: each has processes.
+pub(crate) const MAX_CONFIGURED_AGENTS: usize = 256;
 
 /// Every setting. The names are those of the TOML file; a nested struct is a TOML table of its name.
 #[derive(Clone, Debug, PartialEq)]
@@ -109,6 +113,8 @@ pub struct Config {
     pub max_open_tasks: u64,
     /// Waits for an ACK before a message is sent again; after the last it is parked. Default: 2 s, 4 s, 8 s.
     pub retry_delays: Vec<Duration>,
+    /// The name on the node's card where it has several agents, at most 256 bytes. Default: that of the primary agent.
+    pub node_name: String,
     /// Flag only: `auto` or `libp2p`. Default: auto.
     pub transport: String,
     /// Flag only: `default`. Default: default.
@@ -168,6 +174,10 @@ pub struct AgentsConfig {
     pub prefer_local: bool,
     /// Sockets that are one agent's each: how containers, and programs that connect over TCP, are told apart. Default: none.
     pub socket: Vec<AgentSocket>,
+    /// Programs and HTTP services that are agents, served by the daemon. Default: none.
+    pub run: Vec<RunEntry>,
+    /// MCP servers that are agents, served by the daemon. Default: none.
+    pub mcp: Vec<McpEntry>,
     /// To which of an agent's listeners a task goes. Default: one.
     pub deliver: Deliver,
     /// How long a task stays with a listener that does not take it off its stream, from 2 s. Default: 30 s.
@@ -184,6 +194,8 @@ impl Default for AgentsConfig {
             agent_forget: Duration::from_hours(24),
             prefer_local: true,
             socket: Vec::new(),
+            run: Vec::new(),
+            mcp: Vec::new(),
             deliver: Deliver::One,
             hand_over_timeout: Duration::from_secs(30),
             claim_within: None,
@@ -232,7 +244,7 @@ pub struct McpGatewayConfig {
     pub listen: ListenOn,
     /// Flag `--mcp`: on standard input and output. Default: false.
     pub stdio: bool,
-    /// Flag `--mcp-proxy`. Not built yet. Default: none.
+    /// Flag `--mcp-proxy`: the command of an MCP server that is an agent, in words of a shell. Default: none.
     pub proxy: String,
 }
 
@@ -441,6 +453,7 @@ impl Config {
             max_artifact_bytes: ByteSize(64 << 20),
             max_open_tasks: 100_000,
             retry_delays: [2, 4, 8].map(Duration::from_secs).to_vec(),
+            node_name: String::new(),
             transport: "auto".into(),
             namespace: "default".into(),
             agents: AgentsConfig::default(),

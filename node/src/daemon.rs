@@ -27,6 +27,7 @@ use crate::{
     api::{Api, auth::CallAuth, listen},
     bridge::{self, GATEWAYS, GatewayCounters, GatewayRegistration, Gateways},
     config::{Config, GrpcAccess, GrpcListen},
+    configured_agents::ConfiguredAgents,
     health::Health,
     identity_resolver, load_config,
     policy_reload::PolicyReload,
@@ -151,6 +152,7 @@ async fn run(config: Config, args: Vec<OsString>, gateways: &[GatewayRegistratio
     }
     tracing::info!("stopping");
     service_manager::stopping();
+    node.configured_agents.drain(stop.asked()).await;
     if tokio::time::timeout(STOP_TIMEOUT, node.stop()).await.is_err() {
         tracing::warn!("stopped before everything was drained; what was accepted is on disk");
     }
@@ -178,6 +180,7 @@ struct RunningNode {
     traces_stop: CancellationToken,
     traces: tokio::task::JoinHandle<()>,
     gateways: Gateways,
+    configured_agents: ConfiguredAgents,
 }
 
 impl RunningNode {
@@ -229,6 +232,7 @@ impl RunningNode {
         let (engine, engine_task) = loaded.run(Arc::new(net.clone()), inbox, engine_stop.clone());
         tokio::spawn(reload.run(engine.clone(), ear.clone()));
         net.judge_invites(assemble::invite_judge(engine.clone()));
+        net.show_agents(assemble::agent_pages(engine.clone()));
         let fetcher = Arc::new(Fetcher::new(&config.bridge.outbound)?);
         let names = assemble::resolver_parts(config, &engine, &net, Arc::clone(&fetcher))?;
         identity_resolver::start(names, &ear, heard, engine_stop.clone());
@@ -297,6 +301,7 @@ impl RunningNode {
             gateways,
         )
         .await?;
+        let configured_agents = ConfiguredAgents::start(config, &api, &net);
         let server = grpc_server::serve(api, gate, listeners, (engine, health), server_stop.clone())?;
         Ok(Self {
             _key: held,
@@ -317,6 +322,7 @@ impl RunningNode {
             traces_stop,
             traces: traces.task,
             gateways: fronts,
+            configured_agents,
         })
     }
 

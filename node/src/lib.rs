@@ -4,6 +4,7 @@ pub mod anycast;
 pub mod api;
 pub mod bridge;
 pub mod config;
+mod configured_agents;
 mod daemon;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;

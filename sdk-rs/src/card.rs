@@ -157,6 +157,7 @@ impl From<AgentCard> for v1::AgentCard {
             agents: card.agents.into_iter().map(Into::into).collect(),
             agent: card.agent,
             agents_total: card.agents_total,
+            agents_page: None,
         }
     }
 }

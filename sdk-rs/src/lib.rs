@@ -74,7 +74,7 @@ pub use node::{
         QueuedEnvelope, SendRecord, TaskSide, Trace,
     },
 };
-pub use node_agents::{AgentBuilder, NodeAgent};
+pub use node_agents::{AgentBuilder, AgentProgram, NodeAgent};
 pub use part::{Content, Part};
 pub use peer_id::{InvalidPeerId, PeerId};
 pub use serve::{ArtifactWriter, HandlerError, IncomingTask, Serve};

@@ -114,7 +114,7 @@ impl Node {
     /// it. Empty with a daemon that is too old to say it.
     pub async fn card_warnings(&self) -> Result<Vec<String>, Error> {
         let own = self.info().await?.peer_id.ok_or_else(|| missing("peer id"))?;
-        Ok(self.peer_card(&own).await?.warnings)
+        Ok(self.peer_card(&own, None).await?.warnings)
     }
 
     /// The card of a peer: fetched if it is connected, else the one known from before.
@@ -122,22 +122,53 @@ impl Node {
         self.known_card_of(peer).await.map(|known| known.card)
     }
 
-    async fn peer_card(&self, peer: &PeerId) -> Result<v1::GetPeerCardResponse, Error> {
+    async fn peer_card(
+        &self,
+        peer: &PeerId,
+        agents_page: Option<v1::AgentsPage>,
+    ) -> Result<v1::GetPeerCardResponse, Error> {
         let rpc = |mut client: NodeClient, request| async move { client.get_peer_card(request).await };
         let request = v1::GetPeerCardRequest {
             peer_id: peer.to_string(),
+            agents_page,
         };
         self.session().call(Subject::Card, request, rpc).await
     }
 
     /// The same, with what else the daemon knows of the peer.
     pub async fn known_card_of(&self, peer: &PeerId) -> Result<KnownCard, Error> {
-        let answer = self.peer_card(peer).await?;
+        let answer = self.peer_card(peer, None).await?;
         Ok(KnownCard {
             card: answer.card.map(AgentCard::from).ok_or_else(|| missing("card"))?,
             successor: PeerId::from_daemon(answer.successor_peer_id),
             warnings: answer.warnings,
         })
+    }
+
+    /// The cards of some agents of a node with several, in the order of their names, as many as one answer holds: those whose names
+    /// come after `after` ("": from the first), with a `name` that one alone. They are the `agents` of the answer, whose
+    /// `agents_total` is how many the node has.
+    pub async fn agents_page(&self, peer: &PeerId, after: &str, name: &str) -> Result<AgentCard, Error> {
+        let wanted = v1::AgentsPage {
+            after: after.to_owned(),
+            name: name.to_owned(),
+        };
+        let answer = self.peer_card(peer, Some(wanted)).await?;
+        answer.card.map(AgentCard::from).ok_or_else(|| missing("card"))
+    }
+
+    /// The cards of all agents of a node, in the order of their names.
+    pub async fn agent_cards(&self, peer: &PeerId) -> Result<Vec<AgentCard>, Error> {
+        let mut cards: Vec<AgentCard> = Vec::new();
+        loop {
+            let after = cards.last().map_or("", |last| last.agent.as_str());
+            let page = self.agents_page(peer, after, "").await?.agents;
+            let is_further = page.first().is_some_and(|first| first.agent.as_str() > after);
+            if !is_further {
+                return Ok(cards);
+            }
+            cards.extend(page);
+        }
     }
 
     /// The connected peers.

@@ -35,6 +35,30 @@ pub struct AgentBuilder {
     node: Node,
     name: String,
     card: AgentCard,
+    program: Option<v1::AgentProgram>,
+}
+
+/// A program that serves an agent of the daemon's node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AgentProgram {
+    /// The name of the agent.
+    pub agent: String,
+    /// What it is: `program`, `jsonl`, `acp`, `http` or `mcp` of `anycast run`, or what [`AgentBuilder::program`] says; empty: it has
+    /// not told.
+    pub kind: String,
+    /// Its command, or the URL that it calls; empty: it has not told.
+    pub command: String,
+    /// Its process id; `None`: it is not known here, as of a process in another container.
+    pub pid: Option<u32>,
+    /// The daemon itself serves the agent, as its configuration says.
+    pub in_daemon: bool,
+    /// When it began to listen, or when it was tried last.
+    pub since: Option<SystemTime>,
+    /// Why it does not listen; empty: it listens.
+    pub error: String,
+    /// When the daemon starts it again, where it does not listen.
+    pub next_start: Option<SystemTime>,
 }
 
 /// An agent that is registered on the daemon's node.
@@ -66,6 +90,7 @@ impl Node {
             node: self.clone(),
             card: AgentCard::new(name.clone(), ""),
             name,
+            program: None,
         }
     }
 
@@ -73,6 +98,16 @@ impl Node {
     pub async fn node_agents(&self) -> Result<Vec<NodeAgent>, Error> {
         let answer = self.session().list_node_agents().await?;
         answer.agents.into_iter().map(NodeAgent::from_daemon).collect()
+    }
+
+    /// What serves the agents of this node, by agent.
+    pub async fn agent_programs(&self) -> Result<Vec<AgentProgram>, Error> {
+        let answer = self.session().list_agent_programs().await?;
+        Ok(answer
+            .programs
+            .into_iter()
+            .map(AgentProgram::from_daemon)
+            .collect())
     }
 
     /// Removes an agent for which nobody listens: its tasks that have not ended fail. How many did.
@@ -89,6 +124,16 @@ impl AgentBuilder {
         self
     }
 
+    /// What serves it, for people (`anycast ps`): a word for its kind, and a command or a URL.
+    pub fn program(mut self, kind: impl Into<String>, command: impl Into<String>) -> Self {
+        self.program = Some(v1::AgentProgram {
+            kind: kind.into(),
+            command: command.into(),
+            pid: std::process::id(),
+        });
+        self
+    }
+
     /// Registers it: its name, and what of its card other nodes cannot find. It stays registered, and its tasks wait, until it is
     /// removed. [`AgentBuilder::serve`] does the same.
     pub async fn register(&self) -> Result<(String, Vec<String>), Error> {
@@ -102,14 +147,30 @@ impl AgentBuilder {
         H: Fn(IncomingTask) -> F + Send + Sync + 'static,
         F: Future<Output = Result<(), HandlerError>> + Send + 'static,
     {
-        let request = self.request();
-        Serve::new(self.node, handler).for_agent(request)
+        let (request, program) = (self.request(), self.program);
+        Serve::new(self.node, handler).for_agent(request, program)
     }
 
     fn request(&self) -> v1::RegisterAgentRequest {
         v1::RegisterAgentRequest {
             name: self.name.clone(),
             card: Some(self.card.clone().into()),
+        }
+    }
+}
+
+impl AgentProgram {
+    fn from_daemon(serving: v1::ServingProgram) -> Self {
+        let program = serving.program.unwrap_or_default();
+        Self {
+            agent: serving.agent,
+            kind: program.kind,
+            command: program.command,
+            pid: (program.pid > 0).then_some(program.pid),
+            in_daemon: serving.in_daemon,
+            since: to_system_time(serving.since),
+            error: serving.error,
+            next_start: to_system_time(serving.next_start),
         }
     }
 }

@@ -43,7 +43,7 @@ pub use artifact_writer::ArtifactWriter;
 use claim::DelayedClaims;
 pub use incoming_task::{HandlerError, IncomingTask};
 use open_tasks::{DeliveredTask, OpenTasks, QueuedTask, RunOutcome};
-use subscription::SubscriptionEvent;
+use subscription::{ServedAgent, SubscriptionEvent};
 use task_inbox::TaskInbox;
 
 /// Unless told otherwise, how many handlers run at once. Handlers mostly wait for models and tools.
@@ -81,7 +81,7 @@ type Handler = dyn Fn(IncomingTask) -> BoxFuture<Result<(), HandlerError>> + Sen
 pub struct Serve {
     node: Node,
     /// As which agent; None: as that of the card that was set.
-    agent: Option<v1::RegisterAgentRequest>,
+    agent: Option<ServedAgent>,
     handler: Arc<Handler>,
     concurrency: usize,
     permits: Option<Arc<Semaphore>>,
@@ -127,8 +127,15 @@ impl Serve {
         }
     }
 
-    pub(crate) fn for_agent(mut self, agent: v1::RegisterAgentRequest) -> Self {
-        self.agent = Some(agent);
+    pub(crate) fn for_agent(
+        mut self,
+        registration: v1::RegisterAgentRequest,
+        program: Option<v1::AgentProgram>,
+    ) -> Self {
+        self.agent = Some(ServedAgent {
+            registration,
+            program,
+        });
         self
     }
 

@@ -496,6 +496,15 @@ impl Session {
         self.call(Subject::Node, v1::ListNodeAgentsRequest {}, rpc).await
     }
 
+    pub(crate) async fn list_agent_programs(&self) -> Result<v1::ListAgentProgramsResponse, Error> {
+        let rpc = |_, request: v1::ListAgentProgramsRequest| {
+            let mut client = self.agents.clone();
+            async move { client.list_agent_programs(request).await }
+        };
+        self.call(Subject::Node, v1::ListAgentProgramsRequest {}, rpc)
+            .await
+    }
+
     pub(crate) async fn create_invite(
         &self,
         request: v1::CreateInviteRequest,

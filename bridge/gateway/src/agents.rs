@@ -14,8 +14,13 @@ use crate::GatewayError;
 #[async_trait]
 pub trait Agents: Send + Sync {
     /// Attaches an agent of this name with this card: 1 to 64 of `a-z`, `0-9`, `.`, `_` and `-`, with a letter or digit first;
-    /// an empty name is made of the card's. It stays registered when it is detached.
-    async fn attach(&self, name: &str, card: v1::AgentCard) -> Result<Arc<dyn AgentPort>, GatewayError>;
+    /// an empty name is made of the card's. It stays registered when it is detached. `program` is what serves it, for people.
+    async fn attach(
+        &self,
+        name: &str,
+        card: v1::AgentCard,
+        program: Option<v1::AgentProgram>,
+    ) -> Result<Arc<dyn AgentPort>, GatewayError>;
 }
 
 /// An agent that is attached. Dropping it detaches it.

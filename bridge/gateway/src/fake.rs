@@ -169,6 +169,13 @@ impl Gateway for FakeGateway {
         Ok(TaskListing { tasks, next, total })
     }
 
+    async fn agents_page(&self, peer: &str, wanted: v1::AgentsPage) -> Result<v1::AgentCard, GatewayError> {
+        let mut page = self.card(peer).await?;
+        page.agents
+            .retain(|agent| wanted.name.is_empty() || agent.agent == wanted.name);
+        Ok(page)
+    }
+
     async fn card(&self, peer: &str) -> Result<v1::AgentCard, GatewayError> {
         if peer == TWO_AGENTS {
             let agent = |agent: &str| v1::AgentCard {

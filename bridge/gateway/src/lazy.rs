@@ -90,6 +90,10 @@ impl Gateway for LazyGateway {
         self.node().await?.card(peer).await
     }
 
+    async fn agents_page(&self, peer: &str, wanted: v1::AgentsPage) -> Result<v1::AgentCard, GatewayError> {
+        self.node().await?.agents_page(peer, wanted).await
+    }
+
     async fn agents(&self, skill: Option<&str>) -> Result<Vec<v1::ListedAgent>, GatewayError> {
         self.node().await?.agents(skill).await
     }

@@ -180,6 +180,9 @@ pub trait Gateway: Send + Sync {
     /// The card of a peer, or of the node's own agent.
     async fn card(&self, peer: &str) -> Result<v1::AgentCard, GatewayError>;
 
+    /// Whole cards of some agents of a node whose card has not all of them: a card with `agents` and `agents_total` alone.
+    async fn agents_page(&self, peer: &str, wanted: v1::AgentsPage) -> Result<v1::AgentCard, GatewayError>;
+
     /// Whether an agent listens for tasks beside the node; `true` where that is not known.
     async fn has_listener(&self) -> Result<bool, GatewayError>;
 
@@ -218,10 +221,25 @@ pub async fn read_agent_card(
     peer: Option<&str>,
     agent: &str,
 ) -> Result<v1::AgentCard, GatewayError> {
-    let card = match peer {
-        Some(peer) => node.card(peer).await?,
-        None => node.card(&node.peer_id().await?).await?,
+    let peer = match peer {
+        Some(peer) => peer.to_owned(),
+        None => node.peer_id().await?,
     };
+    let card = node.card(&peer).await?;
+    if card.agents_total > 0 {
+        let wanted = v1::AgentsPage {
+            name: agent.to_owned(),
+            ..v1::AgentsPage::default()
+        };
+        // Where the node cannot be asked now, what its card says has to do.
+        let page = node.agents_page(&peer, wanted).await.unwrap_or_default();
+        if let Some(whole) = page.agents.into_iter().find(|whole| whole.agent == agent) {
+            return Ok(v1::AgentCard {
+                p2p_extension: card.p2p_extension,
+                ..whole
+            });
+        }
+    }
     card_of_agent(&card, agent)
         .map_err(|unknown| GatewayError::new(ErrorKind::AgentNotFound, unknown.to_string()))
 }

@@ -124,6 +124,15 @@ impl Gateway for SdkGateway {
         Ok(self.node.card_of(&peer_id(peer)?).await?.into())
     }
 
+    async fn agents_page(&self, peer: &str, wanted: v1::AgentsPage) -> Result<v1::AgentCard, GatewayError> {
+        let peer = peer_id(peer)?;
+        Ok(self
+            .node
+            .agents_page(&peer, &wanted.after, &wanted.name)
+            .await?
+            .into())
+    }
+
     async fn discover(
         &self,
         skill: &str,

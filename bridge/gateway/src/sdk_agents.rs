@@ -27,9 +27,17 @@ const GO_ON: Duration = Duration::from_hours(365 * 24);
 
 #[async_trait]
 impl Agents for SdkGateway {
-    async fn attach(&self, name: &str, card: v1::AgentCard) -> Result<Arc<dyn AgentPort>, GatewayError> {
+    async fn attach(
+        &self,
+        name: &str,
+        card: v1::AgentCard,
+        program: Option<v1::AgentProgram>,
+    ) -> Result<Arc<dyn AgentPort>, GatewayError> {
         let node = self.node().clone();
-        let agent = node.agent(name).card(card.into());
+        let mut agent = node.agent(name).card(card.into());
+        if let Some(program) = program {
+            agent = agent.program(program.kind, program.command);
+        }
         let (name, _) = agent.register().await?;
         // A task is claimed when one is asked for, so at most one is under way.
         let (given, tasks) = mpsc::channel(1);

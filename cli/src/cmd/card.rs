@@ -24,7 +24,7 @@ pub(crate) async fn run(context: &Context, args: CardArgs) -> Result<(), Command
         let known = node.known_card_of(&target.peer).await?;
         let card = match agent.as_str() {
             "" => known.card,
-            agent => card_of(known.card, agent)?,
+            agent => card_of(&node, &target.peer, known.card, agent).await?,
         };
         (card, known.successor, known.warnings)
     } else {
@@ -44,8 +44,23 @@ pub(crate) async fn run(context: &Context, args: CardArgs) -> Result<(), Command
 }
 
 /// The card of one agent of the node that has this card.
-fn card_of(node: AgentCard, agent: &str) -> Result<AgentCard, CommandFailure> {
-    let card = card_of_agent(&v1::AgentCard::from(node), agent);
+async fn card_of(
+    node: &Node,
+    peer: &PeerId,
+    card: AgentCard,
+    agent: &str,
+) -> Result<AgentCard, CommandFailure> {
+    if card.agents_total > 0 {
+        // Where the node cannot be asked now, what its card says has to do.
+        let page = node.agents_page(peer, "", agent).await.unwrap_or_default();
+        if let Some(whole) = page.agents.into_iter().find(|whole| whole.agent == agent) {
+            return Ok(AgentCard {
+                p2p: card.p2p,
+                ..whole
+            });
+        }
+    }
+    let card = card_of_agent(&v1::AgentCard::from(card), agent);
     card.map(AgentCard::from)
         .map_err(|unknown| CommandFailure::new(FailureCode::NotFound, "CardNotFound", unknown.to_string()))
 }

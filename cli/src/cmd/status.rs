@@ -39,6 +39,8 @@ pub(crate) async fn run(context: &Context) -> Result<(), CommandFailure> {
         Ok(agents) => agents,
         // The daemon is too old to have several.
         Err(error) if error.kind() == ErrorKind::Unsupported => Vec::new(),
+        // A store that failed has no agents to tell of, and is told of itself.
+        Err(_) if !failure.is_empty() => Vec::new(),
         Err(error) => return Err(error.into()),
     };
     let agents: Vec<&str> = agents.iter().map(|agent| agent.name.as_str()).collect();

@@ -202,6 +202,8 @@ fn each_command_prints_what_the_schema_says() {
     let removed = checker.prints(home, "agent_removed", &["agents", "rm", "self/gone"]);
     assert_eq!(removed["removed"], "gone");
     checker.fails(home, 4, Some("error"), &["agents", "rm", "gone"]);
+    let programs = checker.prints(home, "programs", &["ps"]);
+    assert_eq!(programs["programs"][0]["kind"], "sdk");
     checker.prints(home, "skills", &["skills"]);
     checker.prints(home, "alias", &["alias", "add", "there", &there]);
     checker.prints(home, "aliases", &["alias", "ls"]);

@@ -1,5 +1,6 @@
 //! `anycast run` with real daemons and real programs.
 
+mod configured;
 mod jsonl;
 mod process;
 mod runner_ends;
@@ -34,6 +35,10 @@ impl Host {
     fn start() -> Self {
         let root = tempfile::tempdir().unwrap();
         let daemon = RunningCommand::daemon(root.path());
+        Self::with_daemon(root, daemon)
+    }
+
+    fn with_daemon(root: tempfile::TempDir, daemon: RunningCommand) -> Self {
         let runtime = Runtime::new().unwrap();
         let socket = format!("unix://{}", root.path().join("home/daemon.sock").display());
         let node = runtime.block_on(Node::connect(&socket)).unwrap();

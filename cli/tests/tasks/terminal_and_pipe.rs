@@ -159,6 +159,7 @@ fn with_a_peer(runner: &mut Runner, home: &Path, own: &str, there: &str, at: &st
     runner.run(home, &["agents"], 0, &["asker", "echo"]);
     asking_agent::register(home, &["gone1", "gone2"]);
     runner.run(home, &["agents", "rm", "gone{}"], 0, &["gone"]);
+    runner.run(home, &["ps"], 0, &["sdk"]);
     runner.run(home, &["skills"], 0, &["echo"]);
     runner.run(home, &["alias", "add", "there{}", there], 0, &["there{}"]);
     runner.run(home, &["alias", "ls"], 0, &["there1"]);

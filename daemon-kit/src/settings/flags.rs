@@ -102,11 +102,6 @@ fn arg(flag: &'static Flag, default: &str) -> Arg {
             .value_name("BOOL")
             .help(flag.help);
     }
-    let arg = if flag.optional_value {
-        arg.num_args(0..=1).default_missing_value("true")
-    } else {
-        arg
-    };
     let default = if default == "\"\"" || default == "[]" {
         String::new()
     } else {

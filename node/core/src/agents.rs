@@ -14,7 +14,7 @@ use std::{
     sync::Arc,
 };
 
-use agentanycast_proto::v1::AgentCard;
+use agentanycast_proto::v1::{AgentCard, AgentsPage};
 use agentanycast_store::StoreError;
 use lru::LruCache;
 
@@ -68,6 +68,8 @@ pub(crate) struct Agents {
     unassigned: usize,
     /// Most agents.
     max: usize,
+    /// The name on the card of several agents; None: that of the primary one.
+    node_name: Option<String>,
     /// Of gRPC connections that listen for agents: which.
     bound: HashMap<u64, BTreeSet<Option<Arc<str>>>>,
     pending_cards: LruCache<CallerKey, AgentCard>,
@@ -78,7 +80,11 @@ pub(crate) struct Agents {
 
 impl Agents {
     /// As the store has them.
-    pub(crate) fn load(transaction: &Transaction, max: usize) -> Result<Self, StoreError> {
+    pub(crate) fn load(
+        transaction: &Transaction,
+        max: usize,
+        node_name: Option<String>,
+    ) -> Result<Self, StoreError> {
         let mut agents = Self {
             by_name: BTreeMap::new(),
             by_skill: HashMap::new(),
@@ -86,6 +92,7 @@ impl Agents {
             next_number: 1,
             unassigned: 0,
             max,
+            node_name,
             bound: HashMap::new(),
             pending_cards: LruCache::new(PENDING_CARDS),
             node_card: None,
@@ -523,10 +530,27 @@ impl Agents {
                 })
                 .collect();
             let primary = self.primary.as_ref().and_then(|name| self.by_name.get(name));
-            let card = node_card::node_card(&cards, primary.map(|agent| &*agent.card));
+            let card = node_card::node_card(
+                &cards,
+                primary.map(|agent| &*agent.card),
+                self.node_name.as_deref(),
+            );
             self.node_card = Some(Arc::new(card));
         }
         self.node_card.clone()
+    }
+
+    /// Whole cards of the agents that are asked for, as many as one card holds.
+    pub(crate) fn page(&self, wanted: &AgentsPage) -> AgentCard {
+        let agents: Vec<CardOfAgent<'_>> = self
+            .by_name
+            .iter()
+            .map(|(name, agent)| CardOfAgent {
+                name,
+                card: &agent.card,
+            })
+            .collect();
+        node_card::page_of_agents(&agents, wanted)
     }
 
     /// Whether the card of the node may be another since the last call.

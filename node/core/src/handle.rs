@@ -7,7 +7,7 @@ mod note_watch;
 use std::{sync::Arc, time::Duration};
 
 use agentanycast_identity::PeerId;
-use agentanycast_proto::v1::{AgentCard, Artifact, Message, StreamStart};
+use agentanycast_proto::v1::{AgentCard, AgentsPage, Artifact, Message, StreamStart};
 use prost::Message as _;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
 
@@ -337,6 +337,11 @@ impl Engine {
             .await
     }
 
+    /// UpdateTaskStatus by which an agent begins work that must not be done twice.
+    pub async fn begin(&self, id: String, connection: u64) -> Result<(), EngineError> {
+        self.call(move |core, now| core.begin(now, &id, connection)).await
+    }
+
     /// UpdateTaskStatus by which the agent's library claims a task before the agent has said anything.
     pub async fn claim_for_agent(&self, id: String, connection: u64) -> Result<(), EngineError> {
         self.call(move |core, now| core.claim_for_agent(now, &id, connection))
@@ -505,6 +510,11 @@ impl Engine {
     /// The agents of this node, the earliest registered first.
     pub async fn list_agents(&self) -> Result<Vec<NodeAgent>, EngineError> {
         self.call(|core, _| Ok(core.list_agents())).await
+    }
+
+    /// Whole cards of the agents of this node that are asked for, as many as one card holds.
+    pub async fn agents_page(&self, wanted: AgentsPage) -> Result<AgentCard, EngineError> {
+        self.call(move |core, _| Ok(core.agents_page(&wanted))).await
     }
 
     /// Which of this node's agents other than the one on this connection have a skill: None: none; else whether one listens.

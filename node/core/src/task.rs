@@ -262,6 +262,8 @@ pub struct Task {
     pub claimed: bool,
     /// How many agents ended while they had it, before they reported anything.
     pub agent_ends: u32,
+    /// Its agent has begun work that must not be done twice.
+    pub begun: bool,
     /// Whose it is, of the agents of its node; None: the primary agent's. Where it was sent: whom it was sent for by name.
     pub agent: Option<Arc<str>>,
     /// Where it may go instead, when its originator sent it by skill.

@@ -66,6 +66,8 @@ pub struct EngineLimits {
     pub agent_grace: Duration,
     /// Most agents of this node.
     pub max_agents: usize,
+    /// The name on the node's card where it has several agents; None: that of the primary agent.
+    pub node_name: Option<String>,
     /// How long an agent that came by a card is known without listening.
     pub agent_forget: Duration,
     /// A task fails when so many agents have ended while they had it; 0: never.

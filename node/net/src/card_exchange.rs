@@ -13,7 +13,7 @@ use agentanycast_core::policy::invites::SECRET;
 use agentanycast_identity::{Instance, PeerId, did_key_of};
 use agentanycast_proto::{
     decoded_size,
-    v1::{AgentCard, P2pExtension},
+    v1::{AgentCard, AgentsPage, P2pExtension},
 };
 use bytes::Bytes;
 use futures::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, future::BoxFuture};
@@ -44,8 +44,8 @@ const MAX_REPORTED_INSTANCES: usize = 4;
 /// How long it counts that a peer sees several runs of this node: it says so again after each ping, every 15 s.
 const REPORT_TTL: Duration = Duration::from_mins(1);
 
-/// How long it may take to say whether an invite lets a peer in.
-const INVITE_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long it may take to say whether an invite lets a peer in, and which agents this node has.
+const ENGINE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Why a card was dropped.
 #[derive(Debug, thiserror::Error)]
@@ -98,6 +98,9 @@ struct OwnCard {
 /// Why a secret that a peer shows does not let it in; `None`: it does.
 pub type InviteJudge = Box<dyn Fn(PeerId, Vec<u8>) -> BoxFuture<'static, Option<&'static str>> + Send + Sync>;
 
+/// Gives whole cards of the agents of this node that a peer asks for; `None`: they cannot be had.
+pub type AgentPages = Box<dyn Fn(AgentsPage) -> BoxFuture<'static, Option<AgentCard>> + Send + Sync>;
+
 /// What a peer has shown of itself in an exchange.
 #[derive(Debug, Default)]
 pub(super) struct ReceivedCard {
@@ -120,6 +123,8 @@ pub(super) struct CardExchange {
     other_daemons: DuplicateKeyReports,
     /// Says why a secret that a peer shows does not let it in.
     judge: OnceLock<InviteJudge>,
+    /// Gives the cards of this node's agents.
+    agent_pages: OnceLock<AgentPages>,
     /// Where checked cards go.
     received: mpsc::Sender<(PeerId, Bytes)>,
     counters: Arc<Counters>,
@@ -144,6 +149,7 @@ impl CardExchange {
             instances: Mutex::default(),
             other_daemons,
             judge: OnceLock::new(),
+            agent_pages: OnceLock::new(),
             received,
             counters,
         };
@@ -330,6 +336,40 @@ impl CardExchange {
         }
     }
 
+    /// Whole cards of the agents of `peer` that are asked for: a card with `agents` and `agents_total` alone.
+    pub(super) async fn fetch_agents(
+        &self,
+        peer: PeerId,
+        wanted: AgentsPage,
+    ) -> Result<AgentCard, OpenError> {
+        let mut opened = self.control.open(peer.into(), Protocol::Card).await?;
+        let request = AgentCard {
+            agents_page: Some(wanted),
+            ..AgentCard::default()
+        };
+        let answered = offer(&mut opened.stream, Some(request.encode_to_vec().into())).await;
+        let bytes = answered.map_err(unsupported)?.unwrap_or_default();
+        let page = self
+            .check(peer, &bytes)
+            .map_err(|refused| OpenError::Io(io::Error::new(io::ErrorKind::InvalidData, refused)))?;
+        Ok(AgentCard {
+            agents: page.agents,
+            agents_total: page.agents_total,
+            ..AgentCard::default()
+        })
+    }
+
+    /// From now on this gives the cards of this node's agents. The first one stays.
+    pub(super) fn show_agents(&self, pages: AgentPages) {
+        let _ = self.agent_pages.set(pages);
+    }
+
+    async fn page_of(&self, wanted: AgentsPage) -> Option<Bytes> {
+        let pages = self.agent_pages.get()?;
+        let page = timeout(ENGINE_TIMEOUT, pages(wanted)).await.ok()??;
+        Some(page.encode_to_vec().into())
+    }
+
     /// Answers an exchange that `peer` opened.
     pub(super) async fn answer<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
@@ -340,6 +380,9 @@ impl CardExchange {
     ) {
         let result = respond(&mut stream, budget, async |bytes| {
             let card = bytes.as_ref().and_then(|bytes| self.check(peer, bytes).ok());
+            if let Some(wanted) = card.as_ref().and_then(|card| card.agents_page.clone()) {
+                return self.page_of(wanted).await;
+            }
             let told = card
                 .as_ref()
                 .is_some_and(|card| self.note_run(peer, connection, card));
@@ -370,7 +413,7 @@ impl CardExchange {
     async fn why_refused(&self, peer: PeerId, card: &AgentCard) -> Option<&'static str> {
         let invite = &card.p2p_extension.as_ref()?.invite;
         let judge = self.judge.get().filter(|_| !invite.is_empty())?;
-        timeout(INVITE_TIMEOUT, judge(peer, invite.clone()))
+        timeout(ENGINE_TIMEOUT, judge(peer, invite.clone()))
             .await
             .unwrap_or(None)
     }

@@ -14,7 +14,7 @@ use agentanycast_core::{
     policy::invites::SECRET,
 };
 use agentanycast_identity::PeerId;
-use agentanycast_proto::v1::AgentCard;
+use agentanycast_proto::v1::{AgentCard, AgentsPage};
 use futures::future::BoxFuture;
 use tokio::{
     sync::{Notify, mpsc, oneshot, watch},
@@ -23,7 +23,7 @@ use tokio::{
 };
 
 use super::{
-    card_exchange::{CardExchange, InviteJudge, OwnIdentity},
+    card_exchange::{AgentPages, CardExchange, InviteJudge, OwnIdentity},
     connections::{ConnectionTable, PeerSnapshot},
     counters::Counters,
     dht::{DhtControl, FindError, FoundAgent, ProvideError},
@@ -301,6 +301,19 @@ impl Handle {
     /// From now on this says which invites let their peers in. The first one stays.
     pub fn judge_invites(&self, judge: InviteJudge) {
         self.shared.cards.judge_invites(judge);
+    }
+
+    /// From now on this gives peers the cards of this node's agents that they ask for. The first one stays.
+    pub fn show_agents(&self, pages: AgentPages) {
+        self.shared.cards.show_agents(pages);
+    }
+
+    /// Asks `peer` for whole cards of its agents; only a node whose card has `agents_total` knows the question.
+    ///
+    /// # Errors
+    /// As [`Self::fetch_card`].
+    pub async fn fetch_agents(&self, peer: PeerId, wanted: AgentsPage) -> Result<AgentCard, OpenError> {
+        self.shared.cards.fetch_agents(peer, wanted).await
     }
 
     /// What this node says of itself besides its key.

@@ -45,7 +45,7 @@ use tokio::{sync::mpsc, task::JoinHandle};
 use crate::duplicate_key::DuplicateKeyReports;
 
 pub use self::{
-    card_exchange::{InviteJudge, MAX_CARD_BYTES, OwnIdentity},
+    card_exchange::{AgentPages, InviteJudge, MAX_CARD_BYTES, OwnIdentity},
     connections::PeerSnapshot,
     counters::{Counter, Counters},
     dht::{DescribeError, DhtConfig, DhtMode, DhtNetwork, DhtTimes, FindError, FoundAgent, ProvideError},

@@ -1,10 +1,17 @@
 //! The agents of this node: their cards, and AgentService, by which they are registered, listed and removed.
 
+use std::time::Duration;
+
 use agentanycast_core::NodeAgent as EngineAgent;
-use agentanycast_proto::v1::{
-    AgentCard, ListNodeAgentsRequest, ListNodeAgentsResponse, NodeAgent, RegisterAgentRequest,
-    RegisterAgentResponse, UnregisterAgentRequest, UnregisterAgentResponse,
-    agent_service_server::AgentService,
+use agentanycast_identity::PeerId;
+use agentanycast_proto::{
+    card_agents::{agent_names, card_of_agent},
+    v1::{
+        AgentCard, AgentsPage, GetPeerCardResponse, ListAgentProgramsRequest, ListAgentProgramsResponse,
+        ListNodeAgentsRequest, ListNodeAgentsResponse, NodeAgent, RegisterAgentRequest,
+        RegisterAgentResponse, UnregisterAgentRequest, UnregisterAgentResponse,
+        agent_service_server::AgentService,
+    },
 };
 use prost::Message as _;
 use tonic::{Request, Response, Status};
@@ -50,6 +57,37 @@ impl AgentService for Api {
             agents: agents.iter().map(node_agent).collect(),
         }))
     }
+
+    async fn list_agent_programs(
+        &self,
+        _: Request<ListAgentProgramsRequest>,
+    ) -> Result<Response<ListAgentProgramsResponse>, Status> {
+        Ok(Response::new(ListAgentProgramsResponse {
+            programs: self.programs().list(),
+        }))
+    }
+}
+
+/// How long a peer may take to show the cards of its agents.
+const AGENTS_WAIT: Duration = Duration::from_secs(10);
+
+/// The agents that are asked for, of a card that has all of them.
+fn page_of_whole_card(card: &AgentCard, wanted: &AgentsPage) -> AgentCard {
+    let mut names = agent_names(card);
+    names.sort();
+    let total = names.len();
+    names.retain(|name| *name > wanted.after && (wanted.name.is_empty() || *name == wanted.name));
+    let agents = names.iter().filter_map(|name| card_of_agent(card, name).ok());
+    AgentCard {
+        agents: agents
+            .map(|agent| AgentCard {
+                p2p_extension: None,
+                ..agent
+            })
+            .collect(),
+        agents_total: u32::try_from(total).unwrap_or(u32::MAX),
+        ..AgentCard::default()
+    }
 }
 
 fn node_agent(agent: &EngineAgent) -> NodeAgent {
@@ -66,6 +104,48 @@ fn node_agent(agent: &EngineAgent) -> NodeAgent {
 }
 
 impl Api {
+    /// GetPeerCard of some agents of a node.
+    pub(super) async fn agents_page(
+        &self,
+        peer: PeerId,
+        wanted: AgentsPage,
+    ) -> Result<Response<GetPeerCardResponse>, Status> {
+        let page = if peer == self.engine().me() {
+            let page = self.engine().agents_page(wanted).await;
+            page.map_err(|error| status_for_asker(&error))?
+        } else {
+            let (card, _) = self
+                .engine()
+                .card_of(peer)
+                .await
+                .map_err(|error| status_for_asker(&error))?;
+            let whole = |card: AgentCard| page_of_whole_card(&card, &wanted);
+            // A node that has said all on its card need not know the question.
+            match card.filter(|card| card.agents_total == 0).map(whole) {
+                Some(page) => page,
+                None => self.fetch_agents(peer, wanted.clone()).await?,
+            }
+        };
+        Ok(Response::new(GetPeerCardResponse {
+            card: Some(page),
+            ..GetPeerCardResponse::default()
+        }))
+    }
+
+    async fn fetch_agents(&self, peer: PeerId, wanted: AgentsPage) -> Result<AgentCard, Status> {
+        let fetched = tokio::time::timeout(AGENTS_WAIT, self.net().fetch_agents(peer, wanted)).await;
+        match fetched {
+            Ok(Ok(page)) => Ok(page),
+            Ok(Err(error)) => Err(Status::unavailable(format!(
+                "{peer} cannot be asked for the cards of its agents: {error}"
+            ))),
+            Err(_) => Err(Status::unavailable(format!(
+                "{peer} did not show the cards of its agents within {} s",
+                AGENTS_WAIT.as_secs()
+            ))),
+        }
+    }
+
     /// A card that a caller gives, with what this node says of itself.
     pub(super) fn complete_card(&self, card: Option<AgentCard>) -> Result<AgentCard, Status> {
         let mut card = card.ok_or_else(|| Status::invalid_argument("the request has no card"))?;

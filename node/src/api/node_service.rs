@@ -5,12 +5,13 @@ use std::{pin::Pin, time::Duration};
 use agentanycast_core::{ListenRequest, wire::timestamp};
 use agentanycast_net::{DialError, Nat, PeerSnapshot};
 use agentanycast_proto::v1::{
-    CancelTaskRequest, CancelTaskResponse, CompleteTaskRequest, CompleteTaskResponse, ConnectPeerRequest,
-    ConnectPeerResponse, ConnectionType, DiscoverRequest, DiscoverResponse, DiscoveredAgent, FailTaskRequest,
-    FailTaskResponse, GetNodeInfoRequest, GetNodeInfoResponse, GetPeerCardRequest, GetPeerCardResponse,
-    GetTaskRequest, GetTaskResponse, ListPeersRequest, ListPeersResponse, NatType, NodeInfo, PeerInfo,
-    SendStreamingArtifactRequest, SendStreamingArtifactResponse, SendTaskRequest, SendTaskResponse,
-    SetAgentCardRequest, SetAgentCardResponse, SubscribeIncomingTasksRequest, SubscribeIncomingTasksResponse,
+    AgentProgram, CancelTaskRequest, CancelTaskResponse, CompleteTaskRequest, CompleteTaskResponse,
+    ConnectPeerRequest, ConnectPeerResponse, ConnectionType, DiscoverRequest, DiscoverResponse,
+    DiscoveredAgent, FailTaskRequest, FailTaskResponse, GetNodeInfoRequest, GetNodeInfoResponse,
+    GetPeerCardRequest, GetPeerCardResponse, GetTaskRequest, GetTaskResponse, ListPeersRequest,
+    ListPeersResponse, NatType, NodeInfo, PeerInfo, SendStreamingArtifactRequest,
+    SendStreamingArtifactResponse, SendTaskRequest, SendTaskResponse, SetAgentCardRequest,
+    SetAgentCardResponse, SubscribeIncomingTasksRequest, SubscribeIncomingTasksResponse,
     SubscribeTaskStreamRequest, SubscribeTaskStreamResponse, SubscribeTaskUpdatesRequest,
     SubscribeTaskUpdatesResponse, UpdateTaskStatusRequest, UpdateTaskStatusResponse,
     node_service_server::NodeService,
@@ -101,7 +102,11 @@ impl NodeService for Api {
         &self,
         request: Request<GetPeerCardRequest>,
     ) -> Result<Response<GetPeerCardResponse>, Status> {
-        let peer = peer_of(&request.into_inner().peer_id)?;
+        let GetPeerCardRequest { peer_id, agents_page } = request.into_inner();
+        let peer = peer_of(&peer_id)?;
+        if let Some(wanted) = agents_page {
+            return self.agents_page(peer, wanted).await;
+        }
         let own = peer == self.engine().me();
         let (known, successor) = self
             .engine()
@@ -189,19 +194,28 @@ impl NodeService for Api {
     ) -> Result<Response<Self::SubscribeIncomingTasksStream>, Status> {
         let (most, connection) = (max_message(&request), connection_of(&request));
         let caller = request.extensions().get::<CallerInfo>().cloned();
+        let (pid, in_daemon) = caller
+            .as_ref()
+            .map_or((0, false), |caller| (caller.pid, caller.is_in_process));
+        let key = caller_key(&request);
+        let SubscribeIncomingTasksRequest { agent, program } = request.into_inner();
+        let program = told_program(program, pid);
         let has_ended = move || caller.as_ref().is_some_and(CallerInfo::has_ended);
         let listen = ListenRequest {
             connection: Some(connection),
-            caller: caller_key(&request),
-            agent: request.into_inner().agent,
+            caller: key,
+            agent,
         };
         let listening = self.engine().listen(listen, has_ended).await;
         let mut listener = listening.map_err(|error| status_of(&error))?;
+        let served = listener.agent().map_or("", |name| name);
+        let listed = self.programs().listens(served, program, in_daemon);
         // The agent may have come with a card; registries need not be waited for.
         let publisher = self.clone();
         tokio::spawn(async move { publisher.publish_if_changed().await });
         let api = self.clone();
         Ok(Response::new(Box::pin(async_stream::try_stream! {
+            let _listed = listed;
             while let Some(incoming) = listener.next().await {
                 let card = incoming.sender_card.as_deref();
                 let task = match api.fit_task_for_agent(&incoming.task, card, most).await {
@@ -357,4 +371,16 @@ pub(super) fn peer_info(peer: &PeerSnapshot) -> PeerInfo {
         connection_type: kind as i32,
         connected_at: Some(peer.connected_at.into()),
     }
+}
+
+/// What the listener tells of itself, with the process id that the system knows where it tells none.
+fn told_program(told: Option<AgentProgram>, pid: u32) -> Option<AgentProgram> {
+    let mut program = match (told, pid) {
+        (None, 0) => return None,
+        (told, _) => told.unwrap_or_default(),
+    };
+    if program.pid == 0 {
+        program.pid = pid;
+    }
+    Some(program)
 }

@@ -235,9 +235,11 @@ impl Api {
         let next = task::Status::from_wire(request.status).ok_or_else(|| {
             Status::invalid_argument(format!("status {} is none that a task can have", request.status))
         })?;
-        let is_automatic = request.automatic && next == task::Status::Working && request.message.is_none();
-        let updated = if is_automatic {
+        let is_claim = next == task::Status::Working && request.message.is_none();
+        let updated = if is_claim && request.automatic {
             self.engine().claim_for_agent(request.task_id, connection).await
+        } else if is_claim && request.begun {
+            self.engine().begin(request.task_id, connection).await
         } else {
             self.engine()
                 .update(request.task_id, next, request.message, connection)

@@ -5,11 +5,23 @@ mod gateways;
 mod local_agents;
 mod local_gateway;
 
+#[cfg(feature = "run")]
+use std::sync::Arc;
+
 use agentanycast_daemon_kit::missing_feature::MissingFeature;
 
 pub(crate) use external_port::start as start_outbound;
 pub use gateways::{DaemonContext, GATEWAYS, GatewayRegistration};
 pub(crate) use gateways::{GatewayCounters, Gateways};
+
+/// The agent side of the port, for agents in this process.
+#[cfg(feature = "run")]
+pub(crate) fn local_agents(
+    api: crate::api::Api,
+    net: agentanycast_net::Handle,
+) -> Arc<dyn agentanycast_gateway::agents::Agents> {
+    Arc::new(local_gateway::LocalGateway::new(api, net))
+}
 
 /// It is in this program.
 pub const MISSING: Option<MissingFeature> = None;

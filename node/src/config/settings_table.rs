@@ -9,7 +9,9 @@ use agentanycast_daemon_kit::{
     settings::{self, Bounds},
 };
 
-use super::{Config, IDENTITY_CACHE_TTL, MAX_POLICY_ENTRIES, MAX_RETRIES, MIN_HAND_OVER};
+use super::{
+    Config, IDENTITY_CACHE_TTL, MAX_CONFIGURED_AGENTS, MAX_POLICY_ENTRIES, MAX_RETRIES, MIN_HAND_OVER,
+};
 
 /// A setting of the node.
 pub(crate) type NodeSetting = settings::SettingKey<Config>;
@@ -50,14 +52,17 @@ const NODE_SETTINGS: &[NodeSetting] = &[
     key!(Config, "max_artifact_bytes", max_artifact_bytes).what("Largest artifact that becomes part of a task, at most store_quota; larger ones are streamed only"),
     key!(Config, "max_open_tasks", max_open_tasks).what("Tasks that have not ended; further ones are refused").bounds(Bounds::Numbers(1, u64::MAX)),
     key!(Config, "retry_delays", retry_delays).what("Waits for an acknowledgement before a message is sent again, each longer than 0").bounds(Bounds::Items(1, MAX_RETRIES)),
+    key!(Config, "node_name", node_name).what("The name on the node's card where it has several agents; empty for that of the primary agent"),
     key!(Config, "transport", transport).only_flag().flag("transport", "NAME", "auto or libp2p"),
     key!(Config, "namespace", namespace).only_flag().flag("namespace", "NAME", "default"),
     key!(Config, "agents.max_agents", agents.max_agents).what("Agents of this node; further ones are refused").bounds(Bounds::Numbers(1, 65_536)),
     key!(Config, "agents.agent_forget", agents.agent_forget).what("An agent that came by SetAgentCard is forgotten when nobody has listened for it so long and no task waits; 0: never"),
     key!(Config, "agents.prefer_local", agents.prefer_local).what("A task for a skill goes to an agent of this node that has it, if there is one"),
-    key!(Config, "agents.socket", agents.socket).what("Sockets that are one agent's each: its name, and where its programs connect"),
+    key!(Config, "agents.socket", agents.socket).variable("AGENT_SOCKETS").flag("agent-sockets", "NAME=ADDR,…", "Give agents sockets of their own, each a Unix socket or a loopback address").what("Sockets that are one agent's each: its name, and where its programs connect"),
     key!(Config, "bridge.enabled", bridge.enabled).what("The bridge for A2A over HTTP"),
     key!(Config, "bridge.outbound", bridge.outbound).what("Agents that are called by URL, and a table for each host, or HOST:PORT in quotes"),
+    key!(Config, "agents.run", agents.run).what("Programs and HTTP services that are agents, each a table with the options of anycast run").bounds(Bounds::Items(0, MAX_CONFIGURED_AGENTS)),
+    key!(Config, "agents.mcp", agents.mcp).what("MCP servers whose tools are the skills of an agent, each a table with a name, and a command or a url").bounds(Bounds::Items(0, MAX_CONFIGURED_AGENTS)),
     key!(Config, "agents.deliver", agents.deliver).what("To which of an agent's listeners a task goes: one at a time, or all"),
     key!(Config, "agents.hand_over_timeout", agents.hand_over_timeout).what("How long a task stays with a listener that does not take it off its stream; with deliver = \"one\"").bounds(Bounds::Times(MIN_HAND_OVER, Duration::MAX)),
     key!(Config, "agents.claim_within", agents.claim_within).what("How long a task stays with a listener that has read and not claimed it, and that claims its tasks, from 2s; 0: as long as it listens; with deliver = \"one\""),
@@ -73,7 +78,7 @@ const NODE_SETTINGS: &[NodeSetting] = &[
     key!(Config, "mcp.enabled", mcp.enabled).what("MCP over HTTP"),
     key!(Config, "mcp.listen", mcp.listen).variable("MCP_LISTEN").flag("mcp-listen", "ADDR", "Turn on MCP over HTTP at HOST:PORT; who may call is as for the bridge").enabling("mcp.enabled").what("Where MCP clients connect over HTTP, HOST:PORT; who may call is as for the bridge"),
     key!(Config, "mcp.stdio", mcp.stdio).only_flag().flag("mcp", "", "Serve MCP on standard input and output too; the start-up lines go to standard error, and the end of the input ends the daemon"),
-    key!(Config, "mcp.proxy", mcp.proxy).only_flag().flag("mcp-proxy", "TARGET", "Turn on the MCP proxy (not available yet)").value_optional(),
+    key!(Config, "mcp.proxy", mcp.proxy).only_flag().flag("mcp-proxy", "COMMAND", "Make an agent, mcp-proxy, of the MCP server of this command, whose words are quoted as for a shell"),
     key!(Config, "anp.enabled", anp.enabled).variable("ANP_ENABLED").what("The ANP bridge (not available yet)"),
     key!(Config, "anp.listen", anp.listen).variable("ANP_LISTEN").flag("anp-listen", "ADDR", "Turn on the ANP bridge at HOST:PORT (not available yet)").enabling("anp.enabled"),
     key!(Config, "identity.did_web", identity.did_web).variable("DID_WEB").flag("did-web", "DID", "The did:web of this node, whose document its bridge has"),

@@ -127,6 +127,7 @@ pub(super) fn load_engine(
         retry_delays: config.retry_delays.clone(),
         offline_ttl: config.offline_queue_ttl,
         agent_grace: config.agent_grace,
+        node_name: Some(config.node_name.clone()).filter(|name| !name.is_empty()),
         max_agents: usize::try_from(config.agents.max_agents).unwrap_or(usize::MAX),
         agent_forget: config.agents.agent_forget,
         max_agent_ends: u32::try_from(config.max_agent_ends).unwrap_or(u32::MAX),
@@ -220,6 +221,14 @@ pub(super) fn invite_judge(engine: Engine) -> net::InviteJudge {
     Box::new(move |peer, secret| {
         let engine = engine.clone();
         Box::pin(async move { engine.why_not_invited(peer, secret).await.ok().flatten() })
+    })
+}
+
+/// Asks the engine for the cards of this node's agents.
+pub(super) fn agent_pages(engine: Engine) -> net::AgentPages {
+    Box::new(move |wanted| {
+        let engine = engine.clone();
+        Box::pin(async move { engine.agents_page(wanted).await.ok() })
     })
 }
 

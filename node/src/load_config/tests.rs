@@ -257,6 +257,7 @@ fn other_value(key: &NodeSetting) -> String {
         ("log_level", _) => "warn",
         ("log_format", _) => "text",
         ("agents.deliver", _) => "all",
+        ("agents.socket", _) => "painter=unix:///run/painter.sock",
         ("agents.hand_over_timeout" | "agents.claim_within", _) => "90s",
         ("anycast.dht_mode", _) => "client",
         ("anycast.routing_strategy", _) => "round_robin",
@@ -271,7 +272,8 @@ fn other_value(key: &NodeSetting) -> String {
             | "policy.rate_limit.overrides"
             | "policy.groups"
             | "bridge.outbound"
-            | "agents.socket",
+            | "agents.run"
+            | "agents.mcp",
             _,
         ) => "",
         ("policy.trust", _) => "known",
@@ -310,7 +312,8 @@ fn every_setting_is_read_from_every_layer_it_has() {
             "policy.rate_limit.overrides",
             "policy.groups",
             "bridge.outbound",
-            "agents.socket",
+            "agents.run",
+            "agents.mcp",
         ];
         let is_rule = tables.contains(&key.name);
         assert!(

@@ -4,10 +4,12 @@ use std::{collections::BTreeSet, net::IpAddr, path::Path, time::Duration};
 
 use agentanycast_daemon_kit::{
     address::behind_transport,
+    duration,
     missing_feature::MissingFeature,
     settings::quoted,
     traces::{self, COLLECTOR, is_collector},
 };
+use agentanycast_gateways::run::RunWork;
 use agentanycast_identity::{DidDns, DidWeb};
 use libp2p::{Multiaddr, multiaddr::Protocol};
 
@@ -16,23 +18,32 @@ use crate::{
     anycast::endpoint,
     bridge,
     config::{
-        Config, ConfigError, GrpcListen, IDENTITY_CACHE_TTL, MAX_RETRIES, MIN_HAND_OVER, ValueSource,
-        ValueSources, settings_table, uses_quic,
+        Config, ConfigError, GrpcListen, IDENTITY_CACHE_TTL, MAX_CONFIGURED_AGENTS, MAX_RETRIES,
+        MIN_HAND_OVER, ValueSource, ValueSources, settings_table, uses_quic,
     },
+    configured_agents,
     identity_resolver::DnsResolver,
 };
+
+/// Longest name of the node, in bytes: what registries take of a name.
+const MAX_NODE_NAME: usize = 256;
+
+/// Longest time for which tasks of an agent that the daemon serves may go on when it is told to stop. With what else a stop takes
+/// it is less than the 15 s that the unit of systemd gives it.
+const MAX_DAEMON_DRAIN: Duration = Duration::from_secs(8);
 
 /// Checks every rule; the first that is broken is the error.
 pub(super) fn validate(config: &Config, sources: &ValueSources) -> Result<(), ConfigError> {
     let check = ConfigCheck { config, sources };
     check.check_not_built()?;
-    check.check_features(bridge::MISSING, traces::MISSING)?;
+    check.check_features(bridge::MISSING, traces::MISSING, configured_agents::MISSING)?;
     check.addresses()?;
     check.registries()?;
     check.paths()?;
     check.access()?;
     check.telemetry()?;
     check.limits()?;
+    check.configured_agents()?;
     check.check_texts()?;
     check.identity()?;
     check.policy()?;
@@ -52,7 +63,6 @@ impl ConfigCheck<'_> {
         let foreign = !matches!(c.transport.as_str(), "" | "auto" | "libp2p");
         let nats = foreign && c.transport.starts_with("nats");
         let wanted = [
-            (!c.mcp.proxy.is_empty(), "mcp.proxy", "the MCP proxy", HTTP),
             (c.anp.enabled, "anp.enabled", "the ANP bridge", HTTP),
             (
                 c.nats.enabled,
@@ -79,6 +89,7 @@ impl ConfigCheck<'_> {
         &self,
         bridge: Option<MissingFeature>,
         exporter: Option<MissingFeature>,
+        runner: Option<MissingFeature>,
     ) -> Result<(), ConfigError> {
         let c = self.config;
         let wanted = [
@@ -86,6 +97,9 @@ impl ConfigCheck<'_> {
             (c.mcp.enabled, "mcp.enabled", bridge),
             (c.mcp.stdio, "mcp.stdio", bridge),
             (c.telemetry.enabled, "telemetry.enabled", exporter),
+            (!c.agents.run.is_empty(), "agents.run", runner),
+            (!c.agents.mcp.is_empty(), "agents.mcp", runner),
+            (!c.mcp.proxy.is_empty(), "mcp.proxy", runner),
         ];
         let mut missing = wanted
             .into_iter()
@@ -273,6 +287,46 @@ impl ConfigCheck<'_> {
         }
     }
 
+    /// Each configured agent has a name of its own, and is stopped in time.
+    fn configured_agents(&self) -> Result<(), ConfigError> {
+        if !self.config.mcp.proxy.is_empty() && configured_agents::mcp_proxy(&self.config.mcp.proxy).is_none()
+        {
+            return Err(self.bad_setting("mcp.proxy", "a command whose quotes are closed, or a URL"));
+        }
+        let counts = [
+            ("agents.run", self.config.agents.run.len()),
+            ("agents.mcp", self.config.agents.mcp.len()),
+        ];
+        if let Some((key, _)) = counts
+            .into_iter()
+            .find(|(_, count)| *count > MAX_CONFIGURED_AGENTS)
+        {
+            return Err(self.bad_setting(key, &format!("at most {MAX_CONFIGURED_AGENTS} entries")));
+        }
+        let mut names = BTreeSet::new();
+        for agent in configured_agents::agents_of(self.config) {
+            let key = match agent.work {
+                RunWork::McpProgram(_) | RunWork::McpUrl { .. } => "agents.mcp",
+                _ => "agents.run",
+            };
+            if agent.drain > MAX_DAEMON_DRAIN {
+                let allowed = format!(
+                    "a drain of at most {} for agent {}; `anycast run` serves one that takes longer to end",
+                    duration::format(MAX_DAEMON_DRAIN),
+                    agent.name
+                );
+                return Err(self.bad_setting(key, &allowed));
+            }
+            if !names.insert(agent.name.clone()) {
+                return Err(self.bad_setting(
+                    key,
+                    &format!("one agent of each name, and {} is there twice", agent.name),
+                ));
+            }
+        }
+        Ok(())
+    }
+
     fn identity(&self) -> Result<(), ConfigError> {
         let identity = &self.config.identity;
         let web = &identity.did_web;
@@ -332,6 +386,9 @@ impl ConfigCheck<'_> {
         let c = self.config;
         if !matches!(c.transport.as_str(), "" | "auto" | "libp2p") {
             return Err(self.bad("transport", &c.transport, "auto or libp2p"));
+        }
+        if c.node_name.len() > MAX_NODE_NAME {
+            return Err(self.bad("node_name", &c.node_name, "at most 256 bytes"));
         }
         let letter = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
         if c.namespace.is_empty() || c.namespace.len() > 63 || !c.namespace.bytes().all(letter) {
@@ -436,7 +493,7 @@ fn can_dial(address: &Multiaddr) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use agentanycast_gateways::bridge::LEFT_OUT;
+    use agentanycast_gateways::{bridge::LEFT_OUT, run};
 
     use super::*;
 
@@ -444,33 +501,34 @@ mod tests {
     #[test]
     fn what_is_left_out_is_refused_by_the_setting_that_asks_for_it() {
         type Ask = fn(&mut Config);
-        let asks: [(&str, Ask); 4] = [
+        let asks: [(&str, Ask); 5] = [
             ("bridge.enabled", |config| config.bridge.enabled = true),
             ("mcp.enabled", |config| config.mcp.enabled = true),
             ("mcp.stdio", |config| config.mcp.stdio = true),
             ("telemetry.enabled", |config| config.telemetry.enabled = true),
+            ("mcp.proxy", |config| config.mcp.proxy.push_str("uvx server")),
         ];
         let sources = ValueSources::default();
-        let refusal = |config: &Config, bridge, exporter| {
+        let refusal = |config: &Config, (bridge, exporter, runner)| {
             let check = ConfigCheck {
                 config,
                 sources: &sources,
             };
             check
-                .check_features(bridge, exporter)
+                .check_features(bridge, exporter, runner)
                 .map_err(|error| error.to_string())
         };
         for (key, ask) in asks {
             let mut config = Config::defaults(None);
-            let left_out = (Some(LEFT_OUT), Some(traces::LEFT_OUT));
-            assert_eq!(refusal(&config, left_out.0, left_out.1), Ok(()));
+            let left_out = (Some(LEFT_OUT), Some(traces::LEFT_OUT), Some(run::LEFT_OUT));
+            assert_eq!(refusal(&config, left_out), Ok(()));
             ask(&mut config);
-            assert_eq!(refusal(&config, None, None), Ok(()));
-            let error = refusal(&config, left_out.0, left_out.1).unwrap_err();
-            let part = if key == "telemetry.enabled" {
-                traces::LEFT_OUT
-            } else {
-                LEFT_OUT
+            assert_eq!(refusal(&config, (None, None, None)), Ok(()));
+            let error = refusal(&config, left_out).unwrap_err();
+            let part = match key {
+                "telemetry.enabled" => traces::LEFT_OUT,
+                "mcp.proxy" => run::LEFT_OUT,
+                _ => LEFT_OUT,
             };
             assert!(error.starts_with(&format!("{part}; {key}: ")), "{error}");
         }

@@ -15,6 +15,15 @@ use crate::{
     task::Task,
 };
 
+/// The agent whose tasks are wanted.
+#[derive(Clone)]
+pub(super) struct ServedAgent {
+    /// How it is registered.
+    pub(super) registration: v1::RegisterAgentRequest,
+    /// What serves it, for people.
+    pub(super) program: Option<v1::AgentProgram>,
+}
+
 /// Something from the daemon.
 pub(super) enum SubscriptionEvent {
     /// A task: new, further along, or canceled.
@@ -29,7 +38,7 @@ pub(super) enum SubscriptionEvent {
 /// With an `agent`: as that one, which is registered each time.
 pub(super) fn subscribe_with_retries(
     node: Node,
-    agent: Option<v1::RegisterAgentRequest>,
+    agent: Option<ServedAgent>,
     patience: Option<Duration>,
 ) -> BoxStream<Result<SubscriptionEvent, Error>> {
     Box::pin(stream! {
@@ -84,20 +93,26 @@ pub(super) fn subscribe_with_retries(
 /// Once: how long a lost daemon is waited for is not this call's to say.
 async fn subscribe(
     node: &Node,
-    agent: Option<&v1::RegisterAgentRequest>,
+    agent: Option<&ServedAgent>,
 ) -> Result<tonic::Streaming<v1::SubscribeIncomingTasksResponse>, Error> {
     let failed = |(CallFailure::Lost(error) | CallFailure::Answered(error))| error;
     let mut name = String::new();
     if let Some(agent) = agent {
         // Each time: the daemon may have lost what it knew, or somebody removed the agent.
-        let registered = node.session().register_agent_once(agent.clone()).await;
+        let registered = node
+            .session()
+            .register_agent_once(agent.registration.clone())
+            .await;
         name = registered.map_err(failed)?.name;
     }
     let rpc = |mut client: NodeClient, request| async move { client.subscribe_incoming_tasks(request).await };
     node.session()
         .call_once(
             Subject::Node,
-            v1::SubscribeIncomingTasksRequest { agent: name },
+            v1::SubscribeIncomingTasksRequest {
+                agent: name,
+                program: agent.and_then(|agent| agent.program.clone()),
+            },
             rpc,
         )
         .await

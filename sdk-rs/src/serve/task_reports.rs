@@ -23,20 +23,37 @@ const CLAIM_RETRY_LIMIT: Duration = Duration::from_secs(2);
 /// taken effect. A refusal means that another agent has the task, or that the daemon still believes in our
 /// lost connection; only the latter passes. Whether an earlier claim got no answer is `in_doubt`; says the same for the next.
 pub(super) async fn claim(node: &Node, id: &str, in_doubt: bool) -> (Result<(), Error>, bool) {
-    claim_as(node, id, true, in_doubt).await
+    claim_as(node, id, ClaimKind::Automatic, in_doubt).await
 }
 
 /// Says that the handler of a claimed task still runs, on a connection that the claim was not made on. It is a report of
 /// the agent, so the daemon neither counts the loss of the former connection for the task again nor hands it out again.
 pub(super) async fn renew_claim(node: &Node, id: &str) -> Result<(), Error> {
-    claim_as(node, id, false, true).await.0
+    claim_as(node, id, ClaimKind::Working, true).await.0
 }
 
-async fn claim_as(node: &Node, id: &str, automatic: bool, mut in_doubt: bool) -> (Result<(), Error>, bool) {
+/// Says that the agent begins work that must not be done twice.
+pub(super) async fn begin(node: &Node, id: &str) -> Result<(), Error> {
+    claim_as(node, id, ClaimKind::Begun, true).await.0
+}
+
+/// How WORKING is said without a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ClaimKind {
+    /// Before the agent itself has said anything.
+    Automatic,
+    /// The agent works on it.
+    Working,
+    /// The agent begins work that must not be done twice.
+    Begun,
+}
+
+async fn claim_as(node: &Node, id: &str, kind: ClaimKind, mut in_doubt: bool) -> (Result<(), Error>, bool) {
     let mut backoff = Backoff::new(Some(CLAIM_RETRY_LIMIT));
     loop {
         let request = v1::UpdateTaskStatusRequest {
-            automatic,
+            automatic: kind == ClaimKind::Automatic,
+            begun: kind == ClaimKind::Begun,
             ..state(id, TaskStatus::Working, None)
         };
         let (answer, unanswered) = change(node, request).await;
@@ -72,7 +89,7 @@ fn state(id: &str, status: TaskStatus, message: Option<Message>) -> v1::UpdateTa
         task_id: id.to_owned(),
         status: status.into(),
         message: message.map(v1::Message::from),
-        automatic: false,
+        ..v1::UpdateTaskStatusRequest::default()
     }
 }
 

@@ -26,7 +26,7 @@ impl GatewayModule for AgentGateway {
     type Settings = ();
 
     async fn start(node: NodePort, front: Front, (): ()) -> anyhow::Result<RunningGateway> {
-        let agent = node.agents.attach("repeater", card("Repeater")).await?;
+        let agent = node.agents.attach("repeater", card("Repeater"), None).await?;
         let front = front.serve("nobody", |_| Router::new()).await?;
         let stop = front.stop.clone();
         let work = tokio::spawn(async move {

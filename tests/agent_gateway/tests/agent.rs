@@ -147,7 +147,7 @@ async fn over_grpc_and_until_it_is_detached() {
     let daemon = AgentDaemon::start(&[]);
     let node = daemon.node().await;
     let agents = SdkGateway::new(daemon.node().await);
-    let agent = agents.attach("repeater", card("Repeater")).await.unwrap();
+    let agent = agents.attach("repeater", card("Repeater"), None).await.unwrap();
     assert_eq!(agent.name(), "repeater");
     let served = tokio::spawn(serve(agent.clone()));
     tokio::time::timeout(Duration::from_secs(30), does_its_tasks(&node))

@@ -57,11 +57,7 @@ async fn mistakes_on_the_command_line_are_one_line_each() {
         ("bad address", "--bootstrap-peers=localhost", "localhost"),
         ("bad transport", "--transport=pigeon", "pigeon"),
         ("a word", "start", "start"),
-        (
-            "not built: the MCP proxy",
-            "--mcp-proxy=http://127.0.0.1:1",
-            "mcp",
-        ),
+        ("open quote", "--mcp-proxy=uvx 'server", "mcp.proxy"),
         ("open MCP", "--mcp-listen=0.0.0.0:0", "--bridge-allow-remote"),
         (
             "open bridge",

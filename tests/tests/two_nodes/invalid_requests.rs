@@ -208,6 +208,7 @@ async fn peers_cards_and_discovery_that_are_refused() {
     ] {
         let request = v1::GetPeerCardRequest {
             peer_id: id.to_owned(),
+            ..Default::default()
         };
         check(&format!("card of {id:?}"), code, rpc.get_peer_card(request).await);
     }

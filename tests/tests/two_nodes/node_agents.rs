@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use agentanycast::{AgentCard, Artifact, CancellationToken, Node, Skill, Target, TaskHandle};
-use agentanycast_tests::{Daemon, eventually_within, rpc, within};
+use agentanycast_tests::{Daemon, bridge::Bridge, cli, eventually_within, rpc, within};
 use tokio::task::JoinHandle;
 
 /// An agent that answers with its name.
@@ -137,4 +137,54 @@ async fn an_agent_that_is_removed_fails_its_tasks() {
     assert!(error.to_string().contains("agent gone was removed"), "{error}");
     assert!(node.remove_agent("gone").await.is_err());
     stop.cancel();
+}
+
+/// Their cards do not fit on the card of their node, and are had one by one and all together.
+#[tokio::test]
+async fn agents_whose_cards_are_too_large_together_are_shown_by_pages() {
+    const COUNT: usize = 40;
+    let there = Daemon::builder()
+        .config("node_name = \"workshop\"\n")
+        .start()
+        .await;
+    let here = Daemon::builder().bridge().start().await;
+    let (node, asker) = (there.node().await, here.node().await);
+    let description = "d".repeat(20 << 10);
+    for number in 0..COUNT {
+        let skill = Skill::new(format!("s{number}"), description.clone());
+        let card = AgentCard::new(format!("Agent {number}"), "").with_skill(skill);
+        node.agent(format!("a{number:02}"))
+            .card(card)
+            .register()
+            .await
+            .unwrap();
+    }
+    asker.connect_peer(there.peer_id(), [there.tcp()]).await.unwrap();
+    let card = eventually_within(Duration::from_secs(20), "the card has all agents", || async {
+        let card = asker.card_of(there.peer_id()).await.ok()?;
+        (card.agents.len() == COUNT).then_some(card)
+    })
+    .await;
+    assert_eq!(
+        (card.name.as_str(), card.description.as_str()),
+        ("workshop", "40 agents")
+    );
+    assert_eq!(card.agents_total as usize, COUNT);
+    assert_eq!(card.agents[7].skills[0].description, "");
+
+    let all = asker.agent_cards(there.peer_id()).await.unwrap();
+    let names: Vec<String> = (0..COUNT).map(|number| format!("a{number:02}")).collect();
+    assert!(all.iter().map(|agent| &agent.agent).eq(&names), "{names:?}");
+    assert!(all.iter().all(|agent| agent.skills[0].description == description));
+    assert_eq!(node.agent_cards(there.peer_id()).await.unwrap(), all);
+
+    let shown = cli::anycast_at(&here, &["--json", "card", &format!("{}/a17", there.peer_id())]).await;
+    assert!(shown.stdout.contains(&description), "{}", shown.all_output);
+    let address = format!("/agents/{}/a17/.well-known/agent-card.json", there.peer_id());
+    let answer = Bridge::in_daemon(&here).client().get(&address).await;
+    assert!(
+        answer.body.to_string().contains(&description),
+        "{}",
+        answer.status
+    );
 }

@@ -103,6 +103,7 @@ async fn connect_peer_brings_the_card() {
     let mut raw = bob.rpc().await;
     let request = v1::GetPeerCardRequest {
         peer_id: alice.peer_id().to_string(),
+        ..Default::default()
     };
     let reach = raw
         .get_peer_card(request)

@@ -319,6 +319,7 @@ async fn a_task_to_whoever_can_of_a_caller_of_the_bridge_is_one_trace() {
     };
     let there = daemon().start().await;
     let agent = there.node().await;
+    agent.agent("first").register().await.unwrap();
     let card = AgentCard::new("translator", "an agent of a test")
         .with_skill(Skill::new("translate", "what it does"));
     agent.set_card(card).await.unwrap();
@@ -355,11 +356,12 @@ async fn a_task_to_whoever_can_of_a_caller_of_the_bridge_is_one_trace() {
         (&handled.trace_id, &handled.parent_span_id),
         (&sent.trace_id, &sent.span_id)
     );
-    let skill = sent
-        .attributes
-        .iter()
-        .find(|attribute| attribute.key == "agentanycast.skill");
-    assert!(format!("{skill:?}").contains("translate"), "{sent:?}");
+    let has = |span: &opentelemetry_proto::tonic::trace::v1::Span, key: &str, value: &str| {
+        let found = span.attributes.iter().find(|attribute| attribute.key == key);
+        assert!(format!("{found:?}").contains(value), "{key}: {span:?}");
+    };
+    has(sent, "agentanycast.skill", "translate");
+    has(handled, "agentanycast.agent", "translator");
 
     wait_metrics(
         &here,

@@ -1,11 +1,11 @@
 //! The card of a node with several agents: what peers, registries and deployed clients read. PURE.
 //!
-//! Name and description are the primary agent's, the skills those of all agents, each once; `agents` has their own cards.
+//! Name and description are the primary agent's, or the name that the operator has set and how many agents there are; the skills those of all agents, each once; `agents` has their own cards.
 //! A card that would be larger than peers read has less of its agents, and says how many there are.
 
 use std::collections::BTreeSet;
 
-use agentanycast_proto::v1::{AgentCard, P2pExtension, Skill};
+use agentanycast_proto::v1::{AgentCard, AgentsPage, P2pExtension, Skill};
 use prost::Message as _;
 
 use crate::types::agent_name_of_card;
@@ -27,7 +27,11 @@ type CardForm = fn(&[&Skill], &[CardOfAgent<'_>]) -> (Vec<Skill>, Vec<AgentCard>
 
 /// The card of the node. `agents`: those that listen first, each with the earliest registered first; `primary` is one of
 /// them, if there is one.
-pub(super) fn node_card(agents: &[CardOfAgent<'_>], primary: Option<&AgentCard>) -> AgentCard {
+pub(super) fn node_card(
+    agents: &[CardOfAgent<'_>],
+    primary: Option<&AgentCard>,
+    node_name: Option<&str>,
+) -> AgentCard {
     let mut card = match (primary, agents) {
         (Some(primary), _) => primary.clone(),
         (None, [only]) => only.card.clone(),
@@ -42,6 +46,10 @@ pub(super) fn node_card(agents: &[CardOfAgent<'_>], primary: Option<&AgentCard>)
             only.name.clone_into(&mut card.agent);
         }
         return card;
+    }
+    if let Some(node_name) = node_name {
+        node_name.clone_into(&mut card.name);
+        card.description = format!("{} agents", agents.len());
     }
     card.p2p_extension = Some(joined_extension(agents));
     card.skills.clear();
@@ -60,19 +68,20 @@ pub(super) fn node_card(agents: &[CardOfAgent<'_>], primary: Option<&AgentCard>)
             )
         },
     ];
+    let total = u32::try_from(agents.len()).unwrap_or(u32::MAX);
     let mut card = AgentCard::default();
-    for form in forms {
+    for (number, form) in forms.into_iter().enumerate() {
         let (skills, agents) = form(&skills, agents);
         card = AgentCard {
             skills,
             agents,
+            agents_total: if number == 0 { 0 } else { total },
             ..base.clone()
         };
         if fits(&card) {
             return card;
         }
     }
-    card.agents_total = u32::try_from(agents.len()).unwrap_or(u32::MAX);
     while !fits(&card) && !card.agents.is_empty() {
         let less = card.agents.len() * 3 / 4;
         card.agents.truncate(less);
@@ -82,6 +91,38 @@ pub(super) fn node_card(agents: &[CardOfAgent<'_>], primary: Option<&AgentCard>)
         card.skills.truncate(less);
     }
     card
+}
+
+/// Whole cards of the agents that are asked for, as many as one card holds. `agents` in the order of their names.
+pub(super) fn page_of_agents(agents: &[CardOfAgent<'_>], wanted: &AgentsPage) -> AgentCard {
+    let mut page = AgentCard {
+        agents_total: u32::try_from(agents.len()).unwrap_or(u32::MAX),
+        ..AgentCard::default()
+    };
+    let is_wanted = |agent: &&CardOfAgent<'_>| {
+        agent.name > wanted.after.as_str() && (wanted.name.is_empty() || agent.name == wanted.name)
+    };
+    let (mut bytes, mut skills) = (0, 0);
+    for agent in agents.iter().filter(is_wanted) {
+        let mut card = whole(agent);
+        if !fits_alone(&card) {
+            card = ids_only(agent);
+        }
+        bytes += card.encoded_len() + FIELD_BYTES;
+        skills += card.skills.len() + 1;
+        if !page.agents.is_empty() && (bytes > MAX_BYTES || skills > MAX_SKILLS) {
+            break;
+        }
+        page.agents.push(card);
+    }
+    page
+}
+
+/// What a card takes on a card besides itself, at most.
+const FIELD_BYTES: usize = 8;
+
+fn fits_alone(card: &AgentCard) -> bool {
+    card.skills.len() < MAX_SKILLS && card.encoded_len() + FIELD_BYTES <= MAX_BYTES
 }
 
 fn fits(card: &AgentCard) -> bool {
@@ -171,7 +212,26 @@ mod tests {
                 card,
             })
             .collect();
-        node_card(&agents, cards.first())
+        node_card(&agents, cards.first(), None)
+    }
+
+    #[test]
+    fn the_operators_name_stands_on_the_card_of_several_agents() {
+        let cards = [card("one", 1, 0), card("two", 1, 0)];
+        let agents = cards.each_ref().map(|card| CardOfAgent {
+            name: &card.name,
+            card,
+        });
+        let named = node_card(&agents, cards.first(), Some("workshop"));
+        assert_eq!(
+            (named.name.as_str(), named.description.as_str()),
+            ("workshop", "2 agents")
+        );
+        assert_eq!(named.agents.len(), 2);
+        assert_eq!(
+            node_card(&agents[..1], cards.first(), Some("workshop")).name,
+            "one"
+        );
     }
 
     #[test]
@@ -205,9 +265,69 @@ mod tests {
                 "{agents} {skills} {filler}: {}",
                 joined.encoded_len()
             );
-            let is_whole = joined.agents.len() == agents;
+            let is_whole =
+                joined.agents.len() == agents && joined.agents[0].skills[0].description.len() == filler;
             assert_eq!(joined.agents_total == 0, is_whole, "{agents} {skills} {filler}");
             assert!(!joined.skills.is_empty());
         }
+    }
+
+    #[test]
+    fn pages_have_each_agent_once_and_whole() {
+        for (agents, skills, filler) in [
+            (0, 0, 0),
+            (3, 2, 5),
+            (200, 5, 400),
+            (300, 1000, 0),
+            (20, 1, 230 << 10),
+        ] {
+            let mut cards: Vec<AgentCard> = (0..agents)
+                .map(|number| card(&format!("a{number}"), skills, filler))
+                .collect();
+            cards.sort_by(|one, other| one.name.cmp(&other.name));
+            let listed: Vec<CardOfAgent<'_>> = cards
+                .iter()
+                .map(|card| CardOfAgent {
+                    name: &card.name,
+                    card,
+                })
+                .collect();
+            let (mut seen, mut after) = (Vec::new(), String::new());
+            loop {
+                let wanted = AgentsPage {
+                    after: after.clone(),
+                    name: String::new(),
+                };
+                let page = page_of_agents(&listed, &wanted);
+                assert!(fits(&page), "{agents} {skills} {filler}: {}", page.encoded_len());
+                assert_eq!(page.agents_total as usize, agents);
+                let Some(last) = page.agents.last() else { break };
+                after.clone_from(&last.agent);
+                seen.extend(page.agents);
+            }
+            assert!(
+                seen.iter()
+                    .map(|agent| &agent.skills)
+                    .eq(cards.iter().map(|card| &card.skills))
+            );
+            let wanted = AgentsPage {
+                after: String::new(),
+                name: "a1".to_owned(),
+            };
+            let one = page_of_agents(&listed, &wanted);
+            assert_eq!(one.agents.len(), usize::from(agents > 1));
+        }
+    }
+
+    #[test]
+    fn an_agent_too_large_for_a_card_is_on_its_page_with_its_ids() {
+        let large = card("large", 2, 130 << 10);
+        let listed = [CardOfAgent {
+            name: "large",
+            card: &large,
+        }];
+        let page = page_of_agents(&listed, &AgentsPage::default());
+        assert!(fits(&page));
+        assert_eq!(page.agents[0].skills[1].id, "large-1");
     }
 }

@@ -64,6 +64,8 @@ struct AgentReport {
     returned: bool,
     /// The agent's library claims the task for this connection; the agent itself has said nothing.
     automatic_on: Option<u64>,
+    /// The agent begins work that must not be done twice.
+    begun: bool,
 }
 
 impl AgentReport {
@@ -75,6 +77,7 @@ impl AgentReport {
             artifacts: Vec::new(),
             returned: false,
             automatic_on: None,
+            begun: false,
         }
     }
 }
@@ -178,11 +181,31 @@ impl Coordinator {
         message: Option<Message>,
         connection: u64,
     ) -> Result<(), EngineError> {
-        self.check_claim(id, connection)?;
         let report = AgentReport {
             message,
             ..AgentReport::from_status(next)
         };
+        self.report_on(now, id, report, connection)
+    }
+
+    /// UpdateTaskStatus by which an agent begins work that must not be done twice.
+    pub(crate) fn begin(&mut self, now: Now, id: &str, connection: u64) -> Result<(), EngineError> {
+        let report = AgentReport {
+            begun: true,
+            ..AgentReport::from_status(Status::Working)
+        };
+        self.report_on(now, id, report, connection)
+    }
+
+    fn report_on(
+        &mut self,
+        now: Now,
+        id: &str,
+        report: AgentReport,
+        connection: u64,
+    ) -> Result<(), EngineError> {
+        self.check_claim(id, connection)?;
+        let next = report.next;
         self.on_agent_activity(now, id, report)?;
         if !next.is_terminal() {
             let agent = self.agent_of(id);
@@ -306,6 +329,7 @@ impl Coordinator {
             artifacts,
             returned,
             automatic_on,
+            begun,
         } = report;
         if !next.is_terminal() {
             task.check_bytes(message.as_ref().map_or(0, Message::encoded_len))?;
@@ -370,6 +394,7 @@ impl Coordinator {
             task.timeline.claimed_at.get_or_insert(now.unix);
         }
         task.claimed = true;
+        task.begun |= begun;
         let new: Vec<Arc<Output>> = task.results[before.min(task.results.len())..].to_vec();
         let agent = task.agent.clone();
         let agent = agent.as_deref();
@@ -417,9 +442,13 @@ impl Coordinator {
         self.abandon_as(now, id, reason, false)
     }
 
-    /// The same of one whose agent is gone. Where that has said no more than that it works on it, another peer may do it.
+    /// The same of one whose agent is gone. Where that has said no more than that it works on it, and not that the work must not
+    /// be done twice, another peer may do it.
     pub(super) fn abandon_claimed(&mut self, now: Now, id: &str) -> Result<(), StoreError> {
-        let is_untold = self.tasks.read(id)?.is_some_and(|task| task.has_no_report());
+        let is_untold = self
+            .tasks
+            .read(id)?
+            .is_some_and(|task| task.has_no_report() && !task.begun);
         self.abandon_as(now, id, "agent went away", is_untold)
     }
 

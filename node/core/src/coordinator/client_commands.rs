@@ -226,6 +226,7 @@ impl Coordinator {
             deadline,
             claimed: false,
             agent_ends: 0,
+            begun: false,
             agent,
             route: request.others.filter(|_| role != Role::Both).map(|rest| Route {
                 candidates: rest,

@@ -274,6 +274,7 @@ impl Coordinator {
             deadline,
             claimed: false,
             agent_ends: 0,
+            begun: false,
             agent,
             route: None,
             held: send.tentative,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use agentanycast_identity::PeerId;
-use agentanycast_proto::v1::AgentCard;
+use agentanycast_proto::v1::{AgentCard, AgentsPage};
 
 use super::{Coordinator, client_commands::SendTask};
 use crate::{
@@ -187,6 +187,11 @@ impl Coordinator {
     pub(crate) fn list_agents(&self) -> Vec<NodeAgent> {
         let dispatch = &self.dispatch;
         self.agents.list(|written| dispatch.listeners_of(written))
+    }
+
+    /// Whole cards of the agents that are asked for, as many as one card holds.
+    pub(crate) fn agents_page(&self, wanted: &AgentsPage) -> AgentCard {
+        self.agents.page(wanted)
     }
 
     /// Refuses a name that no agent here has.

@@ -38,7 +38,7 @@ impl Coordinator {
             peers: Peers::load(&mut transaction, &limits, now)?,
             external: External::load(&transaction, |task| tasks.indexed(task).is_some())?,
             admission: Admission::load(&transaction)?,
-            agents: Agents::load(&transaction, limits.max_agents)?,
+            agents: Agents::load(&transaction, limits.max_agents, limits.node_name.clone())?,
             dispatch: Dispatch::new(now, limits.hand_over.clone()),
             routing: Routing::default(),
             observe: Observe::new(&limits),

@@ -120,5 +120,8 @@ fn attributes_of(task: &Task) -> Vec<(&'static str, String)> {
     if !task.skill.is_empty() {
         attributes.push(("agentanycast.skill", task.skill.clone()));
     }
+    if let Some(agent) = &task.agent {
+        attributes.push(("agentanycast.agent", agent.to_string()));
+    }
     attributes
 }

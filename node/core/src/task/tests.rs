@@ -56,6 +56,7 @@ fn task_in(status: Status) -> Task {
         deadline: None,
         claimed: true,
         agent_ends: 0,
+        begun: false,
         agent: None,
         route: None,
         traced: None,

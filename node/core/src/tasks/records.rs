@@ -113,6 +113,9 @@ pub(super) struct StateRecord {
     /// The agent that it is for; empty: the primary one.
     #[prost(string, tag = "22")]
     agent: String,
+    /// Its agent has begun work that must not be done twice.
+    #[prost(bool, tag = "23")]
+    begun: bool,
 }
 
 /// Between whom a task is sealed.
@@ -192,6 +195,7 @@ impl HeadRecord {
             deadline: self.deadline,
             claimed: state.claimed,
             agent_ends: state.agent_ends,
+            begun: state.begun,
             agent: state.agent(),
             route: match &state.route {
                 Some(record) => Some(record.route()?),
@@ -245,6 +249,7 @@ impl StateRecord {
             timeline: TimelineRecord::from_timeline(&task.timeline),
             agent_ends: task.agent_ends,
             agent: task.agent.as_deref().unwrap_or_default().to_owned(),
+            begun: task.begun,
             changed_clock_ms: 0,
         }
     }

@@ -42,6 +42,7 @@ fn task(id: &str) -> Task {
         deadline: None,
         claimed: false,
         agent_ends: 0,
+        begun: false,
         agent: None,
         route: None,
         traced: None,

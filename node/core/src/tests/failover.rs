@@ -496,6 +496,26 @@ fn what_an_agent_has_asked_or_made_before_it_died_is_not_begun_anew() {
     }
 }
 
+/// Also after a restart of its daemon.
+#[test]
+fn work_that_must_not_be_done_twice_is_not_begun_anew() {
+    for restarts in [false, true] {
+        let mut lab = lab();
+        let id = claimed(&mut lab);
+        lab.call(B, |core, now| core.begin(now, &id, CONNECTION)).unwrap();
+        if restarts {
+            lab.restart(B);
+            join(&mut lab, A, B);
+        }
+        lose_agent(&mut lab, B);
+        assert_eq!(
+            (lab.status(A, &id), lab.reason(A, &id)),
+            (Status::Failed, "agent went away".into())
+        );
+        assert!(lab.handed_over(C, &id).is_empty());
+    }
+}
+
 #[test]
 fn with_no_other_agent_there_it_fails() {
     let mut lab = lab();

@@ -26,6 +26,7 @@ pub(crate) fn limits() -> EngineLimits {
         offline_ttl: Some(Duration::from_hours(24)),
         agent_grace: Duration::from_mins(5),
         max_agents: 4096,
+        node_name: None,
         agent_forget: Duration::from_hours(24),
         max_agent_ends: 5,
         hand_over: HandOverLimits {

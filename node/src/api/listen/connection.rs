@@ -36,6 +36,10 @@ pub struct CallerInfo {
     pub uid: Option<u32>,
     /// The calling process, where the system tells it.
     pub process: Option<Arc<str>>,
+    /// Its process id, 0 where the system does not tell it.
+    pub pid: u32,
+    /// It is this process.
+    pub is_in_process: bool,
     /// The agent whose socket this is, if it is one's.
     pub agent: Option<Arc<str>>,
     end: Arc<ConnectionEnd>,
@@ -49,6 +53,8 @@ impl CallerInfo {
             connection,
             uid: None,
             process: None,
+            pid: std::process::id(),
+            is_in_process: true,
             agent: None,
             end: Arc::default(),
         }
@@ -155,6 +161,7 @@ pub struct Conn {
     stream: ConnStream,
     uid: Option<u32>,
     process: Option<Arc<str>>,
+    pid: u32,
     guard: ConnectionGuard,
     close_detector: CloseDetector,
 }
@@ -173,6 +180,7 @@ impl Conn {
             stream: ConnStream::Unix(stream, AuthorityFilter::default()),
             uid: Some(peer.uid()),
             process: peer.pid().and_then(process_name),
+            pid: peer.pid().and_then(|pid| pid.try_into().ok()).unwrap_or_default(),
             guard,
             close_detector: CloseDetector::default(),
         }
@@ -183,6 +191,7 @@ impl Conn {
             stream: ConnStream::Tcp(stream),
             uid: None,
             process: None,
+            pid: 0,
             guard,
             close_detector: CloseDetector::default(),
         }
@@ -193,6 +202,7 @@ impl Conn {
             stream: ConnStream::Tls(Box::new(stream)),
             uid: None,
             process: None,
+            pid: 0,
             guard,
             close_detector: CloseDetector::default(),
         }
@@ -215,6 +225,8 @@ impl Connected for Conn {
             connection: self.guard.id,
             uid: self.uid,
             process: self.process.clone(),
+            pid: self.pid,
+            is_in_process: false,
             agent: self.guard.agent.clone(),
             end: Arc::clone(&self.guard.end),
         }

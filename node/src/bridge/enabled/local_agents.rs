@@ -46,11 +46,19 @@ const PIECE: usize = 64 << 10;
 
 #[async_trait]
 impl Agents for LocalGateway {
-    async fn attach(&self, name: &str, card: v1::AgentCard) -> Result<Arc<dyn AgentPort>, GatewayError> {
+    async fn attach(
+        &self,
+        name: &str,
+        card: v1::AgentCard,
+        program: Option<v1::AgentProgram>,
+    ) -> Result<Arc<dyn AgentPort>, GatewayError> {
         let api = self.api().clone();
         let connection = Arc::new(api.in_process_caller());
         let name = register(&api, name, card).await?;
-        let request = connection.request(SubscribeIncomingTasksRequest { agent: name.clone() });
+        let request = connection.request(SubscribeIncomingTasksRequest {
+            agent: name.clone(),
+            program,
+        });
         let subscribed = api.subscribe_incoming_tasks(request);
         let mut handed = subscribed.await.map_err(task_error)?.into_inner();
         let stop = CancellationToken::new();
@@ -95,13 +103,24 @@ async fn register(api: &Api, name: &str, card: v1::AgentCard) -> Result<String, 
     Ok(registered.map_err(task_error)?.into_inner().name)
 }
 
-/// Says WORKING; `automatic`: the agent itself has said nothing yet.
-async fn claim(api: &Api, connection: &LocalConnection, id: &str, automatic: bool) -> Result<(), Status> {
+/// How an agent says WORKING.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Claim {
+    /// The agent itself has said nothing yet.
+    Automatic,
+    /// It works on it.
+    Working,
+    /// It begins work that must not be done twice.
+    Begun,
+}
+
+async fn claim(api: &Api, connection: &LocalConnection, id: &str, how: Claim) -> Result<(), Status> {
     let claim = UpdateTaskStatusRequest {
         task_id: id.to_owned(),
         status: TaskStatus::Working.into(),
         message: None,
-        automatic,
+        automatic: how == Claim::Automatic,
+        begun: how == Claim::Begun,
     };
     api.update_task_status(connection.request(claim)).await.map(drop)
 }
@@ -172,7 +191,7 @@ async fn take(
     tasks: Arc<OpenTasks>,
     id: String,
 ) -> Option<UnbegunTask> {
-    claim(&api, &connection, &id, true).await.ok()?;
+    claim(&api, &connection, &id, Claim::Automatic).await.ok()?;
     let task = get_task(&api, &connection, &id).await.ok()?;
     let task = open(&api, &connection, &tasks, task).await.ok()?;
     // It has ended meanwhile.
@@ -265,7 +284,7 @@ impl AgentPort for LocalAgent {
             task => task?,
         };
         let claimed = match task.status() {
-            TaskStatus::Working => claim(&self.api, &self.connection, id, false).await,
+            TaskStatus::Working => claim(&self.api, &self.connection, id, Claim::Working).await,
             TaskStatus::InputRequired => {
                 let agent = |message: &&v1::Message| message.role() == MessageRole::Agent;
                 // The same question with the same id is known, so it is not asked again.
@@ -273,7 +292,7 @@ impl AgentPort for LocalAgent {
                     task_id: id.to_owned(),
                     status: TaskStatus::InputRequired.into(),
                     message: task.messages.iter().rev().find(agent).cloned(),
-                    automatic: false,
+                    ..UpdateTaskStatusRequest::default()
                 };
                 let asked = self.api.update_task_status(self.connection.request(question));
                 asked.await.map(drop)
@@ -364,7 +383,7 @@ impl LocalAgentTask {
             task_id: self.task.task_id.clone(),
             status: status.into(),
             message: Some(own_message(message)),
-            automatic: false,
+            ..UpdateTaskStatusRequest::default()
         };
         let updated = self.api.update_task_status(self.connection.request(update));
         updated.await.map(drop).map_err(task_error)
@@ -397,7 +416,7 @@ impl AgentTask for LocalAgentTask {
     }
 
     async fn claim(&self) -> Result<(), GatewayError> {
-        let claimed = claim(&self.api, &self.connection, &self.task.task_id, false).await;
+        let claimed = claim(&self.api, &self.connection, &self.task.task_id, Claim::Begun).await;
         claimed.map_err(task_error)
     }
 

@@ -44,6 +44,20 @@ impl LocalGateway {
         &self.api
     }
 
+    async fn peer_card(
+        &self,
+        peer: &str,
+        agents_page: Option<v1::AgentsPage>,
+    ) -> Result<v1::AgentCard, GatewayError> {
+        let request = GetPeerCardRequest {
+            peer_id: peer.to_owned(),
+            agents_page,
+        };
+        let answer = self.api.get_peer_card(call(request)).await;
+        let card = answer.map_err(agent_error)?.into_inner().card;
+        card.ok_or_else(|| incomplete_answer("card"))
+    }
+
     fn local(&self, id: String) -> LocalTask {
         LocalTask {
             api: self.api.clone(),
@@ -174,10 +188,11 @@ impl Gateway for LocalGateway {
     }
 
     async fn card(&self, peer: &str) -> Result<v1::AgentCard, GatewayError> {
-        let peer_id = peer.to_owned();
-        let answer = self.api.get_peer_card(call(GetPeerCardRequest { peer_id })).await;
-        let card = answer.map_err(agent_error)?.into_inner().card;
-        card.ok_or_else(|| incomplete_answer("card"))
+        self.peer_card(peer, None).await
+    }
+
+    async fn agents_page(&self, peer: &str, wanted: v1::AgentsPage) -> Result<v1::AgentCard, GatewayError> {
+        self.peer_card(peer, Some(wanted)).await
     }
 
     async fn discover(

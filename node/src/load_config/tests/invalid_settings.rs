@@ -288,6 +288,9 @@ const NOT_ALLOWED: &str = r#"
     [[agents.socket]];name = 'a'        | agents.socket         | name = a      | config.toml:1       | listen
     [[agents.socket]];name = 'A B';listen = 'unix:///a' | agents.socket | "A B"     | config.toml:1       | a letter or digit first
     [[agents.socket]];name = 'a';listen = 'tcp://0.0.0.0:1' | agents.socket | "tcp://0.0.0.0:1" | config.toml:1 | a loopback address
+    --agent-sockets=painter             | agents.socket         | "painter"     | flag --agent-sockets | NAME=ADDR
+    --agent-sockets=a=tcp://192.0.2.1:1 | agents.socket         | "tcp://192.0.2.1:1" | flag --agent-sockets | loopback
+    $AGENT_SOCKETS=A=unix:///x          | agents.socket         | "A=unix:///x" | environment AGENTANYCAST_AGENT_SOCKETS | with a letter or digit first
     agents.max_agents = 0               | agents.max_agents     | 0             | config.toml:1       | from 1 to 65536
     [[policy.acl]];source = '*'         | policy.acl            | source = *    | config.toml:1       | allow
     [[policy.acl]];source = 'opps';allow = true | policy.acl    | "opps"        | config.toml:1       | the name of a group
@@ -319,6 +322,16 @@ const NOT_ALLOWED: &str = r#"
     --otlp-endpoint=nowhere             | telemetry.otlp_endpoint | "nowhere"   | flag --otlp-endpoint | http(s)://HOST:PORT
     [policy];trust = 'closed'           | policy.trust          | "closed"      | config.toml:2       | open known pinned
     [policy];trust = 'pinned';trusted_peers = ['*'] | policy.trusted_peers | "*" | config.toml:3      | did:key
+    --mcp-proxy='server                 | mcp.proxy             | "'server"     | flag --mcp-proxy    | quotes are closed
+    [[agents.run]];name = 'A';command = ['x'] | agents.run        | "A"           | config.toml:1       | with a letter or digit first
+    [[agents.run]];name = 'a'           | agents.run            | name = a      | config.toml:1       | command = ["PROGRAM"
+    [[agents.run]];name = 'a';command = ['x'];concurrency = 0 | agents.run | "0" | config.toml:1      | from 1 to 10000
+    [[agents.run]];name = 'a';command = ['x'];style = 'post' | agents.run | style = post | config.toml:1 | without style
+    [[agents.run]];name = 'a';command = ['x'];http = 'http://x' | agents.run | http://x | config.toml:1 | without command
+    [[agents.run]];name = 'a';command = ['x'];protocol = 'jsonl';progress = true | agents.run | jsonl | config.toml:1 | without progress
+    [[agents.run]];name = 'a';command = ['x'];drain = '1m' | agents.run | drain | config.toml:1         | at most 8s for agent a
+    [[agents.mcp]];name = 'a';url = 'http://x';command = ['x'] | agents.mcp | http://x | config.toml:1 | without command
+    [[agents.mcp]];name = 'a';command = ['x'];[[agents.run]];name = 'a';command = ['y'] | agents.mcp | name = | config.toml | a is there twice
     [[policy.rate_limit.overrides]];source = 'local' | policy.rate_limit.overrides | source = local | config.toml:1 | max_in_flight
     [[policy.rate_limit.overrides]];source = 'a';rps = 1 | policy.rate_limit.overrides | "a" | config.toml:1 | a peer id
     [[policy.rate_limit.overrides]];source = 'a';rps = 'b' | policy.rate_limit.overrides | "b" | config.toml:1 | a number
@@ -328,8 +341,6 @@ const NOT_ALLOWED: &str = r#"
 #[rustfmt::skip] // A table.
 const NOT_BUILT: &str = "
     -anp-listen=:8080                    | anp.enabled            | flag --anp-listen
-    --mcp-proxy                          | mcp.proxy              | flag --mcp-proxy
-    --mcp-proxy http://x                 | mcp.proxy              | flag --mcp-proxy
     --nats-broker=nats://x               | transport.nats.enabled | flag --nats-broker
     --transport=nats://x                 | transport              | flag --transport
     --namespace=blue                     | namespace              | flag --namespace

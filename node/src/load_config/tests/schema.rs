@@ -138,6 +138,7 @@ fn entry(name: &str, number: usize) -> String {
         "agents.socket" => "{ name = 'a', listen = 'tcp://127.0.0.1:1' }".to_owned(),
         "policy.rate_limit.overrides" => "{ source = \"*\", rps = 1 }".to_owned(),
         "policy.trusted_peers" => "\"12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK\"".to_owned(),
+        "agents.run" | "agents.mcp" => format!("{{ name = \"a{number}\", command = [\"x\"] }}"),
         _ => format!("\"did:web:host{number}.example\""),
     }
 }

@@ -230,6 +230,7 @@ fn padded(name: &str, bytes: usize) -> AgentCard {
 async fn stored(siege: &AttackedDaemon, peer: &PeerId) -> Result<AgentCard, Code> {
     let request = GetPeerCardRequest {
         peer_id: peer.to_string(),
+        ..Default::default()
     };
     match siege.rpc.clone().get_peer_card(request).await {
         Ok(answer) => Ok(answer.into_inner().card.expect("a card")),

@@ -1,0 +1,91 @@
+//! `anycast ps`: what serves the agents of this node.
+
+use std::fs;
+
+use agentanycast::AgentProgram;
+use serde_json::{Value, json};
+
+use crate::{context::Context, failure::CommandFailure, json, output};
+
+pub(crate) async fn run(context: &Context) -> Result<(), CommandFailure> {
+    let node = context.connect().await?;
+    let (programs, agents) = tokio::try_join!(node.agent_programs(), node.node_agents())?;
+    if context.json {
+        let programs: Vec<_> = programs.iter().map(as_json).collect();
+        return Ok(output::json(&json!({ "programs": programs }))?);
+    }
+    if programs.is_empty() {
+        output::warn("no program serves an agent of this node; `anycast run` starts one");
+        return Ok(());
+    }
+    let tasks_of = |name: &str| {
+        let agent = agents.iter().find(|agent| agent.name == name);
+        agent.map_or_else(String::new, |agent| agent.open_tasks.to_string())
+    };
+    let rows: Vec<_> = programs
+        .iter()
+        .map(|program| row(program, tasks_of(&program.agent)))
+        .collect();
+    Ok(output::table(
+        ["AGENT", "KIND", "PID", "STATE", "SINCE", "TASKS", "COMMAND"],
+        &rows,
+    )?)
+}
+
+fn row(program: &AgentProgram, tasks: String) -> [String; 7] {
+    let state = match (program.error.is_empty(), program.next_start) {
+        (true, _) => "serves".to_owned(),
+        (false, None) => "failed".to_owned(),
+        (false, next) => format!("again in {}", output::ahead(next)),
+    };
+    let command = match program.error.as_str() {
+        "" => command_of(program),
+        error => format!("{}: {error}", command_of(program)),
+    };
+    [
+        output::flat(&program.agent),
+        kind_of(program).to_owned(),
+        if program.in_daemon {
+            "daemon".to_owned()
+        } else {
+            program.pid.map_or_else(String::new, |pid| pid.to_string())
+        },
+        state,
+        output::ago(program.since),
+        tasks,
+        output::brief(&command),
+    ]
+}
+
+fn kind_of(program: &AgentProgram) -> &str {
+    match program.kind.as_str() {
+        "" => "sdk",
+        kind => kind,
+    }
+}
+
+/// Its command as it told it, else as the system shows it.
+fn command_of(program: &AgentProgram) -> String {
+    if !program.command.is_empty() {
+        return program.command.clone();
+    }
+    let Some(pid) = program.pid.filter(|_| !program.in_daemon) else {
+        return String::new();
+    };
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = line.split(|byte| *byte == 0).map(String::from_utf8_lossy);
+    words.collect::<Vec<_>>().join(" ").trim_end().to_owned()
+}
+
+fn as_json(program: &AgentProgram) -> Value {
+    json!({
+        "agent": program.agent,
+        "kind": kind_of(program),
+        "command": command_of(program),
+        "pid": program.pid,
+        "in_daemon": program.in_daemon,
+        "since": json::time(program.since),
+        "error": program.error,
+        "next_start": json::time(program.next_start),
+    })
+}

@@ -1,0 +1,161 @@
+//! What serves the agents of this node: an entry for each stream of tasks that is open, and for each agent of the daemon's own
+//! configuration that cannot be served at the moment.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use agentanycast_proto::v1::{AgentProgram, ServingProgram};
+
+/// Longest text of a program that is kept, in bytes.
+const MAX_TEXT: usize = 4 << 10;
+
+/// The programs. Clones share one list.
+#[derive(Clone, Default)]
+pub(crate) struct AgentPrograms {
+    state: Arc<Mutex<ProgramList>>,
+}
+
+#[derive(Default)]
+struct ProgramList {
+    next: u64,
+    /// By number, so the earliest first.
+    listening: BTreeMap<u64, ServingProgram>,
+    /// Those that the daemon starts again, by agent.
+    #[cfg(feature = "run")]
+    failed: BTreeMap<String, ServingProgram>,
+}
+
+/// An open stream in the list, until it is dropped.
+pub(crate) struct ListeningProgram {
+    programs: AgentPrograms,
+    number: u64,
+}
+
+impl Drop for ListeningProgram {
+    fn drop(&mut self) {
+        self.programs.state().listening.remove(&self.number);
+    }
+}
+
+impl AgentPrograms {
+    // Each change is one insertion or removal.
+    fn state(&self) -> MutexGuard<'_, ProgramList> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A stream of tasks of this agent is open.
+    pub(super) fn listens(
+        &self,
+        agent: &str,
+        program: Option<AgentProgram>,
+        in_daemon: bool,
+    ) -> ListeningProgram {
+        let mut state = self.state();
+        let number = state.next;
+        state.next += 1;
+        let entry = ServingProgram {
+            agent: agent.to_owned(),
+            program: program.map(bounded),
+            in_daemon,
+            since: Some(SystemTime::now().into()),
+            ..ServingProgram::default()
+        };
+        state.listening.insert(number, entry);
+        ListeningProgram {
+            programs: self.clone(),
+            number,
+        }
+    }
+
+    /// An agent of the daemon's configuration cannot be served, and is tried again after the pause; `None`: it is served.
+    #[cfg(feature = "run")]
+    pub(crate) fn set_failed(&self, agent: &str, failed: Option<(AgentProgram, String, Duration)>) {
+        let mut state = self.state();
+        let Some((program, error, pause)) = failed else {
+            state.failed.remove(agent);
+            return;
+        };
+        let entry = ServingProgram {
+            agent: agent.to_owned(),
+            program: Some(bounded(program)),
+            in_daemon: true,
+            since: Some(SystemTime::now().into()),
+            error: shortened(error),
+            next_start: Some((SystemTime::now() + pause).into()),
+        };
+        state.failed.insert(agent.to_owned(), entry);
+    }
+
+    /// All of them, by agent.
+    pub(super) fn list(&self) -> Vec<ServingProgram> {
+        let state = self.state();
+        let mut programs: Vec<_> = state.listening.values().cloned().collect();
+        #[cfg(feature = "run")]
+        programs.extend(state.failed.values().cloned());
+        programs.sort_by(|one, other| one.agent.cmp(&other.agent));
+        programs
+    }
+}
+
+fn bounded(program: AgentProgram) -> AgentProgram {
+    AgentProgram {
+        kind: shortened(program.kind),
+        command: shortened(program.command),
+        ..program
+    }
+}
+
+fn shortened(mut text: String) -> String {
+    text.truncate(text.floor_char_boundary(MAX_TEXT));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_listed_while_its_stream_is_open() {
+        let programs = AgentPrograms::default();
+        let program = AgentProgram {
+            kind: "program".to_owned(),
+            command: "ä".repeat(MAX_TEXT),
+            pid: 7,
+        };
+        let first = programs.listens("b", Some(program), false);
+        let second = programs.listens("a", None, false);
+        let names = || {
+            programs
+                .list()
+                .into_iter()
+                .map(|entry| entry.agent)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(names(), ["a", "b"]);
+        let listed = programs.list().remove(1);
+        assert!(listed.program.unwrap().command.len() <= MAX_TEXT && listed.since.is_some());
+        drop(first);
+        assert_eq!(names(), ["a"]);
+        drop(second);
+        assert!(names().is_empty());
+    }
+
+    #[cfg(feature = "run")]
+    #[test]
+    fn a_failed_agent_is_listed_until_it_is_tried_again() {
+        let programs = AgentPrograms::default();
+        let failed = (
+            AgentProgram::default(),
+            "no such file".to_owned(),
+            Duration::from_secs(1),
+        );
+        programs.set_failed("a", Some(failed));
+        let listed = programs.list();
+        assert_eq!((listed.len(), listed[0].error.as_str()), (1, "no such file"));
+        programs.set_failed("a", None);
+        assert!(programs.list().is_empty());
+    }
+}
