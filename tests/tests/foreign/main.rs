@@ -32,6 +32,8 @@ mod mcp;
 mod outbound;
 mod proto_descriptors;
 mod python;
+mod python_agents;
+mod python_processes;
 mod readme;
 mod registry;
 mod run_backends;

@@ -22,6 +22,13 @@ fn blocks(heading: &str) -> Vec<DocBlock> {
         .collect()
 }
 
+/// The first program in Python: an agent.
+pub(crate) fn python_agent() -> String {
+    let mut blocks = blocks("The first hour").into_iter();
+    let agent = blocks.find(|block| block.language == "python");
+    agent.unwrap().text
+}
+
 #[test]
 fn what_installs_is_known() {
     for block in blocks("Install") {

@@ -107,6 +107,16 @@ impl ScriptProcess {
         kill_process(self.pid(), Signal::INT).unwrap();
     }
 
+    /// Ends it with SIGKILL, as a crash does; what it had printed and nobody has read.
+    pub(crate) async fn kill(mut self) -> Vec<String> {
+        self.child.kill().await.unwrap();
+        let mut rest = Vec::new();
+        while let Some(line) = within("the script's output ends", self.lines.recv()).await {
+            rest.push(line);
+        }
+        rest
+    }
+
     /// Closes its input and waits for its end.
     pub(crate) async fn end(mut self) -> ExitStatus {
         drop(self.input.take());

@@ -11,6 +11,7 @@
 mod address_gone;
 mod artifact_streams;
 mod conversation;
+mod deployed_peer;
 mod dns_reload;
 mod invalid_requests;
 mod ip_families;
