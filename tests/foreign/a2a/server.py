@@ -1,11 +1,13 @@
 """An agent on the official A2A SDK, version 1.0, over JSON-RPC, REST and gRPC: what mesh agents call by URL.
 
 It prints {"url": ...}, then {"got": MESSAGE_ID, "text": ...} for each message and {"canceled": ...} for each cancel.
-A line on standard input lets what is held go on by one step. Usage: server.py BINDING streaming|plain [PORT]
+A line on standard input lets what is held go on by one step. Usage: server.py BINDING streaming|plain [PORT], with the id of
+its skill in A2A_SKILL (`echo`).
 """
 
 import asyncio
 import json
+import os
 import socket
 import sys
 
@@ -129,7 +131,7 @@ async def main(binding, streaming, port):
         default_input_modes=["text/plain"],
         default_output_modes=["text/plain"],
         capabilities=AgentCapabilities(streaming=streaming == "streaming"),
-        skills=[AgentSkill(id="echo", name="echo", description="Says it again", tags=["test"])],
+        skills=[AgentSkill(id=os.environ.get("A2A_SKILL", "echo"), name="echo", description="Says it again", tags=["test"])],
     )
     handler = DefaultRequestHandler(agent_executor=agent, task_store=InMemoryTaskStore(), agent_card=card)
     routes = [

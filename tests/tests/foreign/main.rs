@@ -30,6 +30,7 @@ mod js_libp2p;
 mod js_peer;
 mod mcp;
 mod outbound;
+mod programs_as_agents;
 mod proto_descriptors;
 mod python;
 mod python_agents;
