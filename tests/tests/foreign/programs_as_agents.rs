@@ -2,6 +2,7 @@
 //! JSON lines, a model over HTTP, an agent on the official A2A SDK, and two reference servers of MCP.
 
 mod callers;
+mod daemon_killed;
 
 use std::{
     fs,
