@@ -32,6 +32,7 @@ pub mod relay;
 pub mod rpc;
 pub mod small_disk;
 mod spawn;
+pub mod stdio_mcp;
 pub mod task_assertions;
 pub mod trace_collector;
 pub mod unread_pipe;

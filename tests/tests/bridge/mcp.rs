@@ -1,23 +1,15 @@
 //! MCP over HTTP in a daemon, and on standard input and output before one: agents of another node as tools.
 
-use std::{fs, process::Stdio};
+use std::fs;
 
 use agentanycast::TaskFilter;
 use agentanycast_tests::{
-    Daemon, DaemonBuilder, DaemonPair, TransportKind,
-    agent::TestAgent,
-    cli,
-    daemon::Home,
-    eventually,
-    http::{HttpClient, has_safe_line_breaks},
-    within,
+    Daemon, DaemonBuilder, DaemonPair, TransportKind, agent::TestAgent, cli, daemon::Home, eventually,
+    http::HttpClient, stdio_mcp::StdioMcp,
 };
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
-use tokio::{
-    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines},
-    process::{Child, ChildStdin, ChildStdout, Command},
-};
+use tokio::process::Command;
 
 use crate::setup::talk;
 
@@ -401,69 +393,6 @@ async fn a_client_that_takes_handles_asks_how_its_call_stands() {
     tell["wait_seconds"] = 0.into();
     let shown = handed_out(&scene, "ask_agent", tell).await;
     assert_eq!(shown["resultType"], "complete", "{shown}");
-}
-
-/// A process that speaks MCP on its standard input and output.
-struct StdioMcp {
-    child: Child,
-    input: Option<ChildStdin>,
-    output: Lines<BufReader<ChildStdout>>,
-}
-
-impl StdioMcp {
-    async fn start(mut command: Command) -> Self {
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
-        let mut piped = Self {
-            input: child.stdin.take(),
-            output: BufReader::new(child.stdout.take().unwrap()).lines(),
-            child,
-        };
-        let hello = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
-            "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}});
-        let told = piped.asked(&hello).await;
-        assert_eq!(told["result"]["serverInfo"]["name"], "agentanycast", "{told}");
-        let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-        piped.say(&ready).await;
-        piped
-    }
-
-    async fn say(&mut self, message: &Value) {
-        let line = format!("{message}\n");
-        self.input
-            .as_mut()
-            .unwrap()
-            .write_all(line.as_bytes())
-            .await
-            .unwrap();
-    }
-
-    async fn next(&mut self) -> Value {
-        let line = within("a line comes", self.output.next_line()).await.unwrap();
-        let line = line.expect("the output goes on");
-        assert!(
-            has_safe_line_breaks(&line),
-            "a reader of lines takes this for more lines: {line:?}"
-        );
-        serde_json::from_str(&line).expect("nothing but MCP is on standard output")
-    }
-
-    async fn asked(&mut self, message: &Value) -> Value {
-        self.say(message).await;
-        self.next().await
-    }
-
-    /// Closes its input, and checks that it ends well.
-    async fn end(mut self) {
-        self.input = None;
-        let status = within("it ends with its input", self.child.wait()).await.unwrap();
-        assert!(status.success(), "{status}");
-    }
 }
 
 #[tokio::test]
