@@ -20,6 +20,7 @@ use slow_artifact::SlowArtifact;
 use tokio::sync::Semaphore;
 
 mod interruptions;
+mod mcp_server;
 mod nat_detection;
 mod paths;
 mod slow_artifact;
