@@ -3,8 +3,12 @@
 
 use std::path::Path;
 
-use agentanycast::{Node, Target, Task, TaskHandle, TaskStatus};
-use agentanycast_tests::{Daemon, DaemonPair, TransportKind, cli, eventually, within};
+use agentanycast::{Message, Node, Part, Target, Task, TaskHandle, TaskStatus};
+use agentanycast_tests::{
+    Daemon, DaemonPair, TransportKind, cli, eventually,
+    nat::{Internet, NatKind},
+    within,
+};
 
 use crate::{
     client_env::{ClientEnv, mcp_python, node_modules, scripts},
@@ -24,9 +28,26 @@ async fn agent(stage: &ClientEnv, daemon: &Daemon, options: &[&str], program: &[
     agent
 }
 
+/// The agent of the Agent Client Protocol beside this daemon, when it takes tasks for the skill `code`.
+async fn acp_agent(stage: &ClientEnv, daemon: &Daemon) -> ScriptProcess {
+    let directory = stage.path().join("scripts");
+    std::fs::create_dir(&directory).unwrap();
+    // Imports are looked up beside the script.
+    std::os::unix::fs::symlink(node_modules(), directory.join("node_modules")).unwrap();
+    let script = directory.join("acp_agent.mjs");
+    std::fs::copy(scripts().join("node/acp_agent.mjs"), &script).unwrap();
+    agent(
+        stage,
+        daemon,
+        &["--skill", "code", "--acp"],
+        &[Path::new("node"), &script],
+    )
+    .await
+}
+
 /// Sends a task to the node with the agent, for this skill.
-async fn send(pair: &DaemonPair, node: &Node, skill: &str, message: &str) -> TaskHandle {
-    let task = node.task(Target::Peer(pair.alice.peer_id().clone()), message);
+async fn send(daemon: &Daemon, node: &Node, skill: &str, message: &str) -> TaskHandle {
+    let task = node.task(Target::Peer(daemon.peer_id().clone()), message);
     task.skill_of_peer(skill).send().await.unwrap()
 }
 
@@ -37,26 +58,29 @@ async fn halted(task: &TaskHandle) -> Task {
 }
 
 async fn does(pair: &DaemonPair, node: &Node, skill: &str, message: &str) -> Task {
-    halted(&send(pair, node, skill, message).await).await
+    halted(&send(&pair.alice, node, skill, message).await).await
+}
+
+/// Has the agent ask for permission to edit, and gives this answer; what it was told.
+async fn permitted(daemon: &Daemon, node: &Node, answer: impl Into<Message>) -> String {
+    let asking = send(daemon, node, "code", "permit").await;
+    let question = halted(&asking).await;
+    assert_eq!(question.status, TaskStatus::InputRequired);
+    let asked = question.status_message.unwrap();
+    let data = asked.parts.iter().find_map(|part| part.as_data()).unwrap();
+    assert_eq!(data["permission"]["toolCall"]["title"], "Edit main.rs");
+    assert_eq!(data["permission"]["options"][0]["optionId"], "yes");
+    asking.reply(answer).await.unwrap();
+    let ended = halted(&asking).await;
+    assert_eq!(ended.status, TaskStatus::Completed, "{}", ended.reason());
+    ended.text_content()
 }
 
 #[tokio::test]
 pub(crate) async fn an_acp_agent_gets_permission_from_another_node() {
     let pair = DaemonPair::start(TransportKind::Tcp).await;
     let stage = ClientEnv::new(TransportKind::Tcp);
-    let directory = stage.path().join("scripts");
-    std::fs::create_dir(&directory).unwrap();
-    // Imports are looked up beside the script.
-    std::os::unix::fs::symlink(node_modules(), directory.join("node_modules")).unwrap();
-    let script = directory.join("acp_agent.mjs");
-    std::fs::copy(scripts().join("node/acp_agent.mjs"), &script).unwrap();
-    let agent = agent(
-        &stage,
-        &pair.alice,
-        &["--skill", "code", "--acp"],
-        &[Path::new("node"), &script],
-    )
-    .await;
+    let agent = acp_agent(&stage, &pair.alice).await;
     let (_, bob) = pair.nodes().await;
 
     let said = does(&pair, &bob, "code", "one two").await;
@@ -65,22 +89,53 @@ pub(crate) async fn an_acp_agent_gets_permission_from_another_node() {
         (TaskStatus::Completed, "one two ")
     );
 
-    let asking = send(&pair, &bob, "code", "permit").await;
-    let question = halted(&asking).await;
-    assert_eq!(question.status, TaskStatus::InputRequired);
-    let asked = question.status_message.unwrap();
-    let data = asked.parts.iter().find_map(|part| part.as_data()).unwrap();
-    assert_eq!(data["permission"]["options"][0]["optionId"], "yes");
-    asking.reply("yes").await.unwrap();
-    assert_eq!(halted(&asking).await.text_content(), "the answer is yes");
+    assert_eq!(permitted(&pair.alice, &bob, "yes").await, "the answer is yes");
 
-    let works = send(&pair, &bob, "code", "work").await;
+    let works = send(&pair.alice, &bob, "code", "work").await;
     eventually("the agent works", || async {
         works.snapshot().await.ok()?.status_message.map(drop)
     })
     .await;
     works.cancel().await.unwrap();
     agent.complains_of("canceled").await;
+}
+
+/// The node that asks is no neighbour of the agent's: each is behind a NAT that keeps others out, and a relay is between them.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acp_agent_gets_permission_from_two_nodes_away() {
+    let Some(internet) = Internet::open().await else {
+        return;
+    };
+    let sites = [0; 2].map(|_| internet.site(NatKind::Symmetric));
+    let (near, far) = (sites[0].daemon().start().await, sites[1].daemon().start().await);
+    let (agents, asker) = (near.node().await, far.node().await);
+    for node in [&agents, &asker] {
+        eventually("the node has a place at the relay", || async {
+            let addresses = node.info().await.unwrap().listen_addresses;
+            addresses.iter().any(|address| is_relayed(address)).then_some(())
+        })
+        .await;
+    }
+    let stage = ClientEnv::new(TransportKind::Tcp);
+    let _agent = acp_agent(&stage, &near).await;
+    assert_eq!(permitted(&near, &asker, "yes").await, "the answer is yes");
+    let option = Part::data(serde_json::json!({"optionId": "no"})).unwrap();
+    assert_eq!(
+        permitted(&near, &asker, Message::new([option])).await,
+        "the answer is no"
+    );
+
+    let peers = asker.peers().await.unwrap();
+    let peer = peers.iter().find(|peer| peer.id.as_ref() == Some(near.peer_id()));
+    let addresses = &peer.unwrap().addresses;
+    assert!(
+        !addresses.is_empty() && addresses.iter().all(|address| is_relayed(address)),
+        "{addresses:?}"
+    );
+}
+
+fn is_relayed(address: &str) -> bool {
+    address.contains("/p2p-circuit")
 }
 
 #[tokio::test]
