@@ -108,8 +108,17 @@ impl McpBackend {
 
     async fn call(&self, task: &dyn AgentTask, server: &UpServer) -> Result<TaskResult, RunError> {
         let shown = task.task();
-        let tool = tools::choose(&server.tools, &shown.target_skill_id)?;
-        let arguments = arguments::arguments(&tool.name, &tool.input_schema, &newest_request(shown))?;
+        let (message, skill) = (newest_request(shown), shown.target_skill_id.as_str());
+        let by_name = || arguments::call_by_name(&message);
+        let is_unnamed = skill.is_empty() && server.tools.len() > 1;
+        let (tool, arguments) = match is_unnamed.then(by_name).flatten() {
+            Some((name, arguments)) => (tools::choose(&server.tools, &name)?, arguments),
+            None => {
+                let tool = tools::choose(&server.tools, skill)?;
+                let arguments = arguments::arguments(&tool.name, &tool.input_schema, &message)?;
+                (tool, arguments)
+            }
+        };
         let params = CallToolRequestParams::new(tool.name.clone()).with_arguments(arguments);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let options = PeerRequestOptions::no_options();

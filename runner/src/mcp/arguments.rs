@@ -1,7 +1,7 @@
 //! The arguments of a tool, made of the message of a task. PURE.
 //!
 //! A data part that is an object is the arguments; so is a text that is a JSON object. Another text is the argument of
-//! a tool whose only required parameter is a string. Everything else is an error that shows the tool's input schema.
+//! a tool whose only required parameter is a string. A message without a skill may name its tool. Everything else is an error that shows the tool's input schema.
 
 use agentanycast_proto::v1::{self, part::Content};
 use serde_json::{Map, Value};
@@ -51,6 +51,27 @@ pub(super) fn arguments(
             "it is no JSON object, and the tool has not exactly one required parameter that is a string",
         )),
     }
+}
+
+/// A call that says itself which tool it is for, as `tools/call` of MCP does: an object with `name` and, if it has any,
+/// `arguments`, and nothing else.
+pub(super) fn call_by_name(message: &v1::Message) -> Option<(String, Map<String, Value>)> {
+    let mut objects = message.parts.iter().filter_map(json_of);
+    let call = match (objects.next(), objects.next()) {
+        (Some(only), None) => only,
+        (Some(_), Some(_)) => return None,
+        (None, _) => serde_json::from_str(&text_of(message)).ok()?,
+    };
+    let Value::Object(mut call) = call else {
+        return None;
+    };
+    let name = call.remove("name")?.as_str()?.to_owned();
+    let arguments = match call.remove("arguments") {
+        None => Map::new(),
+        Some(Value::Object(arguments)) => arguments,
+        Some(_) => return None,
+    };
+    call.is_empty().then_some((name, arguments))
 }
 
 /// The names of the required parameters.
@@ -137,6 +158,35 @@ mod tests {
         let none = json!({"type": "object", "properties": {"depth": {"type": "integer"}}});
         assert_eq!(called(none.clone(), Vec::new()), Ok(json!({})));
         assert!(called(none, text("now")).is_err());
+    }
+
+    #[test]
+    fn a_call_may_name_its_tool() {
+        let named = |parts| {
+            call_by_name(&v1::Message {
+                parts,
+                ..v1::Message::default()
+            })
+        };
+        let arguments = json!({"a": 1});
+        let call = json!({"name": "add", "arguments": arguments});
+        for parts in [vec![data_part(&call)], text(&call.to_string())] {
+            let (tool, given) = named(parts).unwrap();
+            assert_eq!((tool.as_str(), Value::Object(given)), ("add", arguments.clone()));
+        }
+        assert_eq!(
+            named(text(r#"{"name": "now"}"#)),
+            Some(("now".to_owned(), Map::new()))
+        );
+        for other in [
+            json!({"name": "add", "arguments": [1]}),
+            json!({"name": "add", "unit": "m"}),
+            json!({"name": 7}),
+            json!({"a": 1}),
+            json!("add"),
+        ] {
+            assert_eq!(named(text(&other.to_string())), None, "{other}");
+        }
     }
 
     #[test]

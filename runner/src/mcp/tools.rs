@@ -43,7 +43,9 @@ pub(super) fn choose<'a>(tools: &'a [Tool], skill: &str) -> Result<&'a Tool, Str
         names = format!("{names} and {} more", tools.len() - MOST_NAMES);
     }
     Err(if skill.is_empty() {
-        format!("the task names no skill, and the MCP server has several tools: {names}")
+        format!(
+            "the task names no skill, and the MCP server has several tools: {names}; send {{\"name\": TOOL, \"arguments\": {{…}}}}"
+        )
     } else {
         format!("the MCP server has no tool {skill:?}; it has: {names}")
     })
@@ -80,10 +82,14 @@ mod tests {
         let tools = [tool("a"), tool("b")];
         assert_eq!(choose(&tools, "b").unwrap().name, "b");
         assert_eq!(choose(&tools[..1], "").unwrap().name, "a");
-        assert!(choose(&tools, "").unwrap_err().ends_with("several tools: a, b"));
+        let unnamed = choose(&tools, "").unwrap_err();
+        assert!(
+            unnamed.contains("several tools: a, b; send {\"name\""),
+            "{unnamed}"
+        );
         assert!(choose(&tools[..1], "x").unwrap_err().ends_with("it has: a"));
         assert_eq!(choose(&[], "x").unwrap_err(), "the MCP server has no tools");
         let many: Vec<Tool> = (0..60).map(|n| tool(&format!("t{n}"))).collect();
-        assert!(choose(&many, "").unwrap_err().ends_with("t49 and 10 more"));
+        assert!(choose(&many, "x").unwrap_err().ends_with("t49 and 10 more"));
     }
 }

@@ -1,0 +1,61 @@
+//! The commands about the agents of this node: their cards, who is registered, and who has a skill.
+
+use std::sync::Arc;
+
+use agentanycast_proto::v1::{AgentCard, AgentsPage};
+use tokio::sync::watch;
+
+use super::Engine;
+use crate::{
+    coordinator::CardUse,
+    transaction::EngineError,
+    types::{CallerKey, NodeAgent},
+};
+
+impl Engine {
+    /// SetAgentCard of this caller.
+    pub async fn set_card(
+        &self,
+        caller: CallerKey,
+        connection: u64,
+        card: AgentCard,
+    ) -> Result<CardUse, EngineError> {
+        self.call(move |core, now| core.set_card_of(now, caller, connection, card))
+            .await
+    }
+
+    /// Registers an agent of this name (empty: that of its card), or gives it another card. Its name.
+    pub async fn register_agent(&self, name: String, card: AgentCard) -> Result<Arc<str>, EngineError> {
+        self.call(move |core, _| core.register_agent(&name, card)).await
+    }
+
+    /// Removes an agent; its tasks that have not ended fail. How many did.
+    pub async fn remove_agent(&self, name: String) -> Result<usize, EngineError> {
+        self.call(move |core, now| core.remove_agent(now, &name)).await
+    }
+
+    /// The agents of this node, the earliest registered first.
+    pub async fn list_agents(&self) -> Result<Vec<NodeAgent>, EngineError> {
+        self.call(|core, _| Ok(core.list_agents())).await
+    }
+
+    /// Whole cards of the agents of this node that are asked for, as many as one card holds.
+    pub async fn agents_page(&self, wanted: AgentsPage) -> Result<AgentCard, EngineError> {
+        self.call(move |core, _| Ok(core.agents_page(&wanted))).await
+    }
+
+    /// Which of this node's agents other than the one on this connection have a skill: None: none; else whether one listens.
+    pub async fn local_agents_with(
+        &self,
+        skill: String,
+        sender: Option<u64>,
+    ) -> Result<Option<bool>, EngineError> {
+        self.call(move |core, _| Ok(core.local_agents_with(&skill, sender)))
+            .await
+    }
+
+    /// The card of this node, as it is and as it changes.
+    pub fn node_card(&self) -> watch::Receiver<Option<Arc<AgentCard>>> {
+        self.parts.node_card.clone()
+    }
+}
