@@ -100,7 +100,7 @@ async fn backend(settings: &RunSettings, runner: &Runner) -> Result<Arc<dyn Back
                     .cwd
                     .clone()
                     .map_or_else(env::current_dir, Ok)
-                    .map_err(no_directory)?,
+                    .map_err(|error| no_directory(&error))?,
                 command,
                 permit: *permit,
                 permit_timeout: *permit_timeout,
@@ -152,12 +152,12 @@ fn command(program: &RunProgram) -> Result<ProgramCommand, RunError> {
             .iter()
             .map(|(name, value)| (name.into(), value.into()))
             .collect(),
-        cwd: cwd.map_err(no_directory)?,
+        cwd: cwd.map_err(|error| no_directory(&error))?,
         max_processes: program.max_processes,
     })
 }
 
-fn no_directory(error: io::Error) -> RunError {
+fn no_directory(error: &io::Error) -> RunError {
     RunError::new(format!("the directory of the program is not known: {error}"))
 }
 

@@ -111,13 +111,12 @@ impl McpBackend {
         let (message, skill) = (newest_request(shown), shown.target_skill_id.as_str());
         let by_name = || arguments::call_by_name(&message);
         let is_unnamed = skill.is_empty() && server.tools.len() > 1;
-        let (tool, arguments) = match is_unnamed.then(by_name).flatten() {
-            Some((name, arguments)) => (tools::choose(&server.tools, &name)?, arguments),
-            None => {
-                let tool = tools::choose(&server.tools, skill)?;
-                let arguments = arguments::arguments(&tool.name, &tool.input_schema, &message)?;
-                (tool, arguments)
-            }
+        let (tool, arguments) = if let Some((name, arguments)) = is_unnamed.then(by_name).flatten() {
+            (tools::choose(&server.tools, &name)?, arguments)
+        } else {
+            let tool = tools::choose(&server.tools, skill)?;
+            let arguments = arguments::arguments(&tool.name, &tool.input_schema, &message)?;
+            (tool, arguments)
         };
         let params = CallToolRequestParams::new(tool.name.clone()).with_arguments(arguments);
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));

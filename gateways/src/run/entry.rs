@@ -271,15 +271,12 @@ impl Setting for RunEntry {
 impl Setting for McpEntry {
     fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, InvalidValue> {
         let mut given = Given::read(raw, home, &MCP_KEYS, MCP_FORM)?;
-        let (work, what) = match given.url.take() {
-            Some(url) => {
-                let api_key_env = given.api_key_env.take();
-                (RunWork::McpUrl { url, api_key_env }, "a server with a url")
-            }
-            None => {
-                let program = given.program(raw, MCP_FORM)?;
-                (RunWork::McpProgram(program), "a server that is started")
-            }
+        let (work, what) = if let Some(url) = given.url.take() {
+            let api_key_env = given.api_key_env.take();
+            (RunWork::McpUrl { url, api_key_env }, "a server with a url")
+        } else {
+            let program = given.program(raw, MCP_FORM)?;
+            (RunWork::McpProgram(program), "a server that is started")
         };
         given.refuse_others(raw, what)?;
         given.settings(raw, MCP_FORM, work).map(Self)

@@ -412,6 +412,11 @@ mod tests {
             let error = check(&agent, &limits).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
+    }
+
+    #[test]
+    fn skills_and_their_tags_are_bounded() {
+        let limits = RegistryLimits::default();
         let many = (0..4097).map(|n| skill(&n.to_string(), "")).collect();
         let error = check(
             &RegisteredAgent {

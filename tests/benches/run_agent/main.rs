@@ -152,8 +152,11 @@ async fn idle_runs(daemon: &Daemon, targets: &mut BenchTargets) {
     let (cpu_before, daemon_before) = (cpu(), proc_stats::cpu_time(daemon.pid()));
     let seconds = size("SECONDS", 10) as u64;
     tokio::time::sleep(Duration::from_secs(seconds)).await;
-    let used = (cpu() - cpu_before).as_secs_f64() / seconds as f64 / count as f64;
-    let used_by_daemon = (proc_stats::cpu_time(daemon.pid()) - daemon_before).as_secs_f64() / seconds as f64;
+    let used = cpu().saturating_sub(cpu_before).as_secs_f64() / seconds as f64 / count as f64;
+    let used_by_daemon = proc_stats::cpu_time(daemon.pid())
+        .saturating_sub(daemon_before)
+        .as_secs_f64()
+        / seconds as f64;
     let memory: u64 = pids.iter().map(|pid| proc_stats::rss_bytes(*pid)).sum();
     let grown = proc_stats::rss_bytes(daemon.pid()).saturating_sub(before);
     println!(
@@ -191,8 +194,8 @@ async fn idle_configured_agents(targets: &mut BenchTargets) {
         proc_stats::cpu_time(serving.pid()),
     );
     tokio::time::sleep(Duration::from_secs(seconds)).await;
-    let bare_used = proc_stats::cpu_time(bare.pid()) - bare_before;
-    let used = proc_stats::cpu_time(serving.pid()) - before;
+    let bare_used = proc_stats::cpu_time(bare.pid()).saturating_sub(bare_before);
+    let used = proc_stats::cpu_time(serving.pid()).saturating_sub(before);
     let (bare_memory, memory) = (
         proc_stats::rss_bytes(bare.pid()),
         proc_stats::rss_bytes(serving.pid()),

@@ -366,27 +366,32 @@ mod tests {
                 old(rest(Method::Send, "acme", "")),
             ),
         ] {
-            assert_eq!(found(verb, path), (Target::Own, what.clone()), "{path}");
-            let peer = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK";
-            // Behind a peer the first segment of these is the name of its agent.
-            if !path.starts_with("/acme") {
-                for (node, target) in [(peer, Target::Peer(peer.to_owned())), (OWN_NODE, Target::Own)] {
-                    let path = format!("/agents/{node}{path}");
-                    assert_eq!(found(verb, &path), (target, what.clone()), "{path}");
-                }
-            }
-            for (node, peer) in [(peer, Some(peer.to_owned())), (OWN_NODE, None)] {
-                let target = Target::Agent {
-                    peer,
-                    agent: "a.b-1".to_owned(),
-                };
-                let path = format!("/agents/{node}/a.b-1{path}");
+            assert_found_everywhere(verb, path, &what);
+        }
+    }
+
+    /// At the node itself, behind peers, behind one agent of theirs, and behind a skill.
+    fn assert_found_everywhere(verb: &Verb, path: &str, what: &Resource) {
+        assert_eq!(found(verb, path), (Target::Own, what.clone()), "{path}");
+        let peer = "12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK";
+        // Behind a peer the first segment of these is the name of its agent.
+        if !path.starts_with("/acme") {
+            for (node, target) in [(peer, Target::Peer(peer.to_owned())), (OWN_NODE, Target::Own)] {
+                let path = format!("/agents/{node}{path}");
                 assert_eq!(found(verb, &path), (target, what.clone()), "{path}");
             }
-            let target = Target::Skill("über setzen".to_owned());
-            let path = format!("/skills/%C3%BCber%20setzen{path}");
-            assert_eq!(found(verb, &path), (target, what), "{path}");
         }
+        for (node, peer) in [(peer, Some(peer.to_owned())), (OWN_NODE, None)] {
+            let target = Target::Agent {
+                peer,
+                agent: "a.b-1".to_owned(),
+            };
+            let path = format!("/agents/{node}/a.b-1{path}");
+            assert_eq!(found(verb, &path), (target, what.clone()), "{path}");
+        }
+        let target = Target::Skill("über setzen".to_owned());
+        let path = format!("/skills/%C3%BCber%20setzen{path}");
+        assert_eq!(found(verb, &path), (target, what.clone()), "{path}");
     }
 
     #[test]

@@ -166,7 +166,7 @@ fn what_does_not_go_together_is_refused_by_its_key() {
     assert!(refused(&[name.clone(), ("http", text("http://x")), command()]).contains("without command"));
     assert!(refused(&[name.clone(), command(), ("model", text("m"))]).contains("without model"));
     assert!(refused(&[name.clone(), command(), ("terminal", Raw::Truth(true))]).contains("without terminal"));
-    assert!(refused(&[name.clone()]).contains("command ="));
+    assert!(refused(std::slice::from_ref(&name)).contains("command ="));
     assert!(refused(&[command()]).contains("name ="));
     let unknown = RunEntry::read(&raw(&[name.clone(), ("comand", list(&["x"]))]), None).unwrap_err();
     assert_eq!(unknown.unknown.unwrap().meant.as_deref(), Some("command"));

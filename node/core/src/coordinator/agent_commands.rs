@@ -20,7 +20,7 @@ use crate::{
     dispatch::DeclineOutcome,
     observe::log,
     peers::OutgoingEnvelope,
-    task::{MAX_ID, Output, Role, Status, Streamed},
+    task::{MAX_ID, Output, Role, Status, Streamed, Task},
     tasks::{TaskEdit, Tasks, unless_damaged},
     trace_context::TraceContext,
     transaction::{EngineError, ListenerId, Now, Transaction},
@@ -309,15 +309,7 @@ impl Coordinator {
         {
             return Ok(());
         }
-        if report.next == Status::Completed
-            && !task.status.is_terminal()
-            && let Some(open) = task.open_streams().next()
-        {
-            return Err(EngineError::Precondition(format!(
-                "artifact {} of task {} is still being streamed; end it first",
-                open.artifact_id, task.id
-            )));
-        }
+        check_streams_ended(&task, report.next)?;
         if let Some(message) = &mut report.message {
             self.transaction
                 .complete_message(now, message, MessageRole::Agent);
@@ -479,6 +471,19 @@ impl Coordinator {
             }
         }
         reported.is_ok()
+    }
+}
+
+/// Refuses to complete a task of which an artifact is still being streamed.
+fn check_streams_ended(task: &Task, next: Status) -> Result<(), EngineError> {
+    match task.open_streams().next() {
+        Some(open) if next == Status::Completed && !task.status.is_terminal() => {
+            Err(EngineError::Precondition(format!(
+                "artifact {} of task {} is still being streamed; end it first",
+                open.artifact_id, task.id
+            )))
+        }
+        _ => Ok(()),
     }
 }
 
