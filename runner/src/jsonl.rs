@@ -88,7 +88,7 @@ impl JsonlBackend {
             return Ok(Arc::clone(process));
         }
         if let Some(started) = current.started {
-            // The lock is held: whoever else needs the process waits for it too.
+            // The lock is held: others that need the process wait for it too.
             if started.elapsed() >= STEADY {
                 current.pause = Duration::ZERO;
             }

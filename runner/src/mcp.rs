@@ -200,7 +200,7 @@ impl Backend for McpBackend {
     }
 }
 
-/// Tells the server that nobody waits for a call any longer, when it is dropped with one.
+/// Tells the server that the answer of a call is not waited for any longer, when it is dropped with one.
 struct CallGuard {
     peer: Peer<RoleClient>,
     id: Option<RequestId>,

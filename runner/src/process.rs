@@ -93,7 +93,7 @@ impl Supervisor {
             rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
             0,
         )?;
-        // Both ways, so that it opens while nobody reads.
+        // Both ways, so that it opens while no reader is there.
         let life = OpenOptions::new().read(true).write(true).open(life)?;
         Ok(Self {
             directory: directory.to_owned(),

@@ -51,7 +51,7 @@ impl<'a> ResultStream<'a> {
         self.write(bytes).await
     }
 
-    /// Adds bytes and sends them at once: somebody may read them as they come.
+    /// Adds bytes and sends them at once: they may be read as they come.
     pub(crate) async fn send(&mut self, bytes: &[u8]) -> Result<(), RunError> {
         self.count(bytes)?;
         self.write(bytes).await

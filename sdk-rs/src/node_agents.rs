@@ -75,9 +75,9 @@ pub struct NodeAgent {
     pub listeners: u32,
     /// Its tasks that have not ended.
     pub open_tasks: u32,
-    /// When somebody began or ended to listen for it last.
+    /// When a program began or ended to listen for it last.
     pub last_attached_at: Option<SystemTime>,
-    /// It came by a card that a program set, and is forgotten when nobody listens for long.
+    /// It came by a card that a program set, and is forgotten when no program listens for long.
     pub by_card: bool,
 }
 
@@ -110,7 +110,7 @@ impl Node {
             .collect())
     }
 
-    /// Removes an agent for which nobody listens: its tasks that have not ended fail. How many did.
+    /// Removes an agent for which no program listens: its tasks that have not ended fail. How many did.
     pub async fn remove_agent(&self, name: &str) -> Result<u32, Error> {
         let answer = self.session().unregister_agent(name).await?;
         Ok(answer.failed_tasks)

@@ -357,15 +357,15 @@ impl Agents {
         Some(card)
     }
 
-    /// The only agent, if it came by a card: if nobody listens for it, an agent with another card takes its place.
+    /// The only agent, if it came by a card: if no program listens for it, an agent with another card takes its place.
     pub(crate) fn replaceable(&self) -> Option<Arc<str>> {
         let (name, agent) = self.by_name.first_key_value()?;
         let is_replaceable = self.by_name.len() == 1 && agent.origin == AgentOrigin::Card;
         is_replaceable.then(|| Arc::clone(name))
     }
 
-    /// Agents that came by a card, for which nobody began or ended to listen for `after` milliseconds, and that have no task:
-    /// to be forgotten, unless somebody listens.
+    /// Agents that came by a card, for which no program began or ended to listen for `after` milliseconds, and that have no task:
+    /// to be forgotten, unless a program listens.
     pub(crate) fn forgettable(&self, now: Now, after: u64) -> Vec<Arc<str>> {
         let is_old = |agent: &RegisteredAgent| now.unix.saturating_sub(agent.last_attached) > after;
         self.by_name
@@ -440,7 +440,7 @@ impl Agents {
         }
     }
 
-    /// Nobody listens for an agent any more.
+    /// No program listens for an agent any more.
     pub(crate) fn on_detached(&mut self, transaction: &mut Transaction, now: Now, name: &Arc<str>) {
         let Some(agent) = self.by_name.get_mut(name) else {
             return;

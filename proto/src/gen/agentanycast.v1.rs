@@ -4002,10 +4002,10 @@ pub struct NodeAgent {
     /// Its tasks that have not ended.
     #[prost(uint32, tag = "5")]
     pub open_tasks: u32,
-    /// When somebody began or ended to listen for it last; absent = never.
+    /// When a program began or ended to listen for it last; absent = never.
     #[prost(message, optional, tag = "6")]
     pub last_attached_at: ::core::option::Option<::prost_types::Timestamp>,
-    /// It came by SetAgentCard, and is forgotten when nobody listens for long (`agent_forget`).
+    /// It came by SetAgentCard, and is forgotten when no program listens for long (`agent_forget`).
     #[prost(bool, tag = "7")]
     pub by_card: bool,
 }
@@ -4050,7 +4050,7 @@ pub mod agent_service_client {
     )]
     use tonic::codegen::*;
     use tonic::codegen::http::Uri;
-    /// Served beside NodeService, on the same socket. An agent is registered once and stays so, also while nobody listens for it:
+    /// Served beside NodeService, on the same socket. An agent is registered once and stays so, also while no program listens for it:
     /// its tasks wait. SubscribeIncomingTasks with its name listens for it; the tasks that come are its alone.
     #[derive(Debug, Clone)]
     pub struct AgentServiceClient<T> {
@@ -4160,8 +4160,8 @@ pub mod agent_service_client {
                 );
             self.inner.unary(req, path, codec).await
         }
-        /// Ends an agent for which nobody listens: its tasks that have not ended fail with "agent NAME was removed". NOT_FOUND:
-        /// there is none of this name; FAILED_PRECONDITION: somebody listens for it.
+        /// Ends an agent for which no program listens: its tasks that have not ended fail with "agent NAME was removed". NOT_FOUND:
+        /// there is none of this name; FAILED_PRECONDITION: a program listens for it.
         pub async fn unregister_agent(
             &mut self,
             request: impl tonic::IntoRequest<super::UnregisterAgentRequest>,
@@ -4268,8 +4268,8 @@ pub mod agent_service_server {
             tonic::Response<super::RegisterAgentResponse>,
             tonic::Status,
         >;
-        /// Ends an agent for which nobody listens: its tasks that have not ended fail with "agent NAME was removed". NOT_FOUND:
-        /// there is none of this name; FAILED_PRECONDITION: somebody listens for it.
+        /// Ends an agent for which no program listens: its tasks that have not ended fail with "agent NAME was removed". NOT_FOUND:
+        /// there is none of this name; FAILED_PRECONDITION: a program listens for it.
         async fn unregister_agent(
             &self,
             request: tonic::Request<super::UnregisterAgentRequest>,
@@ -4295,7 +4295,7 @@ pub mod agent_service_server {
             tonic::Status,
         >;
     }
-    /// Served beside NodeService, on the same socket. An agent is registered once and stays so, also while nobody listens for it:
+    /// Served beside NodeService, on the same socket. An agent is registered once and stays so, also while no program listens for it:
     /// its tasks wait. SubscribeIncomingTasks with its name listens for it; the tasks that come are its alone.
     #[derive(Debug)]
     pub struct AgentServiceServer<T> {

@@ -98,7 +98,7 @@ impl Errands {
     }
 
     fn wake(&self, id: &str) {
-        // Without a delivery there is nobody to be woken.
+        // Without a delivery there is nothing to be woken.
         let _ = self.wake.send(id.to_owned());
     }
 }

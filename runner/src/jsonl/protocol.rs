@@ -200,11 +200,12 @@ pub(super) fn parse(line: &[u8]) -> Result<Option<ProgramLine>, BadLine> {
     if line.trim_ascii().is_empty() {
         return Ok(None);
     }
-    let nobody = |reason: String| BadLine { id: None, reason };
-    let value: Value = serde_json::from_slice(line).map_err(|error| nobody(format!("no JSON: {error}")))?;
+    let of_no_task = |reason: String| BadLine { id: None, reason };
+    let value: Value =
+        serde_json::from_slice(line).map_err(|error| of_no_task(format!("no JSON: {error}")))?;
     let id = match value.get("id").and_then(Value::as_str) {
         Some(id) => id.to_owned(),
-        None => return Err(nobody("no \"id\" of a task".to_owned())),
+        None => return Err(of_no_task("no \"id\" of a task".to_owned())),
     };
     let bad = |reason: String| BadLine {
         id: Some(id.clone()),

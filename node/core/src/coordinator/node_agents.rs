@@ -126,7 +126,7 @@ impl Coordinator {
             .register(&mut self.transaction, name, card, AgentOrigin::Service)
     }
 
-    /// Removes an agent for which nobody listens; its tasks that have not ended fail. How many did.
+    /// Removes an agent for which no program listens; its tasks that have not ended fail. How many did.
     pub(crate) fn remove_agent(&mut self, now: Now, name: &str) -> Result<usize, EngineError> {
         self.check_registered(name)?;
         let written = self.agents.written_name(name);
@@ -240,7 +240,7 @@ impl Coordinator {
         self.agents.primary().cloned()
     }
 
-    /// Somebody begins to listen. The name of the agent; None: the primary one, which has none yet.
+    /// A program begins to listen. The name of the agent; None: the primary one, which has none yet.
     pub(crate) fn listen(
         &mut self,
         now: Now,

@@ -27,7 +27,7 @@ pub(super) enum Dispatcher {
 }
 
 impl Dispatcher {
-    /// Nobody listens since `now`.
+    /// No program listens since `now`.
     pub(super) fn new(now: Duration, limits: &HandOverLimits) -> Self {
         match limits.deliver {
             DeliverMode::One => Self::One(Box::new(DeliverOne::new(now, limits))),
@@ -35,7 +35,7 @@ impl Dispatcher {
         }
     }
 
-    /// Since when nobody listens.
+    /// Since when no program listens.
     pub(super) fn idle_since(&self) -> Option<Duration> {
         match self {
             Self::One(one) => one.idle_since(),
@@ -51,7 +51,7 @@ impl Dispatcher {
         }
     }
 
-    /// An agent acted: whoever works without listening is alive all the same.
+    /// An agent acted: an agent that works without listening is alive all the same.
     pub(super) fn note_activity(&mut self, now: Duration) {
         match self {
             Self::One(one) => one.note_activity(now),
@@ -120,7 +120,7 @@ impl Dispatcher {
         }
     }
 
-    /// Tasks that nobody who listens can take, for `grace` or longer, and why; who was sent them before has not come again.
+    /// Tasks that no listener can take, for `grace` or longer, and why; those that were sent them before have not come again.
     pub(super) fn undeliverable(&self, now: Duration, grace: Duration) -> Vec<(String, String)> {
         match self {
             Self::One(one) => one.undeliverable(now, grace),

@@ -1,6 +1,6 @@
 //! `deliver = "all"`: every listener of an agent gets every task.
 //!
-//! Pure. Every open listener gets every new task, once; a task that nobody listened for, or whose
+//! Pure. Every open listener gets every new task, once; a task for which no program listened, or whose
 //! every listener went away before an agent acted on it, is offered again. What is handed over for the
 //! first time while one listens is that one's alone ([`ListenerDelivery::exclusive`]). A listener is sent no
 //! more than it has room for ([`LISTENER_CREDIT`](crate::types::LISTENER_CREDIT),
@@ -84,7 +84,7 @@ pub(in super::super) struct DeliverAll {
 }
 
 impl DeliverAll {
-    /// Nobody listens since `now`.
+    /// No program listens since `now`.
     pub(super) fn new(now: Duration) -> Self {
         Self {
             next: 1,
@@ -336,7 +336,7 @@ impl DeliverAll {
     /// An agent begins to listen.
     pub(super) fn attach(&mut self, id: ListenerId, now: Duration) -> Vec<ListenerDelivery> {
         if self.idle_since.take().is_some() {
-            // Whoever can take what was declined has the time to come from now on.
+            // A listener that can take what was declined has the time to come from now on.
             let declined = self
                 .offers
                 .values_mut()
@@ -445,7 +445,7 @@ impl DeliverAll {
         }
     }
 
-    /// Tasks that nobody who listens can take, for `grace` or longer, and why; who was sent them before has not come again.
+    /// Tasks that no listener can take, for `grace` or longer, and why; those that were sent them before have not come again.
     pub(super) fn undeliverable(&self, now: Duration, grace: Duration) -> Vec<(String, String)> {
         if self.listeners.is_empty() {
             return Vec::new();
@@ -483,7 +483,7 @@ impl DeliverAll {
         }
     }
 
-    /// An agent acted: whoever works without listening is alive all the same.
+    /// An agent acted: an agent that works without listening is alive all the same.
     pub(super) fn note_activity(&mut self, now: Duration) {
         if self.listeners.is_empty() {
             self.idle_since = Some(now);
@@ -495,7 +495,7 @@ impl DeliverAll {
         self.listeners.len()
     }
 
-    /// Since when nobody listens.
+    /// Since when no program listens.
     pub(super) fn idle_since(&self) -> Option<Duration> {
         self.idle_since
     }

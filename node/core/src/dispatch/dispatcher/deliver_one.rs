@@ -65,7 +65,7 @@ pub(in super::super) struct DeliverOne {
     last_follow_up: u64,
     /// The tasks that ended in this turn, and the listeners that were sent them.
     ended: HashMap<String, Vec<ListenerId>>,
-    /// Tasks that ended while nobody listened and of which it is not known who has them, with their sizes: the next listener
+    /// Tasks that ended while no program listened and of which it is not known who has them, with their sizes: the next listener
     /// is told.
     untold_ends: VecDeque<(String, usize)>,
     /// Tasks that are to be given to a listener when this turn is over.
@@ -74,7 +74,7 @@ pub(in super::super) struct DeliverOne {
 }
 
 impl DeliverOne {
-    /// Nobody listens since `now`.
+    /// No program listens since `now`.
     pub(super) fn new(now: Duration, limits: &HandOverLimits) -> Self {
         Self {
             timeout: limits.timeout,
@@ -266,7 +266,7 @@ impl DeliverOne {
         now: Duration,
     ) -> Vec<ListenerDelivery> {
         if self.idle_since.take().is_some() {
-            // Whoever can take what was declined has the time to come from now on.
+            // A listener that can take what was declined has the time to come from now on.
             let declined: Vec<u64> = self.waiting.declined().chain(self.waiting.exclusive()).collect();
             for key in declined {
                 self.assignments.edit_offer(key, |offer| {

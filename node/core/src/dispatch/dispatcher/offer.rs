@@ -22,7 +22,7 @@ pub(super) const DRAIN_AFTER: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 pub(super) struct DeclinedOffer {
     pub(crate) reason: String,
-    /// Since when nobody has it who may be able to; None: somebody has.
+    /// Since when no listener has it that may be able to take it; None: one has it.
     pub(crate) since: Option<Duration>,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct DeclinedOffer {
 pub(crate) struct ListenerDelivery {
     pub(crate) listener: ListenerId,
     pub(crate) task: String,
-    /// Nobody else was ever sent it, nor is as long as this one listens, reads it, and no agent acts on it.
+    /// No other listener was ever sent it, nor is as long as this one listens, reads it, and no agent acts on it.
     pub(crate) exclusive: bool,
 }
 
@@ -67,10 +67,10 @@ impl OfferKind {
 pub(crate) enum DeclineOutcome {
     /// It is not on offer any more, or has ended.
     NotOffered,
-    /// Somebody else has it, or may come to have it.
+    /// Another listener has it, or may come to have it.
     StillOffered,
-    /// Nobody has it, and somebody can be given it now: to be offered again.
+    /// No listener has it, and one can be given it now: to be offered again.
     Reoffer,
-    /// Nobody who listens can take it, and nobody else was ever sent it.
+    /// No listener can take it, and no other was ever sent it.
     Undeliverable,
 }

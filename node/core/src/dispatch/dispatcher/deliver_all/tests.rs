@@ -467,7 +467,7 @@ fn decline(feed: &mut DeliverAll, listener: ListenerId, task: &str) -> DeclineOu
     feed.decline(listener, task, "too large", NOW)
 }
 
-/// What came while nobody listened is told in the order in which it came.
+/// What came while no program listened is told in the order in which it came.
 #[test]
 fn ended_tasks_keep_their_place_among_the_others() {
     let mut feed = DeliverAll::new(NOW);
@@ -549,7 +549,7 @@ fn a_task_that_somebody_had_waits_for_that_one() {
     assert_eq!(feed.undeliverable(NOW * 14, NOW * 3), over);
     assert_eq!(feed.attach(3, NOW * 14), [shared(3, "a")]);
     assert_eq!(feed.undeliverable(NOW * 14, NOW * 3), [], "it can");
-    // While nobody listens, nobody's time is over.
+    // While no program listens, nobody's time is over.
     assert_eq!(feed.detach(3, NOW * 20), [shared(1, "a")]);
     decline(&mut feed, 1, "a");
     feed.detach(1, NOW * 20);

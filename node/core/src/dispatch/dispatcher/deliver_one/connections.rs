@@ -30,7 +30,7 @@ impl ListenerConnections {
         there.map(|there| there.listeners.remove(&id)).is_some()
     }
 
-    /// The connection is closed; the tasks that nobody takes over.
+    /// The connection is closed; the tasks that no other takes over.
     pub(super) fn close(&mut self, connection: u64) -> BTreeSet<u64> {
         let there = self.0.remove(&connection);
         there.map(|there| there.departed).unwrap_or_default()

@@ -76,7 +76,7 @@ impl DeliverOne {
         })
     }
 
-    /// Tasks that nobody who listens can take, and why: at once where nobody else was ever sent them, and after `grace`
+    /// Tasks that no listener can take, and why: at once where no other listener was ever sent them, and after `grace`
     /// otherwise, since who was sent them before may come again.
     pub(in super::super) fn undeliverable(&self, now: Duration, grace: Duration) -> Vec<(String, String)> {
         if self.assignments.listener_count() == 0 {

@@ -42,7 +42,7 @@ impl EndNotices {
         }
     }
 
-    /// The task goes on, or is forgotten: nobody is to be told that it has ended.
+    /// The task goes on, or is forgotten: no listener is to be told that it has ended.
     pub(super) fn remove_task(&mut self, task: &str) -> Vec<DroppedNotice> {
         let orders = self.by_task.remove(task).unwrap_or_default();
         let removed = orders.into_iter().filter_map(|order| {

@@ -317,7 +317,7 @@ impl DeliverOne {
             .edit_listener(id, |listener| listener.follow_ups.remove(&order));
     }
 
-    /// Nobody is told that the task has ended.
+    /// No listener is told that the task has ended.
     pub(super) fn drop_end_notices(&mut self, task: &str) {
         for (id, order) in self.end_notices.remove_task(task) {
             self.remove_follow_up(id, order);
