@@ -210,10 +210,6 @@ impl Backend for AcpBackend {
         Ok(None)
     }
 
-    async fn skills_changed(&self) {
-        std::future::pending::<()>().await;
-    }
-
     async fn run(&self, task: &dyn AgentTask, _: Attempt) -> Result<TaskResult, RunError> {
         let cancelled = task.cancelled();
         let slot = self.sessions.slot(&task.task().context_id);

@@ -19,17 +19,21 @@ const CUT: &str = " …";
 pub trait Backend: Send + Sync + 'static {
     /// The skills by its own account; `None`: the skills of the command line are the agent's. Starts what has to run
     /// for that.
-    async fn skills(&self) -> Result<Option<Vec<v1::Skill>>, RunError>;
+    async fn skills(&self) -> Result<Option<Vec<v1::Skill>>, RunError> {
+        Ok(None)
+    }
 
     /// Resolves when its skills have changed. Never resolves where they cannot change.
-    async fn skills_changed(&self);
+    async fn skills_changed(&self) {
+        std::future::pending::<()>().await;
+    }
 
     /// Does one task. Progress, chunks and questions go by `task`. Dropping the future, or `task.cancelled()`, ends
     /// what it started.
     async fn run(&self, task: &dyn AgentTask, attempt: Attempt) -> Result<TaskResult, RunError>;
 
     /// Ends everything that it started: within 5 s gently, then by force.
-    async fn stop(&self);
+    async fn stop(&self) {}
 }
 
 /// Which try of a task this is, and until when.

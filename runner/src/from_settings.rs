@@ -2,7 +2,7 @@
 
 use std::{env, io, path::PathBuf, sync::Arc, time::Duration};
 
-use agentanycast_gateways::run::{RunProgram, RunSettings, RunWork};
+use agentanycast_gateways::run::{RunProgram, RunSettings, RunWork, check_url};
 use agentanycast_proto::v1;
 
 use crate::{
@@ -115,6 +115,7 @@ async fn backend(settings: &RunSettings, runner: &Runner) -> Result<Arc<dyn Back
             Arc::new(McpBackend::new(endpoint, &directory, None, max_output).map_err(no_files)?)
         }
         RunWork::McpUrl { url, api_key_env } => {
+            url_of(url)?;
             let endpoint = McpEndpoint::Url {
                 url: url.clone(),
                 token: token(api_key_env.as_deref())?,
@@ -127,6 +128,7 @@ async fn backend(settings: &RunSettings, runner: &Runner) -> Result<Arc<dyn Back
             model,
             api_key_env,
         } => {
+            url_of(url)?;
             let config = HttpConfig {
                 url: url.clone(),
                 style: *style,
@@ -139,6 +141,10 @@ async fn backend(settings: &RunSettings, runner: &Runner) -> Result<Arc<dyn Back
         }
     };
     Ok(backend)
+}
+
+fn url_of(url: &str) -> Result<(), RunError> {
+    check_url(url).map_err(|allowed| RunError::new(format!("{url:?} is not allowed; it must be {allowed}")))
 }
 
 fn command(program: &RunProgram) -> Result<ProgramCommand, RunError> {

@@ -18,7 +18,7 @@ use std::time::Duration;
 pub use agentanycast_gateways::run::HttpStyle;
 use reqwest::{Response, header::CONTENT_TYPE};
 
-use self::{a2a::A2aBackend, openai::OpenAiBackend, post::PostBackend};
+use self::{a2a::A2aBackend, card::NoCard, openai::OpenAiBackend, post::PostBackend};
 use crate::{Backend, RunError, http_client, task_content::shortened};
 
 /// Most of the answer that an error shows, in bytes.
@@ -48,23 +48,18 @@ impl HttpConfig {
     /// When the URL cannot be called.
     pub async fn backend(self) -> Result<Box<dyn Backend>, RunError> {
         let http = http_client::new().map_err(|error| RunError::new(error.to_string()))?;
-        let url = reqwest::Url::parse(&self.url)
-            .map_err(|error| RunError::new(format!("{:?} is no URL: {error}", self.url)))?;
-        if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
-            return Err(RunError::new(format!("{:?} is no URL of HTTP", self.url)));
-        }
-        if !url.username().is_empty() || url.password().is_some() {
-            return Err(RunError::new(
-                "the URL has a user in it; a token is given by --api-key-env",
-            ));
-        }
         let style = match self.style {
             Some(style) => style,
             None => match card::find(&http, &self.url, self.token.as_deref()).await {
                 Ok(_) => HttpStyle::A2a,
-                Err(reason) => {
+                Err(NoCard::None(reason)) => {
                     tracing::info!(url = self.url, reason, "the style is post: no A2A card was found");
                     HttpStyle::Post
+                }
+                Err(NoCard::Unknown(reason)) => {
+                    return Err(RunError::new(format!(
+                        "whether the service has an A2A card is not known, since it does not answer: {reason}; start it first, or give its style"
+                    )));
                 }
             },
         };

@@ -9,14 +9,13 @@ use std::{
     collections::HashMap,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use agentanycast_gateway::{
     GatewayError,
     agents::{AgentTask, ArtifactSink},
 };
-use agentanycast_proto::v1;
 use async_trait::async_trait;
 use tokio::{
     sync::{Mutex, mpsc},
@@ -111,14 +110,6 @@ impl JsonlBackend {
 
 #[async_trait]
 impl Backend for JsonlBackend {
-    async fn skills(&self) -> Result<Option<Vec<v1::Skill>>, RunError> {
-        Ok(None)
-    }
-
-    async fn skills_changed(&self) {
-        std::future::pending::<()>().await;
-    }
-
     async fn run(&self, task: &dyn AgentTask, attempt: Attempt) -> Result<TaskResult, RunError> {
         let cancelled = task.cancelled();
         let process = tokio::select! {
@@ -133,6 +124,9 @@ impl Backend for JsonlBackend {
             registered: process.register(&id, events)?,
             id: id.clone(),
             has_ended: false,
+            deadline: attempt.deadline,
+            printed_before: process.printed(),
+            process: Arc::clone(&process),
         };
         process.send(task_line(task.task(), attempt)).await?;
         let mut sinks: HashMap<String, Box<dyn ArtifactSink>> = HashMap::new();
@@ -242,12 +236,28 @@ struct OpenRun {
     registered: process::Registration,
     id: String,
     has_ended: bool,
+    deadline: Option<SystemTime>,
+    /// How many lines the process had printed when it got the task.
+    printed_before: u64,
+    process: Arc<LineProcess>,
 }
 
 impl Drop for OpenRun {
     fn drop(&mut self) {
-        if !self.has_ended {
-            self.registered.tell(cancel_line(&self.id));
+        if self.has_ended {
+            return;
+        }
+        self.registered.tell(cancel_line(&self.id));
+        // One that has said nothing for all the time that a task may take hangs: the next task goes to a new one.
+        let is_late = self
+            .deadline
+            .is_some_and(|deadline| SystemTime::now() >= deadline);
+        if is_late && self.process.printed() == self.printed_before {
+            tracing::warn!(
+                task = self.id,
+                "the program said nothing until the time-out of a task; it gets no more tasks, and is ended when it has none"
+            );
+            self.process.retire();
         }
     }
 }

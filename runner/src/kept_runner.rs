@@ -11,6 +11,9 @@ use crate::{Runner, RunnerError, RunnerStop, restart_pause::RestartPause};
 
 /// What is told of an agent that is kept.
 pub trait RunnerObserver: Send + Sync {
+    /// Its runner begins.
+    fn starts(&self);
+
     /// It takes tasks.
     fn attached(&self);
 
@@ -29,6 +32,7 @@ pub async fn keep_serving(
     let mut pause = RestartPause::default();
     loop {
         let began = Instant::now();
+        observer.starts();
         let started = tokio::select! {
             biased;
             () = stop.gently.cancelled() => return,

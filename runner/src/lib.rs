@@ -22,6 +22,7 @@ mod piped_child;
 pub mod process;
 pub mod program;
 mod progress_rate;
+mod read_pace;
 mod restart_pause;
 mod result_stream;
 pub mod run_helper;

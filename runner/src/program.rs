@@ -23,6 +23,7 @@ use crate::{
     Attempt, Backend, RunError, TaskResult,
     parts::{artifact, newest_message, printed_part, raw_part, text_message, text_of},
     process::{LastLines, ProgramCommand, SupervisedProcess, Supervisor},
+    read_pace::ReadPace,
     run_helper::ProgramEnd,
 };
 
@@ -140,14 +141,6 @@ fn without_nul(value: OsString) -> OsString {
 
 #[async_trait]
 impl Backend for ProgramBackend {
-    async fn skills(&self) -> Result<Option<Vec<v1::Skill>>, RunError> {
-        Ok(None)
-    }
-
-    async fn skills_changed(&self) {
-        std::future::pending::<()>().await;
-    }
-
     async fn run(&self, task: &dyn AgentTask, attempt: Attempt) -> Result<TaskResult, RunError> {
         let (above, shown) = (self.directory.clone(), task.task().clone());
         let directory = tokio::task::spawn_blocking(move || TaskDirectory::new(&above, &shown)).await;
@@ -314,7 +307,7 @@ pub(crate) async fn read_lines(
     said: &watch::Sender<String>,
 ) {
     let mut reader = BufReader::new(stderr);
-    let mut line = Vec::new();
+    let (mut line, mut pace) = (Vec::new(), ReadPace::new());
     loop {
         line.clear();
         // Only as much of a line as is kept.
@@ -330,6 +323,7 @@ pub(crate) async fn read_lines(
                 }
             }
         }
+        pace.after(line.len()).await;
     }
 }
 

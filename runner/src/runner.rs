@@ -169,6 +169,7 @@ impl Runner {
             slots: Slots::new(settings.concurrency),
             timeout: settings.timeout,
             attempts: settings.retry.saturating_add(1),
+            gently: stop.gently.clone(),
             now: stop.now.child_token(),
         });
         let mut running = JoinSet::new();
@@ -219,6 +220,10 @@ async fn take_tasks(
     }
 }
 
+fn not_noted(error: &io::Error) -> RunError {
+    RunError::new(format!("the runner cannot note that the program starts: {error}"))
+}
+
 /// The card of the agent.
 fn card(settings: &AgentSettings, skills: Option<Vec<v1::Skill>>) -> v1::AgentCard {
     v1::AgentCard {
@@ -238,6 +243,8 @@ struct AgentWork {
     timeout: Option<Duration>,
     /// How often a task is started at most.
     attempts: u32,
+    /// No more tasks are taken.
+    gently: CancellationToken,
     /// What runs is ended.
     now: CancellationToken,
 }
@@ -283,17 +290,30 @@ impl AgentWork {
         if self.now.is_cancelled() {
             return task.leave();
         }
-        let known = self.ledger.entry(&task.task().task_id);
-        if let Err(error) = task.claim().await {
+        let id = task.task().task_id.clone();
+        let known = self.ledger.entry(&id);
+        // Both are written to the disk: at once.
+        let noting = async {
+            match known {
+                None => self.note(StartedTask::new(&id, 1, false)).await,
+                Some(_) => Ok(()),
+            }
+        };
+        let (claimed, noted) = tokio::join!(task.claim(), noting);
+        if let Err(error) = claimed {
             // Another agent has it, it has ended, or it is handed out again.
-            tracing::debug!(task = task.task().task_id, %error, "a task is not begun");
+            tracing::debug!(task = id, %error, "a task is not begun");
+            if known.is_none() {
+                self.ledger.remove(&id);
+            }
             task.leave();
             return;
         }
         let task = TrackedTask::new(task, self.slots.clone(), Some(slot), self.timeout);
-        match known {
-            Some(known) => self.go_on(task, known).await,
-            None => self.attempt(task, 1).await,
+        match (known, noted) {
+            (Some(known), _) => self.go_on(task, known).await,
+            (None, Ok(())) => self.attempt(task, 1, true).await,
+            (None, Err(error)) => self.end(&task, Err(not_noted(&error))).await,
         }
     }
 
@@ -321,17 +341,17 @@ impl AgentWork {
         if started.asked {
             let is_answered = task.task().status() != v1::TaskStatus::InputRequired;
             if is_answered || self.answered(&mut task, None).await {
-                self.attempt(task, started.attempt).await;
+                self.attempt(task, started.attempt, false).await;
             }
         } else if started.attempt < self.attempts {
-            self.attempt(task, started.attempt + 1).await;
+            self.attempt(task, started.attempt + 1, false).await;
         } else {
             self.end(&task, Err(RunError::new(started.lost()))).await;
         }
     }
 
-    /// Does the task, from this attempt on.
-    async fn attempt(&self, mut task: TrackedTask, mut number: u32) {
+    /// Does the task, from this attempt on, which `is_noted` already or not.
+    async fn attempt(&self, mut task: TrackedTask, mut number: u32, mut is_noted: bool) {
         loop {
             tokio::select! {
                 biased;
@@ -339,9 +359,10 @@ impl AgentWork {
                 () = self.now.cancelled() => return task.leave(),
             }
             let started = StartedTask::new(task.id(), number, false);
-            if let Err(error) = self.note(started.clone()).await {
-                let reason = format!("the runner cannot note that the program starts: {error}");
-                return self.end(&task, Err(RunError::new(reason))).await;
+            if !std::mem::take(&mut is_noted)
+                && let Err(error) = self.note(started.clone()).await
+            {
+                return self.end(&task, Err(not_noted(&error))).await;
             }
             match self.run_once(&task, number).await {
                 AttemptEnd::Canceled => return self.ledger.remove(task.id()),
@@ -404,6 +425,8 @@ impl AgentWork {
         let answer = tokio::select! {
             biased;
             () = self.now.cancelled() => None,
+            // The next runner waits for the answer.
+            () = self.gently.cancelled() => None,
             answer = asking => Some(answer),
         };
         match answer {

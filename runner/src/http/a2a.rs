@@ -86,12 +86,8 @@ fn outbound(config: &HttpConfig) -> OutboundConfig {
 impl Backend for A2aBackend {
     async fn skills(&self) -> Result<Option<Vec<v1::Skill>>, RunError> {
         let card = card::find(&self.http, &self.config.url, self.config.token.as_deref()).await;
-        let skills = card::skills(&card.map_err(RunError::new)?);
+        let skills = card::skills(&card.map_err(|no_card| RunError::new(no_card.reason()))?);
         Ok((!skills.is_empty()).then_some(skills))
-    }
-
-    async fn skills_changed(&self) {
-        std::future::pending::<()>().await;
     }
 
     async fn run(&self, task: &dyn AgentTask, _: Attempt) -> Result<TaskResult, RunError> {

@@ -18,43 +18,73 @@ const CARD_LIMIT: usize = 1 << 20;
 /// How long a card may take.
 const CARD_WITHIN: Duration = Duration::from_secs(10);
 
+/// Why a card was not found, for people.
+#[derive(Debug)]
+pub(super) enum NoCard {
+    /// The service answered, and has none.
+    None(String),
+    /// It is not known whether it has one: the service did not answer, or is out of order.
+    Unknown(String),
+}
+
+impl NoCard {
+    pub(super) fn reason(self) -> String {
+        match self {
+            Self::None(reason) | Self::Unknown(reason) => reason,
+        }
+    }
+}
+
 /// The card of the agent at this URL.
-///
-/// # Errors
-/// The reason for people why there is none.
-pub(super) async fn find(http: &Client, url: &str, token: Option<&str>) -> Result<Value, String> {
+pub(super) async fn find(http: &Client, url: &str, token: Option<&str>) -> Result<Value, NoCard> {
     let base = url.trim_end_matches('/');
-    let mut reasons = Vec::new();
+    let (mut reasons, mut is_known) = (Vec::new(), true);
     for place in WELL_KNOWN {
         let place = format!("{base}{place}");
         match tokio::time::timeout(CARD_WITHIN, read(http, &place, token)).await {
             Ok(Ok(card)) => return Ok(card),
-            Ok(Err(reason)) => reasons.push(format!("{place}: {reason}")),
-            Err(_) => reasons.push(format!("{place}: it took more than {CARD_WITHIN:?}")),
+            Ok(Err(no_card)) => {
+                is_known &= matches!(no_card, NoCard::None(_));
+                reasons.push(format!("{place}: {}", no_card.reason()));
+            }
+            Err(_) => {
+                is_known = false;
+                reasons.push(format!("{place}: it took more than {CARD_WITHIN:?}"));
+            }
         }
     }
-    Err(reasons.join("; "))
+    let reasons = reasons.join("; ");
+    Err(if is_known {
+        NoCard::None(reasons)
+    } else {
+        NoCard::Unknown(reasons)
+    })
 }
 
-async fn read(http: &Client, url: &str, token: Option<&str>) -> Result<Value, String> {
+async fn read(http: &Client, url: &str, token: Option<&str>) -> Result<Value, NoCard> {
+    let unknown = |error: reqwest::Error| NoCard::Unknown(broken(&error).to_string());
     let mut request = http.get(url).header(ACCEPT, JSON);
     if let Some(token) = token {
         request = request.bearer_auth(token);
     }
-    let mut answer = request.send().await.map_err(|error| broken(&error).to_string())?;
-    if !answer.status().is_success() {
-        return Err(answer.status().to_string());
+    let mut answer = request.send().await.map_err(unknown)?;
+    let status = answer.status();
+    if status.is_server_error() {
+        return Err(NoCard::Unknown(status.to_string()));
+    }
+    if !status.is_success() {
+        return Err(NoCard::None(status.to_string()));
     }
     let mut bytes = Vec::new();
-    while let Some(piece) = answer.chunk().await.map_err(|error| broken(&error).to_string())? {
+    while let Some(piece) = answer.chunk().await.map_err(unknown)? {
         bytes.extend_from_slice(&piece);
         if bytes.len() > CARD_LIMIT {
-            return Err(format!("it has more than {CARD_LIMIT} bytes"));
+            return Err(NoCard::None(format!("it has more than {CARD_LIMIT} bytes")));
         }
     }
-    let card: Value = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
+    let card: Value = serde_json::from_slice(&bytes).map_err(|error| NoCard::None(error.to_string()))?;
     if !is_card(&card) {
-        return Err("it is no card of an A2A agent".to_owned());
+        return Err(NoCard::None("it is no card of an A2A agent".to_owned()));
     }
     Ok(card)
 }

@@ -2,7 +2,6 @@
 //! result, and earlier messages of the conversation go along.
 
 use agentanycast_gateway::agents::AgentTask;
-use agentanycast_proto::v1;
 use async_trait::async_trait;
 use reqwest::{
     Client, Response,
@@ -150,14 +149,6 @@ impl SaidText<'_> {
 
 #[async_trait]
 impl Backend for OpenAiBackend {
-    async fn skills(&self) -> Result<Option<Vec<v1::Skill>>, RunError> {
-        Ok(None)
-    }
-
-    async fn skills_changed(&self) {
-        std::future::pending::<()>().await;
-    }
-
     async fn run(&self, task: &dyn AgentTask, _: Attempt) -> Result<TaskResult, RunError> {
         let cancelled = task.cancelled();
         tokio::select! {
@@ -166,6 +157,4 @@ impl Backend for OpenAiBackend {
             done = self.complete(task) => done,
         }
     }
-
-    async fn stop(&self) {}
 }

@@ -33,14 +33,6 @@ pub(super) struct PostBackend {
 
 #[async_trait]
 impl Backend for PostBackend {
-    async fn skills(&self) -> Result<Option<Vec<v1::Skill>>, RunError> {
-        Ok(None)
-    }
-
-    async fn skills_changed(&self) {
-        std::future::pending::<()>().await;
-    }
-
     async fn run(&self, task: &dyn AgentTask, _: Attempt) -> Result<TaskResult, RunError> {
         let cancelled = task.cancelled();
         tokio::select! {
@@ -49,8 +41,6 @@ impl Backend for PostBackend {
             done = self.post(task) => done,
         }
     }
-
-    async fn stop(&self) {}
 }
 
 impl PostBackend {

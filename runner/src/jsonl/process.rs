@@ -19,11 +19,18 @@ use crate::{
     RunError,
     process::{LastLines, SupervisedProcess},
     program::{failure, read_lines},
+    read_pace::{ReadPace, WarningRate},
     run_helper::ProgramEnd,
 };
 
 /// Lines that wait to be written to the process.
 const LINES: usize = 64;
+
+/// A process that prints so many lines in a row that are not understood speaks something else.
+const MOST_BAD_LINES: u32 = 1000;
+
+/// Most of such a line that the log shows, in bytes.
+const SHOWN: usize = 200;
 
 /// How long the last lines of standard error are waited for.
 const LAST_LINES: Duration = Duration::from_secs(8);
@@ -53,6 +60,10 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct SharedState {
+    /// Lines that it has printed.
+    printed: u64,
+    /// It gets no more tasks, and is ended when it has none.
+    retired: bool,
     /// The runs of tasks, by the ids of the tasks.
     open: HashMap<String, mpsc::Sender<TaskEvent>>,
     /// Why the process ended; it is not used any more.
@@ -86,7 +97,18 @@ impl LineProcess {
 
     /// Whether tasks can be given to it.
     pub(super) fn is_alive(&self) -> bool {
-        self.shared.state().ended.is_none()
+        let state = self.shared.state();
+        state.ended.is_none() && !state.retired
+    }
+
+    /// How many lines it has printed.
+    pub(super) fn printed(&self) -> u64 {
+        self.shared.state().printed
+    }
+
+    /// Gives it no more tasks, and ends it when those that it has are over.
+    pub(super) fn retire(&self) {
+        self.shared.state().retired = true;
     }
 
     /// From now on what it says of this task goes to `events`.
@@ -107,6 +129,7 @@ impl LineProcess {
             id: id.to_owned(),
             shared: Arc::clone(&self.shared),
             lines: self.lines.clone(),
+            stop: self.stop.clone(),
         })
     }
 
@@ -135,6 +158,7 @@ pub(super) struct Registration {
     id: String,
     shared: Arc<Shared>,
     lines: mpsc::Sender<String>,
+    stop: CancellationToken,
 }
 
 impl Registration {
@@ -148,7 +172,11 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        self.shared.state().open.remove(&self.id);
+        let mut state = self.shared.state();
+        state.open.remove(&self.id);
+        if state.retired && state.open.is_empty() {
+            self.stop.cancel();
+        }
     }
 }
 
@@ -170,9 +198,10 @@ async fn serve(
 ) {
     let (stdout, stderr) = (process.stdout.take(), process.stderr.take());
     let (said, _) = watch::channel(String::new());
+    let command = process.command().to_owned();
     let reading = async {
         match stdout {
-            Some(stdout) => read_stdout(stdout, &shared).await,
+            Some(stdout) => read_stdout(stdout, &shared, &command).await,
             None => Ok(()),
         }
     };
@@ -223,9 +252,10 @@ async fn serve(
 }
 
 /// Reads lines until the end; fails with the reason when one is too long.
-async fn read_stdout(stdout: impl AsyncRead + Unpin, shared: &Shared) -> Result<(), String> {
+async fn read_stdout(stdout: impl AsyncRead + Unpin, shared: &Shared, command: &str) -> Result<(), String> {
     let mut reader = BufReader::with_capacity(64 << 10, stdout);
     let mut line = Vec::new();
+    let (mut pace, mut warnings, mut in_a_row) = (ReadPace::new(), WarningRate::default(), 0);
     loop {
         line.clear();
         let most = protocol::LONGEST_LINE as u64 + 1;
@@ -240,11 +270,35 @@ async fn read_stdout(stdout: impl AsyncRead + Unpin, shared: &Shared) -> Result<
             Ok(_) => {}
             Err(error) => return Err(format!("the program's output cannot be read: {error}")),
         }
+        shared.state().printed += 1;
+        // Many short lines are in memory at once: others have their turn between them.
+        tokio::task::consume_budget().await;
         let (id, event) = match protocol::parse(&line) {
             Ok(None) => continue,
-            Ok(Some(ProgramLine { id, said })) => (id, TaskEvent::Said(said)),
+            Ok(Some(ProgramLine { id, said })) => {
+                in_a_row = 0;
+                (id, TaskEvent::Said(said))
+            }
             Err(BadLine { id, reason }) => {
-                tracing::warn!(task = id, reason, "a line of the program is not understood");
+                if let Some(left_out) = warnings.next() {
+                    let begin = String::from_utf8_lossy(&line[..line.len().min(SHOWN)]);
+                    let begin = begin.trim_end();
+                    tracing::warn!(
+                        program = command,
+                        task = id,
+                        reason,
+                        line = begin,
+                        left_out,
+                        "a line of the program is not understood"
+                    );
+                }
+                in_a_row += 1;
+                if in_a_row >= MOST_BAD_LINES {
+                    return Err(format!(
+                        "the program printed {MOST_BAD_LINES} lines in a row that are not understood, the last one: {reason}"
+                    ));
+                }
+                pace.after(line.len()).await;
                 let Some(id) = id else { continue };
                 (id, TaskEvent::Bad(reason))
             }

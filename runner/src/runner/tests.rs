@@ -266,14 +266,6 @@ impl FakeBackend {
 
 #[async_trait]
 impl Backend for FakeBackend {
-    async fn skills(&self) -> Result<Option<Vec<v1::Skill>>, RunError> {
-        Ok(None)
-    }
-
-    async fn skills_changed(&self) {
-        std::future::pending::<()>().await;
-    }
-
     async fn run(&self, task: &dyn AgentTask, attempt: Attempt) -> Result<TaskResult, RunError> {
         let running = self.running.fetch_add(1, SeqCst) + 1;
         self.most.fetch_max(running, SeqCst);
@@ -282,8 +274,6 @@ impl Backend for FakeBackend {
         self.running.fetch_sub(1, SeqCst);
         result
     }
-
-    async fn stop(&self) {}
 }
 
 /// A node, and runners on it with files in one directory.

@@ -360,3 +360,18 @@ async fn a_task_that_ends_here_is_canceled_at_the_a2a_agent() {
     assert!(ended.unwrap_err().is_interrupted());
     assert!(stub.is_canceled.load(Ordering::SeqCst));
 }
+
+/// Whether it is A2A or not is not known of a service that is away.
+#[tokio::test]
+async fn the_style_of_a_service_that_is_away_is_not_guessed() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let Err(error) = config(url, None).backend().await else {
+        panic!("it is away")
+    };
+    assert!(
+        error.to_string().contains("start it first, or give its style"),
+        "{error}"
+    );
+}

@@ -45,7 +45,7 @@ impl Host {
     fn serving(&self, agent: &str) -> AgentProgram {
         let find = || {
             let mut programs = self.programs().into_iter();
-            programs.find(|program| program.agent == agent && program.error.is_empty())
+            programs.find(|program| program.agent == agent && program.error.is_empty() && !program.starting)
         };
         until("the agent is served", || find().is_some());
         find().unwrap()
@@ -169,6 +169,13 @@ command = ["cat"]
         "{failed:?}"
     );
 
+    let status = document(host.root.path(), &["status"]);
+    assert!(
+        status["problems"]
+            .to_string()
+            .contains("the agent late of the settings cannot be served"),
+        "{status}"
+    );
     let script = host.path("late.sh");
     fs::write(&script, format!("#!/bin/sh\nexec python3 -u {MCP_SERVER}\n")).unwrap();
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();

@@ -191,3 +191,41 @@ fn a_task_that_waits_for_an_answer_takes_no_slot() {
         (TaskStatus::Completed, "painted red".to_owned())
     );
 }
+
+#[test]
+fn a_program_that_speaks_something_else_is_ended() {
+    let host = Host::start();
+    let _agent = host.run(&["--protocol", "jsonl"], &["yes", "rubbish"]);
+    let (status, reason) = ended(&host.does("x"));
+    assert!(
+        status == TaskStatus::Failed && reason.contains("1000 lines in a row that are not understood"),
+        "{reason}"
+    );
+}
+
+/// A process that hangs keeps its task until the time-out, and no other.
+#[test]
+fn after_a_process_that_hangs_the_next_task_goes_to_a_new_one() {
+    const HANGS: &str = r#"
+import json, sys, time
+for line in sys.stdin:
+    task = json.loads(line)
+    if task.get("text") == "hang":
+        time.sleep(600)
+    if task["type"] == "task":
+        print(json.dumps({"type": "result", "id": task["id"], "text": "said " + task["text"]}), flush=True)
+"#;
+    let host = Host::start();
+    let options = ["--protocol", "jsonl", "--timeout", "2s"];
+    let _agent = host.run(&options, &["python3", "-c", HANGS]);
+    assert_eq!(ended(&host.does("one")).1, "said one");
+    let (status, reason) = ended(&host.does("hang"));
+    assert!(
+        status == TaskStatus::Failed && reason.contains("--timeout"),
+        "{reason}"
+    );
+    assert_eq!(
+        ended(&host.does("two")),
+        (TaskStatus::Completed, "said two".to_owned())
+    );
+}

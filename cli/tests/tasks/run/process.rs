@@ -271,3 +271,27 @@ fn what_waits_is_not_claimed_and_goes_to_another_runner() {
     }
     assert_eq!(runs(), 3);
 }
+
+/// What it writes to standard error takes nothing from others: the time-out is kept, and another task goes on.
+#[test]
+fn a_flood_on_standard_error_is_ended_in_time() {
+    let host = Host::start();
+    let script = "text=$(cat); [ \"$text\" = flood ] && yes flood >&2; echo $text";
+    let _agent = host.script(&["--timeout", "2s", "--concurrency", "2", "--progress"], script);
+    let begun = std::time::Instant::now();
+    let flood = host.send("flood");
+    assert_eq!(
+        ended(&host.does("quiet")),
+        (TaskStatus::Completed, "quiet\n".to_owned())
+    );
+    let (status, reason) = ended(&host.halted(&flood));
+    assert!(
+        status == TaskStatus::Failed && reason.contains("--timeout"),
+        "{reason}"
+    );
+    assert!(
+        begun.elapsed() < std::time::Duration::from_secs(15),
+        "{:?}",
+        begun.elapsed()
+    );
+}

@@ -2,7 +2,7 @@
 
 use agentanycast::TaskStatus;
 
-use super::{Host, RunningCommand, all_gone, ended, fs, processes, until};
+use super::{Duration, Host, Instant, RunningCommand, all_gone, ended, fs, processes, until};
 
 /// Writes its process id and that of a child, and works until there is a file `go`.
 fn working_script(host: &Host) -> String {
@@ -98,6 +98,25 @@ fn a_question_outlives_its_runner() {
     assert_eq!(
         ended(&host.now(&late)),
         (TaskStatus::Completed, "red\n".to_owned())
+    );
+}
+
+/// A task that only waits for an answer is left to the next runner at once.
+#[test]
+fn a_runner_that_is_told_to_end_does_not_wait_for_answers() {
+    let host = Host::start();
+    let script = "text=$(cat); [ \"$text\" = ask ] && { echo which?; exit 75; }; echo $text";
+    let first = host.script(&[], script);
+    let handle = host.send("ask");
+    assert_eq!(host.halted(&handle).status, TaskStatus::InputRequired);
+    let begun = Instant::now();
+    first.end();
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    let _second = host.script(&[], script);
+    host.answer(&handle, "green");
+    assert_eq!(
+        ended(&host.halted(&handle)),
+        (TaskStatus::Completed, "green\n".to_owned())
     );
 }
 
