@@ -602,6 +602,9 @@ pub(crate) enum PolicyCommand {
         /// The skill it is for; tasks sent to a peer by name have none
         #[arg(long, default_value = "")]
         skill: String,
+        /// The agent of the node that it is for, by its name there; without, rules about agents do not match
+        #[arg(long, default_value = "")]
+        agent: String,
         #[command(flatten)]
         file: PolicyFile,
     },

@@ -66,6 +66,7 @@ pub(crate) fn summary(task: &Task) -> Map<String, Value> {
         ("skill", task.skill.clone().into()),
         ("originator", peer(&task.originator).into()),
         ("assignee", peer(&task.assignee).into()),
+        ("agent", task.agent.clone().into()),
         ("metadata", json!(task.metadata)),
         ("attempts", attempts(task)),
         ("sealed_by", peer(&task.sealed_by()).into()),

@@ -6,7 +6,7 @@ use std::{
 };
 
 use agentanycast_core::policy::{
-    Decision, DecisionReason, LOCAL, PeerAttributes, PolicyOutcome, PolicyRules, SourceName,
+    AskedFor, Decision, DecisionReason, LOCAL, PeerAttributes, PolicyOutcome, PolicyRules, SourceName,
     invites::InviteGrant, limits::SourceBounds,
 };
 use agentanycast_identity::PeerId;
@@ -29,6 +29,7 @@ pub(crate) fn run(context: &Context, command: PolicyCommand) -> Result<(), Comma
             sources,
             vouched,
             skill,
+            agent,
             file,
         } => {
             let meant = |source: String| Ok(context.alias(&source)?.unwrap_or(source));
@@ -36,7 +37,11 @@ pub(crate) fn run(context: &Context, command: PolicyCommand) -> Result<(), Comma
                 .into_iter()
                 .map(meant)
                 .collect::<Result<Vec<_>, CommandFailure>>()?;
-            check(context, &PolicyQuery::parse(&sources)?, vouched, &skill, &file)
+            let asked = AskedFor {
+                skill: &skill,
+                agent: &agent,
+            };
+            check(context, &PolicyQuery::parse(&sources)?, vouched, asked, &file)
         }
         PolicyCommand::Show(file) => show(context, &file),
     }
@@ -47,7 +52,7 @@ fn check(
     context: &Context,
     asked: &PolicyQuery,
     vouched: bool,
-    skill: &str,
+    wanted: AskedFor<'_>,
     file: &PolicyFile,
 ) -> Result<(), CommandFailure> {
     let LoadedPolicy {
@@ -58,10 +63,10 @@ fn check(
     if vouched {
         may_be_vouched_for(asked, &rules)?;
     }
-    let (decision, bounds) = asked.decide(&rules, vouched, skill);
+    let (decision, bounds) = asked.decide(&rules, vouched, wanted);
     // What keeps it out is that nobody vouches for it, and somebody could.
     let is_unknown = decision.reason == DecisionReason::Unknown && !rules.issuers.is_empty();
-    let if_vouched = is_unknown.then(|| asked.decide(&rules, true, skill).0);
+    let if_vouched = is_unknown.then(|| asked.decide(&rules, true, wanted).0);
     let rule = match decision.reason {
         DecisionReason::Rule(number) => config.policy.acl.get(number - 1),
         _ => None,
@@ -69,7 +74,7 @@ fn check(
     let shown = rule.map(AclRule::to_toml);
     let limits = limits(&bounds);
     if context.json {
-        let rule = rule.map(|rule| json!({"source": rule.source, "skill": rule.skill, "allow": rule.allow}));
+        let rule = rule.map(|rule| json!({"source": rule.source, "skill": rule.skill, "agent": rule.agent, "allow": rule.allow}));
         output::json(&json!({
             "decision": decision.outcome.word(),
             "by": decision.reason.to_string(),
@@ -114,7 +119,7 @@ fn show(context: &Context, file: &PolicyFile) -> Result<(), CommandFailure> {
         let acl: Vec<Value> = policy
             .acl
             .iter()
-            .map(|rule| json!({"source": rule.source, "skill": rule.skill, "allow": rule.allow}))
+            .map(|rule| json!({"source": rule.source, "skill": rule.skill, "agent": rule.agent, "allow": rule.allow}))
             .collect();
         let overrides: Vec<Value> = policy
             .overrides
@@ -171,7 +176,7 @@ fn show(context: &Context, file: &PolicyFile) -> Result<(), CommandFailure> {
         )?);
     }
     let word = |allow| if allow { "allow" } else { "deny" };
-    let mut rows: Vec<[String; 4]> = policy
+    let mut rows: Vec<[String; 5]> = policy
         .acl
         .iter()
         .enumerate()
@@ -181,6 +186,7 @@ fn show(context: &Context, file: &PolicyFile) -> Result<(), CommandFailure> {
                 word(rule.allow).to_owned(),
                 rule.source.clone(),
                 rule.skill.clone(),
+                rule.agent.clone(),
             ]
         })
         .collect();
@@ -189,8 +195,9 @@ fn show(context: &Context, file: &PolicyFile) -> Result<(), CommandFailure> {
         word(false).to_owned(),
         "everybody else".into(),
         "*".into(),
+        "*".into(),
     ]);
-    Ok(output::table(["RULE", "", "SOURCE", "SKILL"], &rows)?)
+    Ok(output::table(["RULE", "", "SOURCE", "SKILL", "AGENT"], &rows)?)
 }
 
 /// Settings, and the rules in them.
@@ -283,15 +290,15 @@ impl PolicyQuery {
     }
 
     /// As the daemon judges it.
-    fn decide(&self, rules: &PolicyRules, vouched: bool, skill: &str) -> (Decision, SourceBounds) {
+    fn decide(&self, rules: &PolicyRules, vouched: bool, wanted: AskedFor<'_>) -> (Decision, SourceBounds) {
         match self {
-            Self::Local(name) => rules.evaluate_caller(name, skill),
+            Self::Local(name) => rules.evaluate_caller(name, wanted),
             Self::Peer(peer, standing) => {
                 let standing = PeerAttributes {
                     vouched,
                     ..standing.clone()
                 };
-                standing.with_identity(*peer, |asker| rules.evaluate(asker, skill))
+                standing.with_identity(*peer, |asker| rules.evaluate(asker, wanted))
             }
         }
     }

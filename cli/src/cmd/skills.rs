@@ -57,8 +57,8 @@ fn offers(agents: &[ListedAgent]) -> BTreeMap<&str, SkillOffer> {
                 .as_ref()
                 .map(ToString::to_string)
                 .unwrap_or_default();
+            offer.agents.push(agent.name.clone());
             if !offer.peers.contains(&peer) {
-                offer.agents.push(agent.name.clone());
                 offer.peers.push(peer);
             }
         }

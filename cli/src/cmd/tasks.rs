@@ -117,7 +117,11 @@ fn row(task: Task, own: Option<&agentanycast::PeerId>, names: &PeerNames, full: 
     } else {
         ("from", task.originator)
     };
-    let other = other.map(|peer| format!("{arrow} {}", peer_lookup::display_name(names, &peer, full)));
+    let agent = match task.agent.as_str() {
+        agent if sent && !agent.is_empty() => format!("/{agent}"),
+        _ => String::new(),
+    };
+    let other = other.map(|peer| format!("{arrow} {}{agent}", peer_lookup::display_name(names, &peer, full)));
     let status = task.status.to_string();
     [
         output::brief(if full { &task.id } else { short_id::task(&task.id) }),

@@ -247,9 +247,9 @@ impl Coordinator {
     /// # Errors
     /// When it is none, there are too many, or it names another agent than the one here.
     pub(crate) fn create_invite(&mut self, now: Now, new: NewInvite) -> Result<Invite, EngineError> {
-        let own_card = self.peers.own_card().map(|card| &**card);
+        let own_card = self.node_card();
         self.admission
-            .create_invite(&mut self.transaction, now, new, own_card)
+            .create_invite(&mut self.transaction, now, new, own_card.as_deref())
     }
 
     /// The invites that were given out, those first that were made first.

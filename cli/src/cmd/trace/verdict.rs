@@ -290,12 +290,15 @@ fn with_the_agent(trace: &Trace, task: &Task, came: &str) -> Explanation {
         ),
         (_, false, true) => explanation(
             "unclaimed",
-            format!("{came}; an agent listens and has not taken it yet"),
-            Some("the agent has to report on it (UpdateTaskStatus): look at its log"),
+            format!("{came}; its agent listens and has not taken it yet"),
+            Some("it may have others to do first (`anycast ps` shows how many); the log of the agent tells"),
         ),
         (_, false, false) => explanation(
             "no-agent",
-            format!("{came}; no agent listens here"),
+            match task.agent.as_str() {
+                "" => format!("{came}; no agent listens here"),
+                agent => format!("{came}; nothing listens for the agent {agent}"),
+            },
             Some("start the agent beside this daemon; it gets the task at once"),
         ),
     }

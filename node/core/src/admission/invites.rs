@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use agentanycast_identity::PeerId;
-use agentanycast_proto::v1::AgentCard;
+use agentanycast_proto::{card_agents::agent_names, v1::AgentCard};
 use agentanycast_store::{Batch, Store, StoreError};
 
 use super::Admission;
@@ -130,8 +130,17 @@ fn delete(invite: &Invite, batch: &mut Batch) {
     batch.delete(schema::key(tag::INVITE, invite.id.as_bytes()));
 }
 
+/// Most names of agents in an error.
+const MAX_NAMES: usize = 20;
+
+/// Whether an agent of the node that has this card is called so: by its name there, or by that on its card.
+fn is_called(card: &AgentCard, name: &str) -> bool {
+    let by_card = card.name == name || card.agents.iter().any(|agent| agent.name == name);
+    by_card || agent_names(card).iter().any(|agent| agent == name)
+}
+
 impl Admission {
-    /// Makes an invite. `own_card`: that of the agent beside this node.
+    /// Makes an invite. `own_card`: that of this node.
     ///
     /// # Errors
     /// When it is none, there are too many, or it names another agent than the one here.
@@ -165,15 +174,16 @@ impl Admission {
                 new.skill
             )));
         }
-        let here = own_card.map(|card| card.name.as_str()).unwrap_or_default();
-        if !new.agent.is_empty() && new.agent != here {
+        if !new.agent.is_empty() && !own_card.is_some_and(|card| is_called(card, &new.agent)) {
+            let mut here = own_card.map(agent_names).unwrap_or_default();
+            here.truncate(MAX_NAMES);
             let here = if here.is_empty() {
-                "none".to_owned()
+                "none is here".to_owned()
             } else {
-                format!("{here:?}")
+                format!("there are: {}", here.join(", "))
             };
             return Err(EngineError::Precondition(format!(
-                "there is no agent {:?} beside this node; the one here is {here}",
+                "there is no agent {:?} beside this node; {here}",
                 new.agent
             )));
         }

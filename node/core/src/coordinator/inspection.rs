@@ -122,11 +122,12 @@ impl Coordinator {
             },
             None => Vec::new(),
         };
+        let agent_listens = self.dispatch.has_listeners_of(task.agent.as_deref());
         Ok(TaskInspection {
             task,
             queued,
             former_keys: former,
-            agent_listens: self.dispatch.has_listeners(),
+            agent_listens,
         })
     }
 

@@ -133,7 +133,7 @@ impl Coordinator {
         let listeners = self.dispatch.listeners_of(written.as_deref());
         if listeners > 0 {
             return Err(EngineError::Precondition(format!(
-                "agent {name} listens for tasks ({listeners} streams are open); end its program first"
+                "agent {name} listens for tasks (open streams: {listeners}); end its program first"
             )));
         }
         let reason = format!("agent {name} was removed");

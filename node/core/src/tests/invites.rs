@@ -377,3 +377,37 @@ fn an_invite_that_is_none_is_refused() {
     lab.receive(B, peer(51), send_task("a"));
     assert!(lab.nodes[B].core.task("a").is_ok());
 }
+
+#[test]
+fn an_invite_may_be_for_one_of_several_agents() {
+    let mut lab = TestCluster::new();
+    for name in ["one", "two"] {
+        let card = AgentCard {
+            name: format!("The {name}"),
+            skills: vec![Skill {
+                id: name.to_owned(),
+                ..Skill::default()
+            }],
+            ..AgentCard::default()
+        };
+        lab.call(B, |core, _| core.register_agent(name, card)).unwrap();
+    }
+    for (id, agent, skill) in [("a", "two", ""), ("b", "The one", ""), ("c", "", "two")] {
+        let new = NewInvite {
+            id: id.to_owned(),
+            agent: agent.to_owned(),
+            skill: skill.to_owned(),
+            ..uses(1)
+        };
+        lab.call(B, |core, now| core.create_invite(now, new)).unwrap();
+    }
+    let three = NewInvite {
+        id: "d".to_owned(),
+        agent: "three".to_owned(),
+        ..uses(1)
+    };
+    let refused = lab
+        .call(B, |core, now| core.create_invite(now, three))
+        .unwrap_err();
+    assert!(refused.to_string().contains("there are: one, two"), "{refused}");
+}
