@@ -3109,7 +3109,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__policy__subcmd__check)
-            opts="-h --source --vouched --skill --config --home --daemon --json --no-start --relay --help"
+            opts="-h --source --vouched --skill --agent --config --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3120,6 +3120,10 @@ _anycast() {
                     return 0
                     ;;
                 --skill)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --agent)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

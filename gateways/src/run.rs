@@ -34,6 +34,21 @@ pub const DEFAULT_PERMIT_TIMEOUT: Duration = Duration::from_hours(1);
 const MCP_CONCURRENCY: u32 = 4;
 const MCP_TIMEOUT: Duration = Duration::from_mins(1);
 
+/// Checks the URL of a service or an MCP server.
+///
+/// # Errors
+/// What is allowed, for people.
+pub fn check_url(text: &str) -> Result<(), &'static str> {
+    let url = url::Url::parse(text).ok();
+    match url.filter(|url| matches!(url.scheme(), "http" | "https") && url.host_str().is_some()) {
+        None => Err("a URL, http://HOST… or https://HOST…"),
+        Some(url) if !url.username().is_empty() || url.password().is_some() => {
+            Err("a URL without a user in it; a token is given by the variable that api_key_env names")
+        }
+        Some(_) => Ok(()),
+    }
+}
+
 words! {
     /// How a program and the runner talk.
     Protocol {

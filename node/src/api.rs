@@ -28,10 +28,6 @@ mod task_list;
 mod task_notes;
 mod task_updates;
 
-#[cfg_attr(
-    not(feature = "run"),
-    allow(unused_imports, reason = "the runner tells of its agents")
-)]
 pub(crate) use agent_programs::AgentPrograms;
 #[cfg(feature = "bridge")]
 pub(crate) use in_process_caller::LocalConnection;
@@ -77,7 +73,6 @@ struct ApiInner {
     did_web: DidWebLookup,
     /// The card that peers and registries were told last.
     published_card: Mutex<Option<AgentCard>>,
-    programs: AgentPrograms,
 }
 
 /// What the operator set that calls depend on.
@@ -114,7 +109,6 @@ impl Api {
                 health,
                 did_web: web_names,
                 published_card: Mutex::default(),
-                programs: AgentPrograms::default(),
             }),
         }
     }
@@ -128,7 +122,7 @@ impl Api {
 
     /// What serves the agents.
     pub(crate) fn programs(&self) -> &AgentPrograms {
-        &self.node.programs
+        &self.node.health.programs
     }
 
     fn engine(&self) -> &Engine {

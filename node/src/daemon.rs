@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     anycast::{self, Anycast, NeighbourCards, PeerHealthHandle},
-    api::{Api, auth::CallAuth, listen},
+    api::{AgentPrograms, Api, auth::CallAuth, listen},
     bridge::{self, GATEWAYS, GatewayCounters, GatewayRegistration, Gateways},
     config::{Config, GrpcAccess, GrpcListen},
     configured_agents::ConfiguredAgents,
@@ -209,6 +209,7 @@ impl RunningNode {
             store: config.store_path.clone(),
             card: unfindable.subscribe(),
             other_daemons: other_daemons.clone(),
+            programs: AgentPrograms::default(),
         };
         let shown = identity_resolver::own_identity::load(&config.identity, &config.key_path, me)?;
         let rules = assemble::read_rules(&config.policy)?;

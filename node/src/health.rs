@@ -1,6 +1,6 @@
 //! How the daemon is doing besides its work: whether the rules are those of the file, whether decisions can
 //! be written down, whether a store was lost, whether others can find all that the agent's card says, whether another
-//! daemon runs with the key. Told by gRPC health, `/health`, and `anycast status`.
+//! daemon runs with the key, whether the agents of the settings are served. Told by gRPC health, `/health`, and `anycast status`.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use agentanycast_store::disk;
 use tokio::sync::watch;
 use tonic_health::{ServingStatus, server::HealthReporter};
 
-use crate::anycast::UndiscoverableParts;
+use crate::{anycast::UndiscoverableParts, api::AgentPrograms};
 
 /// Names under which gRPC health tells how policy and audit log are doing, besides that of NodeService.
 const POLICY: &str = "policy";
@@ -29,6 +29,8 @@ pub(crate) struct Health {
     pub(crate) card: watch::Receiver<UndiscoverableParts>,
     /// Whether another daemon runs with the key.
     pub(crate) other_daemons: DuplicateKeyReports,
+    /// What serves the agents.
+    pub(crate) programs: AgentPrograms,
 }
 
 impl Health {
@@ -54,6 +56,7 @@ impl Health {
             .chain(lost)
             .chain(unfindable)
             .chain(self.other_daemons.problem())
+            .chain(self.programs.problems())
             .collect()
     }
 

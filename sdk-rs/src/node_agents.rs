@@ -55,7 +55,9 @@ pub struct AgentProgram {
     pub in_daemon: bool,
     /// When it began to listen, or when it was tried last.
     pub since: Option<SystemTime>,
-    /// Why it does not listen; empty: it listens.
+    /// It does not listen yet: the daemon starts it at the moment.
+    pub starting: bool,
+    /// Why it does not listen; empty: it listens, or starts.
     pub error: String,
     /// When the daemon starts it again, where it does not listen.
     pub next_start: Option<SystemTime>,
@@ -169,6 +171,7 @@ impl AgentProgram {
             pid: (program.pid > 0).then_some(program.pid),
             in_daemon: serving.in_daemon,
             since: to_system_time(serving.since),
+            starting: serving.starting,
             error: serving.error,
             next_start: to_system_time(serving.next_start),
         }

@@ -34,6 +34,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), CommandFailure> {
 
 fn row(program: &AgentProgram, tasks: String) -> [String; 7] {
     let state = match (program.error.is_empty(), program.next_start) {
+        (true, _) if program.starting => "starts".to_owned(),
         (true, _) => "serves".to_owned(),
         (false, None) => "failed".to_owned(),
         (false, next) => format!("again in {}", output::ahead(next)),
@@ -85,6 +86,7 @@ fn as_json(program: &AgentProgram) -> Value {
         "pid": program.pid,
         "in_daemon": program.in_daemon,
         "since": json::time(program.since),
+        "starting": program.starting,
         "error": program.error,
         "next_start": json::time(program.next_start),
     })

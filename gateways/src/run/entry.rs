@@ -29,10 +29,9 @@ const MCP_FORM: &str =
     r#"a table with name = "NAME" and command = ["PROGRAM", "ARGUMENT", …] or url = "URL""#;
 
 /// Keys of both kinds of entries.
-const COMMON_KEYS: [&str; 12] = [
+const COMMON_KEYS: [&str; 11] = [
     "name",
     "description",
-    "skills",
     "command",
     "env",
     "cwd",
@@ -43,7 +42,8 @@ const COMMON_KEYS: [&str; 12] = [
     "max_output",
     "max_processes",
 ];
-const RUN_KEYS: [&str; 10] = [
+const RUN_KEYS: [&str; 11] = [
+    "skills",
     "protocol",
     "type",
     "progress",
@@ -85,6 +85,17 @@ struct Given {
     terminal: Option<bool>,
 }
 
+/// Refuses the whole entry by its name: what else it has may be secret.
+fn refuse_entry(raw: &Raw, name: Option<&str>, allowed: impl Into<String>) -> InvalidValue {
+    InvalidValue {
+        value: name.map_or_else(
+            || "an entry without a name".to_owned(),
+            |name| format!("name = {name}"),
+        ),
+        ..raw.refuse(allowed)
+    }
+}
+
 /// A number from `least` to `most`.
 fn number(raw: &Raw, least: u32, most: u32) -> Result<u32, InvalidValue> {
     let given = match raw {
@@ -107,7 +118,8 @@ fn environment(raw: &Raw) -> Result<Vec<(String, String)>, InvalidValue> {
     let mut variables = Vec::new();
     for (name, value) in entries(raw, r#"a table { NAME = "VALUE", … }"#)? {
         if name.is_empty() || name.contains(['=', '\0']) {
-            return Err(value.refuse("names of variables without '='"));
+            let allowed = format!("a table of variables whose names have no '=', and {name:?} is none");
+            return Err(refuse_entry(value, Some("env"), allowed));
         }
         variables.push((name.clone(), String::read(value, None)?));
     }
@@ -141,12 +153,22 @@ impl Given {
                 "timeout" => given.timeout = Some(Duration::read(value, home)?),
                 "retry" => given.retry = Some(number(value, 0, u32::MAX)?),
                 "drain" => given.drain = Some(Duration::read(value, home)?),
-                "max_output" => given.max_output = Some(ByteSize::read(value, home)?.0),
+                "max_output" => {
+                    let size = ByteSize::read(value, home)?.0;
+                    given.max_output = Some(size).filter(|size| *size > 0);
+                    if given.max_output.is_none() {
+                        return Err(value.refuse("a size of at least 1 byte"));
+                    }
+                }
                 "max_processes" => given.max_processes = Some(number(value, 1, u32::MAX)?),
                 "protocol" => given.protocol = Some(Protocol::read(value, home)?),
                 "type" => given.media_type = Some(String::read(value, home)?),
                 "progress" => given.progress = Some(bool::read(value, home)?),
-                "http" | "url" => given.url = Some(String::read(value, home)?),
+                "http" | "url" => {
+                    let url = String::read(value, home)?;
+                    super::check_url(&url).map_err(|reason| value.refuse(reason))?;
+                    given.url = Some(url);
+                }
                 "style" => given.style = Some(HttpStyle::read(value, home)?),
                 "model" => given.model = Some(String::read(value, home)?),
                 "api_key_env" => given.api_key_env = Some(String::read(value, home)?),
@@ -163,7 +185,7 @@ impl Given {
     fn program(&mut self, raw: &Raw, form: &str) -> Result<RunProgram, InvalidValue> {
         let command = self.command.take().unwrap_or_default();
         if command.first().is_none_or(String::is_empty) {
-            return Err(raw.refuse(form));
+            return Err(refuse_entry(raw, self.name.as_deref(), form));
         }
         Ok(RunProgram {
             command: command.into_iter().map(Into::into).collect(),
@@ -191,14 +213,18 @@ impl Given {
             (self.terminal.is_some(), "terminal"),
         ];
         match others.into_iter().find(|(is_given, _)| *is_given) {
-            Some((_, key)) => Err(raw.refuse(format!("an entry without {key}, which is not for {what}"))),
+            Some((_, key)) => Err(refuse_entry(
+                raw,
+                self.name.as_deref(),
+                format!("an entry without {key}, which is not for {what}"),
+            )),
             None => Ok(()),
         }
     }
 
     /// The agent, which does its tasks by this.
     fn settings(self, raw: &Raw, form: &str, work: RunWork) -> Result<RunSettings, InvalidValue> {
-        let mut settings = RunSettings::new(self.name.ok_or_else(|| raw.refuse(form))?, work);
+        let mut settings = RunSettings::new(self.name.ok_or_else(|| refuse_entry(raw, None, form))?, work);
         for skill in self.skills.unwrap_or_default() {
             let read = RunSkill::parse(&skill);
             settings
@@ -219,13 +245,14 @@ impl Setting for RunEntry {
     fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, InvalidValue> {
         let mut given = Given::read(raw, home, &RUN_KEYS, RUN_FORM)?;
         if let Some(url) = given.url.take() {
+            let style = given.style.take();
             let work = RunWork::Http {
                 url,
-                style: given.style.take(),
-                model: given.model.take(),
+                style,
+                model: given.model.take_if(|_| style == Some(HttpStyle::OpenAi)),
                 api_key_env: given.api_key_env.take(),
             };
-            given.refuse_others(raw, "an HTTP service")?;
+            given.refuse_others(raw, "an HTTP service of this style")?;
             return given.settings(raw, RUN_FORM, work).map(Self);
         }
         let program = given.program(raw, RUN_FORM)?;
@@ -253,6 +280,7 @@ impl Setting for RunEntry {
 
     fn schema() -> Value {
         let own = json!({
+            "skills": Vec::<String>::schema(),
             "protocol": Protocol::schema(),
             "type": String::schema(),
             "progress": bool::schema(),
@@ -393,7 +421,6 @@ fn schema(own: Value, url: &str) -> Value {
     let mut properties = Map::from_iter([
         ("name".to_owned(), String::schema()),
         ("description".to_owned(), String::schema()),
-        ("skills".to_owned(), Vec::<String>::schema()),
         ("command".to_owned(), Vec::<String>::schema()),
         (
             "env".to_owned(),

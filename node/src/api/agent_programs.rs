@@ -1,10 +1,12 @@
 //! What serves the agents of this node: an entry for each stream of tasks that is open, and for each agent of the daemon's own
 //! configuration that cannot be served at the moment.
 
+#[cfg(feature = "run")]
+use std::time::Duration;
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, SystemTime},
+    time::SystemTime,
 };
 
 use agentanycast_proto::v1::{AgentProgram, ServingProgram};
@@ -23,9 +25,8 @@ struct ProgramList {
     next: u64,
     /// By number, so the earliest first.
     listening: BTreeMap<u64, ServingProgram>,
-    /// Those that the daemon starts again, by agent.
-    #[cfg(feature = "run")]
-    failed: BTreeMap<String, ServingProgram>,
+    /// Agents of the configuration that are not served at the moment: they are started, or have failed.
+    unserved: BTreeMap<String, ServingProgram>,
 }
 
 /// An open stream in the list, until it is dropped.
@@ -70,33 +71,65 @@ impl AgentPrograms {
         }
     }
 
-    /// An agent of the daemon's configuration cannot be served, and is tried again after the pause; `None`: it is served.
+    /// An agent of the configuration is started.
     #[cfg(feature = "run")]
-    pub(crate) fn set_failed(&self, agent: &str, failed: Option<(AgentProgram, String, Duration)>) {
-        let mut state = self.state();
-        let Some((program, error, pause)) = failed else {
-            state.failed.remove(agent);
-            return;
-        };
+    pub(crate) fn set_starting(&self, agent: &str, program: AgentProgram) {
         let entry = ServingProgram {
-            agent: agent.to_owned(),
-            program: Some(bounded(program)),
-            in_daemon: true,
-            since: Some(SystemTime::now().into()),
+            starting: true,
+            ..unserved(agent, program)
+        };
+        self.state().unserved.insert(agent.to_owned(), entry);
+    }
+
+    /// An agent of the configuration cannot be served for this reason, and is tried again after the pause.
+    #[cfg(feature = "run")]
+    pub(crate) fn set_failed(&self, agent: &str, program: AgentProgram, error: String, pause: Duration) {
+        let entry = ServingProgram {
             error: shortened(error),
             next_start: Some((SystemTime::now() + pause).into()),
+            ..unserved(agent, program)
         };
-        state.failed.insert(agent.to_owned(), entry);
+        self.state().unserved.insert(agent.to_owned(), entry);
+    }
+
+    /// An agent of the configuration is served.
+    #[cfg(feature = "run")]
+    pub(crate) fn set_serving(&self, agent: &str) {
+        self.state().unserved.remove(agent);
+    }
+
+    /// What does not work as the configuration says, a line each.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let state = self.state();
+        let failed = state.unserved.values().filter(|entry| !entry.error.is_empty());
+        failed
+            .map(|entry| {
+                format!(
+                    "the agent {} of the settings cannot be served, and is tried again: {}",
+                    entry.agent, entry.error
+                )
+            })
+            .collect()
     }
 
     /// All of them, by agent.
     pub(super) fn list(&self) -> Vec<ServingProgram> {
         let state = self.state();
         let mut programs: Vec<_> = state.listening.values().cloned().collect();
-        #[cfg(feature = "run")]
-        programs.extend(state.failed.values().cloned());
+        programs.extend(state.unserved.values().cloned());
         programs.sort_by(|one, other| one.agent.cmp(&other.agent));
         programs
+    }
+}
+
+#[cfg(feature = "run")]
+fn unserved(agent: &str, program: AgentProgram) -> ServingProgram {
+    ServingProgram {
+        agent: agent.to_owned(),
+        program: Some(bounded(program)),
+        in_daemon: true,
+        since: Some(SystemTime::now().into()),
+        ..ServingProgram::default()
     }
 }
 
@@ -145,17 +178,16 @@ mod tests {
 
     #[cfg(feature = "run")]
     #[test]
-    fn a_failed_agent_is_listed_until_it_is_tried_again() {
+    fn an_agent_that_is_not_served_is_listed_until_it_is() {
         let programs = AgentPrograms::default();
-        let failed = (
-            AgentProgram::default(),
-            "no such file".to_owned(),
-            Duration::from_secs(1),
-        );
-        programs.set_failed("a", Some(failed));
+        programs.set_starting("a", AgentProgram::default());
+        assert!(programs.list()[0].starting && programs.problems().is_empty());
+        let pause = Duration::from_secs(1);
+        programs.set_failed("a", AgentProgram::default(), "no such file".to_owned(), pause);
         let listed = programs.list();
         assert_eq!((listed.len(), listed[0].error.as_str()), (1, "no such file"));
-        programs.set_failed("a", None);
-        assert!(programs.list().is_empty());
+        assert!(programs.problems()[0].ends_with("no such file"));
+        programs.set_serving("a");
+        assert!(programs.list().is_empty() && programs.problems().is_empty());
     }
 }

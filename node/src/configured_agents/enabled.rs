@@ -73,13 +73,17 @@ struct Observer {
 }
 
 impl RunnerObserver for Observer {
+    fn starts(&self) {
+        self.programs.set_starting(&self.agent, self.program.clone());
+    }
+
     fn attached(&self) {
         tracing::info!(
             agent = self.agent,
             command = self.program.command,
             "an agent takes tasks"
         );
-        self.programs.set_failed(&self.agent, None);
+        self.programs.set_serving(&self.agent);
     }
 
     fn failed(&self, error: &RunnerError, pause: Duration) {
@@ -90,9 +94,7 @@ impl RunnerObserver for Observer {
             seconds = pause.as_secs_f64(),
             "an agent is not served; it is tried again"
         );
-        self.programs.set_failed(
-            &self.agent,
-            Some((self.program.clone(), error.to_string(), pause)),
-        );
+        self.programs
+            .set_failed(&self.agent, self.program.clone(), error.to_string(), pause);
     }
 }

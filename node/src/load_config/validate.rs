@@ -315,13 +315,10 @@ impl ConfigCheck<'_> {
                     duration::format(MAX_DAEMON_DRAIN),
                     agent.name
                 );
-                return Err(self.bad_setting(key, &allowed));
+                return Err(self.bad(key, &agent.name, &allowed));
             }
             if !names.insert(agent.name.clone()) {
-                return Err(self.bad_setting(
-                    key,
-                    &format!("one agent of each name, and {} is there twice", agent.name),
-                ));
+                return Err(self.bad(key, &agent.name, "the name of one agent only"));
             }
         }
         Ok(())

@@ -4031,12 +4031,15 @@ pub struct ServingProgram {
     /// When it began to listen, or when it was tried last.
     #[prost(message, optional, tag = "4")]
     pub since: ::core::option::Option<::prost_types::Timestamp>,
-    /// Why it does not listen; empty = it listens.
+    /// Why it does not listen; empty = it listens, or starts.
     #[prost(string, tag = "5")]
     pub error: ::prost::alloc::string::String,
     /// When the daemon starts it again, where it does not listen.
     #[prost(message, optional, tag = "6")]
     pub next_start: ::core::option::Option<::prost_types::Timestamp>,
+    /// It does not listen yet: the daemon starts it at the moment.
+    #[prost(bool, tag = "7")]
+    pub starting: bool,
 }
 /// Generated client implementations.
 #[cfg(feature = "services")]

@@ -185,7 +185,8 @@ async fn idle_configured_agents(targets: &mut BenchTargets) {
     }
     let serving = Daemon::builder().config(&settings).start().await;
     let node = serving.node().await;
-    while node.agent_programs().await.unwrap().len() < count {
+    let serves = |program: &&agentanycast::AgentProgram| !program.starting;
+    while node.agent_programs().await.unwrap().iter().filter(serves).count() < count {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let seconds = size("SECONDS", 10) as u64;

@@ -12,6 +12,7 @@ use agentanycast_tests::{
 
 use crate::{
     client_env::{ClientEnv, mcp_python, node_modules, scripts},
+    doc_run::free_port,
     script::ScriptProcess,
 };
 
@@ -180,4 +181,38 @@ pub(crate) async fn tools_of_reference_servers_are_skills_of_another_node() {
         "{}",
         wrong.reason()
     );
+}
+
+/// The reference server of MCP over streamable HTTP on this port, when it answers.
+async fn everything_over_http(stage: &ClientEnv, port: &str) -> ScriptProcess {
+    let mut command = stage.command("node");
+    command
+        .arg(node_modules().join("@modelcontextprotocol/server-everything/dist/index.js"))
+        .arg("streamableHttp")
+        .env("PORT", port);
+    let server = ScriptProcess::start(command);
+    server.complains_of("listening on port").await;
+    server
+}
+
+/// Its tools are skills, also after it was away.
+#[tokio::test]
+pub(crate) async fn an_mcp_server_at_a_url_is_called_and_called_again_after_its_restart() {
+    let pair = DaemonPair::start(TransportKind::Tcp).await;
+    let stage = ClientEnv::new(TransportKind::Tcp);
+    let port = free_port();
+    let server = everything_over_http(&stage, &port).await;
+    let url = format!("http://127.0.0.1:{port}/mcp");
+    let _agent = agent(&stage, &pair.alice, &["--mcp", &url], &[]).await;
+    let (_, bob) = pair.nodes().await;
+    let sum = does(&pair, &bob, "get-sum", r#"{"a": 2, "b": 40}"#).await;
+    assert!(sum.text_content().contains("42"), "{sum:?}");
+
+    drop(server);
+    let _server = everything_over_http(&stage, &port).await;
+    eventually("the tool is called again", || async {
+        let said = does(&pair, &bob, "echo", "hello").await;
+        (said.text_content() == "Echo: hello").then_some(())
+    })
+    .await;
 }

@@ -30,7 +30,7 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> Result<(), CommandF
         LogFormat::Text
     };
     // Tasks that fail are logged, and what a program says that does all tasks.
-    let says_much = matches!(settings.work.kind(), "mcp" | "acp");
+    let says_much = matches!(settings.work.kind(), "acp" | "http" | "mcp");
     let level = if says_much { LogLevel::Info } else { LogLevel::Warn };
     logging::init(level, format, None)?;
     let node = interrupt.or(context.connect_or_start()).await?;

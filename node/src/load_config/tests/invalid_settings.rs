@@ -325,13 +325,17 @@ const NOT_ALLOWED: &str = r#"
     --mcp-proxy='server                 | mcp.proxy             | "'server"     | flag --mcp-proxy    | quotes are closed
     [[agents.run]];name = 'A';command = ['x'] | agents.run        | "A"           | config.toml:1       | with a letter or digit first
     [[agents.run]];name = 'a'           | agents.run            | name = a      | config.toml:1       | command = ["PROGRAM"
+    [[agents.run]];name = 'a';http = 'ftp://x' | agents.run       | "ftp://x"     | config.toml:1       | http://HOST
+    [[agents.run]];name = 'a';http = 'http://x';model = 'm' | agents.run | name = a | config.toml:1  | without model
+    [[agents.run]];name = 'a';command = ['x'];max_output = 0 | agents.run | "0" | config.toml:1      | at least 1 byte
+    [[agents.run]];name = 'a';command = ['x'];env = {'A=B' = 'secret'} | agents.run | env | config.toml:1 | have no '='
     [[agents.run]];name = 'a';command = ['x'];concurrency = 0 | agents.run | "0" | config.toml:1      | from 1 to 10000
-    [[agents.run]];name = 'a';command = ['x'];style = 'post' | agents.run | style = post | config.toml:1 | without style
-    [[agents.run]];name = 'a';command = ['x'];http = 'http://x' | agents.run | http://x | config.toml:1 | without command
-    [[agents.run]];name = 'a';command = ['x'];protocol = 'jsonl';progress = true | agents.run | jsonl | config.toml:1 | without progress
-    [[agents.run]];name = 'a';command = ['x'];drain = '1m' | agents.run | drain | config.toml:1         | at most 8s for agent a
-    [[agents.mcp]];name = 'a';url = 'http://x';command = ['x'] | agents.mcp | http://x | config.toml:1 | without command
-    [[agents.mcp]];name = 'a';command = ['x'];[[agents.run]];name = 'a';command = ['y'] | agents.mcp | name = | config.toml | a is there twice
+    [[agents.run]];name = 'a';command = ['x'];style = 'post' | agents.run | name = a | config.toml:1 | without style
+    [[agents.run]];name = 'a';command = ['x'];http = 'http://x' | agents.run | name = a | config.toml:1 | without command
+    [[agents.run]];name = 'a';command = ['x'];protocol = 'jsonl';progress = true | agents.run | name = a | config.toml:1 | without progress
+    [[agents.run]];name = 'a';command = ['x'];drain = '1m' | agents.run | "a" | config.toml:1         | at most 8s for agent a
+    [[agents.mcp]];name = 'a';url = 'http://x';command = ['x'] | agents.mcp | name = a | config.toml:1 | without command
+    [[agents.mcp]];name = 'a';command = ['x'];[[agents.run]];name = 'a';command = ['y'] | agents.mcp | "a" | config.toml | the name of one agent only
     [[policy.rate_limit.overrides]];source = 'local' | policy.rate_limit.overrides | source = local | config.toml:1 | max_in_flight
     [[policy.rate_limit.overrides]];source = 'a';rps = 1 | policy.rate_limit.overrides | "a" | config.toml:1 | a peer id
     [[policy.rate_limit.overrides]];source = 'a';rps = 'b' | policy.rate_limit.overrides | "b" | config.toml:1 | a number
