@@ -6,11 +6,12 @@ use std::{fs, path::Path};
 use prost::Message as _;
 use prost_types::FileDescriptorSet;
 
-const FILES: [&str; 19] = [
+const FILES: [&str; 20] = [
     "agentanycast/v1/common.proto",
     "agentanycast/v1/anycast.proto",
     "agentanycast/v1/a2a_models.proto",
     "agentanycast/v1/agent_card.proto",
+    "agentanycast/v1/node_agents.proto",
     "agentanycast/v1/agent_service.proto",
     "agentanycast/v1/streaming.proto",
     "agentanycast/v1/node_service.proto",

@@ -656,6 +656,29 @@ impl AckOutcome {
         }
     }
 }
+/// Which agents of a node are wanted, each with its whole card: in the order of their names, as many as one card holds.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AgentsPage {
+    /// Those whose names come after this one; empty = from the first.
+    #[prost(string, tag = "1")]
+    pub after: ::prost::alloc::string::String,
+    /// Only the agent of this name; empty = all.
+    #[prost(string, tag = "2")]
+    pub name: ::prost::alloc::string::String,
+}
+/// What serves an agent, in the words of the one that starts it. Texts of more than 4 KiB are cut.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AgentProgram {
+    /// `program`, `jsonl`, `acp`, `http`, `mcp`, or another word.
+    #[prost(string, tag = "1")]
+    pub kind: ::prost::alloc::string::String,
+    /// The command, or the URL that is called.
+    #[prost(string, tag = "2")]
+    pub command: ::prost::alloc::string::String,
+    /// The process id of the one that listens, 0 = not told.
+    #[prost(uint32, tag = "3")]
+    pub pid: u32,
+}
 /// An agent: what it is called and what it can do. At most 256 KiB when encoded.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct AgentCard {
@@ -688,16 +711,6 @@ pub struct AgentCard {
     /// with `agents` and `agents_total` alone.
     #[prost(message, optional, tag = "103")]
     pub agents_page: ::core::option::Option<AgentsPage>,
-}
-/// Additive: which agents of a node are wanted, each with its whole card: in the order of their names, as many as one card holds.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct AgentsPage {
-    /// Those whose names come after this one; empty = from the first.
-    #[prost(string, tag = "1")]
-    pub after: ::prost::alloc::string::String,
-    /// Only the agent of this name; empty = all.
-    #[prost(string, tag = "2")]
-    pub name: ::prost::alloc::string::String,
 }
 /// One thing that an agent can do.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -752,6 +765,652 @@ pub struct P2pExtension {
     /// Additive: in the answer to a card with an invite: why that does not let the peer in; empty if it does.
     #[prost(string, tag = "111")]
     pub invite_refused: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RegisterAgentRequest {
+    /// 1 to 64 of a-z, 0-9, '.', '_' and '-', with a letter or digit first, unique on the node. Empty = made of the card's
+    /// name: lower case, other characters as '-'.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// At most 1000 skills and 256 KiB.
+    #[prost(message, optional, tag = "2")]
+    pub card: ::core::option::Option<AgentCard>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RegisterAgentResponse {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// As SetAgentCardResponse.warnings.
+    #[prost(string, repeated, tag = "2")]
+    pub warnings: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UnregisterAgentRequest {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UnregisterAgentResponse {
+    /// How many tasks failed by it.
+    #[prost(uint32, tag = "1")]
+    pub failed_tasks: u32,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListNodeAgentsRequest {}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListNodeAgentsResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub agents: ::prost::alloc::vec::Vec<NodeAgent>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct NodeAgent {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "2")]
+    pub card: ::core::option::Option<AgentCard>,
+    /// Tasks that name no agent, and no skill of another one, are its.
+    #[prost(bool, tag = "3")]
+    pub primary: bool,
+    /// How many SubscribeIncomingTasks are open for it; 0: it is away, and its tasks wait.
+    #[prost(uint32, tag = "4")]
+    pub listeners: u32,
+    /// Its tasks that have not ended.
+    #[prost(uint32, tag = "5")]
+    pub open_tasks: u32,
+    /// When a program began or ended to listen for it last; absent = never.
+    #[prost(message, optional, tag = "6")]
+    pub last_attached_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// It came by SetAgentCard, and is forgotten when no program listens for long (`agent_forget`).
+    #[prost(bool, tag = "7")]
+    pub by_card: bool,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListAgentProgramsRequest {}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListAgentProgramsResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub programs: ::prost::alloc::vec::Vec<ServingProgram>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ServingProgram {
+    /// The name of the agent.
+    #[prost(string, tag = "1")]
+    pub agent: ::prost::alloc::string::String,
+    /// As the listener told it; absent = it told nothing. `pid` is that of the process on the other end of a Unix socket where
+    /// the listener told none.
+    #[prost(message, optional, tag = "2")]
+    pub program: ::core::option::Option<AgentProgram>,
+    /// It is served by the daemon itself, as its configuration says.
+    #[prost(bool, tag = "3")]
+    pub in_daemon: bool,
+    /// When it began to listen, or when it was tried last.
+    #[prost(message, optional, tag = "4")]
+    pub since: ::core::option::Option<::prost_types::Timestamp>,
+    /// Why it does not listen; empty = it listens, or starts.
+    #[prost(string, tag = "5")]
+    pub error: ::prost::alloc::string::String,
+    /// When the daemon starts it again, where it does not listen.
+    #[prost(message, optional, tag = "6")]
+    pub next_start: ::core::option::Option<::prost_types::Timestamp>,
+    /// It does not listen yet: the daemon starts it at the moment.
+    #[prost(bool, tag = "7")]
+    pub starting: bool,
+}
+/// Generated client implementations.
+#[cfg(feature = "services")]
+pub mod agent_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Served beside NodeService, on the same socket. An agent is registered once and stays so, also while no program listens for it:
+    /// its tasks wait. SubscribeIncomingTasks with its name listens for it; the tasks that come are its alone.
+    #[derive(Debug, Clone)]
+    pub struct AgentServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl AgentServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> AgentServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> AgentServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            AgentServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Registers an agent, or gives the agent of this name another card. INVALID_ARGUMENT: the name or the card cannot be;
+        /// RESOURCE_EXHAUSTED: as many agents are registered as may be (`max_agents`).
+        pub async fn register_agent(
+            &mut self,
+            request: impl tonic::IntoRequest<super::RegisterAgentRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RegisterAgentResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::SizedCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/agentanycast.v1.AgentService/RegisterAgent",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("agentanycast.v1.AgentService", "RegisterAgent"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// Ends an agent for which no program listens: its tasks that have not ended fail with "agent NAME was removed". NOT_FOUND:
+        /// there is none of this name; FAILED_PRECONDITION: a program listens for it.
+        pub async fn unregister_agent(
+            &mut self,
+            request: impl tonic::IntoRequest<super::UnregisterAgentRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::UnregisterAgentResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::SizedCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/agentanycast.v1.AgentService/UnregisterAgent",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("agentanycast.v1.AgentService", "UnregisterAgent"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// The agents of this node, the earliest registered first.
+        pub async fn list_node_agents(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListNodeAgentsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListNodeAgentsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::SizedCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/agentanycast.v1.AgentService/ListNodeAgents",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("agentanycast.v1.AgentService", "ListNodeAgents"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+        /// What serves the agents of this node: one entry for each open SubscribeIncomingTasks, and for each agent of the daemon's own
+        /// configuration that cannot be served at the moment. By agent, the earliest first.
+        pub async fn list_agent_programs(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListAgentProgramsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListAgentProgramsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::SizedCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/agentanycast.v1.AgentService/ListAgentPrograms",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("agentanycast.v1.AgentService", "ListAgentPrograms"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+#[cfg(feature = "services")]
+pub mod agent_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with AgentServiceServer.
+    #[async_trait]
+    pub trait AgentService: std::marker::Send + std::marker::Sync + 'static {
+        /// Registers an agent, or gives the agent of this name another card. INVALID_ARGUMENT: the name or the card cannot be;
+        /// RESOURCE_EXHAUSTED: as many agents are registered as may be (`max_agents`).
+        async fn register_agent(
+            &self,
+            request: tonic::Request<super::RegisterAgentRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::RegisterAgentResponse>,
+            tonic::Status,
+        >;
+        /// Ends an agent for which no program listens: its tasks that have not ended fail with "agent NAME was removed". NOT_FOUND:
+        /// there is none of this name; FAILED_PRECONDITION: a program listens for it.
+        async fn unregister_agent(
+            &self,
+            request: tonic::Request<super::UnregisterAgentRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::UnregisterAgentResponse>,
+            tonic::Status,
+        >;
+        /// The agents of this node, the earliest registered first.
+        async fn list_node_agents(
+            &self,
+            request: tonic::Request<super::ListNodeAgentsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListNodeAgentsResponse>,
+            tonic::Status,
+        >;
+        /// What serves the agents of this node: one entry for each open SubscribeIncomingTasks, and for each agent of the daemon's own
+        /// configuration that cannot be served at the moment. By agent, the earliest first.
+        async fn list_agent_programs(
+            &self,
+            request: tonic::Request<super::ListAgentProgramsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListAgentProgramsResponse>,
+            tonic::Status,
+        >;
+    }
+    /// Served beside NodeService, on the same socket. An agent is registered once and stays so, also while no program listens for it:
+    /// its tasks wait. SubscribeIncomingTasks with its name listens for it; the tasks that come are its alone.
+    #[derive(Debug)]
+    pub struct AgentServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> AgentServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for AgentServiceServer<T>
+    where
+        T: AgentService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/agentanycast.v1.AgentService/RegisterAgent" => {
+                    #[allow(non_camel_case_types)]
+                    struct RegisterAgentSvc<T: AgentService>(pub Arc<T>);
+                    impl<
+                        T: AgentService,
+                    > tonic::server::UnaryService<super::RegisterAgentRequest>
+                    for RegisterAgentSvc<T> {
+                        type Response = super::RegisterAgentResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::RegisterAgentRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as AgentService>::register_agent(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = RegisterAgentSvc(inner);
+                        let codec = crate::codec::SizedCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/agentanycast.v1.AgentService/UnregisterAgent" => {
+                    #[allow(non_camel_case_types)]
+                    struct UnregisterAgentSvc<T: AgentService>(pub Arc<T>);
+                    impl<
+                        T: AgentService,
+                    > tonic::server::UnaryService<super::UnregisterAgentRequest>
+                    for UnregisterAgentSvc<T> {
+                        type Response = super::UnregisterAgentResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::UnregisterAgentRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as AgentService>::unregister_agent(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = UnregisterAgentSvc(inner);
+                        let codec = crate::codec::SizedCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/agentanycast.v1.AgentService/ListNodeAgents" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListNodeAgentsSvc<T: AgentService>(pub Arc<T>);
+                    impl<
+                        T: AgentService,
+                    > tonic::server::UnaryService<super::ListNodeAgentsRequest>
+                    for ListNodeAgentsSvc<T> {
+                        type Response = super::ListNodeAgentsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListNodeAgentsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as AgentService>::list_node_agents(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListNodeAgentsSvc(inner);
+                        let codec = crate::codec::SizedCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/agentanycast.v1.AgentService/ListAgentPrograms" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListAgentProgramsSvc<T: AgentService>(pub Arc<T>);
+                    impl<
+                        T: AgentService,
+                    > tonic::server::UnaryService<super::ListAgentProgramsRequest>
+                    for ListAgentProgramsSvc<T> {
+                        type Response = super::ListAgentProgramsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListAgentProgramsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as AgentService>::list_agent_programs(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListAgentProgramsSvc(inner);
+                        let codec = crate::codec::SizedCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for AgentServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "agentanycast.v1.AgentService";
+    impl<T> tonic::server::NamedService for AgentServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SkillInfo {
@@ -2244,19 +2903,6 @@ pub struct SubscribeIncomingTasksRequest {
     /// Additive: what serves the agent, for people (ListAgentPrograms).
     #[prost(message, optional, tag = "101")]
     pub program: ::core::option::Option<AgentProgram>,
-}
-/// Additive: what serves an agent, in the words of the one that starts it. Texts of more than 4 KiB are cut.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct AgentProgram {
-    /// `program`, `jsonl`, `acp`, `http`, `mcp`, or another word.
-    #[prost(string, tag = "1")]
-    pub kind: ::prost::alloc::string::String,
-    /// The command, or the URL that is called.
-    #[prost(string, tag = "2")]
-    pub command: ::prost::alloc::string::String,
-    /// The process id of the one that listens, 0 = not told.
-    #[prost(uint32, tag = "3")]
-    pub pid: u32,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SubscribeIncomingTasksResponse {
@@ -3948,652 +4594,6 @@ pub mod node_service_server {
     /// Generated gRPC service name
     pub const SERVICE_NAME: &str = "agentanycast.v1.NodeService";
     impl<T> tonic::server::NamedService for NodeServiceServer<T> {
-        const NAME: &'static str = SERVICE_NAME;
-    }
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct RegisterAgentRequest {
-    /// 1 to 64 of a-z, 0-9, '.', '_' and '-', with a letter or digit first, unique on the node. Empty = made of the card's
-    /// name: lower case, other characters as '-'.
-    #[prost(string, tag = "1")]
-    pub name: ::prost::alloc::string::String,
-    /// At most 1000 skills and 256 KiB.
-    #[prost(message, optional, tag = "2")]
-    pub card: ::core::option::Option<AgentCard>,
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct RegisterAgentResponse {
-    #[prost(string, tag = "1")]
-    pub name: ::prost::alloc::string::String,
-    /// As SetAgentCardResponse.warnings.
-    #[prost(string, repeated, tag = "2")]
-    pub warnings: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct UnregisterAgentRequest {
-    #[prost(string, tag = "1")]
-    pub name: ::prost::alloc::string::String,
-}
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct UnregisterAgentResponse {
-    /// How many tasks failed by it.
-    #[prost(uint32, tag = "1")]
-    pub failed_tasks: u32,
-}
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ListNodeAgentsRequest {}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct ListNodeAgentsResponse {
-    #[prost(message, repeated, tag = "1")]
-    pub agents: ::prost::alloc::vec::Vec<NodeAgent>,
-}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct NodeAgent {
-    #[prost(string, tag = "1")]
-    pub name: ::prost::alloc::string::String,
-    #[prost(message, optional, tag = "2")]
-    pub card: ::core::option::Option<AgentCard>,
-    /// Tasks that name no agent, and no skill of another one, are its.
-    #[prost(bool, tag = "3")]
-    pub primary: bool,
-    /// How many SubscribeIncomingTasks are open for it; 0: it is away, and its tasks wait.
-    #[prost(uint32, tag = "4")]
-    pub listeners: u32,
-    /// Its tasks that have not ended.
-    #[prost(uint32, tag = "5")]
-    pub open_tasks: u32,
-    /// When a program began or ended to listen for it last; absent = never.
-    #[prost(message, optional, tag = "6")]
-    pub last_attached_at: ::core::option::Option<::prost_types::Timestamp>,
-    /// It came by SetAgentCard, and is forgotten when no program listens for long (`agent_forget`).
-    #[prost(bool, tag = "7")]
-    pub by_card: bool,
-}
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ListAgentProgramsRequest {}
-#[derive(Clone, PartialEq, ::prost::Message)]
-pub struct ListAgentProgramsResponse {
-    #[prost(message, repeated, tag = "1")]
-    pub programs: ::prost::alloc::vec::Vec<ServingProgram>,
-}
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct ServingProgram {
-    /// The name of the agent.
-    #[prost(string, tag = "1")]
-    pub agent: ::prost::alloc::string::String,
-    /// As the listener told it; absent = it told nothing. `pid` is that of the process on the other end of a Unix socket where
-    /// the listener told none.
-    #[prost(message, optional, tag = "2")]
-    pub program: ::core::option::Option<AgentProgram>,
-    /// It is served by the daemon itself, as its configuration says.
-    #[prost(bool, tag = "3")]
-    pub in_daemon: bool,
-    /// When it began to listen, or when it was tried last.
-    #[prost(message, optional, tag = "4")]
-    pub since: ::core::option::Option<::prost_types::Timestamp>,
-    /// Why it does not listen; empty = it listens, or starts.
-    #[prost(string, tag = "5")]
-    pub error: ::prost::alloc::string::String,
-    /// When the daemon starts it again, where it does not listen.
-    #[prost(message, optional, tag = "6")]
-    pub next_start: ::core::option::Option<::prost_types::Timestamp>,
-    /// It does not listen yet: the daemon starts it at the moment.
-    #[prost(bool, tag = "7")]
-    pub starting: bool,
-}
-/// Generated client implementations.
-#[cfg(feature = "services")]
-pub mod agent_service_client {
-    #![allow(
-        unused_variables,
-        dead_code,
-        missing_docs,
-        clippy::wildcard_imports,
-        clippy::let_unit_value,
-    )]
-    use tonic::codegen::*;
-    use tonic::codegen::http::Uri;
-    /// Served beside NodeService, on the same socket. An agent is registered once and stays so, also while no program listens for it:
-    /// its tasks wait. SubscribeIncomingTasks with its name listens for it; the tasks that come are its alone.
-    #[derive(Debug, Clone)]
-    pub struct AgentServiceClient<T> {
-        inner: tonic::client::Grpc<T>,
-    }
-    impl AgentServiceClient<tonic::transport::Channel> {
-        /// Attempt to create a new client by connecting to a given endpoint.
-        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
-        where
-            D: TryInto<tonic::transport::Endpoint>,
-            D::Error: Into<StdError>,
-        {
-            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
-            Ok(Self::new(conn))
-        }
-    }
-    impl<T> AgentServiceClient<T>
-    where
-        T: tonic::client::GrpcService<tonic::body::Body>,
-        T::Error: Into<StdError>,
-        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
-        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
-    {
-        pub fn new(inner: T) -> Self {
-            let inner = tonic::client::Grpc::new(inner);
-            Self { inner }
-        }
-        pub fn with_origin(inner: T, origin: Uri) -> Self {
-            let inner = tonic::client::Grpc::with_origin(inner, origin);
-            Self { inner }
-        }
-        pub fn with_interceptor<F>(
-            inner: T,
-            interceptor: F,
-        ) -> AgentServiceClient<InterceptedService<T, F>>
-        where
-            F: tonic::service::Interceptor,
-            T::ResponseBody: Default,
-            T: tonic::codegen::Service<
-                http::Request<tonic::body::Body>,
-                Response = http::Response<
-                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
-                >,
-            >,
-            <T as tonic::codegen::Service<
-                http::Request<tonic::body::Body>,
-            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
-        {
-            AgentServiceClient::new(InterceptedService::new(inner, interceptor))
-        }
-        /// Compress requests with the given encoding.
-        ///
-        /// This requires the server to support it otherwise it might respond with an
-        /// error.
-        #[must_use]
-        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.inner = self.inner.send_compressed(encoding);
-            self
-        }
-        /// Enable decompressing responses.
-        #[must_use]
-        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.inner = self.inner.accept_compressed(encoding);
-            self
-        }
-        /// Limits the maximum size of a decoded message.
-        ///
-        /// Default: `4MB`
-        #[must_use]
-        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
-            self.inner = self.inner.max_decoding_message_size(limit);
-            self
-        }
-        /// Limits the maximum size of an encoded message.
-        ///
-        /// Default: `usize::MAX`
-        #[must_use]
-        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
-            self.inner = self.inner.max_encoding_message_size(limit);
-            self
-        }
-        /// Registers an agent, or gives the agent of this name another card. INVALID_ARGUMENT: the name or the card cannot be;
-        /// RESOURCE_EXHAUSTED: as many agents are registered as may be (`max_agents`).
-        pub async fn register_agent(
-            &mut self,
-            request: impl tonic::IntoRequest<super::RegisterAgentRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::RegisterAgentResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = crate::codec::SizedCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/agentanycast.v1.AgentService/RegisterAgent",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(
-                    GrpcMethod::new("agentanycast.v1.AgentService", "RegisterAgent"),
-                );
-            self.inner.unary(req, path, codec).await
-        }
-        /// Ends an agent for which no program listens: its tasks that have not ended fail with "agent NAME was removed". NOT_FOUND:
-        /// there is none of this name; FAILED_PRECONDITION: a program listens for it.
-        pub async fn unregister_agent(
-            &mut self,
-            request: impl tonic::IntoRequest<super::UnregisterAgentRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::UnregisterAgentResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = crate::codec::SizedCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/agentanycast.v1.AgentService/UnregisterAgent",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(
-                    GrpcMethod::new("agentanycast.v1.AgentService", "UnregisterAgent"),
-                );
-            self.inner.unary(req, path, codec).await
-        }
-        /// The agents of this node, the earliest registered first.
-        pub async fn list_node_agents(
-            &mut self,
-            request: impl tonic::IntoRequest<super::ListNodeAgentsRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ListNodeAgentsResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = crate::codec::SizedCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/agentanycast.v1.AgentService/ListNodeAgents",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(
-                    GrpcMethod::new("agentanycast.v1.AgentService", "ListNodeAgents"),
-                );
-            self.inner.unary(req, path, codec).await
-        }
-        /// What serves the agents of this node: one entry for each open SubscribeIncomingTasks, and for each agent of the daemon's own
-        /// configuration that cannot be served at the moment. By agent, the earliest first.
-        pub async fn list_agent_programs(
-            &mut self,
-            request: impl tonic::IntoRequest<super::ListAgentProgramsRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ListAgentProgramsResponse>,
-            tonic::Status,
-        > {
-            self.inner
-                .ready()
-                .await
-                .map_err(|e| {
-                    tonic::Status::unknown(
-                        format!("Service was not ready: {}", e.into()),
-                    )
-                })?;
-            let codec = crate::codec::SizedCodec::default();
-            let path = http::uri::PathAndQuery::from_static(
-                "/agentanycast.v1.AgentService/ListAgentPrograms",
-            );
-            let mut req = request.into_request();
-            req.extensions_mut()
-                .insert(
-                    GrpcMethod::new("agentanycast.v1.AgentService", "ListAgentPrograms"),
-                );
-            self.inner.unary(req, path, codec).await
-        }
-    }
-}
-/// Generated server implementations.
-#[cfg(feature = "services")]
-pub mod agent_service_server {
-    #![allow(
-        unused_variables,
-        dead_code,
-        missing_docs,
-        clippy::wildcard_imports,
-        clippy::let_unit_value,
-    )]
-    use tonic::codegen::*;
-    /// Generated trait containing gRPC methods that should be implemented for use with AgentServiceServer.
-    #[async_trait]
-    pub trait AgentService: std::marker::Send + std::marker::Sync + 'static {
-        /// Registers an agent, or gives the agent of this name another card. INVALID_ARGUMENT: the name or the card cannot be;
-        /// RESOURCE_EXHAUSTED: as many agents are registered as may be (`max_agents`).
-        async fn register_agent(
-            &self,
-            request: tonic::Request<super::RegisterAgentRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::RegisterAgentResponse>,
-            tonic::Status,
-        >;
-        /// Ends an agent for which no program listens: its tasks that have not ended fail with "agent NAME was removed". NOT_FOUND:
-        /// there is none of this name; FAILED_PRECONDITION: a program listens for it.
-        async fn unregister_agent(
-            &self,
-            request: tonic::Request<super::UnregisterAgentRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::UnregisterAgentResponse>,
-            tonic::Status,
-        >;
-        /// The agents of this node, the earliest registered first.
-        async fn list_node_agents(
-            &self,
-            request: tonic::Request<super::ListNodeAgentsRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ListNodeAgentsResponse>,
-            tonic::Status,
-        >;
-        /// What serves the agents of this node: one entry for each open SubscribeIncomingTasks, and for each agent of the daemon's own
-        /// configuration that cannot be served at the moment. By agent, the earliest first.
-        async fn list_agent_programs(
-            &self,
-            request: tonic::Request<super::ListAgentProgramsRequest>,
-        ) -> std::result::Result<
-            tonic::Response<super::ListAgentProgramsResponse>,
-            tonic::Status,
-        >;
-    }
-    /// Served beside NodeService, on the same socket. An agent is registered once and stays so, also while no program listens for it:
-    /// its tasks wait. SubscribeIncomingTasks with its name listens for it; the tasks that come are its alone.
-    #[derive(Debug)]
-    pub struct AgentServiceServer<T> {
-        inner: Arc<T>,
-        accept_compression_encodings: EnabledCompressionEncodings,
-        send_compression_encodings: EnabledCompressionEncodings,
-        max_decoding_message_size: Option<usize>,
-        max_encoding_message_size: Option<usize>,
-    }
-    impl<T> AgentServiceServer<T> {
-        pub fn new(inner: T) -> Self {
-            Self::from_arc(Arc::new(inner))
-        }
-        pub fn from_arc(inner: Arc<T>) -> Self {
-            Self {
-                inner,
-                accept_compression_encodings: Default::default(),
-                send_compression_encodings: Default::default(),
-                max_decoding_message_size: None,
-                max_encoding_message_size: None,
-            }
-        }
-        pub fn with_interceptor<F>(
-            inner: T,
-            interceptor: F,
-        ) -> InterceptedService<Self, F>
-        where
-            F: tonic::service::Interceptor,
-        {
-            InterceptedService::new(Self::new(inner), interceptor)
-        }
-        /// Enable decompressing requests with the given encoding.
-        #[must_use]
-        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.accept_compression_encodings.enable(encoding);
-            self
-        }
-        /// Compress responses with the given encoding, if the client supports it.
-        #[must_use]
-        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
-            self.send_compression_encodings.enable(encoding);
-            self
-        }
-        /// Limits the maximum size of a decoded message.
-        ///
-        /// Default: `4MB`
-        #[must_use]
-        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
-            self.max_decoding_message_size = Some(limit);
-            self
-        }
-        /// Limits the maximum size of an encoded message.
-        ///
-        /// Default: `usize::MAX`
-        #[must_use]
-        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
-            self.max_encoding_message_size = Some(limit);
-            self
-        }
-    }
-    impl<T, B> tonic::codegen::Service<http::Request<B>> for AgentServiceServer<T>
-    where
-        T: AgentService,
-        B: Body + std::marker::Send + 'static,
-        B::Error: Into<StdError> + std::marker::Send + 'static,
-    {
-        type Response = http::Response<tonic::body::Body>;
-        type Error = std::convert::Infallible;
-        type Future = BoxFuture<Self::Response, Self::Error>;
-        fn poll_ready(
-            &mut self,
-            _cx: &mut Context<'_>,
-        ) -> Poll<std::result::Result<(), Self::Error>> {
-            Poll::Ready(Ok(()))
-        }
-        fn call(&mut self, req: http::Request<B>) -> Self::Future {
-            match req.uri().path() {
-                "/agentanycast.v1.AgentService/RegisterAgent" => {
-                    #[allow(non_camel_case_types)]
-                    struct RegisterAgentSvc<T: AgentService>(pub Arc<T>);
-                    impl<
-                        T: AgentService,
-                    > tonic::server::UnaryService<super::RegisterAgentRequest>
-                    for RegisterAgentSvc<T> {
-                        type Response = super::RegisterAgentResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::RegisterAgentRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as AgentService>::register_agent(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = RegisterAgentSvc(inner);
-                        let codec = crate::codec::SizedCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/agentanycast.v1.AgentService/UnregisterAgent" => {
-                    #[allow(non_camel_case_types)]
-                    struct UnregisterAgentSvc<T: AgentService>(pub Arc<T>);
-                    impl<
-                        T: AgentService,
-                    > tonic::server::UnaryService<super::UnregisterAgentRequest>
-                    for UnregisterAgentSvc<T> {
-                        type Response = super::UnregisterAgentResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::UnregisterAgentRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as AgentService>::unregister_agent(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = UnregisterAgentSvc(inner);
-                        let codec = crate::codec::SizedCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/agentanycast.v1.AgentService/ListNodeAgents" => {
-                    #[allow(non_camel_case_types)]
-                    struct ListNodeAgentsSvc<T: AgentService>(pub Arc<T>);
-                    impl<
-                        T: AgentService,
-                    > tonic::server::UnaryService<super::ListNodeAgentsRequest>
-                    for ListNodeAgentsSvc<T> {
-                        type Response = super::ListNodeAgentsResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::ListNodeAgentsRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as AgentService>::list_node_agents(&inner, request).await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = ListNodeAgentsSvc(inner);
-                        let codec = crate::codec::SizedCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                "/agentanycast.v1.AgentService/ListAgentPrograms" => {
-                    #[allow(non_camel_case_types)]
-                    struct ListAgentProgramsSvc<T: AgentService>(pub Arc<T>);
-                    impl<
-                        T: AgentService,
-                    > tonic::server::UnaryService<super::ListAgentProgramsRequest>
-                    for ListAgentProgramsSvc<T> {
-                        type Response = super::ListAgentProgramsResponse;
-                        type Future = BoxFuture<
-                            tonic::Response<Self::Response>,
-                            tonic::Status,
-                        >;
-                        fn call(
-                            &mut self,
-                            request: tonic::Request<super::ListAgentProgramsRequest>,
-                        ) -> Self::Future {
-                            let inner = Arc::clone(&self.0);
-                            let fut = async move {
-                                <T as AgentService>::list_agent_programs(&inner, request)
-                                    .await
-                            };
-                            Box::pin(fut)
-                        }
-                    }
-                    let accept_compression_encodings = self.accept_compression_encodings;
-                    let send_compression_encodings = self.send_compression_encodings;
-                    let max_decoding_message_size = self.max_decoding_message_size;
-                    let max_encoding_message_size = self.max_encoding_message_size;
-                    let inner = self.inner.clone();
-                    let fut = async move {
-                        let method = ListAgentProgramsSvc(inner);
-                        let codec = crate::codec::SizedCodec::default();
-                        let mut grpc = tonic::server::Grpc::new(codec)
-                            .apply_compression_config(
-                                accept_compression_encodings,
-                                send_compression_encodings,
-                            )
-                            .apply_max_message_size_config(
-                                max_decoding_message_size,
-                                max_encoding_message_size,
-                            );
-                        let res = grpc.unary(method, req).await;
-                        Ok(res)
-                    };
-                    Box::pin(fut)
-                }
-                _ => {
-                    Box::pin(async move {
-                        let mut response = http::Response::new(
-                            tonic::body::Body::default(),
-                        );
-                        let headers = response.headers_mut();
-                        headers
-                            .insert(
-                                tonic::Status::GRPC_STATUS,
-                                (tonic::Code::Unimplemented as i32).into(),
-                            );
-                        headers
-                            .insert(
-                                http::header::CONTENT_TYPE,
-                                tonic::metadata::GRPC_CONTENT_TYPE,
-                            );
-                        Ok(response)
-                    })
-                }
-            }
-        }
-    }
-    impl<T> Clone for AgentServiceServer<T> {
-        fn clone(&self) -> Self {
-            let inner = self.inner.clone();
-            Self {
-                inner,
-                accept_compression_encodings: self.accept_compression_encodings,
-                send_compression_encodings: self.send_compression_encodings,
-                max_decoding_message_size: self.max_decoding_message_size,
-                max_encoding_message_size: self.max_encoding_message_size,
-            }
-        }
-    }
-    /// Generated gRPC service name
-    pub const SERVICE_NAME: &str = "agentanycast.v1.AgentService";
-    impl<T> tonic::server::NamedService for AgentServiceServer<T> {
         const NAME: &'static str = SERVICE_NAME;
     }
 }

@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 use futures::FutureExt as _;
 use rmcp::{
     ServiceExt as _,
-    model::{PaginatedRequestParams, Tool},
+    model::{ClientRequest, PaginatedRequestParams, PingRequest, Tool},
     service::{Peer, RoleClient, RunningService},
     transport::{
         StreamableHttpClientTransport, async_rw::AsyncRwTransport,
@@ -121,6 +121,12 @@ impl KeptServer {
     }
 }
 
+/// How often a server at a URL is asked whether it is there.
+const PING_EVERY: Duration = Duration::from_secs(15);
+
+/// How long its answer may take.
+const PING_WITHIN: Duration = Duration::from_secs(10);
+
 struct ServerKeeper {
     endpoint: McpEndpoint,
     supervisor: Arc<Supervisor>,
@@ -192,6 +198,23 @@ impl ServerKeeper {
         }
     }
 
+    /// Resolves when a server at a URL does not know this client any more, or does not answer: a session is lost without a word when
+    /// its server is started again. The end of a program is seen otherwise.
+    async fn until_silent(&self, peer: &Peer<RoleClient>) -> String {
+        if matches!(self.endpoint, McpEndpoint::Command(_)) {
+            std::future::pending::<()>().await;
+        }
+        loop {
+            tokio::time::sleep(PING_EVERY).await;
+            let ping = ClientRequest::PingRequest(PingRequest::default());
+            match timeout(PING_WITHIN, peer.send_request(ping)).await {
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => return format!("the MCP server refuses a ping: {error}"),
+                Err(_) => return format!("the MCP server did not answer a ping within {PING_WITHIN:?}"),
+            }
+        }
+    }
+
     /// Speaks with a server that was started, until one of both ends; why.
     async fn speak<E: std::fmt::Display>(
         &self,
@@ -234,6 +257,7 @@ impl ServerKeeper {
                 () = self.stop.cancelled() => break String::new(),
                 () = ended.clone() => break "the MCP server ended".to_owned(),
                 () = tools_changed.notified() => {}
+                reason = self.until_silent(&peer) => break reason,
             }
         };
         // From now on tasks wait for the next start.
