@@ -5,7 +5,6 @@
 //! takes, `task_list`, `task_notes`, `network`, `directory`, `invites` and `diagnostics` are additive, `size_errors` a refusal of the gRPC library in our terms;
 //! `listen`, `authority_fix` and `auth` are the door.
 
-mod agent_programs;
 mod agents;
 mod artifact_content;
 mod artifact_streams;
@@ -28,7 +27,6 @@ mod task_list;
 mod task_notes;
 mod task_updates;
 
-pub(crate) use agent_programs::AgentPrograms;
 #[cfg(feature = "bridge")]
 pub(crate) use in_process_caller::LocalConnection;
 use std::{
@@ -44,6 +42,7 @@ use agentanycast_proto::v1::{AgentCard, P2pExtension};
 use tonic::Status;
 
 use crate::{
+    agent_programs::AgentPrograms,
     anycast::{Anycast, SearchError},
     health::Health,
     identity_resolver::DidWebLookup,

@@ -23,8 +23,9 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    agent_programs::AgentPrograms,
     anycast::{self, Anycast, NeighbourCards, PeerHealthHandle},
-    api::{AgentPrograms, Api, auth::CallAuth, listen},
+    api::{Api, auth::CallAuth, listen},
     bridge::{self, GATEWAYS, GatewayCounters, GatewayRegistration, Gateways},
     config::{Config, GrpcAccess, GrpcListen},
     configured_agents::ConfiguredAgents,
@@ -68,6 +69,13 @@ pub fn main_with_gateways(
     gateways: &'static [GatewayRegistration],
 ) -> ExitCode {
     let args: Vec<OsString> = args.collect();
+    #[cfg(feature = "run")]
+    if args
+        .get(1)
+        .is_some_and(|word| word == agentanycast_runner::run_helper::HELPER_COMMAND)
+    {
+        return agentanycast_runner::run_helper::main(args.into_iter().skip(2));
+    }
     let keys: Vec<_> = gateways.iter().flat_map(GatewayRegistration::keys).collect();
     if !keys.is_empty() {
         load_config::add_settings(load_config::AddedSettings {

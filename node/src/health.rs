@@ -10,7 +10,7 @@ use agentanycast_store::disk;
 use tokio::sync::watch;
 use tonic_health::{ServingStatus, server::HealthReporter};
 
-use crate::{anycast::UndiscoverableParts, api::AgentPrograms};
+use crate::{agent_programs::AgentPrograms, anycast::UndiscoverableParts};
 
 /// Names under which gRPC health tells how policy and audit log are doing, besides that of NodeService.
 const POLICY: &str = "policy";

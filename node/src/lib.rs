@@ -1,5 +1,6 @@
 //! The AgentAnycast node daemon.
 
+mod agent_programs;
 pub mod anycast;
 pub mod api;
 pub mod bridge;

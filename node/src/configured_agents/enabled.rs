@@ -9,11 +9,7 @@ use agentanycast_runner::{RunnerError, RunnerObserver, RunnerStop, keep_serving,
 use tokio::task::JoinSet;
 
 use super::agents_of;
-use crate::{
-    api::{AgentPrograms, Api},
-    bridge::local_agents,
-    config::Config,
-};
+use crate::{agent_programs::AgentPrograms, api::Api, bridge::local_agents, config::Config};
 
 /// It is in this program.
 pub(crate) const MISSING: Option<MissingFeature> = None;

@@ -14,7 +14,8 @@ use crate::client_env::{python, scripts};
 const OURS: i32 = 100;
 
 /// The files that are ours altogether.
-const OUR_FILES: [&str; 12] = [
+const OUR_FILES: [&str; 13] = [
+    "agentanycast/v1/node_agents.proto",
     "agentanycast/v1/agent_record.proto",
     "agentanycast/v1/agent_service.proto",
     "agentanycast/v1/anycast.proto",

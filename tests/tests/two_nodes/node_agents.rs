@@ -188,3 +188,16 @@ async fn agents_whose_cards_are_too_large_together_are_shown_by_pages() {
         answer.status
     );
 }
+
+/// By the daemon's own program, which is the helper of the programs that it starts, too.
+#[tokio::test]
+async fn a_program_of_the_settings_is_an_agent_of_the_daemon() {
+    let settings = "[[agents.run]]\nname = \"upper\"\ncommand = [\"tr\", \"a-z\", \"A-Z\"]\n";
+    let there = Daemon::builder().config(settings).start().await;
+    let here = Daemon::builder().start().await;
+    let (node, asker) = (there.node().await, here.node().await);
+    listening(&node, &["upper"]).await;
+    asker.connect_peer(there.peer_id(), [there.tcp()]).await.unwrap();
+    let task = asker.task(Target::Peer(there.peer_id().clone()), "quiet");
+    assert_eq!(answer(task.agent("upper").send().await.unwrap()).await, "QUIET");
+}

@@ -48,7 +48,7 @@ impl AgentPrograms {
     }
 
     /// A stream of tasks of this agent is open.
-    pub(super) fn listens(
+    pub(crate) fn listens(
         &self,
         agent: &str,
         program: Option<AgentProgram>,
@@ -113,7 +113,7 @@ impl AgentPrograms {
     }
 
     /// All of them, by agent.
-    pub(super) fn list(&self) -> Vec<ServingProgram> {
+    pub(crate) fn list(&self) -> Vec<ServingProgram> {
         let state = self.state();
         let mut programs: Vec<_> = state.listening.values().cloned().collect();
         programs.extend(state.unserved.values().cloned());
