@@ -203,7 +203,7 @@ impl AgentTask for SdkAgentTask {
     }
 
     async fn claim(&self) -> Result<(), GatewayError> {
-        Ok(self.task.claim().await?)
+        Ok(self.task.begin().await?)
     }
 
     fn leave(&self) {

@@ -125,13 +125,19 @@ impl IncomingTask {
     }
 
     /// Claims the task and waits until the daemon has stored the claim. After that the daemon hands the task to no other
-    /// agent, of its node or another one, also when the daemon restarts. If this process ends first, the daemon waits
-    /// `agent_grace`, and then fails the task. A handler with side
-    /// effects that must not happen twice calls this before them. Fails with kind `Conflict` when another agent has the
-    /// task or the task is over.
+    /// agent of its node, also when the daemon restarts. If this process ends first, the daemon waits `agent_grace`;
+    /// then it ends the task or, if the task was sent by skill, gives it back for another node. Fails with kind `Conflict` when
+    /// another agent has the task or the task is over.
     pub async fn claim(&self) -> Result<(), Error> {
         self.ensure_claimed().await?;
         // The claim alone is no report: the daemon hands a task without a report out again when its agent ends.
+        task_reports::renew_claim(&self.node, self.id()).await
+    }
+
+    /// As [`IncomingTask::claim`], for work that must not be done twice: a handler with such effects calls this before them. If
+    /// this process ends first, the daemon waits `agent_grace`, and then fails the task; it goes to no other agent or node.
+    pub async fn begin(&self) -> Result<(), Error> {
+        self.ensure_claimed().await?;
         task_reports::begin(&self.node, self.id()).await
     }
 
