@@ -192,8 +192,9 @@ impl AgentListener {
 
 impl Drop for AgentListener {
     fn drop(&mut self) {
-        // An agent may have ended of the last one.
-        let read = self.read + usize::from(self.is_given);
+        // One that was given and not followed by another question is with a client that does not read: it cannot have ended of
+        // it. A client that reads asks for the next one at once.
+        let read = self.read;
         let (id, has_ended) = (self.id, (self.has_ended)());
         self.engine.post(Box::new(move |core, now| {
             let _ = if has_ended {
