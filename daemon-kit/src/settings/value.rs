@@ -107,6 +107,17 @@ impl Raw {
         }
     }
 
+    /// Its keys with their values, if it is a table; else it is not `allowed`.
+    ///
+    /// # Errors
+    /// See [`Raw::refuse`].
+    pub fn entries(&self, allowed: &str) -> Result<&[(String, Self)], InvalidValue> {
+        match self {
+            Self::Table { entries, .. } => Ok(entries),
+            _ => Err(self.refuse(allowed)),
+        }
+    }
+
     /// That it is not allowed, and what is.
     pub fn refuse(&self, allowed: impl Into<String>) -> InvalidValue {
         InvalidValue {

@@ -107,16 +107,9 @@ fn number(raw: &Raw, least: u32, most: u32) -> Result<u32, InvalidValue> {
         .ok_or_else(|| raw.refuse(format!("a whole number from {least} to {most}")))
 }
 
-fn entries<'a>(raw: &'a Raw, form: &str) -> Result<&'a [(String, Raw)], InvalidValue> {
-    match raw {
-        Raw::Table { entries, .. } => Ok(entries),
-        _ => Err(raw.refuse(form)),
-    }
-}
-
 fn environment(raw: &Raw) -> Result<Vec<(String, String)>, InvalidValue> {
     let mut variables = Vec::new();
-    for (name, value) in entries(raw, r#"a table { NAME = "VALUE", … }"#)? {
+    for (name, value) in raw.entries(r#"a table { NAME = "VALUE", … }"#)? {
         if name.is_empty() || name.contains(['=', '\0']) {
             let allowed = format!("a table of variables whose names have no '=', and {name:?} is none");
             return Err(refuse_entry(value, Some("env"), allowed));
@@ -131,7 +124,7 @@ impl Given {
     fn read(raw: &Raw, home: Option<&Path>, own_keys: &[&str], form: &str) -> Result<Self, InvalidValue> {
         let mut given = Self::default();
         let known = || COMMON_KEYS.iter().chain(own_keys).copied();
-        for (key, value) in entries(raw, form)? {
+        for (key, value) in raw.entries(form)? {
             if !known().any(|known| known == key) {
                 return Err(InvalidValue::of_key("", key, known(), form));
             }

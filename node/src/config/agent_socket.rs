@@ -6,7 +6,7 @@ use agentanycast_core::is_agent_name;
 use agentanycast_daemon_kit::settings::{InvalidValue, Json as Value, Raw, Setting, literal};
 use serde_json::json;
 
-use super::{GrpcListen, policy_entries::entries};
+use super::GrpcListen;
 
 /// One `[[agents.socket]]` entry: each caller there is this agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl Setting for AgentSocket {
             });
         }
         let (mut name, mut listen) = (None, None);
-        for (key, value) in entries(raw, FORM)? {
+        for (key, value) in raw.entries(FORM)? {
             match key.as_str() {
                 "name" => name = Some(agent_name(String::read(value, home)?, value)?),
                 "listen" => listen = Some(local_place(value, home)?),

@@ -55,7 +55,7 @@ impl Setting for AclRule {
     fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, InvalidValue> {
         let any = || "*".to_owned();
         let (mut source, mut skill, mut agent, mut allow) = (any(), any(), any(), None);
-        for (key, value) in entries(raw, ACL)? {
+        for (key, value) in raw.entries(ACL)? {
             match key.as_str() {
                 "source" => source = String::read(value, home)?,
                 "skill" => skill = String::read(value, home)?,
@@ -104,7 +104,7 @@ impl Setting for RateOverride {
     fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, InvalidValue> {
         let mut source = None;
         let (mut rps, mut max_in_flight, mut max_bytes) = (None, None, None);
-        for (key, value) in entries(raw, OVERRIDE)? {
+        for (key, value) in raw.entries(OVERRIDE)? {
             match key.as_str() {
                 "source" => source = Some(String::read(value, home)?),
                 "rps" => rps = Some(f64::read(value, home)?),
@@ -155,10 +155,7 @@ impl Setting for SourceGroups {
     fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, InvalidValue> {
         let group = |(name, members): &(String, Raw)| Ok((name.clone(), Vec::read(members, home)?));
         Ok(Self(
-            entries(raw, GROUPS)?
-                .iter()
-                .map(group)
-                .collect::<Result<_, _>>()?,
+            raw.entries(GROUPS)?.iter().map(group).collect::<Result<_, _>>()?,
         ))
     }
 
@@ -176,12 +173,5 @@ impl Setting for SourceGroups {
 
     fn schema() -> Value {
         json!({ "type": "object", "additionalProperties": Vec::<String>::schema() })
-    }
-}
-
-pub(super) fn entries<'a>(raw: &'a Raw, allowed: &str) -> Result<&'a [(String, Raw)], InvalidValue> {
-    match raw {
-        Raw::Table { entries, .. } => Ok(entries),
-        _ => Err(raw.refuse(allowed)),
     }
 }
