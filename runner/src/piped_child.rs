@@ -6,7 +6,7 @@
 use std::{
     io,
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use tokio::{
@@ -16,7 +16,7 @@ use tokio::{
 
 use crate::{
     process::{LastLines, ProgramCommand, SupervisedProcess, Supervisor},
-    read_pace::ReadPace,
+    read_pace::{LogRate, ReadPace},
     run_helper::{ProgramEnd, TERM_GRACE},
 };
 
@@ -25,6 +25,9 @@ const END_WITHIN: Duration = TERM_GRACE.saturating_add(Duration::from_secs(2));
 
 /// How long its last lines are waited for once it has ended: a process outside of its group may hold standard error open.
 const LAST_LINES_WITHIN: Duration = Duration::from_secs(1);
+
+/// Most lines of a program that are logged in a second: one that writes without end must not drive all else out of the log.
+const MOST_LOGGED: u32 = 200;
 
 /// Longest line of standard error in the log, in bytes; the rest of the line is left out.
 const LINE_LIMIT: usize = 4 << 10;
@@ -126,7 +129,7 @@ impl PipedChild {
 /// Writes each line to the log, in bounded memory.
 async fn log_lines(stderr: impl AsyncRead + Unpin, program: String, last_lines: Arc<Mutex<LastLines>>) {
     let mut lines = BufReader::new(stderr);
-    let (mut pace, mut logged) = (ReadPace::new(), LoggedLines::default());
+    let (mut pace, mut logged) = (ReadPace::new(), LogRate::new(MOST_LOGGED));
     loop {
         let mut line = Vec::new();
         let read = (&mut lines)
@@ -140,7 +143,12 @@ async fn log_lines(stderr: impl AsyncRead + Unpin, program: String, last_lines: 
         let is_cut = !line.ends_with(b"\n") && line.len() == LINE_LIMIT;
         let text = String::from_utf8_lossy(&line);
         if !text.trim().is_empty() {
-            logged.log(&program, text.trim_end());
+            if let Some(left_out) = logged.next() {
+                if left_out > 0 {
+                    tracing::info!(program, lines = left_out, "lines of the program were left out");
+                }
+                tracing::info!(program, "{}", text.trim_end());
+            }
             last_lines
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
@@ -149,40 +157,6 @@ async fn log_lines(stderr: impl AsyncRead + Unpin, program: String, last_lines: 
         pace.after(line.len()).await;
         if is_cut && skip_line(&mut lines).await.is_err() {
             return;
-        }
-    }
-}
-
-/// Lines of a program in the log: at most [`MOST_LOGGED`] in a second, so that one that writes without end does not drive everything
-/// else out of it.
-#[derive(Default)]
-struct LoggedLines {
-    since: Option<Instant>,
-    count: u32,
-}
-
-/// Most lines of a program that are logged in a second.
-const MOST_LOGGED: u32 = 200;
-
-impl LoggedLines {
-    fn log(&mut self, program: &str, text: &str) {
-        let now = Instant::now();
-        if self
-            .since
-            .is_none_or(|since| now - since >= Duration::from_secs(1))
-        {
-            if self.count > MOST_LOGGED {
-                tracing::info!(
-                    program,
-                    lines = self.count - MOST_LOGGED,
-                    "lines of the program were left out"
-                );
-            }
-            (self.since, self.count) = (Some(now), 0);
-        }
-        self.count = self.count.saturating_add(1);
-        if self.count <= MOST_LOGGED {
-            tracing::info!(program, "{text}");
         }
     }
 }

@@ -41,24 +41,38 @@ impl ReadPace {
     }
 }
 
-/// How many warnings are logged of a kind that a program can cause without end: one a second, with the number of those that
-/// were left out.
-#[derive(Debug, Default)]
-pub(crate) struct WarningRate {
-    last: Option<Instant>,
+/// Bounds what a program can write into the log without end: so many lines a second, and how many were left out.
+#[derive(Debug)]
+pub(crate) struct LogRate {
+    most: u32,
+    since: Option<Instant>,
+    count: u32,
     left_out: u64,
 }
 
-impl WarningRate {
-    const PAUSE: Duration = Duration::from_secs(1);
+impl LogRate {
+    const WINDOW: Duration = Duration::from_secs(1);
 
-    /// Whether the next one is logged; with how many were left out before it.
+    /// At most so many lines a second.
+    pub(crate) fn new(most: u32) -> Self {
+        Self {
+            most,
+            since: None,
+            count: 0,
+            left_out: 0,
+        }
+    }
+
+    /// Whether the next line is logged; with how many were left out before it.
     pub(crate) fn next(&mut self) -> Option<u64> {
-        if self.last.is_some_and(|last| last.elapsed() < Self::PAUSE) {
+        if self.since.is_none_or(|since| since.elapsed() >= Self::WINDOW) {
+            (self.since, self.count) = (Some(Instant::now()), 0);
+        }
+        if self.count >= self.most {
             self.left_out += 1;
             return None;
         }
-        self.last = Some(Instant::now());
+        self.count += 1;
         Some(std::mem::take(&mut self.left_out))
     }
 }
@@ -84,9 +98,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_warning_a_second_is_logged() {
-        let mut rate = WarningRate::default();
+        let mut rate = LogRate::new(1);
         assert_eq!((rate.next(), rate.next(), rate.next()), (Some(0), None, None));
-        tokio::time::advance(WarningRate::PAUSE).await;
+        tokio::time::advance(LogRate::WINDOW).await;
         assert_eq!((rate.next(), rate.next()), (Some(2), None));
     }
 }

@@ -19,7 +19,7 @@ use crate::{
     RunError,
     process::{LastLines, SupervisedProcess},
     program::{failure, read_lines},
-    read_pace::{ReadPace, WarningRate},
+    read_pace::{LogRate, ReadPace},
     run_helper::ProgramEnd,
 };
 
@@ -255,7 +255,7 @@ async fn serve(
 async fn read_stdout(stdout: impl AsyncRead + Unpin, shared: &Shared, command: &str) -> Result<(), String> {
     let mut reader = BufReader::with_capacity(64 << 10, stdout);
     let mut line = Vec::new();
-    let (mut pace, mut warnings, mut in_a_row) = (ReadPace::new(), WarningRate::default(), 0);
+    let (mut pace, mut warnings, mut in_a_row) = (ReadPace::new(), LogRate::new(1), 0);
     loop {
         line.clear();
         let most = protocol::LONGEST_LINE as u64 + 1;
