@@ -8,7 +8,7 @@ use std::{collections::HashMap, fmt};
 
 use crate::{
     agent_name::{MAX_AGENT_NAME, agent_name_of_card},
-    v1::AgentCard,
+    v1::{AgentCard, AgentsPage},
 };
 
 /// Most names in the text of an [`UnknownAgent`].
@@ -81,6 +81,47 @@ pub fn card_of_agent(node: &AgentCard, name: &str) -> Result<AgentCard, UnknownA
         more: total - names.len(),
         names,
     })
+}
+
+/// The card of the agent of this name, whole: as `page` has it, the answer to [`AgentsPage`] for this name where one was asked
+/// for, else as the node's card has it.
+///
+/// # Errors
+/// See [`card_of_agent`].
+pub fn whole_card_of_agent(node: &AgentCard, page: AgentCard, name: &str) -> Result<AgentCard, UnknownAgent> {
+    match page.agents.into_iter().find(|agent| agent.agent == name) {
+        Some(whole) => Ok(AgentCard {
+            p2p_extension: node.p2p_extension.clone(),
+            ..whole
+        }),
+        None => card_of_agent(node, name),
+    }
+}
+
+/// The agents that are asked for, of a node whose card has all of them.
+pub fn page_of_card(node: &AgentCard, wanted: &AgentsPage) -> AgentCard {
+    let mut names = agent_names(node);
+    names.sort();
+    let total = names.len();
+    names.retain(|name| wanted.wants(name));
+    let agents = names.iter().filter_map(|name| card_of_agent(node, name).ok());
+    AgentCard {
+        agents: agents
+            .map(|agent| AgentCard {
+                p2p_extension: None,
+                ..agent
+            })
+            .collect(),
+        agents_total: u32::try_from(total).unwrap_or(u32::MAX),
+        ..AgentCard::default()
+    }
+}
+
+impl AgentsPage {
+    /// Whether the agent of this name is asked for.
+    pub fn wants(&self, name: &str) -> bool {
+        name > self.after.as_str() && (self.name.is_empty() || name == self.name)
+    }
 }
 
 /// The agent of each skill, by the skill's id: of several agents with a skill the first of the card. Empty for a card

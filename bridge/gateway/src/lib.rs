@@ -35,7 +35,7 @@ pub mod time;
 use std::{collections::BTreeMap, sync::Arc};
 
 use agentanycast_proto::{
-    card_agents::card_of_agent,
+    card_agents::whole_card_of_agent,
     v1::{self, TaskStatus, part::Content},
 };
 use async_trait::async_trait;
@@ -226,21 +226,16 @@ pub async fn read_agent_card(
         None => node.peer_id().await?,
     };
     let card = node.card(&peer).await?;
+    let mut page = v1::AgentCard::default();
     if card.agents_total > 0 {
         let wanted = v1::AgentsPage {
             name: agent.to_owned(),
             ..v1::AgentsPage::default()
         };
         // Where the node cannot be asked now, what its card says has to do.
-        let page = node.agents_page(&peer, wanted).await.unwrap_or_default();
-        if let Some(whole) = page.agents.into_iter().find(|whole| whole.agent == agent) {
-            return Ok(v1::AgentCard {
-                p2p_extension: card.p2p_extension,
-                ..whole
-            });
-        }
+        page = node.agents_page(&peer, wanted).await.unwrap_or_default();
     }
-    card_of_agent(&card, agent)
+    whole_card_of_agent(&card, page, agent)
         .map_err(|unknown| GatewayError::new(ErrorKind::AgentNotFound, unknown.to_string()))
 }
 

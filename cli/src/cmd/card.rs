@@ -1,7 +1,7 @@
 //! `anycast card`: what an agent says about itself, the local one or a peer's.
 
 use agentanycast::{AgentCard, ErrorKind, Node, PeerId};
-use agentanycast_proto::{card_agents::card_of_agent, v1};
+use agentanycast_proto::card_agents::whole_card_of_agent;
 
 use crate::{
     args::CardArgs,
@@ -50,17 +50,12 @@ async fn card_of(
     card: AgentCard,
     agent: &str,
 ) -> Result<AgentCard, CommandFailure> {
+    let mut page = AgentCard::default();
     if card.agents_total > 0 {
         // Where the node cannot be asked now, what its card says has to do.
-        let page = node.agents_page(peer, "", agent).await.unwrap_or_default();
-        if let Some(whole) = page.agents.into_iter().find(|whole| whole.agent == agent) {
-            return Ok(AgentCard {
-                p2p: card.p2p,
-                ..whole
-            });
-        }
+        page = node.agents_page(peer, "", agent).await.unwrap_or_default();
     }
-    let card = card_of_agent(&v1::AgentCard::from(card), agent);
+    let card = whole_card_of_agent(&card.into(), page.into(), agent);
     card.map(AgentCard::from)
         .map_err(|unknown| CommandFailure::new(FailureCode::NotFound, "CardNotFound", unknown.to_string()))
 }

@@ -2,6 +2,8 @@
 //! then writes its own if it has one, and closes. The one rule: a card that claims to be another peer's
 //! than the connection's is dropped and counted.
 
+mod agent_pages;
+
 use std::{
     collections::HashMap,
     io, mem,
@@ -13,7 +15,7 @@ use agentanycast_core::policy::invites::SECRET;
 use agentanycast_identity::{Instance, PeerId, did_key_of};
 use agentanycast_proto::{
     decoded_size,
-    v1::{AgentCard, AgentsPage, P2pExtension},
+    v1::{AgentCard, P2pExtension},
 };
 use bytes::Bytes;
 use futures::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, future::BoxFuture};
@@ -21,6 +23,7 @@ use libp2p::swarm::ConnectionId;
 use prost::Message;
 use tokio::{sync::mpsc, time::timeout};
 
+pub use self::agent_pages::AgentPages;
 use super::{
     budget::PeerBudget,
     counters::Counters,
@@ -97,9 +100,6 @@ struct OwnCard {
 
 /// Why a secret that a peer shows does not let it in; `None`: it does.
 pub type InviteJudge = Box<dyn Fn(PeerId, Vec<u8>) -> BoxFuture<'static, Option<&'static str>> + Send + Sync>;
-
-/// Gives whole cards of the agents of this node that a peer asks for; `None`: they cannot be had.
-pub type AgentPages = Box<dyn Fn(AgentsPage) -> BoxFuture<'static, Option<AgentCard>> + Send + Sync>;
 
 /// What a peer has shown of itself in an exchange.
 #[derive(Debug, Default)]
@@ -306,9 +306,7 @@ impl CardExchange {
         } = opened;
         match offer(&mut stream, self.shown_to(peer, false)).await {
             Ok(Some(bytes)) => {
-                let mut card = self
-                    .check(peer, &bytes)
-                    .map_err(|refused| OpenError::Io(io::Error::new(io::ErrorKind::InvalidData, refused)))?;
+                let mut card = self.answered_card(peer, &bytes)?;
                 self.note_run(peer, connection, &card);
                 // An invite is for the engine alone, and what became of ours for who asks now.
                 let extension = card.p2p_extension.as_mut();
@@ -334,40 +332,6 @@ impl CardExchange {
                 Err(unsupported(error))
             }
         }
-    }
-
-    /// Whole cards of the agents of `peer` that are asked for: a card with `agents` and `agents_total` alone.
-    pub(super) async fn fetch_agents(
-        &self,
-        peer: PeerId,
-        wanted: AgentsPage,
-    ) -> Result<AgentCard, OpenError> {
-        let mut opened = self.control.open(peer.into(), Protocol::Card).await?;
-        let request = AgentCard {
-            agents_page: Some(wanted),
-            ..AgentCard::default()
-        };
-        let answered = offer(&mut opened.stream, Some(request.encode_to_vec().into())).await;
-        let bytes = answered.map_err(unsupported)?.unwrap_or_default();
-        let page = self
-            .check(peer, &bytes)
-            .map_err(|refused| OpenError::Io(io::Error::new(io::ErrorKind::InvalidData, refused)))?;
-        Ok(AgentCard {
-            agents: page.agents,
-            agents_total: page.agents_total,
-            ..AgentCard::default()
-        })
-    }
-
-    /// From now on this gives the cards of this node's agents. The first one stays.
-    pub(super) fn show_agents(&self, pages: AgentPages) {
-        let _ = self.agent_pages.set(pages);
-    }
-
-    async fn page_of(&self, wanted: AgentsPage) -> Option<Bytes> {
-        let pages = self.agent_pages.get()?;
-        let page = timeout(ENGINE_TIMEOUT, pages(wanted)).await.ok()??;
-        Some(page.encode_to_vec().into())
     }
 
     /// Answers an exchange that `peer` opened.
@@ -421,6 +385,12 @@ impl CardExchange {
     /// From now on this says which invites let their peers in. The first one stays.
     pub(super) fn judge_invites(&self, judge: InviteJudge) {
         let _ = self.judge.set(judge);
+    }
+
+    /// The card that `peer` answered with.
+    fn answered_card(&self, peer: PeerId, bytes: &[u8]) -> Result<AgentCard, OpenError> {
+        self.check(peer, bytes)
+            .map_err(|refused| OpenError::Io(io::Error::new(io::ErrorKind::InvalidData, refused)))
     }
 
     fn check(&self, peer: PeerId, bytes: &[u8]) -> Result<AgentCard, CardError> {

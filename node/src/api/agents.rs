@@ -5,7 +5,7 @@ use std::time::Duration;
 use agentanycast_core::NodeAgent as EngineAgent;
 use agentanycast_identity::PeerId;
 use agentanycast_proto::{
-    card_agents::{agent_names, card_of_agent},
+    card_agents::page_of_card,
     v1::{
         AgentCard, AgentsPage, GetPeerCardResponse, ListAgentProgramsRequest, ListAgentProgramsResponse,
         ListNodeAgentsRequest, ListNodeAgentsResponse, NodeAgent, RegisterAgentRequest,
@@ -71,25 +71,6 @@ impl AgentService for Api {
 /// How long a peer may take to show the cards of its agents.
 const AGENTS_WAIT: Duration = Duration::from_secs(10);
 
-/// The agents that are asked for, of a card that has all of them.
-fn page_of_whole_card(card: &AgentCard, wanted: &AgentsPage) -> AgentCard {
-    let mut names = agent_names(card);
-    names.sort();
-    let total = names.len();
-    names.retain(|name| *name > wanted.after && (wanted.name.is_empty() || *name == wanted.name));
-    let agents = names.iter().filter_map(|name| card_of_agent(card, name).ok());
-    AgentCard {
-        agents: agents
-            .map(|agent| AgentCard {
-                p2p_extension: None,
-                ..agent
-            })
-            .collect(),
-        agents_total: u32::try_from(total).unwrap_or(u32::MAX),
-        ..AgentCard::default()
-    }
-}
-
 fn node_agent(agent: &EngineAgent) -> NodeAgent {
     NodeAgent {
         name: agent.name.to_string(),
@@ -119,7 +100,7 @@ impl Api {
                 .card_of(peer)
                 .await
                 .map_err(|error| status_for_asker(&error))?;
-            let whole = |card: AgentCard| page_of_whole_card(&card, &wanted);
+            let whole = |card: AgentCard| page_of_card(&card, &wanted);
             // A node that has said all on its card need not know the question.
             match card.filter(|card| card.agents_total == 0).map(whole) {
                 Some(page) => page,

@@ -99,11 +99,8 @@ pub(super) fn page_of_agents(agents: &[CardOfAgent<'_>], wanted: &AgentsPage) ->
         agents_total: u32::try_from(agents.len()).unwrap_or(u32::MAX),
         ..AgentCard::default()
     };
-    let is_wanted = |agent: &&CardOfAgent<'_>| {
-        agent.name > wanted.after.as_str() && (wanted.name.is_empty() || agent.name == wanted.name)
-    };
     let (mut bytes, mut skills) = (0, 0);
-    for agent in agents.iter().filter(is_wanted) {
+    for agent in agents.iter().filter(|agent| wanted.wants(agent.name)) {
         let mut card = whole(agent);
         if !fits_alone(&card) {
             card = ids_only(agent);
