@@ -73,39 +73,7 @@ impl std::error::Error for DecodeLimit {}
 /// # Errors
 /// See [`DecodeLimit`]. What passes may still fail to decode.
 pub fn elements(kind: MessageKind, bytes: &[u8], most: usize) -> Result<usize, DecodeLimit> {
-    let shapes = &*SHAPES;
-    let root = shapes.roots[kind as usize];
-    let mut count = 0;
-    let mut above: Vec<(&[u8], usize)> = Vec::new();
-    let (mut rest, mut shape) = (bytes, root);
-    loop {
-        while rest.is_empty() {
-            let Some(outer) = above.pop() else {
-                return Ok(count);
-            };
-            (rest, shape) = outer;
-        }
-        let (number, wire) = decode_key(&mut rest).map_err(|_| DecodeLimit::Malformed)?;
-        let content = content(&mut rest, wire)?;
-        let field = shapes.all[shape]
-            .get(number as usize)
-            .copied()
-            .unwrap_or(Field::Flat);
-        if wire != WireType::LengthDelimited || field == Field::Flat {
-            continue;
-        }
-        count += 1;
-        if count > most {
-            return Err(DecodeLimit::TooMany(most));
-        }
-        if let Field::Nested(inner) = field {
-            if above.len() >= MAX_DEPTH {
-                return Err(DecodeLimit::Malformed);
-            }
-            above.push((rest, shape));
-            (rest, shape) = (content, inner);
-        }
-    }
+    OWN.shapes.elements_of(OWN.roots[kind as usize], bytes, most)
 }
 
 /// Takes the content of one field off; that of a length-delimited one is given back.
@@ -140,30 +108,61 @@ enum Field {
     Nested(usize),
 }
 
-/// The messages, each as its fields by number.
-struct Shapes {
+/// The messages of some descriptor sets, each as its fields by number.
+#[derive(Debug)]
+pub struct MessageShapes {
     all: Vec<Vec<Field>>,
+    /// By full name, with a dot before the package.
+    places: HashMap<String, usize>,
+}
+
+/// One of these messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MessageShape(usize);
+
+/// The messages of this crate.
+struct OwnShapes {
+    shapes: MessageShapes,
     /// In the order of [`MessageKind`].
     roots: [usize; 10],
 }
 
-static SHAPES: LazyLock<Shapes> = LazyLock::new(Shapes::read);
+static OWN: LazyLock<OwnShapes> = LazyLock::new(|| {
+    let shapes = MessageShapes::read(&[crate::FILE_DESCRIPTOR_SET, crate::A2A_DESCRIPTOR_SET]);
+    let place = |name: &str| shapes.places.get(name).copied().unwrap_or_default();
+    let roots = [
+        place(".agentanycast.v1.A2AEnvelope"),
+        place(".agentanycast.v1.AgentCard"),
+        place(".agentanycast.v1.RegisterSkillsRequest"),
+        place(".agentanycast.v1.PushRegistrationsRequest"),
+        place(".agentanycast.v1.DiscoverBySkillResponse"),
+        place(".agentanycast.v1.SyncRegistrationsResponse"),
+        place(".lf.a2a.v1.SendMessageRequest"),
+        place(".a2a.v1.SendMessageRequest"),
+        place(".a2a.v1.CreateTaskPushNotificationConfigRequest"),
+        place(".agentanycast.v1.SealedContent"),
+    ];
+    OwnShapes { shapes, roots }
+});
 
-impl Shapes {
-    fn read() -> Self {
-        // The bytes are part of the program; a test decodes them.
-        let sets = [crate::FILE_DESCRIPTOR_SET, crate::A2A_DESCRIPTOR_SET]
-            .map(|bytes| FileDescriptorSet::decode(bytes).unwrap_or_default());
+impl MessageShapes {
+    /// Of encoded descriptor sets, which are part of a program; one that cannot be decoded counts as empty, and so should be
+    /// decoded by a test. All imports of their files must be in them.
+    pub fn read(descriptor_sets: &[&[u8]]) -> Self {
+        let sets: Vec<_> = descriptor_sets
+            .iter()
+            .map(|bytes| FileDescriptorSet::decode(*bytes).unwrap_or_default())
+            .collect();
         let mut messages = Vec::new();
         for file in sets.iter().flat_map(|set| &set.file) {
             for message in &file.message_type {
                 flatten(&format!(".{}", file.package()), message, &mut messages);
             }
         }
-        let places: HashMap<&str, usize> = messages
+        let places: HashMap<String, usize> = messages
             .iter()
             .enumerate()
-            .map(|(place, (name, _))| (name.as_str(), place))
+            .map(|(place, (name, _))| (name.clone(), place))
             .collect();
         let place = |name: &str| places.get(name).copied().unwrap_or_default();
         let all = messages.iter().map(|(_, message)| {
@@ -184,18 +183,55 @@ impl Shapes {
         });
         Self {
             all: all.collect(),
-            roots: [
-                place(".agentanycast.v1.A2AEnvelope"),
-                place(".agentanycast.v1.AgentCard"),
-                place(".agentanycast.v1.RegisterSkillsRequest"),
-                place(".agentanycast.v1.PushRegistrationsRequest"),
-                place(".agentanycast.v1.DiscoverBySkillResponse"),
-                place(".agentanycast.v1.SyncRegistrationsResponse"),
-                place(".lf.a2a.v1.SendMessageRequest"),
-                place(".a2a.v1.SendMessageRequest"),
-                place(".a2a.v1.CreateTaskPushNotificationConfigRequest"),
-                place(".agentanycast.v1.SealedContent"),
-            ],
+            places,
+        }
+    }
+
+    /// The message of this full name (`package.Message`), if the descriptors have it.
+    pub fn message(&self, full_name: &str) -> Option<MessageShape> {
+        let place = self.places.get(&format!(".{full_name}"));
+        place.copied().map(MessageShape)
+    }
+
+    /// Number of elements in an encoded message of this shape, which is of these descriptors; it stops counting above `most`.
+    ///
+    /// # Errors
+    /// See [`DecodeLimit`]. What passes may still fail to decode.
+    pub fn elements(&self, shape: MessageShape, bytes: &[u8], most: usize) -> Result<usize, DecodeLimit> {
+        self.elements_of(shape.0, bytes, most)
+    }
+
+    fn elements_of(&self, root: usize, bytes: &[u8], most: usize) -> Result<usize, DecodeLimit> {
+        let mut count = 0;
+        let mut above: Vec<(&[u8], usize)> = Vec::new();
+        let (mut rest, mut shape) = (bytes, root);
+        loop {
+            while rest.is_empty() {
+                let Some(outer) = above.pop() else {
+                    return Ok(count);
+                };
+                (rest, shape) = outer;
+            }
+            let (number, wire) = decode_key(&mut rest).map_err(|_| DecodeLimit::Malformed)?;
+            let content = content(&mut rest, wire)?;
+            let field = self.all[shape]
+                .get(number as usize)
+                .copied()
+                .unwrap_or(Field::Flat);
+            if wire != WireType::LengthDelimited || field == Field::Flat {
+                continue;
+            }
+            count += 1;
+            if count > most {
+                return Err(DecodeLimit::TooMany(most));
+            }
+            if let Field::Nested(inner) = field {
+                if above.len() >= MAX_DEPTH {
+                    return Err(DecodeLimit::Malformed);
+                }
+                above.push((rest, shape));
+                (rest, shape) = (content, inner);
+            }
         }
     }
 }

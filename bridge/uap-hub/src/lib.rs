@@ -5,7 +5,14 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "hub")]
+pub mod capability;
 pub mod codec;
+#[cfg(feature = "hub")]
+mod fleet;
+pub mod payloads;
+#[cfg(feature = "hub")]
+mod results;
 
 /// The generated messages, clients and servers of the package `uap.v1`.
 #[allow(missing_docs, clippy::all, clippy::pedantic, unreachable_pub, rustdoc::all)]

@@ -1,0 +1,286 @@
+//! Parts of the mesh as payloads of the protocol, and back. PURE. Used by sessions of this hub, where a task becomes payloads, and
+//! by the agent that this node is for other hubs, where payloads become a task.
+//!
+//! Invariant: what is a payload here is the same payload after a way through the mesh: type, name, media type and bytes.
+
+use agentanycast_proto::{
+    json::{from_struct, to_struct},
+    struct_json::{EXACT, restore},
+    v1 as mesh,
+};
+use bytes::Bytes;
+use mesh::part::Content;
+use serde_json::Value;
+
+use crate::{
+    capability::InputShape,
+    v1::{Attachment, Payload},
+};
+
+/// The label of a part with the payload type that it is, or is to be.
+pub const TYPE: &str = "uap.type";
+
+/// The media type of bytes of which nothing is known.
+const BYTES: &str = "application/octet-stream";
+
+/// The media type of text, and of JSON.
+const TEXT: &str = "text/plain";
+pub(crate) const JSON: &str = "application/json";
+
+/// A part of a task that is to be a payload.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Input {
+    /// What requirements see of it.
+    pub(crate) shape: InputShape,
+    /// Without its type.
+    pub(crate) payload: Payload,
+}
+
+/// The payloads that a message is; parts of white space are none.
+///
+/// # Errors
+/// The first part that cannot be a payload.
+pub(crate) fn inputs(message: &mesh::Message) -> Result<Vec<Input>, String> {
+    let parts = message.parts.iter().enumerate();
+    parts
+        .filter_map(|(at, part)| input(at + 1, part).transpose())
+        .collect()
+}
+
+fn input(number: usize, part: &mesh::Part) -> Result<Option<Input>, String> {
+    let attachment = |name: String, media_type: &str, data: Bytes| {
+        let known = match part.media_type.as_str() {
+            "" => media_type,
+            known => known,
+        };
+        Payload {
+            attachment: Some(Attachment {
+                name,
+                mime_type: known.to_owned(),
+                data,
+            }),
+            ..Payload::default()
+        }
+    };
+    let payload = match &part.content {
+        Some(Content::RawPart(raw)) => {
+            let name = match raw.filename.as_str() {
+                "" => format!("part-{number}"),
+                name => name.to_owned(),
+            };
+            attachment(name, BYTES, raw.data.clone().into())
+        }
+        Some(Content::TextPart(text)) if text.text.trim().is_empty() => return Ok(None),
+        Some(Content::TextPart(text)) => {
+            attachment(format!("part-{number}.txt"), TEXT, text.text.clone().into())
+        }
+        Some(Content::DataPart(data)) => {
+            let data = data.data.clone().unwrap_or_default();
+            let exact = part.metadata.get(EXACT).map(String::as_str);
+            match restore(&data, exact) {
+                Value::Object(object) => Payload {
+                    metadata: Some(to_struct(object)),
+                    ..Payload::default()
+                },
+                other => attachment(format!("part-{number}.json"), JSON, other.to_string().into()),
+            }
+        }
+        Some(Content::UrlPart(_)) => {
+            return Err(format!(
+                "part {number} is a URL; agents of this hub take content only, so send the content"
+            ));
+        }
+        None => return Err(format!("part {number} has no content")),
+    };
+    let media_type = payload
+        .attachment
+        .as_ref()
+        .map_or(JSON, |attachment| &attachment.mime_type);
+    let shape = InputShape {
+        label: part.metadata.get(TYPE).filter(|name| !name.is_empty()).cloned(),
+        media_type: media_type.to_owned(),
+    };
+    Ok(Some(Input { shape, payload }))
+}
+
+/// A payload as a part: bytes with their name, or data; with both, data and then bytes.
+pub(crate) fn parts_of(payload: Payload) -> Vec<mesh::Part> {
+    let labels = || match payload.r#type.as_str() {
+        "" => Default::default(),
+        name => [(TYPE.to_owned(), name.to_owned())].into(),
+    };
+    let data = payload.metadata.map(|metadata| mesh::Part {
+        content: Some(Content::DataPart(mesh::DataPart { data: Some(metadata) })),
+        media_type: JSON.to_owned(),
+        metadata: labels(),
+    });
+    let bytes = payload.attachment.map(|attachment| mesh::Part {
+        metadata: labels(),
+        ..attachment_part(attachment)
+    });
+    data.into_iter().chain(bytes).collect()
+}
+
+/// An attachment as a part.
+pub(crate) fn attachment_part(attachment: Attachment) -> mesh::Part {
+    mesh::Part {
+        content: Some(Content::RawPart(mesh::RawPart {
+            data: attachment.data.into(),
+            filename: attachment.name,
+        })),
+        media_type: media_type_of(&attachment.mime_type),
+        ..mesh::Part::default()
+    }
+}
+
+/// A media type, or that of bytes.
+pub(crate) fn media_type_of(given: &str) -> String {
+    match given {
+        "" => BYTES,
+        given => given,
+    }
+    .to_owned()
+}
+
+/// A part of a result as a payload of this type; text is an attachment.
+pub(crate) fn payload_of(number: usize, part: &mesh::Part, default_type: &str) -> Option<Payload> {
+    let input = input(number, part).ok()??;
+    let r#type = input.shape.label.unwrap_or_else(|| default_type.to_owned());
+    Some(Payload {
+        r#type,
+        ..input.payload
+    })
+}
+
+/// A text part.
+pub(crate) fn text_part(text: &str) -> mesh::Part {
+    let text = text.to_owned();
+    mesh::Part {
+        content: Some(Content::TextPart(mesh::TextPart { text })),
+        ..mesh::Part::default()
+    }
+}
+
+/// The object of metadata as JSON.
+pub(crate) fn metadata_json(metadata: &prost_types::Struct) -> Value {
+    Value::Object(from_struct(metadata))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn message(parts: Vec<mesh::Part>) -> mesh::Message {
+        mesh::Message {
+            parts,
+            ..mesh::Message::default()
+        }
+    }
+
+    fn raw(name: &str, media_type: &str) -> mesh::Part {
+        attachment_part(Attachment {
+            name: name.to_owned(),
+            mime_type: media_type.to_owned(),
+            data: Bytes::from_static(b"<suite/>"),
+        })
+    }
+
+    #[test]
+    fn files_texts_and_data_are_payloads() {
+        let mut labelled = raw("suite.xml", "text/xml");
+        labelled.metadata.insert(TYPE.to_owned(), "suite".to_owned());
+        let data = mesh::Part {
+            content: Some(Content::DataPart(mesh::DataPart {
+                data: Some(to_struct(
+                    json!({"browser": "firefox"}).as_object().unwrap().clone(),
+                )),
+            })),
+            ..mesh::Part::default()
+        };
+        let said = message(vec![
+            labelled,
+            raw("", ""),
+            text_part(" \n"),
+            text_part("go"),
+            data,
+        ]);
+        let read = inputs(&said).unwrap();
+        let named = |input: &Input| {
+            let attachment = input.payload.attachment.as_ref()?;
+            Some((attachment.name.clone(), attachment.mime_type.clone()))
+        };
+        let names: Vec<_> = read.iter().map(named).collect();
+        let file = |name: &str, media_type: &str| Some((name.to_owned(), media_type.to_owned()));
+        assert_eq!(
+            names,
+            [
+                file("suite.xml", "text/xml"),
+                file("part-2", BYTES),
+                file("part-4.txt", TEXT),
+                None
+            ]
+        );
+        assert_eq!(read[0].shape.label.as_deref(), Some("suite"));
+        assert_eq!(
+            metadata_json(read[3].payload.metadata.as_ref().unwrap()),
+            json!({"browser": "firefox"})
+        );
+        assert_eq!(read[3].shape.media_type, JSON);
+    }
+
+    #[test]
+    fn json_that_is_no_object_is_an_attachment() {
+        let (data, exact) = agentanycast_proto::struct_json::pack(&json!([1, 2]));
+        let part = mesh::Part {
+            content: Some(Content::DataPart(mesh::DataPart { data: Some(data) })),
+            metadata: exact.map(|text| (EXACT.to_owned(), text)).into_iter().collect(),
+            ..mesh::Part::default()
+        };
+        let read = inputs(&message(vec![part]))
+            .unwrap()
+            .remove(0)
+            .payload
+            .attachment
+            .unwrap();
+        assert_eq!(
+            (read.mime_type.as_str(), read.data.as_ref()),
+            (JSON, &b"[1,2]"[..])
+        );
+    }
+
+    #[test]
+    fn a_url_or_an_empty_part_is_refused_by_its_number() {
+        let url = mesh::Part {
+            content: Some(Content::UrlPart(mesh::UrlPart::default())),
+            ..mesh::Part::default()
+        };
+        assert!(
+            inputs(&message(vec![text_part("a"), url]))
+                .unwrap_err()
+                .starts_with("part 2 is a URL")
+        );
+        let empty = message(vec![mesh::Part::default()]);
+        assert_eq!(inputs(&empty).unwrap_err(), "part 1 has no content");
+    }
+
+    proptest! {
+        #[test]
+        fn an_attachment_is_the_same_after_a_way_through_the_mesh(
+            name in "[a-z]{1,8}", kind in "[a-z]{0,8}", media_type in "[a-z]{1,8}/[a-z]{1,8}", data: Vec<u8>,
+        ) {
+            let payload = Payload {
+                r#type: kind.clone(),
+                attachment: Some(Attachment { name, mime_type: media_type, data: data.into() }),
+                metadata: None,
+            };
+            let parts = parts_of(payload.clone());
+            let read = inputs(&message(parts.clone())).unwrap().remove(0);
+            prop_assert_eq!(read.shape.label.unwrap_or_default(), kind.clone());
+            prop_assert_eq!(&read.payload.attachment, &payload.attachment);
+            prop_assert_eq!(payload_of(1, &parts[0], "").unwrap(), payload);
+        }
+    }
+}
