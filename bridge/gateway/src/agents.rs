@@ -37,6 +37,10 @@ pub trait AgentPort: Send + Sync {
     /// is nothing to resume, since the task has ended, is unknown, waits to be handed out, or another process has it.
     async fn resume(&self, id: &str) -> Result<Option<Box<dyn AgentTask>>, GatewayError>;
 
+    /// The ids of tasks that it works on: of an agent that has just been attached, those that an earlier process of it claimed and
+    /// did not end, to be taken up by [`AgentPort::resume`].
+    async fn unfinished(&self) -> Result<Vec<String>, GatewayError>;
+
     /// Sets its card anew, as skills come and go.
     async fn set_card(&self, card: v1::AgentCard) -> Result<(), GatewayError>;
 

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
+pub mod agents;
 pub mod changed_json;
 
 use std::{
@@ -49,6 +50,9 @@ impl FakeGateway {
 fn text_of(message: &v1::Message) -> String {
     let texts = message.parts.iter().filter_map(|part| match &part.content {
         Some(v1::part::Content::TextPart(part)) => Some(part.text.as_str()),
+        Some(v1::part::Content::RawPart(raw)) if part.media_type == "text/plain" => {
+            std::str::from_utf8(&raw.data).ok()
+        }
         _ => None,
     });
     texts.collect()

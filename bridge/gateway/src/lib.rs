@@ -6,7 +6,7 @@
 //! outside protocol. It has three sides: `Gateway` is what callers ask of agents, `agents` what agents behind a
 //! gateway do for others, `ExternalTasks` with `external_routes` which tasks go outside. Beside the port are what all gateways make of its terms: whether a task has ended, how it is
 //! labelled and what its conversation is called (`caller`, `labels`), what a caller may see of it and do with it (`tasks`); points in time and base64 as they are written (`time`, `base64_text`).
-//! How a program knows its gateways and runs them is in `registration` and `running`.
+//! How a program knows its gateways and runs them is in `registration` and `running`, what they count beside their requests in `metrics`.
 
 #![forbid(unsafe_code)]
 
@@ -21,6 +21,7 @@ mod idempotency;
 pub mod labels;
 #[cfg(feature = "sdk")]
 mod lazy;
+pub mod metrics;
 mod read_budget;
 pub mod registration;
 pub mod running;

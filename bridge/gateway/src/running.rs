@@ -1,13 +1,14 @@
 //! A gateway that runs, and how it ends.
 
-use std::{io, net::SocketAddr};
+use std::{fmt, io, net::SocketAddr, sync::Arc};
 
 use agentanycast_front::listener::{RunningFront, STOP_WITHIN};
 use futures::future::join_all;
 use tokio::task::JoinHandle;
 
+use crate::metrics::GatewayMetrics;
+
 /// A gateway that takes requests. Dropping it leaves it running; [`RunningGateway::stop`] ends it.
-#[derive(Debug)]
 pub struct RunningGateway {
     /// What of the program has ended when it has, for people.
     part: &'static str,
@@ -16,6 +17,16 @@ pub struct RunningGateway {
     front: RunningFront,
     /// What it does besides, until the front's stop.
     others: Vec<JoinHandle<()>>,
+    metrics: Option<Arc<dyn GatewayMetrics>>,
+}
+
+impl fmt::Debug for RunningGateway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunningGateway")
+            .field("part", &self.part)
+            .field("front", &self.front)
+            .finish_non_exhaustive()
+    }
 }
 
 impl RunningGateway {
@@ -26,6 +37,7 @@ impl RunningGateway {
             line: format!("{}_ADDR", name.to_ascii_uppercase().replace('-', "_")),
             front,
             others: Vec::new(),
+            metrics: None,
         }
     }
 
@@ -34,6 +46,18 @@ impl RunningGateway {
     pub fn with_task(mut self, task: JoinHandle<()>) -> Self {
         self.others.push(task);
         self
+    }
+
+    /// With figures of its own.
+    #[must_use]
+    pub fn with_metrics(mut self, metrics: Arc<dyn GatewayMetrics>) -> Self {
+        self.metrics = Some(metrics);
+        self
+    }
+
+    /// Its own figures, if it has some.
+    pub fn metrics(&self) -> Option<Arc<dyn GatewayMetrics>> {
+        self.metrics.clone()
     }
 
     /// Where it listens.

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use agentanycast::{ArtifactWriter, HandlerError, IncomingTask, Node};
+use agentanycast::{ArtifactWriter, HandlerError, IncomingTask, Node, TaskFilter, TaskStatus};
 use agentanycast_proto::v1;
 use async_trait::async_trait;
 use tokio::sync::{Mutex, Semaphore, mpsc};
@@ -130,6 +130,16 @@ impl AgentPort for SdkAgent {
             ended: None,
         });
         Ok(Some(task))
+    }
+
+    async fn unfinished(&self) -> Result<Vec<String>, GatewayError> {
+        let filter = TaskFilter {
+            statuses: vec![TaskStatus::Working],
+            ..TaskFilter::default()
+        };
+        let working = self.node.tasks(&filter).await?.into_iter();
+        let own = working.filter(|task| task.agent == self.name);
+        Ok(own.map(|task| task.id).collect())
     }
 
     async fn set_card(&self, card: v1::AgentCard) -> Result<(), GatewayError> {

@@ -147,6 +147,10 @@ impl AgentPort for FakePort {
         Ok(Some(self.hand_out(task)))
     }
 
+    async fn unfinished(&self) -> Result<Vec<String>, GatewayError> {
+        Ok(Vec::new())
+    }
+
     async fn set_card(&self, _: v1::AgentCard) -> Result<(), GatewayError> {
         Ok(())
     }

@@ -14,11 +14,11 @@ use agentanycast_gateway::{
     is_terminal,
 };
 use agentanycast_proto::v1::{
-    self, CompleteTaskRequest, FailTaskRequest, GetTaskRequest, MessageRole, RegisterAgentRequest,
-    SendStreamingArtifactRequest, StreamChunk, StreamEnd, StreamEndReason, StreamStart,
+    self, CompleteTaskRequest, FailTaskRequest, GetTaskRequest, ListTasksRequest, MessageRole,
+    RegisterAgentRequest, SendStreamingArtifactRequest, StreamChunk, StreamEnd, StreamEndReason, StreamStart,
     SubscribeIncomingTasksRequest, TaskStatus, UpdateTaskStatusRequest,
     agent_service_server::AgentService as _, node_service_server::NodeService as _,
-    send_streaming_artifact_request::Event,
+    send_streaming_artifact_request::Event, task_list_service_server::TaskListService as _,
 };
 use async_trait::async_trait;
 use futures::{StreamExt as _, stream};
@@ -40,6 +40,9 @@ const ANSWERS: usize = 8;
 
 /// Pieces of a result between the agent and the node; more would only delay the back-pressure.
 const PIECES: usize = 4;
+
+/// Tasks of one page of a list.
+const MOST_LISTED: i32 = 500;
 
 /// Largest piece of a result, in bytes.
 const PIECE: usize = 64 << 10;
@@ -305,6 +308,28 @@ impl AgentPort for LocalAgent {
             Ok(()) => {
                 let task = open(&self.api, &self.connection, &self.tasks, task).await?;
                 Ok(Some(Box::new(task)))
+            }
+        }
+    }
+
+    async fn unfinished(&self) -> Result<Vec<String>, GatewayError> {
+        let mut request = ListTasksRequest {
+            statuses: vec![TaskStatus::Working.into()],
+            page_size: MOST_LISTED,
+            ..ListTasksRequest::default()
+        };
+        let mut own = Vec::new();
+        loop {
+            let listed = self
+                .api
+                .list_tasks(self.connection.request(request.clone()))
+                .await;
+            let page = listed.map_err(task_error)?.into_inner();
+            let tasks = page.tasks.into_iter().filter(|task| task.agent == self.name);
+            own.extend(tasks.map(|task| task.task_id));
+            request.page_token = page.next_page_token;
+            if request.page_token.is_empty() {
+                return Ok(own);
             }
         }
     }
