@@ -9,6 +9,7 @@ use std::{fmt, sync::Arc};
 use agentanycast_proto::v1::Skill;
 use serde_json::{Value, json};
 
+pub use crate::agent::Domain;
 use crate::v1::{AgentRegistration, Capability, PayloadRequirement, capability::Format};
 
 /// Capabilities of one client, payload requirements of one capability, and media types of one requirement, at most.
@@ -19,30 +20,11 @@ const MOST_MEDIA_TYPES: usize = 64;
 /// The longest type, media type or name, in bytes.
 const LONGEST_NAME: usize = 200;
 
-/// What kind of work a session does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Domain {
-    /// A test is carried out.
-    Test,
-    /// Something is translated into another format.
-    Translation,
-}
-
-impl Domain {
-    /// What ids of its skills begin with.
-    fn prefix(self) -> &'static str {
-        match self {
-            Self::Test => "uap:test:",
-            Self::Translation => "uap:translate:",
-        }
-    }
-
-    /// In labels of metrics and tags of skills.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Test => "test",
-            Self::Translation => "translate",
-        }
+/// What ids of skills of a domain begin with.
+fn prefix(domain: Domain) -> &'static str {
+    match domain {
+        Domain::Test => "uap:test:",
+        Domain::Translation => "uap:translate:",
     }
 }
 
@@ -65,7 +47,7 @@ impl Kind {
     /// The kind whose skill has this id.
     pub fn of_skill(id: &str) -> Option<Self> {
         let of = |domain: Domain| {
-            let name = id.strip_prefix(domain.prefix()).filter(|name| !name.is_empty());
+            let name = id.strip_prefix(prefix(domain)).filter(|name| !name.is_empty());
             name.map(|name| Self::new(domain, name))
         };
         of(Domain::Test).or_else(|| of(Domain::Translation))
@@ -75,7 +57,7 @@ impl Kind {
 /// The id of its skill.
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.domain.prefix(), self.name)
+        write!(f, "{}{}", prefix(self.domain), self.name)
     }
 }
 
@@ -302,7 +284,11 @@ impl Requirements {
             Domain::Test => format!("Runs tests of the type {}", kind.name),
             Domain::Translation => format!("Translates into {}", kind.name),
         };
-        let tags = [("protocol", "uap-v1"), ("domain", kind.domain.name())];
+        let domain = match kind.domain {
+            Domain::Test => "test",
+            Domain::Translation => "translate",
+        };
+        let tags = [("protocol", "uap-v1"), ("domain", domain)];
         Skill {
             id: kind.to_string(),
             description,

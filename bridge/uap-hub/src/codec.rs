@@ -17,7 +17,7 @@ use tonic::{
 use crate::v1;
 
 /// Largest message, in bytes.
-pub const MOST_BYTES: usize = 64 << 20;
+pub const MAX_MESSAGE: usize = 64 << 20;
 
 /// Most steps, attachments, values and entries of one message: some 32 MiB besides their content.
 pub const MOST_ELEMENTS: usize = 250_000;

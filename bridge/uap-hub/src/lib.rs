@@ -5,14 +5,26 @@
 
 #![forbid(unsafe_code)]
 
+pub mod agent;
 #[cfg(feature = "hub")]
 pub mod capability;
 pub mod codec;
 #[cfg(feature = "hub")]
 mod fleet;
+#[cfg(feature = "hub")]
+pub mod gateway;
+#[cfg(feature = "hub")]
+mod hub;
+#[cfg(feature = "hub")]
+mod join;
+#[cfg(feature = "hub")]
+mod metrics;
+#[cfg(feature = "hub")]
 pub mod payloads;
 #[cfg(feature = "hub")]
 mod results;
+#[cfg(feature = "hub")]
+pub mod settings;
 
 /// The generated messages, clients and servers of the package `uap.v1`.
 #[allow(missing_docs, clippy::all, clippy::pedantic, unreachable_pub, rustdoc::all)]

@@ -3,9 +3,11 @@
 //!
 //! Invariant: what is a payload here is the same payload after a way through the mesh: type, name, media type and bytes.
 
+use std::collections::BTreeMap;
+
 use agentanycast_proto::{
     json::{from_struct, to_struct},
-    struct_json::{EXACT, restore},
+    struct_json::{EXACT, MAX_DEPTH, depth, restore},
     v1 as mesh,
 };
 use bytes::Bytes;
@@ -106,13 +108,29 @@ fn input(number: usize, part: &mesh::Part) -> Result<Option<Input>, String> {
 /// A payload as a part: bytes with their name, or data; with both, data and then bytes.
 pub(crate) fn parts_of(payload: Payload) -> Vec<mesh::Part> {
     let labels = || match payload.r#type.as_str() {
-        "" => Default::default(),
+        "" => BTreeMap::default(),
         name => [(TYPE.to_owned(), name.to_owned())].into(),
     };
-    let data = payload.metadata.map(|metadata| mesh::Part {
-        content: Some(Content::DataPart(mesh::DataPart { data: Some(metadata) })),
-        media_type: JSON.to_owned(),
-        metadata: labels(),
+    let data = payload.metadata.map(|metadata| {
+        let value = metadata_json(&metadata);
+        let part = if depth(&value) > MAX_DEPTH {
+            // Deeper than the mesh carries data.
+            attachment_part(Attachment {
+                name: "metadata.json".to_owned(),
+                mime_type: JSON.to_owned(),
+                data: value.to_string().into(),
+            })
+        } else {
+            mesh::Part {
+                content: Some(Content::DataPart(mesh::DataPart { data: Some(metadata) })),
+                media_type: JSON.to_owned(),
+                ..mesh::Part::default()
+            }
+        };
+        mesh::Part {
+            metadata: labels(),
+            ..part
+        }
     });
     let bytes = payload.attachment.map(|attachment| mesh::Part {
         metadata: labels(),

@@ -3,7 +3,7 @@
 //!
 //! Invariant: a report of a session reads the same for tests and translations ([`Report`]), so that a session is written once.
 
-use agentanycast_gateway::time::write_time;
+use agentanycast_gateway::time::{read_time, write_time};
 use agentanycast_proto::{json::to_struct, v1 as mesh};
 use mesh::part::Content;
 use serde_json::{Map, Value, json};
@@ -244,6 +244,53 @@ pub(crate) fn report_artifact(report: &Value) -> mesh::Artifact {
     }
 }
 
+/// The steps and the summary of a report that came as an artifact of these parts; `None`: it is another thing of that name.
+pub(crate) fn read_report(parts: &[mesh::Part]) -> Option<(Vec<StepReport>, Option<Summary>)> {
+    let [part] = parts else { return None };
+    let report = match &part.content {
+        Some(Content::DataPart(data)) => metadata_json(data.data.as_ref()?),
+        Some(Content::RawPart(raw)) => serde_json::from_slice(&raw.data).ok()?,
+        _ => return None,
+    };
+    let reports = report.get("reports")?.as_array()?;
+    let steps = reports.iter().map(read_step).collect::<Option<_>>()?;
+    Some((steps, report.get("summary").map(read_summary)))
+}
+
+fn read_step(said: &Value) -> Option<StepReport> {
+    let status = match said.get("status")?.as_str()? {
+        "PASSED" => StepStatus::Passed,
+        "FAILED" => StepStatus::Failed,
+        "SKIPPED" => StepStatus::Skipped,
+        _ => StepStatus::Unspecified,
+    };
+    let steps = said.get("steps").and_then(Value::as_array);
+    Some(StepReport {
+        name: said.get("name")?.as_str()?.to_owned(),
+        status: status.into(),
+        summary: said.get("summary").map(read_summary),
+        steps: steps
+            .into_iter()
+            .flatten()
+            .map(read_step)
+            .collect::<Option<_>>()?,
+    })
+}
+
+fn read_summary(said: &Value) -> Summary {
+    let seconds = said.get("total_duration_seconds").and_then(Value::as_f64);
+    let duration = seconds.and_then(|seconds| std::time::Duration::try_from_secs_f64(seconds).ok());
+    Summary {
+        total_duration: duration.and_then(|duration| duration.try_into().ok()),
+        start_time: said.get("start_time").and_then(Value::as_str).and_then(read_time),
+        metadata: said
+            .get("metadata")
+            .and_then(Value::as_object)
+            .cloned()
+            .map(to_struct),
+    }
+}
+
 /// How deep steps are inside each other.
 pub(crate) fn depth(report: &Value) -> usize {
     agentanycast_proto::struct_json::depth(report)
@@ -346,6 +393,19 @@ mod tests {
             (artifact.name.as_str(), artifact.parts[0].media_type.as_str()),
             ("log.txt", "application/octet-stream")
         );
+    }
+
+    #[test]
+    fn a_report_reads_back() {
+        let Report::Result(read) = Report::from(TestResponse {
+            event: Some(test_response::Event::Result(result())),
+            ..TestResponse::default()
+        }) else {
+            panic!("no result")
+        };
+        let (steps, summary) = read_report(&report_artifact(&read.report).parts).unwrap();
+        assert_eq!((steps, summary), (result().reports, None));
+        assert_eq!(read_report(&[text_part("report")]), None);
     }
 
     #[test]

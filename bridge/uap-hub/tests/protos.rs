@@ -1,7 +1,7 @@
-//! The `.proto` files are those of the protocol: one definition a file, and every name, number, type and oneof as other
-//! programs of the protocol have them.
+//! The `.proto` files are those of the protocol: one definition a file, and every name, number, type and
+//! oneof as other programs of the protocol have them.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 use std::{collections::BTreeMap, fs, path::Path};
 

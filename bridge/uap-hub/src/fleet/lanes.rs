@@ -36,7 +36,7 @@ struct Lane {
 /// The kinds.
 #[derive(Debug, Default)]
 pub(super) struct Lanes {
-    lanes: BTreeMap<Kind, Lane>,
+    kinds: BTreeMap<Kind, Lane>,
     /// Kinds that have waiting tasks and idle clients: only these are looked at.
     open: BTreeSet<Kind>,
     /// The one that a task was taken of last.
@@ -47,23 +47,23 @@ pub(super) struct Lanes {
 
 impl Lanes {
     /// Different kinds that clients have.
-    pub(super) fn kinds(&self) -> usize {
+    pub(super) fn served(&self) -> usize {
         self.served
     }
 
     /// Whether a client has this kind.
     pub(super) fn has_member(&self, kind: &Kind) -> bool {
-        self.lanes.get(kind).is_some_and(|lane| !lane.members.is_empty())
+        self.kinds.get(kind).is_some_and(|lane| !lane.members.is_empty())
     }
 
     /// Since when no client has it.
     pub(super) fn empty_since(&self, kind: &Kind) -> Time {
-        self.lanes.get(kind).map_or(Time::ZERO, |lane| lane.empty_since)
+        self.kinds.get(kind).map_or(Time::ZERO, |lane| lane.empty_since)
     }
 
     /// The clients that have it.
     pub(super) fn members(&self, kind: &Kind) -> impl Iterator<Item = (&ClientId, &Member)> {
-        self.lanes.get(kind).into_iter().flat_map(|lane| &lane.members)
+        self.kinds.get(kind).into_iter().flat_map(|lane| &lane.members)
     }
 
     /// The skills of all kinds, each as its first client says it.
@@ -72,14 +72,14 @@ impl Lanes {
             let first = lane.members.values().min_by_key(|member| member.number)?;
             Some(first.takes.skill(kind))
         };
-        let mut skills: Vec<Skill> = self.lanes.iter().filter_map(skill).collect();
+        let mut skills: Vec<Skill> = self.kinds.iter().filter_map(skill).collect();
         skills.sort_by(|one, other| one.id.cmp(&other.id));
         skills
     }
 
     /// True if the skills are other ones with it.
     pub(super) fn add_member(&mut self, kind: &Kind, id: &ClientId, member: Member) -> bool {
-        let lane = self.lanes.entry(kind.clone()).or_default();
+        let lane = self.kinds.entry(kind.clone()).or_default();
         let was_empty = lane.members.is_empty();
         self.served += usize::from(was_empty);
         lane.members.insert(id.clone(), member);
@@ -88,7 +88,7 @@ impl Lanes {
 
     /// True if it was the last one.
     pub(super) fn remove_member(&mut self, kind: &Kind, id: &ClientId, now: Time) -> bool {
-        let Some(lane) = self.lanes.get_mut(kind) else {
+        let Some(lane) = self.kinds.get_mut(kind) else {
             return false;
         };
         let is_last = lane.members.remove(id).is_some() && lane.members.is_empty();
@@ -102,7 +102,7 @@ impl Lanes {
 
     pub(super) fn add_idle(&mut self, id: &ClientId, given: u64, kinds: &[(Kind, Arc<Requirements>)]) {
         for (kind, _) in kinds {
-            if let Some(lane) = self.lanes.get_mut(kind) {
+            if let Some(lane) = self.kinds.get_mut(kind) {
                 lane.idle.insert((given, id.clone()));
             }
             self.settle(kind);
@@ -111,7 +111,7 @@ impl Lanes {
 
     pub(super) fn remove_idle(&mut self, id: &ClientId, given: u64, kinds: &[(Kind, Arc<Requirements>)]) {
         for (kind, _) in kinds {
-            if let Some(lane) = self.lanes.get_mut(kind) {
+            if let Some(lane) = self.kinds.get_mut(kind) {
                 lane.idle.remove(&(given, id.clone()));
             }
             self.settle(kind);
@@ -119,7 +119,7 @@ impl Lanes {
     }
 
     pub(super) fn add_waiting(&mut self, kind: &Kind, order: u64, number: TaskNumber) {
-        self.lanes
+        self.kinds
             .entry(kind.clone())
             .or_default()
             .waiting
@@ -128,7 +128,7 @@ impl Lanes {
     }
 
     pub(super) fn remove_waiting(&mut self, kind: &Kind, order: u64) {
-        if let Some(lane) = self.lanes.get_mut(kind) {
+        if let Some(lane) = self.kinds.get_mut(kind) {
             lane.waiting.remove(&order);
         }
         self.settle(kind);
@@ -136,20 +136,20 @@ impl Lanes {
 
     /// The waiting tasks of a kind, in their order.
     pub(super) fn waiting(&self, kind: &Kind) -> Vec<TaskNumber> {
-        let lane = self.lanes.get(kind);
+        let lane = self.kinds.get(kind);
         lane.map(|lane| lane.waiting.values().copied().collect())
             .unwrap_or_default()
     }
 
     fn settle(&mut self, kind: &Kind) {
-        let Some(lane) = self.lanes.get(kind) else { return };
+        let Some(lane) = self.kinds.get(kind) else { return };
         if lane.waiting.is_empty() || lane.idle.is_empty() {
             self.open.remove(kind);
         } else {
             self.open.insert(kind.clone());
         }
         if lane.waiting.is_empty() && lane.members.is_empty() {
-            self.lanes.remove(kind);
+            self.kinds.remove(kind);
         }
     }
 
@@ -165,7 +165,7 @@ impl Lanes {
         };
         let until = self.last.iter().flat_map(|last| self.open.range(..=last));
         let found = self.open.range::<Kind, _>(after).chain(until).find_map(|kind| {
-            let lane = self.lanes.get(kind)?;
+            let lane = self.kinds.get(kind)?;
             lane.waiting.values().find_map(|number| {
                 let client = lane.idle.iter().find(|(_, id)| {
                     lane.members

@@ -167,7 +167,8 @@ proptest! {
                     fleet.listen_ended(&listener, now);
                 }
                 Step::Submit(of, retries) => {
-                    let task = fleet.submit(kind(KINDS[of]), Arc::from([]), retries, now);
+                    let task = fleet.next_task();
+                    fleet.submit(task, kind(KINDS[of]), Arc::from([]), retries, now);
                     model.submitted.push(task);
                 }
                 Step::Answer(at, accepts) => if let Some((listener, session)) = pick(&model.proposed, at) {

@@ -62,8 +62,14 @@ impl Case {
     }
 
     fn submit(&mut self, name: &str) -> TaskNumber {
+        self.submit_with(name, &[InputShape::default()], 0)
+    }
+
+    fn submit_with(&mut self, name: &str, parts: &[InputShape], retries: u32) -> TaskNumber {
+        let number = self.fleet.next_task();
         self.fleet
-            .submit(kind(name), Arc::from([InputShape::default()]), 0, self.now)
+            .submit(number, kind(name), Arc::from(parts), retries, self.now);
+        number
     }
 
     /// Proposals since the last call: to which client, and which session.
@@ -296,7 +302,7 @@ fn a_task_is_given_again_as_often_as_its_skill_says() {
     let mut case = Case::new(1);
     let a = case.client("a", &["junit"]);
     let _b = case.client("b", &["junit"]);
-    let task = case.fleet.submit(kind("junit"), Arc::from([]), 1, case.now);
+    let task = case.submit_with("junit", &[], 1);
     let session = case.proposals().remove(0).1;
     case.begin(&a, &session);
     case.fleet.listen_ended(&a, case.now);
@@ -411,14 +417,13 @@ fn a_task_without_a_client_waits_two_minutes() {
 fn payloads_decide_who_is_asked() {
     let mut case = Case::new(1);
     let _strict = case.client_with("strict", &["junit"], Some("suite"));
-    let none = Arc::from([]);
-    let task = case.fleet.submit(kind("junit"), Arc::clone(&none), 0, case.now);
+    let task = case.submit_with("junit", &[], 0);
     assert_eq!(
         case.told(),
         [(task, rejected("payload suite is required and missing"))]
     );
     let free = case.client("free", &["junit"]);
-    let task = case.fleet.submit(kind("junit"), none, 0, case.now);
+    let task = case.submit_with("junit", &[], 0);
     let proposed = case.proposals().remove(0);
     assert_eq!(proposed.0, "free");
     assert_eq!(case.begin(&free, &proposed.1), task);
