@@ -21,7 +21,7 @@ pub use built::DaemonContext;
 #[cfg(feature = "run")]
 pub(crate) use built::local_agents;
 pub use built::{GATEWAYS, GatewayRegistration, MISSING};
-pub(crate) use built::{GatewayCounters, Gateways, start_outbound};
+pub(crate) use built::{GatewayCounters, GatewayFigures, Gateways, start_outbound};
 
 /// Why a node with these settings takes no tasks that are sent by URL, if it takes none. `missing` is the bridge, where the
 /// program is built without it.

@@ -1,6 +1,7 @@
 //! What the daemon runs of the bridge: the listeners of gateways, and delivery of tasks that are sent by URL.
 
 mod external_port;
+mod figures;
 mod gateways;
 mod local_agents;
 mod local_gateway;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use agentanycast_daemon_kit::missing_feature::MissingFeature;
 
 pub(crate) use external_port::start as start_outbound;
+pub(crate) use figures::GatewayFigures;
 pub use gateways::{DaemonContext, GATEWAYS, GatewayRegistration};
 pub(crate) use gateways::{GatewayCounters, Gateways};
 

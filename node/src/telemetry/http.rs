@@ -136,6 +136,7 @@ async fn metrics(State(face): State<MetricsHttp>) -> Response {
         resolutions: parts.anycast.resolutions(),
         requests: parts.gateway_counters.requests(),
         gateway_requests: parts.gateway_counters.gateway_requests(),
+        gateway_figures: parts.gateway_counters.own_figures(),
         tool_calls: parts.gateway_counters.tool_calls(),
     };
     ([(CONTENT_TYPE, METRICS_TYPE)], figures.text()).into_response()

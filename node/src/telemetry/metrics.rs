@@ -14,7 +14,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::anycast::Resolutions;
+use crate::{anycast::Resolutions, bridge::GatewayFigures};
 
 /// One look at everything that is counted.
 #[derive(Debug)]
@@ -33,6 +33,8 @@ pub(super) struct MetricsSnapshot {
     pub(super) requests: Vec<(String, u64)>,
     /// Answers of gateways with a section of their own: gateway, status, how many.
     pub(super) gateway_requests: Vec<(&'static str, String, u64)>,
+    /// Figures that gateways have of their own.
+    pub(super) gateway_figures: GatewayFigures,
     /// Calls of MCP tools: tool, status, how many.
     pub(super) tool_calls: Vec<(&'static str, &'static str, u64)>,
 }
@@ -220,6 +222,7 @@ impl MetricsSnapshot {
                 ([("gateway", *gateway), ("status", status.as_str())], *count)
             }),
         )?;
+        self.gateway_figures.encode(out)?;
         counters(
             out,
             "mcp_tool_calls",

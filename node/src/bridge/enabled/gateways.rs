@@ -10,6 +10,7 @@ use agentanycast_a2a::RequestCounts;
 use agentanycast_gateway::{
     Gateway, NodePort,
     external_routes::ExternalRoutes,
+    metrics::GatewayMetrics,
     registration::{ProgramContext, Registration},
     running::RunningGateway,
 };
@@ -22,13 +23,15 @@ use futures::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::local_gateway::LocalGateway;
+use super::{figures::GatewayFigures, local_gateway::LocalGateway};
 use crate::{api::Api, config::Config};
 
 /// The gateways that are built in, one line each.
 pub static GATEWAYS: &[GatewayRegistration] = &[
     Registration::with_own_section(agentanycast_a2a::NAME, |node, port| node.start_a2a(port).boxed()),
     Registration::with_own_section(agentanycast_mcp::NAME, |node, port| node.start_mcp(port).boxed()),
+    #[cfg(feature = "uap-hub")]
+    Registration::new::<agentanycast_uap_hub::gateway::UapHubGateway>(),
 ];
 
 /// A gateway of a daemon.
@@ -81,6 +84,8 @@ pub(crate) struct GatewayCounters {
     requests: Arc<RequestCounts>,
     /// Of gateways with a section of their own, by name.
     gateways: Arc<Mutex<BTreeMap<&'static str, Arc<RequestCounts>>>>,
+    /// Figures that gateways have of their own.
+    own: Arc<Mutex<Vec<Arc<dyn GatewayMetrics>>>>,
     tool_calls: Arc<ToolCallCounts>,
 }
 
@@ -103,6 +108,17 @@ impl GatewayCounters {
             counts.map(|(status, count)| (*name, status, count))
         });
         each.collect()
+    }
+
+    /// Figures that gateways have of their own.
+    pub(crate) fn own_figures(&self) -> GatewayFigures {
+        let own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        GatewayFigures(own.iter().flat_map(|metrics| metrics.families()).collect())
+    }
+
+    fn add_own(&self, metrics: Arc<dyn GatewayMetrics>) {
+        let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        own.push(metrics);
     }
 
     /// Tools, how calls of them ended, and how many did.
@@ -151,7 +167,13 @@ impl Gateways {
         };
         let mut running = Vec::new();
         for gateway in registered {
-            running.extend(gateway.start(&context, port.clone()).await?);
+            let Some(started) = gateway.start(&context, port.clone()).await? else {
+                continue;
+            };
+            if let Some(metrics) = started.metrics() {
+                context.counters.add_own(metrics);
+            }
+            running.push(started);
         }
         Ok(Self { running, stdio })
     }
