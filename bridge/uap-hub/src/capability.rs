@@ -73,6 +73,7 @@ pub(crate) struct Requirement {
 impl Requirement {
     fn accepts(&self, media_type: &str) -> bool {
         self.media_types.is_empty()
+            || media_type.is_empty()
             || self
                 .media_types
                 .iter()
@@ -198,11 +199,15 @@ pub(crate) fn printable(text: &str) -> String {
         .to_owned()
 }
 
-/// Whether a media type is one of an accepted range: `*/*`, `text/*`, or the type itself; parameters do not count.
+/// Whether a media type is one of an accepted range: `*/*`, `text/*`, or the type itself; parameters do not count, and the two
+/// types of XML are one (RFC 7303).
 fn matches_media_type(accepted: &str, media_type: &str) -> bool {
     let plain = |text: &str| {
         let text = text.split(';').next().unwrap_or_default();
-        text.trim().to_ascii_lowercase()
+        match text.trim().to_ascii_lowercase().as_str() {
+            "application/xml" => "text/xml".to_owned(),
+            plain => plain.to_owned(),
+        }
     };
     let (accepted, media_type) = (plain(accepted), plain(media_type));
     match accepted.strip_suffix("/*") {
@@ -495,6 +500,10 @@ mod tests {
             ["xml", "any"],
             "the one that takes less is served first"
         );
+        let xml = requirements(vec![payload("suite", true, false, &["application/xml"])]);
+        for media_type in ["text/xml", "application/xml; charset=utf-8", ""] {
+            assert!(xml.assign(&[part(None, media_type)]).is_ok(), "{media_type}");
+        }
         assert_eq!(requirements(vec![]).assign(&[part(None, "a/b")]).unwrap(), [""]);
     }
 

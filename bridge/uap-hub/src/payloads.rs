@@ -22,7 +22,10 @@ use crate::{
 /// The label of a part with the payload type that it is, or is to be.
 pub const TYPE: &str = "uap.type";
 
-/// The media type of bytes of which nothing is known.
+/// The label of a text part with the name of the file that it was read from, as `anycast send @FILE` sets it.
+const FILENAME: &str = "filename";
+
+/// The media type of bytes of which nothing is known; `anycast send @FILE` gives it to all files that are no text.
 const BYTES: &str = "application/octet-stream";
 
 /// The media type of text, and of JSON.
@@ -50,31 +53,43 @@ pub(crate) fn inputs(message: &mesh::Message) -> Result<Vec<Input>, String> {
 }
 
 fn input(number: usize, part: &mesh::Part) -> Result<Option<Input>, String> {
+    // What the part says; else what files of its name are; else it is not known.
+    let known = |name: &str| match part.media_type.as_str() {
+        "" | BYTES => mime_guess::from_path(name).first_raw().unwrap_or_default(),
+        known => known,
+    };
     let attachment = |name: String, media_type: &str, data: Bytes| {
-        let known = match part.media_type.as_str() {
+        let known = match known(&name) {
             "" => media_type,
             known => known,
-        };
+        }
+        .to_owned();
         Payload {
             attachment: Some(Attachment {
                 name,
-                mime_type: known.to_owned(),
+                mime_type: known,
                 data,
             }),
             ..Payload::default()
         }
     };
+    let mut is_known = true;
     let payload = match &part.content {
         Some(Content::RawPart(raw)) => {
             let name = match raw.filename.as_str() {
                 "" => format!("part-{number}"),
                 name => name.to_owned(),
             };
+            is_known = !known(&name).is_empty();
             attachment(name, BYTES, raw.data.clone().into())
         }
         Some(Content::TextPart(text)) if text.text.trim().is_empty() => return Ok(None),
         Some(Content::TextPart(text)) => {
-            attachment(format!("part-{number}.txt"), TEXT, text.text.clone().into())
+            let name = part.metadata.get(FILENAME).filter(|name| !name.is_empty());
+            // What a person types may be anything that is text.
+            is_known = !known(name.map_or("", String::as_str)).is_empty();
+            let name = name.cloned().unwrap_or_else(|| format!("part-{number}.txt"));
+            attachment(name, TEXT, text.text.clone().into())
         }
         Some(Content::DataPart(data)) => {
             let data = data.data.clone().unwrap_or_default();
@@ -100,7 +115,11 @@ fn input(number: usize, part: &mesh::Part) -> Result<Option<Input>, String> {
         .map_or(JSON, |attachment| &attachment.mime_type);
     let shape = InputShape {
         label: part.metadata.get(TYPE).filter(|name| !name.is_empty()).cloned(),
-        media_type: media_type.to_owned(),
+        media_type: if is_known {
+            media_type.to_owned()
+        } else {
+            String::new()
+        },
     };
     Ok(Some(Input { shape, payload }))
 }
@@ -218,12 +237,17 @@ mod tests {
             })),
             ..mesh::Part::default()
         };
+        let mut text_file = text_part("<suite/>");
+        text_file
+            .metadata
+            .insert(FILENAME.to_owned(), "other.xml".to_owned());
         let said = message(vec![
             labelled,
             raw("", ""),
             text_part(" \n"),
             text_part("go"),
             data,
+            text_file,
         ]);
         let read = inputs(&said).unwrap();
         let named = |input: &Input| {
@@ -238,10 +262,17 @@ mod tests {
                 file("suite.xml", "text/xml"),
                 file("part-2", BYTES),
                 file("part-4.txt", TEXT),
-                None
+                None,
+                file("other.xml", "text/xml")
             ]
         );
         assert_eq!(read[0].shape.label.as_deref(), Some("suite"));
+        let known: Vec<_> = read.iter().map(|input| input.shape.media_type.as_str()).collect();
+        assert_eq!(
+            known,
+            ["text/xml", "", "", JSON, "text/xml"],
+            "what is not known is said so"
+        );
         assert_eq!(
             metadata_json(read[3].payload.metadata.as_ref().unwrap()),
             json!({"browser": "firefox"})
