@@ -49,6 +49,7 @@ pub fn main_with_args(args: impl Iterator<Item = OsString>) -> ExitCode {
     if args.get(1).is_some_and(|word| word == "run-helper") {
         return cmd::run::run_helper(args.into_iter().skip(2));
     }
+    agentanycast_node::know_gateway_settings();
     let args = match args::Args::parse_from_words(args) {
         Ok(args) => args,
         Err(error) => return usage_errors::report(error),

@@ -23,7 +23,7 @@ _agentanycastd() {
 
     case "${cmd}" in
         agentanycastd)
-            opts="-h -V --config --key --listen --grpc-listen --grpc-token-file --grpc-tls-cert --grpc-tls-key --grpc-allow-remote --bootstrap-peers --wss-ca-file --enable-webtransport --store-path --log-level --log-file --transport --namespace --agent-sockets --metrics-listen --mcp-listen --mcp --mcp-proxy --anp-listen --did-web --did-dns --otlp-endpoint --nats-broker --bridge-listen --bridge-allow-remote --bridge-tls-cert --bridge-tls-key --bridge-public-url --bridge-card --bridge-card-grpc --bridge-key --bridge-cors-origins --bridge-tokens-file --bridge-auth-issuer --bridge-auth-jwks-url --bridge-auth-audience --bridge-auth-scopes --bridge-auth-leeway --bridge-client-ca --bridge-rate --bridge-burst --bridge-at-once --bridge-connections-per-address --bridge-max-body --bridge-allow-private-webhooks --bridge-webhook-patience --bridge-extended-card --bridge-extensions --bridge-required-extensions --bridge-wait-limit --print-config --help --version"
+            opts="-h -V --config --key --listen --grpc-listen --grpc-token-file --grpc-tls-cert --grpc-tls-key --grpc-allow-remote --bootstrap-peers --wss-ca-file --enable-webtransport --store-path --log-level --log-file --transport --namespace --agent-sockets --metrics-listen --mcp-listen --mcp --mcp-proxy --anp-listen --did-web --did-dns --otlp-endpoint --nats-broker --bridge-listen --bridge-allow-remote --bridge-tls-cert --bridge-tls-key --bridge-public-url --bridge-card --bridge-card-grpc --bridge-key --bridge-cors-origins --bridge-tokens-file --bridge-auth-issuer --bridge-auth-jwks-url --bridge-auth-audience --bridge-auth-scopes --bridge-auth-leeway --bridge-client-ca --bridge-rate --bridge-burst --bridge-at-once --bridge-connections-per-address --bridge-max-body --bridge-allow-private-webhooks --bridge-webhook-patience --bridge-extended-card --bridge-extensions --bridge-required-extensions --bridge-wait-limit --uap-hub-listen --uap-hub-allow-remote --uap-hub-tls-cert --uap-hub-tls-key --uap-hub-public-url --uap-hub-cors-origins --uap-hub-tokens-file --uap-hub-auth-issuer --uap-hub-auth-jwks-url --uap-hub-auth-audience --uap-hub-auth-scopes --uap-hub-auth-leeway --uap-hub-client-ca --uap-hub-rate --uap-hub-burst --uap-hub-at-once --uap-hub-connections-per-address --uap-hub-max-body --uap-hub-agent --uap-hub-sessions-per-client --uap-hub-retry --print-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -238,6 +238,90 @@ _agentanycastd() {
                     return 0
                     ;;
                 --bridge-wait-limit)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --uap-hub-listen)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --uap-hub-allow-remote)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --uap-hub-tls-cert)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --uap-hub-tls-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --uap-hub-public-url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --uap-hub-cors-origins)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --uap-hub-tokens-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --uap-hub-auth-issuer)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --uap-hub-auth-jwks-url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --uap-hub-auth-audience)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --uap-hub-auth-scopes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --uap-hub-auth-leeway)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --uap-hub-client-ca)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --uap-hub-rate)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --uap-hub-burst)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --uap-hub-at-once)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --uap-hub-connections-per-address)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --uap-hub-max-body)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --uap-hub-agent)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --uap-hub-sessions-per-client)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --uap-hub-retry)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -51,6 +51,27 @@ complete -c agentanycastd -l bridge-extended-card -d 'What the own agent\'s card
 complete -c agentanycastd -l bridge-extensions -d 'Extensions of A2A that the agents understand, comma list' -r
 complete -c agentanycastd -l bridge-required-extensions -d 'Those that clients must declare, comma list' -r
 complete -c agentanycastd -l bridge-wait-limit -d 'How long an answer of A2A may wait for its task [default: "45s"]' -r
+complete -c agentanycastd -l uap-hub-listen -d 'Where its clients connect, HOST:PORT' -r
+complete -c agentanycastd -l uap-hub-allow-remote -d 'Listen for them beyond loopback without TLS, or with callers that need not say who they are' -r
+complete -c agentanycastd -l uap-hub-tls-cert -d 'The certificate of TLS, PEM; read again when it changes' -r
+complete -c agentanycastd -l uap-hub-tls-key -d 'Its key, PEM' -r
+complete -c agentanycastd -l uap-hub-public-url -d 'How its clients reach it' -r
+complete -c agentanycastd -l uap-hub-cors-origins -d 'Origins whose pages may call, comma list, * for any' -r
+complete -c agentanycastd -l uap-hub-tokens-file -d 'Callers, one a line: a name and its Bearer token' -r
+complete -c agentanycastd -l uap-hub-auth-issuer -d 'The issuer whose tokens are taken (OpenID Connect, OAuth 2.0)' -r
+complete -c agentanycastd -l uap-hub-auth-jwks-url -d 'Where its keys are, unless it says so itself' -r
+complete -c agentanycastd -l uap-hub-auth-audience -d 'Audiences of which a token has one, comma list' -r
+complete -c agentanycastd -l uap-hub-auth-scopes -d 'Scopes that a token needs, comma list' -r
+complete -c agentanycastd -l uap-hub-auth-leeway -d 'How much the issuer\'s clock may differ [default: "1m"]' -r
+complete -c agentanycastd -l uap-hub-client-ca -d 'Who signs the certificates of callers (mutual TLS), PEM' -r
+complete -c agentanycastd -l uap-hub-rate -d 'Requests a second of one caller, 0 for no limit [default: 1000]' -r
+complete -c agentanycastd -l uap-hub-burst -d 'Requests of one caller at once beyond that rate [default: 2000]' -r
+complete -c agentanycastd -l uap-hub-at-once -d 'Requests and streams of one caller that are open at a time [default: 512]' -r
+complete -c agentanycastd -l uap-hub-connections-per-address -d 'Connections from one address [default: 1024]' -r
+complete -c agentanycastd -l uap-hub-max-body -d 'Largest body of a request [default: "24MiB"]' -r
+complete -c agentanycastd -l uap-hub-agent -d 'The agent of this node that all execution agents together are [default: "uap-hub"]' -r
+complete -c agentanycastd -l uap-hub-sessions-per-client -d 'Sessions that one execution agent has at a time [default: 1]' -r
+complete -c agentanycastd -l uap-hub-retry -d 'How often a task of a skill is given to another session when its session is lost' -r
 complete -c agentanycastd -l print-config -d 'Print every setting with its source, and end'
 complete -c agentanycastd -s h -l help -d 'Print help'
 complete -c agentanycastd -s V -l version -d 'Print version'

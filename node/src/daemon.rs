@@ -76,6 +76,18 @@ pub fn main_with_gateways(
     {
         return agentanycast_runner::run_helper::main(args.into_iter().skip(2));
     }
+    know_settings_of(gateways);
+    let loaded = load_config::load_from_process(args.clone().into_iter());
+    process::main(PROGRAM, loaded, |config| run_process(config, args, gateways))
+}
+
+/// Has this process know the settings of the gateways that are built in, as the daemon does. For programs that read a daemon's
+/// settings; called before they do.
+pub fn know_gateway_settings() {
+    know_settings_of(GATEWAYS);
+}
+
+fn know_settings_of(gateways: &'static [GatewayRegistration]) {
     let keys: Vec<_> = gateways.iter().flat_map(GatewayRegistration::keys).collect();
     if !keys.is_empty() {
         load_config::add_settings(load_config::AddedSettings {
@@ -88,8 +100,6 @@ pub fn main_with_gateways(
             }),
         });
     }
-    let loaded = load_config::load_from_process(args.clone().into_iter());
-    process::main(PROGRAM, loaded, |config| run_process(config, args, gateways))
 }
 
 fn run_process(

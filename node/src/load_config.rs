@@ -16,7 +16,11 @@ use std::{
 use agentanycast_daemon_kit::settings::{self, ConfigError, Program, SettingKey, ValueSource, ValueSources};
 
 pub use self::policy_rules::policy_rules;
-use crate::config::{Config, ENVIRONMENT_PREFIX, settings_table::SETTINGS, uses_quic};
+use crate::config::{
+    Config, ENVIRONMENT_PREFIX,
+    settings_table::{self, SETTINGS},
+    uses_quic,
+};
 
 /// What the command line asks for.
 pub type LoadedConfig = settings::LoadOutcome<Config>;
@@ -82,9 +86,8 @@ pub(crate) fn program() -> &'static Program<Config> {
 
 /// Adds settings to those that every node has. For the start of the process: what was loaded before knows none of them.
 pub(crate) fn add_settings(added: AddedSettings) {
-    let keys: Vec<SettingKey<Config>> = SETTINGS.iter().chain(&added.keys).copied().collect();
     let program = Program {
-        keys: Box::leak(keys.into_boxed_slice()),
+        keys: settings_table::add(&added.keys),
         settle: |config, sources| {
             (PROGRAM.settle)(config, sources);
             if let Some((_, added)) = WITH_ADDED.get() {

@@ -60,7 +60,7 @@ fn table_of(name: &str) -> Option<&'static str> {
 
 /// The names of all settings that the file can have.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    settings_table::SETTINGS
+    settings_table::all()
         .iter()
         .filter(|key| key.in_file)
         .map(|key| key.name)
@@ -74,8 +74,8 @@ pub fn toml_of_word(name: &str, word: &str) -> Result<String, SettingNameError> 
     let key = key(name)?;
     // The file has `~` as it was written: another home reads it too.
     let mut config = Config::defaults(None);
-    match (key.set)(&mut config, &Raw::Word(word.to_owned()), None) {
-        Ok(()) => Ok((key.show)(&config)),
+    match key.set_value(&mut config, &Raw::Word(word.to_owned()), None) {
+        Ok(()) => Ok(key.shown(&config)),
         Err(InvalidValue { value, allowed, .. }) => Err(SettingNameError::BadValue {
             name: key.name,
             value: if key.secret { SECRET_MASK.to_owned() } else { value },

@@ -2,7 +2,7 @@
 //!
 //! The rule: a setting is one line here, one field in `Config`, and nothing else. Those of the bridge are in its crate.
 
-use std::time::Duration;
+use std::{sync::OnceLock, time::Duration};
 
 use agentanycast_daemon_kit::{
     key,
@@ -18,7 +18,7 @@ pub(crate) type NodeSetting = settings::SettingKey<Config>;
 
 /// The setting of that name.
 pub(crate) fn find(name: &str) -> Option<&'static NodeSetting> {
-    settings::find(SETTINGS, name)
+    settings::find(all(), name)
 }
 
 #[rustfmt::skip] // A table.
@@ -127,3 +127,19 @@ static ALL_SETTINGS: [NodeSetting; NODE_SETTINGS.len() + BRIDGE_SETTINGS.len()] 
 
 /// All of them.
 pub(crate) static SETTINGS: &[NodeSetting] = &ALL_SETTINGS;
+
+/// Those with the settings of parts that the program is made with.
+static WITH_ADDED: OnceLock<&'static [NodeSetting]> = OnceLock::new();
+
+/// All settings that this program has.
+pub(crate) fn all() -> &'static [NodeSetting] {
+    WITH_ADDED.get().copied().unwrap_or(SETTINGS)
+}
+
+/// Adds settings to those that every node has, once; all that there are.
+pub(crate) fn add(added: &[NodeSetting]) -> &'static [NodeSetting] {
+    WITH_ADDED.get_or_init(|| {
+        let all: Vec<NodeSetting> = SETTINGS.iter().chain(added).copied().collect();
+        Box::leak(all.into_boxed_slice())
+    })
+}
