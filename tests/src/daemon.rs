@@ -62,12 +62,14 @@ impl Daemon {
     async fn read_announcement(&mut self, mut lines: mpsc::UnboundedReceiver<String>) -> bool {
         let mut bridge = self.spec.bridge.is_none();
         let mut mcp = self.spec.mcp.is_none();
+        let mut uap_hub = self.spec.uap_hub.is_none();
         let is_free = |address: Option<SocketAddr>| address.is_some_and(|address| address.port() == 0);
         while self.peer_id.is_none()
             || self.addresses.len() < self.spec.listen.len()
             || is_free(self.spec.metrics)
             || !bridge
             || !mcp
+            || !uap_hub
         {
             let Some(line) = lines.recv().await else {
                 return false;
@@ -88,6 +90,9 @@ impl Daemon {
             } else if let Some(address) = line.strip_prefix("MCP_ADDR=") {
                 self.spec.mcp = Some(address.parse().expect("the address of MCP"));
                 mcp = true;
+            } else if let Some(address) = line.strip_prefix("UAP_HUB_ADDR=") {
+                self.spec.uap_hub = Some(address.parse().expect("the hub's address"));
+                uap_hub = true;
             } else {
                 panic!("the daemon announced {line:?}");
             }
@@ -151,6 +156,14 @@ impl Daemon {
     /// When it does not.
     pub fn mcp(&self) -> SocketAddr {
         self.spec.mcp.expect("a daemon that serves MCP")
+    }
+
+    /// Where execution agents connect to its hub, as an URL.
+    ///
+    /// # Panics
+    /// When it has no hub.
+    pub fn uap_hub(&self) -> String {
+        format!("http://{}", self.spec.uap_hub.expect("a daemon with a hub"))
     }
 
     /// Its home.

@@ -30,6 +30,8 @@ pub struct DaemonBuilder {
     pub(super) bridge: Option<SocketAddr>,
     /// Where it serves MCP: a free port until it has announced one.
     pub(super) mcp: Option<SocketAddr>,
+    /// Where its hub of execution agents listens: a free port until it has announced one.
+    pub(super) uap_hub: Option<SocketAddr>,
     /// Where it shows its metrics: a free port until it has announced one.
     pub(super) metrics: Option<SocketAddr>,
     pub(super) unread: Option<Arc<UnreadPipe>>,
@@ -55,6 +57,7 @@ impl DaemonBuilder {
             user: None,
             bridge: None,
             mcp: None,
+            uap_hub: None,
             metrics: None,
             unread: None,
         }
@@ -81,6 +84,12 @@ impl DaemonBuilder {
     /// With MCP over HTTP, on a free port of the loopback.
     pub fn mcp(mut self) -> Self {
         self.mcp = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
+        self
+    }
+
+    /// With a hub of execution agents, on a free port of the loopback.
+    pub fn uap_hub(mut self) -> Self {
+        self.uap_hub = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
         self
     }
 
@@ -179,6 +188,9 @@ impl DaemonBuilder {
         }
         if let Some(mcp) = self.mcp {
             command.arg(format!("--mcp-listen={mcp}"));
+        }
+        if let Some(hub) = self.uap_hub {
+            command.arg(format!("--uap-hub-listen={hub}"));
         }
         if let Some(metrics) = self.metrics {
             command.arg(format!("--metrics-listen={metrics}"));
