@@ -63,6 +63,14 @@ pub(crate) fn langgraph_python() -> PathBuf {
     )
 }
 
+/// The Python of the venv with the stock generator of gRPC.
+pub(crate) fn uap_python() -> PathBuf {
+    named(
+        "AGENTANYCAST_TEST_UAP_PYTHON",
+        scripts().join("uap/.venv/bin/python"),
+    )
+}
+
 /// The client on the A2A project's Rust crate.
 pub(crate) fn rust_a2a() -> PathBuf {
     let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("rust-a2a/target/debug/rust-a2a");

@@ -1,11 +1,12 @@
 //! Clients and peers that we did not write, as they are published: the Python and the TypeScript SDK on our
 //! daemon, js-libp2p against our wire protocol, the published descriptors against our own, the official
 //! A2A SDKs and agent frameworks before our bridge, and as agents that our daemon calls, the official MCP SDKs and
-//! LangChain as clients of our tools; and the pages and examples that tell users how to use them.
+//! LangChain as clients of our tools, execution agents made of our .proto files; and the pages and examples that tell users how to use them.
 //!
 //! Needs what `tests/foreign/setup` makes, or what these variables name: `AGENTANYCAST_TEST_PYTHON`,
 //! `AGENTANYCAST_TEST_A2A_1_0_PYTHON`, `AGENTANYCAST_TEST_A2A_0_3_PYTHON`, `AGENTANYCAST_TEST_A2A_0_3_10_PYTHON`,
-//! `AGENTANYCAST_TEST_MCP_PYTHON`, `AGENTANYCAST_TEST_LANGCHAIN_PYTHON`, `AGENTANYCAST_TEST_LANGGRAPH_PYTHON` (each the python of a venv),
+//! `AGENTANYCAST_TEST_MCP_PYTHON`, `AGENTANYCAST_TEST_LANGCHAIN_PYTHON`, `AGENTANYCAST_TEST_LANGGRAPH_PYTHON`,
+//! `AGENTANYCAST_TEST_UAP_PYTHON` (each the python of a venv),
 //! `AGENTANYCAST_TEST_RUST_A2A` and `AGENTANYCAST_TEST_NODE_MODULES`.
 
 #![allow(
@@ -43,3 +44,4 @@ mod sdk_daemon_lifecycle;
 mod sealed_boxes;
 mod skill_routing;
 mod typescript;
+mod uap_agents;
