@@ -1,5 +1,5 @@
-//! HTTP clients of A2A before a bridge, and of MCP beside it, agents behind another node. One file per matter; real processes, and an HTTP
-//! client that hides nothing.
+//! HTTP clients of A2A before a bridge, and of MCP beside it, agents behind another node, and execution agents at the hub of one. One
+//! file per matter; real processes, and an HTTP client that hides nothing.
 
 #![allow(
     clippy::unwrap_used,
@@ -25,5 +25,6 @@ mod restarts;
 mod setup;
 mod streams;
 mod tls;
+mod uap_hub;
 mod unary_calls;
 mod v0_3;

@@ -1,0 +1,58 @@
+//! Agents that are lost while tasks wait and are under way, and a hub that is lost.
+
+use agentanycast_tests::{cli::anycast_json, eventually};
+use serde_json::{Value, json};
+
+use super::fleet::Fleet;
+
+/// The task at the sender, once it has ended.
+async fn ended(fleet: &Fleet, id: &str) -> Value {
+    eventually("the task ends", || async {
+        let task = anycast_json(&fleet.asker, &["task", id]).await;
+        ["completed", "failed"]
+            .iter()
+            .any(|status| task["status"] == *status)
+            .then_some(task)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn an_agent_that_is_lost_fails_its_session_and_the_next_gets_what_waits() {
+    let fleet = Fleet::start().await;
+    let mut agent = fleet.agent("first").await;
+    let running = fleet.post("uap:test:junit", "hold").await;
+    agent.began().await;
+    let waiting = fleet.post("uap:test:junit", "pass").await;
+    eventually("it waits at the hub", || async {
+        (fleet.hub_figure("waiting_tasks", "").await == 1).then_some(())
+    })
+    .await;
+    drop(agent);
+    let task = ended(&fleet, &running).await;
+    assert_eq!(
+        (&task["status"], &task["reason"]),
+        (&json!("failed"), &json!("agent disconnected: first"))
+    );
+    assert_eq!(
+        fleet.hub_figure("sessions_ended_total", "outcome=\"lost\"").await,
+        1
+    );
+    let _second = fleet.agent("second").await;
+    let task = ended(&fleet, &waiting).await;
+    assert_eq!(task["status"], "completed", "{task:#}");
+}
+
+#[tokio::test]
+async fn an_agent_connects_again_to_a_hub_that_was_killed() {
+    let mut fleet = Fleet::start().await;
+    let mut agent = fleet.agent("runner").await;
+    fleet.hub.kill().await;
+    fleet.hub.restart().await;
+    // The relay still knows the fleet, so the task comes before the agent, or after it.
+    let task = fleet.post("uap:test:junit", "pass").await;
+    assert_eq!(agent.began().await.1, "pass");
+    let task = ended(&fleet, &task).await;
+    assert_eq!(task["status"], "completed", "{task:#}");
+    assert_eq!(fleet.hub_figure("clients", "").await, 1);
+}
