@@ -12,10 +12,66 @@ use std::{
 
 use agentanycast_daemon_kit::{
     key,
-    settings::{ConfigError, InvalidValue, PartKey, Raw, SettingKey, ValueSources},
+    missing_feature::MissingFeature,
+    settings::{ConfigError, InvalidValue, PartKey, Raw, SettingKey, ValueSource, ValueSources},
 };
 
 use crate::front::{FrontSettings, bad_value, bounds};
+
+/// The gateways with a section of their own that packages have, and what a program says that one is left out of.
+pub const PACKAGED: [(&str, MissingFeature); 1] = [(
+    "uap-hub",
+    MissingFeature {
+        part: "hub of execution agents",
+        feature: "uap-hub",
+    },
+)];
+
+/// What a program says that has none of them.
+const ALL_LEFT_OUT: MissingFeature = MissingFeature {
+    part: "gateways",
+    feature: "full",
+};
+
+/// The same error, or that the gateway is left out of the program whose setting or flag is not known. `keys` are the program's.
+pub fn tell_left_out<C>(error: ConfigError, keys: &[SettingKey<C>]) -> ConfigError {
+    let is_missing = |name: &str| {
+        let enabled = format!("gateways.{name}.enabled");
+        keys.iter().all(|key| key.name != enabled)
+    };
+    let left_out = |part: MissingFeature, key: &str, origin: &ValueSource| ConfigError::LeftOut {
+        key: key.to_owned(),
+        value: "a value".to_owned(),
+        origin: origin.clone(),
+        part,
+    };
+    match &error {
+        ConfigError::UnknownKey { key, origin, .. } => {
+            let is_of = |(name, _): &&(&str, MissingFeature)| {
+                let rest = key
+                    .strip_prefix("gateways.")
+                    .and_then(|rest| rest.strip_prefix(name));
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            };
+            match PACKAGED.iter().find(is_of).filter(|(name, _)| is_missing(name)) {
+                Some((_, part)) => left_out(*part, key, origin),
+                None if key == "gateways" => left_out(ALL_LEFT_OUT, key, origin),
+                None => error,
+            }
+        }
+        ConfigError::UnknownFlag { given, .. } => {
+            let is_of = |(name, _): &&(&str, MissingFeature)| {
+                let rest = given.trim_start_matches('-').strip_prefix(name);
+                rest.is_some_and(|rest| rest.starts_with('-'))
+            };
+            match PACKAGED.iter().find(is_of).filter(|(name, _)| is_missing(name)) {
+                Some((_, part)) => left_out(*part, given, &ValueSource::Flag(given.clone())),
+                None => error,
+            }
+        }
+        _ => error,
+    }
+}
 
 /// What is set of the gateways of a program, by the names of the settings.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -297,6 +353,36 @@ mod tests {
             Some(Path::new("/home/u/t"))
         );
         assert_eq!((read.front.limits.at_once, read.own.greeting.as_str()), (3, "ho"));
+    }
+
+    #[test]
+    fn a_gateway_that_is_left_out_is_told() {
+        let told = |error: ConfigError, gateway: &'static str| {
+            let keys = table::<Config, ()>(gateway);
+            tell_left_out(error, &keys).to_string()
+        };
+        let key = |key: &str| ConfigError::UnknownKey {
+            key: key.to_owned(),
+            origin: ValueSource::Default,
+            suggestion: None,
+            allowed: None,
+        };
+        let flag = |given: &str| ConfigError::UnknownFlag {
+            given: given.to_owned(),
+            suggestion: None,
+        };
+        let hub = "built without the hub of execution agents: build this program with `--features uap-hub`";
+        assert!(told(key("gateways.uap-hub.enabled"), "other").starts_with(hub));
+        assert!(told(key("gateways.uap-hub"), "other").starts_with(hub));
+        assert!(told(flag("--uap-hub-listen"), "other").starts_with(hub));
+        assert!(told(key("gateways"), "other").starts_with("built without the gateways"));
+        // One that is there, or that does not exist, has mistakes of other kinds.
+        for error in [key("gateways.uap-hub.lisen"), flag("--uap-hub-lisen")] {
+            assert!(told(error, "uap-hub").starts_with("unknown"));
+        }
+        for error in [key("gateways.uap"), key("x"), flag("--uap")] {
+            assert!(told(error, "other").starts_with("unknown"));
+        }
     }
 
     #[test]

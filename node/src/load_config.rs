@@ -14,6 +14,7 @@ use std::{
 };
 
 use agentanycast_daemon_kit::settings::{self, ConfigError, Program, SettingKey, ValueSource, ValueSources};
+use agentanycast_gateways::part::tell_left_out;
 
 pub use self::policy_rules::policy_rules;
 use crate::config::{
@@ -145,6 +146,7 @@ fn load_reading(
         read_file,
         home.as_deref(),
     )
+    .map_err(|error| tell_left_out(error, program().keys))
 }
 
 /// The JSON Schema (draft 2020-12) of the file with the settings.
@@ -154,7 +156,7 @@ pub fn schema() -> settings::Json {
 
 /// The configuration from the arguments, environment, files and home directory of this process.
 pub fn load_from_process(args: impl Iterator<Item = OsString>) -> Result<LoadedConfig, ConfigError> {
-    settings::load_from_process(program(), args)
+    settings::load_from_process(program(), args).map_err(|error| tell_left_out(error, program().keys))
 }
 
 #[cfg(test)]
