@@ -138,7 +138,15 @@ impl AgentPort for SdkAgent {
             ..TaskFilter::default()
         };
         let working = self.node.tasks(&filter).await?.into_iter();
-        let own = working.filter(|task| task.agent == self.name);
+        let agents = self.node.node_agents().await?;
+        // Tasks of the primary agent name none.
+        let is_primary = agents
+            .iter()
+            .any(|agent| agent.primary && agent.name == self.name);
+        let me = self.node.info().await?.peer_id;
+        let own = working.filter(|task| {
+            task.assignee == me && (task.agent == self.name || is_primary && task.agent.is_empty())
+        });
         Ok(own.map(|task| task.id).collect())
     }
 

@@ -336,6 +336,12 @@ impl<'a> Follower<'a> {
     ) -> Result<(), CommandFailure> {
         let directory = self.args.output.as_deref();
         if !self.context.json {
+            if task.status == TaskStatus::Failed {
+                // A test that fails has a report all the same.
+                for artifact in task.artifacts.iter().filter(|artifact| !live.has(&artifact.id)) {
+                    final_output::print(handle, artifact, directory).await?;
+                }
+            }
             let task = task.into_result()?;
             if let Some(peer) = task.sealed_for() {
                 output::warn(&format!(

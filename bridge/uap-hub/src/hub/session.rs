@@ -59,7 +59,8 @@ pub(crate) async fn carry_out(
     }
 }
 
-/// Ends a task that an earlier process of the hub had under way, or carries it out again where its skill may be.
+/// Carries out a task that waited at an earlier process of the hub, or that its skill lets be given again; ends one that was under
+/// way there.
 pub(crate) async fn take_up(
     hub: Arc<Hub>,
     task: Box<dyn AgentTask>,
@@ -67,7 +68,10 @@ pub(crate) async fn take_up(
     stop: CancellationToken,
 ) {
     let kind = Kind::of_skill(&task.task().target_skill_id);
-    if kind.is_some_and(|kind| retries(&kind) > 0) {
+    // What is said of a session is said before the client is told to start.
+    let mut messages = task.task().messages.iter();
+    let has_begun = messages.any(|said| said.role() == mesh::MessageRole::Agent);
+    if !has_begun || kind.is_some_and(|kind| retries(&kind) > 0) {
         carry_out(hub, task, retries, stop).await;
     } else if let Err(error) = task.fail("agent disconnected: the hub was started again").await {
         tracing::debug!(task = task.task().task_id, %error, "a task that was under way could not be ended");
@@ -135,6 +139,10 @@ async fn serve(
         };
         if retries == 0 {
             task.claim().await?;
+            let given = format!("given to {}", submitted.client_name());
+            if let Some(given) = status_message(&given) {
+                task.working(given).await?;
+            }
         }
         // The channel has room for a start and an end.
         let reset = |status: Status| drop(stream.control.try_send(SessionControl::Reset(status)));

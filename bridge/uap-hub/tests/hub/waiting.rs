@@ -1,6 +1,7 @@
 //! Tasks that wait: their order, whom they are given to, and what a stop leaves.
 
 use agentanycast_gateway::fake::agents::{FakeAgents, FakeEnd};
+use agentanycast_proto::v1 as mesh;
 use agentanycast_uap_hub::{
     capability::{Domain, Kind},
     settings::{SkillRetries, UapHubSettings},
@@ -141,9 +142,18 @@ async fn a_stop_fails_what_is_under_way_and_lets_go_of_what_waits() {
 #[tokio::test]
 async fn what_was_under_way_when_the_hub_was_killed_ends_or_is_given_again() {
     let agents = FakeAgents::default();
-    let work = |id: &str, skill: &str| task(id, skill, Vec::new());
-    agents.leave_unfinished(work("ends", "uap:test:junit"));
-    agents.leave_unfinished(work("again", "uap:test:selenium"));
+    let waiting = |id: &str, skill: &str| task(id, skill, Vec::new());
+    let begun = |id: &str, skill: &str| {
+        let mut task = waiting(id, skill);
+        task.messages.push(mesh::Message {
+            role: mesh::MessageRole::Agent.into(),
+            ..mesh::Message::default()
+        });
+        task
+    };
+    agents.leave_unfinished(begun("ends", "uap:test:junit"));
+    agents.leave_unfinished(begun("again", "uap:test:selenium"));
+    agents.leave_unfinished(waiting("waits", "uap:test:playwright"));
     let settings = UapHubSettings {
         retry: vec![SkillRetries {
             kind: Kind::new(Domain::Test, "selenium"),
@@ -156,6 +166,8 @@ async fn what_was_under_way_when_the_hub_was_killed_ends_or_is_given_again() {
         reason(hub.end_of("ends").await),
         "agent disconnected: the hub was started again"
     );
-    hub.client("runner", "selenium").await.complete().await;
-    assert!(matches!(hub.end_of("again").await, FakeEnd::Completed(..)));
+    for (id, kind) in [("again", "selenium"), ("waits", "playwright")] {
+        hub.client("runner", kind).await.complete().await;
+        assert!(matches!(hub.end_of(id).await, FakeEnd::Completed(..)), "{id}");
+    }
 }

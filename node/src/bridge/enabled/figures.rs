@@ -26,7 +26,11 @@ impl GatewayFigures {
                 MetricValues::Gauge(values) => {
                     for LabelledValue { labels, value } in values {
                         let value = i64::try_from(*value).unwrap_or(i64::MAX);
-                        metric.encode_family(&labels.as_slice())?.encode_gauge(&value)?;
+                        if labels.is_empty() {
+                            metric.encode_gauge(&value)?;
+                        } else {
+                            metric.encode_family(&labels.as_slice())?.encode_gauge(&value)?;
+                        }
                     }
                 }
                 MetricValues::Counter(values) => {
@@ -37,7 +41,7 @@ impl GatewayFigures {
                     }
                 }
                 MetricValues::Histogram { bounds, counts, sum } => {
-                    let above = std::iter::once(f64::MAX);
+                    let above = std::iter::once(f64::INFINITY);
                     let bounds = bounds.iter().copied().chain(above);
                     let buckets: Vec<(f64, u64)> = bounds.zip(counts.iter().copied()).collect();
                     metric.encode_histogram::<NoLabelSet>(*sum, counts.iter().sum(), &buckets, None)?;

@@ -14,10 +14,10 @@ use agentanycast_gateway::{
     is_terminal,
 };
 use agentanycast_proto::v1::{
-    self, CompleteTaskRequest, FailTaskRequest, GetTaskRequest, ListTasksRequest, MessageRole,
-    RegisterAgentRequest, SendStreamingArtifactRequest, StreamChunk, StreamEnd, StreamEndReason, StreamStart,
-    SubscribeIncomingTasksRequest, TaskStatus, UpdateTaskStatusRequest,
-    agent_service_server::AgentService as _, node_service_server::NodeService as _,
+    self, CompleteTaskRequest, FailTaskRequest, GetNodeInfoRequest, GetTaskRequest, ListNodeAgentsRequest,
+    ListTasksRequest, MessageRole, RegisterAgentRequest, SendStreamingArtifactRequest, StreamChunk,
+    StreamEnd, StreamEndReason, StreamStart, SubscribeIncomingTasksRequest, TaskStatus,
+    UpdateTaskStatusRequest, agent_service_server::AgentService as _, node_service_server::NodeService as _,
     send_streaming_artifact_request::Event, task_list_service_server::TaskListService as _,
 };
 use async_trait::async_trait;
@@ -313,6 +313,21 @@ impl AgentPort for LocalAgent {
     }
 
     async fn unfinished(&self) -> Result<Vec<String>, GatewayError> {
+        let info = self.api.get_node_info(Request::new(GetNodeInfoRequest {})).await;
+        let node = info
+            .map_err(task_error)?
+            .into_inner()
+            .node_info
+            .unwrap_or_default();
+        let agents = self
+            .api
+            .list_node_agents(Request::new(ListNodeAgentsRequest {}))
+            .await;
+        let agents = agents.map_err(task_error)?.into_inner().agents;
+        // Tasks of the primary agent name none.
+        let is_primary = agents
+            .iter()
+            .any(|agent| agent.primary && agent.name == self.name);
         let mut request = ListTasksRequest {
             statuses: vec![TaskStatus::Working.into()],
             page_size: MOST_LISTED,
@@ -325,8 +340,11 @@ impl AgentPort for LocalAgent {
                 .list_tasks(self.connection.request(request.clone()))
                 .await;
             let page = listed.map_err(task_error)?.into_inner();
-            let tasks = page.tasks.into_iter().filter(|task| task.agent == self.name);
-            own.extend(tasks.map(|task| task.task_id));
+            let is_own = |task: &v1::Task| {
+                task.assignee_peer_id == node.peer_id
+                    && (task.agent == self.name || is_primary && task.agent.is_empty())
+            };
+            own.extend(page.tasks.into_iter().filter(is_own).map(|task| task.task_id));
             request.page_token = page.next_page_token;
             if request.page_token.is_empty() {
                 return Ok(own);

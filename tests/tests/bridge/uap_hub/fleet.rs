@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use agentanycast::AgentCard;
 use agentanycast_tests::{
     Daemon, TestRelay,
     cli::{CommandOutput, anycast_at, anycast_json},
@@ -37,7 +38,23 @@ impl Fleet {
     /// Without agents.
     pub(crate) async fn start() -> Self {
         let relay = TestRelay::builder().start().await;
-        let hub = known_to(&relay).uap_hub().metrics().start().await;
+        let hub = known_to(&relay);
+        Self::with(relay, hub).await
+    }
+
+    /// The same, the hub beside another agent, which is the node's primary one.
+    pub(crate) async fn beside_another_agent() -> Self {
+        let relay = TestRelay::builder().start().await;
+        let mut hub = known_to(&relay).start().await;
+        let node = hub.node().await;
+        let card = AgentCard::new("Other", "An agent of a test");
+        node.agent("other").card(card).register().await.unwrap();
+        hub.stop().await;
+        Self::with(relay, hub.stopped()).await
+    }
+
+    async fn with(relay: TestRelay, hub: DaemonBuilder) -> Self {
+        let hub = hub.uap_hub().metrics().start().await;
         let asker = known_to(&relay).start().await;
         Self {
             relay,

@@ -56,3 +56,39 @@ async fn an_agent_connects_again_to_a_hub_that_was_killed() {
     assert_eq!(task["status"], "completed", "{task:#}");
     assert_eq!(fleet.hub_figure("clients", "").await, 1);
 }
+
+#[tokio::test]
+async fn a_hub_that_is_killed_fails_what_was_under_way_and_keeps_what_waits() {
+    survives_a_kill(Fleet::start().await).await;
+}
+
+#[tokio::test]
+async fn so_does_one_that_is_not_the_primary_agent() {
+    survives_a_kill(Fleet::beside_another_agent().await).await;
+}
+
+async fn survives_a_kill(mut fleet: Fleet) {
+    let mut agent = fleet.agent("runner").await;
+    let running = fleet.post("uap:test:junit", "hold").await;
+    agent.began().await;
+    let waiting = fleet.post("uap:test:junit", "pass").await;
+    eventually("it waits at the hub", || async {
+        (fleet.hub_figure("waiting_tasks", "").await == 1).then_some(())
+    })
+    .await;
+    fleet.hub.kill().await;
+    agent.cancelled().await;
+    fleet.hub.restart().await;
+    let task = ended(&fleet, &running).await;
+    assert_eq!(
+        (&task["status"], &task["reason"]),
+        (
+            &json!("failed"),
+            &json!("agent disconnected: the hub was started again")
+        )
+    );
+    // The agent connects again by itself.
+    assert_eq!(agent.began().await.1, "pass");
+    let task = ended(&fleet, &waiting).await;
+    assert_eq!(task["status"], "completed", "{task:#}");
+}
