@@ -7,4 +7,5 @@
 #![forbid(unsafe_code)]
 
 pub mod messages;
+pub mod resilience;
 pub mod transport;
