@@ -7,5 +7,6 @@
 #![forbid(unsafe_code)]
 
 pub mod messages;
+pub mod protocol;
 pub mod resilience;
 pub mod transport;

@@ -84,6 +84,11 @@ impl sealed::Counted for TransferFrame {
 /// When it exceeds a limit, or is not such a message.
 pub fn decode<T: Decodable>(text: &str, limits: &Limits) -> Result<T, DecodeError> {
     limits.check(text)?;
+    decode_checked(text, limits)
+}
+
+/// The message that `text` is, whose size, depth and values were checked.
+pub(crate) fn decode_checked<T: Decodable>(text: &str, limits: &Limits) -> Result<T, DecodeError> {
     let message: T = serde_json::from_str(text).map_err(|error| DecodeError::invalid(&error))?;
     if message.commands() > limits.commands {
         return Err(DecodeError::TooMany {
