@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod endpoints;
 pub mod messages;
 pub mod protocol;
 pub mod resilience;

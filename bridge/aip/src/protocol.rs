@@ -22,4 +22,5 @@ pub use error::ProtocolError;
 pub use outbox::{Outbox, WRITE_TIMEOUT};
 pub use pipeline::{AipProtocol, AnyMessage, CustomMessage, MessageHandler, Middleware, Side};
 pub use registration::{REGISTER_WITHIN, Registration, RegistrationRefusal};
+pub(crate) use registration::{heartbeat_ok, is_wire_id};
 pub use transfer::{CHUNK, FileProgress, FileReceiver, TransferError, file_frames, md5_hex, payload_frames};

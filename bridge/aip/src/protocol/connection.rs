@@ -1,6 +1,6 @@
 //! A connection as messages: frames are decoded, announced binary frames are paired, and middleware sees them.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
@@ -13,6 +13,9 @@ use crate::{
     },
     transport::{FrameReceiver, Transport, WireFrame},
 };
+
+/// How long the last frames of a connection may take to leave.
+const CLOSE_WITHIN: Duration = Duration::from_secs(5);
 
 /// Something that a peer sent.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,6 +88,15 @@ impl Connection {
                 other => return Some(other),
             }
         }
+    }
+
+    /// Closes the connection once what was sent before has left, at most so long after this.
+    pub async fn shut_down(&mut self, code: u16) {
+        let left = async {
+            self.outbox.close(code).await;
+            self.ended.cancelled().await;
+        };
+        let _ = tokio::time::timeout(CLOSE_WITHIN, left).await;
     }
 
     fn understand(&mut self, frame: WireFrame) -> Result<Received, ProtocolError> {

@@ -146,7 +146,11 @@ impl<T> Drop for ReplyWaiter<T> {
         self.reply.close();
         let mut table = self.replies.table();
         // An id that was replaced, or has its reply, is not this waiter's any more.
-        if !table.waiting.get(&self.id).is_some_and(oneshot::Sender::is_closed) {
+        if !table
+            .waiting
+            .get(&self.id)
+            .is_some_and(oneshot::Sender::is_closed)
+        {
             return;
         }
         table.waiting.remove(&self.id);

@@ -78,7 +78,7 @@ impl RegistrationRefusal {
 }
 
 /// Whether an id can be used.
-pub(crate) fn is_client_id(id: &str) -> bool {
+pub(crate) fn is_wire_id(id: &str) -> bool {
     (1..=LONGEST_ID).contains(&id.len()) && !id.chars().any(char::is_control)
 }
 
@@ -93,7 +93,7 @@ impl Registration {
                 kind: message.kind.to_string(),
             });
         }
-        let client_id = message.client_id.filter(|id| is_client_id(id));
+        let client_id = message.client_id.filter(|id| is_wire_id(id));
         let client_id = client_id.ok_or(RegistrationRefusal::ClientId)?;
         let metadata = message.metadata.unwrap_or_default();
         let size = serde_json::to_string(&metadata).map_or(usize::MAX, |text| text.len());
