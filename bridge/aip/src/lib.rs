@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod dag;
 pub mod endpoints;
 pub mod messages;
 pub mod protocol;

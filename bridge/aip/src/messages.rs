@@ -30,6 +30,7 @@ pub use transfer::{
     TransferFrame,
 };
 pub use wire_enum::MessageStatus;
+pub(crate) use wire_enum::{unknown_value, wire_enum};
 
 /// A JSON object.
 pub type JsonObject = serde_json::Map<String, serde_json::Value>;

@@ -47,7 +47,7 @@ macro_rules! wire_enum {
                 let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
                 match text.as_ref() {
                     $($text => Ok(Self::$variant),)+
-                    other => Err(serde::de::Error::custom($crate::messages::wire_enum::unknown_value(
+                    other => Err(serde::de::Error::custom($crate::messages::unknown_value(
                         $field,
                         other,
                         &[$($text),+],

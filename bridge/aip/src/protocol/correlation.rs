@@ -35,7 +35,7 @@ pub enum ReplyMatch {
     Unknown,
 }
 
-struct Table<T> {
+struct ReplyTable<T> {
     waiting: HashMap<String, oneshot::Sender<T>>,
     given_up: VecDeque<String>,
     closed: bool,
@@ -43,7 +43,7 @@ struct Table<T> {
 
 /// The requests that wait. Clones share them.
 pub struct PendingReplies<T> {
-    table: Arc<Mutex<Table<T>>>,
+    table: Arc<Mutex<ReplyTable<T>>>,
     most: usize,
 }
 
@@ -60,7 +60,7 @@ impl<T> PendingReplies<T> {
     /// No requests, of which at most `most` may wait.
     pub fn new(most: usize) -> Self {
         Self {
-            table: Arc::new(Mutex::new(Table {
+            table: Arc::new(Mutex::new(ReplyTable {
                 waiting: HashMap::new(),
                 given_up: VecDeque::new(),
                 closed: false,
@@ -69,7 +69,7 @@ impl<T> PendingReplies<T> {
         }
     }
 
-    fn table(&self) -> MutexGuard<'_, Table<T>> {
+    fn table(&self) -> MutexGuard<'_, ReplyTable<T>> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
