@@ -1,5 +1,7 @@
 //! Recorded frames of real programs go through the types and come out equal.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic")]
+
 use agentanycast_aip::messages::{
     ClientMessage, ClientRole, CommandStatus, DecodeError, Limits, McpToolInfo, RegistrationMetadata,
     ServerMessage, decode, encode,

@@ -1,5 +1,7 @@
 //! Middleware in its orders, handlers by type, pairs of frames, messages that are not valid.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic")]
+
 use std::sync::{Arc, Mutex};
 
 use agentanycast_aip::{

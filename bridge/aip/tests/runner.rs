@@ -1,5 +1,7 @@
 //! Graphs on devices: order, devices that are lost in the middle, conditions, edits, cancellation.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic")]
+
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
@@ -23,13 +25,13 @@ use tokio_util::sync::CancellationToken;
 
 /// Devices that take 1 s a task. A task named `fail…` fails; a device named in `lost` is lost with its next task.
 #[derive(Default)]
-struct Devices {
+struct TestDevices {
     lost: Mutex<Vec<String>>,
     devices: Mutex<BTreeMap<String, DeviceState>>,
     log: Mutex<Vec<String>>,
 }
 
-impl Devices {
+impl TestDevices {
     fn new(names: &[&str]) -> Self {
         let devices = names
             .iter()
@@ -43,7 +45,7 @@ impl Devices {
 }
 
 #[async_trait]
-impl TaskAssigner for Devices {
+impl TaskAssigner for TestDevices {
     fn devices(&self) -> Vec<AgentProfile> {
         let devices = self.devices.lock().unwrap();
         let profile = |(id, status): (&String, &DeviceState)| AgentProfile {
@@ -96,7 +98,7 @@ fn graph(tasks: &[&str], lines: &[(&str, &str, DependencyType)]) -> TaskConstell
 
 async fn execute(
     graph: &mut TaskConstellation,
-    devices: &Devices,
+    devices: &TestDevices,
     agent: &mut dyn ConstellationAgent,
 ) -> ConstellationState {
     run(
@@ -116,7 +118,7 @@ async fn tasks_run_side_by_side_and_in_their_order() {
         &["a", "b", "c", "d"],
         &[("a", "c", success), ("b", "c", success), ("c", "d", success)],
     );
-    let devices = Devices::new(&["one", "two"]);
+    let devices = TestDevices::new(&["one", "two"]);
     let begun = tokio::time::Instant::now();
     let state = execute(&mut graph, &devices, &mut DefaultAgent).await;
     assert_eq!(state, ConstellationState::Completed);
@@ -131,7 +133,7 @@ async fn tasks_run_side_by_side_and_in_their_order() {
 async fn one_device_has_one_task_at_a_time() {
     let mut graph = graph(&["a", "b", "c"], &[]);
     let begun = tokio::time::Instant::now();
-    execute(&mut graph, &Devices::new(&["one"]), &mut DefaultAgent).await;
+    execute(&mut graph, &TestDevices::new(&["one"]), &mut DefaultAgent).await;
     assert_eq!(begun.elapsed().as_secs(), 3);
 }
 
@@ -144,7 +146,7 @@ async fn a_failure_takes_what_needs_its_success_along_only() {
         ("needs", "never", DependencyType::CompletionOnly),
     ];
     let mut graph = graph(&["fail", "needs", "anyway", "always", "never"], &lines);
-    let state = execute(&mut graph, &Devices::new(&["one", "two"]), &mut DefaultAgent).await;
+    let state = execute(&mut graph, &TestDevices::new(&["one", "two"]), &mut DefaultAgent).await;
     assert_eq!(state, ConstellationState::PartiallyFailed);
     let status = |task_id: &str| graph.task(task_id).unwrap().status;
     assert_eq!(status("needs"), TaskStarStatus::Cancelled);
@@ -186,7 +188,7 @@ async fn a_device_that_is_lost_fails_its_task_or_another_one_takes_it_over() {
         (None, ConstellationState::Failed),
     ] {
         let mut graph = graph(&["a", "b"], &[("a", "b", DependencyType::SuccessOnly)]);
-        let devices = Devices::new(&["one", "two"]);
+        let devices = TestDevices::new(&["one", "two"]);
         devices.lost.lock().unwrap().push("one".to_owned());
         let takes_over = other.is_some();
         assert_eq!(execute(&mut graph, &devices, &mut Planner { other }).await, state);
@@ -211,7 +213,12 @@ async fn conditions_and_edits_come_from_the_agent() {
         line.condition_description = words.to_owned();
         graph.add_line(line).unwrap();
     }
-    let state = execute(&mut graph, &Devices::new(&["one"]), &mut Planner { other: None }).await;
+    let state = execute(
+        &mut graph,
+        &TestDevices::new(&["one"]),
+        &mut Planner { other: None },
+    )
+    .await;
     assert_eq!(state, ConstellationState::Completed);
     let status = |task_id: &str| graph.task(task_id).unwrap().status;
     assert_eq!(status("yes"), TaskStarStatus::Completed);
@@ -224,7 +231,7 @@ async fn tasks_without_a_device_fail_after_a_time() {
     let mut graph = graph(&["a"], &[]);
     graph.add_task(TaskStar::new("b", "x").on("missing")).unwrap();
     let begun = tokio::time::Instant::now();
-    let state = execute(&mut graph, &Devices::new(&["one"]), &mut DefaultAgent).await;
+    let state = execute(&mut graph, &TestDevices::new(&["one"]), &mut DefaultAgent).await;
     assert_eq!(state, ConstellationState::PartiallyFailed);
     assert_eq!(
         graph.task("b").unwrap().error.as_deref(),
@@ -237,7 +244,7 @@ async fn tasks_without_a_device_fail_after_a_time() {
 async fn stopping_cancels_what_has_not_ended() {
     let mut graph = graph(&["a", "b"], &[("a", "b", DependencyType::SuccessOnly)]);
     let stop = CancellationToken::new();
-    let devices = Devices::new(&["one"]);
+    let devices = TestDevices::new(&["one"]);
     let stopping = async {
         tokio::time::sleep(Duration::from_millis(1500)).await;
         stop.cancel();

@@ -1,5 +1,7 @@
 //! WebSockets as transports: frames both ways, TLS, sizes, refusals, silence.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic")]
+
 use std::{sync::Arc, time::Duration};
 
 use agentanycast_aip::transport::{

@@ -230,13 +230,14 @@ async fn apply<A: ConstellationAgent + ?Sized>(
             let error = reply.error.unwrap_or_else(|| "it does not say why".to_owned());
             graph.fail(task_id, &error).map(drop)
         }
-        Err(error) if error.is_device_lost() => match agent.device_lost(graph, task_id, device_id).await {
-            Some(other) => graph.reassign(task_id, &other),
-            None => {
+        Err(error) if error.is_device_lost() => {
+            if let Some(other) = agent.device_lost(graph, task_id, device_id).await {
+                graph.reassign(task_id, &other)
+            } else {
                 graph.device_lost(device_id);
                 Ok(())
             }
-        },
+        }
         Err(error) => graph.fail(task_id, &error.to_string()).map(drop),
     };
     if let Err(error) = applied {

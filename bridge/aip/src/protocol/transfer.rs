@@ -316,7 +316,7 @@ mod tests {
             };
             match progress {
                 FileProgress::Chunk(bytes) | FileProgress::Payload(_, bytes) => {
-                    found.extend_from_slice(&bytes)
+                    found.extend_from_slice(&bytes);
                 }
                 FileProgress::Started(_) | FileProgress::Complete(_) | FileProgress::Aborted(_) => {}
             }

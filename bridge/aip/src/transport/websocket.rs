@@ -54,7 +54,7 @@ impl Default for WebSocketSettings {
     fn default() -> Self {
         Self {
             ping: Duration::from_secs(20),
-            pong_timeout: Duration::from_secs(180),
+            pong_timeout: Duration::from_mins(3),
             close_timeout: Duration::from_secs(10),
             max_message: MAX_MESSAGE,
         }

@@ -240,7 +240,7 @@ async fn a_silent_client_is_gone_unless_it_executes() {
     assert_eq!(client.next().await["type"], "command");
     let begun = Instant::now();
     service
-        .told_within(&Told::Gone("d".to_owned()), Duration::from_secs(600))
+        .told_within(&Told::Gone("d".to_owned()), Duration::from_mins(10))
         .await;
     assert!(
         (100..=180).contains(&begun.elapsed().as_secs()),
@@ -340,4 +340,24 @@ async fn a_constellation_connects_again_and_fails_the_task_of_a_lost_connection(
     };
     let (assigned, ()) = tokio::join!(constellation.assign("d", TaskRequest::new("t2", "x")), refused);
     assert!(matches!(assigned, Err(AssignError::Refused { reason, .. }) if reason == "busy"));
+}
+
+#[tokio::test]
+async fn a_task_that_its_constellation_gives_up_ends_at_the_service() {
+    let mut service = TestService::new().await;
+    let _device = service.registered("device", "d", None).await;
+    let constellation = service.constellation("probe", "d");
+    constellation.wait_connected("d", SOON).await.unwrap();
+    let begun = async {
+        while service.service.task_result("probe").is_none() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::select! {
+        ended = constellation.assign("d", TaskRequest::new("t", "wait")) => panic!("{ended:?}"),
+        () = begun => {}
+    }
+    service
+        .told_within(&Told::Cancelled("probe@t".to_owned()), TWO_SECONDS)
+        .await;
 }

@@ -1,6 +1,9 @@
 //! The connection of a constellation to one device's service.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use serde_json::Value;
 use tokio::{
@@ -202,7 +205,7 @@ impl DeviceLink {
         tokio::select! {
             ended = self.receive(&mut connection, &live) => ended,
             () = self.beat(&live.outbox) => Ok(()),
-            () = self.learn(&live) => Ok(()),
+            never = self.learn(&live) => match never {},
         }
     }
 
@@ -234,7 +237,7 @@ impl DeviceLink {
     }
 
     /// Asks what the device is, for its profile. It never ends by itself.
-    async fn learn(&self, live: &Live) {
+    async fn learn(&self, live: &Live) -> Infallible {
         match self.ask(live).await {
             Ok(info) => {
                 let mut profile = locked(&self.profile);
@@ -345,23 +348,17 @@ impl DeviceLink {
             ..self.message(ClientMessageType::Task, MessageStatus::Continue)
         };
         *locked(&live.unaccepted) = Some(session_id.clone());
-        let _busy = BusyGuard::new(self, &live, task.task_id);
+        let mut busy = BusyGuard::new(self, &live, task.task_id, session_id);
         live.outbox.send(message).await.map_err(|error| match error {
             ProtocolError::Transport(_) => AssignError::DeviceLost(id()),
             error => AssignError::Send(error),
         })?;
-        let Ok(ended) = timeout(task.timeout, waiting.wait()).await else {
-            // The service need not go on.
-            let message = ClientMessage {
-                session_id: Some(session_id),
-                ..self.message(ClientMessageType::TaskEnd, MessageStatus::Failed)
-            };
-            let _ = live.outbox.send(message).await;
-            return Err(AssignError::TimedOut {
-                device_id: id(),
-                within: task.timeout,
-            });
-        };
+        let ended = timeout(task.timeout, waiting.wait()).await;
+        let ended = ended.map_err(|_| AssignError::TimedOut {
+            device_id: id(),
+            within: task.timeout,
+        })?;
+        busy.ended = true;
         let message = ended.ok_or_else(|| AssignError::DeviceLost(id()))?;
         if message.kind == ServerMessageType::Error {
             return Err(AssignError::Refused {
@@ -409,17 +406,25 @@ impl DeviceLink {
     }
 }
 
-/// A device is busy until this is dropped.
+/// A device is busy until this is dropped. If the task has not ended by then, the service is told that it need not go
+/// on.
 struct BusyGuard<'a> {
     link: &'a DeviceLink,
     live: &'a Live,
+    session_id: String,
+    ended: bool,
 }
 
 impl<'a> BusyGuard<'a> {
-    fn new(link: &'a DeviceLink, live: &'a Live, task_id: String) -> Self {
+    fn new(link: &'a DeviceLink, live: &'a Live, task_id: String, session_id: String) -> Self {
         locked(&link.profile).current_task_id = Some(task_id);
         link.set_state(DeviceState::Busy);
-        Self { link, live }
+        Self {
+            link,
+            live,
+            session_id,
+            ended: false,
+        }
     }
 }
 
@@ -429,8 +434,20 @@ impl Drop for BusyGuard<'_> {
         // A connection that was lost meanwhile has its state already.
         let stands = locked(&self.link.live).is_some();
         locked(&self.link.profile).current_task_id = None;
-        if stands {
-            self.link.set_state(DeviceState::Idle);
+        if !stands {
+            return;
+        }
+        self.link.set_state(DeviceState::Idle);
+        let runtime = tokio::runtime::Handle::try_current();
+        if let (false, Ok(runtime)) = (self.ended, runtime) {
+            let message = ClientMessage {
+                session_id: Some(std::mem::take(&mut self.session_id)),
+                ..self
+                    .link
+                    .message(ClientMessageType::TaskEnd, MessageStatus::Failed)
+            };
+            let outbox = self.live.outbox.clone();
+            runtime.spawn(async move { outbox.send(message).await });
         }
     }
 }

@@ -25,7 +25,7 @@ const EXECUTE: &str = "execute_command";
 const NAMESPACE: &str = "BashExecutor";
 
 /// How long a program may take unless a command says less.
-const LONGEST: Duration = Duration::from_secs(120);
+const LONGEST: Duration = Duration::from_mins(2);
 
 /// Bytes of each output that are kept.
 const LARGEST_OUTPUT: u64 = 1 << 20;

@@ -51,7 +51,7 @@ impl Incoming {
                 match service.list_tools(entry.id(), &name).await {
                     Ok(found) => tools.extend(found),
                     Err(error) => {
-                        tracing::info!(agent_name = name, %error, "tools of a device are not known")
+                        tracing::info!(agent_name = name, %error, "tools of a device are not known");
                     }
                 }
             }

@@ -326,19 +326,11 @@ impl DeviceService {
             ..ServerMessage::new(ServerMessageType::TaskEnd, outcome.status())
         };
         let device = open.device.filter(|device| device.connection != owner.connection);
-        if let Some(device) = device {
-            let _ = device.outbox.send(message.clone()).await;
-        }
-        if let Err(ProtocolError::Decode(error)) = owner.outbox.send(message.clone()).await {
-            // A result that is too large for a message is a failure that says so.
-            let failed = ServerMessage {
-                status: MessageStatus::Failed,
-                result: None,
-                error: Some(error.to_string()),
-                ..message
-            };
-            let _ = owner.outbox.send(failed).await;
-        }
+        // One that takes no frames does not keep the other one waiting.
+        tokio::join!(
+            send_end(Some(owner), message.clone()),
+            send_end(device.as_deref(), message)
+        );
         if let Some(waiting) = open.outcome {
             let _ = waiting.send(outcome);
         }
@@ -349,6 +341,22 @@ impl OpenTask {
     /// The session.
     pub(super) fn session_id(&self) -> &str {
         &self.session_id
+    }
+}
+
+/// Sends a TASK_END. A result that is too large for a message is a failure that says so.
+async fn send_end(client: Option<&ClientEntry>, message: ServerMessage) {
+    let Some(client) = client else {
+        return;
+    };
+    if let Err(ProtocolError::Decode(error)) = client.outbox.send(message.clone()).await {
+        let failed = ServerMessage {
+            status: MessageStatus::Failed,
+            result: None,
+            error: Some(error.to_string()),
+            ..message
+        };
+        let _ = client.outbox.send(failed).await;
     }
 }
 
