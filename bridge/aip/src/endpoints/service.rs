@@ -7,6 +7,7 @@
 mod commands;
 mod connection_task;
 mod device_info;
+mod dispatch;
 mod entry;
 mod hooks;
 mod incoming;
@@ -21,11 +22,12 @@ use std::sync::Arc;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use commands::{CommandBatch, CommandError};
+pub use dispatch::{DispatchError, DispatchedTask};
 pub use entry::ConnectedClient;
 pub use hooks::{DeviceTool, ServiceHooks, TaskOutcome};
 pub use sessions::TaskReport;
 pub use settings::ServiceSettings;
-pub use tasks::{DispatchError, DispatchedTask, ServiceTask};
+pub use tasks::ServiceTask;
 
 use crate::{
     protocol::{AipProtocol, ProtocolError, Side, file_frames, payload_frames},

@@ -1,5 +1,8 @@
 //! The connection of a constellation to one device's service.
 
+mod assignment;
+mod incoming;
+
 use std::{
     convert::Infallible,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -12,20 +15,14 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    AgentProfile, AssignError, ConstellationEvent, ConstellationSettings, DeviceEntry, DeviceState,
-    TaskReply, TaskRequest,
-};
+use super::{AgentProfile, AssignError, ConstellationEvent, ConstellationSettings, DeviceEntry, DeviceState};
 use crate::{
     endpoints::error::{ClientError, register},
     messages::{
         ClientMessage, ClientMessageType, ClientRole, JsonObject, MessageStatus, ServerMessage,
         ServerMessageType, timestamp_now,
     },
-    protocol::{
-        AipProtocol, AnyMessage, Connection, MOST_PENDING, Outbox, PendingReplies, ProtocolError, Received,
-        Registration,
-    },
+    protocol::{AipProtocol, Connection, MOST_PENDING, Outbox, PendingReplies, Registration},
     resilience::ReconnectSchedule,
     transport::Connector,
 };
@@ -260,119 +257,6 @@ impl DeviceLink {
         std::future::pending().await
     }
 
-    async fn receive(&self, connection: &mut Connection, live: &Live) -> Result<(), ClientError> {
-        let peer = &self.device.device_id;
-        while let Some(frame) = connection.next().await {
-            self.heard();
-            match frame {
-                Ok(Received::Message(message)) => {
-                    self.protocol.handle_message(peer, &message, &live.outbox).await;
-                    if let AnyMessage::Server(message) = message {
-                        self.server_message(message, live);
-                    }
-                }
-                Ok(Received::Custom(message)) => {
-                    self.protocol.handle(peer, &message, &live.outbox).await;
-                }
-                Ok(Received::Transfer(_) | Received::Binary(..)) => {
-                    tracing::debug!(peer, "a constellation does not take files");
-                }
-                Err(error @ ProtocolError::Transport(_)) => return Err(error.into()),
-                Err(error) => tracing::warn!(peer, %error, "a frame of a service is not understood"),
-            }
-        }
-        Ok(())
-    }
-
-    fn server_message(&self, message: ServerMessage, live: &Live) {
-        match message.kind {
-            ServerMessageType::Heartbeat => {
-                let mut unaccepted = locked(&live.unaccepted);
-                if unaccepted.is_some() && *unaccepted == message.session_id {
-                    *unaccepted = None;
-                }
-            }
-            ServerMessageType::TaskEnd => {
-                if let Some(session_id) = message.session_id.clone() {
-                    live.tasks.resolve(&session_id, message);
-                }
-            }
-            ServerMessageType::Task => {
-                let _ = self.events.send(ConstellationEvent::Progress {
-                    device_id: self.device.device_id.clone(),
-                    session_id: message.session_id.unwrap_or_default(),
-                    messages: message.messages.unwrap_or_default(),
-                });
-            }
-            ServerMessageType::DeviceInfoResponse => {
-                if let Some(id) = message.response_id.clone() {
-                    live.infos.resolve(&id, message);
-                }
-            }
-            ServerMessageType::Error => self.error(message, live),
-            ServerMessageType::Command | ServerMessageType::DeviceInfoRequest => {}
-        }
-    }
-
-    /// An ERROR belongs to the question or the task that it names, else to the TASK that is not accepted yet.
-    fn error(&self, message: ServerMessage, live: &Live) {
-        tracing::info!(
-            device_id = self.device.device_id,
-            error = message.error,
-            "a service reports an error"
-        );
-        let session = message
-            .session_id
-            .clone()
-            .or_else(|| locked(&live.unaccepted).take());
-        match (message.response_id.clone(), session) {
-            (Some(id), None) => drop(live.infos.resolve(&id, message)),
-            (_, Some(session_id)) => drop(live.tasks.resolve(&session_id, message)),
-            (None, None) => {}
-        }
-    }
-
-    pub(super) async fn assign(&self, task: TaskRequest) -> Result<TaskReply, AssignError> {
-        let id = || self.device.device_id.clone();
-        let _turn = self.turn.lock().await;
-        let live = locked(&self.live).clone();
-        let live = live.ok_or_else(|| AssignError::NotConnected(id()))?;
-        let session_id = format!("{}@{}", self.settings.task_name, task.task_id);
-        // One task at a time: there is room.
-        let waiting = live.tasks.open(&session_id);
-        let mut waiting = waiting.map_err(|_| AssignError::NotConnected(id()))?;
-        let message = ClientMessage {
-            request: Some(task.request),
-            task_name: Some(self.settings.task_name.clone()),
-            session_id: Some(session_id.clone()),
-            ..self.message(ClientMessageType::Task, MessageStatus::Continue)
-        };
-        *locked(&live.unaccepted) = Some(session_id.clone());
-        let mut busy = BusyGuard::new(self, &live, task.task_id, session_id);
-        live.outbox.send(message).await.map_err(|error| match error {
-            ProtocolError::Transport(_) => AssignError::DeviceLost(id()),
-            error => AssignError::Send(error),
-        })?;
-        let ended = timeout(task.timeout, waiting.wait()).await;
-        let ended = ended.map_err(|_| AssignError::TimedOut {
-            device_id: id(),
-            within: task.timeout,
-        })?;
-        busy.ended = true;
-        let message = ended.ok_or_else(|| AssignError::DeviceLost(id()))?;
-        if message.kind == ServerMessageType::Error {
-            return Err(AssignError::Refused {
-                device_id: id(),
-                reason: message.error.unwrap_or_default(),
-            });
-        }
-        Ok(TaskReply {
-            completed: message.status == MessageStatus::Completed,
-            result: message.result,
-            error: message.error,
-        })
-    }
-
     pub(super) async fn device_info(&self) -> Result<Value, AssignError> {
         let live = locked(&self.live).clone();
         let live = live.ok_or_else(|| AssignError::NotConnected(self.device.device_id.clone()))?;
@@ -403,51 +287,5 @@ impl DeviceLink {
             });
         }
         Ok(message.result.unwrap_or_default())
-    }
-}
-
-/// A device is busy until this is dropped. If the task has not ended by then, the service is told that it need not go
-/// on.
-struct BusyGuard<'a> {
-    link: &'a DeviceLink,
-    live: &'a Live,
-    session_id: String,
-    ended: bool,
-}
-
-impl<'a> BusyGuard<'a> {
-    fn new(link: &'a DeviceLink, live: &'a Live, task_id: String, session_id: String) -> Self {
-        locked(&link.profile).current_task_id = Some(task_id);
-        link.set_state(DeviceState::Busy);
-        Self {
-            link,
-            live,
-            session_id,
-            ended: false,
-        }
-    }
-}
-
-impl Drop for BusyGuard<'_> {
-    fn drop(&mut self) {
-        *locked(&self.live.unaccepted) = None;
-        // A connection that was lost meanwhile has its state already.
-        let stands = locked(&self.link.live).is_some();
-        locked(&self.link.profile).current_task_id = None;
-        if !stands {
-            return;
-        }
-        self.link.set_state(DeviceState::Idle);
-        let runtime = tokio::runtime::Handle::try_current();
-        if let (false, Ok(runtime)) = (self.ended, runtime) {
-            let message = ClientMessage {
-                session_id: Some(std::mem::take(&mut self.session_id)),
-                ..self
-                    .link
-                    .message(ClientMessageType::TaskEnd, MessageStatus::Failed)
-            };
-            let outbox = self.live.outbox.clone();
-            runtime.spawn(async move { outbox.send(message).await });
-        }
     }
 }
