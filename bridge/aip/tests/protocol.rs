@@ -10,7 +10,7 @@ use agentanycast_aip::{
         AipProtocol, AnyMessage, Connection, CustomMessage, MessageHandler, Middleware, Outbox,
         ProtocolError, Received, Side, payload_frames,
     },
-    transport::{Transport, WireFrame, memory_pair},
+    transport::{FrameSender, Transport, TransportError, WireFrame, memory_pair},
 };
 use async_trait::async_trait;
 
@@ -155,4 +155,36 @@ async fn messages_that_are_too_large_are_not_sent() {
         matches!(refused, ProtocolError::Decode(DecodeError::TooLarge { .. })),
         "{refused}"
     );
+}
+
+/// A sender whose connection has ended.
+struct Broken;
+
+#[async_trait]
+impl FrameSender for Broken {
+    async fn send(&mut self, _: WireFrame) -> Result<(), TransportError> {
+        Err(TransportError::Closed)
+    }
+
+    async fn close(&mut self, _: u16) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_peer_said_last_is_read_though_nothing_can_be_sent_any_more() {
+    let (near, mut far) = memory_pair();
+    let broken = Transport {
+        sender: Box::new(Broken),
+        receiver: near.receiver,
+    };
+    let mut connection = Connection::new(Arc::new(AipProtocol::new(Side::Service)), broken);
+    let outbox = connection.outbox().clone();
+    outbox.send(ServerMessage::error("no")).await.unwrap();
+    outbox.closed().await;
+    send(&mut far, r#"{"type":"heartbeat","status":"ok"}"#).await;
+    let received = connection.next().await.unwrap().unwrap();
+    assert_eq!(received, Received::Message(AnyMessage::Client(heartbeat())));
+    // The peer neither says anything nor closes: it is not waited for.
+    let begun = tokio::time::Instant::now();
+    assert_eq!(connection.next().await, None);
+    assert!(begun.elapsed().as_secs() <= 1);
 }

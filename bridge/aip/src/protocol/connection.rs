@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use tokio::time::{Instant, timeout_at};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{AipProtocol, AnyMessage, CustomMessage, Outbox, ProtocolError, Side};
@@ -11,11 +12,17 @@ use crate::{
         BINARY_DATA, BinaryHeader, DecodeError, FILE_TRANSFER_COMPLETE, FILE_TRANSFER_START, TransferFrame,
         decode_checked, type_of,
     },
-    transport::{FrameReceiver, Transport, WireFrame},
+    transport::{FrameReceiver, Transport, TransportError, WireFrame},
 };
 
 /// How long the last frames of a connection may take to leave.
 const CLOSE_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long is read on once nothing can be sent any more: the peer may have said why before it closed.
+const READ_ON: Duration = Duration::from_secs(1);
+
+/// Texts of this size are parsed on a thread of their own: 100 MiB take a good part of a second.
+const LARGE: usize = 1 << 20;
 
 /// Something that a peer sent.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,7 +43,9 @@ pub struct Connection {
     receiver: Box<dyn FrameReceiver>,
     outbox: Outbox,
     announced: Option<BinaryHeader>,
+    /// Nothing can be sent any more.
     ended: CancellationToken,
+    read_until: Option<Instant>,
     _writer: AbortOnDropHandle<()>,
 }
 
@@ -51,6 +60,7 @@ impl Connection {
             outbox,
             announced: None,
             ended,
+            read_until: None,
             _writer: writer,
         }
     }
@@ -61,19 +71,28 @@ impl Connection {
     }
 
     /// The next thing that the peer sent; `None`: the connection has ended. After [`ProtocolError::Transport`] it
-    /// has ended too; other errors concern one frame. Dropping the future loses nothing, unless middleware waits.
+    /// has ended too; other errors concern one frame. Dropping the future loses a frame only while a
+    /// large one is parsed or middleware waits.
     ///
     /// # Errors
     /// When a frame is not valid.
     pub async fn next(&mut self) -> Option<Result<Received, ProtocolError>> {
         loop {
-            let frame = tokio::select! {
-                biased;
-                () = self.ended.cancelled() => return None,
-                frame = self.receiver.receive() => frame?,
+            let frame = if self.ended.is_cancelled() {
+                let until = *self.read_until.get_or_insert_with(|| Instant::now() + READ_ON);
+                if Instant::now() >= until {
+                    return None;
+                }
+                timeout_at(until, self.receiver.receive()).await.ok()??
+            } else {
+                tokio::select! {
+                    biased;
+                    frame = self.receiver.receive() => frame?,
+                    () = self.ended.cancelled() => continue,
+                }
             };
             let received = match frame {
-                Ok(frame) => self.understand(frame),
+                Ok(frame) => self.understand(frame).await,
                 Err(error) => return Some(Err(error.into())),
             };
             self.receiver.release();
@@ -99,7 +118,7 @@ impl Connection {
         let _ = tokio::time::timeout(CLOSE_WITHIN, left).await;
     }
 
-    fn understand(&mut self, frame: WireFrame) -> Result<Received, ProtocolError> {
+    async fn understand(&mut self, frame: WireFrame) -> Result<Received, ProtocolError> {
         let text = match (frame, self.announced.take()) {
             (WireFrame::Binary(bytes), Some(header)) => {
                 self.check_size(bytes.len())?;
@@ -115,24 +134,12 @@ impl Connection {
             }
             (WireFrame::Text(text), None) => text,
         };
-        let limits = self.protocol.limits();
-        let kind = type_of(&text, limits)?;
-        if matches!(
-            kind.as_str(),
-            BINARY_DATA | FILE_TRANSFER_START | FILE_TRANSFER_COMPLETE
-        ) {
-            return Ok(Received::Transfer(decode_checked(&text, limits)?));
+        if text.len() < LARGE {
+            return parse(&self.protocol, &text);
         }
-        if !self.protocol.side().receives(&kind) && self.protocol.handles(&kind) {
-            let value = serde_json::from_str(&text).map_err(|error| DecodeError::Invalid {
-                reason: error.to_string(),
-            })?;
-            return Ok(Received::Custom(CustomMessage { kind, value }));
-        }
-        Ok(Received::Message(match self.protocol.side() {
-            Side::Service => AnyMessage::Client(decode_checked(&text, limits)?),
-            Side::Client => AnyMessage::Server(decode_checked(&text, limits)?),
-        }))
+        let protocol = Arc::clone(&self.protocol);
+        let parsed = tokio::task::spawn_blocking(move || parse(&protocol, &text)).await;
+        parsed.unwrap_or(Err(ProtocolError::Transport(TransportError::Closed)))
     }
 
     fn check_size(&self, size: usize) -> Result<(), DecodeError> {
@@ -142,4 +149,26 @@ impl Connection {
         }
         Ok(())
     }
+}
+
+/// What a text is to this side.
+fn parse(protocol: &AipProtocol, text: &str) -> Result<Received, ProtocolError> {
+    let limits = protocol.limits();
+    let kind = type_of(text, limits)?;
+    if matches!(
+        kind.as_str(),
+        BINARY_DATA | FILE_TRANSFER_START | FILE_TRANSFER_COMPLETE
+    ) {
+        return Ok(Received::Transfer(decode_checked(text, limits)?));
+    }
+    if !protocol.side().receives(&kind) && protocol.handles(&kind) {
+        let value = serde_json::from_str(text).map_err(|error| DecodeError::Invalid {
+            reason: error.to_string(),
+        })?;
+        return Ok(Received::Custom(CustomMessage { kind, value }));
+    }
+    Ok(Received::Message(match protocol.side() {
+        Side::Service => AnyMessage::Client(decode_checked(text, limits)?),
+        Side::Client => AnyMessage::Server(decode_checked(text, limits)?),
+    }))
 }
