@@ -1,0 +1,130 @@
+//! From text to messages and back.
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use thiserror::Error;
+
+use super::{ClientMessage, Limits, ServerMessage, TransferFrame};
+
+/// Why a text is not a message.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// It has too many bytes.
+    #[error("a message of {size} bytes is too large; at most {max} are allowed")]
+    TooLarge {
+        /// Its bytes.
+        size: usize,
+        /// How many are allowed.
+        max: usize,
+    },
+    /// It has too many objects or arrays within each other.
+    #[error("a message nests objects and arrays too deeply; at most {max} levels are allowed")]
+    TooDeep {
+        /// How many levels are allowed.
+        max: usize,
+    },
+    /// It has too many of something.
+    #[error("a message has too many {what}; at most {max} are allowed")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// How many are allowed.
+        max: usize,
+    },
+    /// It is not JSON, a field is missing or of a wrong type, or an enumeration has no such value.
+    #[error("not a valid message: {reason}")]
+    Invalid {
+        /// What is wrong, with the field and its value.
+        reason: String,
+    },
+}
+
+impl DecodeError {
+    fn invalid(error: &serde_json::Error) -> Self {
+        Self::Invalid {
+            reason: error.to_string(),
+        }
+    }
+}
+
+/// A message that [`decode`] makes.
+pub trait Decodable: DeserializeOwned + sealed::Counted {}
+
+impl<T: DeserializeOwned + sealed::Counted> Decodable for T {}
+
+mod sealed {
+    /// How many commands or results a message has.
+    pub trait Counted {
+        /// Them.
+        fn commands(&self) -> usize;
+    }
+}
+
+impl sealed::Counted for ClientMessage {
+    fn commands(&self) -> usize {
+        self.action_results.as_ref().map_or(0, Vec::len)
+    }
+}
+
+impl sealed::Counted for ServerMessage {
+    fn commands(&self) -> usize {
+        self.actions.as_ref().map_or(0, Vec::len)
+    }
+}
+
+impl sealed::Counted for TransferFrame {
+    fn commands(&self) -> usize {
+        0
+    }
+}
+
+/// The message that `text` is.
+///
+/// # Errors
+/// When it exceeds a limit, or is not such a message.
+pub fn decode<T: Decodable>(text: &str, limits: &Limits) -> Result<T, DecodeError> {
+    limits.check(text)?;
+    decode_checked(text, limits)
+}
+
+/// The message that `text` is, whose size, depth and values were checked.
+pub(crate) fn decode_checked<T: Decodable>(text: &str, limits: &Limits) -> Result<T, DecodeError> {
+    let message: T = serde_json::from_str(text).map_err(|error| DecodeError::invalid(&error))?;
+    if message.commands() > limits.commands {
+        return Err(DecodeError::TooMany {
+            what: "commands or results",
+            max: limits.commands,
+        });
+    }
+    Ok(message)
+}
+
+/// The text of a message.
+///
+/// # Errors
+/// When it has too many bytes for a message.
+pub fn encode<T: Serialize>(message: &T, limits: &Limits) -> Result<String, DecodeError> {
+    let text = serde_json::to_string(message).map_err(|error| DecodeError::invalid(&error))?;
+    if text.len() > limits.bytes {
+        return Err(DecodeError::TooLarge {
+            size: text.len(),
+            max: limits.bytes,
+        });
+    }
+    Ok(text)
+}
+
+/// The `type` of `text`, by which its handler is chosen. The text is checked against `limits` first.
+///
+/// # Errors
+/// When it exceeds a limit, is not an object of JSON, or has no type.
+pub fn type_of(text: &str, limits: &Limits) -> Result<String, DecodeError> {
+    #[derive(Deserialize)]
+    struct Typed {
+        #[serde(rename = "type")]
+        kind: String,
+    }
+    limits.check(text)?;
+    let typed: Typed = serde_json::from_str(text).map_err(|error| DecodeError::invalid(&error))?;
+    Ok(typed.kind)
+}
