@@ -302,8 +302,8 @@ async fn losses(language: Language) {
     let task = fleet.send("gone-after-proposal").await;
     eventually("the agent is gone, and the task waits", || async {
         let figure = |series: &'static str| fleet.pair.alice.metric(series);
-        let clients = figure("agentanycast_uap_hub_clients{}").await;
-        let waiting = figure("agentanycast_uap_hub_waiting_tasks{}").await;
+        let clients = figure("agentanycast_uap_hub_clients").await;
+        let waiting = figure("agentanycast_uap_hub_waiting_tasks").await;
         (clients == Some(0.0) && waiting == Some(1.0)).then_some(())
     })
     .await;

@@ -112,7 +112,12 @@ impl Fleet {
 
     /// A figure of the hub, by its name without what all its figures begin with, and its label.
     pub(crate) async fn hub_figure(&self, name: &str, label: &str) -> u64 {
-        let series = format!("agentanycast_uap_hub_{name}{{{label}}}");
+        let labels = if label.is_empty() {
+            String::new()
+        } else {
+            format!("{{{label}}}")
+        };
+        let series = format!("agentanycast_uap_hub_{name}{labels}");
         let value = self.hub.metric(&series).await;
         value.unwrap_or_else(|| panic!("no figure {series}")) as u64
     }
