@@ -42,7 +42,7 @@ impl GatewayModule for UapHubGateway {
     type Settings = UapHubSettings;
 
     async fn start(node: NodePort, front: Front, settings: UapHubSettings) -> anyhow::Result<RunningGateway> {
-        let hub = Hub::new(usize::try_from(settings.sessions_per_client).unwrap_or(1));
+        let hub = Hub::new(settings.sessions_per_client.get().get());
         let joins = join::prepare(&settings.join, &node.client)?;
         let program = AgentProgram {
             kind: Self::NAME.to_owned(),

@@ -3,7 +3,7 @@
 //!
 //! Invariant: a session and its task end together: a session that the hub ends cancels the task, and a task that ends ends the session.
 
-use std::{collections::BTreeMap, fs, io::Read as _, num::NonZeroUsize, path::Path, sync::Arc};
+use std::{collections::BTreeMap, fs, io::Read as _, path::Path, sync::Arc};
 
 use agentanycast_gateway::{
     Gateway, Target, TaskHandle, Update,
@@ -73,9 +73,8 @@ pub(crate) fn prepare(entries: &[JoinEntry], node: &Arc<dyn Gateway>) -> anyhow:
         if let Some(file) = &entry.token_file {
             endpoint = endpoint.with_token(&read_token(file)?)?;
         }
-        let sessions = usize::try_from(entry.sessions).ok().and_then(NonZeroUsize::new);
         Ok(PreparedJoin {
-            connection: HubConnection::new(endpoint).with_slots(sessions.unwrap_or(NonZeroUsize::MIN)),
+            connection: HubConnection::new(endpoint).with_slots(entry.sessions.get()),
             runner: Arc::new(MeshRunner {
                 tasks: Arc::clone(&tasks),
                 target: entry.target(),

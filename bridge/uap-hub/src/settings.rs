@@ -1,6 +1,9 @@
 //! What the gateway is told: `[gateways.uap-hub]` and `[[gateways.uap-hub.join]]`. PURE.
 
-use std::path::{Path, PathBuf};
+use std::{
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+};
 
 use agentanycast_daemon_kit::{
     key,
@@ -27,7 +30,7 @@ pub struct UapHubSettings {
     /// The agent that all connected clients together are.
     pub agent: AgentName,
     /// Proposals and sessions of one client at a time.
-    pub sessions_per_client: u64,
+    pub sessions_per_client: SessionCount,
     /// Skills whose tasks may be given to another session when one is lost.
     pub retry: Vec<SkillRetries>,
     /// Hubs of others at which this node does sessions.
@@ -38,7 +41,7 @@ impl Default for UapHubSettings {
     fn default() -> Self {
         Self {
             agent: AgentName(AGENT.to_owned()),
-            sessions_per_client: 1,
+            sessions_per_client: SessionCount::ONE,
             retry: Vec::new(),
             join: Vec::new(),
         }
@@ -76,6 +79,44 @@ impl Setting for AgentName {
 
     fn schema() -> Value {
         json!({ "type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{0,63}$" })
+    }
+}
+
+/// Sessions at a time, 1 to 1000.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionCount(NonZeroUsize);
+
+impl SessionCount {
+    /// One after the other.
+    pub const ONE: Self = Self(NonZeroUsize::MIN);
+
+    /// So many, unless that is out of bounds.
+    pub fn new(count: usize) -> Option<Self> {
+        let count = NonZeroUsize::new(count)?;
+        (count.get() as u64 <= MOST_SESSIONS).then_some(Self(count))
+    }
+
+    /// The number.
+    pub fn get(self) -> NonZeroUsize {
+        self.0
+    }
+}
+
+impl Setting for SessionCount {
+    fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, InvalidValue> {
+        let count = u64::read(raw, home)
+            .ok()
+            .and_then(|count| usize::try_from(count).ok());
+        let count = count.and_then(Self::new);
+        count.ok_or_else(|| raw.refuse(format!("a whole number from 1 to {MOST_SESSIONS}")))
+    }
+
+    fn show(&self) -> String {
+        self.0.to_string()
+    }
+
+    fn schema() -> Value {
+        json!({ "type": "integer", "minimum": 1, "maximum": MOST_SESSIONS })
     }
 }
 
@@ -126,7 +167,7 @@ pub struct JoinEntry {
     /// The formats that it translates into.
     pub translate: Vec<String>,
     /// Sessions at a time.
-    pub sessions: u32,
+    pub sessions: SessionCount,
     /// Who vouches for the hub's certificate, PEM.
     pub ca_file: Option<PathBuf>,
     /// The certificate that is shown to the hub, and its key, PEM.
@@ -164,7 +205,8 @@ impl JoinEntry {
 
 impl Setting for JoinEntry {
     fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, InvalidValue> {
-        let (mut url, mut target, mut name, mut sessions) = (None, None, None, 1);
+        let (mut url, mut target, mut name) = (None, None, None);
+        let mut sessions = SessionCount::ONE;
         let (mut test, mut translate) = (Vec::new(), Vec::new());
         let [mut ca_file, mut client_cert, mut client_key, mut token_file] = [const { None }; 4];
         for (key, value) in raw.entries(JOIN_FORM)? {
@@ -180,15 +222,7 @@ impl Setting for JoinEntry {
                 "name" => name = Some(String::read(value, home)?),
                 "test" => test = Vec::read(value, home)?,
                 "translate" => translate = Vec::read(value, home)?,
-                "sessions" => {
-                    let most = MOST_SESSIONS;
-                    let given = u64::read(value, home)
-                        .ok()
-                        .filter(|given| (1..=most).contains(given));
-                    let given = given.and_then(|given| u32::try_from(given).ok());
-                    sessions =
-                        given.ok_or_else(|| value.refuse(format!("a whole number from 1 to {most}")))?;
-                }
+                "sessions" => sessions = SessionCount::read(value, home)?,
                 "ca_file" => ca_file = Some(PathBuf::read(value, home)?),
                 "client_cert" => client_cert = Some(PathBuf::read(value, home)?),
                 "client_key" => client_key = Some(PathBuf::read(value, home)?),
@@ -233,7 +267,7 @@ impl Setting for JoinEntry {
                 .filter(|(_, list)| !list.is_empty())
                 .map(|(key, list)| format!("{key} = {}", list.show())),
         );
-        pairs.push(format!("sessions = {}", self.sessions));
+        pairs.push(format!("sessions = {}", self.sessions.show()));
         let files = [
             ("ca_file", &self.ca_file),
             ("client_cert", &self.client_cert),
@@ -257,7 +291,7 @@ impl Setting for JoinEntry {
                 "name": String::schema(),
                 "test": Vec::<String>::schema(),
                 "translate": Vec::<String>::schema(),
-                "sessions": { "type": "integer", "minimum": 1, "maximum": MOST_SESSIONS },
+                "sessions": SessionCount::schema(),
                 "ca_file": PathBuf::schema(),
                 "client_cert": PathBuf::schema(),
                 "client_key": PathBuf::schema(),
@@ -306,6 +340,10 @@ mod tests {
                 "{wrong}"
             );
         }
+        for wrong in [0, 1001, -1] {
+            let error = SessionCount::read(&Raw::Integer(wrong), None).unwrap_err();
+            assert_eq!(error.allowed, "a whole number from 1 to 1000");
+        }
         assert!(AgentName::read(&text("Not/A name"), None).is_err());
     }
 
@@ -319,7 +357,10 @@ mod tests {
         ];
         let read = |entries: &[(&str, Raw)]| JoinEntry::read(&table(entries), None);
         let entry = read(&full).unwrap();
-        assert_eq!((entry.name.as_str(), entry.sessions), ("agentanycast", 1));
+        assert_eq!(
+            (entry.name.as_str(), entry.sessions),
+            ("agentanycast", SessionCount::ONE)
+        );
         assert_eq!(entry.target(), Target::parse_agent("self/one"));
         let with = |more: (&'static str, Raw)| read(&[&full[..], &[more]].concat());
         let by_skill = read(&[

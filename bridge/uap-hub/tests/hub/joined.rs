@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use agentanycast_gateway::fake::{FakeGateway, TWO_AGENTS, agents::FakeEnd};
 use agentanycast_proto::v1 as mesh;
-use agentanycast_uap_hub::settings::{JoinEntry, UapHubSettings};
+use agentanycast_uap_hub::settings::{JoinEntry, SessionCount, UapHubSettings};
 use mesh::part::Content;
 
 use crate::fixture::{TestHub, file, reason, task};
@@ -17,7 +17,7 @@ async fn joined(hub: &TestHub, target: &str) -> TestHub {
         name: "mesh".to_owned(),
         test: vec!["junit".to_owned()],
         translate: vec!["playwright-py".to_owned()],
-        sessions: 4,
+        sessions: SessionCount::new(4).unwrap(),
         ca_file: None,
         client_cert: None,
         client_key: None,

@@ -4,7 +4,7 @@ use agentanycast_gateway::fake::agents::{FakeAgents, FakeEnd};
 use agentanycast_proto::v1 as mesh;
 use agentanycast_uap_hub::{
     capability::{Domain, Kind},
-    settings::{SkillRetries, UapHubSettings},
+    settings::{SessionCount, SkillRetries, UapHubSettings},
     v1::{PayloadRequirement, TestState, capability::Format},
 };
 
@@ -43,7 +43,7 @@ async fn a_refusal_asks_the_next_agent_and_the_last_one_rejects() {
 #[tokio::test]
 async fn a_busy_agent_with_several_slots_says_so() {
     let hub = TestHub::with(UapHubSettings {
-        sessions_per_client: 2,
+        sessions_per_client: SessionCount::new(2).unwrap(),
         ..UapHubSettings::default()
     })
     .await;
