@@ -28,7 +28,7 @@ mod task_notes;
 mod task_updates;
 
 #[cfg(feature = "bridge")]
-pub(crate) use in_process_caller::LocalConnection;
+pub(crate) use in_process_caller::{LocalConnection, without_wire_limit};
 use std::{
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},

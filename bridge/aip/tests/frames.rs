@@ -51,8 +51,7 @@ fn recorded_frames_come_out_equal() {
         assert_eq!(without_nulls(again), without_nulls(message.clone()));
         // A field that is absent and one that is null are the same.
         let bare = without_nulls(message);
-        let again: Value =
-            serde_json::from_str(&through_the_types(from_client, &bare.to_string())).unwrap();
+        let again: Value = serde_json::from_str(&through_the_types(from_client, &bare.to_string())).unwrap();
         assert_eq!(again, bare);
     }
 }

@@ -50,6 +50,11 @@ async fn main() -> ExitCode {
 /// Works for the hub until SIGINT or SIGTERM.
 async fn run() -> Result<(), BoxError> {
     let arguments = Arguments::parse(env::args().skip(1))?;
+    // Says on standard error whether there is a connection, and why not.
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .init();
     let scripts = PayloadRequirement::required("script")
         .repeatable()
         .with_mime_type("text/x-shellscript")

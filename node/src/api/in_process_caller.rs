@@ -3,17 +3,27 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use agentanycast_core::Engine;
-use agentanycast_proto::v1::SendStreamingArtifactRequest;
+use agentanycast_proto::{MAX_GRPC_MESSAGE, v1::SendStreamingArtifactRequest};
 use futures::Stream;
 use tonic::{Request, Status};
 
 use super::{
     Api, artifact_streams,
     listen::{CallerInfo, ConnectionId},
+    response_size::MAX_MESSAGE_KEY,
 };
 
 /// The numbers of such connections, from the last one down: those of sockets count up.
 static NEXT: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// A call from within this process: its answer goes over no wire, so it has the limit of messages between nodes.
+pub(crate) fn without_wire_limit<T>(message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    request
+        .metadata_mut()
+        .insert(MAX_MESSAGE_KEY, MAX_GRPC_MESSAGE.into());
+    request
+}
 
 /// A caller within this process. Dropping it tells the engine that it is gone.
 pub(crate) struct LocalConnection {
@@ -24,7 +34,7 @@ pub(crate) struct LocalConnection {
 impl LocalConnection {
     /// A call of this caller.
     pub(crate) fn request<T>(&self, message: T) -> Request<T> {
-        let mut request = Request::new(message);
+        let mut request = without_wire_limit(message);
         request.extensions_mut().insert(self.caller.clone());
         request
     }

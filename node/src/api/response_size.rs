@@ -14,7 +14,7 @@ use tonic::{Request, metadata::MetadataMap};
 use super::{Api, artifact_content};
 
 /// The metadata in which a caller names the largest message it takes, in bytes.
-const MAX_MESSAGE_KEY: &str = "agentanycast-max-message";
+pub(super) const MAX_MESSAGE_KEY: &str = "agentanycast-max-message";
 
 /// For callers that name none: gRPC libraries take 4 MiB, less what surrounds the message.
 const DEFAULT_MAX_MESSAGE: usize = 3_670_016;

@@ -101,6 +101,14 @@ async fn a_test_is_sent_by_the_command_and_its_report_and_files_come_back() {
 }
 
 #[tokio::test]
+async fn a_file_of_ten_megabytes_reaches_the_agent() {
+    let fleet = Fleet::start().await;
+    let _agent = fleet.agent("runner").await;
+    let sent = fleet.send_large("uap:test:junit", 10_000_000).await;
+    assert!(sent.status.success(), "{}", sent.all_output);
+}
+
+#[tokio::test]
 async fn a_translation_is_sent_by_the_command_and_its_payloads_come_back() {
     let fleet = Fleet::start().await;
     let mut agent = fleet.agent("translator").await;

@@ -8,23 +8,19 @@ use agentanycast_gateway::{
     ErrorKind, Gateway, GatewayError, NewTask, Target, TaskHandle, TaskListing, TaskQuery, Update,
 };
 use agentanycast_net as net;
-use agentanycast_proto::{
-    MAX_GRPC_MESSAGE,
-    v1::{
-        self, CancelTaskRequest, DeleteTaskNoteRequest, DiscoverRequest, GetNodeInfoRequest,
-        GetPeerCardRequest, GetTaskRequest, ListAgentsRequest, ListTaskNotesRequest, ListTasksRequest,
-        PutTaskNoteRequest, SendTaskRequest, StreamEndReason, SubscribeTaskStreamRequest,
-        SubscribeTaskUpdatesRequest, WatchTaskNotesRequest, directory_service_server::DirectoryService as _,
-        node_service_server::NodeService as _, send_task_request,
-        subscribe_task_stream_response::Event as Piece, task_list_service_server::TaskListService as _,
-        task_note_service_server::TaskNoteService as _,
-    },
+use agentanycast_proto::v1::{
+    self, CancelTaskRequest, DeleteTaskNoteRequest, DiscoverRequest, GetNodeInfoRequest, GetPeerCardRequest,
+    GetTaskRequest, ListAgentsRequest, ListTaskNotesRequest, ListTasksRequest, PutTaskNoteRequest,
+    SendTaskRequest, StreamEndReason, SubscribeTaskStreamRequest, SubscribeTaskUpdatesRequest,
+    WatchTaskNotesRequest, directory_service_server::DirectoryService as _,
+    node_service_server::NodeService as _, send_task_request, subscribe_task_stream_response::Event as Piece,
+    task_list_service_server::TaskListService as _, task_note_service_server::TaskNoteService as _,
 };
 use bytes::Bytes;
 use futures::{StreamExt as _, stream::BoxStream};
 use tonic::{Code, Request, Status};
 
-use crate::api::Api;
+use crate::api::{Api, without_wire_limit};
 
 /// The node as gateways see it.
 #[derive(Clone)]
@@ -53,7 +49,7 @@ impl LocalGateway {
             peer_id: peer.to_owned(),
             agents_page,
         };
-        let answer = self.api.get_peer_card(call(request)).await;
+        let answer = self.api.get_peer_card(without_wire_limit(request)).await;
         let card = answer.map_err(agent_error)?.into_inner().card;
         card.ok_or_else(|| incomplete_answer("card"))
     }
@@ -64,14 +60,6 @@ impl LocalGateway {
             id,
         }
     }
-}
-
-/// A call that takes answers as large as a message may be.
-fn call<T>(request: T) -> Request<T> {
-    let mut call = Request::new(request);
-    call.metadata_mut()
-        .insert("agentanycast-max-message", MAX_GRPC_MESSAGE.into());
-    call
 }
 
 /// What a refusal means; `missing` is what was not found.
@@ -154,7 +142,7 @@ impl Gateway for LocalGateway {
             brief: true,
             ..SendTaskRequest::default()
         };
-        let sent = self.api.send_task(call(request)).await;
+        let sent = self.api.send_task(without_wire_limit(request)).await;
         let sent = sent.map_err(|status| gateway_error(&status, ErrorKind::AgentNotFound))?;
         let task = sent.into_inner().task.ok_or_else(|| incomplete_answer("task"))?;
         Ok(Arc::new(self.local(task.task_id)))
@@ -178,7 +166,11 @@ impl Gateway for LocalGateway {
             changed_after,
             id_prefix: String::new(),
         };
-        let page = self.api.list_tasks(call(request)).await.map_err(task_error)?;
+        let page = self
+            .api
+            .list_tasks(without_wire_limit(request))
+            .await
+            .map_err(task_error)?;
         let page = page.into_inner();
         Ok(TaskListing {
             tasks: page.tasks,
@@ -206,7 +198,7 @@ impl Gateway for LocalGateway {
             tags: tags.clone(),
             limit: i32::try_from(limit).unwrap_or(i32::MAX),
         };
-        match self.api.discover(call(request)).await {
+        match self.api.discover(without_wire_limit(request)).await {
             Ok(found) => Ok(found.into_inner().agents),
             Err(status) if status.code() == Code::NotFound => Ok(Vec::new()),
             Err(status) => Err(agent_error(status)),
@@ -218,12 +210,19 @@ impl Gateway for LocalGateway {
             skill_id: skill.unwrap_or_default().to_owned(),
             nearby: false,
         };
-        let listed = self.api.list_agents(call(request)).await.map_err(agent_error)?;
+        let listed = self
+            .api
+            .list_agents(without_wire_limit(request))
+            .await
+            .map_err(agent_error)?;
         Ok(listed.into_inner().agents)
     }
 
     async fn has_listener(&self) -> Result<bool, GatewayError> {
-        let info = self.api.get_node_info(call(GetNodeInfoRequest {})).await;
+        let info = self
+            .api
+            .get_node_info(without_wire_limit(GetNodeInfoRequest {}))
+            .await;
         let info = info.map_err(task_error)?.into_inner().node_info;
         Ok(info.is_none_or(|info| info.agent_listening()))
     }
@@ -234,7 +233,7 @@ impl Gateway for LocalGateway {
             note: Some(note),
             if_version,
         };
-        let put = self.api.put_task_note(call(request)).await;
+        let put = self.api.put_task_note(without_wire_limit(request)).await;
         Ok(put.map_err(task_error)?.into_inner().version)
     }
 
@@ -244,7 +243,7 @@ impl Gateway for LocalGateway {
             name: name.to_owned(),
         };
         self.api
-            .delete_task_note(call(request))
+            .delete_task_note(without_wire_limit(request))
             .await
             .map(drop)
             .map_err(task_error)
@@ -254,7 +253,7 @@ impl Gateway for LocalGateway {
         let task_id = task.to_owned();
         let notes = self
             .api
-            .list_task_notes(call(ListTaskNotesRequest { task_id }))
+            .list_task_notes(without_wire_limit(ListTaskNotesRequest { task_id }))
             .await;
         Ok(notes.map_err(task_error)?.into_inner().notes)
     }
@@ -262,7 +261,7 @@ impl Gateway for LocalGateway {
     fn watch_notes(&self) -> BoxStream<'static, Result<v1::WatchTaskNotesResponse, GatewayError>> {
         let api = self.api.clone();
         let tasks = async_stream::try_stream! {
-            let watched = api.watch_task_notes(call(WatchTaskNotesRequest {})).await.map_err(task_error)?;
+            let watched = api.watch_task_notes(without_wire_limit(WatchTaskNotesRequest {})).await.map_err(task_error)?;
             let mut tasks = watched.into_inner();
             while let Some(task) = tasks.next().await {
                 yield task.map_err(task_error)?;
@@ -287,7 +286,7 @@ impl TaskHandle for LocalTask {
         let task_id = self.id.clone();
         let answer = self
             .api
-            .get_task(call(GetTaskRequest {
+            .get_task(without_wire_limit(GetTaskRequest {
                 task_id,
                 ..GetTaskRequest::default()
             }))
@@ -300,7 +299,7 @@ impl TaskHandle for LocalTask {
         let (api, task_id) = (self.api.clone(), self.id.clone());
         let updates = async_stream::try_stream! {
             let request = SubscribeTaskUpdatesRequest { task_id, ..SubscribeTaskUpdatesRequest::default() };
-            let followed = api.subscribe_task_updates(call(request)).await.map_err(task_error)?;
+            let followed = api.subscribe_task_updates(without_wire_limit(request)).await.map_err(task_error)?;
             let mut changes = followed.into_inner();
             while let Some(change) = changes.next().await {
                 let change = change.map_err(task_error)?;
@@ -324,7 +323,7 @@ impl TaskHandle for LocalTask {
             from_sequence: 0,
         };
         let bytes = async_stream::try_stream! {
-            let read = api.subscribe_task_stream(call(request)).await.map_err(task_error)?;
+            let read = api.subscribe_task_stream(without_wire_limit(request)).await.map_err(task_error)?;
             let mut pieces = read.into_inner();
             while let Some(piece) = pieces.next().await {
                 match piece.map_err(task_error)?.event {
@@ -346,7 +345,7 @@ impl TaskHandle for LocalTask {
             end_only: true,
             or_input: true,
         };
-        let followed = self.api.subscribe_task_updates(call(request)).await;
+        let followed = self.api.subscribe_task_updates(without_wire_limit(request)).await;
         let mut halt = followed.map_err(task_error)?.into_inner();
         let halt = halt.next().await.ok_or_else(|| incomplete_answer("task"))?;
         halt.map_err(task_error)?
@@ -368,14 +367,21 @@ impl TaskHandle for LocalTask {
             brief: true,
             ..SendTaskRequest::default()
         };
-        let sent = self.api.send_task(call(request)).await.map_err(task_error)?;
+        let sent = self
+            .api
+            .send_task(without_wire_limit(request))
+            .await
+            .map_err(task_error)?;
         let task = sent.into_inner().task.ok_or_else(|| incomplete_answer("task"))?;
         Ok(task.task_id)
     }
 
     async fn cancel(&self) -> Result<v1::Task, GatewayError> {
         let task_id = self.id.clone();
-        let answer = self.api.cancel_task(call(CancelTaskRequest { task_id })).await;
+        let answer = self
+            .api
+            .cancel_task(without_wire_limit(CancelTaskRequest { task_id }))
+            .await;
         let task = answer.map_err(task_error)?.into_inner().task;
         task.ok_or_else(|| incomplete_answer("task"))
     }
