@@ -2,12 +2,14 @@
 //!
 //! The modules are the layers of the specification: [`messages`] (1), [`transport`] (2), [`protocol`] (3),
 //! [`resilience`] (4), [`endpoints`] (5). [`dag`] holds the task graphs that constellations execute. A layer
-//! names lower layers only. The library needs no mesh.
+//! names lower layers only. The library needs no mesh; the gateway, which is a feature, stands on top.
 
 #![forbid(unsafe_code)]
 
 pub mod dag;
 pub mod endpoints;
+#[cfg(feature = "gateway")]
+pub mod gateway;
 pub mod messages;
 pub mod protocol;
 pub mod resilience;

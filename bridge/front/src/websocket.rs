@@ -16,7 +16,10 @@ use soketto::{
     Data, Incoming, Sender,
     handshake::http::{Server, is_upgrade_request},
 };
-use tokio::{sync::mpsc, time::MissedTickBehavior};
+use tokio::{
+    sync::{Mutex, mpsc},
+    time::MissedTickBehavior,
+};
 use tokio_util::{
     compat::{Compat, TokioAsyncReadCompatExt as _},
     task::AbortOnDropHandle,
@@ -48,7 +51,7 @@ type Socket = Compat<TokioIo<Upgraded>>;
 
 /// A socket. Dropping it ends the connection.
 pub struct WebSocket {
-    sender: Sender<Socket>,
+    sender: WebSocketSender,
     messages: mpsc::Receiver<Heard>,
     _reader: AbortOnDropHandle<()>,
     heard: Instant,
@@ -56,6 +59,10 @@ pub struct WebSocket {
     permit: RequestPermit,
     _slot: Option<Arc<Slot>>,
 }
+
+/// Sends on a socket, beside what receives on it. Clones send on the same one, one message after another.
+#[derive(Clone)]
+pub struct WebSocketSender(Arc<Mutex<Sender<Socket>>>);
 
 /// What the reader has heard.
 enum Heard {
@@ -127,7 +134,7 @@ where
         let mut ping = tokio::time::interval(PING_EVERY);
         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         serve(WebSocket {
-            sender,
+            sender: WebSocketSender(Arc::new(Mutex::new(sender))),
             messages,
             _reader: AbortOnDropHandle::new(reader),
             heard: Instant::now(),
@@ -173,11 +180,20 @@ impl WebSocket {
         }
     }
 
-    async fn ping(&mut self) -> bool {
+    async fn ping(&self) -> bool {
         let Ok(empty) = (&[][..]).try_into() else {
             return false;
         };
-        self.sender.send_ping(empty).await.is_ok() && self.sender.flush().await.is_ok()
+        // While a message is being sent, that shows whether the client is there.
+        let Ok(mut sender) = self.sender.0.try_lock() else {
+            return true;
+        };
+        sender.send_ping(empty).await.is_ok() && sender.flush().await.is_ok()
+    }
+
+    /// Sends while this side waits for messages.
+    pub fn sender(&self) -> WebSocketSender {
+        self.sender.clone()
     }
 
     /// The message that was received last is not in memory any more.
@@ -186,12 +202,31 @@ impl WebSocket {
     }
 
     /// Sends text. False: the client is gone.
-    pub async fn send_text(&mut self, text: &str) -> bool {
-        self.sender.send_text(text).await.is_ok() && self.sender.flush().await.is_ok()
+    pub async fn send_text(&self, text: &str) -> bool {
+        self.sender.send_text(text).await
     }
 
     /// Closes the socket in good order.
-    pub async fn close(mut self) {
-        let _ = self.sender.close().await;
+    pub async fn close(self) {
+        self.sender.close().await;
+    }
+}
+
+impl WebSocketSender {
+    /// Sends text. False: the client is gone.
+    pub async fn send_text(&self, text: &str) -> bool {
+        let mut sender = self.0.lock().await;
+        sender.send_text(text).await.is_ok() && sender.flush().await.is_ok()
+    }
+
+    /// Sends bytes. False: the client is gone.
+    pub async fn send_binary(&self, bytes: &[u8]) -> bool {
+        let mut sender = self.0.lock().await;
+        sender.send_binary(bytes).await.is_ok() && sender.flush().await.is_ok()
+    }
+
+    /// Closes the socket in good order, by code 1000.
+    pub async fn close(&self) {
+        let _ = self.0.lock().await.close().await;
     }
 }

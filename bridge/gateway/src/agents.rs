@@ -21,6 +21,9 @@ pub trait Agents: Send + Sync {
         card: v1::AgentCard,
         program: Option<v1::AgentProgram>,
     ) -> Result<Arc<dyn AgentPort>, GatewayError>;
+
+    /// Removes an agent that is detached, with its card: its tasks that have not ended fail.
+    async fn forget(&self, name: &str) -> Result<(), GatewayError>;
 }
 
 /// An agent that is attached. Dropping it detaches it.

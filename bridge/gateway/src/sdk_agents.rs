@@ -81,6 +81,11 @@ impl Agents for SdkGateway {
             _stop: stop.drop_guard(),
         }))
     }
+
+    async fn forget(&self, name: &str) -> Result<(), GatewayError> {
+        self.node().remove_agent(name).await?;
+        Ok(())
+    }
 }
 
 struct SdkAgent {

@@ -93,6 +93,10 @@ impl Agents for FakeAgents {
     ) -> Result<Arc<dyn AgentPort>, GatewayError> {
         Ok(Arc::new(FakePort(Arc::clone(&self.0))))
     }
+
+    async fn forget(&self, _: &str) -> Result<(), GatewayError> {
+        panic!("no agent is forgotten here")
+    }
 }
 
 struct FakePort(Arc<FakeNode>);

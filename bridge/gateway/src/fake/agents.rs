@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeSet, HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard},
 };
 
@@ -57,6 +57,9 @@ struct FakeState {
     arrived: Notify,
     changed: watch::Sender<()>,
     card: Mutex<v1::AgentCard>,
+    /// Agents that are attached, and those that were forgotten, by name.
+    attached: Mutex<BTreeSet<String>>,
+    forgotten: Mutex<BTreeSet<String>>,
 }
 
 impl FakeState {
@@ -107,7 +110,17 @@ impl FakeAgents {
         self.0.card.lock().unwrap().clone()
     }
 
-    /// Waits until something of tasks or the card is so.
+    /// The names of the agents that are attached.
+    pub fn attached(&self) -> BTreeSet<String> {
+        self.0.attached.lock().unwrap().clone()
+    }
+
+    /// The names of the agents that were forgotten.
+    pub fn forgotten(&self) -> BTreeSet<String> {
+        self.0.forgotten.lock().unwrap().clone()
+    }
+
+    /// Waits until something of tasks, agents or the card is so.
     pub async fn until<R>(&self, is_so: impl Fn(&Self) -> Option<R>) -> R {
         let mut changes = self.0.changed.subscribe();
         loop {
@@ -133,11 +146,22 @@ impl Agents for FakeAgents {
         _: Option<v1::AgentProgram>,
     ) -> Result<Arc<dyn AgentPort>, GatewayError> {
         *self.0.card.lock().unwrap() = card;
+        self.0.attached.lock().unwrap().insert(name.to_owned());
+        self.0.changed.send_replace(());
         Ok(Arc::new(FakePort {
             name: name.to_owned(),
             state: Arc::clone(&self.0),
             detached: CancellationToken::new(),
         }))
+    }
+
+    async fn forget(&self, name: &str) -> Result<(), GatewayError> {
+        if self.attached().contains(name) {
+            return Err(GatewayError::new(ErrorKind::Conflict, "it listens for tasks"));
+        }
+        self.0.forgotten.lock().unwrap().insert(name.to_owned());
+        self.0.changed.send_replace(());
+        Ok(())
     }
 }
 
@@ -195,6 +219,8 @@ impl AgentPort for FakePort {
 
     fn detach(&self) {
         self.detached.cancel();
+        self.state.attached.lock().unwrap().remove(&self.name);
+        self.state.changed.send_replace(());
     }
 }
 

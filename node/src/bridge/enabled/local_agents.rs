@@ -17,8 +17,9 @@ use agentanycast_proto::v1::{
     self, CompleteTaskRequest, FailTaskRequest, GetNodeInfoRequest, GetTaskRequest, ListNodeAgentsRequest,
     ListTasksRequest, MessageRole, RegisterAgentRequest, SendStreamingArtifactRequest, StreamChunk,
     StreamEnd, StreamEndReason, StreamStart, SubscribeIncomingTasksRequest, TaskStatus,
-    UpdateTaskStatusRequest, agent_service_server::AgentService as _, node_service_server::NodeService as _,
-    send_streaming_artifact_request::Event, task_list_service_server::TaskListService as _,
+    UnregisterAgentRequest, UpdateTaskStatusRequest, agent_service_server::AgentService as _,
+    node_service_server::NodeService as _, send_streaming_artifact_request::Event,
+    task_list_service_server::TaskListService as _,
 };
 use async_trait::async_trait;
 use futures::{StreamExt as _, stream};
@@ -93,6 +94,14 @@ impl Agents for LocalGateway {
             stop: stop.clone(),
             _stop: stop.drop_guard(),
         }))
+    }
+
+    async fn forget(&self, name: &str) -> Result<(), GatewayError> {
+        let request = UnregisterAgentRequest {
+            name: name.to_owned(),
+        };
+        let removed = self.api().unregister_agent(Request::new(request)).await;
+        removed.map(drop).map_err(task_error)
     }
 }
 

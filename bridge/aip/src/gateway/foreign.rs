@@ -1,0 +1,168 @@
+//! Services of others, at which agents of the mesh are devices: each command becomes a task of an agent.
+//!
+//! Invariant: a command ends when its task does; one that is given up cancels its task.
+
+use std::{fs, io::Read as _, path::Path, sync::Arc, time::Duration};
+
+use agentanycast_gateway::{Gateway, Target};
+use anyhow::Context as _;
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    content::{data_part, json_of, part_json, text_of},
+    mesh::{MeshRequest, MeshTasks},
+    settings::DeviceEntrySetting,
+};
+use crate::{
+    endpoints::{DeviceClient, DeviceClientSettings},
+    messages::{McpToolInfo, ToolCommand, ToolCommandType},
+    protocol::{BatchContext, ToolExecutor, ToolFailure, ToolOutput},
+    transport::WebSocketEndpoint,
+};
+
+/// Largest file with a token, in bytes.
+const LARGEST_TOKEN: u64 = 16 << 10;
+
+/// How long is waited before a service that was given up is tried again.
+const AGAIN: Duration = Duration::from_mins(1);
+
+/// A device that is to be at a foreign service.
+pub(super) struct ForeignDevice {
+    endpoint: WebSocketEndpoint,
+    client_id: String,
+    executor: Arc<MeshExecutor>,
+}
+
+/// The devices of these entries. Nothing is connected yet.
+///
+/// # Errors
+/// When a file cannot be used.
+pub(super) fn prepare(
+    entries: &[DeviceEntrySetting],
+    node: &Arc<dyn Gateway>,
+) -> anyhow::Result<Vec<ForeignDevice>> {
+    let mesh = Arc::new(MeshTasks::new(Arc::clone(node), []));
+    let prepare = |entry: &DeviceEntrySetting| -> anyhow::Result<ForeignDevice> {
+        let mut endpoint = WebSocketEndpoint::new(&entry.url)?;
+        if let Some(file) = &entry.ca_file {
+            endpoint = endpoint.with_ca_file(file);
+        }
+        if let Some(file) = &entry.token_file {
+            endpoint = endpoint.with_token(&read_token(file)?);
+        }
+        Ok(ForeignDevice {
+            endpoint,
+            client_id: entry.client_id.clone(),
+            executor: Arc::new(MeshExecutor {
+                mesh: Arc::clone(&mesh),
+                target: entry.target(),
+                client_id: entry.client_id.clone(),
+                agent_names: entry.agent_names.clone(),
+            }),
+        })
+    };
+    let each = entries.iter().map(|entry| {
+        prepare(entry).with_context(|| format!("the service {} cannot have a device of this node", entry.url))
+    });
+    each.collect()
+}
+
+fn read_token(file: &Path) -> anyhow::Result<String> {
+    let mut text = String::new();
+    let opened = fs::File::open(file).and_then(|file| file.take(LARGEST_TOKEN).read_to_string(&mut text));
+    opened.with_context(|| format!("the token in {} cannot be read", file.display()))?;
+    let token = text.trim();
+    anyhow::ensure!(
+        !token.is_empty(),
+        "{} is empty; write the service's token into it",
+        file.display()
+    );
+    Ok(token.to_owned())
+}
+
+impl ForeignDevice {
+    /// Executes commands of the service until `stop`.
+    pub(super) async fn run(self, stop: CancellationToken) {
+        while !stop.is_cancelled() {
+            let settings = DeviceClientSettings::new(&self.client_id);
+            let client = DeviceClient::new(self.endpoint.clone(), settings, Arc::clone(&self.executor) as _);
+            if let Err(error) = client.run(stop.clone()).await {
+                tracing::warn!(client_id = self.client_id, %error, "a service of AIP is not reached; it is tried again in a minute");
+            }
+            stop.run_until_cancelled(tokio::time::sleep(AGAIN)).await;
+        }
+    }
+}
+
+/// Executes commands by an agent of the mesh.
+struct MeshExecutor {
+    mesh: Arc<MeshTasks>,
+    target: Target,
+    client_id: String,
+    agent_names: Vec<String>,
+}
+
+impl MeshExecutor {
+    fn check_agent(&self, context: &BatchContext) -> Result<(), ToolFailure> {
+        let Some(name) = &context.agent_name else {
+            return Ok(());
+        };
+        if self.agent_names.is_empty() || self.agent_names.contains(name) {
+            return Ok(());
+        }
+        let names = self.agent_names.join(", ");
+        let name: String = name.chars().take(100).collect();
+        Err(format!("this device has no agent '{name}'; it has: {names}").into())
+    }
+}
+
+#[async_trait]
+impl ToolExecutor for MeshExecutor {
+    async fn tools(&self, context: &BatchContext) -> Result<Vec<McpToolInfo>, ToolFailure> {
+        self.check_agent(context)?;
+        let card = self.mesh.card(&self.target).await;
+        let card = card.ok_or("the card of the agent behind this device cannot be read now")?;
+        let tool = |skill: agentanycast_proto::v1::Skill| {
+            let schema = serde_json::from_str(&skill.input_schema);
+            let schema = schema.unwrap_or_else(|_| json!({ "type": "object" }));
+            McpToolInfo {
+                description: Some(skill.description),
+                ..McpToolInfo::new(ToolCommandType::Action, "agentanycast", &skill.id, schema)
+            }
+        };
+        Ok(card.skills.into_iter().map(tool).collect())
+    }
+
+    async fn execute(
+        &self,
+        context: &BatchContext,
+        command: &ToolCommand,
+    ) -> Result<ToolOutput, ToolFailure> {
+        self.check_agent(context)?;
+        // The form that agents of MCP servers take.
+        let call = json!({ "name": command.tool_name, "arguments": command.parameters });
+        let request = MeshRequest {
+            target: self.target.clone(),
+            parts: vec![data_part(&call)],
+            caller: &self.client_id,
+            context: context.session_id.as_deref().unwrap_or_default(),
+            cancelled: CancellationToken::new(),
+        };
+        let result = self.mesh.run(request, &()).await?;
+        let parts: Vec<_> = result
+            .artifacts
+            .into_iter()
+            .flat_map(|artifact| artifact.parts)
+            .collect();
+        let value = match parts.as_slice() {
+            [] => Value::String(result.text),
+            [only] => json_of(only)
+                .or_else(|| Some(Value::String(text_of(&parts))).filter(|text| *text != ""))
+                .unwrap_or_else(|| part_json(only)),
+            several => several.iter().map(part_json).collect(),
+        };
+        Ok(value.into())
+    }
+}

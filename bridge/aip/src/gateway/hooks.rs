@@ -1,0 +1,147 @@
+//! What the device service asks of the gateway: agents for devices, and tasks of clients.
+
+use std::sync::Arc;
+
+use agentanycast_proto::v1 as mesh;
+use async_trait::async_trait;
+use serde_json::{Value, json};
+
+use super::{
+    content::{part_json, text_of, text_part},
+    device_agent::DeviceAgent,
+    mesh::{Listener, MeshRequest},
+    metrics::Outcome,
+    planner::{self, Plan},
+    state::AipState,
+};
+use crate::{
+    endpoints::{ConnectedClient, DeviceTool, ServiceHooks, ServiceTask, TaskOutcome},
+    messages::ClientRole,
+};
+
+/// The gateway, to its device service.
+pub(super) struct AipHooks(pub(super) Arc<AipState>);
+
+#[async_trait]
+impl ServiceHooks for AipHooks {
+    async fn connected(&self, client: &ConnectedClient) -> Result<(), String> {
+        match client.role {
+            ClientRole::Device => self.0.connected(client).await,
+            ClientRole::Constellation => Ok(()),
+        }
+    }
+
+    async fn tools(&self, device_id: &str, tools: &[DeviceTool]) {
+        self.0.tools(device_id, tools).await;
+    }
+
+    async fn gone(&self, client: &ConnectedClient) {
+        if client.role == ClientRole::Device {
+            self.0.gone(&client.client_id);
+        }
+    }
+
+    async fn has_target(&self, target_id: &str) -> bool {
+        self.0.mesh.target(target_id).await.is_some()
+    }
+
+    async fn target_info(&self, target_id: &str) -> Option<Value> {
+        let target = self.0.mesh.target(target_id).await?;
+        let card = self.0.mesh.card(&target).await?;
+        Some(info(target_id, &card))
+    }
+
+    async fn run_task(&self, task: ServiceTask) -> TaskOutcome {
+        let ended = match self.0.device(&task.target_id) {
+            Some(device) => self.on_device(&device, &task).await,
+            None => self.on_mesh(&task).await,
+        };
+        self.0.counters.ended(match &ended {
+            _ if task.cancelled.is_cancelled() => Outcome::Canceled,
+            Ok(_) => Outcome::Completed,
+            Err(_) => Outcome::Failed,
+        });
+        match ended {
+            Ok(value) => TaskOutcome::completed(value),
+            Err(reason) => TaskOutcome::failed(reason),
+        }
+    }
+}
+
+impl AipHooks {
+    async fn on_device(&self, device: &DeviceAgent, task: &ServiceTask) -> Result<Value, String> {
+        let Some(planner) = self.0.planner.clone() else {
+            return Err("no planner is set here; set planner of [gateways.aip] to an agent".to_owned());
+        };
+        let plan = Plan {
+            request: &task.request,
+            planner,
+            caller: &task.owner_id,
+            session_id: &task.session_id,
+            cancelled: task.cancelled.clone(),
+        };
+        let carried_out = async {
+            let _turn = device.turn.lock().await;
+            planner::carry_out(&self.0.mesh, device, plan, &TaskProgress(task)).await
+        };
+        tokio::select! {
+            biased;
+            () = task.cancelled.cancelled() => Err("it was cancelled".to_owned()),
+            () = device.gone.cancelled() => Err(device.gone_reason()),
+            ended = carried_out => ended,
+        }
+    }
+
+    async fn on_mesh(&self, task: &ServiceTask) -> Result<Value, String> {
+        let target = self.0.mesh.target(&task.target_id).await;
+        let target = target.ok_or_else(|| format!("Target device '{}' is not connected", task.target_id))?;
+        let request = MeshRequest {
+            target,
+            parts: vec![text_part(task.request.clone())],
+            caller: &task.owner_id,
+            context: &task.session_id,
+            cancelled: task.cancelled.clone(),
+        };
+        let result = self.0.mesh.run(request, &TaskProgress(task)).await?;
+        let artifact = |artifact: &mesh::Artifact| {
+            let parts: Vec<Value> = artifact.parts.iter().map(part_json).collect();
+            json!({ "name": artifact.name, "parts": parts })
+        };
+        let artifacts: Vec<Value> = result.artifacts.iter().map(artifact).collect();
+        let texts = result.artifacts.iter().map(|artifact| text_of(&artifact.parts));
+        let mut texts: Vec<String> = texts.filter(|text| !text.is_empty()).collect();
+        if texts.is_empty() {
+            texts.push(result.text);
+        }
+        Ok(json!({ "artifacts": artifacts, "text": texts.join("\n") }))
+    }
+}
+
+/// Tells a constellation how far its task is.
+struct TaskProgress<'a>(&'a ServiceTask);
+
+impl Listener for TaskProgress<'_> {
+    async fn said(&self, text: String) {
+        self.0.progress(vec![text]).await;
+    }
+}
+
+/// An agent of the mesh as a device says what it is.
+fn info(target_id: &str, card: &mesh::AgentCard) -> Value {
+    let features: Vec<&str> = card.skills.iter().map(|skill| skill.id.as_str()).collect();
+    let skill = |skill: &mesh::Skill| json!({ "id": skill.id, "description": skill.description });
+    let skills: Vec<Value> = card.skills.iter().map(skill).collect();
+    json!({
+        "device_id": target_id,
+        "platform": "agentanycast",
+        "os_version": card.version,
+        "cpu_count": 0,
+        "memory_total_gb": 0.0,
+        "hostname": card.name,
+        "ip_address": "",
+        "supported_features": features,
+        "platform_type": "agent",
+        "schema_version": "1.0",
+        "custom_metadata": { "name": card.name, "description": card.description, "skills": skills },
+    })
+}

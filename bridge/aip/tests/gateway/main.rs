@@ -1,0 +1,11 @@
+//! The gateway before a remembering node, over real sockets.
+
+#![cfg(feature = "gateway")]
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
+mod constellations;
+mod devices;
+mod fixture;
+mod foreign;
+mod routes;
+mod scripted;
