@@ -18,7 +18,7 @@ use agentanycast_proto::v1::{
 };
 use bytes::Bytes;
 use futures::{StreamExt as _, stream::BoxStream};
-use tonic::{Code, Request, Status};
+use tonic::{Code, Status};
 
 use crate::api::{Api, without_wire_limit};
 
