@@ -82,9 +82,14 @@ impl DeviceService {
 
     /// Serves one connection until it ends. If the future is dropped, the connection is closed.
     pub async fn serve(&self, transport: Transport) {
+        self.serve_caller(transport, None).await;
+    }
+
+    /// The same for a client whom its transport knows by this name; its tasks have that.
+    pub async fn serve_caller(&self, transport: Transport, caller: Option<String>) {
         let stop = self.0.stop.child_token();
         let _stop = stop.clone().drop_guard();
-        let served = connection_task::serve(self.clone(), transport, stop);
+        let served = connection_task::serve(self.clone(), transport, caller, stop);
         // Apart, so that a client that was registered is signed off in any case.
         let _ = self.0.tracker.spawn(served).await;
     }

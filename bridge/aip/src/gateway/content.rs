@@ -27,7 +27,6 @@ pub(super) fn data_part(value: &Value) -> mesh::Part {
             content: Some(Content::DataPart(mesh::DataPart { data: Some(data) })),
             media_type: JSON.to_owned(),
             metadata: exact.map(|text| (EXACT.to_owned(), text)).into_iter().collect(),
-            ..mesh::Part::default()
         },
         Err(_) => mesh::Part {
             content: Some(Content::RawPart(mesh::RawPart {

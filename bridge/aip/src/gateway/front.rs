@@ -59,8 +59,9 @@ impl AipFront {
     fn open(&self, mut request: Request, admitted: AdmittedRequest) -> Result<Response, Refusal> {
         let service = self.service.clone();
         let most = self.rules.max_body();
+        let caller = Some(admitted.caller.as_str().to_owned());
         websocket::upgrade(&mut request, admitted.permit, most, async move |socket| {
-            service.serve(socket::transport(socket)).await;
+            service.serve_caller(socket::transport(socket), caller).await;
         })
     }
 
@@ -149,12 +150,11 @@ fn take_token(request: &mut Request) {
     let query = request.uri().query().unwrap_or_default();
     let from_query = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "token");
     let is_socket = request.uri().path() == "/ws";
-    let token = match from_query.filter(|_| is_socket) {
-        Some((_, token)) => Some(token.into_owned()),
-        None => {
-            let key = request.headers().get("x-api-key");
-            key.and_then(|key| key.to_str().ok()).map(str::to_owned)
-        }
+    let token = if let Some((_, token)) = from_query.filter(|_| is_socket) {
+        Some(token.into_owned())
+    } else {
+        let key = request.headers().get("x-api-key");
+        key.and_then(|key| key.to_str().ok()).map(str::to_owned)
     };
     let value = token.and_then(|token| HeaderValue::from_str(&format!("Bearer {token}")).ok());
     if let Some(value) = value {

@@ -76,7 +76,7 @@ impl AipHooks {
         let plan = Plan {
             request: &task.request,
             planner,
-            caller: &task.owner_id,
+            caller: caller_of(task),
             session_id: &task.session_id,
             cancelled: task.cancelled.clone(),
         };
@@ -98,7 +98,7 @@ impl AipHooks {
         let request = MeshRequest {
             target,
             parts: vec![text_part(task.request.clone())],
-            caller: &task.owner_id,
+            caller: caller_of(task),
             context: &task.session_id,
             cancelled: task.cancelled.clone(),
         };
@@ -124,6 +124,11 @@ impl Listener for TaskProgress<'_> {
     async fn said(&self, text: String) {
         self.0.progress(vec![text]).await;
     }
+}
+
+/// Who asks, to the node's policy: the token's name, since a client may call itself what it likes.
+fn caller_of(task: &ServiceTask) -> &str {
+    task.owner_caller.as_deref().unwrap_or(&task.owner_id)
 }
 
 /// An agent of the mesh as a device says what it is.

@@ -24,7 +24,12 @@ const MOST_INVALID: u32 = 32;
 static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
 
 /// Serves a connection until it ends or `stop`.
-pub(super) async fn serve(service: DeviceService, transport: Transport, stop: CancellationToken) {
+pub(super) async fn serve(
+    service: DeviceService,
+    transport: Transport,
+    caller: Option<String>,
+    stop: CancellationToken,
+) {
     let mut connection = Connection::new(Arc::clone(&service.0.protocol), transport);
     let first = tokio::select! {
         () = stop.cancelled() => return,
@@ -43,7 +48,15 @@ pub(super) async fn serve(service: DeviceService, transport: Transport, stop: Ca
         }),
     };
     let registered = match registration {
-        Ok(registration) => register(&service, connection.outbox().clone(), registration, &stop).await,
+        Ok(registration) => {
+            register(
+                &service,
+                connection.outbox().clone(),
+                (registration, caller),
+                &stop,
+            )
+            .await
+        }
         Err(refusal) => Err(refusal),
     };
     match registered {
@@ -75,7 +88,7 @@ const fn is_end(frame: &Result<Received, ProtocolError>) -> bool {
 async fn register(
     service: &DeviceService,
     outbox: Outbox,
-    registration: Registration,
+    (registration, caller): (Registration, Option<String>),
     stop: &CancellationToken,
 ) -> Result<Arc<ClientEntry>, RegistrationRefusal> {
     let shared = &service.0;
@@ -95,7 +108,12 @@ async fn register(
     let admitted = shared.hooks.admit(&registration).await;
     admitted.map_err(RegistrationRefusal::NotAdmitted)?;
     let number = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
-    let entry = Arc::new(ClientEntry::new(number, registration, outbox, stop.clone()));
+    let entry = Arc::new(ClientEntry::new(
+        number,
+        (registration, caller),
+        outbox,
+        stop.clone(),
+    ));
     shared.registry.add(&entry)?;
     if let Err(reason) = shared.hooks.connected(&entry.summary()).await {
         shared.registry.remove(&entry);

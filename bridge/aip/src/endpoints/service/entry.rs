@@ -47,6 +47,8 @@ pub(super) struct ClientEntry {
     /// Tells the connections of one client id apart.
     pub(super) connection: u64,
     pub(super) registration: Registration,
+    /// Who it is to its transport.
+    pub(super) caller: Option<String>,
     pub(super) outbox: Outbox,
     /// COMMANDs that wait for results.
     pub(super) commands: PendingReplies<ClientMessage>,
@@ -65,7 +67,7 @@ pub(super) struct ClientEntry {
 impl ClientEntry {
     pub(super) fn new(
         connection: u64,
-        registration: Registration,
+        (registration, caller): (Registration, Option<String>),
         outbox: Outbox,
         gone: CancellationToken,
     ) -> Self {
@@ -73,6 +75,7 @@ impl ClientEntry {
         Self {
             connection,
             registration,
+            caller,
             outbox,
             commands: PendingReplies::new(MOST_PENDING),
             infos: PendingReplies::new(MOST_PENDING),

@@ -33,6 +33,8 @@ pub struct ServiceTask {
     pub owner_id: String,
     /// What that client is.
     pub owner_role: ClientRole,
+    /// Who that client is to its transport, by [`DeviceService::serve_caller`].
+    pub owner_caller: Option<String>,
     /// The device or other target that carries it out.
     pub target_id: String,
     /// The task has ended from outside: its owner or device is gone, or it took too long.
@@ -144,6 +146,7 @@ impl DeviceService {
             request: std::mem::take(&mut open.request),
             owner_id: owner.id().to_owned(),
             owner_role: owner.registration.role,
+            owner_caller: owner.caller.clone(),
             target_id: open.target_id.clone(),
             cancelled: cancelled.clone(),
             service: self.clone(),
