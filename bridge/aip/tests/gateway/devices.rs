@@ -37,14 +37,14 @@ async fn a_device_is_an_agent_with_its_tools_as_skills() {
 async fn a_task_for_a_tool_is_a_command() {
     let gateway = TestGateway::start().await;
     let _device = gateway.device("d").await;
-    gateway.give("t", "aip:d:say", data(json!({ "text": "hello" })));
+    gateway.give("t", "aip:d:say", data(&json!({ "text": "hello" })));
     assert_eq!(gateway.result_of("t").await, json!({ "said": "hello" }));
     assert!(gateway.agents.task("t").claimed);
-    gateway.give("f", "aip:d:fail", data(json!({})));
+    gateway.give("f", "aip:d:fail", data(&json!({})));
     assert_eq!(gateway.reason_of("f").await, "it failed");
     gateway.give("w", "aip:d:say", text("not an object"));
     assert!(gateway.reason_of("w").await.contains("as data"));
-    gateway.give("n", "aip:d:nothing", data(json!({})));
+    gateway.give("n", "aip:d:nothing", data(&json!({})));
     assert!(gateway.reason_of("n").await.contains("no skill 'aip:d:nothing'"));
     assert!(!gateway.agents.task("n").claimed);
 }
@@ -53,7 +53,7 @@ async fn a_task_for_a_tool_is_a_command() {
 async fn a_large_result_is_streamed() {
     let gateway = TestGateway::start().await;
     let _device = gateway.device("d").await;
-    gateway.give("t", "aip:d:large", data(json!({})));
+    gateway.give("t", "aip:d:large", data(&json!({})));
     assert_eq!(gateway.end_of("t").await, FakeEnd::Completed(Vec::new(), None));
     let streams = gateway.agents.task("t").streams;
     assert_eq!(
@@ -72,7 +72,7 @@ async fn a_batch_runs_in_order_and_skips_the_rest_after_a_failure() {
             .enumerate()
             .map(|(at, tool)| json!({ "tool_name": tool, "parameters": {}, "call_id": at.to_string() }))
             .collect();
-        data(json!({ "agent_name": "LinuxAgent", "actions": actions }))
+        data(&json!({ "agent_name": "LinuxAgent", "actions": actions }))
     };
     gateway.give("five", "aip:command", batch(&["say"; 5]));
     let results = gateway.result_of("five").await;
@@ -100,7 +100,7 @@ async fn a_device_that_is_gone_fails_its_task_and_is_forgotten_later() {
     })
     .await;
     let device = gateway.device("d").await;
-    gateway.give("t", "aip:d:hang", data(json!({})));
+    gateway.give("t", "aip:d:hang", data(&json!({})));
     device.called("hang").await;
     drop(device);
     let gone = Instant::now();
@@ -126,9 +126,9 @@ async fn a_device_that_is_gone_fails_its_task_and_is_forgotten_later() {
 async fn a_cancelled_task_frees_the_turn_and_others_wait_for_it() {
     let gateway = TestGateway::start().await;
     let device = gateway.device("d").await;
-    gateway.give("first", "aip:d:hang", data(json!({})));
+    gateway.give("first", "aip:d:hang", data(&json!({})));
     device.called("hang").await;
-    gateway.give("second", "aip:d:nothing", data(json!({})));
+    gateway.give("second", "aip:d:nothing", data(&json!({})));
     assert_eq!(gateway.agents.task("second").end, None);
     gateway.agents.cancel("first");
     assert!(gateway.reason_of("second").await.contains("rejected"));

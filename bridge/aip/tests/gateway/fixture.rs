@@ -45,7 +45,7 @@ pub(crate) const TOKEN: &str = "0123456789abcdef";
 
 /// The result of what should not take long.
 pub(crate) async fn soon<R>(what: impl Future<Output = R>) -> R {
-    tokio::time::timeout(SOON, what).await.expect("it takes too long")
+    tokio::time::timeout(SOON, what).await.unwrap()
 }
 
 /// A gateway, and the node before which it runs.
@@ -152,7 +152,7 @@ impl TestGateway {
     }
 }
 
-pub(crate) fn data(value: Value) -> mesh::Part {
+pub(crate) fn data(value: &Value) -> mesh::Part {
     mesh::Part {
         content: Some(Content::DataPart(mesh::DataPart {
             data: Some(to_struct(value.as_object().cloned().unwrap())),

@@ -32,7 +32,7 @@ async fn commands_of_a_foreign_service_are_tasks_of_an_agent() {
     )
     .await;
     let action = json!({ "tool_name": "look", "parameters": { "at": "x" } });
-    let batch = |agent: &str| data(json!({ "agent_name": agent, "actions": [action] }));
+    let batch = |agent: &str| data(&json!({ "agent_name": agent, "actions": [action] }));
     service.give("t", "aip:command", batch("LinuxAgent"));
     // The agent repeats what it is sent.
     let result = service.result_of("t").await;
