@@ -8,7 +8,7 @@ mod delivery;
 
 use std::sync::Arc;
 
-use agentanycast_gateway::{GatewayError, agents::AgentTask};
+use agentanycast_gateway::{ErrorKind, GatewayError, agents::AgentTask};
 use agentanycast_proto::v1 as mesh;
 use futures::{StreamExt as _, stream::BoxStream};
 use tokio::time::Instant;
@@ -250,7 +250,7 @@ async fn run(
         match report {
             Some(Ok(Report::Status(State::Working, text))) => {
                 if let Some(message) = status_message(&text) {
-                    task.working(message).await?;
+                    say(task, message).await?;
                 }
             }
             // The first end counts.
@@ -258,7 +258,7 @@ async fn run(
             Some(Ok(Report::Telemetry(mut telemetry))) => {
                 let attached = std::mem::take(&mut telemetry.attachments);
                 telemetry.attachments = delivery::stream_large(task, attached).await?;
-                task.working(telemetry_message(telemetry)).await?;
+                say(task, telemetry_message(telemetry)).await?;
             }
             Some(Ok(Report::Result(mut told))) => {
                 if let Some(status) = told.status.take().filter(|(state, _)| *state != State::Working) {
@@ -285,13 +285,29 @@ async fn run(
             None | Some(Err(_)) => is_last = true,
         }
         if is_last || ended.is_some() && result.is_some() {
-            // A result that says nothing of its state is one.
-            let (state, text) = ended.unwrap_or((State::Completed, String::new()));
+            let no_end = || {
+                (
+                    State::Failed,
+                    "the agent gave a result without an end state".to_owned(),
+                )
+            };
+            let (state, text) = ended.unwrap_or_else(no_end);
             return Ok(SessionEnd::Told(state, text, result));
         }
         if ended.is_some() || result.is_some() {
             until.get_or_insert_with(|| Instant::now() + END_WITHIN);
         }
+    }
+}
+
+/// Tells the sender of a task what its client says. What the node takes no more of is left out: the end counts.
+async fn say(task: &dyn AgentTask, message: mesh::Message) -> Result<(), GatewayError> {
+    match task.working(message).await {
+        Err(error) if matches!(error.kind(), ErrorKind::Busy | ErrorKind::Invalid) => {
+            tracing::debug!(task = task.task().task_id, %error, "what an agent said is left out");
+            Ok(())
+        }
+        told => told,
     }
 }
 

@@ -106,7 +106,6 @@ async fn an_end_is_read_in_every_order() {
                 ]
             }
             "status and then result" => vec![status(TestState::Completed), Event::Result(result(None))],
-            "result that says nothing of its state" => vec![Event::Result(result(None))],
             other => panic!("{other}"),
         }
     };
@@ -116,7 +115,6 @@ async fn an_end_is_read_in_every_order() {
         ("result and then status", 2),
         ("result with status, status again", 2),
         ("status and then result", 2),
-        ("result that says nothing of its state", 2),
     ] {
         hub.give(said, "junit");
         let stream = client.begin().await;
@@ -129,6 +127,20 @@ async fn an_end_is_read_in_every_order() {
         // The hub ends its side too.
         let mut hears = stream.hears;
         assert!(soon(hears.message()).await.unwrap().is_none(), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn a_result_without_an_end_state_is_no_success() {
+    let hub = TestHub::start().await;
+    let mut client = hub.client("runner", "junit").await;
+    for (id, state) in [("none", None), ("running", Some(TestState::Running))] {
+        hub.give(id, "junit");
+        let stream = client.begin().await;
+        stream.say(Event::Result(result(state))).await;
+        drop(stream.says);
+        let told = reason(hub.end_of(id).await);
+        assert_eq!(told, "the agent gave a result without an end state", "{id}");
     }
 }
 
