@@ -10,6 +10,9 @@ use uuid::Uuid;
 
 use crate::GatewayError;
 
+/// The largest piece of a result that is sent piece by piece, in bytes.
+const PIECE: usize = 64 << 10;
+
 /// A node that agents can be attached to.
 #[async_trait]
 pub trait Agents: Send + Sync {
@@ -98,6 +101,23 @@ pub trait ArtifactSink: Send {
 
     /// Ends it as whole; the other side has it all when this returns.
     async fn finish(self: Box<Self>) -> Result<(), GatewayError>;
+}
+
+/// Sends a result that is there whole, piece by piece.
+///
+/// # Errors
+/// Those of the node; mostly, that the task has ended meanwhile.
+pub async fn stream_whole(
+    task: &dyn AgentTask,
+    name: &str,
+    media_type: &str,
+    bytes: &[u8],
+) -> Result<(), GatewayError> {
+    let mut sink = task.stream(name, media_type).await?;
+    for piece in bytes.chunks(PIECE) {
+        sink.write(piece).await?;
+    }
+    sink.finish().await
 }
 
 /// A message as the agent's own. It has an id before it is sent, so that it is known again when it comes back in its task.

@@ -32,6 +32,7 @@ mod sdk_agents;
 mod target;
 pub mod tasks;
 pub mod time;
+pub mod token_file;
 
 use std::{collections::BTreeMap, sync::Arc};
 

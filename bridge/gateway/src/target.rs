@@ -46,6 +46,14 @@ impl Target {
         Self::from_peer_and_agent(peer, agent)
     }
 
+    /// What a setting says of whom sessions and tasks are for: `skill:ID`, or what [`Target::parse_agent`] takes.
+    pub fn parse(text: &str) -> Self {
+        match text.strip_prefix("skill:") {
+            Some(skill) => Self::Skill(skill.to_owned()),
+            None => Self::parse_agent(text),
+        }
+    }
+
     /// The words by which a gateway knows whom a task was sent to.
     pub(crate) fn label(&self) -> String {
         match self {

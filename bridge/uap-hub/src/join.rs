@@ -3,7 +3,7 @@
 //!
 //! Invariant: a session and its task end together: a session that the hub ends cancels the task, and a task that ends ends the session.
 
-use std::{collections::BTreeMap, fs, io::Read as _, path::Path, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use agentanycast_gateway::{
     Gateway, Target, TaskHandle, Update,
@@ -11,6 +11,7 @@ use agentanycast_gateway::{
     is_reference, is_terminal,
     registration::GatewayModule as _,
     tasks::{CallerMessage, CallerTasks, GatewayTasks, TaskRefusal},
+    token_file::read_token,
 };
 use agentanycast_proto::v1 as mesh;
 use anyhow::Context as _;
@@ -44,9 +45,6 @@ const TYPE: &str = "uap.session_type";
 /// Sessions of all joined hubs at a time.
 const MOST_FOLLOWED: usize = 10_000;
 
-/// Largest file with a token, in bytes.
-const LARGEST_TOKEN: u64 = 16 << 10;
-
 /// Largest result that fits into the last message of a session, in bytes: what else is in it has room beside.
 const LARGEST_RESULT: usize = MAX_MESSAGE - (1 << 20);
 
@@ -71,7 +69,7 @@ pub(crate) fn prepare(entries: &[JoinEntry], node: &Arc<dyn Gateway>) -> anyhow:
             endpoint = endpoint.with_client_certificate(certificate, key);
         }
         if let Some(file) = &entry.token_file {
-            endpoint = endpoint.with_token(&read_token(file)?)?;
+            endpoint = endpoint.with_token(&read_token(file, "hub")?)?;
         }
         Ok(PreparedJoin {
             connection: HubConnection::new(endpoint).with_slots(entry.sessions.get()),
@@ -86,19 +84,6 @@ pub(crate) fn prepare(entries: &[JoinEntry], node: &Arc<dyn Gateway>) -> anyhow:
         .iter()
         .map(|entry| prepare(entry).with_context(|| format!("the hub {} cannot be joined", entry.url)));
     each.collect()
-}
-
-fn read_token(file: &Path) -> anyhow::Result<String> {
-    let mut text = String::new();
-    let opened = fs::File::open(file).and_then(|file| file.take(LARGEST_TOKEN).read_to_string(&mut text));
-    opened.with_context(|| format!("the token in {} cannot be read", file.display()))?;
-    let token = text.trim();
-    anyhow::ensure!(
-        !token.is_empty(),
-        "{} is empty; write the hub's token into it",
-        file.display()
-    );
-    Ok(token.to_owned())
 }
 
 impl PreparedJoin {

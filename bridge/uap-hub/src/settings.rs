@@ -196,10 +196,7 @@ const JOIN_KEYS: [&str; 10] = [
 impl JoinEntry {
     /// The agent that does the sessions.
     pub fn target(&self) -> Target {
-        match self.target.strip_prefix("skill:") {
-            Some(skill) => Target::Skill(skill.to_owned()),
-            None => Target::parse_agent(&self.target),
-        }
+        Target::parse(&self.target)
     }
 }
 

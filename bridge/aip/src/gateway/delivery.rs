@@ -1,6 +1,9 @@
 //! What came of a task of a device, handed to its sender: small results with the end of the task, large ones in pieces before it.
 
-use agentanycast_gateway::{GatewayError, agents::AgentTask};
+use agentanycast_gateway::{
+    GatewayError,
+    agents::{AgentTask, stream_whole},
+};
 use agentanycast_proto::v1 as mesh;
 use prost::Message as _;
 use serde_json::Value;
@@ -10,9 +13,6 @@ use super::content::{JSON, value_part};
 
 /// What goes with the end of a task at most, in bytes.
 const INLINE: usize = 3 << 20;
-
-/// The largest piece of a stream, in bytes.
-const PIECE: usize = 64 << 10;
 
 /// The longest reason of a failure, in characters.
 const LONGEST_REASON: usize = 4000;
@@ -35,11 +35,7 @@ pub(super) async fn complete(task: &dyn AgentTask, value: &Value) -> Result<(), 
         Value::String(text) => ("result.txt", "text/plain", text.clone().into_bytes()),
         value => ("result.json", JSON, value.to_string().into_bytes()),
     };
-    let mut sink = task.stream(name, media_type).await?;
-    for piece in bytes.chunks(PIECE) {
-        sink.write(piece).await?;
-    }
-    sink.finish().await?;
+    stream_whole(task, name, media_type, &bytes).await?;
     task.complete(Vec::new(), None).await
 }
 

@@ -2,9 +2,9 @@
 //!
 //! Invariant: a command ends when its task does; one that is given up cancels its task.
 
-use std::{fs, io::Read as _, path::Path, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use agentanycast_gateway::{Gateway, Target};
+use agentanycast_gateway::{Gateway, Target, token_file::read_token};
 use anyhow::Context as _;
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -21,9 +21,6 @@ use crate::{
     protocol::{BatchContext, ToolExecutor, ToolFailure, ToolOutput},
     transport::WebSocketEndpoint,
 };
-
-/// Largest file with a token, in bytes.
-const LARGEST_TOKEN: u64 = 16 << 10;
 
 /// How long is waited before a service that was given up is tried again.
 const AGAIN: Duration = Duration::from_mins(1);
@@ -50,7 +47,7 @@ pub(super) fn prepare(
             endpoint = endpoint.with_ca_file(file);
         }
         if let Some(file) = &entry.token_file {
-            endpoint = endpoint.with_token(&read_token(file)?);
+            endpoint = endpoint.with_token(&read_token(file, "service")?);
         }
         Ok(ForeignDevice {
             endpoint,
@@ -67,19 +64,6 @@ pub(super) fn prepare(
         prepare(entry).with_context(|| format!("the service {} cannot have a device of this node", entry.url))
     });
     each.collect()
-}
-
-fn read_token(file: &Path) -> anyhow::Result<String> {
-    let mut text = String::new();
-    let opened = fs::File::open(file).and_then(|file| file.take(LARGEST_TOKEN).read_to_string(&mut text));
-    opened.with_context(|| format!("the token in {} cannot be read", file.display()))?;
-    let token = text.trim();
-    anyhow::ensure!(
-        !token.is_empty(),
-        "{} is empty; write the service's token into it",
-        file.display()
-    );
-    Ok(token.to_owned())
 }
 
 impl ForeignDevice {

@@ -16,7 +16,7 @@ use futures::StreamExt as _;
 use mesh::{TaskStatus, part::Content};
 use tokio_util::sync::CancellationToken;
 
-use super::{AipGateway, content::text_of, settings::parse_target};
+use super::{AipGateway, content::text_of};
 
 /// How the tasks are labelled.
 const LABELS: GatewayLabels = GatewayLabels::new(AipGateway::NAME);
@@ -83,7 +83,7 @@ impl MeshTasks {
         if let Some(target) = self.aliases.get(id) {
             return Some(target.clone());
         }
-        let target = parse_target(id);
+        let target = Target::parse(id);
         let plain = matches!(&target, Target::Peer(peer) if peer == id && !id.starts_with("12D3KooW"));
         // A word may be the name of a device that is not connected.
         if plain && self.card(&target).await.is_none() {

@@ -77,15 +77,7 @@ impl SettingTables for AipSettings {
 impl AipSettings {
     /// The planner, if one is set.
     pub fn planner_target(&self) -> Option<Target> {
-        (!self.planner.is_empty()).then(|| parse_target(&self.planner))
-    }
-}
-
-/// What `PEER`, `PEER/NAME`, `self/NAME` and `skill:ID` say.
-pub(super) fn parse_target(text: &str) -> Target {
-    match text.strip_prefix("skill:") {
-        Some(skill) => Target::Skill(skill.to_owned()),
-        None => Target::parse_agent(text),
+        (!self.planner.is_empty()).then(|| Target::parse(&self.planner))
     }
 }
 
@@ -154,7 +146,7 @@ const DEVICE_KEYS: [&str; 6] = [
 impl DeviceEntrySetting {
     /// The agent that executes the commands.
     pub(super) fn target(&self) -> Target {
-        parse_target(&self.target)
+        Target::parse(&self.target)
     }
 }
 
@@ -257,7 +249,7 @@ mod tests {
             (alias.name.as_str(), alias.target.as_str()),
             ("tools", "skill:a=b")
         );
-        assert_eq!(parse_target(&alias.target), Target::Skill("a=b".to_owned()));
+        assert_eq!(Target::parse(&alias.target), Target::Skill("a=b".to_owned()));
         assert!(read("=x").is_err() && read("x=").is_err() && read("x").is_err());
     }
 

@@ -13,7 +13,7 @@ use super::{
     mesh::MeshTasks,
     mesh_task,
     metrics::Counters,
-    settings::{AipSettings, parse_target},
+    settings::AipSettings,
 };
 use crate::endpoints::{ConnectedClient, DeviceService, DeviceTool};
 
@@ -36,7 +36,7 @@ impl AipState {
         let aliases = settings
             .aliases
             .iter()
-            .map(|alias| (alias.name.clone(), parse_target(&alias.target)));
+            .map(|alias| (alias.name.clone(), Target::parse(&alias.target)));
         let most = usize::try_from(settings.max_agents).unwrap_or(usize::MAX);
         Self {
             mesh: Arc::new(MeshTasks::new(node.client, aliases)),

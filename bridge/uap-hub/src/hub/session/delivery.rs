@@ -1,7 +1,10 @@
 //! What came of a session, handed to its task: a report and artifacts. What is small goes with the end of the task, the rest in
 //! pieces before it.
 
-use agentanycast_gateway::{GatewayError, agents::AgentTask};
+use agentanycast_gateway::{
+    GatewayError,
+    agents::{AgentTask, stream_whole as stream},
+};
 use agentanycast_proto::{struct_json::MAX_DEPTH, v1 as mesh};
 use mesh::part::Content;
 
@@ -13,9 +16,6 @@ use crate::{
 
 /// What goes with the end of a task at most, in bytes. A message of the mesh has 3.5 MiB, beside which a report and names fit.
 const INLINE: usize = 3 << 20;
-
-/// The largest piece of a stream, in bytes.
-const PIECE: usize = 64 << 10;
 
 /// Ends a task as its session has ended.
 ///
@@ -102,19 +102,6 @@ async fn stream_part(task: &dyn AgentTask, number: usize, part: mesh::Part) -> R
         }
         _ => Ok(()),
     }
-}
-
-async fn stream(
-    task: &dyn AgentTask,
-    name: &str,
-    media_type: &str,
-    bytes: &[u8],
-) -> Result<(), GatewayError> {
-    let mut sink = task.stream(name, media_type).await?;
-    for piece in bytes.chunks(PIECE) {
-        sink.write(piece).await?;
-    }
-    sink.finish().await
 }
 
 /// Streams the attachments that do not fit into a message, and gives back the others.
