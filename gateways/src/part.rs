@@ -19,13 +19,22 @@ use agentanycast_daemon_kit::{
 use crate::front::{FrontSettings, bad_value, bounds};
 
 /// The gateways with a section of their own that packages have, and what a program says that one is left out of.
-pub const PACKAGED: [(&str, MissingFeature); 1] = [(
-    "uap-hub",
-    MissingFeature {
-        part: "hub of execution agents",
-        feature: "uap-hub",
-    },
-)];
+pub const PACKAGED: [(&str, MissingFeature); 2] = [
+    (
+        "aip",
+        MissingFeature {
+            part: "gateway for AIP",
+            feature: "aip",
+        },
+    ),
+    (
+        "uap-hub",
+        MissingFeature {
+            part: "hub of execution agents",
+            feature: "uap-hub",
+        },
+    ),
+];
 
 /// What a program says that has none of them.
 const ALL_LEFT_OUT: MissingFeature = MissingFeature {

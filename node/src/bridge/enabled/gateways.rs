@@ -30,6 +30,8 @@ use crate::{api::Api, config::Config};
 pub static GATEWAYS: &[GatewayRegistration] = &[
     Registration::with_own_section(agentanycast_a2a::NAME, |node, port| node.start_a2a(port).boxed()),
     Registration::with_own_section(agentanycast_mcp::NAME, |node, port| node.start_mcp(port).boxed()),
+    #[cfg(feature = "aip")]
+    Registration::new::<agentanycast_aip::gateway::AipGateway>(),
     #[cfg(feature = "uap-hub")]
     Registration::new::<agentanycast_uap_hub::gateway::UapHubGateway>(),
 ];
