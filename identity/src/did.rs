@@ -8,7 +8,7 @@ mod web;
 
 pub use dns::{DidDns, MAX_TXT};
 pub use document::{Document, DocumentError, MAX_DOCUMENT, Use, document_of};
-pub use key::{did_key_of, peer_of_did_key};
+pub use key::{did_key_of, peer_of_did_key, public_key_of_did_key};
 pub(crate) use key::{key_url_of, multikey_of, raw_key_of};
 #[cfg(test)]
 pub(crate) use key::{peer_of_multikey, peer_of_raw_key};

@@ -12,7 +12,7 @@ pub mod sealed_box;
 
 pub use did::{
     DidDns, DidWeb, Document, DocumentError, InvalidDid, MAX_DOCUMENT, MAX_TXT, Use, did_key_of, document_of,
-    peer_of_did_key,
+    peer_of_did_key, public_key_of_did_key,
 };
 pub use instance::Instance;
 pub use key::{

@@ -15,6 +15,6 @@ pub use device::{DeviceClient, DeviceClientSettings, DeviceHandle, FileSink};
 pub use error::ClientError;
 pub use executors::{ClosureTools, ShellTool};
 pub use service::{
-    CommandBatch, CommandError, ConnectedClient, DeviceService, DeviceTool, DispatchError, DispatchedTask,
-    ServiceHooks, ServiceSettings, ServiceTask, TaskOutcome, TaskReport,
+    ClientCaller, CommandBatch, CommandError, ConnectedClient, DeviceService, DeviceTool, DispatchError,
+    DispatchedTask, ServiceHooks, ServiceSettings, ServiceTask, TaskOutcome, TaskReport,
 };

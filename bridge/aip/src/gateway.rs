@@ -3,6 +3,7 @@
 //!
 //! Invariant: what a device or a constellation has under way ends when its connection does.
 
+mod client_keys;
 mod content;
 mod delivery;
 mod device_agent;
@@ -28,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 use tower::service_fn;
 
 use crate::endpoints::{DeviceService, ServiceSettings};
+use client_keys::ClientKeys;
 use front::AipFront;
 use hooks::AipHooks;
 use metrics::AipMetrics;
@@ -55,10 +57,12 @@ impl GatewayModule for AipGateway {
                 .saturating_mul(4),
             ..ServiceSettings::default()
         };
+        let keys = Arc::new(ClientKeys::new(&settings.keys, front.rules().public_url()));
         let state = Arc::new(AipState::new(node, settings));
-        let service = DeviceService::new(service_settings, Arc::new(AipHooks(Arc::clone(&state))));
+        let hooks = AipHooks::new(Arc::clone(&state), Arc::clone(&keys));
+        let service = DeviceService::new(service_settings, Arc::new(hooks));
         state.set_service(Some(service.clone()));
-        let routes = AipFront::new(service.clone(), front.rules());
+        let routes = AipFront::new(service.clone(), front.rules(), keys);
         let router = |_: CancellationToken| {
             Router::new().fallback_service(service_fn(move |request| {
                 let routes = routes.clone();

@@ -21,7 +21,7 @@ use agentanycast_limits::{
 use http::{HeaderMap, header};
 
 use super::refusal::Refusal;
-use crate::auth::{Authenticator, CallerName, ClientCertificate};
+use crate::auth::{AuthError, Authenticator, CallerName, ClientCertificate};
 
 /// Signatures of tokens that are checked for one address: a second, and at once. A good one is checked once a minute.
 const CHECKS: u64 = 100;
@@ -154,6 +154,37 @@ impl RequestAdmission {
             caller,
             permit: place,
         })
+    }
+
+    /// A request whose token the gateway checks itself: `prove` gives the caller's name, or why the token is not good.
+    /// Such a check counts as that of any other token.
+    ///
+    /// # Errors
+    /// Why it does not come in.
+    pub fn admit_proven(
+        self: &Arc<Self>,
+        peer: Option<&ClientConnection>,
+        prove: impl FnOnce() -> Result<String, String>,
+    ) -> Result<AdmittedRequest, Refusal> {
+        let network = peer.map(|peer| peer.network);
+        let may_check = |rate| self.shares().checks.take(self.now(), network, rate, 1);
+        let proven = if self.checks.is_none_or(may_check) {
+            prove()
+                .map_err(AuthError::BadToken)
+                .and_then(|name| CallerName::of_proof(&name))
+        } else {
+            Err(AuthError::RateLimited)
+        };
+        match proven {
+            Ok(caller) => Ok(AdmittedRequest {
+                permit: self.permit(QuotaKey::Caller(caller.clone()))?,
+                caller,
+            }),
+            Err(refused) => {
+                self.count(&mut self.shares(), &QuotaKey::Network(network))?;
+                Err(refused.into())
+            }
+        }
     }
 
     /// A request that anybody may make.

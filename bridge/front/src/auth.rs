@@ -189,6 +189,16 @@ impl CallerName {
         Self(name.into())
     }
 
+    /// A caller that has proven to a gateway that it has this name.
+    pub(crate) fn of_proof(name: &str) -> Result<Self, AuthError> {
+        if !is_name(name) {
+            return Err(AuthError::BadToken(
+                "its subject cannot be a caller's name".to_owned(),
+            ));
+        }
+        Ok(Self::new(name))
+    }
+
     /// The name.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -99,12 +99,7 @@ impl FrontRules {
         &'a self,
         request: &'a Request,
     ) -> impl Future<Output = Result<AdmittedRequest, Refusal>> + Send + use<'a> {
-        let pages = OriginPolicy {
-            origins: &self.cors_origins,
-            public_url: Some(self.public_url.as_str()).filter(|url| !url.is_empty()),
-            requires_credentials: self.requires_credentials,
-        };
-        let checked = pages.check(request);
+        let checked = self.pages().check(request);
         // Not the request itself, whose body is for one thread at a time.
         let (headers, extensions) = (request.headers(), request.extensions());
         async move {
@@ -112,6 +107,34 @@ impl FrontRules {
             let peer = extensions.get::<ClientConnection>();
             self.admission.admit(headers, peer).await
         }
+    }
+
+    /// Lets a request in whose token the gateway checks itself: `prove` gives the caller's name, or why the token is
+    /// not good.
+    ///
+    /// # Errors
+    /// Why it does not come in.
+    pub fn admit_proven(
+        &self,
+        request: &Request,
+        prove: impl FnOnce() -> Result<String, String>,
+    ) -> Result<AdmittedRequest, Refusal> {
+        self.pages().check(request)?;
+        let peer = request.extensions().get::<ClientConnection>();
+        self.admission.admit_proven(peer, prove)
+    }
+
+    fn pages(&self) -> OriginPolicy<'_> {
+        OriginPolicy {
+            origins: &self.cors_origins,
+            public_url: Some(self.public_url.as_str()).filter(|url| !url.is_empty()),
+            requires_credentials: self.requires_credentials,
+        }
+    }
+
+    /// How clients reach it; empty: the settings do not say.
+    pub fn public_url(&self) -> &str {
+        &self.public_url
     }
 
     /// Largest body of a request, or message of a WebSocket, in bytes.

@@ -25,6 +25,11 @@ pub fn peer_of_did_key(did: &str) -> Option<PeerId> {
     peer_of_multikey(did.strip_prefix(SCHEME)?)
 }
 
+/// The Ed25519 public key that a `did:key` is, `None` for any text that is not the did:key of such a key.
+pub fn public_key_of_did_key(did: &str) -> Option<[u8; 32]> {
+    raw_key_of(peer_of_did_key(did)?)
+}
+
 /// How a `did:key` names its only key: the name and its last part again.
 pub(crate) fn key_url_of(peer: PeerId) -> Option<String> {
     let key = multikey_of(peer)?;

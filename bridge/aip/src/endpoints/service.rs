@@ -23,7 +23,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use commands::{CommandBatch, CommandError};
 pub use dispatch::{DispatchError, DispatchedTask};
-pub use entry::ConnectedClient;
+pub use entry::{ClientCaller, ConnectedClient};
 pub use hooks::{DeviceTool, ServiceHooks, TaskOutcome};
 pub use sessions::TaskReport;
 pub use settings::ServiceSettings;
@@ -85,8 +85,8 @@ impl DeviceService {
         self.serve_caller(transport, None).await;
     }
 
-    /// The same for a client whom its transport knows by this name; its tasks have that.
-    pub async fn serve_caller(&self, transport: Transport, caller: Option<String>) {
+    /// The same for a client that its transport knows: its tasks have the caller's name.
+    pub async fn serve_caller(&self, transport: Transport, caller: Option<ClientCaller>) {
         let stop = self.0.stop.child_token();
         let _stop = stop.clone().drop_guard();
         let served = connection_task::serve(self.clone(), transport, caller, stop);

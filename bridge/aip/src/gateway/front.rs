@@ -17,9 +17,9 @@ use http::{HeaderValue, Method, StatusCode, header};
 use serde_json::{Value, json};
 use url::form_urlencoded;
 
-use super::socket;
+use super::{client_keys::ClientKeys, socket};
 use crate::{
-    endpoints::{DeviceService, DispatchError},
+    endpoints::{ClientCaller, DeviceService, DispatchError},
     messages::sanitize_task_name,
 };
 
@@ -31,41 +31,58 @@ const MOST_BODY: usize = 1 << 20;
 pub(super) struct AipFront {
     service: DeviceService,
     rules: Arc<FrontRules>,
+    keys: Arc<ClientKeys>,
 }
 
 impl AipFront {
-    pub(super) fn new(service: DeviceService, rules: Arc<FrontRules>) -> Self {
-        Self { service, rules }
+    pub(super) fn new(service: DeviceService, rules: Arc<FrontRules>, keys: Arc<ClientKeys>) -> Self {
+        Self { service, rules, keys }
     }
 
     /// Answers a request.
     pub(super) async fn answer(&self, mut request: Request) -> Response {
         take_token(&mut request);
         let is_socket = request.uri().path() == "/ws";
-        let admitted = match self.rules.admit(&request).await {
-            Ok(admitted) => admitted,
-            Err(refusal) => return refused(&refusal, is_socket),
+        let answered = if is_socket {
+            self.open(request).await
+        } else {
+            self.rest(request).await
         };
-        if is_socket {
-            return self
-                .open(request, admitted)
-                .unwrap_or_else(|refusal| refused(&refusal, true));
-        }
-        self.rest(request, admitted)
-            .await
-            .unwrap_or_else(|refusal| refused(&refusal, false))
+        answered.unwrap_or_else(|refusal| refused(&refusal, is_socket))
     }
 
-    fn open(&self, mut request: Request, admitted: AdmittedRequest) -> Result<Response, Refusal> {
+    async fn open(&self, mut request: Request) -> Result<Response, Refusal> {
+        let bound = self.bound(&request)?;
+        let (admitted, client_id) = match bound {
+            Some((admitted, client_id)) => (admitted, Some(client_id)),
+            None => (self.rules.admit(&request).await?, None),
+        };
         let service = self.service.clone();
         let most = self.rules.max_body();
-        let caller = Some(admitted.caller.as_str().to_owned());
+        let caller = ClientCaller {
+            name: admitted.caller.as_str().to_owned(),
+            client_id,
+        };
         websocket::upgrade(&mut request, admitted.permit, most, async move |socket| {
-            service.serve_caller(socket::transport(socket), caller).await;
+            service
+                .serve_caller(socket::transport(socket), Some(caller))
+                .await;
         })
     }
 
-    async fn rest(&self, request: Request, admitted: AdmittedRequest) -> Result<Response, Refusal> {
+    /// A client with the token of its own key, and the id that it may register.
+    fn bound(&self, request: &Request) -> Result<Option<(AdmittedRequest, String)>, Refusal> {
+        let shown = request.headers().get(header::AUTHORIZATION);
+        let shown = shown.and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+        let Some((token, claimed)) = shown.and_then(|token| Some((token, self.keys.claimed(token)?))) else {
+            return Ok(None);
+        };
+        let admitted = self.rules.admit_proven(request, || claimed.verify(token))?;
+        Ok(Some((admitted, claimed.client_id)))
+    }
+
+    async fn rest(&self, request: Request) -> Result<Response, Refusal> {
+        let admitted = self.rules.admit(&request).await?;
         let (head, body) = request.into_parts();
         let path = head.uri.path();
         let answer = match (&head.method, path) {

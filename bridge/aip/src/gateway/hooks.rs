@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use super::{
+    client_keys::ClientKeys,
     content::{part_json, text_of, text_part},
     device_agent::DeviceAgent,
     mesh::{Listener, MeshRequest},
@@ -15,48 +16,69 @@ use super::{
     state::AipState,
 };
 use crate::{
-    endpoints::{ConnectedClient, DeviceTool, ServiceHooks, ServiceTask, TaskOutcome},
+    endpoints::{ClientCaller, ConnectedClient, DeviceTool, ServiceHooks, ServiceTask, TaskOutcome},
     messages::ClientRole,
+    protocol::Registration,
 };
 
 /// The gateway, to its device service.
-pub(super) struct AipHooks(pub(super) Arc<AipState>);
+pub(super) struct AipHooks {
+    state: Arc<AipState>,
+    keys: Arc<ClientKeys>,
+}
+
+impl AipHooks {
+    pub(super) const fn new(state: Arc<AipState>, keys: Arc<ClientKeys>) -> Self {
+        Self { state, keys }
+    }
+}
 
 #[async_trait]
 impl ServiceHooks for AipHooks {
+    async fn admit(&self, registration: &Registration, caller: Option<&ClientCaller>) -> Result<(), String> {
+        let id = &registration.client_id;
+        match self.keys.of_client(id) {
+            // The service has compared the id of its token.
+            Some(did) if caller.is_none_or(|caller| caller.client_id.is_none()) => Err(format!(
+                "client_id '{id}' belongs to {did}; show a JWT signed with that key whose sub is '{id}' as the token"
+            )),
+            _ => Ok(()),
+        }
+    }
+
     async fn connected(&self, client: &ConnectedClient) -> Result<(), String> {
         match client.role {
-            ClientRole::Device => self.0.connected(client).await,
+            ClientRole::Device => self.state.connected(client).await,
             ClientRole::Constellation => Ok(()),
         }
     }
 
     async fn tools(&self, device_id: &str, tools: &[DeviceTool]) {
-        self.0.tools(device_id, tools).await;
+        self.state.tools(device_id, tools).await;
     }
 
     async fn gone(&self, client: &ConnectedClient) {
         if client.role == ClientRole::Device {
-            self.0.gone(&client.client_id);
+            self.state.gone(&client.client_id);
         }
     }
 
     async fn has_target(&self, target_id: &str) -> bool {
-        self.0.mesh.target(target_id).await.is_some()
+        self.state.mesh.target(target_id).await.is_some()
     }
 
     async fn target_info(&self, target_id: &str) -> Option<Value> {
-        let target = self.0.mesh.target(target_id).await?;
-        let card = self.0.mesh.card(&target).await?;
+        let target = self.state.mesh.target(target_id).await?;
+        let card = self.state.mesh.card(&target).await?;
         Some(info(target_id, &card))
     }
 
     async fn run_task(&self, task: ServiceTask) -> TaskOutcome {
-        let ended = match self.0.device(&task.target_id) {
+        let ended = match self.state.device(&task.target_id) {
             Some(device) => self.on_device(&device, &task).await,
             None => self.on_mesh(&task).await,
         };
-        self.0.counters.ended(match &ended {
+        self.state.counters.ended(match &ended {
             _ if task.cancelled.is_cancelled() => Outcome::Canceled,
             Ok(_) => Outcome::Completed,
             Err(_) => Outcome::Failed,
@@ -70,7 +92,7 @@ impl ServiceHooks for AipHooks {
 
 impl AipHooks {
     async fn on_device(&self, device: &DeviceAgent, task: &ServiceTask) -> Result<Value, String> {
-        let Some(planner) = self.0.planner.clone() else {
+        let Some(planner) = self.state.planner.clone() else {
             return Err("no planner is set here; set planner of [gateways.aip] to an agent".to_owned());
         };
         let plan = Plan {
@@ -82,7 +104,7 @@ impl AipHooks {
         };
         let carried_out = async {
             let _turn = device.turn.lock().await;
-            planner::carry_out(&self.0.mesh, device, plan, &TaskProgress(task)).await
+            planner::carry_out(&self.state.mesh, device, plan, &TaskProgress(task)).await
         };
         tokio::select! {
             biased;
@@ -93,7 +115,7 @@ impl AipHooks {
     }
 
     async fn on_mesh(&self, task: &ServiceTask) -> Result<Value, String> {
-        let target = self.0.mesh.target(&task.target_id).await;
+        let target = self.state.mesh.target(&task.target_id).await;
         let target = target.ok_or_else(|| format!("Target device '{}' is not connected", task.target_id))?;
         let request = MeshRequest {
             target,
@@ -102,7 +124,7 @@ impl AipHooks {
             context: &task.session_id,
             cancelled: task.cancelled.clone(),
         };
-        let result = self.0.mesh.run(request, &TaskProgress(task)).await?;
+        let result = self.state.mesh.run(request, &TaskProgress(task)).await?;
         let artifact = |artifact: &mesh::Artifact| {
             let parts: Vec<Value> = artifact.parts.iter().map(part_json).collect();
             json!({ "name": artifact.name, "parts": parts })

@@ -11,6 +11,7 @@ use agentanycast_daemon_kit::{
 };
 use agentanycast_gateway::Target;
 use agentanycast_gateways::part::SettingTables;
+use agentanycast_identity::public_key_of_did_key;
 use serde_json::json;
 
 use crate::transport::WebSocketEndpoint;
@@ -41,6 +42,8 @@ pub struct AipSettings {
     pub task_timeout: Duration,
     /// What constellations may call agents of the mesh.
     pub aliases: Vec<TargetAlias>,
+    /// Clients whose ids belong to keys.
+    pub keys: Vec<ClientKey>,
     /// Services of others at which agents of the mesh are devices.
     pub devices: Vec<DeviceEntrySetting>,
 }
@@ -55,6 +58,7 @@ impl Default for AipSettings {
             command_timeout: Duration::from_mins(5),
             task_timeout: Duration::from_secs(1000),
             aliases: Vec::new(),
+            keys: Vec::new(),
             devices: Vec::new(),
         }
     }
@@ -70,6 +74,7 @@ impl SettingTables for AipSettings {
         key!(AipSettings, "command_timeout", command_timeout).variable("COMMAND_TIMEOUT").flag("command-timeout", "TIME", "How long a device may take for a batch of commands").bounds(Bounds::Times(SECOND, DAY)),
         key!(AipSettings, "task_timeout", task_timeout).variable("TASK_TIMEOUT").flag("task-timeout", "TIME", "How long a task of a constellation may take").bounds(Bounds::Times(SECOND, DAY)),
         key!(AipSettings, "aliases", aliases).variable("ALIASES").flag("aliases", "NAME=TARGET,…", "What constellations may call agents of the mesh"),
+        key!(AipSettings, "keys", keys).variable("KEYS").flag("keys", "CLIENT_ID=DID,…", "Clients that show a JWT signed with the key of their did:key"),
         key!(AipSettings, "devices", devices).what("Services of others at which agents of the mesh are devices"),
     ];
 }
@@ -111,6 +116,40 @@ impl Setting for TargetAlias {
 
     fn schema() -> Value {
         json!({ "type": "string", "pattern": "^[^=]+=.+$" })
+    }
+}
+
+/// A client whose id belongs to a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientKey {
+    /// The id.
+    pub client_id: String,
+    /// The `did:key` of an Ed25519 key, which signs the client's tokens.
+    pub did: String,
+}
+
+impl Setting for ClientKey {
+    fn read(raw: &Raw, _: Option<&Path>) -> Result<Self, InvalidValue> {
+        let read = |text: &str| {
+            let (client_id, did) = text.rsplit_once('=')?;
+            let (client_id, did) = (client_id.trim(), did.trim());
+            let is_key = !client_id.is_empty() && public_key_of_did_key(did).is_some();
+            is_key.then(|| Self {
+                client_id: client_id.to_owned(),
+                did: did.to_owned(),
+            })
+        };
+        raw.text()
+            .and_then(read)
+            .ok_or_else(|| raw.refuse("CLIENT_ID=did:key:z6Mk… with the did:key of an Ed25519 key"))
+    }
+
+    fn show(&self) -> String {
+        literal(&format!("{}={}", self.client_id, self.did))
+    }
+
+    fn schema() -> Value {
+        json!({ "type": "string", "pattern": "^.+=did:key:z.+$" })
     }
 }
 

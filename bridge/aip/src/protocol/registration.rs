@@ -62,6 +62,14 @@ pub enum RegistrationRefusal {
         /// The device.
         target_id: String,
     },
+    /// Its credentials are for another id.
+    #[error("client_id '{client_id}' is not that of the token, which is for '{own}'")]
+    OtherId {
+        /// The id that it wants.
+        client_id: String,
+        /// The id that its credentials are for.
+        own: String,
+    },
     /// The owner of the service does not want it.
     #[error("{0}")]
     NotAdmitted(String),

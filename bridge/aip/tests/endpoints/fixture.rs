@@ -8,9 +8,9 @@ use std::{
 
 use agentanycast_aip::{
     endpoints::{
-        ClosureTools, CommandBatch, ConnectedClient, ConstellationClient, ConstellationSettings,
-        DeviceClient, DeviceClientSettings, DeviceEntry, DeviceHandle, DeviceService, DeviceState,
-        DeviceTool, ServiceHooks, ServiceSettings, ServiceTask, TaskOutcome,
+        ClientCaller, ClosureTools, CommandBatch, ConnectedClient, ConstellationClient,
+        ConstellationSettings, DeviceClient, DeviceClientSettings, DeviceEntry, DeviceHandle, DeviceService,
+        DeviceState, DeviceTool, ServiceHooks, ServiceSettings, ServiceTask, TaskOutcome,
     },
     messages::{JsonObject, McpToolInfo, MessageStatus, ToolCommand, ToolCommandType},
     protocol::{BatchContext, FileProgress, Registration},
@@ -43,7 +43,7 @@ pub(crate) struct TestHooks {
 
 #[async_trait]
 impl ServiceHooks for TestHooks {
-    async fn admit(&self, registration: &Registration) -> Result<(), String> {
+    async fn admit(&self, registration: &Registration, _: Option<&ClientCaller>) -> Result<(), String> {
         if registration.client_id == "unwanted" {
             Err("it is not wanted".to_owned())
         } else {

@@ -61,6 +61,11 @@ impl TestGateway {
     }
 
     pub(crate) async fn with(settings: AipSettings) -> Self {
+        Self::with_front(settings, |_| {}).await
+    }
+
+    /// With other settings of its front, too.
+    pub(crate) async fn with_front(settings: AipSettings, change: impl FnOnce(&mut FrontSettings)) -> Self {
         let mut tokens = tempfile::NamedTempFile::new().unwrap();
         writeln!(tokens, "alice {TOKEN}").unwrap();
         let mut front = FrontSettings {
@@ -69,6 +74,7 @@ impl TestGateway {
         };
         front.limits.rate = 0;
         front.auth.tokens_file = Some(tokens.path().to_owned());
+        change(&mut front);
         let front = Front::new(front, Arc::new(RequestCounts::default())).unwrap();
         let agents = FakeAgents::default();
         let node = NodePort {
@@ -183,6 +189,10 @@ fn tool(name: &str) -> McpToolInfo {
 
 impl TestDevice {
     pub(crate) async fn connect(gateway: &TestGateway, id: &str) -> Self {
+        Self::connect_by(gateway.endpoint(), id).await
+    }
+
+    pub(crate) async fn connect_by(endpoint: WebSocketEndpoint, id: &str) -> Self {
         let calls = Arc::<Mutex<Vec<String>>>::default();
         let keep = |name: &'static str| {
             let calls = Arc::clone(&calls);
@@ -205,11 +215,7 @@ impl TestDevice {
                 hung();
                 std::future::pending()
             });
-        let client = DeviceClient::new(
-            gateway.endpoint(),
-            DeviceClientSettings::new(id),
-            Arc::new(executor),
-        );
+        let client = DeviceClient::new(endpoint, DeviceClientSettings::new(id), Arc::new(executor));
         let mut handle = client.handle();
         let running = client.run(CancellationToken::new());
         let running = tokio::spawn(async move { running.await.unwrap() });

@@ -7,5 +7,6 @@ mod constellations;
 mod devices;
 mod fixture;
 mod foreign;
+mod keys;
 mod routes;
 mod scripted;

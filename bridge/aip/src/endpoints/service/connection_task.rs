@@ -8,7 +8,11 @@ use std::sync::{
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::{DeviceService, entry::ClientEntry, incoming::Incoming};
+use super::{
+    DeviceService,
+    entry::{ClientCaller, ClientEntry},
+    incoming::Incoming,
+};
 use crate::{
     messages::{ClientRole, ServerMessage, timestamp_now},
     protocol::{
@@ -27,7 +31,7 @@ static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
 pub(super) async fn serve(
     service: DeviceService,
     transport: Transport,
-    caller: Option<String>,
+    caller: Option<ClientCaller>,
     stop: CancellationToken,
 ) {
     let mut connection = Connection::new(Arc::clone(&service.0.protocol), transport);
@@ -88,10 +92,17 @@ const fn is_end(frame: &Result<Received, ProtocolError>) -> bool {
 async fn register(
     service: &DeviceService,
     outbox: Outbox,
-    (registration, caller): (Registration, Option<String>),
+    (registration, caller): (Registration, Option<ClientCaller>),
     stop: &CancellationToken,
 ) -> Result<Arc<ClientEntry>, RegistrationRefusal> {
     let shared = &service.0;
+    let own = caller.as_ref().and_then(|caller| caller.client_id.as_ref());
+    if let Some(own) = own.filter(|own| **own != registration.client_id) {
+        return Err(RegistrationRefusal::OtherId {
+            client_id: registration.client_id,
+            own: own.clone(),
+        });
+    }
     if shared.registry.contains(&registration.client_id) {
         return Err(RegistrationRefusal::Duplicate {
             client_id: registration.client_id,
@@ -105,7 +116,7 @@ async fn register(
             target_id: target.clone(),
         });
     }
-    let admitted = shared.hooks.admit(&registration).await;
+    let admitted = shared.hooks.admit(&registration, caller.as_ref()).await;
     admitted.map_err(RegistrationRefusal::NotAdmitted)?;
     let number = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
     let entry = Arc::new(ClientEntry::new(

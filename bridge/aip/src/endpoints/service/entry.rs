@@ -15,6 +15,15 @@ use crate::{
     protocol::{MOST_PENDING, Outbox, PendingReplies, Registration},
 };
 
+/// Who a client is to its transport.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientCaller {
+    /// The name that the transport knows it by, such as that of its token.
+    pub name: String,
+    /// The only id that it may register, where its credentials are for one.
+    pub client_id: Option<String>,
+}
+
 /// A client of a service, as its owner sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConnectedClient {
@@ -47,8 +56,7 @@ pub(super) struct ClientEntry {
     /// Tells the connections of one client id apart.
     pub(super) connection: u64,
     pub(super) registration: Registration,
-    /// Who it is to its transport.
-    pub(super) caller: Option<String>,
+    pub(super) caller: Option<ClientCaller>,
     pub(super) outbox: Outbox,
     /// COMMANDs that wait for results.
     pub(super) commands: PendingReplies<ClientMessage>,
@@ -67,7 +75,7 @@ pub(super) struct ClientEntry {
 impl ClientEntry {
     pub(super) fn new(
         connection: u64,
-        (registration, caller): (Registration, Option<String>),
+        (registration, caller): (Registration, Option<ClientCaller>),
         outbox: Outbox,
         gone: CancellationToken,
     ) -> Self {

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use serde_json::Value;
 
-use super::{ConnectedClient, ServiceTask};
+use super::{ClientCaller, ConnectedClient, ServiceTask};
 use crate::{
     messages::{McpToolInfo, MessageStatus},
     protocol::{FileProgress, Registration},
@@ -61,9 +61,9 @@ impl TaskOutcome {
 /// The owner of a service. For one client the calls come one after another: connected, its tools, gone.
 #[async_trait]
 pub trait ServiceHooks: Send + Sync + 'static {
-    /// Whether a client may register. The error is what the client is told.
-    async fn admit(&self, registration: &Registration) -> Result<(), String> {
-        let _ = registration;
+    /// Whether a client may register; `caller` is who it is to its transport. The error is what the client is told.
+    async fn admit(&self, registration: &Registration, caller: Option<&ClientCaller>) -> Result<(), String> {
+        let _ = (registration, caller);
         Ok(())
     }
 

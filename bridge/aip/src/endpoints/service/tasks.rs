@@ -146,7 +146,7 @@ impl DeviceService {
             request: std::mem::take(&mut open.request),
             owner_id: owner.id().to_owned(),
             owner_role: owner.registration.role,
-            owner_caller: owner.caller.clone(),
+            owner_caller: owner.caller.as_ref().map(|caller| caller.name.clone()),
             target_id: open.target_id.clone(),
             cancelled: cancelled.clone(),
             service: self.clone(),
