@@ -62,14 +62,14 @@ impl Daemon {
     async fn read_announcement(&mut self, mut lines: mpsc::UnboundedReceiver<String>) -> bool {
         let mut bridge = self.spec.bridge.is_none();
         let mut mcp = self.spec.mcp.is_none();
-        let mut uap_hub = self.spec.uap_hub.is_none();
+        let mut gateways = self.spec.gateways.len();
         let is_free = |address: Option<SocketAddr>| address.is_some_and(|address| address.port() == 0);
         while self.peer_id.is_none()
             || self.addresses.len() < self.spec.listen.len()
             || is_free(self.spec.metrics)
             || !bridge
             || !mcp
-            || !uap_hub
+            || gateways > 0
         {
             let Some(line) = lines.recv().await else {
                 return false;
@@ -90,14 +90,24 @@ impl Daemon {
             } else if let Some(address) = line.strip_prefix("MCP_ADDR=") {
                 self.spec.mcp = Some(address.parse().expect("the address of MCP"));
                 mcp = true;
-            } else if let Some(address) = line.strip_prefix("UAP_HUB_ADDR=") {
-                self.spec.uap_hub = Some(address.parse().expect("the hub's address"));
-                uap_hub = true;
             } else {
-                panic!("the daemon announced {line:?}");
+                self.read_gateway(&line);
+                gateways -= 1;
             }
         }
         true
+    }
+
+    /// Reads where a gateway listens: `NAME_ADDR=HOST:PORT`, the name in capitals.
+    fn read_gateway(&mut self, line: &str) {
+        let announced = line.split_once("_ADDR=").and_then(|(name, address)| {
+            let name = name.to_ascii_lowercase().replace('_', "-");
+            Some((self.spec.gateways.get_mut(&name)?, address))
+        });
+        let Some((known, address)) = announced else {
+            panic!("the daemon announced {line:?}");
+        };
+        *known = address.parse().expect("the address of a gateway");
     }
 
     /// Who it is.
@@ -158,12 +168,12 @@ impl Daemon {
         self.spec.mcp.expect("a daemon that serves MCP")
     }
 
-    /// Where execution agents connect to its hub, as an URL.
+    /// Where clients connect to its gateway of this name.
     ///
     /// # Panics
-    /// When it has no hub.
-    pub fn uap_hub(&self) -> String {
-        format!("http://{}", self.spec.uap_hub.expect("a daemon with a hub"))
+    /// When it has no such gateway.
+    pub fn gateway(&self, name: &str) -> SocketAddr {
+        *self.spec.gateways.get(name).expect("a daemon with that gateway")
     }
 
     /// Its home.

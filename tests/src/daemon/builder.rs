@@ -1,6 +1,6 @@
 //! How a daemon of a test is started.
 
-use std::{ffi::OsString, net::SocketAddr, path::PathBuf, process::Output, sync::Arc};
+use std::{collections::BTreeMap, ffi::OsString, net::SocketAddr, path::PathBuf, process::Output, sync::Arc};
 
 use tokio::process::Command;
 
@@ -31,7 +31,8 @@ pub struct DaemonBuilder {
     /// Where it serves MCP: a free port until it has announced one.
     pub(super) mcp: Option<SocketAddr>,
     /// Where its hub of execution agents listens: a free port until it has announced one.
-    pub(super) uap_hub: Option<SocketAddr>,
+    /// Gateways with a section of their own, by name.
+    pub(super) gateways: BTreeMap<String, SocketAddr>,
     /// Where it shows its metrics: a free port until it has announced one.
     pub(super) metrics: Option<SocketAddr>,
     pub(super) unread: Option<Arc<UnreadPipe>>,
@@ -57,7 +58,7 @@ impl DaemonBuilder {
             user: None,
             bridge: None,
             mcp: None,
-            uap_hub: None,
+            gateways: BTreeMap::new(),
             metrics: None,
             unread: None,
         }
@@ -87,9 +88,10 @@ impl DaemonBuilder {
         self
     }
 
-    /// With a hub of execution agents, on a free port of the loopback.
-    pub fn uap_hub(mut self) -> Self {
-        self.uap_hub = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
+    /// With the gateway of this name, on a free port of the loopback.
+    pub fn gateway(mut self, name: &str) -> Self {
+        let free = SocketAddr::from(([127, 0, 0, 1], 0));
+        self.gateways.insert(name.to_owned(), free);
         self
     }
 
@@ -189,8 +191,8 @@ impl DaemonBuilder {
         if let Some(mcp) = self.mcp {
             command.arg(format!("--mcp-listen={mcp}"));
         }
-        if let Some(hub) = self.uap_hub {
-            command.arg(format!("--uap-hub-listen={hub}"));
+        for (name, address) in &self.gateways {
+            command.arg(format!("--{name}-listen={address}"));
         }
         if let Some(metrics) = self.metrics {
             command.arg(format!("--metrics-listen={metrics}"));

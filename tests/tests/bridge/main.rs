@@ -8,6 +8,7 @@
     reason = "a test fails by a panic"
 )]
 
+mod aip;
 mod auth;
 mod cards;
 mod contexts;

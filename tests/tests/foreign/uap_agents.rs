@@ -50,7 +50,7 @@ fn protocol() -> PathBuf {
 impl ForeignFleet {
     async fn start(language: Language) -> Self {
         let daemon = || Daemon::builder().listen([TransportKind::Tcp.listen()]);
-        let pair = DaemonPair::from_builders(daemon().uap_hub().metrics(), daemon()).await;
+        let pair = DaemonPair::from_builders(daemon().gateway("uap-hub").metrics(), daemon()).await;
         let fleet = Self {
             asker: pair.bob.node().await,
             pair,
@@ -106,7 +106,9 @@ impl ForeignFleet {
                 command
             }
         };
-        command.arg(self.pair.alice.uap_hub()).args([kind, variant]);
+        command
+            .arg(format!("http://{}", self.pair.alice.gateway("uap-hub")))
+            .args([kind, variant]);
         if let Language::Node = self.language {
             command.arg(protocol());
         }

@@ -4,12 +4,13 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 use agentanycast_gateway::agents::AgentPort;
 use agentanycast_proto::v1 as mesh;
 use serde_json::Value;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::metrics::Counters;
@@ -41,7 +42,8 @@ pub(super) struct DeviceAgent {
     /// The agent that commands are for that no tool says it of.
     pub(super) default_agent: Option<String>,
     pub(super) plans: bool,
-    tools: Mutex<Vec<DeviceTool>>,
+    /// `None`: the device has not told them yet.
+    tools: watch::Sender<Option<Vec<DeviceTool>>>,
     /// Who carries a task out on the device has it.
     pub(super) turn: Arc<tokio::sync::Mutex<()>>,
     /// The device is gone.
@@ -69,7 +71,7 @@ impl DeviceAgent {
             counters: new.counters,
             default_agent: new.default_agent,
             plans: new.plans,
-            tools: Mutex::default(),
+            tools: watch::Sender::new(None),
             turn: Arc::default(),
             gone: CancellationToken::new(),
         }
@@ -82,13 +84,19 @@ impl DeviceAgent {
 
     /// Its tools, as far as they are known.
     pub(super) fn tools(&self) -> Vec<DeviceTool> {
-        self.tools.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.tools.borrow().clone().unwrap_or_default()
+    }
+
+    /// Waits until the device has told its tools, or has not answered in time.
+    pub(super) async fn wait_for_tools(&self) {
+        let mut tools = self.tools.subscribe();
+        // The sender is this object's.
+        let _ = tools.wait_for(Option::is_some).await;
     }
 
     /// It has these tools.
     pub(super) fn set_tools(&self, tools: &[DeviceTool]) {
-        let mut known = self.tools.lock().unwrap_or_else(PoisonError::into_inner);
-        *known = tools.to_vec();
+        self.tools.send_replace(Some(tools.to_vec()));
     }
 
     /// Its card now.

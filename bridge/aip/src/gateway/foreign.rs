@@ -2,16 +2,20 @@
 //!
 //! Invariant: a command ends when its task does; one that is given up cancels its task.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use agentanycast_gateway::{Gateway, Target, token_file::read_token};
+use agentanycast_proto::v1 as mesh;
 use anyhow::Context as _;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    content::{data_part, json_of, part_json, text_of},
+    content::{data_part, json_of, part_json, text_of, text_part},
     mesh::{MeshRequest, MeshTasks},
     settings::DeviceEntrySetting,
 };
@@ -57,6 +61,7 @@ pub(super) fn prepare(
                 target: entry.target(),
                 client_id: entry.client_id.clone(),
                 agent_names: entry.agent_names.clone(),
+                skills: Mutex::default(),
             }),
         })
     };
@@ -86,9 +91,41 @@ struct MeshExecutor {
     target: Target,
     client_id: String,
     agent_names: Vec<String>,
+    /// Those of the agent's card, as it was read last.
+    skills: Mutex<Option<Vec<mesh::Skill>>>,
 }
 
+/// What a skill takes that has no schema: the text of a task.
+const TEXT_SCHEMA: &str = r#"{"type":"object","required":["text"],"properties":{"text":{"type":"string"}}}"#;
+
 impl MeshExecutor {
+    /// The agent's skills, read now.
+    async fn read_skills(&self) -> Result<Vec<mesh::Skill>, ToolFailure> {
+        let card = self.mesh.card(&self.target).await;
+        let card = card.ok_or("the card of the agent behind this device cannot be read now")?;
+        let mut known = self.skills.lock().unwrap_or_else(PoisonError::into_inner);
+        *known = Some(card.skills.clone());
+        Ok(card.skills)
+    }
+
+    fn known_skills(&self) -> Option<Vec<mesh::Skill>> {
+        self.skills.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A command as a part: what agents of MCP servers take, or the text for a skill that has no schema.
+    async fn part(&self, command: &ToolCommand) -> Result<mesh::Part, ToolFailure> {
+        let skills = match self.known_skills() {
+            Some(skills) => skills,
+            None => self.read_skills().await?,
+        };
+        let skill = skills.iter().find(|skill| skill.id == command.tool_name);
+        let text = command.parameters.get("text").and_then(Value::as_str);
+        Ok(match (skill, text) {
+            (Some(skill), Some(text)) if skill.input_schema.is_empty() => text_part(text),
+            _ => data_part(&json!({ "name": command.tool_name, "arguments": command.parameters })),
+        })
+    }
+
     fn check_agent(&self, context: &BatchContext) -> Result<(), ToolFailure> {
         let Some(name) = &context.agent_name else {
             return Ok(());
@@ -106,17 +143,19 @@ impl MeshExecutor {
 impl ToolExecutor for MeshExecutor {
     async fn tools(&self, context: &BatchContext) -> Result<Vec<McpToolInfo>, ToolFailure> {
         self.check_agent(context)?;
-        let card = self.mesh.card(&self.target).await;
-        let card = card.ok_or("the card of the agent behind this device cannot be read now")?;
-        let tool = |skill: agentanycast_proto::v1::Skill| {
-            let schema = serde_json::from_str(&skill.input_schema);
+        let tool = |skill: mesh::Skill| {
+            let schema = match skill.input_schema.as_str() {
+                "" => TEXT_SCHEMA,
+                schema => schema,
+            };
+            let schema = serde_json::from_str(schema);
             let schema = schema.unwrap_or_else(|_| json!({ "type": "object" }));
             McpToolInfo {
                 description: Some(skill.description),
                 ..McpToolInfo::new(ToolCommandType::Action, "agentanycast", &skill.id, schema)
             }
         };
-        Ok(card.skills.into_iter().map(tool).collect())
+        Ok(self.read_skills().await?.into_iter().map(tool).collect())
     }
 
     async fn execute(
@@ -125,11 +164,10 @@ impl ToolExecutor for MeshExecutor {
         command: &ToolCommand,
     ) -> Result<ToolOutput, ToolFailure> {
         self.check_agent(context)?;
-        // The form that agents of MCP servers take.
-        let call = json!({ "name": command.tool_name, "arguments": command.parameters });
+        let part = self.part(command).await?;
         let request = MeshRequest {
             target: self.target.clone(),
-            parts: vec![data_part(&call)],
+            parts: vec![part],
             caller: &self.client_id,
             context: context.session_id.as_deref().unwrap_or_default(),
             cancelled: CancellationToken::new(),

@@ -98,6 +98,19 @@ async fn serve(
     stop: &CancellationToken,
 ) -> Result<(), GatewayError> {
     let cancelled = task.cancelled();
+    // A device that has just connected is asked for its tools meanwhile.
+    if is_tool_skill(&task.task().target_skill_id) {
+        tokio::select! {
+            biased;
+            () = cancelled.cancelled() => return Ok(()),
+            () = stop.cancelled() => {
+                task.leave();
+                return Ok(());
+            }
+            () = device.gone.cancelled() => {}
+            () = device.wait_for_tools() => {}
+        }
+    }
     let work = match work(device, planner, task.task()) {
         Ok(work) => work,
         Err(reason) => {
@@ -142,6 +155,10 @@ async fn serve(
     }
 }
 
+fn is_tool_skill(skill: &str) -> bool {
+    !matches!(skill, "" | COMMAND_SKILL | TASK_SKILL)
+}
+
 /// What a task asks for.
 fn work(device: &DeviceAgent, planner: Option<&Target>, task: &mesh::Task) -> Result<Work, String> {
     let said = task.messages.iter().rev();
@@ -184,17 +201,32 @@ fn work(device: &DeviceAgent, planner: Option<&Target>, task: &mesh::Task) -> Re
             skill.chars().take(200).collect::<String>()
         ));
     };
-    let parameters: JsonObject = match object_of(parts) {
-        Some(object) => object,
-        None if text_of(parts).trim().is_empty() => JsonObject::new(),
-        None => return Err("a tool takes its parameters as data: one object".to_owned()),
-    };
+    let parameters = tool_parameters(parts, found.tool.input_schema.as_ref())?;
     let mut command = ToolCommand::new(found.tool.tool_name, parameters).with_call_id("1");
     command.tool_type = found.tool.tool_type;
     Ok(Work::Tool {
         agent_name: found.agent_name,
         command,
     })
+}
+
+/// The parameters that a message means for a tool with this schema: an object, nothing, or a text for the only parameter
+/// that is required, if that is a string.
+fn tool_parameters(parts: &[mesh::Part], schema: Option<&Value>) -> Result<JsonObject, String> {
+    if let Some(object) = object_of(parts) {
+        return Ok(object);
+    }
+    let text = text_of(parts);
+    if text.trim().is_empty() {
+        return Ok(JsonObject::new());
+    }
+    let required = schema.and_then(|schema| schema.get("required")?.as_array());
+    let only = required.filter(|names| names.len() == 1);
+    let is_text = |name: &&str| schema.is_some_and(|schema| schema["properties"][*name]["type"] == "string");
+    match only.and_then(|names| names[0].as_str()).filter(is_text) {
+        Some(name) => Ok(JsonObject::from_iter([(name.to_owned(), Value::String(text))])),
+        None => Err("a tool takes its parameters as a JSON object, as data or as text".to_owned()),
+    }
 }
 
 async fn execute(

@@ -105,6 +105,10 @@ impl AipState {
             default_agent: self.settings.agent_names.first().cloned(),
             plans,
         }));
+        if self.settings.agent_names.is_empty() {
+            // It is not asked for any.
+            device.set_tools(&[]);
+        }
         place.client_id = None;
         self.devices().attached(&client.client_id, Arc::clone(&device));
         let tasks = mesh_task::take_tasks(

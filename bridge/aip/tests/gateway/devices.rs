@@ -40,10 +40,14 @@ async fn a_task_for_a_tool_is_a_command() {
     gateway.give("t", "aip:d:say", data(&json!({ "text": "hello" })));
     assert_eq!(gateway.result_of("t").await, json!({ "said": "hello" }));
     assert!(gateway.agents.task("t").claimed);
+    gateway.give("j", "aip:d:say", text(r#"{"text": "as text"}"#));
+    assert_eq!(gateway.result_of("j").await, json!({ "said": "as text" }));
+    gateway.give("p", "aip:d:repeat", text("plain"));
+    assert_eq!(gateway.result_of("p").await, json!("plain"));
     gateway.give("f", "aip:d:fail", data(&json!({})));
     assert_eq!(gateway.reason_of("f").await, "it failed");
     gateway.give("w", "aip:d:say", text("not an object"));
-    assert!(gateway.reason_of("w").await.contains("as data"));
+    assert!(gateway.reason_of("w").await.contains("as a JSON object"));
     gateway.give("n", "aip:d:nothing", data(&json!({})));
     assert!(gateway.reason_of("n").await.contains("no skill 'aip:d:nothing'"));
     assert!(!gateway.agents.task("n").claimed);

@@ -176,7 +176,7 @@ pub(crate) fn text(text: &str) -> mesh::Part {
     }
 }
 
-/// A device with the tools `say`, `fail`, `large` and `hang`.
+/// A device with the tools `say`, `repeat`, `fail`, `large` and `hang`.
 pub(crate) struct TestDevice {
     pub(crate) calls: Arc<Mutex<Vec<String>>>,
     _running: AbortOnDropHandle<()>,
@@ -185,6 +185,14 @@ pub(crate) struct TestDevice {
 fn tool(name: &str) -> McpToolInfo {
     let schema = json!({ "type": "object", "properties": { "text": { "type": "string" } } });
     McpToolInfo::new(ToolCommandType::Action, "Test", name, schema)
+}
+
+/// A tool that requires one text.
+fn repeating() -> McpToolInfo {
+    let schema = json!({
+        "type": "object", "required": ["text"], "properties": { "text": { "type": "string" } },
+    });
+    McpToolInfo::new(ToolCommandType::Action, "Test", "repeat", schema)
 }
 
 impl TestDevice {
@@ -203,6 +211,9 @@ impl TestDevice {
             .with_tool(tool("say"), move |parameters| {
                 said();
                 async move { Ok(json!({ "said": parameters.get("text") }).into()) }
+            })
+            .with_tool(repeating(), |parameters| async move {
+                Ok(parameters.get("text").cloned().unwrap_or_default().into())
             })
             .with_tool(tool("fail"), move |_| {
                 failed();

@@ -126,8 +126,5 @@ async fn devices_and_constellations_work_over_tls_with_a_token() {
     let absent = ConstellationClient::new(ConstellationSettings::new("late"));
     absent.add_device(DeviceEntry::new("nothing"), endpoint);
     let waited = absent.wait_connected("nothing", Duration::from_millis(300)).await;
-    assert!(
-        matches!(waited, Err(AssignError::NotConnected(_))),
-        "{waited:?}"
-    );
+    assert!(matches!(waited, Err(AssignError::NotConnected(_))), "{waited:?}");
 }

@@ -54,7 +54,7 @@ impl Fleet {
     }
 
     async fn with(relay: TestRelay, hub: DaemonBuilder) -> Self {
-        let hub = hub.uap_hub().metrics().start().await;
+        let hub = hub.gateway("uap-hub").metrics().start().await;
         let asker = known_to(&relay).start().await;
         Self {
             relay,
@@ -66,9 +66,14 @@ impl Fleet {
 
     /// An agent of the fleet, once a task for it finds it.
     pub(crate) async fn agent(&self, name: &str) -> FleetAgent {
-        let agent = FleetAgent::start(name, self.hub.uap_hub());
+        let agent = FleetAgent::start(name, self.hub_url());
         self.until_found().await;
         agent
+    }
+
+    /// Where execution agents connect to its hub, as an URL.
+    pub(crate) fn hub_url(&self) -> String {
+        format!("http://{}", self.hub.gateway("uap-hub"))
     }
 
     /// Waits until the fleet is found.

@@ -26,9 +26,13 @@ async fn sessions_of_a_joined_hub_are_done_by_an_agent_of_the_node() {
         name = "broken"
         test = ["selenium"]
         "#,
-        fleet.hub.uap_hub()
+        fleet.hub_url()
     );
-    let node = Daemon::builder().uap_hub().config(&settings).start().await;
+    let node = Daemon::builder()
+        .gateway("uap-hub")
+        .config(&settings)
+        .start()
+        .await;
     fleet.until_found().await;
     let sent = fleet.send_with("uap:test:junit", "quiet", &["--json"]).await;
     assert!(sent.status.success(), "{}", sent.all_output);
