@@ -6,8 +6,8 @@ mod foreign_service;
 mod outages;
 mod scene;
 
-use agentanycast_aip::endpoints::TaskRequest;
-use agentanycast_tests::{cli::anycast_json, eventually};
+use agentanycast_aip::endpoints::{ConstellationEvent, TaskRequest};
+use agentanycast_tests::{cli::anycast_json, eventually, within};
 use serde_json::{Value, json};
 
 use scene::{AipScene, data_of, reason_of};
@@ -111,12 +111,15 @@ async fn a_constellation_has_tasks_done_by_an_agent_of_another_node_and_hears_it
         let constellation = scene.constellation("probe", target).await;
         let info = constellation.device_info(target).await.unwrap();
         assert_eq!(info["device_id"], target);
+        let mut events = constellation.events();
         let assigned = constellation.assign(target, TaskRequest::new("t1", "loud"));
-        let reply = agentanycast_tests::within("the task ends", assigned)
-            .await
-            .unwrap();
+        let reply = within("the task ends", assigned).await.unwrap();
         assert!(reply.completed, "{reply:?}");
         assert_eq!(reply.result.unwrap()["text"], "LOUD");
+        let heard = within("progress is heard", events.recv()).await.unwrap();
+        let is_progress =
+            matches!(&heard, ConstellationEvent::Progress { messages, .. } if *messages == ["half way"]);
+        assert!(is_progress, "{heard:?}");
     }
     eventually("the tasks are counted", || async {
         (scene.figure("tasks_ended_total", "outcome=\"completed\"").await == 2).then_some(())
@@ -140,8 +143,6 @@ fi"#;
     assert!(sent.stdout.contains("it is planned"), "{}", sent.all_output);
     let constellation = scene.constellation("probe", "desk").await;
     let assigned = constellation.assign("desk", TaskRequest::new("t1", "Plan it"));
-    let reply = agentanycast_tests::within("the task ends", assigned)
-        .await
-        .unwrap();
+    let reply = within("the task ends", assigned).await.unwrap();
     assert_eq!(reply.result, Some(json!("it is planned")));
 }

@@ -71,6 +71,14 @@ pub(crate) fn uap_python() -> PathBuf {
     )
 }
 
+/// The Python of the venv with a stock WebSocket client.
+pub(crate) fn aip_python() -> PathBuf {
+    named(
+        "AGENTANYCAST_TEST_AIP_PYTHON",
+        scripts().join("aip/.venv/bin/python"),
+    )
+}
+
 /// The client on the A2A project's Rust crate.
 pub(crate) fn rust_a2a() -> PathBuf {
     let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("rust-a2a/target/debug/rust-a2a");

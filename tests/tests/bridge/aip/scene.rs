@@ -104,7 +104,18 @@ impl AipScene {
     pub(crate) async fn program(&self, name: &str, script: &str) -> Child {
         let mut command = Command::new(program());
         command.arg("--daemon").arg(self.asker.grpc());
-        command.args(["run", "--name", name, "--skill", name, "--", "sh", "-c", script]);
+        command.args([
+            "run",
+            "--progress",
+            "--name",
+            name,
+            "--skill",
+            name,
+            "--",
+            "sh",
+            "-c",
+            script,
+        ]);
         let child = command
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
