@@ -28,7 +28,10 @@ use axum::Router;
 use tokio_util::sync::CancellationToken;
 use tower::service_fn;
 
-use crate::endpoints::{DeviceService, ServiceSettings};
+use crate::{
+    endpoints::{DeviceService, ServiceSettings},
+    messages::MAX_MESSAGE,
+};
 use client_keys::ClientKeys;
 use front::AipFront;
 use hooks::AipHooks;
@@ -62,6 +65,7 @@ impl GatewayModule for AipGateway {
         let hooks = AipHooks::new(Arc::clone(&state), Arc::clone(&keys));
         let service = DeviceService::new(service_settings, Arc::new(hooks));
         state.set_service(Some(service.clone()));
+        let front = front.with_messages_of(MAX_MESSAGE);
         let routes = AipFront::new(service.clone(), front.rules(), keys);
         let router = |_: CancellationToken| {
             Router::new().fallback_service(service_fn(move |request| {

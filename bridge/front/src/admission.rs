@@ -37,6 +37,10 @@ const SMALL_BODY: usize = 64 << 10;
 const LARGE_BODIES: usize = 4;
 const LARGE_BODIES_OF_ALL: usize = 16;
 
+/// The same in messages of WebSockets, where they may be larger than bodies.
+const LARGE_MESSAGES: usize = 2;
+const LARGE_MESSAGES_OF_ALL: usize = 8;
+
 /// Of an answer, or of an event of one, the bytes that everybody may leave unread; what is more counts.
 const SMALL_ANSWER: usize = 64 << 10;
 
@@ -116,6 +120,14 @@ impl RequestAdmission {
             limits,
             begun: Instant::now(),
         }
+    }
+
+    /// Callers send messages of this size, in bytes. It has to be said before there are requests.
+    pub fn expect_messages(&self, max_message: usize) {
+        let each = self.max_body_bytes.max(max_message * LARGE_MESSAGES);
+        let all = (self.max_body_bytes / LARGE_BODIES * LARGE_BODIES_OF_ALL)
+            .max(max_message * LARGE_MESSAGES_OF_ALL);
+        self.shares().bodies = ByteQuota::new(each, all);
     }
 
     /// A request that somebody has to stand for.

@@ -62,6 +62,13 @@ impl Front {
         })
     }
 
+    /// WebSockets of this front take messages of this size, in bytes, which may be larger than bodies.
+    #[must_use]
+    pub fn with_messages_of(self, max_message: usize) -> Self {
+        self.rules.admission.expect_messages(max_message);
+        self
+    }
+
     /// What decides which requests come in.
     pub fn rules(&self) -> Arc<FrontRules> {
         Arc::clone(&self.rules)

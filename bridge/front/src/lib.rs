@@ -21,6 +21,7 @@ pub mod host;
 pub mod json_body;
 pub mod json_response;
 pub mod json_scan;
+mod lingering_io;
 pub mod listener;
 pub mod origin_policy;
 pub mod path_segment;

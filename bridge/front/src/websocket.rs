@@ -10,30 +10,42 @@ use std::{
 
 use agentanycast_limits::Slot;
 use axum::{body::Body, extract::Request, response::Response};
+use futures::{
+    SinkExt as _, StreamExt as _,
+    stream::{SplitSink, SplitStream},
+};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
-use soketto::{
-    Data, Incoming, Sender,
-    handshake::http::{Server, is_upgrade_request},
-};
 use tokio::{
     sync::{Mutex, mpsc},
-    time::MissedTickBehavior,
+    time::{MissedTickBehavior, timeout},
 };
-use tokio_util::{
-    compat::{Compat, TokioAsyncReadCompatExt as _},
-    task::AbortOnDropHandle,
+use tokio_tungstenite::{
+    WebSocketStream,
+    tungstenite::{
+        Bytes, Error, Message,
+        handshake::server::create_response,
+        protocol::{CloseFrame, Role, WebSocketConfig, frame::coding::CloseCode},
+    },
 };
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     admission::{ClientConnection, RequestPermit},
     json_body::too_much_memory,
+    lingering_io::{LingerSwitch, LingeringIo},
     refusal::{Refusal, RefusalKind},
 };
 
 /// How often a silent client is asked whether it is there, and after what silence it is gone.
 const PING_EVERY: Duration = Duration::from_secs(30);
 const GONE_AFTER: Duration = Duration::from_secs(80);
+
+/// Longest reason of a close frame, in bytes: a control frame has 125, with the code.
+const LONGEST_REASON: usize = 120;
+
+/// How long a client may take that is told that its socket ends.
+const CLOSE_WITHIN: Duration = Duration::from_secs(1);
 
 /// Messages that are read ahead of who takes them.
 const READ_AHEAD: usize = 1;
@@ -47,7 +59,7 @@ pub enum WebSocketMessage {
     Binary(Vec<u8>),
 }
 
-type Socket = Compat<TokioIo<Upgraded>>;
+type Socket = WebSocketStream<LingeringIo<TokioIo<Upgraded>>>;
 
 /// A socket. Dropping it ends the connection.
 pub struct WebSocket {
@@ -62,7 +74,7 @@ pub struct WebSocket {
 
 /// Sends on a socket, beside what receives on it. Clones send on the same one, one message after another.
 #[derive(Clone)]
-pub struct WebSocketSender(Arc<Mutex<Sender<Socket>>>);
+pub struct WebSocketSender(Arc<Mutex<SplitSink<Socket, Message>>>);
 
 /// What the reader has heard.
 enum Heard {
@@ -83,17 +95,15 @@ pub fn upgrade<F>(
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let not_one = || {
+    let not_one = |_| {
         Refusal::new(
             RefusalKind::Invalid,
             "this path takes a WebSocket: a GET over HTTP/1.1 with Upgrade: websocket",
         )
     };
-    let mut handshake = Server::new();
-    let upgrades = is_upgrade_request(request);
-    let answer = handshake.receive_request(request).map_err(|_| not_one())?;
+    let answer = create_response(&head_of(request)).map_err(not_one)?;
     let begun = request.extensions_mut().remove::<OnUpgrade>();
-    let begun = begun.filter(|_| upgrades).ok_or_else(not_one)?;
+    let begun = begun.ok_or_else(|| not_one(Error::ConnectionClosed))?;
     let slot = request.extensions().get::<ClientConnection>();
     let slot = slot.and_then(|connection| connection.slot.upgrade());
     tokio::spawn(async move {
@@ -108,33 +118,21 @@ where
             // It does not give way to who comes, though no request of it is being answered.
             slot.sitter().is_served();
         }
-        let mut builder = handshake.into_builder(TokioIo::new(upgraded).compat());
-        builder.set_max_message_size(max_message);
-        builder.set_max_frame_size(max_message);
-        let (sender, mut receiver) = builder.finish();
+        let config = WebSocketConfig::default()
+            .max_message_size(Some(max_message))
+            .max_frame_size(Some(max_message))
+            .max_write_buffer_size(usize::MAX);
+        let (io, linger) = LingeringIo::new(TokioIo::new(upgraded), slot.clone());
+        let socket = Socket::from_raw_socket(io, Role::Server, Some(config)).await;
+        let (sender, receiver) = socket.split();
+        let sender = WebSocketSender(Arc::new(Mutex::new(sender)));
         let (heard, messages) = mpsc::channel(READ_AHEAD);
         // Apart, since a message that is being read must not be given up for something else.
-        let reader = tokio::spawn(async move {
-            loop {
-                let mut bytes = Vec::new();
-                let read = match receiver.receive(&mut bytes).await {
-                    Ok(Incoming::Data(Data::Text(_))) => match String::from_utf8(bytes) {
-                        Ok(text) => Heard::Message(WebSocketMessage::Text(text)),
-                        Err(_) => return,
-                    },
-                    Ok(Incoming::Data(Data::Binary(_))) => Heard::Message(WebSocketMessage::Binary(bytes)),
-                    Ok(Incoming::Pong(_)) => Heard::Pong,
-                    Ok(Incoming::Closed(_)) | Err(_) => return,
-                };
-                if heard.send(read).await.is_err() {
-                    return;
-                }
-            }
-        });
+        let reader = tokio::spawn(read(receiver, (sender.clone(), linger), heard));
         let mut ping = tokio::time::interval(PING_EVERY);
         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         serve(WebSocket {
-            sender: WebSocketSender(Arc::new(Mutex::new(sender))),
+            sender,
             messages,
             _reader: AbortOnDropHandle::new(reader),
             heard: Instant::now(),
@@ -145,6 +143,59 @@ where
         .await;
     });
     Ok(answer.map(|()| Body::empty()))
+}
+
+/// What the handshake looks at.
+fn head_of(request: &Request) -> http::Request<()> {
+    let mut head = http::Request::new(());
+    *head.method_mut() = request.method().clone();
+    *head.version_mut() = request.version();
+    *head.headers_mut() = request.headers().clone();
+    head
+}
+
+/// Reads messages until the socket ends. A message that is not taken closes it with the code of the reason.
+async fn read(
+    mut receiver: SplitStream<Socket>,
+    (sender, linger): (WebSocketSender, LingerSwitch),
+    heard: mpsc::Sender<Heard>,
+) {
+    while let Some(read) = receiver.next().await {
+        let read = match read {
+            Ok(Message::Text(text)) => Heard::Message(WebSocketMessage::Text(text.as_str().to_owned())),
+            Ok(Message::Binary(bytes)) => Heard::Message(WebSocketMessage::Binary(bytes.into())),
+            Ok(Message::Pong(_)) => Heard::Pong,
+            Ok(Message::Ping(_) | Message::Frame(_)) => continue,
+            Ok(Message::Close(_)) => {
+                // The answer to it is waiting to be sent.
+                let _ = timeout(CLOSE_WITHIN, async { sender.0.lock().await.flush().await }).await;
+                return;
+            }
+            Err(error) => {
+                if let Some(code) = close_code(&error) {
+                    linger.turn_on();
+                    let reason = error.to_string();
+                    let closing = sender.close_with(code, &reason);
+                    let _ = timeout(CLOSE_WITHIN, closing).await;
+                }
+                return;
+            }
+        };
+        if heard.send(read).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// The code by which a socket is closed after a message that is not taken (RFC 6455, 7.4.1). `None`: it is closed already.
+fn close_code(error: &Error) -> Option<u16> {
+    let code = match error {
+        Error::Capacity(_) => CloseCode::Size,
+        Error::Utf8(_) => CloseCode::Invalid,
+        Error::Protocol(_) => CloseCode::Protocol,
+        _ => return None,
+    };
+    Some(code.into())
 }
 
 impl WebSocket {
@@ -181,14 +232,11 @@ impl WebSocket {
     }
 
     async fn ping(&self) -> bool {
-        let Ok(empty) = (&[][..]).try_into() else {
-            return false;
-        };
         // While a message is being sent, that shows whether the client is there.
         let Ok(mut sender) = self.sender.0.try_lock() else {
             return true;
         };
-        sender.send_ping(empty).await.is_ok() && sender.flush().await.is_ok()
+        sender.send(Message::Ping(Bytes::new())).await.is_ok()
     }
 
     /// Sends while this side waits for messages.
@@ -215,18 +263,30 @@ impl WebSocket {
 impl WebSocketSender {
     /// Sends text. False: the client is gone.
     pub async fn send_text(&self, text: &str) -> bool {
-        let mut sender = self.0.lock().await;
-        sender.send_text(text).await.is_ok() && sender.flush().await.is_ok()
+        self.send(Message::text(text)).await
     }
 
     /// Sends bytes. False: the client is gone.
-    pub async fn send_binary(&self, bytes: &[u8]) -> bool {
-        let mut sender = self.0.lock().await;
-        sender.send_binary(bytes).await.is_ok() && sender.flush().await.is_ok()
+    pub async fn send_binary(&self, bytes: impl Into<Bytes>) -> bool {
+        self.send(Message::Binary(bytes.into())).await
+    }
+
+    async fn send(&self, message: Message) -> bool {
+        self.0.lock().await.send(message).await.is_ok()
     }
 
     /// Closes the socket in good order, by code 1000.
     pub async fn close(&self) {
-        let _ = self.0.lock().await.close().await;
+        self.close_with(CloseCode::Normal.into(), "").await;
+    }
+
+    /// Closes the socket by this code (RFC 6455, 7.4) and with this reason, of which 120 bytes are sent at most.
+    pub async fn close_with(&self, code: u16, reason: &str) {
+        let frame = CloseFrame {
+            code: code.into(),
+            reason: reason[..reason.floor_char_boundary(LONGEST_REASON)].into(),
+        };
+        // One that is closed already needs no second frame.
+        let _ = self.0.lock().await.send(Message::Close(Some(frame))).await;
     }
 }

@@ -10,9 +10,12 @@ use std::{
 };
 
 use agentanycast::{AgentCard, Artifact, Node};
-use soketto::handshake::{Client, ServerResponse};
+use futures::{SinkExt as _, StreamExt as _};
 use tokio::net::TcpStream;
-use tokio_util::compat::{Compat, TokioAsyncReadCompatExt as _};
+use tokio_tungstenite::{
+    WebSocketStream, client_async,
+    tungstenite::{Error, Message, client::IntoClientRequest as _},
+};
 
 const ALICE: &str = "0123456789abcdef";
 const BOB: &str = "fedcba9876543210";
@@ -85,36 +88,27 @@ impl EchoDaemon {
 
     async fn open(&self, token: &str) -> Result<Talk, u16> {
         let stream = TcpStream::connect(&self.address).await.unwrap();
-        let mut client = Client::new(stream.compat(), &self.address, "/");
-        let authorization = format!("Bearer {token}");
-        let headers = [soketto::handshake::client::Header {
-            name: "Authorization",
-            value: authorization.as_bytes(),
-        }];
-        client.set_headers(&headers);
-        match client.handshake().await.unwrap() {
-            ServerResponse::Accepted { .. } => {}
-            ServerResponse::Rejected { status_code } | ServerResponse::Redirect { status_code, .. } => {
-                return Err(status_code);
-            }
+        let mut request = format!("ws://{}/", self.address).into_client_request().unwrap();
+        let authorization = format!("Bearer {token}").parse().unwrap();
+        request.headers_mut().insert("Authorization", authorization);
+        match client_async(request, stream).await {
+            Ok((socket, _)) => Ok(Talk(socket)),
+            Err(Error::Http(response)) => Err(response.status().as_u16()),
+            Err(error) => panic!("{error}"),
         }
-        let (sender, receiver) = client.into_builder().finish();
-        Ok(Talk { sender, receiver })
     }
 }
 
-struct Talk {
-    sender: soketto::Sender<Compat<TcpStream>>,
-    receiver: soketto::Receiver<Compat<TcpStream>>,
-}
+struct Talk(WebSocketStream<TcpStream>);
 
 impl Talk {
     async fn say(&mut self, text: &str) -> String {
-        self.sender.send_text(text).await.unwrap();
-        self.sender.flush().await.unwrap();
-        let mut answer = Vec::new();
-        self.receiver.receive_data(&mut answer).await.unwrap();
-        String::from_utf8(answer).unwrap()
+        self.0.send(Message::text(text)).await.unwrap();
+        loop {
+            if let Message::Text(answer) = self.0.next().await.unwrap().unwrap() {
+                return answer.as_str().to_owned();
+            }
+        }
     }
 }
 

@@ -20,7 +20,7 @@ use url::form_urlencoded;
 use super::{client_keys::ClientKeys, socket};
 use crate::{
     endpoints::{ClientCaller, DeviceService, DispatchError},
-    messages::sanitize_task_name,
+    messages::{MAX_MESSAGE, sanitize_task_name},
 };
 
 /// Largest body of a REST request, in bytes.
@@ -58,12 +58,11 @@ impl AipFront {
             None => (self.rules.admit(&request).await?, None),
         };
         let service = self.service.clone();
-        let most = self.rules.max_body();
         let caller = ClientCaller {
             name: admitted.caller.as_str().to_owned(),
             client_id,
         };
-        websocket::upgrade(&mut request, admitted.permit, most, async move |socket| {
+        websocket::upgrade(&mut request, admitted.permit, MAX_MESSAGE, async move |socket| {
             service
                 .serve_caller(socket::transport(socket), Some(caller))
                 .await;

@@ -17,13 +17,13 @@ impl FrameSender for SocketSender {
     async fn send(&mut self, frame: WireFrame) -> Result<(), TransportError> {
         let sent = match frame {
             WireFrame::Text(text) => self.0.send_text(&text).await,
-            WireFrame::Binary(bytes) => self.0.send_binary(&bytes).await,
+            WireFrame::Binary(bytes) => self.0.send_binary(bytes).await,
         };
         if sent { Ok(()) } else { Err(TransportError::Closed) }
     }
 
-    async fn close(&mut self, _: u16) {
-        self.0.close().await;
+    async fn close(&mut self, code: u16) {
+        self.0.close_with(code, "").await;
     }
 }
 

@@ -5,25 +5,30 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use soketto::{
-    Data, Incoming, Receiver, Sender,
-    base::Error as FrameError,
-    connection::{Builder, Error as SocketError},
-    handshake::{Client, Server, ServerResponse, server::Response},
+use futures::{
+    SinkExt as _, StreamExt as _,
+    stream::{SplitSink, SplitStream},
 };
+use http::{Response, StatusCode};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     sync::{Mutex, mpsc},
     time::{MissedTickBehavior, interval, timeout},
 };
-use tokio_util::{
-    compat::{Compat, TokioAsyncReadCompatExt as _},
-    sync::CancellationToken,
-    task::AbortOnDropHandle,
+use tokio_tungstenite::{
+    WebSocketStream, accept_hdr_async_with_config, client_async_with_config,
+    tungstenite::{
+        Bytes, Error, Message,
+        client::IntoClientRequest as _,
+        error::ProtocolError,
+        handshake::server::{Request as HandshakeRequest, Response as HandshakeResponse},
+        protocol::{CloseFrame, WebSocketConfig, frame::coding::CloseCode},
+    },
 };
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use super::{
-    CLOSE_NORMAL, FrameReceiver, FrameSender, Transport, TransportError, WireFrame,
+    FrameReceiver, FrameSender, Transport, TransportError, WireFrame,
     counted_io::{CountedIo, ReadCounter},
 };
 use crate::messages::MAX_MESSAGE;
@@ -33,6 +38,9 @@ const MAX_HANDSHAKE: usize = 64 << 10;
 
 /// How long a handshake of a client may take that [`accept`] answers.
 const ACCEPT_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long a peer may take that is told why its message is not taken.
+const CLOSE_WITHIN: Duration = Duration::from_secs(1);
 
 /// Messages that are read before they are taken.
 const READ_AHEAD: usize = 1;
@@ -61,7 +69,10 @@ impl Default for WebSocketSettings {
     }
 }
 
-type Socket<T> = Compat<CountedIo<T>>;
+type Socket<T> = WebSocketStream<CountedIo<T>>;
+
+/// What sends on a socket: its owner, and what pings.
+type SharedSink<T> = Arc<Mutex<SplitSink<Socket<T>, Message>>>;
 
 /// A WebSocket over `socket`, whose client this side is.
 pub(super) async fn connect_over<T>(
@@ -74,24 +85,28 @@ pub(super) async fn connect_over<T>(
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
+    let failed = |reason: String| TransportError::Connect {
+        address: address.to_owned(),
+        reason,
+    };
+    let request = format!("ws://{host}{resource}").into_client_request();
+    let request = request.map_err(|error| failed(error.to_string()))?;
     let (socket, counter) = CountedIo::new(socket, MAX_HANDSHAKE);
-    let mut handshake = Client::new(socket.compat(), host, resource);
-    let answer = handshake
-        .handshake()
-        .await
-        .map_err(|error| TransportError::Connect {
+    match client_async_with_config(request, socket, Some(config(settings))).await {
+        Ok((socket, _)) => Ok(transport(socket, counter, settings)),
+        Err(Error::Http(response)) => Err(TransportError::Rejected {
             address: address.to_owned(),
-            reason: error.to_string(),
-        })?;
-    match answer {
-        ServerResponse::Accepted { .. } => Ok(transport(handshake.into_builder(), counter, settings)),
-        ServerResponse::Rejected { status_code } | ServerResponse::Redirect { status_code, .. } => {
-            Err(TransportError::Rejected {
-                address: address.to_owned(),
-                status: status_code,
-            })
-        }
+            status: response.status().as_u16(),
+        }),
+        Err(error) => Err(failed(error.to_string())),
     }
+}
+
+fn config(settings: &WebSocketSettings) -> WebSocketConfig {
+    WebSocketConfig::default()
+        .max_message_size(Some(settings.max_message))
+        .max_frame_size(Some(settings.max_message))
+        .max_write_buffer_size(usize::MAX)
 }
 
 /// Answers a client's handshake on `socket`. `admit` gets the path with its query, and gives the HTTP status with
@@ -102,56 +117,54 @@ where
 pub async fn accept<T>(
     socket: T,
     settings: &WebSocketSettings,
-    admit: impl FnOnce(&str) -> Result<(), u16>,
+    admit: impl FnOnce(&str) -> Result<(), u16> + Unpin,
 ) -> Result<Transport, TransportError>
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let broken = |error: soketto::handshake::Error| TransportError::Protocol {
-        reason: error.to_string(),
-    };
     let (socket, counter) = CountedIo::new(socket, MAX_HANDSHAKE);
-    let mut handshake = Server::new(socket.compat());
-    let answered = async {
-        let request = handshake.receive_request().await.map_err(broken)?;
-        let path = request.path().to_owned();
-        let admitted = admit(&path);
-        let key = request.key();
-        let response = match admitted {
-            Ok(()) => Response::Accept { key, protocol: None },
-            Err(status_code) => Response::Reject { status_code },
+    let mut refused = None;
+    #[allow(clippy::result_large_err, reason = "the library's form of a callback")]
+    let check = |request: &HandshakeRequest, response: HandshakeResponse| {
+        let path = request.uri().path_and_query().map_or("", |path| path.as_str());
+        let Err(status) = admit(path) else {
+            return Ok(response);
         };
-        handshake.send_response(&response).await.map_err(broken)?;
-        admitted.map_err(|status| TransportError::Rejected {
-            address: path.split('?').next().unwrap_or_default().to_owned(),
+        refused = Some(TransportError::Rejected {
+            address: request.uri().path().to_owned(),
             status,
-        })
+        });
+        let mut response = Response::new(None);
+        *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::FORBIDDEN);
+        Err(response)
     };
-    timeout(ACCEPT_WITHIN, answered)
-        .await
-        .unwrap_or(Err(TransportError::Closed))?;
-    Ok(transport(handshake.into_builder(), counter, settings))
+    let answered = accept_hdr_async_with_config(socket, check, Some(config(settings)));
+    let answered = timeout(ACCEPT_WITHIN, answered).await;
+    match (answered, refused) {
+        (Err(_), _) => Err(TransportError::Closed),
+        (Ok(_), Some(refused)) => Err(refused),
+        (Ok(Err(error)), None) => Err(TransportError::Protocol {
+            reason: error.to_string(),
+        }),
+        (Ok(Ok(socket)), None) => Ok(transport(socket, counter, settings)),
+    }
 }
 
-fn transport<T>(
-    mut builder: Builder<Socket<T>>,
-    counter: Arc<ReadCounter>,
-    settings: &WebSocketSettings,
-) -> Transport
+fn transport<T>(socket: Socket<T>, counter: Arc<ReadCounter>, settings: &WebSocketSettings) -> Transport
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     counter.lift();
-    builder.set_max_message_size(settings.max_message);
-    builder.set_max_frame_size(settings.max_message);
-    let (sender, receiver) = builder.finish();
+    let (sender, receiver) = socket.split();
     let sender = Arc::new(Mutex::new(sender));
     let gone = CancellationToken::new();
     let (found, frames) = mpsc::channel(READ_AHEAD);
-    // Apart, since soketto loses a message whose reading is given up.
-    let (max, ended) = (settings.max_message, gone.clone());
+    // Apart, so that pings are answered while the owner does something else.
+    let (max, ended, closing) = (settings.max_message, gone.clone(), Arc::clone(&sender));
     let reader = tokio::spawn(async move {
-        ended.run_until_cancelled(read(receiver, max, found)).await;
+        ended
+            .run_until_cancelled(read(receiver, closing, max, found))
+            .await;
     });
     let pinger = tokio::spawn(ping(Arc::clone(&sender), counter, *settings, gone));
     Transport::new(
@@ -166,41 +179,66 @@ where
     )
 }
 
+/// Reads until the socket ends. A message that is not taken closes it with the code of the reason (RFC 6455, 7.4.1).
 async fn read<T>(
-    mut socket: Receiver<Socket<T>>,
+    mut socket: SplitStream<Socket<T>>,
+    sender: SharedSink<T>,
     max: usize,
     found: mpsc::Sender<Result<WireFrame, TransportError>>,
 ) where
     T: AsyncRead + AsyncWrite + Send + Unpin,
 {
-    loop {
-        let mut bytes = Vec::new();
-        let frame = match socket.receive(&mut bytes).await {
-            Ok(Incoming::Data(Data::Text(_))) => match String::from_utf8(bytes) {
-                Ok(text) => Ok(WireFrame::Text(text)),
-                Err(_) => Err(TransportError::Protocol {
+    while let Some(message) = socket.next().await {
+        let frame = match message {
+            Ok(Message::Text(text)) => Ok(WireFrame::Text(text.as_str().to_owned())),
+            Ok(Message::Binary(bytes)) => Ok(WireFrame::Binary(bytes)),
+            Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) => continue,
+            Ok(Message::Close(_)) => {
+                // The answer to it is waiting to be sent.
+                let _ = timeout(CLOSE_WITHIN, async { sender.lock().await.flush().await }).await;
+                return;
+            }
+            Err(Error::Capacity(_)) => Err((CloseCode::Size, TransportError::TooLarge { max })),
+            Err(Error::Utf8(_)) => Err((
+                CloseCode::Invalid,
+                TransportError::Protocol {
                     reason: "its text is not UTF-8".to_owned(),
-                }),
-            },
-            Ok(Incoming::Data(Data::Binary(_))) => Ok(WireFrame::Binary(bytes.into())),
-            Ok(Incoming::Pong(_)) => continue,
-            Ok(Incoming::Closed(_)) | Err(SocketError::Closed | SocketError::Io(_)) => return,
-            Err(
-                SocketError::MessageTooLarge { .. } | SocketError::Codec(FrameError::PayloadTooLarge { .. }),
-            ) => Err(TransportError::TooLarge { max }),
-            Err(error) => Err(TransportError::Protocol {
-                reason: error.to_string(),
-            }),
+                },
+            )),
+            Err(Error::Protocol(ProtocolError::ResetWithoutClosingHandshake)) => return,
+            Err(Error::Protocol(error)) => Err((
+                CloseCode::Protocol,
+                TransportError::Protocol {
+                    reason: error.to_string(),
+                },
+            )),
+            Err(_) => return,
         };
+        if let Err((code, _)) = &frame {
+            let _ = timeout(CLOSE_WITHIN, close(&sender, *code)).await;
+        }
         let ends = frame.is_err();
-        if found.send(frame).await.is_err() || ends {
+        let taken = found.send(frame.map_err(|(_, error)| error)).await;
+        if ends || taken.is_err() {
             return;
         }
     }
 }
 
+/// Closes a socket. One that is closed already needs no second frame.
+async fn close<T>(sender: &SharedSink<T>, code: CloseCode)
+where
+    T: AsyncRead + AsyncWrite + Send + Unpin,
+{
+    let frame = CloseFrame {
+        code,
+        reason: "".into(),
+    };
+    let _ = sender.lock().await.send(Message::Close(Some(frame))).await;
+}
+
 async fn ping<T>(
-    sender: Arc<Mutex<Sender<Socket<T>>>>,
+    sender: SharedSink<T>,
     counter: Arc<ReadCounter>,
     settings: WebSocketSettings,
     gone: CancellationToken,
@@ -218,18 +256,13 @@ async fn ping<T>(
         let Ok(mut sender) = sender.try_lock() else {
             continue;
         };
-        let Ok(empty) = (&[][..]).try_into() else {
-            return;
-        };
         // A socket that takes nothing may still hold what the peer sent last: the reader finds its end.
-        if sender.send_ping(empty).await.is_ok() {
-            let _ = sender.flush().await;
-        }
+        let _ = sender.send(Message::Ping(Bytes::new())).await;
     }
 }
 
 struct WebSocketSender<T> {
-    socket: Arc<Mutex<Sender<Socket<T>>>>,
+    socket: SharedSink<T>,
     close_timeout: Duration,
 }
 
@@ -239,21 +272,16 @@ where
     T: AsyncRead + AsyncWrite + Send + Unpin,
 {
     async fn send(&mut self, frame: WireFrame) -> Result<(), TransportError> {
-        let mut socket = self.socket.lock().await;
-        let sent = match frame {
-            WireFrame::Text(text) => socket.send_text_owned(text).await,
-            WireFrame::Binary(bytes) => socket.send_binary(&bytes).await,
+        let message = match frame {
+            WireFrame::Text(text) => Message::text(text),
+            WireFrame::Binary(bytes) => Message::Binary(bytes),
         };
-        sent.map_err(|_| TransportError::Closed)?;
-        socket.flush().await.map_err(|_| TransportError::Closed)
+        let sent = self.socket.lock().await.send(message).await;
+        sent.map_err(|_| TransportError::Closed)
     }
 
     async fn close(&mut self, code: u16) {
-        if code != CLOSE_NORMAL {
-            tracing::debug!(code, "a WebSocket is closed with code 1000 instead");
-        }
-        let closed = async { self.socket.lock().await.close().await };
-        let _ = timeout(self.close_timeout, closed).await;
+        let _ = timeout(self.close_timeout, close(&self.socket, code.into())).await;
     }
 }
 

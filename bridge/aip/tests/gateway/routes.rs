@@ -2,12 +2,19 @@
 
 use agentanycast_aip::{
     gateway::settings::AipSettings,
+    messages::MAX_MESSAGE,
     transport::{Connector as _, TransportError, WebSocketEndpoint},
 };
 use agentanycast_gateway::fake::TWO_AGENTS;
+use futures::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio_tungstenite::{
+    client_async,
+    tungstenite::{Bytes, Message},
+};
 
-use crate::fixture::{TOKEN, TestGateway, soon};
+use crate::fixture::{TOKEN, TestGateway, data, soon};
 
 #[tokio::test]
 async fn a_wrong_token_is_refused_before_the_socket() {
@@ -79,4 +86,43 @@ async fn the_rest_routes_tell_of_clients_and_dispatch_tasks() {
     assert_eq!(call(&gateway, "/api/dispatch", Some(large)).await.0, 400);
     let url = format!("http://{}/api/clients", gateway.running.address());
     assert_eq!(reqwest::get(url).await.unwrap().status().as_u16(), 401);
+}
+
+#[tokio::test]
+async fn a_message_above_the_largest_closes_its_socket_and_disturbs_no_other() {
+    let gateway = TestGateway::start().await;
+    let _device = gateway.device("d").await;
+    let address = gateway.running.address();
+    let request = format!("ws://{address}/ws?token={TOKEN}");
+    let stream = TcpStream::connect(address).await.unwrap();
+    let (mut socket, _) = client_async(request, stream).await.unwrap();
+    let register = json!({ "type": "register", "status": "ok", "client_id": "large" });
+    socket.send(Message::text(register.to_string())).await.unwrap();
+    let accepted = async {
+        loop {
+            if let Message::Text(text) = socket.next().await.unwrap().unwrap() {
+                return text;
+            }
+        }
+    };
+    assert!(soon(accepted).await.contains("heartbeat"));
+    let (mut sender, mut receiver) = socket.split();
+    let sent = tokio::spawn(async move {
+        let bytes = Bytes::from(vec![b' '; MAX_MESSAGE + 1]);
+        sender.send(Message::binary(bytes)).await
+    });
+    let closed = async {
+        loop {
+            match receiver.next().await {
+                Some(Ok(Message::Close(frame))) => return frame.unwrap(),
+                Some(Ok(_)) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    let closed = soon(closed).await;
+    assert_eq!(u16::from(closed.code), 1009, "{closed:?}");
+    let _ = soon(sent).await;
+    gateway.give("t", "aip:d:say", data(&json!({ "text": "still here" })));
+    assert_eq!(gateway.result_of("t").await, json!({ "said": "still here" }));
 }
