@@ -7,6 +7,7 @@ mod client_keys;
 mod content;
 mod delivery;
 mod device_agent;
+mod device_files;
 mod device_name;
 mod device_table;
 mod foreign;

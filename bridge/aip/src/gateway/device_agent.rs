@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::metrics::Counters;
+use super::{device_files::DeviceFiles, metrics::Counters};
 use crate::{
     endpoints::{CommandBatch, ConnectedClient, DeviceService, DeviceTool},
     messages::{CommandResult, ToolCommand},
@@ -44,6 +44,8 @@ pub(super) struct DeviceAgent {
     pub(super) plans: bool,
     /// `None`: the device has not told them yet.
     tools: watch::Sender<Option<Vec<DeviceTool>>>,
+    /// Where its files go.
+    pub(super) files: DeviceFiles,
     /// Who carries a task out on the device has it.
     pub(super) turn: Arc<tokio::sync::Mutex<()>>,
     /// The device is gone.
@@ -72,6 +74,7 @@ impl DeviceAgent {
             default_agent: new.default_agent,
             plans: new.plans,
             tools: watch::Sender::new(None),
+            files: DeviceFiles::default(),
             turn: Arc::default(),
             gone: CancellationToken::new(),
         }

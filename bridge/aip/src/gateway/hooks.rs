@@ -18,7 +18,7 @@ use super::{
 use crate::{
     endpoints::{ClientCaller, ConnectedClient, DeviceTool, ServiceHooks, ServiceTask, TaskOutcome},
     messages::ClientRole,
-    protocol::Registration,
+    protocol::{FileProgress, Registration},
 };
 
 /// The gateway, to its device service.
@@ -71,6 +71,13 @@ impl ServiceHooks for AipHooks {
         let target = self.state.mesh.target(target_id).await?;
         let card = self.state.mesh.card(&target).await?;
         Some(info(target_id, &card))
+    }
+
+    async fn file(&self, client_id: &str, progress: FileProgress) -> Result<(), String> {
+        match self.state.device(client_id) {
+            Some(device) => device.files.hand(progress).await,
+            None => Err("files are taken of devices only".to_owned()),
+        }
     }
 
     async fn run_task(&self, task: ServiceTask) -> TaskOutcome {

@@ -17,6 +17,7 @@ use super::{
     content::{object_of, text_of},
     delivery,
     device_agent::{COMMAND_SKILL, DeviceAgent, TASK_SKILL, tool_skill},
+    device_files,
     mesh::{Listener, MeshTasks},
     metrics::Outcome,
     planner::{self, Plan},
@@ -132,6 +133,14 @@ async fn serve(
         turn = device.turn.lock() => turn,
     };
     task.claim().await?;
+    let files = device_files::take(task, device.files.of_task());
+    let executed = async {
+        tokio::select! {
+            ended = execute(device, mesh, task, work) => ended,
+            // The sender of the steps is kept.
+            () = files => Err(device.gone_reason()),
+        }
+    };
     let ended = tokio::select! {
         biased;
         () = cancelled.cancelled() => {
@@ -140,7 +149,7 @@ async fn serve(
         }
         () = device.gone.cancelled() => Err(device.gone_reason()),
         () = stop.cancelled() => Err("agent disconnected: the gateway stopped".to_owned()),
-        ended = execute(device, mesh, task, work) => ended,
+        ended = executed => ended,
     };
     drop(turn);
     match ended {

@@ -6,9 +6,11 @@ use agentanycast_aip::{
     endpoints::{ClientError, ClosureTools, DeviceClient, DeviceClientSettings},
     gateway::settings::AipSettings,
     resilience::ReconnectPolicy,
+    transport::{Connector as _, WireFrame},
 };
 use agentanycast_gateway::fake::agents::FakeEnd;
-use serde_json::json;
+use bytes::Bytes;
+use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -63,6 +65,68 @@ async fn a_large_result_is_streamed() {
     assert_eq!(
         (streams[0].0.as_str(), streams[0].2.len()),
         ("result.txt", 4 << 20)
+    );
+}
+
+#[tokio::test]
+async fn files_that_a_device_sends_are_artifacts_of_its_task() {
+    let gateway = TestGateway::start().await;
+    let mut device = gateway.device("d").await;
+    gateway.give("t", "aip:d:hang", data(&json!({})));
+    device.called("hang").await;
+    let log: Bytes = (0..3 << 20).map(|at| (at / 251) as u8).collect::<Vec<_>>().into();
+    let sent = device
+        .handle
+        .send_file("log.txt", Some("text/plain"), log.clone());
+    soon(sent).await.unwrap();
+    let shot = device
+        .handle
+        .send_payload(Bytes::from_static(b"png"), Some("shot.png"), Some("image/png"));
+    soon(shot).await.unwrap();
+    let streams = soon(gateway.agents.until(|agents| {
+        let streams = agents.task("t").streams;
+        (streams.len() == 2).then_some(streams)
+    }))
+    .await;
+    assert_eq!(
+        (streams[0].0.as_str(), streams[0].1.as_str()),
+        ("log.txt", "text/plain")
+    );
+    assert!(streams[0].2 == log);
+    assert_eq!(
+        (streams[1].0.as_str(), streams[1].2.as_slice()),
+        ("shot.png", &b"png"[..])
+    );
+    gateway.agents.cancel("t");
+    gateway.give("u", "aip:d:say", data(&json!({ "text": "after" })));
+    assert_eq!(gateway.result_of("u").await, json!({ "said": "after" }));
+    assert!(gateway.agents.task("u").streams.is_empty());
+}
+
+#[tokio::test]
+async fn a_file_without_a_task_is_refused_and_the_device_stays() {
+    let gateway = TestGateway::start().await;
+    let mut device = gateway.endpoint().connect().await.unwrap();
+    let mut say = async |frame: Value| {
+        let frame = WireFrame::Text(frame.to_string());
+        device.sender.send(frame).await.unwrap();
+        let WireFrame::Text(answer) = soon(device.receiver.receive()).await.unwrap().unwrap() else {
+            panic!("a frame that is no text");
+        };
+        answer
+    };
+    let register = json!({ "type": "register", "status": "ok", "client_id": "d" });
+    assert!(say(register).await.contains("heartbeat"));
+    // It is asked for its tools.
+    let heartbeat = || json!({ "type": "heartbeat", "status": "ok", "client_id": "d" });
+    say(heartbeat()).await;
+    let start = json!({
+        "type": "file_transfer_start", "filename": "a", "size": 3, "chunk_size": 3, "total_chunks": 1,
+    });
+    let answers = [say(start).await, say(heartbeat()).await];
+    assert!(
+        answers.concat().contains("no task of the mesh is under way"),
+        "{answers:?}"
     );
 }
 

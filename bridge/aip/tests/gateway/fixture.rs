@@ -9,7 +9,7 @@ use std::{
 use agentanycast_aip::{
     endpoints::{
         ClosureTools, ConstellationClient, ConstellationSettings, DeviceClient, DeviceClientSettings,
-        DeviceEntry, DeviceState,
+        DeviceEntry, DeviceHandle, DeviceState,
     },
     gateway::{AipGateway, settings::AipSettings},
     messages::{McpToolInfo, ToolCommandType},
@@ -179,6 +179,7 @@ pub(crate) fn text(text: &str) -> mesh::Part {
 /// A device with the tools `say`, `repeat`, `fail`, `large` and `hang`.
 pub(crate) struct TestDevice {
     pub(crate) calls: Arc<Mutex<Vec<String>>>,
+    pub(crate) handle: DeviceHandle,
     _running: AbortOnDropHandle<()>,
 }
 
@@ -233,6 +234,7 @@ impl TestDevice {
         assert!(soon(handle.wait_for(DeviceState::is_connected)).await);
         Self {
             calls,
+            handle,
             _running: AbortOnDropHandle::new(running),
         }
     }
