@@ -7,6 +7,8 @@
 //! A device is one that is connected to the service, or an agent of the mesh behind it: `skill:ID`, `PEER/NAME`.
 //! The exit status is 0 if all tasks were completed, 1 if not, 2 for wrong flags.
 
+#![allow(clippy::print_stdout, reason = "a program says how far it is")]
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     env,
@@ -306,7 +308,7 @@ impl ConstellationAgent for StateReporter {
         for follower in followers {
             // One that was cancelled needs no result.
             let _ = graph.edit_task(&follower, |task| {
-                task.tips.push(format!("{task_id} returned: {result}"))
+                task.tips.push(format!("{task_id} returned: {result}"));
             });
         }
     }

@@ -8,6 +8,8 @@
 //! The programs run as the user who runs this one, with all that this user may do: allow only those that everybody
 //! who may use the service may run.
 
+#![allow(clippy::print_stdout, reason = "a program says how far it is")]
+
 use std::{env, error::Error, path::PathBuf, process::ExitCode, sync::Arc};
 
 use agentanycast_aip::{

@@ -14,7 +14,9 @@ use rmcp::{
         ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
     },
     service::RequestContext,
-    transport::streamable_http_server::{StreamableHttpService, session::local::LocalSessionManager},
+    transport::streamable_http_server::{
+        StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
+    },
 };
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -197,11 +199,11 @@ impl ServerHandler for Adder {
     }
 }
 
-async fn serve_http(listener: TcpListener) -> AbortOnDropHandle<()> {
+fn serve_http(listener: TcpListener) -> AbortOnDropHandle<()> {
     let service = StreamableHttpService::new(
         || Ok(Adder),
         Arc::new(LocalSessionManager::default()),
-        Default::default(),
+        StreamableHttpServerConfig::default(),
     );
     let router = axum::Router::new().nest_service("/mcp", service);
     AbortOnDropHandle::new(tokio::spawn(async move {
@@ -213,7 +215,7 @@ async fn serve_http(listener: TcpListener) -> AbortOnDropHandle<()> {
 async fn a_server_of_streamable_http_is_used_and_found_again() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let serving = serve_http(listener).await;
+    let serving = serve_http(listener);
     let url = McpServerAddress::url(format!("http://{address}/mcp"));
     let executor = McpExecutor::new(McpExecutorSettings::new(url));
     let add = || call(&executor, "add", json!({ "a": 1, "b": 2 }));
@@ -225,7 +227,7 @@ async fn a_server_of_streamable_http_is_used_and_found_again() {
     drop(serving);
     let listener = wait_for(|| std::net::TcpListener::bind(address).ok()).await;
     listener.set_nonblocking(true).unwrap();
-    let _serving = serve_http(TcpListener::from_std(listener).unwrap()).await;
+    let _serving = serve_http(TcpListener::from_std(listener).unwrap());
     // The first call may find that its connection has ended.
     if add().await.is_err() {
         assert_eq!(add().await.unwrap().result, json!("3"));

@@ -46,7 +46,7 @@ impl StartBudget {
         }
         match self.0.front() {
             Some(oldest) if self.0.len() >= MOST_STARTS => Err(StartRefused {
-                wait: WINDOW - now.duration_since(*oldest),
+                wait: WINDOW.saturating_sub(now.duration_since(*oldest)),
             }),
             _ => {
                 self.0.push_back(now);
