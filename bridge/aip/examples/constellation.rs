@@ -1,11 +1,11 @@
-//! A constellation of three devices: two tasks at the same time, and a third one that gets their results. The graph
-//! of the tasks is `constellation.json` beside this file, or another one of that form.
+//! A constellation of three devices: two tasks at the same time, and a third one that gets their results. The
+//! graph of the tasks is `constellation.json` beside this file, or another one of that form.
 //!
 //!     cargo run -p agentanycast-aip --example constellation -- \
 //!         --service ws://127.0.0.1:7090/ws --device linux-1 --device linux-2 --device skill:summary
 //!
-//! A device is one that is connected to the service, or an agent of the mesh behind it: `skill:ID`, `PEER/NAME`.
-//! The exit status is 0 if all tasks were completed, 1 if not, 2 for wrong flags.
+//! A device is one that is connected to the service, or an agent of the mesh behind it: `skill:ID`,
+//! `PEER/NAME`. The exit status is 0 if all tasks were completed, 1 if not, 2 for wrong flags.
 
 #![allow(clippy::print_stdout, reason = "a program says how far it is")]
 
@@ -13,6 +13,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     env,
     error::Error,
+    io::IsTerminal as _,
     path::PathBuf,
     process::ExitCode,
     time::Duration,
@@ -77,7 +78,9 @@ async fn main() -> ExitCode {
     };
     // Says on standard error why a device is not connected.
     tracing_subscriber::fmt()
+        .with_env_filter("warn,agentanycast_aip=info")
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_target(false)
         .init();
     match run_graph(&arguments).await {
@@ -193,6 +196,11 @@ async fn run_graph(arguments: &Arguments) -> Result<ConstellationState, BoxError
     let (mut graph, endpoint) = (arguments.graph()?, arguments.endpoint()?);
     let client = ConstellationClient::new(ConstellationSettings::new(&arguments.name));
     let mut events = client.events();
+    tokio::spawn(async move {
+        while let Ok(event) = events.recv().await {
+            print_event(event);
+        }
+    });
     let devices: BTreeSet<&String> = arguments.devices.iter().collect();
     for device in &devices {
         client.add_device(DeviceEntry::new(device), endpoint.clone());
@@ -202,11 +210,6 @@ async fn run_graph(arguments: &Arguments) -> Result<ConstellationState, BoxError
     }
     let stop = CancellationToken::new();
     tokio::spawn(stop_by_signal(stop.clone())?);
-    tokio::spawn(async move {
-        while let Ok(event) = events.recv().await {
-            print_event(event);
-        }
-    });
     let mut reporter = StateReporter::default();
     let devices = ReportedDevices(&client);
     let state = run(

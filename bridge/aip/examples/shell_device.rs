@@ -1,16 +1,16 @@
-//! A device that runs programs: it registers with a service of the Agent Interaction Protocol, and executes commands
-//! by the tools of an MCP server. Unless told otherwise it starts itself as that server, with the one tool
-//! `execute_command`, which runs programs of a list and no shell.
+//! A device that runs programs: it registers with a service of the Agent Interaction Protocol, and executes
+//! commands by the tools of an MCP server. Unless told otherwise it starts itself as that server, with the
+//! one tool `execute_command`, which runs programs of a list and no shell.
 //!
 //!     cargo run -p agentanycast-aip --features mcp --example shell_device -- \
 //!         --service ws://127.0.0.1:7090/ws --id linux-1 --allow ls,uname
 //!
-//! The programs run as the user who runs this one, with all that this user may do: allow only those that everybody
-//! who may use the service may run.
+//! The programs run as the user who runs this one, with all that this user may do: allow only those that
+//! everybody who may use the service may run.
 
 #![allow(clippy::print_stdout, reason = "a program says how far it is")]
 
-use std::{env, error::Error, path::PathBuf, process::ExitCode, sync::Arc};
+use std::{env, error::Error, io::IsTerminal as _, path::PathBuf, process::ExitCode, sync::Arc};
 
 use agentanycast_aip::{
     endpoints::{
@@ -75,7 +75,9 @@ async fn main() -> ExitCode {
     };
     // Says on standard error whether there is a connection, and why not.
     tracing_subscriber::fmt()
+        .with_env_filter("warn,agentanycast_aip=info")
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_target(false)
         .init();
     let ended = if arguments.is_server {

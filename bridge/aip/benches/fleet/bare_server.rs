@@ -1,5 +1,5 @@
-//! A bare server of WebSockets with the frames of the service: it answers the first frame of a client, sends commands
-//! some ahead of their answers, and counts the answers. It reads nothing and keeps nothing.
+//! A bare server of WebSockets with the frames of the service: it answers the first frame of a client, sends
+//! commands some ahead of their answers, and counts the answers. It reads nothing and keeps nothing.
 
 use std::sync::{
     Arc,

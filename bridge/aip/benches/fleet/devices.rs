@@ -19,13 +19,13 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::TOOL;
 
 /// All devices. Dropping it ends them.
-pub(crate) struct Fleet {
+pub(crate) struct BenchDevices {
     /// The number of the next command of each device.
     next: Vec<Arc<AtomicUsize>>,
     _stop: DropGuard,
 }
 
-impl Fleet {
+impl BenchDevices {
     /// So many devices at this service, when all are registered.
     pub(crate) async fn connect(url: &str, count: usize) -> Self {
         let (stop, mut next) = (CancellationToken::new(), Vec::new());

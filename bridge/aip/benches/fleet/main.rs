@@ -1,11 +1,11 @@
 //! What the service costs, in figures: `cargo bench -p agentanycast-aip --bench fleet`.
 //!
-//! 1000 devices in this process, each with a WebSocket of its own, and in a process of its own first a bare server
-//! of the same WebSocket library that sends each of them commands and only counts the answers, then the device
-//! service of the crate. Both send and get the same frames: a COMMAND of one call with 200 bytes, and its
-//! COMMAND_RESULTS; four are under way for each device. Commands a second, and memory of the server with the devices
-//! idle and at its peak. The service's run is checked: each result belongs to the command that asked for it, and
-//! each device gets its commands in their order.
+//! 1000 devices in this process, each with a WebSocket of its own, and in a process of its own first a bare
+//! server of the same WebSocket library that sends each of them commands and only counts the answers, then
+//! the device service of the crate. Both send and get the same frames: a COMMAND of one call with 200 bytes,
+//! and its COMMAND_RESULTS; four are under way for each device. Commands a second, and memory of the server
+//! with the devices idle and at its peak. The service's run is checked: each result belongs to the command
+//! that asked for it, and each device gets its commands in their order.
 //! Sizes come from the environment: `AGENTANYCAST_DEVICES` (1000), `AGENTANYCAST_COMMANDS` (100000).
 
 #![allow(
@@ -69,13 +69,13 @@ async fn main() {
 async fn run(kind: &'static str) -> Duration {
     let mut server = server::Server::start(kind);
     let empty = server.memory("VmRSS");
-    let fleet = devices::Fleet::connect(&server.url, devices()).await;
+    let connected = devices::BenchDevices::connect(&server.url, devices()).await;
     let idle = server.memory("VmRSS");
     let took = server.run();
     let (peak, seconds) = (server.memory("VmHWM"), took.as_secs_f64());
     let rate = (commands_of_each() * devices()) as f64 / seconds;
     let each = (idle - empty) * 1024.0 / devices() as f64;
     println!("{kind:<12}{seconds:>10.2}{rate:>13.0}{idle:>11.1}{peak:>11.1}{each:>13.1}");
-    fleet.check(commands_of_each());
+    connected.check(commands_of_each());
     took
 }

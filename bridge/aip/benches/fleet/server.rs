@@ -1,5 +1,5 @@
-//! A server in a process of its own: says where it listens, begins at a line on standard input, and says when all
-//! commands have their results.
+//! A server in a process of its own: says where it listens, begins at a line on standard input, and says when
+//! all commands have their results.
 
 use std::{
     fs,

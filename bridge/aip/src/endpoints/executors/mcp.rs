@@ -1,10 +1,10 @@
-//! Tools that are those of an MCP server: a program on whose standard input and output it speaks, or a server of
-//! streamable HTTP.
+//! Tools that are those of an MCP server: a program on whose standard input and output it speaks, or a server
+//! of streamable HTTP.
 //!
-//! `live_server` is a server that runs, `process` its program. PURE: `results` (tools and results of MCP as those of
-//! AIP), `start_budget` (how often a server is started).
-//! Invariant: a command ends when its tool does, when the server ends, or in time; and a server that has ended is
-//! started again by the next command, a bounded number of times a minute.
+//! `live_server` is a server that runs, `process` its program. PURE: `results` (tools and results of MCP as
+//! those of AIP), `start_budget` (how often a server is started).
+//! Invariant: a command ends when its tool does, when the server ends, or in time; and a server that has
+//! ended is started again by the next command, a bounded number of times a minute.
 
 mod line_watch;
 mod live_server;
@@ -94,7 +94,8 @@ pub struct McpExecutorSettings {
     pub namespace: Option<String>,
     /// The agents whose commands are executed; none: all.
     pub agent_names: Vec<String>,
-    /// How long a tool may take. A service waits 300 s for a batch: the default is less, so that it is told the reason.
+    /// How long a tool may take. A service waits 300 s for a batch: the default is less, so that it is told
+    /// the reason.
     pub call_timeout: Duration,
     /// How long the server may take to start: programs such as `npx` fetch a package first.
     pub start_timeout: Duration,
@@ -149,8 +150,8 @@ impl McpExecutor {
         }
     }
 
-    /// Ends the server: its input is closed, and it is killed if it does not end then. Dropping the executor kills it
-    /// at once.
+    /// Ends the server: its input is closed, and it is killed if it does not end then. Dropping the executor
+    /// kills it at once.
     pub async fn stop(&self) {
         let live = self.slot.lock().await.live.take();
         if let Some(live) = live {

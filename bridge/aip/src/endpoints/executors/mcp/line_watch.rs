@@ -1,5 +1,5 @@
-//! A reader that tells when a line is too long. The MCP library drops such a line without telling the call that waits
-//! for it.
+//! A reader that tells when a line is too long. The MCP library drops such a line without telling the call
+//! that waits for it.
 
 use std::{
     io,

@@ -1,6 +1,7 @@
 //! An MCP server that runs: its tools, calls of them, and why it has ended.
 //!
-//! Invariant: a call that is given up is cancelled at the server, and a call of a server that has ended says why.
+//! Invariant: a call that is given up is cancelled at the server, and a call of a server that has ended says
+//! why.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},

@@ -68,8 +68,8 @@ impl ServerProcess {
         Ok((process, stdin, stdout))
     }
 
-    /// Waits for the end of the program, whose input is closed, and kills it after [`END_WITHIN`]; how it ended, with
-    /// its last words.
+    /// Waits for the end of the program, whose input is closed, and kills it after [`END_WITHIN`]; how it
+    /// ended, with its last words.
     pub(super) async fn end(mut self) -> String {
         let end = match timeout(END_WITHIN, self.child.wait()).await {
             Ok(Ok(status)) => status.to_string(),

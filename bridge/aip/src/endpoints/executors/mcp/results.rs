@@ -1,14 +1,15 @@
 //! Tools and results of MCP as those of AIP. PURE.
 //!
-//! A result is the tool's structured content if it has any; else its only text; else its content as MCP has it.
+//! A result is the tool's structured content if it has any; else its only text; else its content as MCP has
+//! it.
 
 use rmcp::model::{CallToolResult, ContentBlock, Tool};
 use serde_json::Value;
 
 use crate::messages::{McpToolInfo, ToolCommandType};
 
-/// Servers of the library FastMCP put a result that is not an object into one of this key, and say so in the schema
-/// of the output.
+/// Servers of the library FastMCP put a result that is not an object into one of this key, and say so in the
+/// schema of the output.
 const WRAPPED: &str = "x-fastmcp-wrap-result";
 
 /// A tool as `list_tools` of AIP has it. One that only reads collects data.

@@ -4,8 +4,8 @@ use std::{collections::VecDeque, fmt, time::Duration};
 
 use tokio::time::Instant;
 
-/// Starts within [`WINDOW`]. A server that ends by a fault of one command starts again at once; four such commands do
-/// no harm either.
+/// Starts within [`WINDOW`]. A server that ends by a fault of one command starts again at once; four such
+/// commands do no harm either.
 const MOST_STARTS: usize = 5;
 
 /// The time in which starts are counted.
