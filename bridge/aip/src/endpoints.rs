@@ -14,6 +14,8 @@ pub use constellation::{
 pub use device::{DeviceClient, DeviceClientSettings, DeviceHandle, FileSink};
 pub use error::ClientError;
 pub use executors::{ClosureTools, ShellTool};
+#[cfg(feature = "mcp")]
+pub use executors::{McpExecutor, McpExecutorSettings, McpServerAddress};
 pub use service::{
     ClientCaller, CommandBatch, CommandError, ConnectedClient, DeviceService, DeviceTool, DispatchError,
     DispatchedTask, ServiceHooks, ServiceSettings, ServiceTask, TaskOutcome, TaskReport,

@@ -1,11 +1,15 @@
-//! Executors of commands: closures, and programs of an allow list.
+//! Executors of commands: closures, programs of an allow list, and the tools of an MCP server.
 
+#[cfg(feature = "mcp")]
+mod mcp;
 mod shell;
 
 use std::{collections::BTreeMap, pin::Pin};
 
 use async_trait::async_trait;
 
+#[cfg(feature = "mcp")]
+pub use mcp::{McpExecutor, McpExecutorSettings, McpServerAddress};
 pub use shell::ShellTool;
 
 use crate::{
