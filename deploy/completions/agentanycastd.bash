@@ -23,7 +23,7 @@ _agentanycastd() {
 
     case "${cmd}" in
         agentanycastd)
-            opts="-h -V --config --key --listen --grpc-listen --grpc-token-file --grpc-tls-cert --grpc-tls-key --grpc-allow-remote --bootstrap-peers --wss-ca-file --enable-webtransport --store-path --log-level --log-file --transport --namespace --agent-sockets --metrics-listen --mcp-listen --mcp --mcp-proxy --anp-listen --did-web --did-dns --otlp-endpoint --nats-broker --bridge-listen --bridge-allow-remote --bridge-tls-cert --bridge-tls-key --bridge-public-url --bridge-card --bridge-card-grpc --bridge-key --bridge-cors-origins --bridge-tokens-file --bridge-auth-issuer --bridge-auth-jwks-url --bridge-auth-audience --bridge-auth-scopes --bridge-auth-leeway --bridge-client-ca --bridge-rate --bridge-burst --bridge-at-once --bridge-connections-per-address --bridge-max-body --bridge-allow-private-webhooks --bridge-webhook-patience --bridge-extended-card --bridge-extensions --bridge-required-extensions --bridge-wait-limit --uap-hub-listen --uap-hub-allow-remote --uap-hub-tls-cert --uap-hub-tls-key --uap-hub-public-url --uap-hub-cors-origins --uap-hub-tokens-file --uap-hub-auth-issuer --uap-hub-auth-jwks-url --uap-hub-auth-audience --uap-hub-auth-scopes --uap-hub-auth-leeway --uap-hub-client-ca --uap-hub-rate --uap-hub-burst --uap-hub-at-once --uap-hub-connections-per-address --uap-hub-max-body --uap-hub-agent --uap-hub-sessions-per-client --uap-hub-retry --print-config --help --version"
+            opts="-h -V --config --key --listen --grpc-listen --grpc-token-file --grpc-tls-cert --grpc-tls-key --grpc-allow-remote --bootstrap-peers --wss-ca-file --enable-webtransport --store-path --log-level --log-file --transport --namespace --agent-sockets --metrics-listen --mcp-listen --mcp --mcp-proxy --anp-listen --did-web --did-dns --otlp-endpoint --nats-broker --bridge-listen --bridge-allow-remote --bridge-tls-cert --bridge-tls-key --bridge-public-url --bridge-card --bridge-card-grpc --bridge-key --bridge-cors-origins --bridge-tokens-file --bridge-auth-issuer --bridge-auth-jwks-url --bridge-auth-audience --bridge-auth-scopes --bridge-auth-leeway --bridge-client-ca --bridge-rate --bridge-burst --bridge-at-once --bridge-connections-per-address --bridge-max-body --bridge-allow-private-webhooks --bridge-webhook-patience --bridge-extended-card --bridge-extensions --bridge-required-extensions --bridge-wait-limit --aip-listen --aip-allow-remote --aip-tls-cert --aip-tls-key --aip-public-url --aip-cors-origins --aip-tokens-file --aip-auth-issuer --aip-auth-jwks-url --aip-auth-audience --aip-auth-scopes --aip-auth-leeway --aip-client-ca --aip-rate --aip-burst --aip-at-once --aip-connections-per-address --aip-max-body --aip-agent-names --aip-planner --aip-max-agents --aip-device-grace --aip-command-timeout --aip-task-timeout --aip-aliases --aip-keys --uap-hub-listen --uap-hub-allow-remote --uap-hub-tls-cert --uap-hub-tls-key --uap-hub-public-url --uap-hub-cors-origins --uap-hub-tokens-file --uap-hub-auth-issuer --uap-hub-auth-jwks-url --uap-hub-auth-audience --uap-hub-auth-scopes --uap-hub-auth-leeway --uap-hub-client-ca --uap-hub-rate --uap-hub-burst --uap-hub-at-once --uap-hub-connections-per-address --uap-hub-max-body --uap-hub-agent --uap-hub-sessions-per-client --uap-hub-retry --print-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -238,6 +238,110 @@ _agentanycastd() {
                     return 0
                     ;;
                 --bridge-wait-limit)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --aip-listen)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --aip-allow-remote)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --aip-tls-cert)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --aip-tls-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --aip-public-url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --aip-cors-origins)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --aip-tokens-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --aip-auth-issuer)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --aip-auth-jwks-url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --aip-auth-audience)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --aip-auth-scopes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --aip-auth-leeway)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --aip-client-ca)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --aip-rate)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --aip-burst)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --aip-at-once)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --aip-connections-per-address)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --aip-max-body)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --aip-agent-names)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --aip-planner)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --aip-max-agents)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --aip-device-grace)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --aip-command-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --aip-task-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --aip-aliases)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --aip-keys)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

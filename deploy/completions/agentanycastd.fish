@@ -51,6 +51,32 @@ complete -c agentanycastd -l bridge-extended-card -d 'What the own agent\'s card
 complete -c agentanycastd -l bridge-extensions -d 'Extensions of A2A that the agents understand, comma list' -r
 complete -c agentanycastd -l bridge-required-extensions -d 'Those that clients must declare, comma list' -r
 complete -c agentanycastd -l bridge-wait-limit -d 'How long an answer of A2A may wait for its task [default: "45s"]' -r
+complete -c agentanycastd -l aip-listen -d 'Where its clients connect, HOST:PORT' -r
+complete -c agentanycastd -l aip-allow-remote -d 'Listen for them beyond loopback without TLS, or with callers that need not say who they are' -r
+complete -c agentanycastd -l aip-tls-cert -d 'The certificate of TLS, PEM; read again when it changes' -r
+complete -c agentanycastd -l aip-tls-key -d 'Its key, PEM' -r
+complete -c agentanycastd -l aip-public-url -d 'How its clients reach it' -r
+complete -c agentanycastd -l aip-cors-origins -d 'Origins whose pages may call, comma list, * for any' -r
+complete -c agentanycastd -l aip-tokens-file -d 'Callers, one a line: a name and its Bearer token' -r
+complete -c agentanycastd -l aip-auth-issuer -d 'The issuer whose tokens are taken (OpenID Connect, OAuth 2.0)' -r
+complete -c agentanycastd -l aip-auth-jwks-url -d 'Where its keys are, unless it says so itself' -r
+complete -c agentanycastd -l aip-auth-audience -d 'Audiences of which a token has one, comma list' -r
+complete -c agentanycastd -l aip-auth-scopes -d 'Scopes that a token needs, comma list' -r
+complete -c agentanycastd -l aip-auth-leeway -d 'How much the issuer\'s clock may differ [default: "1m"]' -r
+complete -c agentanycastd -l aip-client-ca -d 'Who signs the certificates of callers (mutual TLS), PEM' -r
+complete -c agentanycastd -l aip-rate -d 'Requests a second of one caller, 0 for no limit [default: 1000]' -r
+complete -c agentanycastd -l aip-burst -d 'Requests of one caller at once beyond that rate [default: 2000]' -r
+complete -c agentanycastd -l aip-at-once -d 'Requests and streams of one caller that are open at a time [default: 512]' -r
+complete -c agentanycastd -l aip-connections-per-address -d 'Connections from one address [default: 1024]' -r
+complete -c agentanycastd -l aip-max-body -d 'Largest body of a request [default: "24MiB"]' -r
+complete -c agentanycastd -l aip-agent-names -d 'Agents on devices whose tools become skills, comma list [default: ["LinuxAgent"]]' -r
+complete -c agentanycastd -l aip-planner -d 'The agent that plans tasks for devices: PEER, PEER/NAME, self/NAME or skill:ID' -r
+complete -c agentanycastd -l aip-max-agents -d 'Agents of this node that devices are [default: 1000]' -r
+complete -c agentanycastd -l aip-device-grace -d 'How long the agent of a device that is gone stays registered [default: "10m"]' -r
+complete -c agentanycastd -l aip-command-timeout -d 'How long a device may take for a batch of commands [default: "5m"]' -r
+complete -c agentanycastd -l aip-task-timeout -d 'How long a task of a constellation may take [default: "1000s"]' -r
+complete -c agentanycastd -l aip-aliases -d 'What constellations may call agents of the mesh' -r
+complete -c agentanycastd -l aip-keys -d 'Clients that show a JWT signed with the key of their did:key' -r
 complete -c agentanycastd -l uap-hub-listen -d 'Where its clients connect, HOST:PORT' -r
 complete -c agentanycastd -l uap-hub-allow-remote -d 'Listen for them beyond loopback without TLS, or with callers that need not say who they are' -r
 complete -c agentanycastd -l uap-hub-tls-cert -d 'The certificate of TLS, PEM; read again when it changes' -r

@@ -89,6 +89,24 @@ pub struct PartValues {
     home: Option<PathBuf>,
 }
 
+impl PartValues {
+    /// Whether it is said of the gateway of this name whether it runs.
+    pub fn sets_enabled(&self, gateway: &str) -> bool {
+        self.values
+            .contains_key(format!("gateways.{gateway}.enabled").as_str())
+    }
+
+    /// Whether anything is set of the gateway of this name.
+    pub fn sets(&self, gateway: &str) -> bool {
+        self.values.keys().any(|key| {
+            let rest = key
+                .strip_prefix("gateways.")
+                .and_then(|rest| rest.strip_prefix(gateway));
+            rest.is_some_and(|rest| rest.starts_with('.'))
+        })
+    }
+}
+
 /// A configuration that has such a part.
 pub trait HasPartValues {
     /// The part.

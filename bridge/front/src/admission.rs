@@ -8,7 +8,7 @@ use std::{
     num::NonZeroUsize,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
@@ -218,6 +218,7 @@ impl RequestAdmission {
         Ok(RequestPermit(Arc::new(PermitState {
             admission: Arc::clone(self),
             key: asker,
+            is_open: AtomicBool::new(true),
             body: AtomicUsize::new(0),
             unread: AtomicUsize::new(0),
         })))
@@ -246,6 +247,8 @@ pub struct RequestPermit(Arc<PermitState>);
 struct PermitState {
     admission: Arc<RequestAdmission>,
     key: QuotaKey,
+    /// It counts among what its caller has open.
+    is_open: AtomicBool,
     /// Bytes of the body that count.
     body: AtomicUsize,
     /// Bytes of the answer that count.
@@ -271,6 +274,15 @@ impl RequestPermit {
     /// The longest body that a caller may have, if it has no other.
     pub fn max_body(&self) -> usize {
         self.0.admission.max_body_bytes + SMALL_BODY
+    }
+
+    /// It does not count among what its caller has open any more: for a socket that stays open while nothing is asked, of
+    /// which something else bounds the number. Its bytes count as before.
+    pub fn leave_place(&self) {
+        let held = &self.0;
+        if held.is_open.swap(false, Relaxed) {
+            held.admission.shares().open.leave(&held.key);
+        }
     }
 
     /// The body is not in memory any more.
@@ -307,8 +319,11 @@ impl RequestPermit {
 impl Drop for PermitState {
     fn drop(&mut self) {
         let (body, unread) = (self.body.load(Relaxed), self.unread.load(Relaxed));
+        let is_open = *self.is_open.get_mut();
         let mut shares = self.admission.shares();
-        shares.open.leave(&self.key);
+        if is_open {
+            shares.open.leave(&self.key);
+        }
         if body > 0 {
             shares.bodies.give_back(&self.key, body);
         }
@@ -358,7 +373,12 @@ mod tests {
         let refusal = entry.admit_anonymous(Some(&one)).err().unwrap();
         assert_eq!(refusal.kind(), RefusalKind::Exhausted);
         assert!(entry.admit_anonymous(Some(&other)).is_ok());
-        drop(held);
+        // A socket that stays open leaves its place to others, once.
+        held[0].leave_place();
+        held[0].leave_place();
+        let next = entry.admit_anonymous(Some(&one));
+        assert!(next.is_ok() && entry.admit_anonymous(Some(&one)).is_err());
+        drop((held, next));
         assert!(entry.admit_anonymous(Some(&one)).is_ok());
         assert!(entry.shares().open.is_empty());
     }

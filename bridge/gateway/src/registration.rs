@@ -67,8 +67,17 @@ impl<P: ProgramContext> Registration<P> {
             check: part::check::<P::Config>,
             start: |program, node| {
                 async move {
-                    let settings = program.config().part_values().read::<M::Settings>(M::NAME);
+                    let values = program.config().part_values();
+                    let settings = values.read::<M::Settings>(M::NAME);
                     if !settings.enabled {
+                        // `enabled = false` is a setting, too.
+                        if values.sets(M::NAME) && !values.sets_enabled(M::NAME) {
+                            tracing::warn!(
+                                gateway = M::NAME,
+                                "the gateway has settings and is off: set gateways.{}.enabled to true, or to false",
+                                M::NAME
+                            );
+                        }
                         return Ok(None);
                     }
                     let front = Front::new(settings.front, program.request_counts(M::NAME))?;

@@ -131,7 +131,7 @@ async fn a_constellation_has_tasks_done_by_an_agent_of_another_node_and_hears_it
 async fn a_planner_of_another_node_carries_a_task_out_on_a_device() {
     let planner = r#"
 if grep -q '"results":\[\]' ; then
-  echo '{"status": "continue", "actions": [{"tool_name": "execute_command", "parameters": {"command": "echo planned"}}]}'
+  echo '{"status": "continue", "actions": [{"tool_name": "execute_command", "parameters": {"command": "touch planned"}}]}'
 else
   echo '{"status": "completed", "result": "it is planned"}'
 fi"#;
@@ -141,6 +141,7 @@ fi"#;
     let sent = scene.send("aip:task", "Plan it").await;
     assert!(sent.status.success(), "{}", sent.all_output);
     assert!(sent.stdout.contains("it is planned"), "{}", sent.all_output);
+    assert!(scene.folder().join("planned").exists());
     let constellation = scene.constellation("probe", "desk").await;
     let assigned = constellation.assign("desk", TaskRequest::new("t1", "Plan it"));
     let reply = within("the task ends", assigned).await.unwrap();

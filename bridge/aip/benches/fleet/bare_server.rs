@@ -1,4 +1,4 @@
-//! A bare server of WebSockets with the frames of the service: it answers the first frame of a client, sends
+//! A bare server of WebSockets, of axum alone, with the frames of the service: it answers the first frame of a client, sends
 //! commands some ahead of their answers, and counts the answers. It reads nothing and keeps nothing.
 
 use std::sync::{
@@ -6,15 +6,16 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-use soketto::{
-    Data, Incoming,
-    handshake::{Server, server::Response},
+use axum::{
+    Router,
+    extract::ws::{Message, WebSocket, WebSocketUpgrade},
+    routing::any,
+    serve::ListenerExt as _,
 };
 use tokio::{
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     sync::{Notify, watch},
 };
-use tokio_util::compat::TokioAsyncReadCompatExt as _;
 
 use crate::{AHEAD, TOOL, commands_of_each, devices, server::announce};
 
@@ -31,13 +32,14 @@ pub(crate) async fn serve() {
     let (begin, begun) = watch::channel(false);
     let ended = Arc::<Ended>::default();
     let counted = Arc::clone(&ended);
-    tokio::spawn(async move {
-        loop {
-            let (socket, _) = listener.accept().await.unwrap();
-            let _ = socket.set_nodelay(true);
-            tokio::spawn(converse(socket, begun.clone(), Arc::clone(&counted)));
-        }
+    let listener = listener.tap_io(|socket| {
+        let _ = socket.set_nodelay(true);
     });
+    let open = move |upgrade: WebSocketUpgrade| async move {
+        upgrade.on_upgrade(move |socket| converse(socket, begun, counted))
+    };
+    let router = Router::new().route("/ws", any(open));
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
     announce(&url).await;
     begin.send_replace(true);
     ended.all.notified().await;
@@ -45,28 +47,19 @@ pub(crate) async fn serve() {
     std::future::pending::<()>().await;
 }
 
-async fn converse(socket: TcpStream, mut begun: watch::Receiver<bool>, ended: Arc<Ended>) {
-    let mut handshake = Server::new(socket.compat());
-    let key = handshake.receive_request().await.unwrap().key();
-    let accept = Response::Accept { key, protocol: None };
-    handshake.send_response(&accept).await.unwrap();
-    let (mut sender, mut receiver) = handshake.into_builder().finish();
-    let mut buffer = Vec::new();
-    receiver.receive_data(&mut buffer).await.unwrap();
+async fn converse(mut socket: WebSocket, mut begun: watch::Receiver<bool>, ended: Arc<Ended>) {
+    socket.recv().await.unwrap().unwrap();
     let welcome = r#"{"type":"heartbeat","status":"ok","timestamp":"2030-01-01T00:00:00.000000Z","response_id":"00000000-0000-0000-0000-000000000000"}"#;
-    sender.send_text(welcome).await.unwrap();
-    sender.flush().await.unwrap();
+    socket.send(Message::text(welcome)).await.unwrap();
     begun.wait_for(|begun| *begun).await.unwrap();
     let (text, count) = ("x".repeat(200), commands_of_each());
     let (mut sent, mut answered) = (0, 0);
     while answered < count {
         while sent < count && sent < answered + AHEAD {
-            sender.send_text(command(sent, &text)).await.unwrap();
-            sender.flush().await.unwrap();
+            socket.send(Message::text(command(sent, &text))).await.unwrap();
             sent += 1;
         }
-        buffer.clear();
-        if let Incoming::Data(Data::Text(_)) = receiver.receive(&mut buffer).await.unwrap() {
+        if let Message::Text(_) = socket.recv().await.unwrap().unwrap() {
             answered += 1;
         }
     }

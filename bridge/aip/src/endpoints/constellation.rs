@@ -92,8 +92,13 @@ pub enum AssignError {
     #[error("there is no device '{0}' here; add it first")]
     Unknown(String),
     /// The device's service is not connected.
-    #[error("device '{0}' is not connected")]
-    NotConnected(String),
+    #[error("device '{device_id}' is not connected{}", reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default())]
+    NotConnected {
+        /// The device.
+        device_id: String,
+        /// Why its last connection was not made or ended.
+        reason: Option<String>,
+    },
     /// The connection was lost under way.
     #[error("device '{0}' was lost while it carried the task out")]
     DeviceLost(String),
@@ -123,7 +128,7 @@ impl AssignError {
     pub const fn is_device_lost(&self) -> bool {
         matches!(
             self,
-            Self::Unknown(_) | Self::NotConnected(_) | Self::DeviceLost(_)
+            Self::Unknown(_) | Self::NotConnected { .. } | Self::DeviceLost(_)
         )
     }
 }
@@ -245,7 +250,7 @@ impl ConstellationClient {
         if connected == Ok(true) {
             Ok(())
         } else {
-            Err(AssignError::NotConnected(device_id.to_owned()))
+            Err(link.not_connected())
         }
     }
 

@@ -161,7 +161,11 @@ impl DeviceClient {
             let Some(wait) = schedule.next_wait(rand::random()) else {
                 return error;
             };
-            tracing::info!(client_id = self.settings.client_id, %error, ?wait, "a device connects again");
+            if error.is_refusal() {
+                tracing::warn!(client_id = self.settings.client_id, %error, ?wait, "a device is refused, and tries again");
+            } else {
+                tracing::info!(client_id = self.settings.client_id, %error, ?wait, "a device connects again");
+            }
             tokio::time::sleep(wait).await;
         }
     }

@@ -33,6 +33,16 @@ pub enum ClientError {
     NoAnswer(Duration),
 }
 
+impl ClientError {
+    /// Whether the service does not want the client, rather than not being there.
+    pub const fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            Self::Refused { .. } | Self::Transport(TransportError::Rejected { .. })
+        )
+    }
+}
+
 /// Registers on a new connection, and waits for the service's answer.
 pub(super) async fn register(
     connection: &mut Connection,

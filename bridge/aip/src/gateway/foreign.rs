@@ -29,6 +29,9 @@ use crate::{
 /// How long is waited before a service that was given up is tried again.
 const AGAIN: Duration = Duration::from_mins(1);
 
+/// How often the card of an agent is read that is not there yet.
+const CARD_AGAIN: Duration = Duration::from_secs(2);
+
 /// A device that is to be at a foreign service.
 pub(super) struct ForeignDevice {
     endpoint: WebSocketEndpoint,
@@ -74,7 +77,8 @@ pub(super) fn prepare(
 impl ForeignDevice {
     /// Executes commands of the service until `stop`.
     pub(super) async fn run(self, stop: CancellationToken) {
-        while !stop.is_cancelled() {
+        let ready = stop.run_until_cancelled(self.executor.wait_for_agent()).await;
+        while ready.is_some() && !stop.is_cancelled() {
             let settings = DeviceClientSettings::new(&self.client_id);
             let client = DeviceClient::new(self.endpoint.clone(), settings, Arc::clone(&self.executor) as _);
             if let Err(error) = client.run(stop.clone()).await {
@@ -106,6 +110,21 @@ impl MeshExecutor {
         let mut known = self.skills.lock().unwrap_or_else(PoisonError::into_inner);
         *known = Some(card.skills.clone());
         Ok(card.skills)
+    }
+
+    /// Waits until the agent has a card: services ask for the tools of a device once, when it registers.
+    async fn wait_for_agent(&self) {
+        let mut told = false;
+        while self.read_skills().await.is_err() {
+            if !told {
+                tracing::info!(
+                    client_id = self.client_id,
+                    "the agent behind a device is not there yet"
+                );
+                told = true;
+            }
+            tokio::time::sleep(CARD_AGAIN).await;
+        }
     }
 
     fn known_skills(&self) -> Option<Vec<mesh::Skill>> {

@@ -62,7 +62,11 @@ impl AipFront {
             name: admitted.caller.as_str().to_owned(),
             client_id,
         };
+        let place = admitted.permit.clone();
         websocket::upgrade(&mut request, admitted.permit, MAX_MESSAGE, async move |socket| {
+            // The service bounds its clients, and the listener the connections of an address.
+            place.leave_place();
+            drop(place);
             service
                 .serve_caller(socket::transport(socket), Some(caller))
                 .await;

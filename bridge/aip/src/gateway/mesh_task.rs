@@ -200,6 +200,13 @@ fn work(device: &DeviceAgent, planner: Option<&Target>, task: &mesh::Task) -> Re
         }
         return Ok(Work::Plan(text, planner.clone()));
     }
+    if skill.is_empty() {
+        let example = tool_skill(device.client_id(), "TOOL");
+        return Err(format!(
+            "no planner is set here, so a task for device '{}' names a skill: {example} or {COMMAND_SKILL}",
+            device.client_id()
+        ));
+    }
     let tools = device.tools();
     let is_meant =
         |tool: &crate::endpoints::DeviceTool| tool_skill(device.client_id(), &tool.tool.tool_name) == skill;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    content::{data_part, object_of},
+    content::{data_part, object_of, text_part},
     device_agent::DeviceAgent,
     mesh::{Listener, MeshRequest, MeshTasks},
 };
@@ -19,8 +19,9 @@ use crate::{
 /// Questions to the planner for one task.
 const MOST_ROUNDS: usize = 50;
 
-/// Results that the planner is shown, in bytes; the oldest give way.
-const MOST_SHOWN: usize = 2 << 20;
+/// Results that the planner is shown, in bytes; the oldest give way. A question has them twice, and agents over gRPC take
+/// 3.5 MiB.
+const MOST_SHOWN: usize = 1 << 20;
 
 /// A task in words.
 pub(super) struct Plan<'a> {
@@ -91,7 +92,8 @@ pub(super) async fn carry_out(
         });
         let request = MeshRequest {
             target: plan.planner.clone(),
-            parts: vec![data_part(&question)],
+            // As text, too: a program may read that alone.
+            parts: vec![data_part(&question), text_part(question.to_string())],
             caller: plan.caller,
             context: plan.session_id,
             cancelled: plan.cancelled.clone(),

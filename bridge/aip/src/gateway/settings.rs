@@ -198,9 +198,7 @@ impl Setting for DeviceEntrySetting {
             match key.as_str() {
                 "url" => {
                     let text = String::read(value, home)?;
-                    WebSocketEndpoint::new(&text).map_err(|error| {
-                        value.refuse(format!("ws://HOST:PORT/ws or wss://HOST:PORT/ws ({error})"))
-                    })?;
+                    WebSocketEndpoint::new(&text).map_err(|error| value.refuse(error.to_string()))?;
                     url = Some(text);
                 }
                 "client_id" => client_id = Some(String::read(value, home)?).filter(|id| !id.is_empty()),

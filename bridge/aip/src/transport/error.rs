@@ -33,7 +33,7 @@ pub enum TransportError {
         reason: String,
     },
     /// The service refused the connection.
-    #[error("{address} refused the connection with HTTP {status}; check the path and the token")]
+    #[error("{address} refused the connection with HTTP {status}; {}", advice(*status))]
     Rejected {
         /// Its address.
         address: String,
@@ -55,4 +55,14 @@ pub enum TransportError {
     /// The connection has ended.
     #[error("the connection has ended")]
     Closed,
+}
+
+/// What to do about a status of HTTP.
+const fn advice(status: u16) -> &'static str {
+    match status {
+        401 | 403 => "check the token",
+        429 => "its caller has too many connections or requests; try again later",
+        500.. => "the service has a fault; try again later",
+        _ => "check the path of the URL",
+    }
 }

@@ -116,7 +116,8 @@ async fn what_cannot_run_is_explained() {
     assert_eq!(code, 1);
     assert_eq!(
         said.last().unwrap(),
-        "constellation: device 'gone' is not connected"
+        "constellation: device 'gone' is not connected: the service refused the registration of \
+         'constellation@gone': Target device 'gone' is not connected"
     );
     assert!(
         said.iter()

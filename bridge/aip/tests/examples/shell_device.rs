@@ -78,7 +78,7 @@ async fn a_device_works_over_tls_and_says_that_its_token_is_wrong() {
     ];
     let mut refused = Program::start("shell_device", &flags);
     refused
-        .says("refused the connection with HTTP 403; check the path and the token")
+        .says("refused the connection with HTTP 403; check the token")
         .await;
     let flags = ["--service", &url, "--id", "two", "--token-file", &token];
     let mut untrusting = Program::start("shell_device", &flags);

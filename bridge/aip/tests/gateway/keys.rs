@@ -126,5 +126,12 @@ async fn devices_and_constellations_work_over_tls_with_a_token() {
     let absent = ConstellationClient::new(ConstellationSettings::new("late"));
     absent.add_device(DeviceEntry::new("nothing"), endpoint);
     let waited = absent.wait_connected("nothing", Duration::from_millis(300)).await;
-    assert!(matches!(waited, Err(AssignError::NotConnected(_))), "{waited:?}");
+    let reason = match waited {
+        Err(AssignError::NotConnected { reason, .. }) => reason.unwrap_or_default(),
+        other => panic!("{other:?}"),
+    };
+    assert!(
+        reason.contains("Target device 'nothing' is not connected"),
+        "{reason}"
+    );
 }

@@ -48,6 +48,8 @@ pub(super) struct DeviceLink {
     profile: Mutex<AgentProfile>,
     state: watch::Sender<DeviceState>,
     live: Mutex<Option<Live>>,
+    /// Why the last connection was not made or ended.
+    failure: Mutex<Option<String>>,
     /// A device has one task at a time; the others wait in their order.
     turn: tokio::sync::Mutex<()>,
     stop: CancellationToken,
@@ -88,6 +90,7 @@ impl DeviceLink {
             profile: Mutex::new(profile),
             state: watch::Sender::new(DeviceState::Disconnected),
             live: Mutex::default(),
+            failure: Mutex::default(),
             turn: tokio::sync::Mutex::default(),
             stop: stop.clone(),
         });
@@ -116,6 +119,13 @@ impl DeviceLink {
         reached.is_ok_and(|state| state.is_connected())
     }
 
+    pub(super) fn not_connected(&self) -> AssignError {
+        AssignError::NotConnected {
+            device_id: self.device.device_id.clone(),
+            reason: locked(&self.failure).clone(),
+        }
+    }
+
     fn set_state(&self, state: DeviceState) {
         locked(&self.profile).status = state;
         self.state.send_replace(state);
@@ -129,6 +139,7 @@ impl DeviceLink {
         let mut schedule = ReconnectSchedule::new(self.settings.reconnect);
         loop {
             let ended = self.one_connection(&mut schedule).await;
+            *locked(&self.failure) = ended.as_ref().err().map(ToString::to_string);
             self.lost();
             let Some(wait) = schedule.next_wait(rand::random()) else {
                 break;
@@ -259,7 +270,7 @@ impl DeviceLink {
 
     pub(super) async fn device_info(&self) -> Result<Value, AssignError> {
         let live = locked(&self.live).clone();
-        let live = live.ok_or_else(|| AssignError::NotConnected(self.device.device_id.clone()))?;
+        let live = live.ok_or_else(|| self.not_connected())?;
         self.ask(&live).await
     }
 
@@ -267,7 +278,7 @@ impl DeviceLink {
         let id = || self.device.device_id.clone();
         let request_id = format!("device_info_{}_{}", self.device.device_id, uuid::Uuid::new_v4());
         let waiting = live.infos.open(&request_id);
-        let mut waiting = waiting.map_err(|_| AssignError::NotConnected(id()))?;
+        let mut waiting = waiting.map_err(|_| self.not_connected())?;
         let message = ClientMessage {
             request_id: Some(request_id),
             ..self.message(ClientMessageType::DeviceInfoRequest, MessageStatus::Ok)

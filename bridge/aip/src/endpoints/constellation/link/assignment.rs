@@ -17,11 +17,11 @@ impl DeviceLink {
         let id = || self.device.device_id.clone();
         let _turn = self.turn.lock().await;
         let live = locked(&self.live).clone();
-        let live = live.ok_or_else(|| AssignError::NotConnected(id()))?;
+        let live = live.ok_or_else(|| self.not_connected())?;
         let session_id = format!("{}@{}", self.settings.task_name, task.task_id);
         // One task at a time: there is room.
         let waiting = live.tasks.open(&session_id);
-        let mut waiting = waiting.map_err(|_| AssignError::NotConnected(id()))?;
+        let mut waiting = waiting.map_err(|_| self.not_connected())?;
         let message = ClientMessage {
             request: Some(task.request),
             task_name: Some(self.settings.task_name.clone()),

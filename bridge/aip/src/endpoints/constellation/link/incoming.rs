@@ -4,7 +4,7 @@ use super::{DeviceLink, Live, locked};
 use crate::{
     endpoints::{ConstellationEvent, error::ClientError},
     messages::{ServerMessage, ServerMessageType},
-    protocol::{AnyMessage, Connection, ProtocolError, Received},
+    protocol::{AnyMessage, Connection, ProtocolError, Received, ReplyMatch},
 };
 
 impl DeviceLink {
@@ -69,14 +69,14 @@ impl DeviceLink {
             error = message.error,
             "a service reports an error"
         );
-        let session = message
-            .session_id
-            .clone()
-            .or_else(|| locked(&live.unaccepted).take());
-        match (message.response_id.clone(), session) {
-            (Some(id), None) => drop(live.infos.resolve(&id, message)),
-            (_, Some(session_id)) => drop(live.tasks.resolve(&session_id, message)),
-            (None, None) => {}
+        if let Some(id) = &message.response_id
+            && live.infos.resolve(id, message.clone()) != ReplyMatch::Unknown
+        {
+            return;
+        }
+        let session = message.session_id.clone();
+        if let Some(session_id) = session.or_else(|| locked(&live.unaccepted).take()) {
+            live.tasks.resolve(&session_id, message);
         }
     }
 }
