@@ -83,7 +83,7 @@ pub async fn start(
         cors_origins: settings.front.cors_origins.clone(),
     };
     let router = |stop: CancellationToken| -> Router { http::router(handler, front, requests, stop) };
-    let front = RunningFront::start(&settings.front, tls, "HTTP clients", router).await?;
+    let front = RunningFront::start(&settings.front, (tls, false), "HTTP clients", router).await?;
     let told = tokio::spawn(notifier.run(front.stop.clone()));
     Ok(RunningGateway::new("bridge", "bridge", front).with_task(told))
 }

@@ -24,6 +24,7 @@ use crate::{
 pub struct Front {
     settings: FrontSettings,
     tls: Option<Tls>,
+    small_messages: bool,
     rules: Arc<FrontRules>,
     request_counts: Arc<RequestCounts>,
 }
@@ -57,9 +58,17 @@ impl Front {
                 max_body,
             }),
             tls,
+            small_messages: false,
             settings,
             request_counts,
         })
+    }
+
+    /// Clients send many small messages on a stream of HTTP/2: one that sends faster than they are taken is slowed.
+    #[must_use]
+    pub fn with_small_messages(mut self) -> Self {
+        self.small_messages = true;
+        self
     }
 
     /// WebSockets of this front take messages of this size, in bytes, which may be larger than bodies.
@@ -93,7 +102,8 @@ impl Front {
             }
         };
         let router = |stop| router(stop).layer(middleware::from_fn(counted));
-        RunningFront::start(&self.settings, self.tls, clients, router).await
+        let connections = (self.tls, self.small_messages);
+        RunningFront::start(&self.settings, connections, clients, router).await
     }
 }
 

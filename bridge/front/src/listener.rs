@@ -48,13 +48,13 @@ pub fn tls(settings: &FrontSettings) -> anyhow::Result<Option<Tls>> {
 
 impl RunningFront {
     /// Where the settings say, for `clients`, with the routes that `router` makes; their streams end at the token that it
-    /// is given.
+    /// is given. `small_messages` is as [`ConnectionConfig`] has it.
     ///
     /// # Errors
     /// When the address cannot be listened on.
     pub async fn start(
         settings: &FrontSettings,
-        tls: Option<Tls>,
+        (tls, small_messages): (Option<Tls>, bool),
         clients: &str,
         router: impl FnOnce(CancellationToken) -> Router,
     ) -> anyhow::Result<Self> {
@@ -73,6 +73,7 @@ impl RunningFront {
         let door = ConnectionConfig {
             tls,
             connections: usize::try_from(settings.limits.connections).unwrap_or(usize::MAX),
+            small_messages,
         };
         let router = router(stop.clone());
         Ok(Self {

@@ -34,6 +34,6 @@ pub async fn start(
     let tls = listener::tls(settings)?;
     let tools = Arc::new(ToolHandler::new(gateway, tally));
     let router = |stop: CancellationToken| http::router(tools, config, stop);
-    let front = RunningFront::start(settings, tls, "MCP clients", router).await?;
+    let front = RunningFront::start(settings, (tls, false), "MCP clients", router).await?;
     Ok(RunningGateway::new("MCP server", NAME, front))
 }

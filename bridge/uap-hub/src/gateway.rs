@@ -60,7 +60,10 @@ impl GatewayModule for UapHubGateway {
                 async move { Ok::<_, Infallible>(routes.answer(request).await) }
             }))
         };
-        let front = front.serve("execution agents", router).await?;
+        let front = front
+            .with_small_messages()
+            .serve("execution agents", router)
+            .await?;
         let stop = front.stop.clone();
         let timed = tokio::spawn(Arc::clone(&hub).watch_times(stop.clone()));
         let name = settings.agent.0.clone();

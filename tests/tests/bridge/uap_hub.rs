@@ -28,6 +28,16 @@ fn said(task: &Value) -> Vec<(String, Value)> {
 }
 
 #[tokio::test]
+async fn an_agent_that_says_too_much_is_slowed_and_its_end_counts() {
+    let fleet = Fleet::start().await;
+    let mut agent = fleet.agent("runner").await;
+    let sent = fleet.send_with("uap:test:junit", "flood", &["--json"]).await;
+    assert!(sent.status.success(), "{:.3000}", sent.all_output);
+    agent.began().await;
+    assert_eq!(task_of(&sent)["status"], "completed");
+}
+
+#[tokio::test]
 async fn a_test_is_sent_by_the_command_and_its_report_and_files_come_back() {
     let fleet = Fleet::start().await;
     let mut agent = fleet.agent("runner").await;

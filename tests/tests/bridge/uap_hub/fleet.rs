@@ -21,6 +21,9 @@ use tokio::{sync::mpsc, task::JoinHandle};
 const TEST: &str = "junit";
 const TRANSLATION: &str = "playwright-py";
 
+/// What an agent says that says too much: more than a task keeps of it, and more frames than h2 lets wait.
+const FLOOD: usize = 12_000;
+
 /// Their skills.
 pub(crate) const SKILLS: [&str; 2] = ["uap:test:junit", "uap:translate:playwright-py"];
 
@@ -270,6 +273,12 @@ async fn run(session: AgentSession, hears: mpsc::UnboundedSender<Heard>) -> Resu
                 .with_report(StepReport::passed("login"))
                 .with_report(StepReport::failed("logout"))
                 .with_attachment(log))
+        }
+        "flood" => {
+            for number in 0..FLOOD {
+                session.progress.running(&number.to_string()).await?;
+            }
+            Ok(SessionEnd::completed())
         }
         "hold" => {
             session.cancelled.cancelled().await;
