@@ -1,0 +1,24 @@
+//! The Universal Agent Messaging Protocol 1.0: signed JSON envelopes, and streams of deltas that answer them.
+//!
+//! The modules at the top are the protocol as a library: no I/O, no clock. With the feature `gateway` the crate also holds
+//! the gateway `uamp` and its client.
+//! Invariant: a signature covers the JSON that was received, never one that is made of typed fields.
+
+#![forbid(unsafe_code)]
+
+pub mod body;
+pub mod canonical;
+pub mod capability_token;
+pub mod conversation;
+pub mod delta;
+pub mod did_key;
+pub mod envelope;
+pub mod error;
+pub mod hub_document;
+pub mod jws;
+pub mod manifest;
+pub mod record;
+pub mod replay;
+pub mod schemas;
+pub mod trust;
+pub mod window;
