@@ -88,15 +88,15 @@ impl Delta {
             return Err(UampError::coded(UampCode::PayloadTooLarge, text));
         }
         let value = read_strict(bytes).map_err(|error| UampError::field("delta", error.to_string()))?;
-        Self::from_value(value)
+        Self::from_value(&value)
     }
 
     /// Of JSON that was read.
     ///
     /// # Errors
     /// [`UampError::Field`] with the field that is wrong.
-    pub fn from_value(value: Value) -> Result<Self, UampError> {
-        UampSchema::Delta.check(&value)?;
+    pub fn from_value(value: &Value) -> Result<Self, UampError> {
+        UampSchema::Delta.check(value)?;
         let text = |name: &str| value[name].as_str().unwrap_or_default();
         let seq = value["delta_seq"]
             .as_u64()
@@ -177,11 +177,11 @@ mod tests {
     #[test]
     fn the_examples_of_the_text_lack_required_fields() {
         let example = json!({"delta_seq": 0, "type": "progress", "payload": {"pct": 10}});
-        assert!(Delta::from_value(example).is_err());
+        assert!(Delta::from_value(&example).is_err());
         let extra =
             json!({"delta_seq": 0, "stream_id": "s", "ts": "2025-07-10T13:38:01Z", "type": "done", "x": 1});
-        assert!(Delta::from_value(extra).is_err());
+        assert!(Delta::from_value(&extra).is_err());
         let bare = json!({"delta_seq": 0, "stream_id": "s", "ts": "2025-07-10T13:38:01Z", "type": "done"});
-        assert!(Delta::from_value(bare).is_ok());
+        assert!(Delta::from_value(&bare).is_ok());
     }
 }

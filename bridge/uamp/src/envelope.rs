@@ -16,7 +16,7 @@ use uuid::Uuid;
 use crate::{
     body::EnvelopeBody,
     canonical::{allow_list_hash, envelope_hash, read_strict},
-    error::{UampCode, UampError, shown},
+    error::{UampCode, UampError},
     jws::{CompactJws, VerificationKey, hash_payload},
     schemas::UampSchema,
 };
@@ -239,6 +239,7 @@ impl Envelope {
         let body = EnvelopeBody::read(object.get("body").unwrap_or(&Value::Null))?;
         let hash = envelope_hash(&object).map_err(|error| UampError::field("envelope", error.to_string()))?;
         Ok(Self {
+            object,
             hash,
             id,
             time,
@@ -250,7 +251,6 @@ impl Envelope {
             stream_id,
             delta_window,
             body,
-            object,
         })
     }
 
@@ -273,11 +273,9 @@ impl Envelope {
     }
 
     fn verify_hash(&self, key: &VerificationKey, hash: &[u8; 32]) -> Result<(), UampError> {
-        let verified = self.signature().and_then(|jws| {
-            jws.verify(key, &hash_payload(hash))
-                .map_err(|error| UampError::coded(UampCode::Unauthenticated, error.to_string()))
-        });
-        verified.map(|_| ())
+        self.signature()?
+            .verify(key, &hash_payload(hash))
+            .map_err(|error| UampError::coded(UampCode::Unauthenticated, error.to_string()))
     }
 
     /// Its signature, read and not verified.

@@ -22,3 +22,13 @@ pub mod replay;
 pub mod schemas;
 pub mod trust;
 pub mod window;
+
+#[cfg(feature = "gateway")]
+pub mod gateway;
+
+/// The generated messages, clients and servers of the package `uamp.v1`, the gRPC binding.
+#[cfg(feature = "gateway")]
+#[allow(missing_docs, clippy::all, clippy::pedantic, unreachable_pub, rustdoc::all)]
+pub mod v1 {
+    include!("gen/uamp.v1.rs");
+}

@@ -71,7 +71,7 @@ pub fn read_record(json: &[u8], most: usize) -> Result<UampRecord, UampError> {
     }
     let value = read_strict(json).map_err(|error| UampError::field("record", error.to_string()))?;
     if value.get("delta_seq").is_some_and(Value::is_number) {
-        return Delta::from_value(value).map(UampRecord::Delta);
+        return Delta::from_value(&value).map(UampRecord::Delta);
     }
     Envelope::read(json, most).map(|envelope| UampRecord::Envelope(Box::new(envelope)))
 }

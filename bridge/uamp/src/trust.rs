@@ -87,14 +87,13 @@ impl TrustAnchors {
         kid: Option<&str>,
         algorithm: JwsAlgorithm,
     ) -> Result<Vec<VerificationKey>, UampError> {
-        let mut keys: Vec<(bool, VerificationKey)> = match key_of_did(did) {
-            Some(key) => vec![(true, key)],
-            None => {
-                let known = self.keys.get(did).into_iter().flatten();
-                known
-                    .map(|(known, key)| (Some(known.as_str()) == kid, key.clone()))
-                    .collect()
-            }
+        let mut keys: Vec<(bool, VerificationKey)> = if let Some(key) = key_of_did(did) {
+            vec![(true, key)]
+        } else {
+            let known = self.keys.get(did).into_iter().flatten();
+            known
+                .map(|(known, key)| (Some(known.as_str()) == kid, key.clone()))
+                .collect()
         };
         keys.retain(|(_, key)| key.algorithm() == algorithm);
         keys.sort_by_key(|(is_named, _)| !is_named);

@@ -203,17 +203,6 @@ impl SigningIdentity {
             }
         }
     }
-
-    /// The hash by which two parties derive the same name for the same thing; the name tells nothing of the key.
-    pub(crate) fn derive(&self, label: &str, parts: &[&str]) -> [u8; 32] {
-        use sha2::{Digest as _, Sha256};
-        let mut hash = Sha256::new();
-        for text in std::iter::once(&label).chain(parts).chain([&self.did.as_str()]) {
-            hash.update((text.len() as u64).to_be_bytes());
-            hash.update(text);
-        }
-        hash.finalize().into()
-    }
 }
 
 fn public(secret: &Secret) -> VerificationKey {
