@@ -89,15 +89,19 @@ impl UampGateway {
                 async move { Ok::<_, Infallible>(routes.answer(request).await) }
             }))
         };
-        let front = front.with_tls(tls.front()?).serve("agents of UAMP", router).await?;
+        let front = front
+            .with_tls(tls.front()?)
+            .serve("agents of UAMP", router)
+            .await?;
         let stop = front.stop.clone();
         let (address, ended) = (front.address, Arc::clone(&handler));
         let swept = Arc::clone(&handler);
         let mut running = RunningGateway::new("gateway of UAMP", Self::NAME, front)
             .with_metrics(Arc::new(UampMetrics(handler)));
         if let Some(config) = http3 {
-            let server = http3::Http3Server::bind(address, config, connections)
-                .with_context(|| format!("cannot listen on UDP {address} for HTTP/3; set http3 = false to do without"))?;
+            let server = http3::Http3Server::bind(address, config, connections).with_context(|| {
+                format!("cannot listen on UDP {address} for HTTP/3; set http3 = false to do without")
+            })?;
             running = running.with_task(tokio::spawn(server.run(routes, counts, stop.clone())));
         }
         let sweeping = tokio::spawn(async move {
@@ -122,10 +126,15 @@ fn read_anchors(settings: &UampSettings) -> anyhow::Result<Option<HotReload<Arc<
     let read = move || -> anyhow::Result<Arc<TrustAnchors>> {
         let shown = path.display();
         let text = std::fs::read(&path).with_context(|| format!("the trust anchors {shown}"))?;
-        anyhow::ensure!(text.len() <= MAX_HUB, "the trust anchors {shown}: more than {MAX_HUB} bytes");
+        anyhow::ensure!(
+            text.len() <= MAX_HUB,
+            "the trust anchors {shown}: more than {MAX_HUB} bytes"
+        );
         let document = read_strict(&text).with_context(|| format!("the trust anchors {shown}"))?;
         let mut anchors = TrustAnchors::default();
-        anchors.add(&document).with_context(|| format!("the trust anchors {shown}"))?;
+        anchors
+            .add(&document)
+            .with_context(|| format!("the trust anchors {shown}"))?;
         Ok(Arc::new(anchors))
     };
     HotReload::new("the trust anchors of UAMP", files, read).map(Some)
@@ -133,6 +142,8 @@ fn read_anchors(settings: &UampSettings) -> anyhow::Result<Option<HotReload<Arc<
 
 /// Unix time in milliseconds.
 pub(crate) fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

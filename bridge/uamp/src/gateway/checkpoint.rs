@@ -97,7 +97,10 @@ impl StreamCheckpoint {
                 continue;
             };
             let end = offset + *length as u64;
-            match ranges.iter_mut().find(|known| known.0 == *task && known.1 == *artifact) {
+            match ranges
+                .iter_mut()
+                .find(|known| known.0 == *task && known.1 == *artifact)
+            {
                 Some(known) => {
                     known.2 = known.2.min(*offset);
                     known.3 = known.3.max(end);
@@ -132,7 +135,11 @@ impl StreamCheckpoint {
             }),
             NotedFrame::End => {
                 let (kind, payload) = end()?;
-                Some(FrameContent::Other { task: 0, kind, payload })
+                Some(FrameContent::Other {
+                    task: 0,
+                    kind,
+                    payload,
+                })
             }
         };
         self.frames.iter().map(content).collect()
@@ -149,7 +156,9 @@ fn noted(content: &FrameContent) -> NotedFrame {
             ..
         } => NotedFrame::Chunk(*task, artifact.clone(), *offset, bytes.len()),
         // The end without an acknowledgement is the gateway's own; what the tasks say would be another end.
-        FrameContent::Other { task, kind, payload } if !kind.is_terminal() || payload.contains_key("code") => {
+        FrameContent::Other { task, kind, payload }
+            if !kind.is_terminal() || payload.contains_key("code") =>
+        {
             NotedFrame::Other(*task, kind.as_str().to_owned(), payload.clone())
         }
         FrameContent::Other { .. } => NotedFrame::End,
@@ -165,7 +174,11 @@ mod tests {
     fn a_stream_goes_on_from_its_note() {
         let mut log = StreamLog::new(8);
         let bytes = Bytes::from_static(b"0123456789");
-        log.push(0, DeltaType::Progress, Map::from_iter([("state".to_owned(), "working".into())]));
+        log.push(
+            0,
+            DeltaType::Progress,
+            Map::from_iter([("state".to_owned(), "working".into())]),
+        );
         log.push_chunk(1, "a", "t/t", 0, bytes.slice(..4));
         log.release(5);
         log.push_chunk(1, "a", "t/t", 4, bytes.slice(4..));
@@ -196,7 +209,11 @@ mod tests {
             again.restore(content, 5);
         }
         again.publish();
-        let deltas = |log: &StreamLog| log.unacked().map(|frame| delta_of(frame, "s", None)).collect::<Vec<_>>();
+        let deltas = |log: &StreamLog| {
+            log.unacked()
+                .map(|frame| delta_of(frame, "s", None))
+                .collect::<Vec<_>>()
+        };
         assert_eq!(deltas(&again), deltas(&log));
         assert!(again.is_over());
     }

@@ -88,7 +88,10 @@ pub(crate) fn part_bytes(part: &v1::Part) -> (String, Bytes) {
         Some(Content::TextPart(text)) => ("text/plain", text.text.clone().into_bytes()),
         Some(Content::DataPart(data)) => {
             let exact = part.metadata.get(EXACT).map(String::as_str);
-            let value = data.data.as_ref().map_or(Value::Null, |data| restore(data, exact));
+            let value = data
+                .data
+                .as_ref()
+                .map_or(Value::Null, |data| restore(data, exact));
             (JSON, value.to_string().into_bytes())
         }
         Some(Content::RawPart(raw)) => ("application/octet-stream", raw.data.clone()),
@@ -108,7 +111,10 @@ pub(crate) fn mime_of(artifact: &v1::Artifact) -> String {
     match mime {
         Some(mime) if !mime.is_empty() => mime.to_owned(),
         _ if is_reference(artifact) => "application/octet-stream".to_owned(),
-        _ => artifact.parts.first().map_or_else(|| "text/plain".to_owned(), |part| part_bytes(part).0),
+        _ => artifact
+            .parts
+            .first()
+            .map_or_else(|| "text/plain".to_owned(), |part| part_bytes(part).0),
     }
 }
 
@@ -116,13 +122,23 @@ pub(crate) fn mime_of(artifact: &v1::Artifact) -> String {
 pub(crate) fn artifact_bytes(artifact: &v1::Artifact) -> Bytes {
     match artifact.parts.as_slice() {
         [only] => part_bytes(only).1,
-        parts => parts.iter().flat_map(|part| part_bytes(part).1).collect::<Vec<u8>>().into(),
+        parts => parts
+            .iter()
+            .flat_map(|part| part_bytes(part).1)
+            .collect::<Vec<u8>>()
+            .into(),
     }
 }
 
 /// Whether a result that is there whole is too large for the `done` delta.
 pub(crate) fn is_chunked(artifact: &v1::Artifact) -> bool {
-    is_reference(artifact) || artifact.parts.iter().map(|part| part_bytes(part).1.len()).sum::<usize>() > INLINE
+    is_reference(artifact)
+        || artifact
+            .parts
+            .iter()
+            .map(|part| part_bytes(part).1.len())
+            .sum::<usize>()
+            > INLINE
 }
 
 /// A result as it stands in the `done` delta.

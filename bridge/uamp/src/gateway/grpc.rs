@@ -103,7 +103,10 @@ impl Agent for UampGrpc {
 
     async fn send(&self, request: tonic::Request<Envelope>) -> Result<tonic::Response<Accepted>, Status> {
         let caller = caller(&request)?;
-        let accepted = self.0.accept(caller.0.caller.as_str(), &request.get_ref().json).await;
+        let accepted = self
+            .0
+            .accept(caller.0.caller.as_str(), &request.get_ref().json)
+            .await;
         let accepted = accepted.map_err(|rejected| self.status(&rejected))?;
         Ok(tonic::Response::new(Accepted {
             location: accepted.location().unwrap_or_default(),
@@ -119,7 +122,11 @@ impl Agent for UampGrpc {
         let wanted = request.into_inner();
         let from = wanted.from_seq.unwrap_or(0);
         let refused = |error: UampError| self.status(&error.into());
-        let stream = self.0.open(caller.0.caller.as_str(), &wanted.stream_id).await.map_err(refused)?;
+        let stream = self
+            .0
+            .open(caller.0.caller.as_str(), &wanted.stream_id)
+            .await
+            .map_err(refused)?;
         begin_reading(&stream, from).map_err(refused)?;
         let (reader, handler) = (stream.reader(), Arc::clone(&self.0));
         let deltas = stream! {
@@ -163,10 +170,14 @@ impl Agent for UampGrpc {
                     message = incoming.message() => message,
                 };
                 match message {
-                    Ok(Some(Frame { frame: Some(frame::Frame::Envelope(envelope)) })) => {
+                    Ok(Some(Frame {
+                        frame: Some(frame::Frame::Envelope(envelope)),
+                    })) => {
                         session.take(&envelope.json).await;
                     }
-                    Ok(Some(Frame { frame: Some(frame::Frame::Delta(delta)) })) => session.take(&delta.json).await,
+                    Ok(Some(Frame {
+                        frame: Some(frame::Frame::Delta(delta)),
+                    })) => session.take(&delta.json).await,
                     Ok(Some(Frame { frame: None })) => {}
                     // A client that sends no more still reads until its streams have ended.
                     Ok(None) => {

@@ -12,12 +12,12 @@ use std::{
 };
 
 use agentanycast_daemon_kit::hot_reload::HotReload;
+use agentanycast_front::path_segment;
 use agentanycast_gateway::{
-    Gateway,
+    Gateway, Target,
     caller::{Caller, GatewayLabels},
     tasks::GatewayTasks,
 };
-use agentanycast_front::path_segment;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
@@ -44,8 +44,6 @@ const LABELS: GatewayLabels = GatewayLabels::new("uamp");
 
 /// The labels of a task of this gateway, besides those of every gateway.
 pub(super) mod label {
-    /// The stream that it is in: with the caller, what its tasks are found by.
-    pub(crate) const STREAM: &str = "uamp.stream";
     /// The envelope that began it.
     pub(crate) const ID: &str = "uamp.id";
     /// Who sent that.
@@ -156,9 +154,11 @@ impl UampHandler {
         self.anchors.as_ref().map(HotReload::get).unwrap_or_default()
     }
 
-    /// The caller whose tasks are those of one stream.
+    /// The caller whose tasks are those of one stream: a list of its own, as those of one agent are elsewhere. Conversations
+    /// are the caller's over all its streams.
     fn stream_caller(caller: &str, stream_id: &str) -> Caller {
-        Caller::with_one_list(LABELS, Some(caller)).with_label(label::STREAM, Some(stream_id.to_owned()))
+        let stream = Target::Url(format!("uamp-stream:{stream_id}"));
+        Caller::with_target(LABELS, Some(caller), &stream)
     }
 
     /// Takes an envelope that a caller of this name sends.
@@ -184,14 +184,22 @@ impl UampHandler {
         })
     }
 
-    async fn take_envelope(&self, caller: &str, envelope: &Envelope, raw: &[u8]) -> Result<Accepted, UampError> {
+    async fn take_envelope(
+        &self,
+        caller: &str,
+        envelope: &Envelope,
+        raw: &[u8],
+    ) -> Result<Accepted, UampError> {
         let now = now_ms();
         let is_body_signed = self.verify(envelope)?;
         envelope.check_time(now, self.settings.skew_ms())?;
         self.check_capability(envelope, now)?;
         let most = usize::try_from(self.settings.max_receivers).unwrap_or(usize::MAX);
         if envelope.to().len() > most {
-            let text = format!("has {} receivers, the limit is {most}; send several envelopes", envelope.to().len());
+            let text = format!(
+                "has {} receivers, the limit is {most}; send several envelopes",
+                envelope.to().len()
+            );
             return Err(UampError::field("to", text));
         }
         let _one = self.lock_of(envelope).lock().await;
@@ -290,10 +298,9 @@ impl UampHandler {
             .and_then(|id| self.streams.by_envelope(caller, id))
             .filter(|stream| stream.has_answer(envelope.id()))
             .map(|stream| stream.id.clone());
-        let stream_id = envelope
-            .intent()
-            .opens_stream()
-            .then(|| answered.unwrap_or_else(|| self.stream_of(envelope.from(), envelope.id(), envelope.stream_id())));
+        let stream_id = envelope.intent().opens_stream().then(|| {
+            answered.unwrap_or_else(|| self.stream_of(envelope.from(), envelope.id(), envelope.stream_id()))
+        });
         Accepted {
             id: envelope.id(),
             stream_id,
@@ -317,12 +324,17 @@ impl UampHandler {
 
     /// Signs an envelope of the gateway's own.
     pub(super) fn signed(&self, draft: &EnvelopeDraft) -> Map<String, Value> {
-        draft.sign(&self.identity, self.settings.emit_sig.0).unwrap_or_default()
+        draft
+            .sign(&self.identity, self.settings.emit_sig.0)
+            .unwrap_or_default()
     }
 
     /// The envelope that tells of an error.
     pub(super) fn error_envelope(&self, rejected: &Rejected) -> Value {
-        let to = rejected.from.clone().unwrap_or_else(|| "urn:uamp:unknown".to_owned());
+        let to = rejected
+            .from
+            .clone()
+            .unwrap_or_else(|| "urn:uamp:unknown".to_owned());
         let body = EnvelopeBody::json(&Value::Object(rejected.error.payload()));
         let mut draft = EnvelopeDraft::new(Intent::Error, vec![to], body, now_ms());
         draft.reply_to = rejected.id;

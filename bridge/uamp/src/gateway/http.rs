@@ -122,7 +122,10 @@ impl UampFront {
         let raw = read(body, &admitted.permit, self.handler.max_envelope()).await?;
         let accepted = self.handler.accept(admitted.caller.as_str(), &raw).await?;
         let mut response = plain(StatusCode::ACCEPTED);
-        if let Some(location) = accepted.location().and_then(|location| HeaderValue::from_str(&location).ok()) {
+        if let Some(location) = accepted
+            .location()
+            .and_then(|location| HeaderValue::from_str(&location).ok())
+        {
             response.headers_mut().insert(header::LOCATION, location);
         }
         Ok(response)
@@ -214,7 +217,10 @@ pub(super) fn begin_reading(stream: &UampStream, from: u64) -> Result<(), UampEr
 /// The frame that a consumer wants first: behind `Last-Event-ID`, or `?from=N`.
 fn first_frame(request: &Request) -> Result<u64, UampError> {
     if let Some(last) = request.headers().get("last-event-id") {
-        let last = last.to_str().ok().and_then(|text| text.trim().parse::<u64>().ok());
+        let last = last
+            .to_str()
+            .ok()
+            .and_then(|text| text.trim().parse::<u64>().ok());
         return last
             .and_then(|last| last.checked_add(1))
             .ok_or_else(|| UampError::field("Last-Event-ID", "has to be a delta_seq"));
@@ -233,7 +239,12 @@ fn is_envelope(headers: &HeaderMap) -> bool {
     let Some(kind) = headers.get(header::CONTENT_TYPE) else {
         return true;
     };
-    let essence = kind.to_str().unwrap_or_default().split(';').next().unwrap_or_default();
+    let essence = kind
+        .to_str()
+        .unwrap_or_default()
+        .split(';')
+        .next()
+        .unwrap_or_default();
     [ENVELOPE_TYPE, JSON].contains(&essence.trim().to_ascii_lowercase().as_str())
 }
 

@@ -175,8 +175,12 @@ type BidiStream = <Transport as h3::quic::OpenStreams<Bytes>>::BidiStream;
 
 impl Http3Connection {
     async fn serve(self, incoming: Incoming, config: quinn::ServerConfig) -> Result<(), String> {
-        let connecting = incoming.accept_with(Arc::new(config)).map_err(|error| error.to_string())?;
-        let connection = tokio::time::timeout(SOON, connecting).await.map_err(|late| late.to_string())?;
+        let connecting = incoming
+            .accept_with(Arc::new(config))
+            .map_err(|error| error.to_string())?;
+        let connection = tokio::time::timeout(SOON, connecting)
+            .await
+            .map_err(|late| late.to_string())?;
         let connection = connection.map_err(|error| error.to_string())?;
         let peer = ClientConnection {
             network: connection.remote_address().ip().into(),
@@ -187,8 +191,10 @@ impl Http3Connection {
         let mut builder = h3::server::builder();
         builder.max_field_section_size(HEAD_BYTES);
         let transport = h3_quinn::Connection::new(connection);
-        let mut h3: h3::server::Connection<Transport, Bytes> =
-            builder.build(transport).await.map_err(|error| error.to_string())?;
+        let mut h3: h3::server::Connection<Transport, Bytes> = builder
+            .build(transport)
+            .await
+            .map_err(|error| error.to_string())?;
         let mut requests = JoinSet::new();
         loop {
             let resolver = tokio::select! {

@@ -22,12 +22,17 @@ pub(super) fn manifest(handler: &UampHandler, rate: u64) -> String {
     let manifest = UampManifest {
         agent: "uamp/1.0".to_owned(),
         description: handler.settings.description.clone(),
-        intents: Intent::ALL.iter().map(|intent| intent.as_str().to_owned()).collect(),
+        intents: Intent::ALL
+            .iter()
+            .map(|intent| intent.as_str().to_owned())
+            .collect(),
         body_types: body_types.map(str::to_owned).to_vec(),
         auth: vec!["oauth2".to_owned(), "mtls".to_owned()],
         limits: ManifestLimits {
             max_body_kb: i64::try_from(handler.max_body >> 10).ok(),
-            rate_lph: i64::try_from(rate.saturating_mul(3600)).ok().filter(|rate| *rate > 0),
+            rate_lph: i64::try_from(rate.saturating_mul(3600))
+                .ok()
+                .filter(|rate| *rate > 0),
         },
     };
     manifest.sign(&handler.identity)

@@ -62,16 +62,28 @@ impl GatewayMetrics for UampMetrics {
         );
         let codes = UampCode::ALL.iter().map(|code| code.as_str()).chain(["none"]);
         let refused = codes.zip(&counters.refused).fold(
-            MetricFamily::counter("uamp_refusals", "Envelopes and requests that were refused, by code"),
+            MetricFamily::counter(
+                "uamp_refusals",
+                "Envelopes and requests that were refused, by code",
+            ),
             |family, (code, count)| family.with(&[("code", code)], count.load(Relaxed)),
         );
         let (kept, open) = self.0.streams.counts();
-        let counter = |name, help, count: &AtomicU64| MetricFamily::counter(name, help).with(&[], count.load(Relaxed));
+        let counter =
+            |name, help, count: &AtomicU64| MetricFamily::counter(name, help).with(&[], count.load(Relaxed));
         vec![
             accepted,
             refused,
-            counter("uamp_repeated_envelopes", "Envelopes that came again with the same content", &counters.repeated),
-            counter("uamp_resumed_streams", "Streams that were made of their tasks again", &counters.resumed),
+            counter(
+                "uamp_repeated_envelopes",
+                "Envelopes that came again with the same content",
+                &counters.repeated,
+            ),
+            counter(
+                "uamp_resumed_streams",
+                "Streams that were made of their tasks again",
+                &counters.resumed,
+            ),
             counter("uamp_deltas", "Deltas that were sent", &counters.deltas),
             MetricFamily::gauge("uamp_streams", "Streams in memory, by state")
                 .with(&[("state", "open")], open)

@@ -27,9 +27,10 @@ pub(super) fn of_task(refusal: TaskRefusal) -> UampError {
         TaskRefusal::UrlForUnknown => UampError::coded(UampCode::Unauthorized, text),
         TaskRefusal::TooLarge { .. } => UampError::coded(UampCode::PayloadTooLarge, text),
         TaskRefusal::TooManyFollowed(_) => UampError::coded(UampCode::BackendBusy, text),
-        TaskRefusal::KeyReused(_) | TaskRefusal::BadKey(_) => {
-            UampError::field("id", "was used for another envelope; give each envelope an id of its own")
-        }
+        TaskRefusal::KeyReused(_) | TaskRefusal::BadKey(_) => UampError::field(
+            "id",
+            "was used for another envelope; give each envelope an id of its own",
+        ),
         TaskRefusal::NotFound(_)
         | TaskRefusal::Ended(..)
         | TaskRefusal::AsksNothing(_)

@@ -73,7 +73,8 @@ impl UampSession {
 
     /// Takes what came in. What is refused is answered by an error envelope.
     pub(super) async fn take(&self, json: &[u8]) {
-        let is_delta = serde_json::from_slice::<RecordProbe>(json).is_ok_and(|probe| probe.delta_seq.is_some());
+        let is_delta =
+            serde_json::from_slice::<RecordProbe>(json).is_ok_and(|probe| probe.delta_seq.is_some());
         let taken = if is_delta {
             self.take_delta(json).await.map_err(Rejected::from)
         } else {
@@ -87,7 +88,8 @@ impl UampSession {
     /// Answers by an error envelope.
     pub(super) async fn refuse(&self, rejected: &Rejected) {
         let envelope = self.handler.error_envelope(rejected);
-        self.send(SessionOut::Envelope(envelope.to_string().into_bytes())).await;
+        self.send(SessionOut::Envelope(envelope.to_string().into_bytes()))
+            .await;
     }
 
     async fn send(&self, out: SessionOut) {
@@ -108,7 +110,9 @@ impl UampSession {
             EnvelopeBody::json(&said),
             now_ms(),
         );
-        let draft = draft.with_reply_to(accepted.id).with_stream_id(stream_id.as_str());
+        let draft = draft
+            .with_reply_to(accepted.id)
+            .with_stream_id(stream_id.as_str());
         let envelope = Value::Object(self.handler.signed(&draft)).to_string();
         self.send(SessionOut::Envelope(envelope.into_bytes())).await;
         // An answer to a question goes on with the stream that is followed already.
@@ -194,6 +198,8 @@ fn closing(handler: &UampHandler, stream: &UampStream) -> Option<Vec<u8>> {
     let intent = if is_done { Intent::Confirm } else { Intent::Deny };
     let body = EnvelopeBody::json(&Value::Object(content));
     let draft = EnvelopeDraft::new(intent, vec![stream.origin.from.clone()], body, now_ms());
-    let draft = draft.with_reply_to(stream.origin.id).with_stream_id(stream.id.as_str());
+    let draft = draft
+        .with_reply_to(stream.origin.id)
+        .with_stream_id(stream.id.as_str());
     Some(Value::Object(handler.signed(&draft)).to_string().into_bytes())
 }

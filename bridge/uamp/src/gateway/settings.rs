@@ -1,6 +1,6 @@
 //! What the gateway is told: `[gateways.uamp]`. PURE.
 
-use std::{path::PathBuf, path::Path, time::Duration};
+use std::{path::Path, path::PathBuf, time::Duration};
 
 use agentanycast_daemon_kit::{
     key,

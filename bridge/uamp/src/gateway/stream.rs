@@ -419,7 +419,9 @@ pub(super) fn advance(positions: &mut [TaskPosition], content: &FrameContent) {
             ..
         } => {
             if let Some(position) = positions.get_mut(usize::from(*task)) {
-                position.artifacts.insert(artifact.clone(), offset + bytes.len() as u64);
+                position
+                    .artifacts
+                    .insert(artifact.clone(), offset + bytes.len() as u64);
             }
         }
         FrameContent::Other {

@@ -42,7 +42,10 @@ impl StreamTable {
 
     /// A stream of a caller.
     pub(super) fn get(&self, caller: &str, id: &str) -> Option<Arc<UampStream>> {
-        self.state().streams.get(&(caller.to_owned(), id.to_owned())).cloned()
+        self.state()
+            .streams
+            .get(&(caller.to_owned(), id.to_owned()))
+            .cloned()
     }
 
     /// The stream that an envelope opened.
@@ -112,7 +115,8 @@ impl TableState {
     fn remove(&mut self, key: &StreamKey) {
         if let Some(stream) = self.streams.remove(key) {
             stream.abandon();
-            self.by_envelope.remove(&(stream.caller.clone(), stream.origin.id));
+            self.by_envelope
+                .remove(&(stream.caller.clone(), stream.origin.id));
         }
     }
 }

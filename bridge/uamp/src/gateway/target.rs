@@ -88,7 +88,10 @@ impl Receivers {
             }
             None => Err(UampError::field(
                 format!("to.{at}"),
-                format!("{} is not known here; did:key, {SKILL_URN}ID and aliases are", shown(uri)),
+                format!(
+                    "{} is not known here; did:key, {SKILL_URN}ID and aliases are",
+                    shown(uri)
+                ),
             )),
         }
     }

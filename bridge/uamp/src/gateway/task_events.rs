@@ -141,7 +141,11 @@ pub(super) fn events(
 }
 
 /// The pieces of a result that is read as a stream, from an offset on.
-fn referenced(handle: &Arc<dyn TaskHandle>, artifact: &v1::Artifact, from: u64) -> BoxStream<'static, TaskEvent> {
+fn referenced(
+    handle: &Arc<dyn TaskHandle>,
+    artifact: &v1::Artifact,
+    from: u64,
+) -> BoxStream<'static, TaskEvent> {
     let (name, mime) = (artifact.artifact_id.clone(), mime_of(artifact));
     let mut bytes = handle.stream(&name);
     let told = stream! {

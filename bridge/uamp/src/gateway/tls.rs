@@ -54,7 +54,11 @@ impl UampTls {
     pub(super) fn front(&self) -> anyhow::Result<Tls> {
         let config = self.reloaded(OVER_TCP)?;
         let acceptor = move || Ok(TlsAcceptor::from(config.get()));
-        Ok(Tls::from_reloaded(HotReload::new("the TLS of UAMP", self.files(), acceptor)?))
+        Ok(Tls::from_reloaded(HotReload::new(
+            "the TLS of UAMP",
+            self.files(),
+            acceptor,
+        )?))
     }
 
     /// For HTTP/3.
@@ -112,7 +116,11 @@ fn make(settings: &FrontSettings, did: &str) -> anyhow::Result<MadeCertificate> 
     let host = bind.rsplit_once(':').map_or("localhost", |(host, _)| host);
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let names = ["localhost", "127.0.0.1", "::1", host];
-    let mut names: Vec<String> = names.into_iter().filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    let mut names: Vec<String> = names
+        .into_iter()
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect();
     names.dedup();
     let mut params = CertificateParams::new(names)?;
     params.subject_alt_names.push(SanType::URI(did.try_into()?));

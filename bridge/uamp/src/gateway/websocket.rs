@@ -34,7 +34,9 @@ pub(super) fn open(
     handler: Arc<UampHandler>,
     caller: String,
 ) -> Result<Response, Refusal> {
-    websocket::upgrade(request, permit, MAX_MESSAGE, move |socket| serve(socket, handler, caller))
+    websocket::upgrade(request, permit, MAX_MESSAGE, move |socket| {
+        serve(socket, handler, caller)
+    })
 }
 
 async fn serve(mut socket: WebSocket, handler: Arc<UampHandler>, caller: String) {

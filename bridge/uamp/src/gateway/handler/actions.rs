@@ -76,7 +76,10 @@ impl UampHandler {
             (label::FROM, envelope.from().to_owned()),
             (label::INTENT, envelope.intent().as_str().to_owned()),
             (label::WINDOW, envelope.delta_window().to_string()),
-            (label::RECEIVER, format!("{at}/{} {receiver}", envelope.to().len())),
+            (
+                label::RECEIVER,
+                format!("{at}/{} {receiver}", envelope.to().len()),
+            ),
         ] {
             labels.insert(name.to_owned(), value);
         }
@@ -126,22 +129,35 @@ impl UampHandler {
         is_body_signed: bool,
     ) -> Result<Arc<UampStream>, UampError> {
         let id = self.stream_of(envelope.from(), envelope.id(), envelope.stream_id());
-        if let Some(known) = self.streams.get(caller, &id)
-            && known.origin.id != envelope.id()
-        {
-            let text = "is that of another envelope; leave it out, or give each request a stream of its own";
-            return Err(UampError::field("stream_id", text));
+        if envelope.stream_id().is_some() {
+            match self.open(caller, &id).await {
+                // Taken before a restart.
+                Ok(known) if known.origin.id == envelope.id() && known.origin.from == envelope.from() => {
+                    return Ok(known);
+                }
+                Ok(_) => {
+                    let text =
+                        "is that of another envelope; leave it out, or give each request a stream of its own";
+                    return Err(UampError::field("stream_id", text));
+                }
+                Err(UampError::UnknownStream(_)) => {}
+                Err(error) => return Err(error),
+            }
         }
         let slot = self.tasks.follow_slot().map_err(refusals::of_task)?;
         let context = self.context_of(caller, envelope);
-        let sent = self.send_all(caller, envelope, raw, is_body_signed, (&id, &context)).await?;
+        let sent = self
+            .send_all(caller, envelope, raw, is_body_signed, (&id, &context))
+            .await?;
         let origin = StreamOrigin {
             id: envelope.id(),
             from: envelope.from().to_owned(),
             to: envelope.to().to_vec(),
             context,
         };
-        let names = sent.iter().map(|sent| sent.as_ref().ok().map(|handle| handle.id().to_owned()));
+        let names = sent
+            .iter()
+            .map(|sent| sent.as_ref().ok().map(|handle| handle.id().to_owned()));
         let stream = Arc::new(UampStream::new(
             id,
             caller.to_owned(),
@@ -178,7 +194,9 @@ impl UampHandler {
             .reader();
         let all = handles.into_iter().map(|(at, handle, position)| {
             let number = u16::try_from(at).unwrap_or(u16::MAX);
-            events(handle, reader.clone(), position).map(move |event| (number, event)).boxed()
+            events(handle, reader.clone(), position)
+                .map(move |event| (number, event))
+                .boxed()
         });
         let events = Box::pin(futures::stream::select_all(all));
         stream.start(Arc::clone(self.node()), events, self.stop.clone(), slot);
@@ -193,7 +211,8 @@ impl UampHandler {
     ) -> Result<(), UampError> {
         let id = self.stream_of(envelope.from(), envelope.id(), None);
         let context = self.context_of(caller, envelope);
-        self.send_all(caller, envelope, raw, is_body_signed, (&id, &context)).await?;
+        self.send_all(caller, envelope, raw, is_body_signed, (&id, &context))
+            .await?;
         Ok(())
     }
 
@@ -282,7 +301,10 @@ impl UampHandler {
                 }
             },
             (None, None) => {
-                return Err(UampError::field("reply_to", "is missing; name the envelope or the stream"));
+                return Err(UampError::field(
+                    "reply_to",
+                    "is missing; name the envelope or the stream",
+                ));
             }
         };
         if stream.origin.from != envelope.from() {
@@ -307,10 +329,16 @@ impl UampHandler {
     /// A stream of its own over the tasks of another one.
     async fn subscribe(&self, caller: &str, envelope: &Envelope) -> Result<Arc<UampStream>, UampError> {
         let Some(id) = envelope.reply_to() else {
-            return Err(UampError::field("reply_to", "is missing; subscribe names the envelope to follow"));
+            return Err(UampError::field(
+                "reply_to",
+                "is missing; subscribe names the envelope to follow",
+            ));
         };
         let Some(followed) = self.replied_stream(caller, envelope, id).await? else {
-            return Err(UampError::field("reply_to", "names no conversation of this sender"));
+            return Err(UampError::field(
+                "reply_to",
+                "names no conversation of this sender",
+            ));
         };
         let name = self.stream_of(envelope.from(), envelope.id(), envelope.stream_id());
         if self.streams.get(caller, &name).is_some() {

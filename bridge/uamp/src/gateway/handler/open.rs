@@ -61,14 +61,26 @@ impl UampHandler {
             limit: MOST_TASKS,
             ..CallerQuery::default()
         };
-        let listed = tasks.list(query).await.map_err(|error| refusals::of_node(&error))?;
+        let listed = tasks
+            .list(query)
+            .await
+            .map_err(|error| refusals::of_node(&error))?;
         let mut found: Vec<FoundTask> = Vec::new();
         for task in listed.tasks {
-            let Some((at, receiver)) = task.metadata.get(label::RECEIVER).and_then(|text| receiver_of(text)) else {
+            let Some((at, receiver)) = task
+                .metadata
+                .get(label::RECEIVER)
+                .and_then(|text| receiver_of(text))
+            else {
                 continue;
             };
             let handle = self.node().task(&task.task_id);
-            found.push(FoundTask { at, receiver, task, handle });
+            found.push(FoundTask {
+                at,
+                receiver,
+                task,
+                handle,
+            });
         }
         found.sort_by_key(|found| found.at);
         let first = found.first().ok_or_else(unknown)?;
@@ -87,7 +99,8 @@ impl UampHandler {
         let notes = self.node().notes(&first.task.task_id).await;
         let notes = notes.map_err(|error| refusals::of_node(&error))?;
         let noted = notes.iter().find(|note| note.name == NOTE);
-        let checkpoint = noted.and_then(|note| serde_json::from_slice::<StreamCheckpoint>(&note.content).ok());
+        let checkpoint =
+            noted.and_then(|note| serde_json::from_slice::<StreamCheckpoint>(&note.content).ok());
         let slot = self.tasks.follow_slot().map_err(refusals::of_task)?;
         let reader = tasks.reader();
         let mut log = StreamLog::new(window);
@@ -98,7 +111,10 @@ impl UampHandler {
                 *position = noted.into();
             }
         }
-        let names = found.iter().map(|found| Some(found.task.task_id.clone())).collect();
+        let names = found
+            .iter()
+            .map(|found| Some(found.task.task_id.clone()))
+            .collect();
         let stream = Arc::new(UampStream::new(
             id.to_owned(),
             caller.to_owned(),
@@ -142,7 +158,10 @@ async fn restored_log(
     for (at, artifact, from, to) in checkpoint.ranges() {
         let task = whole.get(usize::from(at)).zip(found.get(usize::from(at)));
         let known = task.and_then(|(task, found)| {
-            let known = task.artifacts.iter().find(|known| known.artifact_id == artifact)?;
+            let known = task
+                .artifacts
+                .iter()
+                .find(|known| known.artifact_id == artifact)?;
             Some((known, found))
         });
         let Some((known, found)) = known else {
