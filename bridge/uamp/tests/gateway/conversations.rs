@@ -189,21 +189,22 @@ async fn several_receivers_are_a_task_each_in_one_stream() {
     assert_eq!(kinds, ["done", "done", "error", "done"]);
     assert_eq!(results[1]["receiver"], ask.to[1]);
     let state = gateway.node.state();
-    let mut targets: Vec<_> = state
+    let targets: Vec<_> = state
         .tasks
         .values()
         .map(|task| format!("{:?}", task.target))
         .collect();
-    targets.sort();
     assert_eq!(targets.len(), 3);
-    assert!(
-        targets[0].contains("agent: \"polite\"") && targets[0].contains("12D3Koo"),
-        "{targets:?}"
-    );
-    assert!(
-        targets[1].contains("agent: \"two\"") && targets[2] == "Skill(\"greet\")",
-        "{targets:?}"
-    );
+    for wanted in [
+        "Skill(\"greet\")",
+        "agent: \"polite\"",
+        "peer: None, agent: \"two\"",
+    ] {
+        assert!(
+            targets.iter().any(|target| target.contains(wanted)),
+            "{targets:?}"
+        );
+    }
 }
 
 #[tokio::test]

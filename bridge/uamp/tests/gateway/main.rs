@@ -2,8 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic")]
 
+mod bindings;
 mod conversations;
 mod fixture;
 mod hostile;
+mod http3_client;
 mod scripted;
+mod socket_clients;
 mod streams;

@@ -91,6 +91,7 @@ async fn a_consumer_comes_back_after_a_cut_and_after_a_restart() {
         if ended {
             break;
         }
+        drop(events);
         if round % 2 == 1 {
             gateway.restart().await;
         }
