@@ -137,7 +137,10 @@ mod tests {
         let jws = CompactJws::parse(&text).unwrap();
         // The header names the did:key, so it does not sign for the did:web.
         assert!(anchors.keys_for("did:web:a.example", &jws).is_err());
-        assert_eq!(anchors.keys_for(identity.did(), &jws).unwrap(), [key.clone()]);
+        assert_eq!(
+            anchors.keys_for(identity.did(), &jws).unwrap(),
+            std::slice::from_ref(&key)
+        );
         let of = |did: &str, algorithm| anchors.keys_of(did, None, algorithm);
         assert_eq!(of("did:web:a.example", JwsAlgorithm::Es256).unwrap(), [key]);
         for (did, algorithm) in [

@@ -159,9 +159,10 @@ impl StreamLog {
         }
     }
 
-    /// Whether more should be read from the source.
+    /// Whether more should be read from the source: while the window is full, as much as one joined chunk has.
     pub fn has_room(&self) -> bool {
-        !self.is_closed() && self.pending.len() < MOST_PENDING && !self.is_blocked()
+        let waiting: usize = self.pending.iter().map(FrameContent::bytes).sum();
+        !self.is_closed() && self.pending.len() < MOST_PENDING && waiting + MOST_CHUNK / 8 <= MOST_CHUNK
     }
 
     /// Numbers the frames that the window has room for; whether there are some to be noted and published.

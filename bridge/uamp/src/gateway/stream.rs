@@ -379,7 +379,7 @@ impl UampStream {
         let note = TaskNote {
             name: NOTE.to_owned(),
             owner: "uamp".to_owned(),
-            content: serde_json::to_vec(checkpoint).unwrap_or_default().into(),
+            content: serde_json::to_vec(checkpoint).unwrap_or_default(),
             ..TaskNote::default()
         };
         loop {
@@ -430,7 +430,7 @@ pub(super) fn advance(positions: &mut [TaskPosition], content: &FrameContent) {
             payload,
         } => {
             if let Some(position) = positions.get_mut(usize::from(*task)) {
-                position.progress = payload.clone();
+                position.progress.clone_from(payload);
             }
         }
         FrameContent::Other { .. } => {}

@@ -2,7 +2,11 @@
 //!
 //! Invariant: the end comes after every piece of every result; pieces of one result come in order and without gaps.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use agentanycast_gateway::{
     GatewayError, TaskHandle, is_reference, is_terminal, labels::is_auth_required, tasks::TaskReader,
@@ -73,7 +77,7 @@ pub(super) fn events(
 ) -> BoxStream<'static, TaskEvent> {
     let told = stream! {
         let mut pieces: SelectAll<BoxStream<'static, TaskEvent>> = SelectAll::new();
-        let mut begun: BTreeMap<String, ()> = BTreeMap::new();
+        let mut begun: BTreeSet<String> = BTreeSet::new();
         let mut updates = handle.updates();
         let mut has_ended = false;
         loop {
@@ -88,7 +92,7 @@ pub(super) fn events(
             match update {
                 Some(Ok(update)) => {
                     for artifact in &update.artifacts {
-                        if is_reference(artifact) && begun.insert(artifact.artifact_id.clone(), ()).is_none() {
+                        if is_reference(artifact) && begun.insert(artifact.artifact_id.clone()) {
                             let from = position.artifacts.get(&artifact.artifact_id).copied().unwrap_or(0);
                             pieces.push(referenced(&handle, artifact, from));
                         }
@@ -128,7 +132,7 @@ pub(super) fn events(
                 for piece in pieces_of(artifact, from) {
                     yield piece;
                 }
-            } else if !begun.contains_key(&artifact.artifact_id) {
+            } else if !begun.contains(&artifact.artifact_id) {
                 let mut late = referenced(&handle, artifact, from);
                 while let Some(piece) = late.next().await {
                     yield piece;

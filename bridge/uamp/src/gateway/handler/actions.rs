@@ -272,15 +272,14 @@ impl UampHandler {
         envelope: &Envelope,
         id: EnvelopeId,
     ) -> Result<Option<Arc<UampStream>>, UampError> {
-        let stream = match self.streams.by_envelope(caller, id) {
-            Some(stream) => stream,
-            None => {
-                let name = self.stream_of(envelope.from(), id, envelope.stream_id());
-                match self.open(caller, &name).await {
-                    Ok(stream) => stream,
-                    Err(UampError::UnknownStream(_)) => return Ok(None),
-                    Err(error) => return Err(error),
-                }
+        let stream = if let Some(stream) = self.streams.by_envelope(caller, id) {
+            stream
+        } else {
+            let name = self.stream_of(envelope.from(), id, envelope.stream_id());
+            match self.open(caller, &name).await {
+                Ok(stream) => stream,
+                Err(UampError::UnknownStream(_)) => return Ok(None),
+                Err(error) => return Err(error),
             }
         };
         if stream.origin.from != envelope.from() {
@@ -293,13 +292,11 @@ impl UampHandler {
     async fn named_stream(&self, caller: &str, envelope: &Envelope) -> Result<Arc<UampStream>, UampError> {
         let stream = match (envelope.stream_id(), envelope.reply_to()) {
             (Some(name), _) => self.open(caller, name).await?,
-            (None, Some(id)) => match self.replied_stream(caller, envelope, id).await? {
-                Some(stream) => stream,
-                None => {
-                    let text = "names no conversation of this sender that goes on; name its stream_id";
-                    return Err(UampError::field("reply_to", text));
-                }
-            },
+            (None, Some(id)) => {
+                let stream = self.replied_stream(caller, envelope, id).await?;
+                let text = "names no conversation of this sender that goes on; name its stream_id";
+                stream.ok_or_else(|| UampError::field("reply_to", text))?
+            }
             (None, None) => {
                 return Err(UampError::field(
                     "reply_to",
