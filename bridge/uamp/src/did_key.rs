@@ -5,7 +5,7 @@
 
 use multibase::Base;
 
-use crate::jws::VerificationKey;
+use crate::key::VerificationKey;
 
 const SCHEME: &str = "did:key:";
 

@@ -5,7 +5,9 @@
 //! is served without TLS 1.3.
 
 mod checkpoint;
+
 mod content;
+mod counters;
 mod grpc;
 mod handler;
 mod http;
@@ -13,6 +15,7 @@ mod http3;
 mod identity;
 mod manifest;
 mod metrics;
+mod outbound;
 mod refusals;
 mod session;
 pub mod settings;
@@ -41,6 +44,7 @@ use crate::{canonical::read_strict, hub_document::MAX_HUB, jws::SigningIdentity,
 use handler::UampHandler;
 use http::UampFront;
 use metrics::UampMetrics;
+use outbound::{OutboundRunner, SCHEMES};
 use settings::UampSettings;
 
 /// How often streams that are not used are let go of.
@@ -77,6 +81,10 @@ impl UampGateway {
         let http3 = settings.http3.then(|| tls.quic()).transpose()?;
         let rules = front.rules();
         let max_body = rules.max_body();
+        let carried = node
+            .external
+            .as_ref()
+            .map(|external| (external.route(SCHEMES), identity.clone(), settings.clone()));
         let handler = UampHandler::new(identity, Arc::clone(&node.client), settings, anchors, max_body);
         let handler = Arc::new(handler);
         let routes = UampFront::new(Arc::clone(&handler), rules);
@@ -103,6 +111,10 @@ impl UampGateway {
                 format!("cannot listen on UDP {address} for HTTP/3; set http3 = false to do without")
             })?;
             running = running.with_task(tokio::spawn(server.run(routes, counts, stop.clone())));
+        }
+        if let Some((tasks, identity, settings)) = carried {
+            let runner = OutboundRunner::new(tasks, identity, settings, stop.clone());
+            running = running.with_task(tokio::spawn(runner.run()));
         }
         let sweeping = tokio::spawn(async move {
             let mut ticks = tokio::time::interval(SWEEP_EVERY);

@@ -4,11 +4,13 @@
 //! Invariant: only `EdDSA` and `ES256` are taken, each with a key of its own kind; a header with `crit` or `b64` is refused.
 //! PURE.
 
-mod key;
-
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-pub use key::{KeyReadError, SigningIdentity, VerificationKey};
 use serde_json::{Map, Value};
+
+pub use crate::{
+    key::{JwsAlgorithm, VerificationKey},
+    signer::{KeyReadError, SigningIdentity},
+};
 
 /// Largest protected header that is read, in bytes of base64: `alg`, `kid` and `typ` take some 200.
 const MAX_HEADER: usize = 4096;
@@ -29,25 +31,6 @@ pub enum JwsError {
     /// The key did not make it.
     #[error("the signature does not fit the content and the key")]
     Mismatch,
-}
-
-/// An algorithm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum JwsAlgorithm {
-    /// Ed25519 (RFC 8037).
-    EdDsa,
-    /// ECDSA with P-256 and SHA-256 (RFC 7518 §3.4).
-    Es256,
-}
-
-impl JwsAlgorithm {
-    /// As headers write it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::EdDsa => "EdDSA",
-            Self::Es256 => "ES256",
-        }
-    }
 }
 
 /// How a signature is written.

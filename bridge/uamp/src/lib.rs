@@ -14,15 +14,20 @@ pub mod delta;
 pub mod did_key;
 pub mod envelope;
 pub mod error;
+pub mod event_lines;
 pub mod hub_document;
 pub mod jws;
+pub mod key;
 pub mod manifest;
 pub mod record;
 pub mod replay;
 pub mod schemas;
+pub mod signer;
 pub mod trust;
 pub mod window;
 
+#[cfg(feature = "gateway")]
+pub mod client;
 #[cfg(feature = "gateway")]
 pub mod gateway;
 

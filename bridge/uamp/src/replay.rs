@@ -150,17 +150,17 @@ mod tests {
     }
 
     #[derive(Clone, Debug)]
-    enum Step {
+    enum ReplayStep {
         Check(u8, u8, u8),
         Forget(u8, u8),
         Wait(i64),
     }
 
-    fn any_step() -> impl Strategy<Value = Step> {
+    fn any_step() -> impl Strategy<Value = ReplayStep> {
         prop_oneof![
-            8 => (0_u8..3, 0_u8..6, 0_u8..2).prop_map(|(from, id, hash)| Step::Check(from, id, hash)),
-            1 => (0_u8..3, 0_u8..6).prop_map(|(from, id)| Step::Forget(from, id)),
-            2 => (0_i64..900_000).prop_map(Step::Wait),
+            8 => (0_u8..3, 0_u8..6, 0_u8..2).prop_map(|(from, id, hash)| ReplayStep::Check(from, id, hash)),
+            1 => (0_u8..3, 0_u8..6).prop_map(|(from, id)| ReplayStep::Forget(from, id)),
+            2 => (0_i64..900_000).prop_map(ReplayStep::Wait),
         ]
     }
 
@@ -173,12 +173,12 @@ mod tests {
             let mut now = 0;
             for step in steps {
                 match step {
-                    Step::Wait(ms) => now += ms,
-                    Step::Forget(from, number) => {
+                    ReplayStep::Wait(ms) => now += ms,
+                    ReplayStep::Forget(from, number) => {
                         map.forget(&from.to_string(), id(number));
                         list.retain(|known| (known.0, known.1) != (from, number));
                     }
-                    Step::Check(from, number, hash) => {
+                    ReplayStep::Check(from, number, hash) => {
                         list.retain(|known| known.3 + 900_000 > now);
                         let known = list.iter().find(|known| (known.0, known.1) == (from, number));
                         let of_sender = list.iter().filter(|known| known.0 == from).count();

@@ -13,9 +13,9 @@ use tower::ServiceExt as _;
 
 use super::{
     handler::{Rejected, UampHandler},
-    http::begin_reading,
     manifest,
     session::{SessionOut, UampSession},
+    stream::begin_reading,
 };
 use crate::{
     error::{UampCode, UampError},

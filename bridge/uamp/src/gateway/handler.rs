@@ -23,7 +23,7 @@ use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    metrics::UampCounters,
+    counters::UampCounters,
     now_ms,
     settings::UampSettings,
     stream_table::{MOST_STREAMS, StreamTable},

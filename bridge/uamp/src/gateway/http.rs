@@ -33,16 +33,13 @@ use super::{
     handler::{Rejected, UampHandler},
     manifest::{self, HUB_PATH, MANIFEST_PATH},
     refusals,
-    stream::UampStream,
+    stream::begin_reading,
     websocket,
 };
 use crate::{
     error::{UampCode, UampError},
     manifest::MANIFEST_TYPE,
 };
-
-/// Consumers of one stream at a time.
-const MOST_READERS: usize = 8;
 
 /// Where the WebSocket is.
 const SOCKET_PATH: &str = "/uamp/1/ws";
@@ -195,22 +192,6 @@ impl UampFront {
             response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
         }
         response
-    }
-}
-
-/// Lets a consumer read a stream from this frame on; what is before it is acknowledged.
-///
-/// # Errors
-/// [`UampCode::MissingDelta`] of a frame that is not there any more, [`UampCode::BackendBusy`] when too many read it.
-pub(super) fn begin_reading(stream: &UampStream, from: u64) -> Result<(), UampError> {
-    if stream.readers() >= MOST_READERS {
-        let text = format!("{MOST_READERS} consumers read this stream, the most at a time");
-        return Err(UampError::coded(UampCode::BackendBusy, text));
-    }
-    stream.check_from(from)?;
-    match from.checked_sub(1) {
-        Some(seen) => stream.acknowledge(seen),
-        None => Ok(()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What counts in the gateway, and the figures that the metrics of its program have of it.
+//! The figures that the metrics of the program have of the gateway.
 
 use std::sync::{
     Arc,
@@ -9,46 +9,6 @@ use agentanycast_gateway::metrics::{GatewayMetrics, MetricFamily};
 
 use super::handler::UampHandler;
 use crate::{envelope::Intent, error::UampCode};
-
-/// Envelopes by intent, refusals by code, streams that came back.
-#[derive(Default)]
-pub(super) struct UampCounters {
-    accepted: [AtomicU64; 10],
-    repeated: AtomicU64,
-    /// The codes of the table, and behind them refusals without one.
-    refused: [AtomicU64; 6],
-    resumed: AtomicU64,
-    deltas: AtomicU64,
-}
-
-impl UampCounters {
-    /// An envelope was taken.
-    pub(super) fn accepted(&self, intent: Intent) {
-        let at = Intent::ALL.iter().position(|known| *known == intent);
-        self.accepted[at.unwrap_or(0)].fetch_add(1, Relaxed);
-    }
-
-    /// An envelope came again.
-    pub(super) fn repeated(&self) {
-        self.repeated.fetch_add(1, Relaxed);
-    }
-
-    /// An envelope or a request was refused.
-    pub(super) fn refused(&self, code: Option<UampCode>) {
-        let at = UampCode::ALL.iter().position(|known| Some(*known) == code);
-        self.refused[at.unwrap_or(UampCode::ALL.len())].fetch_add(1, Relaxed);
-    }
-
-    /// A stream came back from its tasks.
-    pub(super) fn resumed(&self) {
-        self.resumed.fetch_add(1, Relaxed);
-    }
-
-    /// A delta was sent.
-    pub(super) fn delta(&self) {
-        self.deltas.fetch_add(1, Relaxed);
-    }
-}
 
 /// The figures of a gateway.
 pub(super) struct UampMetrics(pub(super) Arc<UampHandler>);

@@ -14,9 +14,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     handler::{Rejected, UampHandler},
-    http::begin_reading,
     now_ms,
-    stream::UampStream,
+    stream::{UampStream, begin_reading},
 };
 use crate::{
     body::EnvelopeBody,

@@ -48,8 +48,8 @@ pub struct UampSettings {
     pub aliases: Vec<UampAlias>,
     /// Whether `uamp+https` URLs may lead to this host and private networks. Default: false.
     pub outbound_private: bool,
-    /// The token that is shown to agents behind `uamp+https` URLs. Default: none.
-    pub outbound_token_file: Option<PathBuf>,
+    /// Tokens that are shown to hosts of `uamp+https` URLs. Default: none.
+    pub outbound_tokens: Vec<HostToken>,
     /// Roots that their certificates may lead to besides the usual ones, PEM. Default: none.
     pub outbound_ca: Option<PathBuf>,
 }
@@ -70,7 +70,7 @@ impl Default for UampSettings {
             description: "Agents of an AgentAnycast mesh".to_owned(),
             aliases: Vec::new(),
             outbound_private: false,
-            outbound_token_file: None,
+            outbound_tokens: Vec::new(),
             outbound_ca: None,
         }
     }
@@ -92,7 +92,7 @@ impl SettingTables for UampSettings {
         key!(UampSettings, "description", description).variable("DESCRIPTION").flag("description", "TEXT", "What the manifest says of the agent"),
         key!(UampSettings, "aliases", aliases).variable("ALIASES").flag("aliases", "DID=TARGET,…", "What senders may call agents of the mesh"),
         key!(UampSettings, "outbound_private", outbound_private).variable("OUTBOUND_PRIVATE").flag("outbound-private", "", "Let uamp+https URLs lead to this host and private networks"),
-        key!(UampSettings, "outbound_token_file", outbound_token_file).variable("OUTBOUND_TOKEN_FILE").flag("outbound-token-file", "FILE", "The token that is shown to agents behind uamp+https URLs"),
+        key!(UampSettings, "outbound_tokens", outbound_tokens).variable("OUTBOUND_TOKENS").flag("outbound-tokens", "HOST=FILE,…", "Files with the tokens that are shown to hosts of uamp+https URLs"),
         key!(UampSettings, "outbound_ca", outbound_ca).variable("OUTBOUND_CA").flag("outbound-ca", "FILE", "Roots that their certificates may lead to besides the usual ones, PEM"),
     ];
 }
@@ -127,6 +127,37 @@ impl Setting for EmitSignature {
 
     fn schema() -> Value {
         json!({ "enum": ["detached", "attached"] })
+    }
+}
+
+/// The token that is shown to a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostToken {
+    /// The host, as `HOST` or `HOST:PORT`.
+    pub host: String,
+    /// The file with the token; read whenever it is needed.
+    pub file: PathBuf,
+}
+
+impl Setting for HostToken {
+    fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, InvalidValue> {
+        let pair = raw.text().and_then(|text| text.split_once('='));
+        let (host, file) = pair
+            .map(|(host, file)| (host.trim(), file.trim()))
+            .filter(|(host, file)| !host.is_empty() && !file.is_empty())
+            .ok_or_else(|| raw.refuse("HOST=FILE or HOST:PORT=FILE"))?;
+        Ok(Self {
+            host: host.to_ascii_lowercase(),
+            file: PathBuf::read(&Raw::Word(file.to_owned()), home)?,
+        })
+    }
+
+    fn show(&self) -> String {
+        literal(&format!("{}={}", self.host, self.file.display()))
+    }
+
+    fn schema() -> Value {
+        json!({ "type": "string", "pattern": "^[^=]+=.+$" })
     }
 }
 
@@ -185,5 +216,11 @@ mod tests {
         let attached = EmitSignature::read(&word("attached"), None).unwrap();
         assert_eq!(attached.0, SignatureForm::Attached);
         assert!(EmitSignature::read(&word("both"), None).is_err());
+        let token = HostToken::read(&word("Calc.example:8443=~/token"), Some(Path::new("/home/u"))).unwrap();
+        assert_eq!(
+            (token.host.as_str(), token.file.to_str().unwrap()),
+            ("calc.example:8443", "/home/u/token")
+        );
+        assert!(HostToken::read(&word("calc.example"), None).is_err());
     }
 }

@@ -22,7 +22,7 @@ use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use super::{
     checkpoint::{NOTE, StreamCheckpoint},
     now_ms, refusals,
-    task_events::{TaskEnd, TaskEvent, TaskPosition},
+    task_events::{FollowEvent, TaskEnd, TaskPosition},
 };
 use crate::{
     delta::{Delta, DeltaType},
@@ -36,6 +36,9 @@ const BATCH: usize = 32;
 
 /// How long is waited until a note that the node did not take is written again.
 const NOTE_AGAIN: Duration = Duration::from_millis(500);
+
+/// Consumers of one stream at a time.
+const MOST_READERS: usize = 8;
 
 /// Answers of the sender that are remembered.
 const MOST_ANSWERS: usize = 64;
@@ -79,7 +82,7 @@ struct StreamState {
 }
 
 /// What fills a stream.
-pub(super) type TaskEvents = std::pin::Pin<Box<dyn Stream<Item = (u16, TaskEvent)> + Send>>;
+pub(super) type TaskEvents = std::pin::Pin<Box<dyn Stream<Item = (u16, FollowEvent)> + Send>>;
 
 impl UampStream {
     pub(super) fn new(
@@ -315,19 +318,19 @@ impl UampStream {
     }
 
     /// What happened to a task, into the log.
-    fn take(&self, task: u16, event: TaskEvent) {
+    fn take(&self, task: u16, event: FollowEvent) {
         let mut state = self.content();
         let state = &mut *state;
         let several = self.tasks.len() > 1;
         match event {
-            TaskEvent::Progress(payload) => state.log.push(task, DeltaType::Progress, payload),
-            TaskEvent::Piece {
+            FollowEvent::Progress(payload) => state.log.push(task, DeltaType::Progress, payload),
+            FollowEvent::Piece {
                 artifact,
                 mime,
                 offset,
                 bytes,
             } => state.log.push_chunk(task, &artifact, &mime, offset, bytes),
-            TaskEvent::End(end) => {
+            FollowEvent::End(end) => {
                 if let Some(place) = state.ends.get_mut(usize::from(task)) {
                     *place = Some(end);
                 }
@@ -338,7 +341,7 @@ impl UampStream {
                     state.log.push(task, DeltaType::Patch, state_word);
                 }
             }
-            TaskEvent::Lost(error) => {
+            FollowEvent::Lost(error) => {
                 let error = match error.kind() {
                     ErrorKind::TaskNotFound => {
                         UampError::coded(UampCode::BackendBusy, "the node does not have the task any more")
@@ -395,6 +398,22 @@ impl UampStream {
                 }
             }
         }
+    }
+}
+
+/// Lets a consumer read a stream from this frame on; what is before it is acknowledged.
+///
+/// # Errors
+/// [`UampCode::MissingDelta`] of a frame that is not there any more, [`UampCode::BackendBusy`] when too many read it.
+pub(super) fn begin_reading(stream: &UampStream, from: u64) -> Result<(), UampError> {
+    if stream.readers() >= MOST_READERS {
+        let text = format!("{MOST_READERS} consumers read this stream, the most at a time");
+        return Err(UampError::coded(UampCode::BackendBusy, text));
+    }
+    stream.check_from(from)?;
+    match from.checked_sub(1) {
+        Some(seen) => stream.acknowledge(seen),
+        None => Ok(()),
     }
 }
 

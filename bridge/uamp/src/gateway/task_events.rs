@@ -31,7 +31,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// What happens to a task.
 #[derive(Clone, Debug)]
-pub(super) enum TaskEvent {
+pub(super) enum FollowEvent {
     /// How far it is.
     Progress(Map<String, Value>),
     /// A piece of a result.
@@ -74,9 +74,9 @@ pub(super) fn events(
     handle: Arc<dyn TaskHandle>,
     reader: TaskReader,
     mut position: TaskPosition,
-) -> BoxStream<'static, TaskEvent> {
+) -> BoxStream<'static, FollowEvent> {
     let told = stream! {
-        let mut pieces: SelectAll<BoxStream<'static, TaskEvent>> = SelectAll::new();
+        let mut pieces: SelectAll<BoxStream<'static, FollowEvent>> = SelectAll::new();
         let mut begun: BTreeSet<String> = BTreeSet::new();
         let mut updates = handle.updates();
         let mut has_ended = false;
@@ -102,11 +102,11 @@ pub(super) fn events(
                         && payload != position.progress
                     {
                         position.progress = payload.clone();
-                        yield TaskEvent::Progress(payload);
+                        yield FollowEvent::Progress(payload);
                     }
                 }
                 Some(Err(error)) => {
-                    yield TaskEvent::Lost(error);
+                    yield FollowEvent::Lost(error);
                     return;
                 }
                 // Some nodes end the updates of a task that asks for input.
@@ -119,7 +119,7 @@ pub(super) fn events(
         let task = match reader.read(&*handle).await {
             Ok(task) => task,
             Err(error) => {
-                yield TaskEvent::Lost(error);
+                yield FollowEvent::Lost(error);
                 return;
             }
         };
@@ -139,7 +139,7 @@ pub(super) fn events(
                 }
             }
         }
-        yield TaskEvent::End(end_of(&task));
+        yield FollowEvent::End(end_of(&task));
     };
     told.boxed()
 }
@@ -149,7 +149,7 @@ fn referenced(
     handle: &Arc<dyn TaskHandle>,
     artifact: &v1::Artifact,
     from: u64,
-) -> BoxStream<'static, TaskEvent> {
+) -> BoxStream<'static, FollowEvent> {
     let (name, mime) = (artifact.artifact_id.clone(), mime_of(artifact));
     let mut bytes = handle.stream(&name);
     let told = stream! {
@@ -170,7 +170,7 @@ fn referenced(
                 let piece = read.split_to(read.len().min(PIECE));
                 let offset = at;
                 at += piece.len() as u64;
-                yield TaskEvent::Piece { artifact: name.clone(), mime: mime.clone(), offset, bytes: piece };
+                yield FollowEvent::Piece { artifact: name.clone(), mime: mime.clone(), offset, bytes: piece };
             }
         }
     };
@@ -178,14 +178,14 @@ fn referenced(
 }
 
 /// The pieces of a result that is there whole, from an offset on.
-fn pieces_of(artifact: &v1::Artifact, from: u64) -> Vec<TaskEvent> {
+fn pieces_of(artifact: &v1::Artifact, from: u64) -> Vec<FollowEvent> {
     let bytes = artifact_bytes(artifact);
     let mime = mime_of(artifact);
     let mut at = usize::try_from(from).unwrap_or(usize::MAX).min(bytes.len());
     let mut pieces = Vec::new();
     while at < bytes.len() {
         let end = (at + PIECE).min(bytes.len());
-        pieces.push(TaskEvent::Piece {
+        pieces.push(FollowEvent::Piece {
             artifact: artifact.artifact_id.clone(),
             mime: mime.clone(),
             offset: at as u64,

@@ -119,7 +119,7 @@ fn what_is_kept_is_bounded() {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+enum LogStep {
     Chunk(u8, u16),
     Progress,
     Patch,
@@ -128,14 +128,14 @@ enum Step {
     Wait(i64),
 }
 
-fn any_step() -> impl Strategy<Value = Step> {
+fn any_step() -> impl Strategy<Value = LogStep> {
     prop_oneof![
-        6 => (0_u8..2, 1_u16..2000).prop_map(|(artifact, length)| Step::Chunk(artifact, length)),
-        2 => Just(Step::Progress),
-        2 => Just(Step::Patch),
-        1 => Just(Step::End),
-        4 => (0_u64..6).prop_map(Step::Ack),
-        1 => (0_i64..40_000).prop_map(Step::Wait),
+        6 => (0_u8..2, 1_u16..2000).prop_map(|(artifact, length)| LogStep::Chunk(artifact, length)),
+        2 => Just(LogStep::Progress),
+        2 => Just(LogStep::Patch),
+        1 => Just(LogStep::End),
+        4 => (0_u64..6).prop_map(LogStep::Ack),
+        1 => (0_i64..40_000).prop_map(LogStep::Wait),
     ]
 }
 
@@ -153,19 +153,19 @@ proptest! {
         let (mut now, mut ended) = (0, false);
         for step in steps {
             match step {
-                Step::Chunk(artifact, length) if log.has_room() => {
+                LogStep::Chunk(artifact, length) if log.has_room() => {
                     let at = usize::from(artifact);
                     log.push_chunk(0, ["a", "b"][at], "", pushed[at], vec![0; length.into()].into());
                     pushed[at] += u64::from(length);
                 }
-                Step::Progress if log.has_room() => log.push(0, DeltaType::Progress, payload(0)),
-                Step::Patch if log.has_room() => {
+                LogStep::Progress if log.has_room() => log.push(0, DeltaType::Progress, payload(0)),
+                LogStep::Patch if log.has_room() => {
                     log.push(0, DeltaType::Patch, payload(patches));
                     patches += 1;
                 }
-                Step::End => log.push_end(DeltaType::Done, payload(0)),
-                Step::Ack(back) if got > back => log.acknowledge(got - 1 - back, now).unwrap(),
-                Step::Wait(ms) => {
+                LogStep::End => log.push_end(DeltaType::Done, payload(0)),
+                LogStep::Ack(back) if got > back => log.acknowledge(got - 1 - back, now).unwrap(),
+                LogStep::Wait(ms) => {
                     now += ms;
                     if log.expire(now) {
                         log.publish();
