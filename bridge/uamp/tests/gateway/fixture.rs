@@ -1,10 +1,12 @@
 //! A gateway on a port of its own, and a client over HTTP that signs envelopes.
 
-use std::{io::Write as _, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use agentanycast_daemon_kit::settings::ListenOn;
 use agentanycast_front::{front::Front, request_counts::RequestCounts};
-use agentanycast_gateway::{NodePort, fake::agents::FakeAgents, running::RunningGateway};
+use agentanycast_gateway::{
+    NodePort, external_routes::ExternalRoutes, fake::agents::FakeAgents, running::RunningGateway,
+};
 use agentanycast_gateways::front::FrontSettings;
 use agentanycast_uamp::{
     body::EnvelopeBody,
@@ -50,9 +52,11 @@ pub(crate) fn now_ms() -> i64 {
 pub(crate) struct TestGateway {
     pub(crate) node: ScriptedNode,
     pub(crate) running: Option<RunningGateway>,
+    pub(crate) external: Option<ExternalRoutes>,
+    pub(crate) directory: tempfile::TempDir,
+    seed: [u8; 32],
     settings: UampSettings,
     front: FrontSettings,
-    _tokens: tempfile::NamedTempFile,
 }
 
 impl TestGateway {
@@ -61,21 +65,33 @@ impl TestGateway {
     }
 
     pub(crate) async fn with(settings: UampSettings) -> Self {
-        let mut tokens = tempfile::NamedTempFile::new().unwrap();
-        writeln!(tokens, "alice {TOKEN}\nbob fedcba9876543210").unwrap();
+        Self::with_identity(settings, [1; 32]).await
+    }
+
+    pub(crate) async fn with_identity(settings: UampSettings, seed: [u8; 32]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let file = |name: &str| directory.path().join(name);
+        std::fs::write(file("tokens"), format!("alice {TOKEN}\nbob fedcba9876543210\n")).unwrap();
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        std::fs::write(file("cert.pem"), made.cert.pem()).unwrap();
+        std::fs::write(file("key.pem"), made.key_pair.serialize_pem()).unwrap();
         let mut front = FrontSettings {
             listen: ListenOn("127.0.0.1:0".to_owned()),
+            tls_cert: Some(file("cert.pem")),
+            tls_key: Some(file("key.pem")),
             ..FrontSettings::default()
         };
         front.limits.rate = 0;
         front.max_body.0 = 1 << 20;
-        front.auth.tokens_file = Some(tokens.path().to_owned());
+        front.auth.tokens_file = Some(file("tokens"));
         let mut gateway = Self {
             node: ScriptedNode::default(),
             running: None,
+            external: None,
+            directory,
+            seed,
             settings,
             front,
-            _tokens: tokens,
         };
         gateway.restart().await;
         gateway
@@ -90,10 +106,16 @@ impl TestGateway {
         let node = NodePort {
             client: Arc::new(self.node.clone()),
             agents: Arc::new(FakeAgents::default()),
-            external: None,
+            external: self.external.clone(),
         };
-        let started = UampGateway::start_as(gateway_identity(), node, front, self.settings.clone()).await;
+        let identity = SigningIdentity::from_ed25519(&self.seed);
+        let started = UampGateway::start_as(identity, node, front, self.settings.clone()).await;
         self.running = Some(started.unwrap());
+    }
+
+    /// The certificate that it shows, PEM.
+    pub(crate) fn certificate(&self) -> std::path::PathBuf {
+        self.directory.path().join("cert.pem")
     }
 
     pub(crate) fn address(&self) -> std::net::SocketAddr {

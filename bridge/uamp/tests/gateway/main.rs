@@ -7,6 +7,7 @@ mod conversations;
 mod fixture;
 mod hostile;
 mod http3_client;
+mod outbound;
 mod scripted;
 mod socket_clients;
 mod streams;
