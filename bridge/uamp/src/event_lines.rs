@@ -61,10 +61,11 @@ mod tests {
         fn deltas_do_not_depend_on_how_they_come(count in 0_u64..5, piece in 1_usize..40, crlf in proptest::prelude::any::<bool>()) {
             let end = if crlf { "\r\n" } else { "\n" };
             let wanted: Vec<Delta> = (0..count).map(|seq| Delta::acknowledgement("s", seq, 1000)).collect();
-            let text: String = wanted
-                .iter()
-                .map(|delta| format!(": ping{end}{end}id: 1{end}data: {}{end}{end}", delta.to_value()))
-                .collect();
+            let lines = wanted.iter().flat_map(|delta| {
+                let data = format!("data: {}", delta.to_value());
+                [": ping".to_owned(), String::new(), "id: 1".to_owned(), data, String::new()]
+            });
+            let text: String = lines.flat_map(|line| [line, end.to_owned()]).collect();
             let mut events = DeltaEvents::default();
             let mut got = Vec::new();
             for piece in text.as_bytes().chunks(piece) {

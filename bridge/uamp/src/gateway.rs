@@ -28,7 +28,7 @@ mod websocket;
 
 use std::{
     convert::Infallible,
-    sync::Arc,
+    sync::{Arc, LazyLock},
     time::{Duration, SystemTime},
 };
 
@@ -150,6 +150,15 @@ fn read_anchors(settings: &UampSettings) -> anyhow::Result<Option<HotReload<Arc<
         Ok(Arc::new(anchors))
     };
     HotReload::new("the trust anchors of UAMP", files, read).map(Some)
+}
+
+/// Milliseconds of a clock that is not set: for the times within which something has to happen.
+pub(crate) fn ticks() -> i64 {
+    static BEGUN: LazyLock<tokio::time::Instant> = LazyLock::new(tokio::time::Instant::now);
+    let (now, begun) = (tokio::time::Instant::now(), *BEGUN);
+    let since = i64::try_from(now.saturating_duration_since(begun).as_millis());
+    let before = i64::try_from(begun.saturating_duration_since(now).as_millis());
+    since.unwrap_or(i64::MAX) - before.unwrap_or(i64::MAX)
 }
 
 /// Unix time in milliseconds.

@@ -250,7 +250,7 @@ impl StreamLog {
         Ok(if is_over { LogRead::End } else { LogRead::Wait })
     }
 
-    /// When the stream ends without an acknowledgement, Unix time in milliseconds. The time runs while a consumer has all
+    /// When the stream ends without an acknowledgement, in milliseconds of the clock that the log is given. The time runs while a consumer has all
     /// that was published and more waits.
     pub fn deadline(&self) -> Option<i64> {
         let since = self.blocked_since?;

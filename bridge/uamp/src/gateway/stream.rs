@@ -23,6 +23,7 @@ use super::{
     checkpoint::{NOTE, StreamCheckpoint},
     now_ms, refusals,
     task_events::{FollowEvent, TaskEnd, TaskPosition},
+    ticks,
 };
 use crate::{
     delta::{Delta, DeltaType},
@@ -160,7 +161,8 @@ impl UampStream {
                 let before = state.log.deadline().is_none();
                 match state.log.read(seq)? {
                     LogRead::Frame(frame) => {
-                        let delta = delta_of(frame, &self.id, receiver(&frame.content));
+                        let mut delta = delta_of(frame, &self.id, receiver(&frame.content));
+                        delta.time_ms = now_ms() - (ticks() - frame.time_ms);
                         if before && state.log.deadline().is_some() {
                             self.wake.notify_one();
                         }
@@ -189,7 +191,7 @@ impl UampStream {
     pub(super) fn acknowledge(&self, through: u64) -> Result<(), UampError> {
         let mut state = self.content();
         state.used = Instant::now();
-        state.log.acknowledge(through, now_ms())?;
+        state.log.acknowledge(through, ticks())?;
         drop(state);
         self.wake.notify_one();
         Ok(())
@@ -284,7 +286,7 @@ impl UampStream {
             let late = async {
                 match deadline {
                     Some(at) => {
-                        let left = u64::try_from(at - now_ms()).unwrap_or(0);
+                        let left = u64::try_from(at - ticks()).unwrap_or(0);
                         tokio::time::sleep(Duration::from_millis(left)).await;
                     }
                     None => std::future::pending().await,
@@ -295,7 +297,7 @@ impl UampStream {
                 () = stop.cancelled() => return,
                 () = self.wake.notified() => {}
                 () = late => {
-                    if self.content().log.expire(now_ms()) {
+                    if self.content().log.expire(ticks()) {
                         tracing::info!(stream = self.id, "a stream ended, since its consumer acknowledges nothing");
                     }
                 }
@@ -359,7 +361,7 @@ impl UampStream {
             let mut state = self.content();
             let state = &mut *state;
             let first = state.log.next_seq();
-            if !state.log.release(now_ms()) {
+            if !state.log.release(ticks()) {
                 self.changed.send_replace(());
                 return;
             }
@@ -483,4 +485,91 @@ pub(super) fn merged_end(ends: &[Option<TaskEnd>], to: &[String]) -> Option<(Del
         payload.insert("message".to_owned(), "no receiver completed it".into());
     }
     Some((kind, payload))
+}
+
+#[cfg(test)]
+mod tests {
+    use agentanycast_gateway::fake::FakeGateway;
+    use bytes::Bytes;
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    /// A stream whose task makes pieces without end, for a consumer with this window.
+    fn endless(window: u64) -> Arc<UampStream> {
+        let origin = StreamOrigin {
+            id: EnvelopeId::random(),
+            from: "did:web:client.example".to_owned(),
+            to: vec!["did:web:worker.example".to_owned()],
+            context: String::new(),
+        };
+        let stream = UampStream::new(
+            "s".to_owned(),
+            "alice".to_owned(),
+            origin,
+            vec![None],
+            StreamLog::new(window),
+            vec![TaskPosition::default()],
+        );
+        let stream = Arc::new(stream);
+        let events = futures::stream::unfold(0_u64, |offset| async move {
+            tokio::task::yield_now().await;
+            let bytes = Bytes::from_static(&[7; 1000]);
+            let event = FollowEvent::Piece {
+                artifact: "a".to_owned(),
+                mime: String::new(),
+                offset,
+                bytes,
+            };
+            Some(((0, event), offset + 1000))
+        });
+        let slot = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        let node = Arc::new(FakeGateway::default());
+        stream.start(node, Box::pin(events), CancellationToken::new(), slot);
+        stream
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_consumer_that_never_acknowledges_is_told_5_04() {
+        for (window, frames) in [(1, 1), (2, 2), (64, 64)] {
+            let stream = endless(window);
+            let begun = tokio::time::Instant::now();
+            let mut deltas = Vec::new();
+            while let Some(delta) = stream.next(deltas.len() as u64).await.unwrap() {
+                deltas.push(delta);
+            }
+            assert_eq!(deltas.len(), frames, "window {window}");
+            let waited = begun.elapsed().as_secs();
+            assert!((59..62).contains(&waited), "{waited} s");
+            // A window of one has no slot for the error.
+            if window > 1 {
+                assert_eq!(deltas[frames - 1].payload["code"], "5.04");
+            }
+            assert!(stream.is_over());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_acknowledgement_keeps_it_going() {
+        let stream = endless(4);
+        let mut seq = 0;
+        for _ in 0..10 {
+            for _ in 0..3 {
+                assert_eq!(stream.next(seq).await.unwrap().unwrap().kind, DeltaType::Chunk);
+                seq += 1;
+            }
+            tokio::time::sleep(Duration::from_secs(50)).await;
+            stream.acknowledge(seq - 1).unwrap();
+        }
+        assert!(stream.content().log.bytes() < 6 << 20, "what is kept is bounded");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_that_is_not_read_waits_without_growing() {
+        let stream = endless(64);
+        tokio::time::sleep(Duration::from_hours(1)).await;
+        assert!(!stream.is_over(), "its consumer may still come");
+        assert!(stream.content().log.bytes() < 1 << 20);
+        assert_eq!(stream.next(0).await.unwrap().unwrap().seq, 0);
+    }
 }

@@ -15,7 +15,7 @@ const NOTE_FRAME: usize = 40;
 pub struct StreamFrame {
     /// The number.
     pub seq: u64,
-    /// When it was numbered, Unix time in milliseconds.
+    /// When it was numbered, in milliseconds of the clock that the log is given.
     pub time_ms: i64,
     /// What it holds.
     pub content: FrameContent,

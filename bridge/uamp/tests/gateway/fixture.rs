@@ -1,6 +1,6 @@
 //! A gateway on a port of its own, and a client over HTTP that signs envelopes.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use agentanycast_daemon_kit::settings::ListenOn;
 use agentanycast_front::{front::Front, request_counts::RequestCounts};
@@ -68,7 +68,32 @@ impl TestGateway {
         Self::with_identity(settings, [1; 32]).await
     }
 
+    /// With callers that show a certificate of this authority.
+    pub(crate) async fn with_authority(pem: &str) -> Self {
+        Self::changed(UampSettings::default(), [1; 32], |front, directory| {
+            let file = directory.join("ca.pem");
+            std::fs::write(&file, pem).unwrap();
+            front.auth.client_ca = Some(file);
+        })
+        .await
+    }
+
+    pub(crate) async fn without_certificate() -> Self {
+        Self::changed(UampSettings::default(), [1; 32], |front, _| {
+            (front.tls_cert, front.tls_key) = (None, None);
+        })
+        .await
+    }
+
     pub(crate) async fn with_identity(settings: UampSettings, seed: [u8; 32]) -> Self {
+        Self::changed(settings, seed, |_, _| ()).await
+    }
+
+    async fn changed(
+        settings: UampSettings,
+        seed: [u8; 32],
+        change: impl FnOnce(&mut FrontSettings, &Path),
+    ) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = |name: &str| directory.path().join(name);
         std::fs::write(file("tokens"), format!("alice {TOKEN}\nbob fedcba9876543210\n")).unwrap();
@@ -84,6 +109,7 @@ impl TestGateway {
         front.limits.rate = 0;
         front.max_body.0 = 1 << 20;
         front.auth.tokens_file = Some(file("tokens"));
+        change(&mut front, directory.path());
         let mut gateway = Self {
             node: ScriptedNode::default(),
             running: None,
@@ -135,7 +161,7 @@ impl TestGateway {
             | agentanycast_gateway::metrics::MetricValues::Gauge(values) => {
                 values.iter().map(|value| value.value).sum()
             }
-            other => panic!("{other:?}"),
+            agentanycast_gateway::metrics::MetricValues::Histogram { .. } => panic!("{name} is a histogram"),
         }
     }
 }

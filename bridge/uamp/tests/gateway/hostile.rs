@@ -283,3 +283,72 @@ async fn nothing_is_served_without_tls_1_3() {
     assert_eq!(http(true).get(&manifest).send().await.unwrap().status(), 426);
     assert_eq!(http(false).get(&manifest).send().await.unwrap().status(), 200);
 }
+
+#[tokio::test]
+async fn a_client_certificate_is_a_caller_too() {
+    let authority_key = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let authority = params.self_signed(&authority_key).unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+    let name = rcgen::SanType::URI("did:web:client.example".try_into().unwrap());
+    params.subject_alt_names.push(name);
+    let certificate = params.signed_by(&key, &authority, &authority_key).unwrap();
+    let gateway = TestGateway::with_authority(&authority.pem()).await;
+    let identity =
+        reqwest::Identity::from_pem(format!("{}{}", certificate.pem(), key.serialize_pem()).as_bytes());
+    let client = reqwest::Client::builder()
+        .danger_accept_invalid_certs(true)
+        .identity(identity.unwrap())
+        .build()
+        .unwrap();
+    let post = |client: &reqwest::Client| {
+        let request = client.post(gateway.url("/v1/messages"));
+        request.body(signed(&draft(Intent::Ask, "x"))).send()
+    };
+    assert_eq!(post(&client).await.unwrap().status(), 202);
+    let labels = gateway
+        .node
+        .state()
+        .tasks
+        .values()
+        .next()
+        .unwrap()
+        .task
+        .metadata
+        .clone();
+    assert_eq!(labels["gateway.caller"], "uamp:did:web:client.example");
+    let (status, content) = gateway.refusal(post(&http(false)).await.unwrap()).await;
+    assert_eq!((status, code(&content)), (401, "4.01"));
+    // One that another authority signed is not taken by TLS.
+    let stranger = rcgen::generate_simple_self_signed(["x".to_owned()]).unwrap();
+    let pem = format!("{}{}", stranger.cert.pem(), stranger.key_pair.serialize_pem());
+    let client = reqwest::Client::builder()
+        .danger_accept_invalid_certs(true)
+        .identity(reqwest::Identity::from_pem(pem.as_bytes()).unwrap())
+        .build()
+        .unwrap();
+    assert!(post(&client).await.is_err());
+}
+
+#[tokio::test]
+async fn without_a_certificate_it_makes_one_for_its_did() {
+    let gateway = TestGateway::without_certificate().await;
+    let manifest = gateway.url("/.well-known/agent-manifest.json");
+    let client = reqwest::Client::builder()
+        .danger_accept_invalid_certs(true)
+        .tls_info(true)
+        .build()
+        .unwrap();
+    let response = client.get(&manifest).send().await.unwrap();
+    let shown = response.extensions().get::<reqwest::tls::TlsInfo>().unwrap();
+    let der = shown.peer_certificate().unwrap();
+    let did = gateway_identity().did().to_owned();
+    assert!(der.windows(did.len()).any(|window| window == did.as_bytes()));
+    let mut http3 = crate::http3_client::Http3Client::connect(&gateway).await;
+    let (status, ..) = http3
+        .request(http::Method::GET, "/.well-known/agent-manifest.json", Vec::new())
+        .await;
+    assert_eq!(status, 200);
+}

@@ -278,7 +278,7 @@ async fn a_cancel_goes_out() {
     pair.tasks.cancel("t");
     pair.tasks.until("t", |task| task.settled).await;
     pair.far.node.change("work", |task| {
-        assert_eq!(task.task.status(), TaskStatus::Canceled)
+        assert_eq!(task.task.status(), TaskStatus::Canceled);
     });
 }
 

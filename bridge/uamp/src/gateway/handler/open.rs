@@ -15,9 +15,10 @@ use crate::{
     gateway::{
         checkpoint::{NOTE, StreamCheckpoint},
         content::{artifact_bytes, mime_of},
-        now_ms, refusals,
+        refusals,
         stream::{StreamOrigin, UampStream, merged_end},
         task_events::{TaskEnd, TaskPosition, end_of},
+        ticks,
     },
     window::StreamLog,
 };
@@ -186,7 +187,7 @@ async fn restored_log(
     let contents = contents.ok_or_else(|| busy("this stream cannot be read again"))?;
     let mut log = StreamLog::resumed(checkpoint.window, checkpoint.acked);
     for content in contents {
-        log.restore(content, now_ms());
+        log.restore(content, ticks());
     }
     log.publish();
     Ok(log)

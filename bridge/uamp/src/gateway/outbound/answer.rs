@@ -49,7 +49,7 @@ impl HeardAnswer {
                 continue;
             };
             let bytes = match &part.content {
-                Some(Content::RawPart(raw)) => raw.data.to_vec(),
+                Some(Content::RawPart(raw)) => raw.data.clone(),
                 Some(Content::TextPart(text)) => text.text.clone().into_bytes(),
                 _ => continue,
             };

@@ -419,9 +419,10 @@ impl UampDelivery {
                 Err(error) => self.node_failed(&error),
             };
         }
-        let reason = match error.is_transient() {
-            true => format!("it was not reached for {} s: {error}", patience.as_secs()),
-            false => error.to_string(),
+        let reason = if error.is_transient() {
+            format!("it was not reached for {} s: {error}", patience.as_secs())
+        } else {
+            error.to_string()
         };
         self.fail(task, &reason).await
     }
