@@ -136,7 +136,8 @@ impl FrontRules {
     /// # Errors
     /// Why it does not come in.
     pub fn admit_anonymous(&self, request: &Request) -> Result<RequestPermit, Refusal> {
-        self.admission.admit_anonymous(request.extensions().get::<ClientConnection>())
+        self.admission
+            .admit_anonymous(request.extensions().get::<ClientConnection>())
     }
 
     /// Largest body of a request, or message of a WebSocket, in bytes.

@@ -1,5 +1,5 @@
-//! The body of an envelope: its media type, and its bytes behind `encoding` and `compression`. Used by `envelope` and the
-//! gateway.
+//! The body of an envelope: its media type, and its bytes behind `encoding` and `compression`. Used by
+//! `envelope` and the gateway.
 //!
 //! Invariant: what a compressed body unfolds to is bounded while it unfolds, not after. PURE.
 
@@ -114,7 +114,7 @@ impl EnvelopeBody {
             }
         };
         if compression != BodyCompression::None && encoding == BodyEncoding::Utf8 {
-            let text = "needs encoding base64url, since compressed bytes are no text";
+            let text = "needs encoding base64url, since compressed bytes are not text";
             return Err(UampError::field("body.compression", text));
         }
         Ok(Self {
@@ -221,7 +221,7 @@ fn bounded(source: impl Read, most: usize) -> Result<Option<Vec<u8>>, String> {
 fn check_zstd_window(frame: &[u8]) -> Result<(), UampError> {
     let refused = |text: &str| Err(UampError::field("body.content", text));
     let [0x28, 0xB5, 0x2F, 0xFD, descriptor, rest @ ..] = frame else {
-        return refused("is not what body.compression says: it is no frame of zstd");
+        return refused("is not what body.compression says: it is not a frame of zstd");
     };
     let is_single_segment = descriptor & 0x20 != 0;
     if is_single_segment {

@@ -1,8 +1,8 @@
-//! JSON that signatures are made over: read so that it means one thing, and written in its canonical form (RFC 8785).
-//! Used by `envelope`, `jws` and `manifest`.
+//! JSON that signatures are made over: read so that it means one thing, and written in its canonical form
+//! (RFC 8785). Used by `envelope`, `jws` and `manifest`.
 //!
-//! Invariant: an object with a name twice, a whole number that a double does not hold, and nesting beyond [`MAX_DEPTH`]
-//! are refused; every value that is read has exactly one canonical form. PURE.
+//! Invariant: an object with a name twice, a whole number that a double does not hold, and nesting beyond
+//! [`MAX_DEPTH`] are refused; every value that is read has exactly one canonical form. PURE.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -10,7 +10,8 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess,
 use serde_json::{Map, Number, Value};
 use sha2::{Digest as _, Sha256};
 
-/// How deep an envelope may be nested. Readers of other languages take 1000 and more; contents are texts, not JSON.
+/// How deep an envelope may be nested. Readers of other languages take 1000 and more; contents are texts, not
+/// JSON.
 pub const MAX_DEPTH: usize = 32;
 
 /// Most values in one envelope: an envelope of ordinary use has some tens.
@@ -19,7 +20,7 @@ pub const MAX_VALUES: usize = 20_000;
 /// Largest whole number that every reader of JSON has (RFC 7493, I-JSON).
 const MAX_WHOLE: u64 = (1 << 53) - 1;
 
-/// Why a text is no JSON to sign or verify.
+/// Why a text is not JSON to sign or verify.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CanonicalError {
@@ -73,8 +74,8 @@ pub fn envelope_hash(object: &Map<String, Value>) -> Result<[u8; 32], CanonicalE
     Ok(Sha256::digest(canonical_without(object, "sig")?).into())
 }
 
-/// The hash that uamp-js makes: its serializer takes the names of the top level as a list of names that nested objects may
-/// have, so members of `body` and `context` with other names are not covered.
+/// The hash that uamp-js makes: its serializer takes the names of the top level as a list of names that
+/// nested objects may have, so members of `body` and `context` with other names are not covered.
 ///
 /// # Errors
 /// As [`canonical_form`].

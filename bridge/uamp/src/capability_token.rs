@@ -1,7 +1,8 @@
-//! Capability tokens (UAMP 1.0 §6.2): JWTs whose issuer allows the holder an intent or a skill. Used by the handler.
+//! Capability tokens (UAMP 1.0 §6.2): JWTs whose issuer allows the holder an intent or a skill. Used by the
+//! handler.
 //!
-//! Invariant: a token counts when its issuer is the receiver itself or a trust anchor, its audience the receiver, and its
-//! time not over; CWTs are refused. PURE: `now_ms` is an argument.
+//! Invariant: a token counts when its issuer is the receiver itself or a trust anchor, its audience the
+//! receiver, and its time not over; CWTs are refused. PURE: `now_ms` is an argument.
 
 use serde_json::{Map, Value};
 

@@ -1,5 +1,5 @@
-//! A client of UAMP agents over HTTP: reads manifests, sends signed envelopes, follows streams. Used by the gateway for
-//! `uamp+https` URLs, and by programs.
+//! A client of UAMP agents over HTTP: reads manifests, sends signed envelopes, follows streams. Used by the
+//! gateway for `uamp+https` URLs, and by programs.
 //!
 //! Invariant: connections go through the filter of egress, and a token goes to its own host only.
 

@@ -50,7 +50,8 @@ impl ConversationState {
     /// The state after an event. Events that open and end nothing leave it.
     ///
     /// # Errors
-    /// [`TransitionError::Ended`] of any event after the end, [`TransitionError::NotBegun`] of an end before the beginning.
+    /// [`TransitionError::Ended`] of any event after the end, [`TransitionError::NotBegun`] of an end before
+    /// the beginning.
     pub fn apply(self, event: ConversationEvent) -> Result<Self, TransitionError> {
         if self.is_ended() {
             return Err(TransitionError::Ended);

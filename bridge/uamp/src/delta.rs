@@ -39,7 +39,7 @@ impl DeltaType {
         Self::Error,
     ];
 
-    /// As it is written.
+    /// Its text.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Patch => "patch",

@@ -1,5 +1,5 @@
-//! `did:key` names of Ed25519 and P-256 keys, and the URLs by which a signature names them. Used by `jws`, `trust` and the
-//! gateway's routing.
+//! `did:key` names of Ed25519 and P-256 keys, and the URLs by which a signature names them. Used by `jws`,
+//! `trust` and the gateway's routing.
 //!
 //! Invariant: a text that is not exactly such a name gives no key. PURE.
 
@@ -13,7 +13,8 @@ const SCHEME: &str = "did:key:";
 const ED25519_PUB: [u8; 2] = [0xED, 0x01];
 const P256_PUB: [u8; 2] = [0x80, 0x24];
 
-/// Longest Multikey that is decoded, in bytes: a P-256 key takes 49, and base58 decoding is quadratic in its input.
+/// Longest Multikey that is decoded, in bytes: a P-256 key takes 49, and base58 decoding is quadratic in its
+/// input.
 const MAX_MULTIKEY: usize = 65;
 
 /// The `did:key` of a key.

@@ -1,8 +1,8 @@
-//! Envelopes (UAMP 1.0 §4): read from their bytes, made and signed, verified. Used by the handler, the client and the
-//! command.
+//! Envelopes (UAMP 1.0 §4): read from their bytes, made and signed, verified. Used by the handler, the client
+//! and the command.
 //!
-//! Invariant: an [`Envelope`] keeps the JSON that was received; its hash is over that, so members of a later version or of
-//! another implementation do not break a signature. PURE.
+//! Invariant: an [`Envelope`] keeps the JSON that was received; its hash is over that, so members of a later
+//! version or of another implementation do not break a signature. PURE.
 
 mod draft;
 
@@ -73,7 +73,7 @@ impl Intent {
         Self::Error,
     ];
 
-    /// As it is written.
+    /// Its text.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ask => "ask",

@@ -1,7 +1,8 @@
-//! What can be wrong with an envelope, a delta or a request: the codes of the specification, and schema errors by field.
-//! Used by every module and by all bindings.
+//! What can be wrong with an envelope, a delta or a request: the codes of the specification, and schema
+//! errors by field. Used by every module and by all bindings.
 //!
-//! Invariant: an error is one line that names the field or the cause, and has exactly one status of HTTP. PURE.
+//! Invariant: an error is one line that names the field or the cause, and has exactly one status of HTTP.
+//! PURE.
 
 use std::time::Duration;
 
@@ -33,7 +34,7 @@ impl UampCode {
         Self::BackendBusy,
     ];
 
-    /// As it is written.
+    /// Its text.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Unauthenticated => "4.01",
@@ -86,8 +87,8 @@ pub enum UampError {
         /// What it has to be.
         message: String,
     },
-    /// There is no such stream of this caller. HTTP says 404.
-    #[error("there is no stream {0:?} of this caller")]
+    /// This caller has no such stream. HTTP says 404.
+    #[error("this caller has no stream {0:?}")]
     UnknownStream(String),
 }
 

@@ -1,8 +1,8 @@
-//! The gateway `uamp`: envelopes become tasks of agents of the mesh, and what becomes of these is told as deltas, over
-//! HTTP/1.1, HTTP/2, HTTP/3, WebSocket and gRPC.
+//! The gateway `uamp`: envelopes become tasks of agents of the mesh, and what becomes of these is told as
+//! deltas, over HTTP/1.1, HTTP/2, HTTP/3, WebSocket and gRPC.
 //!
-//! Invariant: all bindings use one handler, so that the same conversation gives the same deltas over each of them; nothing
-//! is served without TLS 1.3.
+//! Invariant: all bindings use one handler, so that the same conversation gives the same deltas over each of
+//! them; nothing is served without TLS 1.3.
 
 mod checkpoint;
 

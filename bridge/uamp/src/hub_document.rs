@@ -1,5 +1,5 @@
-//! The document of a hub (UAMP 1.0 §8): the manifests below it and its trust anchors, with a detached JWS. Used by the
-//! gateway and the client.
+//! The document of a hub (UAMP 1.0 §8): the manifests below it and its trust anchors, with a detached JWS.
+//! Used by the gateway and the client.
 //!
 //! Invariant: the signature covers the whole document without `sig`, by the hash of envelopes. PURE.
 
@@ -37,7 +37,7 @@ pub struct HubDocument {
 }
 
 impl HubDocument {
-    /// Signs it; the JSON as it is served.
+    /// Signs it; the JSON to serve.
     ///
     /// # Errors
     /// [`UampError::Field`] when a key has no canonical form.
@@ -60,8 +60,8 @@ impl HubDocument {
     /// Reads and verifies one; with it, the DID of the key that signed it.
     ///
     /// # Errors
-    /// [`UampCode::Unauthenticated`] when it is not signed by a key that is known, [`UampError::Field`] with the field that is
-    /// wrong.
+    /// [`UampCode::Unauthenticated`] when it is not signed by a key that is known, [`UampError::Field`] with
+    /// the field that is wrong.
     pub fn read(bytes: &[u8], anchors: &TrustAnchors) -> Result<(Self, String), UampError> {
         if bytes.len() > MAX_HUB {
             let text = format!("the hub's document has more than {MAX_HUB} bytes");

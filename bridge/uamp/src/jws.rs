@@ -1,8 +1,8 @@
-//! Signatures of envelopes and manifests (RFC 7515, compact serialization): EdDSA with Ed25519 keys, and ES256. Used by
-//! `envelope`, `manifest`, `hub_document` and `capability_token`.
+//! Signatures of envelopes and manifests (RFC 7515, compact serialization): EdDSA with Ed25519 keys, and
+//! ES256. Used by `envelope`, `manifest`, `hub_document` and `capability_token`.
 //!
-//! Invariant: only `EdDSA` and `ES256` are taken, each with a key of its own kind; a header with `crit` or `b64` is refused.
-//! PURE.
+//! Invariant: only `EdDSA` and `ES256` are taken, each with a key of its own kind; a header with `crit` or
+//! `b64` is refused. PURE.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Map, Value};

@@ -1,5 +1,5 @@
-//! Keys that verify: Ed25519 and P-256, and the algorithm that each is for. Used by `jws`, `did_key`, `signer` and `trust`.
-//! PURE.
+//! Keys that verify: Ed25519 and P-256, and the algorithm that each is for. Used by `jws`, `did_key`,
+//! `signer` and `trust`. PURE.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use ed25519_dalek::VerifyingKey as Ed25519Key;
@@ -35,7 +35,7 @@ pub enum VerificationKey {
 }
 
 impl VerificationKey {
-    /// Of the 32 bytes of an Ed25519 key; `None`: they are no point of the curve.
+    /// Of the 32 bytes of an Ed25519 key; `None`: they are not a point of the curve.
     pub fn from_ed25519(bytes: &[u8; 32]) -> Option<Self> {
         Ed25519Key::from_bytes(bytes).ok().map(Self::Ed25519)
     }

@@ -1,7 +1,7 @@
 //! The Universal Agent Messaging Protocol 1.0: signed JSON envelopes, and streams of deltas that answer them.
 //!
-//! The modules at the top are the protocol as a library: no I/O, no clock. With the feature `gateway` the crate also holds
-//! the gateway `uamp` and its client.
+//! The modules at the top are the protocol as a library: no I/O, no clock. With the feature `gateway` the
+//! crate also holds the gateway `uamp` and its client.
 //! Invariant: a signature covers the JSON that was received, never one that is made of typed fields.
 
 #![forbid(unsafe_code)]

@@ -1,8 +1,8 @@
-//! The signed manifest of an agent (UAMP 1.0 §8): made, written as an attached JWS, read and verified. Used by the gateway
-//! and the client.
+//! The signed manifest of an agent (UAMP 1.0 §8): made, written as an attached JWS, read and verified. Used
+//! by the gateway and the client.
 //!
-//! Invariant: a manifest has no key and no URL of its own, so the key that it is verified by is that of the `kid` in its
-//! header. PURE.
+//! Invariant: a manifest has no key and no URL of its own, so the key that it is verified by is that of the
+//! `kid` in its header. PURE.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -59,8 +59,8 @@ impl UampManifest {
     /// Reads and verifies one; with it, the DID of the key that signed it.
     ///
     /// # Errors
-    /// [`UampCode::Unauthenticated`] when it is not signed by a key that is known, [`UampError::Field`] when it does not fit
-    /// the schema.
+    /// [`UampCode::Unauthenticated`] when it is not signed by a key that is known, [`UampError::Field`] when
+    /// it does not fit the schema.
     pub fn read(text: &str, anchors: &TrustAnchors) -> Result<(Self, String), UampError> {
         let refused = |text: String| UampError::coded(UampCode::Unauthenticated, text);
         if text.len() > MAX_MANIFEST {

@@ -1,8 +1,8 @@
-//! Records of the WebSocket binding (UAMP 1.0 §7): a length of four bytes, most significant first, and JSON. Used by the
-//! binding and the client.
+//! Records of the WebSocket binding (UAMP 1.0 §7): a length of four bytes, most significant first, and JSON.
+//! Used by the binding and the client.
 //!
-//! Invariant: a message is whole records; a length beyond the bound or the message is an error before anything is copied.
-//! PURE.
+//! Invariant: a message is whole records; a length beyond the bound or the message is an error before
+//! anything is copied. PURE.
 
 use serde_json::Value;
 
@@ -35,7 +35,8 @@ pub fn write_record(json: &[u8], message: &mut Vec<u8>) {
 /// The JSON of each record of a message.
 ///
 /// # Errors
-/// [`UampCode::PayloadTooLarge`] of a record with more than `most` bytes, [`UampError::Field`] of one that is cut short.
+/// [`UampCode::PayloadTooLarge`] of a record with more than `most` bytes, [`UampError::Field`] of one that is
+/// cut short.
 pub fn split_records(mut message: &[u8], most: usize) -> Result<Vec<&[u8]>, UampError> {
     let mut records = Vec::new();
     while !message.is_empty() {

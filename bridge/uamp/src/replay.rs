@@ -1,8 +1,8 @@
-//! Envelopes that were taken lately: the same one again is answered again, another one with the same id is refused. Used by
-//! the handler.
+//! Envelopes that were taken lately: the same one again is answered again, another one with the same id is
+//! refused. Used by the handler.
 //!
-//! Invariant: an entry is kept until its envelope is too old to be taken; at the bound new envelopes are refused, and no entry
-//! is dropped. PURE: `now_ms` is an argument.
+//! Invariant: an entry is kept until its envelope is too old to be taken; at the bound new envelopes are
+//! refused, and no entry is dropped. PURE: `now_ms` is an argument.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -47,8 +47,8 @@ pub struct ReplayMap {
 }
 
 impl ReplayMap {
-    /// Of at most so many envelopes, of which one sender may have a quarter; clocks differ by at most `skew_ms`. One entry
-    /// takes some 150 bytes.
+    /// Of at most so many envelopes, of which one sender may have a quarter; clocks differ by at most
+    /// `skew_ms`. One entry takes some 150 bytes.
     pub fn new(most: usize, skew_ms: i64) -> Self {
         Self {
             entries: HashMap::new(),

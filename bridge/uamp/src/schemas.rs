@@ -1,8 +1,8 @@
-//! The three JSON Schemas of the specification (Appendix A), and the check of a document against one. Used by `envelope`,
-//! `delta` and `manifest`.
+//! The three JSON Schemas of the specification (Appendix A), and the check of a document against one. Used by
+//! `envelope`, `delta` and `manifest`.
 //!
-//! Invariant: `format` is not asserted, since the specification's own ids (`urn:uuid:…`) fail its `format: uuid`; the ids
-//! are checked in code. The error names the first field that is wrong. PURE.
+//! Invariant: `format` is not asserted, since the specification's own ids (`urn:uuid:…`) fail its `format:
+//! uuid`; the ids are checked in code. The error names the first field that is wrong. PURE.
 
 use std::sync::LazyLock;
 

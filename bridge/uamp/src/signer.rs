@@ -1,4 +1,5 @@
-//! Keys that sign, and the `did:key` by which they are known. Used by `jws`, drafts of envelopes and the gateway.
+//! Keys that sign, and the `did:key` by which they are known. Used by `jws`, drafts of envelopes and the
+//! gateway.
 //!
 //! Invariant: a secret is in no `Debug` output. PURE.
 

@@ -1,6 +1,8 @@
-//! Keys of senders that are not `did:key`: trust anchors from a JWKS or a hub document. Used by the handler and the client.
+//! Keys of senders that are not `did:key`: trust anchors from a JWKS or a hub document. Used by the handler
+//! and the client.
 //!
-//! Invariant: a key counts for the DID that it is listed under, and for no other. PURE: others read the files.
+//! Invariant: a key counts for the DID that it is listed under, and for no other. PURE: others read the
+//! files.
 
 use std::collections::HashMap;
 
@@ -23,11 +25,11 @@ pub struct TrustAnchors {
 }
 
 impl TrustAnchors {
-    /// Adds the keys of a JWKS, or of the member `jwks` of a hub document. Each key has a `kid` that is its DID, with or
-    /// without a fragment; keys of other kinds than Ed25519 and P-256 are left out.
+    /// Adds the keys of a JWKS, or of the member `jwks` of a hub document. Each key has a `kid` that is its
+    /// DID, with or without a fragment; keys of other kinds than Ed25519 and P-256 are left out.
     ///
     /// # Errors
-    /// [`UampError::Field`] when there is no array `keys`, or there are too many.
+    /// [`UampError::Field`] when it has no array `keys`, or there are too many.
     pub fn add(&mut self, document: &Value) -> Result<(), UampError> {
         let jwks = document.get("jwks").unwrap_or(document);
         let Some(keys) = jwks.get("keys").and_then(Value::as_array) else {
@@ -56,8 +58,8 @@ impl TrustAnchors {
         Ok(())
     }
 
-    /// The keys that may sign for a DID with this algorithm, the one that the signature names first: the key itself of a
-    /// `did:key`, else those of the trust anchors.
+    /// The keys that may sign for a DID with this algorithm, the one that the signature names first: the key
+    /// itself of a `did:key`, else those of the trust anchors.
     ///
     /// # Errors
     /// [`UampCode::Unauthenticated`] when there is none.
@@ -99,7 +101,7 @@ impl TrustAnchors {
         keys.sort_by_key(|(is_named, _)| !is_named);
         if keys.is_empty() {
             let text = format!(
-                "there is no {} key of {}; use a did:key, or have its key among the receiver's trust anchors",
+                "no {} key of {} is known; use a did:key, or have its key among the receiver's trust anchors",
                 algorithm.as_str(),
                 shown(did)
             );

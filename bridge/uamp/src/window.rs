@@ -1,8 +1,8 @@
-//! The log of one stream: its frames, which of them may be sent now, and what waits for acknowledgements. Used by the
-//! handler's streams.
+//! The log of one stream: its frames, which of them may be sent now, and what waits for acknowledgements.
+//! Used by the handler's streams.
 //!
-//! Invariant: frames are numbered from 0 on without gaps, and never are more than the window published beyond the last
-//! acknowledgement, the terminal frame included. PURE: `now_ms` is an argument.
+//! Invariant: frames are numbered from 0 on without gaps, and never are more than the window published beyond
+//! the last acknowledgement, the terminal frame included. PURE: `now_ms` is an argument.
 
 mod frame;
 
@@ -17,7 +17,8 @@ use crate::{
     error::{UampCode, UampError},
 };
 
-/// Largest window that is used, in frames: what is noted of unacknowledged frames has to fit a note of the node (8 KiB).
+/// Largest window that is used, in frames: what is noted of unacknowledged frames has to fit a note of the
+/// node (8 KiB).
 pub const MOST_WINDOW: u64 = 128;
 
 /// Frames of a stream that are kept for consumers that come back.
@@ -159,7 +160,8 @@ impl StreamLog {
         }
     }
 
-    /// Whether more should be read from the source: while the window is full, as much as one joined chunk has.
+    /// Whether more should be read from the source: while the window is full, as much as one joined chunk
+    /// has.
     pub fn has_room(&self) -> bool {
         let waiting: usize = self.pending.iter().map(FrameContent::bytes).sum();
         !self.is_closed() && self.pending.len() < MOST_PENDING && waiting + MOST_CHUNK / 8 <= MOST_CHUNK
@@ -250,8 +252,8 @@ impl StreamLog {
         Ok(if is_over { LogRead::End } else { LogRead::Wait })
     }
 
-    /// When the stream ends without an acknowledgement, in milliseconds of the clock that the log is given. The time runs while a consumer has all
-    /// that was published and more waits.
+    /// When the stream ends without an acknowledgement, in milliseconds of the clock that the log is given.
+    /// The time runs while a consumer has all that was published and more waits.
     pub fn deadline(&self) -> Option<i64> {
         let since = self.blocked_since?;
         (self.handed_out == self.next_seq).then_some(since.saturating_add(ACK_WITHIN_MS))

@@ -1,4 +1,5 @@
-//! An envelope that is being made. Used by the client, the gateway's own envelopes and the command `anycast uamp sign`.
+//! An envelope that is being made. Used by the client, the gateway's own envelopes and the command `anycast
+//! uamp sign`.
 //!
 //! Invariant: what was not set is absent, so that the receiver hashes what was sent. PURE.
 
@@ -87,7 +88,7 @@ impl EnvelopeDraft {
         Ok(object)
     }
 
-    /// Signs it; the JSON as it is sent.
+    /// Signs it; the JSON to send.
     ///
     /// # Errors
     /// As [`EnvelopeDraft::sign`].

@@ -1,5 +1,6 @@
-//! What is noted of a stream with its first task, so that a gateway that starts again goes on with the same numbers: the
-//! frames that are not acknowledged, and how far each task was told. Used by `stream` and `restore`.
+//! What is noted of a stream with its first task, so that a gateway that starts again goes on with the same
+//! numbers: the frames that are not acknowledged, and how far each task was told. Used by `stream` and
+//! `restore`.
 //!
 //! Invariant: a chunk is noted by its place in its result, not by its bytes; a note has at most 8 KiB. PURE.
 
@@ -111,7 +112,8 @@ impl StreamCheckpoint {
         ranges
     }
 
-    /// The contents of its frames; `piece` gives the bytes of a chunk with their media type, `end` the terminal frame.
+    /// The contents of its frames; `piece` gives the bytes of a chunk with their media type, `end` the
+    /// terminal frame.
     pub(super) fn contents(
         &self,
         piece: impl Fn(u16, &str, u64, usize) -> Option<(String, Bytes)>,

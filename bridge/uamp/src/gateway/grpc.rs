@@ -1,6 +1,7 @@
 //! The gRPC binding (UAMP 1.0 §7), `uamp.v1.Agent`: JSON in bytes, by the handler that all bindings use.
 //!
-//! Invariant: each refusal has the status of its cause, and the signed error envelope in the metadata `uamp-error-bin`.
+//! Invariant: each refusal has the status of its cause, and the signed error envelope in the metadata
+//! `uamp-error-bin`.
 
 use std::{pin::Pin, sync::Arc};
 

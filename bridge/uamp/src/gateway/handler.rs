@@ -1,7 +1,8 @@
-//! What all bindings use: envelopes are taken, streams opened, frames acknowledged. Bindings only carry bytes.
+//! What all bindings use: envelopes are taken, streams opened, frames acknowledged. Bindings only carry
+//! bytes.
 //!
-//! Invariant: an envelope that is taken is durable as a task before it is answered; the same envelope again has the same
-//! answer and begins nothing.
+//! Invariant: an envelope that is taken is durable as a task before it is answered; the same envelope again
+//! has the same answer and begins nothing.
 
 mod actions;
 mod open;
@@ -154,8 +155,8 @@ impl UampHandler {
         self.anchors.as_ref().map(HotReload::get).unwrap_or_default()
     }
 
-    /// The caller whose tasks are those of one stream: a list of its own, as those of one agent are elsewhere. Conversations
-    /// are the caller's over all its streams.
+    /// The caller whose tasks are those of one stream: a list of its own, as those of one agent are
+    /// elsewhere. Conversations are the caller's over all its streams.
     fn stream_caller(caller: &str, stream_id: &str) -> Caller {
         let stream = Target::Url(format!("uamp-stream:{stream_id}"));
         Caller::with_target(LABELS, Some(caller), &stream)
@@ -307,8 +308,8 @@ impl UampHandler {
         }
     }
 
-    /// The stream of an envelope: the one that it names, else one that is made of its sender and id, so that it can be found
-    /// again after a restart.
+    /// The stream of an envelope: the one that it names, else one that is made of its sender and id, so that
+    /// it can be found again after a restart.
     fn stream_of(&self, from: &str, id: EnvelopeId, named: Option<&str>) -> String {
         if let Some(named) = named {
             return named.to_owned();

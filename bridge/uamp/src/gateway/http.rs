@@ -1,5 +1,5 @@
-//! The HTTP binding (UAMP 1.0 §7): `POST /v1/messages`, `GET /v1/stream/{id}` as server-sent events, the documents of
-//! discovery, and the way to the WebSocket and gRPC bindings.
+//! The HTTP binding (UAMP 1.0 §7): `POST /v1/messages`, `GET /v1/stream/{id}` as server-sent events, the
+//! documents of discovery, and the way to the WebSocket and gRPC bindings.
 //!
 //! Invariant: each refusal has the status of its cause and a signed error envelope as its body.
 

@@ -1,5 +1,5 @@
-//! HTTP/3 on the port of the front, over UDP: the same routes as over TCP. QUIC gives its streams numbers of its own, so a
-//! `stream_id` is associated with one only in the log.
+//! HTTP/3 on the port of the front, over UDP: the same routes as over TCP. QUIC gives its streams numbers of
+//! its own, so a `stream_id` is associated with one only in the log.
 //!
 //! Invariant: connections, requests, heads and waits are bounded as those over TCP are.
 

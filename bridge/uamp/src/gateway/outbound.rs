@@ -1,7 +1,8 @@
-//! Tasks of the mesh that are sent to `uamp+https` URLs: carried to agents of UAMP, and what those say reported to the node.
+//! Tasks of the mesh that are sent to `uamp+https` URLs: carried to agents of UAMP, and what those say
+//! reported to the node.
 //!
-//! Invariant: how far a task is stands in its checkpoint before the next step is taken; an envelope is sent again only as the
-//! same one, which its receiver takes once.
+//! Invariant: how far a task is stands in its checkpoint before the next step is taken; an envelope is sent
+//! again only as the same one, which its receiver takes once.
 
 mod answer;
 mod checkpoint;

@@ -1,4 +1,5 @@
-//! A connection on which envelopes and deltas go both ways: what a WebSocket and a call of gRPC have in common.
+//! A connection on which envelopes and deltas go both ways: what a WebSocket and a call of gRPC have in
+//! common.
 //!
 //! Invariant: deltas of one stream go out in order; what is behind in reading holds only its own connection.
 
@@ -70,7 +71,7 @@ impl UampSession {
         self.followed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what came in. What is refused is answered by an error envelope.
+    /// Takes a record. A record that is refused is answered by an error envelope.
     pub(super) async fn take(&self, json: &[u8]) {
         let is_delta =
             serde_json::from_slice::<RecordProbe>(json).is_ok_and(|probe| probe.delta_seq.is_some());
@@ -121,8 +122,8 @@ impl UampSession {
         Ok(())
     }
 
-    /// An acknowledgement, `{"ack": N}`. Of a stream that is not followed here it begins to follow it behind that frame;
-    /// `{"from": N}` begins at a frame.
+    /// An acknowledgement, `{"ack": N}`. Of a stream that is not followed here it begins to follow it behind
+    /// that frame; `{"from": N}` begins at a frame.
     async fn take_delta(&self, json: &[u8]) -> Result<(), UampError> {
         let delta = Delta::read(json, self.handler.max_envelope())?;
         let from = (delta.kind == DeltaType::Progress)

@@ -21,8 +21,8 @@ const MOST_REPLAYS: u64 = 8 << 20;
 /// The settings of the gateway, besides those of its front.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UampSettings {
-    /// The key that signs what the gateway says: a node's key, or a P-256 key in PEM. Default: the node's own in a daemon,
-    /// else none, and the gateway does not start.
+    /// The key that signs what the gateway says: a node's key, or a P-256 key in PEM. Default: the node's own
+    /// in a daemon, else none, and the gateway does not start.
     pub key: Option<PathBuf>,
     /// A JWKS or the document of a hub with keys of senders that are not did:key. Default: none.
     pub trust_anchors: Option<PathBuf>,
@@ -36,7 +36,8 @@ pub struct UampSettings {
     pub require_cap_token: bool,
     /// How signatures are written. Default: detached.
     pub emit_sig: EmitSignature,
-    /// Senders whose signatures may be over the hash of uamp-js, which does not cover the body. Default: none.
+    /// Senders whose signatures may be over the hash of uamp-js, which does not cover the body. Default:
+    /// none.
     pub compat_uamp_js_hash: Vec<String>,
     /// Answer HTTP/1.1 with 426. Default: false.
     pub refuse_http1: bool,

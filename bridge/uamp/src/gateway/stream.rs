@@ -1,7 +1,7 @@
 //! A stream that answers an envelope: the log of its frames, and the pump that fills it from the tasks.
 //!
-//! Invariant: a frame is noted with the task before a consumer sees it, so that after a restart it has the same number and
-//! content.
+//! Invariant: a frame is noted with the task before a consumer sees it, so that after a restart it has the
+//! same number and content.
 
 use std::{
     collections::VecDeque,
@@ -406,7 +406,8 @@ impl UampStream {
 /// Lets a consumer read a stream from this frame on; what is before it is acknowledged.
 ///
 /// # Errors
-/// [`UampCode::MissingDelta`] of a frame that is not there any more, [`UampCode::BackendBusy`] when too many read it.
+/// [`UampCode::MissingDelta`] of a frame that is not there any more, [`UampCode::BackendBusy`] when too many
+/// read it.
 pub(super) fn begin_reading(stream: &UampStream, from: u64) -> Result<(), UampError> {
     if stream.readers() >= MOST_READERS {
         let text = format!("{MOST_READERS} consumers read this stream, the most at a time");

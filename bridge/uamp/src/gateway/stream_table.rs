@@ -1,5 +1,5 @@
-//! The streams that are in memory, by caller and id. Streams that nobody uses leave it, and come back from their tasks when
-//! they are asked for.
+//! The streams that are in memory, by caller and id. Streams that are not used leave it, and come back from
+//! their tasks when they are asked for.
 //!
 //! Invariant: at most [`MOST_STREAMS`] are in memory; one that is read is never let go of.
 
@@ -98,7 +98,8 @@ impl StreamTable {
 }
 
 impl TableState {
-    /// Lets go of the stream that was unused for longest: one that has ended, else one that no consumer reads.
+    /// Lets go of the stream that was unused for longest: one that has ended, else one that no consumer
+    /// reads.
     fn make_room(&mut self) -> bool {
         let candidates = self.streams.iter().filter(|(_, stream)| stream.readers() == 0);
         let longest = candidates.max_by_key(|(_, stream)| (stream.is_over(), stream.unused_for()));

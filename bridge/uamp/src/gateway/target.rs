@@ -1,5 +1,5 @@
-//! Whom of the mesh a receiver of an envelope is: `did:key`, the gateway's own DID, `urn:agentanycast:skill:…`, aliases,
-//! and DIDs that cards name.
+//! Whom of the mesh a receiver of an envelope is: `did:key`, the gateway's own DID,
+//! `urn:agentanycast:skill:…`, aliases, and DIDs that cards name.
 
 use std::{
     collections::HashMap,

@@ -1,6 +1,8 @@
-//! What happens to one task, as it becomes frames of a stream: progress, pieces of results, the end. Used by `stream`.
+//! What happens to one task, as it becomes frames of a stream: progress, pieces of results, the end. Used by
+//! `stream`.
 //!
-//! Invariant: the end comes after every piece of every result; pieces of one result come in order and without gaps.
+//! Invariant: the end comes after every piece of every result; pieces of one result come in order and without
+//! gaps.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

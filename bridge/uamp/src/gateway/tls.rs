@@ -1,6 +1,6 @@
 //! TLS of the gateway: 1.3 alone, with the certificate of its settings, or one that it makes for trials.
 //!
-//! Invariant: there is no listener without it.
+//! Invariant: the gateway has only listeners with it.
 
 use std::sync::Arc;
 

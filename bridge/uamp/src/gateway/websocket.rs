@@ -1,5 +1,5 @@
-//! The WebSocket binding (UAMP 1.0 §7): binary messages of records, each a length of four bytes and JSON. Text messages are
-//! bare JSON, and are answered by such.
+//! The WebSocket binding (UAMP 1.0 §7): binary messages of records, each a length of four bytes and JSON.
+//! Text messages are bare JSON, and are answered by such.
 //!
 //! Invariant: a message that is not whole records closes the socket.
 
@@ -27,7 +27,7 @@ const MAX_MESSAGE: usize = 4 * (MAX_RECORD + 4);
 /// Answers a request that becomes a socket.
 ///
 /// # Errors
-/// When it is no such request.
+/// When it is not such a request.
 pub(super) fn open(
     request: &mut Request,
     permit: RequestPermit,

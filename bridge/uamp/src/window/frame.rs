@@ -1,5 +1,5 @@
-//! A frame of a stream as the log keeps it: chunks as bytes, not as base64. Used by `window` and the gateway's notes.
-//! PURE.
+//! A frame of a stream as the log keeps it: chunks as bytes, not as base64. Used by `window` and the
+//! gateway's notes. PURE.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;

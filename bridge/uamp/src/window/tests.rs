@@ -140,7 +140,8 @@ fn any_step() -> impl Strategy<Value = LogStep> {
 }
 
 proptest! {
-    /// A consumer that reads all at once gets each byte once and in order, no more than the window, and nothing behind the end.
+    /// A consumer that reads all at once gets each byte once and in order, no more than the window, and
+    /// nothing behind the end.
     #[test]
     fn a_consumer_gets_all_in_order(
         window in 1_u64..6,

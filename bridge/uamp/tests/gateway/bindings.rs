@@ -51,7 +51,8 @@ struct Heard {
 }
 
 impl Heard {
-    /// Takes a record; true: the stream has ended, and the envelope that closes it was heard, if there is one.
+    /// Takes a record; true: the stream has ended, and the envelope that closes it was heard, if there is
+    /// one.
     fn take(&mut self, json: &[u8]) {
         if let Ok(delta) = Delta::read(json, 8 << 20) {
             self.deltas.push(delta);
@@ -260,7 +261,7 @@ async fn a_socket_goes_on_where_another_one_was_cut() {
         heard.take(&socket.receive().await.unwrap());
     }
     assert_eq!(whole(&heard.deltas).last().unwrap().2["bytes"], 100 * 20_000);
-    // From its beginning, as far as it is kept.
+    // From a frame that is still kept.
     let again = json!({
         "delta_seq": 0, "stream_id": "s", "ts": "2025-07-10T13:38:01Z", "type": "progress", "payload": {"from": heard.deltas.len() - 1},
     });

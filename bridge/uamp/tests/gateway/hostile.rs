@@ -1,5 +1,5 @@
-//! What is refused: each row of the error table by its own cause, schema errors by their field, and clients that do not keep
-//! to the protocol.
+//! What is refused: each row of the error table by its own cause, schema errors by their field, and clients
+//! that do not keep to the protocol.
 
 use agentanycast_uamp::{
     body::EnvelopeBody,

@@ -1,5 +1,6 @@
-//! A node whose agents do what a message says: `4` and most texts are echoed, `chunks N SIZE` streams a result, `work` stays
-//! in work, `ask` asks a question, `fail` and `reject` end so, `busy` and `denied` are refused.
+//! A node whose agents do what a message says: `4` and most texts are echoed, `chunks N SIZE` streams a
+//! result, `work` stays in work, `ask` asks a question, `fail` and `reject` end so, `busy` and `denied` are
+//! refused.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -26,7 +26,7 @@ use crate::{
 /// Most tasks of one stream: those of its receivers.
 const MOST_TASKS: usize = 256;
 
-/// A task of a stream, as it is found again.
+/// A task of a stream that was found again.
 struct FoundTask {
     at: usize,
     receiver: String,

@@ -68,7 +68,7 @@ impl HeardAnswer {
     /// Takes a delta.
     ///
     /// # Errors
-    /// When it does not fit what came before.
+    /// When it does not fit the deltas before it.
     pub(super) fn take(&mut self, delta: &Delta) -> Result<(), UampError> {
         let text = |name: &str| {
             delta

@@ -42,7 +42,7 @@ impl OutboundCheckpoint {
             .flatten()
     }
 
-    /// As it is kept.
+    /// The bytes that are kept.
     pub(super) fn write(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_default()
     }

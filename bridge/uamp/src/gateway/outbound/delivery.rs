@@ -1,5 +1,5 @@
-//! One task that goes to an agent of UAMP, from its first message to its end. Each step begins with the task as the node has
-//! it, so that a step after a restart is like any other.
+//! One task that goes to an agent of UAMP, from its first message to its end. Each step begins with the task
+//! as the node has it, so that a step after a restart is like any other.
 
 use std::{
     sync::Arc,
