@@ -21,10 +21,10 @@ use crate::{
 /// What is asked: an answer, a result in pieces, a failure, a refusal.
 const ASKS: [&str; 4] = ["2+2", "chunks 20 9000", "fail", "reject"];
 
-type Said = (u64, DeltaType, Value);
+pub(crate) type Said = (u64, DeltaType, Value);
 
 /// The deltas with chunks joined, since how a result is cut depends on the time.
-fn whole(deltas: &[Delta]) -> Vec<Said> {
+pub(crate) fn whole(deltas: &[Delta]) -> Vec<Said> {
     use base64::{Engine as _, engine::general_purpose::STANDARD};
     let mut all = Vec::new();
     let mut bytes = Vec::new();

@@ -5,6 +5,8 @@
 mod bindings;
 mod conversations;
 mod fixture;
+#[cfg(feature = "foreign")]
+mod foreign;
 mod hostile;
 mod http3_client;
 mod outbound;
