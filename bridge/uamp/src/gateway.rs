@@ -85,7 +85,8 @@ impl UampGateway {
             .external
             .as_ref()
             .map(|external| (external.route(SCHEMES), identity.clone(), settings.clone()));
-        let handler = UampHandler::new(identity, Arc::clone(&node.client), settings, anchors, max_body);
+        let limits = (front.settings().clone(), max_body);
+        let handler = UampHandler::new(identity, Arc::clone(&node.client), settings, anchors, limits);
         let handler = Arc::new(handler);
         let routes = UampFront::new(Arc::clone(&handler), rules);
         let connections = front.settings().limits.connections;

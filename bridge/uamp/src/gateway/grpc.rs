@@ -208,7 +208,7 @@ impl Agent for UampGrpc {
         &self,
         _: tonic::Request<ManifestRequest>,
     ) -> Result<tonic::Response<Manifest>, Status> {
-        let jws = manifest::manifest(&self.0, 0);
+        let jws = manifest::manifest(&self.0);
         Ok(tonic::Response::new(Manifest { jws }))
     }
 }

@@ -19,6 +19,7 @@ use agentanycast_gateway::{
     caller::{Caller, GatewayLabels},
     tasks::GatewayTasks,
 };
+use agentanycast_gateways::front::FrontSettings;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 use tokio_util::sync::CancellationToken;
@@ -109,6 +110,8 @@ pub(super) struct UampHandler {
     pub(super) streams: StreamTable,
     /// Largest body, in bytes.
     pub(super) max_body: usize,
+    /// Who may call, and how much.
+    pub(super) front: FrontSettings,
     tasks: GatewayTasks,
     receivers: Receivers,
     anchors: Option<HotReload<Arc<TrustAnchors>>>,
@@ -123,7 +126,7 @@ impl UampHandler {
         node: Arc<dyn Gateway>,
         settings: UampSettings,
         anchors: Option<HotReload<Arc<TrustAnchors>>>,
-        max_body: usize,
+        (front, max_body): (FrontSettings, usize),
     ) -> Self {
         let most_replays = usize::try_from(settings.max_replays).unwrap_or(usize::MAX);
         Self {
@@ -138,6 +141,7 @@ impl UampHandler {
             settings,
             anchors,
             max_body,
+            front,
         }
     }
 

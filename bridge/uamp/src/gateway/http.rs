@@ -160,7 +160,7 @@ impl UampFront {
 
     fn discovery(&self, request: &Request) -> Response {
         if request.uri().path() == MANIFEST_PATH {
-            let text = manifest::manifest(&self.handler, 0);
+            let text = manifest::manifest(&self.handler);
             return typed(StatusCode::OK, MANIFEST_TYPE, text);
         }
         let hub = RequestHost::from_request(request)

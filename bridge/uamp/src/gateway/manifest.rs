@@ -17,7 +17,11 @@ pub(super) const MANIFEST_PATH: &str = "/.well-known/agent-manifest.json";
 pub(super) const HUB_PATH: &str = "/.well-known/agent-hub.json";
 
 /// The manifest, signed.
-pub(super) fn manifest(handler: &UampHandler, rate: u64) -> String {
+pub(super) fn manifest(handler: &UampHandler) -> String {
+    let front = &handler.front;
+    let takes_tokens = front.auth.tokens_file.is_some() || !front.auth.issuer.is_empty();
+    let ways = [("oauth2", takes_tokens), ("mtls", front.auth.client_ca.is_some())];
+    let auth = ways.into_iter().filter(|(_, is_on)| *is_on);
     let body_types = ["text/*", "application/json", "*/*"];
     let manifest = UampManifest {
         agent: "uamp/1.0".to_owned(),
@@ -27,10 +31,10 @@ pub(super) fn manifest(handler: &UampHandler, rate: u64) -> String {
             .map(|intent| intent.as_str().to_owned())
             .collect(),
         body_types: body_types.map(str::to_owned).to_vec(),
-        auth: vec!["oauth2".to_owned(), "mtls".to_owned()],
+        auth: auth.map(|(way, _)| way.to_owned()).collect(),
         limits: ManifestLimits {
             max_body_kb: i64::try_from(handler.max_body >> 10).ok(),
-            rate_lph: i64::try_from(rate.saturating_mul(3600))
+            rate_lph: i64::try_from(front.limits.rate.saturating_mul(3600))
                 .ok()
                 .filter(|rate| *rate > 0),
         },

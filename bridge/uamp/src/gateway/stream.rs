@@ -26,8 +26,9 @@ use super::{
     ticks,
 };
 use crate::{
+    conversation::{ConversationEvent, ConversationState},
     delta::{Delta, DeltaType},
-    envelope::EnvelopeId,
+    envelope::{EnvelopeId, Intent},
     error::{UampCode, UampError},
     window::{FrameContent, LogRead, StreamLog, delta_of},
 };
@@ -76,6 +77,8 @@ pub(super) struct UampStream {
 
 struct StreamState {
     log: StreamLog,
+    /// By the diagram of the specification.
+    conversation: ConversationState,
     positions: Vec<TaskPosition>,
     ends: Vec<Option<TaskEnd>>,
     answers: VecDeque<EnvelopeId>,
@@ -101,6 +104,7 @@ impl UampStream {
             origin,
             tasks,
             content: Mutex::new(StreamState {
+                conversation: conversation_of(&log),
                 log,
                 positions,
                 ends,
@@ -232,7 +236,7 @@ impl UampStream {
     /// How it ended: the intent of the envelope that closes it on a connection, and what that says.
     pub(super) fn end(&self) -> Option<(bool, Map<String, Value>)> {
         let state = self.content();
-        if !state.log.is_over() {
+        if !state.conversation.is_ended() {
             return None;
         }
         let ends: Option<Vec<&TaskEnd>> = state.ends.iter().map(Option::as_ref).collect();
@@ -262,11 +266,7 @@ impl UampStream {
 
     /// Ends of receivers whose tasks did not begin.
     pub(super) fn fail_receiver(&self, task: usize, error: &UampError) {
-        let end = TaskEnd {
-            kind: DeltaType::Error,
-            payload: error.payload(),
-            is_rejected: false,
-        };
+        let end = TaskEnd::failed(error);
         let mut state = self.content();
         if let Some(place) = state.ends.get_mut(task) {
             *place = Some(end);
@@ -373,7 +373,10 @@ impl UampStream {
         if let Some(checkpoint) = checkpoint.filter(|_| self.is_noted) {
             self.note(node, &checkpoint).await;
         }
-        self.content().log.publish();
+        let mut state = self.content();
+        state.log.publish();
+        state.conversation = conversation_of(&state.log);
+        drop(state);
         self.changed.send_replace(());
     }
 
@@ -427,6 +430,18 @@ impl Drop for StreamReader {
     fn drop(&mut self) {
         self.0.readers.fetch_sub(1, Relaxed);
         self.0.content().used = Instant::now();
+    }
+}
+
+/// Where the conversation of a stream is: an ask or a subscription opened it, its last delta may have ended it.
+fn conversation_of(log: &StreamLog) -> ConversationState {
+    let opened = ConversationEvent::Envelope(Intent::Ask);
+    let state = ConversationState::New.apply(opened).unwrap_or_default();
+    match log.unacked().last().map(|frame| &frame.content) {
+        Some(FrameContent::Other { kind, .. }) => {
+            state.apply(ConversationEvent::Delta(*kind)).unwrap_or(state)
+        }
+        _ => state,
     }
 }
 

@@ -23,7 +23,7 @@ use futures::{
 use serde_json::{Map, Value};
 
 use super::content::{artifact_bytes, artifact_value, is_chunked, mime_of, progress, text_of};
-use crate::delta::DeltaType;
+use crate::{delta::DeltaType, error::UampError};
 
 /// Largest piece of a result in one event, in bytes: base64 makes 43 KiB of it.
 const PIECE: usize = 32 << 10;
@@ -62,6 +62,17 @@ pub(super) struct TaskEnd {
     pub(super) payload: Map<String, Value>,
     /// It was refused by its agent.
     pub(super) is_rejected: bool,
+}
+
+impl TaskEnd {
+    /// Of a task that did not begin.
+    pub(super) fn failed(error: &UampError) -> Self {
+        Self {
+            kind: DeltaType::Error,
+            payload: error.payload(),
+            is_rejected: false,
+        }
+    }
 }
 
 /// How far a task was told before: ends of results that were sent as pieces, and the last progress.

@@ -287,6 +287,11 @@ async fn the_manifest_and_the_hub_are_signed() {
         (manifest.agent.as_str(), manifest.limits.max_body_kb),
         ("uamp/1.0", Some(1024))
     );
+    assert_eq!(
+        manifest.auth,
+        ["oauth2"],
+        "it has tokens, and no authority of certificates"
+    );
     let over_grpc = grpc(&gateway)
         .get_manifest(v1::ManifestRequest {})
         .await

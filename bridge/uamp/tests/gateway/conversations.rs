@@ -208,6 +208,41 @@ async fn several_receivers_are_a_task_each_in_one_stream() {
 }
 
 #[tokio::test]
+async fn a_stream_of_several_receivers_outlives_the_gateway() {
+    let mut gateway = TestGateway::start().await;
+    let http = http(false);
+    let mut ask = draft(Intent::Ask, "work");
+    ask.to = ["none", "one", "two"]
+        .map(|skill| format!("urn:agentanycast:skill:{skill}"))
+        .to_vec();
+    let path = gateway.ask(&http, &ask).await;
+    let seen = gateway.events(&http, &path, None).await.at_once(2).await;
+    let receivers: std::collections::BTreeSet<_> = seen
+        .iter()
+        .map(|delta| delta.payload["receiver"].as_str().unwrap().to_owned())
+        .collect();
+    assert!(receivers.contains(&ask.to[1]) && receivers.contains(&ask.to[2]));
+    gateway.restart().await;
+    let ids: Vec<String> = gateway.node.state().tasks.keys().cloned().collect();
+    for id in ids {
+        gateway.node.state().tasks.get_mut(&id).unwrap().complete(&id);
+    }
+    let deltas = gateway.events(&http, &path, Some(1)).await.rest().await;
+    assert_eq!(deltas[0].seq, 2);
+    let end = deltas.last().unwrap();
+    let results = end.payload["results"].as_array().unwrap();
+    let kinds: Vec<_> = results
+        .iter()
+        .map(|result| result["type"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        (end.kind, kinds),
+        (DeltaType::Done, vec!["error", "done", "done"])
+    );
+    assert_eq!(results[2]["receiver"], ask.to[2]);
+}
+
+#[tokio::test]
 async fn bodies_are_parts_of_their_kind() {
     let gateway = TestGateway::start().await;
     let http = http(false);

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use agentanycast_gateway::{TaskHandle, is_reference, tasks::CallerQuery};
+use agentanycast_gateway::{
+    TaskHandle, is_reference,
+    tasks::{CallerQuery, TaskReader},
+};
 use agentanycast_proto::v1;
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt as _;
@@ -28,10 +31,16 @@ const MOST_TASKS: usize = 256;
 
 /// A task of a stream that was found again.
 struct FoundTask {
-    at: usize,
-    receiver: String,
     task: v1::Task,
     handle: Arc<dyn TaskHandle>,
+}
+
+/// The tasks of a stream by its receivers.
+struct FoundStream {
+    origin: StreamOrigin,
+    window: u64,
+    /// `None` of a receiver whose task did not begin.
+    tasks: Vec<Option<FoundTask>>,
 }
 
 impl UampHandler {
@@ -56,7 +65,6 @@ impl UampHandler {
     }
 
     async fn restore(&self, caller: &str, id: &str) -> Result<Arc<UampStream>, UampError> {
-        let unknown = || UampError::UnknownStream(shown(id));
         let tasks = self.tasks.of_caller(Self::stream_caller(caller, id));
         let query = CallerQuery {
             limit: MOST_TASKS,
@@ -66,104 +74,131 @@ impl UampHandler {
             .list(query)
             .await
             .map_err(|error| refusals::of_node(&error))?;
-        let mut found: Vec<FoundTask> = Vec::new();
-        for task in listed.tasks {
-            let Some((at, receiver)) = task
-                .metadata
-                .get(label::RECEIVER)
-                .and_then(|text| receiver_of(text))
-            else {
-                continue;
-            };
-            let handle = self.node().task(&task.task_id);
-            found.push(FoundTask {
-                at,
-                receiver,
-                task,
-                handle,
-            });
-        }
-        found.sort_by_key(|found| found.at);
-        let first = found.first().ok_or_else(unknown)?;
-        let text = |name: &str| first.task.metadata.get(name).map_or("", String::as_str);
-        let intent = text(label::INTENT);
-        if !matches!(intent, "ask" | "propose") {
-            return Err(unknown());
-        }
-        let origin = StreamOrigin {
-            id: EnvelopeId::parse(text(label::ID)).ok_or_else(unknown)?,
-            from: text(label::FROM).to_owned(),
-            to: found.iter().map(|found| found.receiver.clone()).collect(),
-            context: super::LABELS.context_of(&first.task).to_owned(),
-        };
-        let window = text(label::WINDOW).parse().unwrap_or(DEFAULT_WINDOW);
-        let notes = self.node().notes(&first.task.task_id).await;
-        let notes = notes.map_err(|error| refusals::of_node(&error))?;
-        let noted = notes.iter().find(|note| note.name == NOTE);
-        let checkpoint =
-            noted.and_then(|note| serde_json::from_slice::<StreamCheckpoint>(&note.content).ok());
+        let found = self
+            .found(listed.tasks)
+            .ok_or_else(|| UampError::UnknownStream(shown(id)))?;
         let slot = self.tasks.follow_slot().map_err(refusals::of_task)?;
-        let reader = tasks.reader();
-        let mut log = StreamLog::new(window);
-        let mut positions = vec![TaskPosition::default(); found.len()];
-        if let Some(checkpoint) = checkpoint {
-            log = restored_log(&checkpoint, &found, &reader, &origin.to).await?;
+        let mut log = StreamLog::new(found.window);
+        let mut positions = vec![TaskPosition::default(); found.tasks.len()];
+        if let Some(checkpoint) = self.checkpoint(&found).await? {
+            log = restored_log(&checkpoint, &found, &tasks.reader()).await?;
             for (position, noted) in positions.iter_mut().zip(checkpoint.positions) {
                 *position = noted.into();
             }
         }
         let names = found
+            .tasks
             .iter()
-            .map(|found| Some(found.task.task_id.clone()))
-            .collect();
+            .map(|found| Some(found.as_ref()?.task.task_id.clone()));
         let stream = Arc::new(UampStream::new(
             id.to_owned(),
             caller.to_owned(),
-            origin,
-            names,
+            found.origin,
+            names.collect(),
             log,
             positions.clone(),
         ));
         let added = self.streams.add(Arc::clone(&stream))?;
         if Arc::ptr_eq(&added, &stream) {
             self.counters.resumed();
-            let handles = found.into_iter().zip(positions);
-            let handles = handles.map(|(found, position)| (found.at, found.handle, position));
-            self.follow(&stream, handles.collect(), slot);
+            let mut handles = Vec::new();
+            for (at, (found, position)) in found.tasks.into_iter().zip(positions).enumerate() {
+                match found {
+                    Some(found) => handles.push((at, found.handle, position)),
+                    None => stream.fail_receiver(at, &not_begun()),
+                }
+            }
+            self.follow(&stream, handles, slot);
         }
         Ok(added)
     }
+
+    /// The tasks of one envelope among those of a stream; `None`: there are none that it answers.
+    fn found(&self, listed: Vec<v1::Task>) -> Option<FoundStream> {
+        let text = |task: &v1::Task, name: &str| task.metadata.get(name).cloned().unwrap_or_default();
+        let first = listed.first()?;
+        if !matches!(text(first, label::INTENT).as_str(), "ask" | "propose") {
+            return None;
+        }
+        let id = text(first, label::ID);
+        let (_, count, _) = receiver_of(&text(first, label::RECEIVER))?;
+        let mut found = FoundStream {
+            origin: StreamOrigin {
+                id: EnvelopeId::parse(&id)?,
+                from: text(first, label::FROM),
+                to: vec!["unknown".to_owned(); count],
+                context: super::LABELS.context_of(first).to_owned(),
+            },
+            window: text(first, label::WINDOW).parse().unwrap_or(DEFAULT_WINDOW),
+            tasks: (0..count).map(|_| None).collect(),
+        };
+        for task in listed {
+            let Some((at, _, receiver)) = receiver_of(&text(&task, label::RECEIVER)) else {
+                continue;
+            };
+            if at >= count || text(&task, label::ID) != id {
+                continue;
+            }
+            found.origin.to[at] = receiver;
+            let handle = self.node().task(&task.task_id);
+            found.tasks[at] = Some(FoundTask { task, handle });
+        }
+        Some(found)
+    }
+
+    /// What was noted of a stream with its first task.
+    async fn checkpoint(&self, found: &FoundStream) -> Result<Option<StreamCheckpoint>, UampError> {
+        let Some(first) = found.tasks.iter().flatten().next() else {
+            return Ok(None);
+        };
+        let notes = self.node().notes(&first.task.task_id).await;
+        let notes = notes.map_err(|error| refusals::of_node(&error))?;
+        let noted = notes.iter().find(|note| note.name == NOTE);
+        Ok(noted.and_then(|note| serde_json::from_slice(&note.content).ok()))
+    }
 }
 
-/// What a label says of its receiver.
-fn receiver_of(label: &str) -> Option<(usize, String)> {
+/// Why a receiver has no task.
+fn not_begun() -> UampError {
+    UampError::coded(UampCode::BackendBusy, "the task of this receiver did not begin")
+}
+
+/// What a label says of its receiver: which it is, of how many, and its name.
+fn receiver_of(label: &str) -> Option<(usize, usize, String)> {
     let (place, receiver) = label.split_once(' ')?;
-    let (at, _) = place.split_once('/')?;
-    Some((at.parse().ok()?, receiver.to_owned()))
+    let (at, count) = place.split_once('/')?;
+    let count: usize = count.parse().ok()?;
+    (1..=MOST_TASKS)
+        .contains(&count)
+        .then(|| Some((at.parse().ok()?, count, receiver.to_owned())))
+        .flatten()
 }
 
-/// The log as it was noted, with the bytes of its chunks read again.
+/// The log that was noted, with the bytes of its chunks read again.
 async fn restored_log(
     checkpoint: &StreamCheckpoint,
-    found: &[FoundTask],
-    reader: &agentanycast_gateway::tasks::TaskReader,
-    to: &[String],
+    found: &FoundStream,
+    reader: &TaskReader,
 ) -> Result<StreamLog, UampError> {
     let busy = |text: &str| UampError::coded(UampCode::BackendBusy, text.to_owned());
-    let mut whole: Vec<v1::Task> = Vec::new();
-    for found in found {
-        let read = reader.read(&*found.handle).await;
-        whole.push(read.map_err(|error| refusals::of_node(&error))?);
+    let mut whole: Vec<Option<v1::Task>> = Vec::new();
+    for found in &found.tasks {
+        whole.push(match found {
+            Some(found) => {
+                let read = reader.read(&*found.handle).await;
+                Some(read.map_err(|error| refusals::of_node(&error))?)
+            }
+            None => None,
+        });
     }
     let mut pieces: BTreeMap<(u16, String), (String, u64, Bytes)> = BTreeMap::new();
     for (at, artifact, from, to) in checkpoint.ranges() {
-        let task = whole.get(usize::from(at)).zip(found.get(usize::from(at)));
+        let place = usize::from(at);
+        let task = whole.get(place).zip(found.tasks.get(place));
         let known = task.and_then(|(task, found)| {
-            let known = task
-                .artifacts
-                .iter()
-                .find(|known| known.artifact_id == artifact)?;
-            Some((known, found))
+            let mut artifacts = task.as_ref()?.artifacts.iter();
+            let known = artifacts.find(|known| known.artifact_id == artifact)?;
+            Some((known, found.as_ref()?))
         });
         let Some((known, found)) = known else {
             return Err(busy("a result of this stream cannot be read now"));
@@ -180,8 +215,14 @@ async fn restored_log(
             (end <= bytes.len()).then(|| (mime.clone(), bytes.slice(at..end)))
         },
         || {
-            let ends: Vec<Option<TaskEnd>> = whole.iter().map(|task| Some(end_of(task))).collect();
-            merged_end(&ends, to)
+            let end = |task: &Option<v1::Task>| {
+                Some(
+                    task.as_ref()
+                        .map_or_else(|| TaskEnd::failed(&not_begun()), end_of),
+                )
+            };
+            let ends: Vec<Option<TaskEnd>> = whole.iter().map(end).collect();
+            merged_end(&ends, &found.origin.to)
         },
     );
     let contents = contents.ok_or_else(|| busy("this stream cannot be read again"))?;

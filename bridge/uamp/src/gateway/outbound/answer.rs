@@ -10,7 +10,9 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value};
 
 use crate::{
+    conversation::{ConversationEvent, ConversationState},
     delta::{Delta, DeltaType},
+    envelope::Intent,
     error::UampError,
 };
 
@@ -30,7 +32,7 @@ pub(super) struct HeardAnswer {
     changes: Vec<(TaskStatus, Option<v1::Message>)>,
     /// It asks for something.
     pub(super) asks: bool,
-    pub(super) has_ended: bool,
+    conversation: ConversationState,
 }
 
 struct ChunkedResult {
@@ -43,7 +45,11 @@ struct ChunkedResult {
 impl HeardAnswer {
     /// With the results that were reported before.
     pub(super) fn new(task: &v1::Task) -> Self {
-        let mut heard = Self::default();
+        let opened = ConversationEvent::Envelope(Intent::Ask);
+        let mut heard = Self {
+            conversation: ConversationState::New.apply(opened).unwrap_or_default(),
+            ..Self::default()
+        };
         for artifact in &task.artifacts {
             let [part] = artifact.parts.as_slice() else {
                 continue;
@@ -63,6 +69,11 @@ impl HeardAnswer {
             heard.results.insert(artifact.artifact_id.clone(), result);
         }
         heard
+    }
+
+    /// Whether the stream has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.conversation.is_ended()
     }
 
     /// Takes a delta.
@@ -94,7 +105,6 @@ impl HeardAnswer {
             DeltaType::Done => {
                 self.whole_results(&delta.payload);
                 self.change(TaskStatus::Completed, text("message"));
-                self.has_ended = true;
             }
             DeltaType::Cancel => {
                 let said = match text("message") {
@@ -102,7 +112,6 @@ impl HeardAnswer {
                     said => said,
                 };
                 self.change(TaskStatus::Failed, said);
-                self.has_ended = true;
             }
             DeltaType::Error => {
                 let said = format!("{} {}", text("code"), text("message"));
@@ -111,7 +120,6 @@ impl HeardAnswer {
                     said => said,
                 };
                 self.change(TaskStatus::Failed, said);
-                self.has_ended = true;
             }
         }
         Ok(())

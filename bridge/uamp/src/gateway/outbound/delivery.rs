@@ -314,7 +314,7 @@ impl UampDelivery {
                 .map_err(|error| OutboundError::permanent(format!("its stream is not taken: {error}")))?;
             checkpoint.seq += 1;
             checkpoint.stream_id.clone_from(&delta.stream_id);
-            let is_halt = heard.has_ended || heard.asks;
+            let is_halt = heard.has_ended() || heard.asks;
             if !is_halt && deltas.ready() > 0 && checkpoint.seq - reported < ACK_EVERY {
                 continue;
             }
@@ -323,7 +323,7 @@ impl UampDelivery {
                 checkpoint: Some(checkpoint.write()),
                 artifacts,
                 changes,
-                settled: heard.has_ended,
+                settled: heard.has_ended(),
                 ..DeliveryReport::default()
             };
             self.report(report).await?;
@@ -335,7 +335,7 @@ impl UampDelivery {
                     acknowledged?;
                 }
             }
-            if heard.has_ended {
+            if heard.has_ended() {
                 return Ok(NextStep::Done);
             }
             if heard.asks {
