@@ -70,7 +70,7 @@ async fn main() {
         let begun = Instant::now();
         run(&base, asks, at_once).await;
         let took = begun.elapsed().as_secs_f64();
-        let cost = (processor_time(&child) - before).as_secs_f64() * 1e6 / asks as f64;
+        let cost = processor_time(&child).saturating_sub(before).as_secs_f64() * 1e6 / asks as f64;
         println!("{kind:<14}{took:>10.2}{:>10.0}{cost:>16.0}", asks as f64 / took);
         child.kill().unwrap();
         child.wait().unwrap();

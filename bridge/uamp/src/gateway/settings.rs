@@ -89,7 +89,7 @@ impl SettingTables for UampSettings {
         key!(UampSettings, "emit_sig", emit_sig).variable("EMIT_SIG").flag("emit-sig", "FORM", "How signatures are written: detached or attached"),
         key!(UampSettings, "compat_uamp_js_hash", compat_uamp_js_hash).variable("COMPAT_UAMP_JS_HASH").flag("compat-uamp-js-hash", "DIDS", "Senders whose signatures may be over the hash of uamp-js, which leaves the body out, comma list"),
         key!(UampSettings, "refuse_http1", refuse_http1).variable("REFUSE_HTTP1").flag("refuse-http1", "", "Answer HTTP/1.1 with 426, and no WebSockets"),
-        key!(UampSettings, "http3", http3).variable("HTTP3").flag("http3", "BOOL", "Answer HTTP/3 on the same port of UDP"),
+        key!(UampSettings, "http3", http3).variable("HTTP3").flag("http3", "", "Answer HTTP/3 on the same port of UDP"),
         key!(UampSettings, "description", description).variable("DESCRIPTION").flag("description", "TEXT", "What the manifest says of the agent"),
         key!(UampSettings, "aliases", aliases).variable("ALIASES").flag("aliases", "DID=TARGET,…", "What senders may call agents of the mesh"),
         key!(UampSettings, "outbound_private", outbound_private).variable("OUTBOUND_PRIVATE").flag("outbound-private", "", "Let uamp+https URLs lead to this host and private networks"),
