@@ -28,6 +28,7 @@ mod websocket;
 
 use std::{
     convert::Infallible,
+    path::Path,
     sync::{Arc, LazyLock},
     time::{Duration, SystemTime},
 };
@@ -129,6 +130,14 @@ impl UampGateway {
         });
         Ok(running.with_task(sweeping))
     }
+}
+
+/// Reads a key that signs: a node's key, or a P-256 key in PEM.
+///
+/// # Errors
+/// When the file has no key of these kinds.
+pub fn read_identity(path: &Path) -> anyhow::Result<SigningIdentity> {
+    identity::read(Some(path))
 }
 
 fn read_anchors(settings: &UampSettings) -> anyhow::Result<Option<HotReload<Arc<TrustAnchors>>>> {

@@ -59,7 +59,7 @@ pub(super) mod label {
 }
 
 /// Locks by which the same envelope is taken once, though it comes twice at a time.
-const LOCKS: usize = 64;
+const LOCKS: usize = 1024;
 
 /// What an envelope may have beyond its body, in bytes: names, hashes, a token and base64.
 const ENVELOPE_BESIDES: usize = 64 << 10;
@@ -116,7 +116,7 @@ pub(super) struct UampHandler {
     receivers: Receivers,
     anchors: Option<HotReload<Arc<TrustAnchors>>>,
     replay: Mutex<ReplayMap>,
-    locks: [tokio::sync::Mutex<()>; LOCKS],
+    locks: Vec<tokio::sync::Mutex<()>>,
     pub(super) stop: CancellationToken,
 }
 
@@ -133,7 +133,7 @@ impl UampHandler {
             receivers: Receivers::new(identity.did(), settings.aliases.clone()),
             replay: Mutex::new(ReplayMap::new(most_replays, settings.skew_ms())),
             tasks: GatewayTasks::new(node, MOST_STREAMS),
-            locks: std::array::from_fn(|_| tokio::sync::Mutex::new(())),
+            locks: (0..LOCKS).map(|_| tokio::sync::Mutex::new(())).collect(),
             streams: StreamTable::default(),
             counters: UampCounters::default(),
             stop: CancellationToken::new(),

@@ -3,9 +3,12 @@
 //!
 //! Invariant: a message that is not whole records closes the socket.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering::Relaxed},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
 };
 
 use agentanycast_front::{
@@ -14,6 +17,7 @@ use agentanycast_front::{
     websocket::{self, WebSocket, WebSocketMessage},
 };
 use axum::{extract::Request, response::Response};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     handler::{Rejected, UampHandler},
@@ -23,6 +27,9 @@ use crate::record::{MAX_RECORD, split_records, write_record};
 
 /// Largest message, in bytes: four of the largest records.
 const MAX_MESSAGE: usize = 4 * (MAX_RECORD + 4);
+
+/// How long the last records may take to go out, and the close behind them.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Answers a request that becomes a socket.
 ///
@@ -44,7 +51,7 @@ async fn serve(mut socket: WebSocket, handler: Arc<UampHandler>, caller: String)
     let (session, mut written) = UampSession::new(handler, caller);
     let is_text = Arc::new(AtomicBool::new(false));
     let (sender, as_text) = (socket.sender(), Arc::clone(&is_text));
-    let writer = tokio::spawn(async move {
+    let writer = AbortOnDropHandle::new(tokio::spawn(async move {
         while let Some(SessionOut::Envelope(json) | SessionOut::Delta(json)) = written.recv().await {
             let is_there = if as_text.load(Relaxed) {
                 sender.send_text(&String::from_utf8_lossy(&json)).await
@@ -57,7 +64,7 @@ async fn serve(mut socket: WebSocket, handler: Arc<UampHandler>, caller: String)
                 return;
             }
         }
-    });
+    }));
     loop {
         let received = tokio::select! {
             biased;
@@ -85,7 +92,8 @@ async fn serve(mut socket: WebSocket, handler: Arc<UampHandler>, caller: String)
         socket.release_message();
     }
     drop(session);
-    // What was said last goes out before the socket is closed; a client that reads nothing is not waited for.
-    let _ = tokio::time::timeout(std::time::Duration::from_secs(2), writer).await;
-    socket.close().await;
+    // What was said last goes out before the socket is closed. A client that reads nothing is not waited for: the
+    // writer is given up, and with it its hold on the socket.
+    let _ = tokio::time::timeout(LAST_WORDS, writer).await;
+    let _ = tokio::time::timeout(LAST_WORDS, socket.close()).await;
 }
