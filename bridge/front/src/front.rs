@@ -11,7 +11,7 @@ use axum::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    admission::{AdmittedRequest, ClientConnection, RequestAdmission},
+    admission::{AdmittedRequest, ClientConnection, RequestAdmission, RequestPermit},
     auth::Authenticator,
     listener::{self, RunningFront},
     origin_policy::OriginPolicy,
@@ -83,6 +83,23 @@ impl Front {
         Arc::clone(&self.rules)
     }
 
+    /// What it was made of.
+    pub fn settings(&self) -> &FrontSettings {
+        &self.settings
+    }
+
+    /// What counts the answers, for those that do not go through [`Front::serve`].
+    pub fn request_counts(&self) -> Arc<RequestCounts> {
+        Arc::clone(&self.request_counts)
+    }
+
+    /// With this TLS in place of the one of its settings, for a protocol with rules of its own.
+    #[must_use]
+    pub fn with_tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
     /// Listens for `clients` and answers by the routes that `router` makes; their streams end at the token that it is given.
     ///
     /// # Errors
@@ -152,6 +169,15 @@ impl FrontRules {
     /// How clients reach it; empty: the settings do not say.
     pub fn public_url(&self) -> &str {
         &self.public_url
+    }
+
+    /// Lets a request in that anybody may make, such as for a signed manifest.
+    ///
+    /// # Errors
+    /// Why it does not come in.
+    pub fn admit_anonymous(&self, request: &Request) -> Result<RequestPermit, Refusal> {
+        self.admission
+            .admit_anonymous(request.extensions().get::<ClientConnection>())
     }
 
     /// Largest body of a request, or message of a WebSocket, in bytes.

@@ -45,6 +45,11 @@ impl Tls {
         Ok(Self(acceptor))
     }
 
+    /// TLS that is made otherwise than by [`Tls::read`].
+    pub fn from_reloaded(acceptor: HotReload<TlsAcceptor>) -> Self {
+        Self(acceptor)
+    }
+
     /// For the next connection.
     pub fn acceptor(&self) -> TlsAcceptor {
         self.0.get()
@@ -72,7 +77,10 @@ fn acceptor(files: &TlsFiles) -> anyhow::Result<TlsAcceptor> {
 }
 
 /// Clients may show a certificate, which then has to be of these. Who shows none may have a token; the front decides.
-fn client_verifier(
+///
+/// # Errors
+/// When the file has no certificates of authorities.
+pub fn client_verifier(
     path: &Path,
     provider: &Arc<CryptoProvider>,
 ) -> anyhow::Result<Arc<dyn ClientCertVerifier>> {
@@ -84,7 +92,11 @@ fn client_verifier(
     Ok(verifier.allow_unauthenticated().build()?)
 }
 
-fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+/// The certificates of a file in PEM.
+///
+/// # Errors
+/// When there is none in it.
+pub fn certificates(path: &Path) -> anyhow::Result<Vec<CertificateDer<'static>>> {
     let read: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path)?.collect();
     let certificates = read.map_err(io::Error::other)?;
     ensure!(!certificates.is_empty(), "there is none in it");

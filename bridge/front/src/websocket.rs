@@ -69,6 +69,7 @@ pub struct WebSocket {
     heard: Instant,
     ping: tokio::time::Interval,
     permit: RequestPermit,
+    linger: LingerSwitch,
     _slot: Option<Arc<Slot>>,
 }
 
@@ -128,7 +129,7 @@ where
         let sender = WebSocketSender(Arc::new(Mutex::new(sender)));
         let (heard, messages) = mpsc::channel(READ_AHEAD);
         // Apart, since a message that is being read must not be given up for something else.
-        let reader = tokio::spawn(read(receiver, (sender.clone(), linger), heard));
+        let reader = tokio::spawn(read(receiver, (sender.clone(), linger.clone()), heard));
         let mut ping = tokio::time::interval(PING_EVERY);
         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         serve(WebSocket {
@@ -138,6 +139,7 @@ where
             heard: Instant::now(),
             ping,
             permit,
+            linger,
             _slot: slot,
         })
         .await;
@@ -257,6 +259,12 @@ impl WebSocket {
     /// Closes the socket in good order.
     pub async fn close(self) {
         self.sender.close().await;
+    }
+
+    /// Closes the socket by this code (RFC 6455, 7.4).
+    pub async fn close_with(self, code: u16) {
+        self.linger.turn_on();
+        self.sender.close_with(code, "").await;
     }
 }
 

@@ -1,0 +1,269 @@
+//! The HTTP binding (UAMP 1.0 §7): `POST /v1/messages`, `GET /v1/stream/{id}` as server-sent events, the
+//! documents of discovery, and the way to the WebSocket and gRPC bindings.
+//!
+//! Invariant: each refusal has the status of its cause and a signed error envelope as its body.
+
+use std::{convert::Infallible, sync::Arc};
+
+use agentanycast_front::{
+    admission::{AdmittedRequest, RequestPermit},
+    front::FrontRules,
+    host::RequestHost,
+    listener::BODY_TIMEOUT,
+    path_segment,
+    refusal::Refusal,
+    request_body::RequestBody,
+    sse,
+};
+use async_stream::stream;
+use axum::{
+    body::Body,
+    extract::Request,
+    response::{Response, sse::Event},
+};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use serde_json::Value;
+use url::form_urlencoded;
+
+use super::{
+    content::{ENVELOPE_TYPE, JSON},
+    grpc::UampGrpc,
+    handler::{Rejected, UampHandler},
+    manifest::{self, HUB_PATH, MANIFEST_PATH},
+    refusals,
+    stream::begin_reading,
+    websocket,
+};
+use crate::{
+    error::{UampCode, UampError},
+    manifest::MANIFEST_TYPE,
+};
+
+/// Where the WebSocket is.
+const SOCKET_PATH: &str = "/uamp/1/ws";
+
+/// What paths of gRPC begin with.
+const GRPC_PREFIX: &str = "/uamp.v1.Agent/";
+
+/// What the port answers. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct UampFront {
+    handler: Arc<UampHandler>,
+    rules: Arc<FrontRules>,
+    grpc: UampGrpc,
+}
+
+impl UampFront {
+    pub(super) fn new(handler: Arc<UampHandler>, rules: Arc<FrontRules>) -> Self {
+        Self {
+            grpc: UampGrpc::new(Arc::clone(&handler)),
+            handler,
+            rules,
+        }
+    }
+
+    /// Answers a request.
+    pub(super) async fn answer(&self, mut request: Request) -> Response {
+        if self.handler.settings.refuse_http1 && request.version() < Version::HTTP_2 {
+            return upgrade_required();
+        }
+        let path = request.uri().path();
+        if request.method() == Method::GET && [MANIFEST_PATH, HUB_PATH].contains(&path) {
+            return match self.rules.admit_anonymous(&request) {
+                Ok(_permit) => self.discovery(&request),
+                Err(refusal) => self.refused_by_front(&refusal),
+            };
+        }
+        let is_grpc = path.starts_with(GRPC_PREFIX);
+        let admitted = match self.rules.admit(&request).await {
+            Ok(admitted) => admitted,
+            Err(refusal) if is_grpc => return UampGrpc::refused(&refusals::of_front(&refusal)),
+            Err(refusal) => return self.refused_by_front(&refusal),
+        };
+        if is_grpc {
+            return self.grpc.answer(request, admitted).await;
+        }
+        let answered = match (request.method(), request.uri().path()) {
+            (&Method::POST, "/v1/messages") => self.message(request, admitted).await,
+            (&Method::GET, SOCKET_PATH) => {
+                let handler = Arc::clone(&self.handler);
+                let caller = admitted.caller.as_str().to_owned();
+                let opened = websocket::open(&mut request, admitted.permit, handler, caller);
+                opened.map_err(|refusal| refusals::of_front(&refusal).into())
+            }
+            (&Method::GET, path) => {
+                let Some(id) = path.strip_prefix("/v1/stream/").map(path_segment::decode) else {
+                    return plain(StatusCode::NOT_FOUND);
+                };
+                // Not the request itself, whose body is for one thread at a time.
+                let from = first_frame(&request);
+                self.stream(from, id, admitted).await.map_err(Rejected::from)
+            }
+            _ => return plain(StatusCode::NOT_FOUND),
+        };
+        answered.unwrap_or_else(|rejected| self.refused(&rejected))
+    }
+
+    async fn message(&self, request: Request, admitted: AdmittedRequest) -> Result<Response, Rejected> {
+        let (head, body) = request.into_parts();
+        if !is_envelope(&head.headers) {
+            let mut response = self.refused(&Rejected::from(UampError::field(
+                "Content-Type",
+                "has to be application/uamp+json;v=1",
+            )));
+            *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+            return Ok(response);
+        }
+        let raw = read(body, &admitted.permit, self.handler.max_envelope()).await?;
+        let accepted = self.handler.accept(admitted.caller.as_str(), &raw).await?;
+        let mut response = plain(StatusCode::ACCEPTED);
+        if let Some(location) = accepted
+            .location()
+            .and_then(|location| HeaderValue::from_str(&location).ok())
+        {
+            response.headers_mut().insert(header::LOCATION, location);
+        }
+        Ok(response)
+    }
+
+    async fn stream(
+        &self,
+        from: Result<u64, UampError>,
+        id: Option<String>,
+        admitted: AdmittedRequest,
+    ) -> Result<Response, UampError> {
+        let (from, id) = (from?, id.ok_or_else(|| UampError::UnknownStream("?".to_owned()))?);
+        let stream = self.handler.open(admitted.caller.as_str(), &id).await?;
+        begin_reading(&stream, from)?;
+        let reader = stream.reader();
+        let (handler, permit) = (Arc::clone(&self.handler), admitted.permit);
+        let lines = stream! {
+            let _permit = permit;
+            let mut seq = from;
+            loop {
+                let next = tokio::select! {
+                    next = reader.0.next(seq) => next,
+                    () = handler.stop.cancelled() => return,
+                };
+                // A consumer that has fallen behind what is kept comes back and is told so.
+                let Ok(Some(delta)) = next else { return };
+                handler.counters.delta();
+                let line = Event::default().id(seq.to_string()).data(delta.to_value().to_string());
+                yield Ok::<_, Infallible>(line);
+                seq += 1;
+            }
+        };
+        Ok(sse::events(lines))
+    }
+
+    fn discovery(&self, request: &Request) -> Response {
+        if request.uri().path() == MANIFEST_PATH {
+            let text = manifest::manifest(&self.handler);
+            return typed(StatusCode::OK, MANIFEST_TYPE, text);
+        }
+        let hub = RequestHost::from_request(request)
+            .map_err(|refusal| refusals::of_front(&refusal))
+            .and_then(|host| manifest::hub(&self.handler, &host));
+        match hub {
+            Ok(hub) => typed(StatusCode::OK, JSON, hub.to_string()),
+            Err(error) => self.refused(&error.into()),
+        }
+    }
+
+    fn refused_by_front(&self, refusal: &Refusal) -> Response {
+        let error = refusals::of_front(refusal);
+        self.handler.counters.refused(error.code());
+        let mut response = self.refused(&error.into());
+        let mut status = response.status();
+        refusal.write_head(&mut status, response.headers_mut());
+        *response.status_mut() = status;
+        response
+    }
+
+    /// A refusal with its status, and a signed error envelope.
+    fn refused(&self, rejected: &Rejected) -> Response {
+        let status = StatusCode::from_u16(rejected.error.status()).unwrap_or(StatusCode::BAD_REQUEST);
+        let envelope: Value = self.handler.error_envelope(rejected);
+        let mut response = typed(status, ENVELOPE_TYPE, envelope.to_string());
+        if let Some(after) = rejected.error.retry_after() {
+            let seconds = after.as_secs().max(1);
+            response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+        }
+        response
+    }
+}
+
+/// The frame that a consumer wants first: behind `Last-Event-ID`, or `?from=N`.
+fn first_frame(request: &Request) -> Result<u64, UampError> {
+    if let Some(last) = request.headers().get("last-event-id") {
+        let last = last
+            .to_str()
+            .ok()
+            .and_then(|text| text.trim().parse::<u64>().ok());
+        return last
+            .and_then(|last| last.checked_add(1))
+            .ok_or_else(|| UampError::field("Last-Event-ID", "has to be a delta_seq"));
+    }
+    let query = request.uri().query().unwrap_or_default();
+    let from = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "from");
+    match from {
+        Some((_, text)) => text
+            .parse()
+            .map_err(|_| UampError::field("from", "has to be a delta_seq")),
+        None => Ok(0),
+    }
+}
+
+fn is_envelope(headers: &HeaderMap) -> bool {
+    let Some(kind) = headers.get(header::CONTENT_TYPE) else {
+        return true;
+    };
+    let essence = kind
+        .to_str()
+        .unwrap_or_default()
+        .split(';')
+        .next()
+        .unwrap_or_default();
+    [ENVELOPE_TYPE, JSON].contains(&essence.trim().to_ascii_lowercase().as_str())
+}
+
+/// A body of at most so many bytes.
+async fn read(body: Body, permit: &RequestPermit, most: usize) -> Result<Bytes, UampError> {
+    let body = Limited::new(RequestBody::new(body, permit, BODY_TIMEOUT), most);
+    match body.collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => {
+            let text = format!("the envelope has more than {most} bytes");
+            Err(UampError::coded(UampCode::PayloadTooLarge, text))
+        }
+        Err(error) => Err(match error.downcast::<Refusal>() {
+            Ok(refusal) => refusals::of_front(&refusal),
+            Err(error) => UampError::field("envelope", error.to_string()),
+        }),
+    }
+}
+
+fn typed(status: StatusCode, kind: &'static str, text: String) -> Response {
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
+}
+
+fn plain(status: StatusCode) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    response
+}
+
+fn upgrade_required() -> Response {
+    let mut response = plain(StatusCode::UPGRADE_REQUIRED);
+    let headers = response.headers_mut();
+    headers.insert(header::UPGRADE, HeaderValue::from_static("HTTP/2.0"));
+    headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+    response
+}

@@ -1,0 +1,123 @@
+//! The streams that are in memory, by caller and id. Streams that are not used leave it, and come back from
+//! their tasks when they are asked for.
+//!
+//! Invariant: at most [`MOST_STREAMS`] are in memory; one that is read is never let go of.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use super::stream::UampStream;
+use crate::{
+    envelope::EnvelopeId,
+    error::{UampCode, UampError},
+};
+
+/// Streams in memory: each has up to 8 MiB of chunks that are not acknowledged or kept, most have some KiB.
+pub(super) const MOST_STREAMS: usize = 4096;
+
+/// How long a stream that has ended, or that no consumer reads, stays in memory.
+const KEPT_FOR: Duration = Duration::from_mins(10);
+
+/// By caller and stream id.
+type StreamKey = (String, String);
+
+/// The streams.
+#[derive(Default)]
+pub(super) struct StreamTable(Mutex<TableState>);
+
+#[derive(Default)]
+struct TableState {
+    streams: HashMap<StreamKey, Arc<UampStream>>,
+    /// The streams by the envelopes that opened them.
+    by_envelope: HashMap<(String, EnvelopeId), String>,
+}
+
+impl StreamTable {
+    fn state(&self) -> MutexGuard<'_, TableState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A stream of a caller.
+    pub(super) fn get(&self, caller: &str, id: &str) -> Option<Arc<UampStream>> {
+        self.state()
+            .streams
+            .get(&(caller.to_owned(), id.to_owned()))
+            .cloned()
+    }
+
+    /// The stream that an envelope opened.
+    pub(super) fn by_envelope(&self, caller: &str, id: EnvelopeId) -> Option<Arc<UampStream>> {
+        let state = self.state();
+        let stream = state.by_envelope.get(&(caller.to_owned(), id))?;
+        state.streams.get(&(caller.to_owned(), stream.clone())).cloned()
+    }
+
+    /// Adds a stream; the one that is there already, if there is one.
+    ///
+    /// # Errors
+    /// [`UampCode::BackendBusy`] when all that are in memory are in use.
+    pub(super) fn add(&self, stream: Arc<UampStream>) -> Result<Arc<UampStream>, UampError> {
+        let mut state = self.state();
+        let key = (stream.caller.clone(), stream.id.clone());
+        if let Some(known) = state.streams.get(&key) {
+            return Ok(Arc::clone(known));
+        }
+        if state.streams.len() >= MOST_STREAMS && !state.make_room() {
+            let text = format!("{MOST_STREAMS} streams are open, the most at a time; try again later");
+            return Err(UampError::coded(UampCode::BackendBusy, text));
+        }
+        let by = (stream.caller.clone(), stream.origin.id);
+        state.by_envelope.entry(by).or_insert_with(|| stream.id.clone());
+        state.streams.insert(key, Arc::clone(&stream));
+        Ok(stream)
+    }
+
+    /// Lets go of streams that were not used for a while.
+    pub(super) fn sweep(&self) {
+        let mut state = self.state();
+        let old: Vec<StreamKey> = state
+            .streams
+            .iter()
+            .filter(|(_, stream)| stream.unused_for() >= KEPT_FOR)
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in old {
+            state.remove(&key);
+        }
+    }
+
+    /// How many are in memory, and how many of those go on.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        let state = self.state();
+        let open = state.streams.values().filter(|stream| !stream.is_over()).count();
+        (state.streams.len() as u64, open as u64)
+    }
+}
+
+impl TableState {
+    /// Lets go of the stream that was unused for longest: one that has ended, else one that no consumer
+    /// reads.
+    fn make_room(&mut self) -> bool {
+        let candidates = self.streams.iter().filter(|(_, stream)| stream.readers() == 0);
+        let longest = candidates.max_by_key(|(_, stream)| (stream.is_over(), stream.unused_for()));
+        let Some(key) = longest
+            .filter(|(_, stream)| stream.is_over() || stream.unused_for() > Duration::from_secs(5))
+            .map(|(key, _)| key.clone())
+        else {
+            return false;
+        };
+        self.remove(&key);
+        true
+    }
+
+    fn remove(&mut self, key: &StreamKey) {
+        if let Some(stream) = self.streams.remove(key) {
+            stream.abandon();
+            self.by_envelope
+                .remove(&(stream.caller.clone(), stream.origin.id));
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! TLS of the gateway: 1.3 alone, with the certificate of its settings, or one that it makes for trials.
+//!
+//! Invariant: the gateway has only listeners with it.
+
+use std::sync::Arc;
+
+use agentanycast_daemon_kit::hot_reload::HotReload;
+use agentanycast_front::tls::{Tls, certificates, client_verifier};
+use agentanycast_gateways::front::FrontSettings;
+use anyhow::Context as _;
+use rcgen::{CertificateParams, KeyPair, SanType};
+use tokio_rustls::{
+    TlsAcceptor,
+    rustls::{
+        self, ServerConfig,
+        pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject as _},
+        server::WebPkiClientVerifier,
+        version::TLS13,
+    },
+};
+
+use crate::jws::SigningIdentity;
+
+/// What TLS agrees on over TCP, and over QUIC. A WebSocket needs HTTP/1.1.
+const OVER_TCP: &[&[u8]] = &[b"h2", b"http/1.1"];
+const OVER_QUIC: &[&[u8]] = &[b"h3"];
+
+/// How TLS is made.
+pub(super) struct UampTls {
+    settings: FrontSettings,
+    /// Where no certificate is set: one for this DID, made once.
+    made: Option<Arc<MadeCertificate>>,
+}
+
+struct MadeCertificate {
+    certificate: CertificateDer<'static>,
+    key: Vec<u8>,
+}
+
+impl UampTls {
+    /// With the certificate of the settings, else one that is made and signed by itself.
+    pub(super) fn new(settings: &FrontSettings, identity: &SigningIdentity) -> anyhow::Result<Self> {
+        let made = match settings.tls_cert {
+            Some(_) => None,
+            None => Some(Arc::new(make(settings, identity.did())?)),
+        };
+        Ok(Self {
+            settings: settings.clone(),
+            made,
+        })
+    }
+
+    /// For the front.
+    pub(super) fn front(&self) -> anyhow::Result<Tls> {
+        let config = self.reloaded(OVER_TCP)?;
+        let acceptor = move || Ok(TlsAcceptor::from(config.get()));
+        Ok(Tls::from_reloaded(HotReload::new(
+            "the TLS of UAMP",
+            self.files(),
+            acceptor,
+        )?))
+    }
+
+    /// For HTTP/3.
+    pub(super) fn quic(&self) -> anyhow::Result<HotReload<Arc<ServerConfig>>> {
+        self.reloaded(OVER_QUIC)
+    }
+
+    fn files(&self) -> Vec<std::path::PathBuf> {
+        let settings = &self.settings;
+        let files = [&settings.tls_cert, &settings.tls_key, &settings.auth.client_ca];
+        files.into_iter().flatten().cloned().collect()
+    }
+
+    fn reloaded(&self, alpn: &'static [&'static [u8]]) -> anyhow::Result<HotReload<Arc<ServerConfig>>> {
+        let (settings, made) = (self.settings.clone(), self.made.clone());
+        let make = move || server_config(&settings, made.as_deref(), alpn).map(Arc::new);
+        Ok(HotReload::new("the certificates of UAMP", self.files(), make)?.without_interval())
+    }
+}
+
+fn server_config(
+    settings: &FrontSettings,
+    made: Option<&MadeCertificate>,
+    alpn: &[&[u8]],
+) -> anyhow::Result<ServerConfig> {
+    let (chain, key) = match (made, &settings.tls_cert, &settings.tls_key) {
+        (None, Some(cert), Some(key)) => {
+            let chain = certificates(cert).with_context(|| format!("certificate {}", cert.display()))?;
+            let key = PrivateKeyDer::from_pem_file(key).with_context(|| format!("key {}", key.display()))?;
+            (chain, key)
+        }
+        (Some(made), ..) => {
+            let key = PrivatePkcs8KeyDer::from(made.key.clone());
+            (vec![made.certificate.clone()], key.into())
+        }
+        _ => anyhow::bail!("tls_cert and tls_key go together"),
+    };
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let clients = match &settings.auth.client_ca {
+        Some(path) => client_verifier(path, &provider)
+            .with_context(|| format!("certificates of callers' authorities {}", path.display()))?,
+        None => WebPkiClientVerifier::no_client_auth(),
+    };
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&TLS13])?
+        .with_client_cert_verifier(clients)
+        .with_single_cert(chain, key)?;
+    config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();
+    Ok(config)
+}
+
+/// A certificate for this host and the gateway's DID.
+fn make(settings: &FrontSettings, did: &str) -> anyhow::Result<MadeCertificate> {
+    let bind = settings.listen.to_bind();
+    let host = bind.rsplit_once(':').map_or("localhost", |(host, _)| host);
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let names = ["localhost", "127.0.0.1", "::1", host];
+    let mut names: Vec<String> = names
+        .into_iter()
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect();
+    names.dedup();
+    let mut params = CertificateParams::new(names)?;
+    params.subject_alt_names.push(SanType::URI(did.try_into()?));
+    let key = KeyPair::generate()?;
+    let certificate = params.self_signed(&key)?;
+    tracing::warn!(
+        did,
+        "no tls_cert is set for the gateway uamp: it shows a certificate that it made itself, for trials"
+    );
+    Ok(MadeCertificate {
+        certificate: certificate.der().clone(),
+        key: key.serialize_der(),
+    })
+}

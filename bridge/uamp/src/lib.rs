@@ -1,0 +1,39 @@
+//! The Universal Agent Messaging Protocol 1.0: signed JSON envelopes, and streams of deltas that answer them.
+//!
+//! The modules at the top are the protocol as a library: no I/O, no clock. With the feature `gateway` the
+//! crate also holds the gateway `uamp` and its client.
+//! Invariant: a signature covers the JSON that was received, never one that is made of typed fields.
+
+#![forbid(unsafe_code)]
+
+pub mod body;
+pub mod canonical;
+pub mod capability_token;
+pub mod conversation;
+pub mod delta;
+pub mod did_key;
+pub mod envelope;
+pub mod error;
+pub mod event_lines;
+pub mod hub_document;
+pub mod jws;
+pub mod key;
+pub mod manifest;
+pub mod record;
+pub mod replay;
+pub mod schemas;
+pub mod signer;
+pub mod trust;
+pub mod window;
+
+#[cfg(feature = "gateway")]
+pub mod client;
+#[cfg(feature = "gateway")]
+pub mod gateway;
+
+/// The generated messages, clients and servers of the package `uamp.v1`, the gRPC binding.
+#[cfg(feature = "gateway")]
+#[allow(missing_docs, clippy::all, clippy::pedantic, unreachable_pub, rustdoc::all)]
+pub mod v1 {
+    include!("gen/uamp.v1.rs");
+}
