@@ -127,6 +127,7 @@ async fn run(config: Config, registered: &[GatewayRegistration]) -> anyhow::Resu
         agents: gateway,
         // The daemon has tasks by URL carried.
         external: None,
+        key: None,
     };
     let bridge = BridgeContext { config };
     let mut gateways = Vec::new();

@@ -43,11 +43,13 @@ mod task;
 mod tasks;
 mod top;
 mod trace;
+mod uamp;
 mod up;
 
 /// Runs any command but the daemon.
 pub(crate) async fn run(context: &Context, command: Command) -> Result<(), CommandFailure> {
     match command {
+        Command::Uamp(command) => uamp::run(context, command).await,
         Command::Up(args) => up::run(context, &args).await,
         Command::Down => down::run(context).await,
         Command::Restart => restart::run(context).await,

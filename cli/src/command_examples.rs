@@ -529,6 +529,26 @@ const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
             ),
         ],
     ),
+    (
+        "uamp sign",
+        [
+            (
+                "anycast uamp sign --to urn:agentanycast:skill:translate \"Good morning\" > ask.json",
+                "an ask for any agent with the skill, with the home's key",
+            ),
+            (
+                "anycast uamp sign --key client.pem --to did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK @report.pdf",
+                "a file, with a P-256 key",
+            ),
+        ],
+    ),
+    (
+        "uamp verify",
+        [
+            ("anycast uamp verify ask.json", "whether nothing in it was changed"),
+            ("anycast --json uamp verify < ask.json", "the same as JSON"),
+        ],
+    ),
 ];
 
 /// The command with examples behind the help of each of its commands.

@@ -19,12 +19,19 @@ use agentanycast_daemon_kit::{
 use crate::front::{FrontSettings, bad_value, bounds};
 
 /// The gateways with a section of their own that packages have, and what a program says that one is left out of.
-pub const PACKAGED: [(&str, MissingFeature); 2] = [
+pub const PACKAGED: [(&str, MissingFeature); 3] = [
     (
         "aip",
         MissingFeature {
             part: "gateway for AIP",
             feature: "aip",
+        },
+    ),
+    (
+        "uamp",
+        MissingFeature {
+            part: "gateway for UAMP",
+            feature: "uamp",
         },
     ),
     (

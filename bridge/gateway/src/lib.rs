@@ -64,6 +64,8 @@ pub struct NodePort {
     pub agents: Arc<dyn agents::Agents>,
     /// Tasks that are sent by URL, where the node is in this process: a gateway takes those of its schemes.
     pub external: Option<ExternalRoutes>,
+    /// The node's own key, where the node is in this process: a gateway signs by it what it says.
+    pub key: Option<agentanycast_identity::Keypair>,
 }
 
 /// A message that begins a task.

@@ -5,7 +5,6 @@
 //! them; nothing is served without TLS 1.3.
 
 mod checkpoint;
-
 mod content;
 mod counters;
 mod grpc;
@@ -61,7 +60,7 @@ impl GatewayModule for UampGateway {
     type Settings = UampSettings;
 
     async fn start(node: NodePort, front: Front, settings: UampSettings) -> anyhow::Result<RunningGateway> {
-        let identity = identity::read(settings.key.as_deref())?;
+        let identity = identity::of(settings.key.as_deref(), node.key.as_ref())?;
         Self::start_as(identity, node, front, settings).await
     }
 }

@@ -81,6 +81,7 @@ impl TestGateway {
             client: Arc::new(ScriptedNode::default()),
             agents: Arc::new(agents.clone()),
             external: None,
+            key: None,
         };
         let running = AipGateway::start(node, front, settings).await.unwrap();
         Self {

@@ -59,6 +59,7 @@ pub(crate) async fn serve(kind: &str) {
         client: Arc::new(ScriptedNode::default()),
         agents: Arc::new(FakeAgents::default()),
         external: None,
+        key: None,
     };
     let running = UampGateway::start_as(identity(), node, front, UampSettings::default()).await;
     let mut running = running.unwrap();

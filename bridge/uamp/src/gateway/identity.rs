@@ -4,12 +4,26 @@
 
 use std::{fs::File, io::Read as _, path::Path};
 
+use agentanycast_identity::Keypair;
 use anyhow::{Context as _, bail};
 
 use crate::jws::SigningIdentity;
 
 /// Largest file with a key in PEM, in bytes.
 const MAX_PEM: u64 = 16 << 10;
+
+/// The key of the setting `key`, or that of the node.
+///
+/// # Errors
+/// As [`read`]; without both there is none.
+pub(super) fn of(path: Option<&Path>, node: Option<&Keypair>) -> anyhow::Result<SigningIdentity> {
+    match (path, node) {
+        (None, Some(node)) => SigningIdentity::from_node_key(node).context(
+            "the gateway uamp signs with the node's key, which is not an Ed25519 key: set gateways.uamp.key",
+        ),
+        _ => read(path),
+    }
+}
 
 /// Reads the key of the setting `key`.
 ///
@@ -53,8 +67,14 @@ mod tests {
         let made = agentanycast_identity::load_or_create(&path).unwrap();
         let did = agentanycast_identity::did_key_of(agentanycast_identity::peer_id(&made)).unwrap();
         assert_eq!(read(Some(&path)).unwrap().did(), did);
+        assert_eq!(of(None, Some(&made)).unwrap().did(), did);
         let pem = rcgen::KeyPair::generate().unwrap().serialize_pem();
         fs::write(&path, pem).unwrap();
-        assert!(read(Some(&path)).unwrap().did().starts_with("did:key:zDn"));
+        assert!(
+            of(Some(&path), Some(&made))
+                .unwrap()
+                .did()
+                .starts_with("did:key:zDn")
+        );
     }
 }

@@ -133,6 +133,7 @@ impl TestGateway {
             client: Arc::new(self.node.clone()),
             agents: Arc::new(FakeAgents::default()),
             external: self.external.clone(),
+            key: None,
         };
         let identity = SigningIdentity::from_ed25519(&self.seed);
         let started = UampGateway::start_as(identity, node, front, self.settings.clone()).await;

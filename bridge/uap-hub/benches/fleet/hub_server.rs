@@ -35,6 +35,7 @@ pub(crate) async fn serve() {
         client: Arc::new(FakeGateway::default()),
         agents: Arc::new(agents.clone()),
         external: None,
+        key: None,
     };
     let running = UapHubGateway::start(node, front, UapHubSettings::default())
         .await

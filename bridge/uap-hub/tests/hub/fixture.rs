@@ -73,6 +73,7 @@ impl TestHub {
             client,
             agents: Arc::new(agents.clone()),
             external: None,
+            key: None,
         };
         let running = UapHubGateway::start(node, front, settings).await.unwrap();
         let url = format!("http://{}", running.address());

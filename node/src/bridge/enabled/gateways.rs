@@ -32,6 +32,8 @@ pub static GATEWAYS: &[GatewayRegistration] = &[
     Registration::with_own_section(agentanycast_mcp::NAME, |node, port| node.start_mcp(port).boxed()),
     #[cfg(feature = "aip")]
     Registration::new::<agentanycast_aip::gateway::AipGateway>(),
+    #[cfg(feature = "uamp")]
+    Registration::new::<agentanycast_uamp::gateway::UampGateway>(),
     #[cfg(feature = "uap-hub")]
     Registration::new::<agentanycast_uap_hub::gateway::UapHubGateway>(),
 ];
@@ -161,6 +163,7 @@ impl Gateways {
             client,
             agents: local,
             external,
+            key: Some(key.clone()),
         };
         let context = DaemonContext {
             config: config.clone(),
