@@ -93,7 +93,7 @@ async fn a_consumer_comes_back_after_a_cut_and_after_a_restart() {
         }
         drop(events);
         if round % 2 == 1 {
-            gateway.restart().await;
+            gateway.kill_and_start().await;
         }
     }
     assert!(
