@@ -133,7 +133,8 @@ impl UampSession {
             let stream = self.handler.open(&self.caller, &delta.stream_id).await?;
             return self.follow(&stream, from);
         }
-        if self.is_followed(&delta.stream_id) {
+        // Also of a stream whose last frame is on its way: what was sent is not sent again.
+        if self.followed().contains_key(&delta.stream_id) {
             return self.handler.acknowledge(&self.caller, &delta).await;
         }
         let stream = self.handler.open(&self.caller, &delta.stream_id).await?;
@@ -160,7 +161,9 @@ impl UampSession {
     fn follow(&self, stream: &Arc<UampStream>, from: u64) -> Result<(), UampError> {
         let mut followed = self.followed();
         followed.remove(&stream.id);
-        followed.retain(|_, follower| !follower.is_finished());
+        if followed.len() >= MOST_FOLLOWED {
+            followed.retain(|_, follower| !follower.is_finished());
+        }
         if followed.len() >= MOST_FOLLOWED {
             let text = format!("this connection follows {MOST_FOLLOWED} streams, the most at a time");
             return Err(UampError::coded(UampCode::BackendBusy, text));

@@ -315,10 +315,10 @@ async fn conversations_outlive_the_gateway() {
         }
         asks.push((ask, path, text, seen));
         if number == 50 {
-            gateway.restart().await;
+            gateway.kill_and_start().await;
         }
     }
-    gateway.restart().await;
+    gateway.kill_and_start().await;
     for (ask, path, text, mut seen) in asks {
         if text == "ask" {
             let reply = draft(Intent::Ask, "blue").with_reply_to(ask.id);

@@ -19,6 +19,7 @@ use agentanycast_uamp::{
 use futures::StreamExt as _;
 use reqwest::{Client, Response, StatusCode};
 use serde_json::{Value, json};
+use tokio::runtime::Runtime;
 
 use crate::scripted::ScriptedNode;
 
@@ -52,6 +53,8 @@ pub(crate) fn now_ms() -> i64 {
 pub(crate) struct TestGateway {
     pub(crate) node: ScriptedNode,
     pub(crate) running: Option<RunningGateway>,
+    /// What the gateway runs on, so that it can be killed.
+    runtime: Option<Runtime>,
     pub(crate) external: Option<ExternalRoutes>,
     pub(crate) directory: tempfile::TempDir,
     seed: [u8; 32],
@@ -113,6 +116,7 @@ impl TestGateway {
         let mut gateway = Self {
             node: ScriptedNode::default(),
             running: None,
+            runtime: None,
             external: None,
             directory,
             seed,
@@ -128,6 +132,14 @@ impl TestGateway {
         if let Some(running) = self.running.take() {
             running.stop().await;
         }
+        self.kill_and_start().await;
+    }
+
+    /// Drops all that it does, wherever that is, and starts another one before the same node.
+    pub(crate) async fn kill_and_start(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
         let front = Front::new(self.front.clone(), Arc::new(RequestCounts::default())).unwrap();
         let node = NodePort {
             client: Arc::new(self.node.clone()),
@@ -136,8 +148,14 @@ impl TestGateway {
             key: None,
         };
         let identity = SigningIdentity::from_ed25519(&self.seed);
-        let started = UampGateway::start_as(identity, node, front, self.settings.clone()).await;
-        self.running = Some(started.unwrap());
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let starting = UampGateway::start_as(identity, node, front, self.settings.clone());
+        self.running = Some(runtime.spawn(starting).await.unwrap().unwrap());
+        self.runtime = Some(runtime);
     }
 
     /// The certificate that it shows, PEM.
@@ -163,6 +181,14 @@ impl TestGateway {
                 values.iter().map(|value| value.value).sum()
             }
             agentanycast_gateway::metrics::MetricValues::Histogram { .. } => panic!("{name} is a histogram"),
+        }
+    }
+}
+
+impl Drop for TestGateway {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
         }
     }
 }
