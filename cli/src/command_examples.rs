@@ -545,7 +545,10 @@ const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
     (
         "uamp verify",
         [
-            ("anycast uamp verify ask.json", "whether nothing in it was changed"),
+            (
+                "anycast uamp verify ask.json",
+                "whether nothing in it was changed",
+            ),
             ("anycast --json uamp verify < ask.json", "the same as JSON"),
         ],
     ),

@@ -82,8 +82,12 @@ async fn sign(context: &Context, args: UampSignArgs) -> Result<(), CommandFailur
         SignatureForm::Detached
     };
     let identity = identity(context, args.key.as_deref())?;
-    let signed = draft.sign(&identity, form).map_err(|error| failed(&error))?;
-    Ok(output::json(&Value::Object(signed))?)
+    let mut signed = draft
+        .sign_to_bytes(&identity, form)
+        .map_err(|error| failed(&error))?;
+    signed.push(b'\n');
+    // As it is, without the version that other JSON of this command has: the signature covers the whole.
+    Ok(output::bytes(&signed)?)
 }
 
 /// A receiver as an URI: what has a scheme is one already, all else names a peer.
