@@ -7,6 +7,7 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -20,20 +21,52 @@ use crate::{error::UppError, event::StreamEvent, turn::Turn};
 const EVENT_CAPACITY: usize = 64;
 
 /// Where the work of an [`EventStream`] puts its events.
-#[derive(Debug)]
-pub struct EventSender<E>(mpsc::Sender<E>);
+pub struct EventSender<E>(Sink<E>);
+
+enum Sink<E> {
+    Channel(mpsc::Sender<E>),
+    Function(Arc<dyn Fn(E) -> BoxFuture<'static, ()> + Send + Sync>),
+}
 
 impl<E> Clone for EventSender<E> {
     fn clone(&self) -> Self {
-        Self(self.0.clone())
+        Self(match &self.0 {
+            Sink::Channel(sender) => Sink::Channel(sender.clone()),
+            Sink::Function(function) => Sink::Function(function.clone()),
+        })
+    }
+}
+
+impl<E> fmt::Debug for EventSender<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("EventSender(..)")
     }
 }
 
 impl<E> EventSender<E> {
+    /// Gives each event to a function, for example one that wraps it for another stream.
+    ///
+    /// ```
+    /// use agentanycast_upp::{EventSender, StreamEvent};
+    ///
+    /// let sender = EventSender::from_fn(|event: StreamEvent| async move { println!("{event:?}") });
+    /// # drop(sender);
+    /// ```
+    pub fn from_fn<F, Fut>(function: F) -> Self
+    where
+        F: Fn(E) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        Self(Sink::Function(Arc::new(move |event| function(event).boxed())))
+    }
+
     /// Hands out an event, and waits while too many are waiting. An event after the end of the stream is dropped.
     pub async fn send(&self, event: E) {
-        // The receiver is gone only if the stream is, and then the work is about to be dropped too.
-        let _ = self.0.send(event).await;
+        match &self.0 {
+            // The receiver is gone only if the stream is, and then the work is about to be dropped too.
+            Sink::Channel(sender) => drop(sender.send(event).await),
+            Sink::Function(function) => function(event).await,
+        }
     }
 }
 
@@ -79,7 +112,7 @@ impl<E, T, X> EventStream<E, T, X> {
         let (sender, events) = mpsc::channel(EVENT_CAPACITY);
         Self {
             events,
-            work: Some(work(EventSender(sender)).boxed()),
+            work: Some(work(EventSender(Sink::Channel(sender))).boxed()),
             outcome: None,
             error_seen: false,
             cancel,

@@ -43,6 +43,8 @@ mod llm;
 mod message;
 mod middleware;
 mod provider;
+#[cfg(feature = "providers")]
+pub mod providers;
 mod retry;
 mod scripted;
 mod thread;
@@ -51,6 +53,7 @@ mod tool;
 mod tool_strategy;
 mod turn;
 mod usage;
+pub mod wire;
 
 pub use assembler::ResponseAssembler;
 pub use content::{Base64Bytes, ContentBlock, DocumentSource, ImageSource, MediaBlock};

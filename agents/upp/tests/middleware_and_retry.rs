@@ -1,6 +1,6 @@
 //! The order of the middleware's hooks, and tries of failed requests under a paused clock.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 use std::{
     sync::{Arc, Mutex},
@@ -8,7 +8,7 @@ use std::{
 };
 
 use agentanycast_upp::{
-    ErrorCode, ExponentialBackoff, LinearBackoff, LlmContext, LlmMiddleware, ProviderConfig, Request,
+    ApiKey, ErrorCode, ExponentialBackoff, LinearBackoff, LlmContext, LlmMiddleware, ProviderConfig, Request,
     Response, RoundRobinKeys, Scripted, ScriptedReply, Tool, Turn, UppError, llm,
 };
 use serde_json::json;
@@ -165,7 +165,7 @@ async fn retry_after_is_waited_for_and_each_try_takes_a_key() {
         .map(|request| request.api_key.clone().unwrap())
         .collect();
     assert_eq!(
-        keys.iter().map(|key| key.expose()).collect::<Vec<_>>(),
+        keys.iter().map(ApiKey::expose).collect::<Vec<_>>(),
         ["one", "two"]
     );
 }

@@ -1,6 +1,6 @@
 //! A stream and `generate` agree; a stream that breaks off, hangs or is dropped ends with its code.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 use std::{
     sync::{

@@ -112,6 +112,13 @@ impl LlmOptions {
         self
     }
 
+    /// Asks for text, not for a structured answer.
+    #[must_use]
+    pub fn without_structure(mut self) -> Self {
+        self.structure = None;
+        self
+    }
+
     /// Sets limits and hooks of the tool loop.
     #[must_use]
     pub fn tool_strategy(mut self, strategy: ToolUseStrategy) -> Self {
