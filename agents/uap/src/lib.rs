@@ -36,6 +36,8 @@ mod event;
 mod execution;
 mod hooks;
 mod logging;
+#[cfg(feature = "mesh")]
+pub mod mesh;
 mod middleware;
 mod plan_step;
 mod result;

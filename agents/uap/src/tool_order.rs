@@ -81,9 +81,10 @@ impl CallGraph {
                     finish(&mut ready, waiting, groups);
                     groups.push(vec![*index]);
                     waiting.remove(index);
-                } else {
-                    allowed = Some(self.all_needs(*index));
+                    // The barrier may free calls before it, so that the next pass begins anew.
+                    return;
                 }
+                allowed = Some(self.all_needs(*index));
             } else if free {
                 ready.push(*index);
             }

@@ -40,6 +40,8 @@ mod event_stream;
 mod keys;
 mod limit;
 mod llm;
+#[cfg(feature = "mesh")]
+pub mod mesh;
 mod message;
 mod middleware;
 mod provider;

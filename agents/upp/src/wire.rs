@@ -10,7 +10,8 @@ pub mod sse;
 
 pub use self::{
     answer::{
-        AnswerForm, ErrorAnswer, error_answer, message_of_error_body, parse_retry_after, turn_json, turn_of,
+        AnswerForm, ErrorAnswer, error_answer, message_of_error_body, parse_retry_after, response_of,
+        turn_json, turn_of,
     },
     request::{MAX_REQUEST_BYTES, WireError, WireRequest, parse_request},
 };

@@ -43,7 +43,8 @@ impl StateError {
 impl AgentState {
     /// The JSON of version 1.1.0. It holds the whole state.
     pub fn to_json(&self) -> Value {
-        self.json(UAP_VERSION, self.messages().iter().map(to_value).collect())
+        let messages: Vec<Value> = self.messages().iter().map(to_value).collect();
+        self.json(UAP_VERSION, &messages)
     }
 
     /// The JSON of version 1.0.0, whose messages have a role instead of a type, and no ids and timestamps.
@@ -58,13 +59,11 @@ impl AgentState {
     /// # Ok::<(), agentanycast_uap::StateError>(())
     /// ```
     pub fn to_json_v1_0(&self) -> Value {
-        self.json(
-            v1_0::VERSION,
-            self.messages().iter().map(v1_0::write_message).collect(),
-        )
+        let messages: Vec<Value> = self.messages().iter().map(v1_0::write_message).collect();
+        self.json(v1_0::VERSION, &messages)
     }
 
-    fn json(&self, version: &str, messages: Vec<Value>) -> Value {
+    fn json(&self, version: &str, messages: &[Value]) -> Value {
         let mut json = json!({
             "version": version,
             "id": self.0.id,
@@ -123,7 +122,13 @@ impl AgentState {
 
 fn check_version(fields: &Map<String, Value>) -> Result<(), StateError> {
     let version: String = required(fields, "version")?;
-    let numbers: Option<Vec<u32>> = version.split('.').map(|number| number.parse().ok()).collect();
+    // `parse` alone would take a sign too.
+    let number = |text: &str| {
+        text.parse()
+            .ok()
+            .filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let numbers: Option<Vec<u32>> = version.split('.').map(number).collect();
     match numbers.as_deref() {
         Some([1, 0 | 1, _]) => Ok(()),
         _ => Err(StateError::Version(version.chars().take(40).collect())),

@@ -6,10 +6,9 @@ use super::dialect::{Dialect, Flow, HttpCall, StreamDecoder, bearer, broken_off}
 use crate::{
     error::UppError,
     event::StreamEvent,
-    message::Message,
     provider::{Request, Response},
     turn::Turn,
-    wire::{WireRequest, sse},
+    wire::{WireRequest, response_of, sse},
 };
 
 #[derive(Debug)]
@@ -45,23 +44,6 @@ impl Dialect for Proxy {
     fn decoder(&self, _request: &Request) -> ProxyDecoder {
         ProxyDecoder::default()
     }
-}
-
-/// The answer in a turn: its last message of the model.
-pub(crate) fn response_of(turn: Turn) -> Result<Response, UppError> {
-    let mut usage = turn.usage;
-    usage.cycles.clear();
-    let said = turn.messages.into_iter().rev().find_map(|message| match message {
-        Message::Assistant(message) => Some(message),
-        _ => None,
-    });
-    let message = said.ok_or_else(|| UppError::invalid_response("the turn has no message of the model"))?;
-    Ok(Response {
-        message: (*message).clone(),
-        usage,
-        stop_reason: None,
-        data: turn.data,
-    })
 }
 
 #[derive(Debug, Default)]

@@ -50,6 +50,24 @@ pub fn turn_of(response: Response) -> Turn {
     }
 }
 
+/// The answer of a provider in the turn of one inference: its last message of the model. Fails with
+/// `INVALID_RESPONSE` if there is none.
+pub fn response_of(turn: Turn) -> Result<Response, UppError> {
+    let mut usage = turn.usage;
+    usage.cycles.clear();
+    let said = turn.messages.into_iter().rev().find_map(|message| match message {
+        Message::Assistant(message) => Some(message),
+        _ => None,
+    });
+    let message = said.ok_or_else(|| UppError::invalid_response("the turn has no message of the model"))?;
+    Ok(Response {
+        message: (*message).clone(),
+        usage,
+        stop_reason: None,
+        data: turn.data,
+    })
+}
+
 /// The JSON of a turn.
 ///
 /// ```
