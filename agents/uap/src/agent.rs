@@ -1,6 +1,7 @@
 //! `agent()`: a model with tools, a strategy, middleware, hooks and checkpoints.
 //!
-//! A run is a function from input and state to a turn and a new state. The agent itself holds no conversation.
+//! A run is a function from input and state to a turn and a new state. The agent itself holds no
+//! conversation.
 
 mod call;
 mod options;
@@ -114,8 +115,8 @@ impl Agent {
         AgentCall::new(self.clone(), input.into(), state)
     }
 
-    /// Goes on from a state whose run was cut short, for example one of [`Agent::restore`]. The number of the step
-    /// goes on too. If nothing is left to do, the turn holds the last answer.
+    /// Goes on from a state whose run was cut short, for example one of [`Agent::restore`]. The number of the
+    /// step goes on too. If nothing is left to do, the turn holds the last answer.
     pub async fn resume(&self, state: &AgentState) -> Result<GenerateResult, AgentError> {
         self.generate(Input::default(), state).await
     }

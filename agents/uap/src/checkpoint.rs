@@ -1,7 +1,7 @@
 //! Checkpoints: the state of a session, saved after each step, so that another process goes on from it.
 //!
-//! A store keeps the last checkpoint of each session. An agent hands a state to its store after each step and does
-//! not wait; a store that fails is logged and never fails the run ([`save_queue`]).
+//! A store keeps the last checkpoint of each session. An agent hands a state to its store after each step and
+//! does not wait; a store that fails is logged and never fails the run ([`save_queue`]).
 
 #[cfg(feature = "encryption")]
 mod encrypted;
@@ -23,8 +23,8 @@ pub use self::file::{DEFAULT_CHECKPOINT_DIR, FileCheckpoints, file_checkpoints};
 pub use self::sled_store::SledCheckpoints;
 use crate::state::{AgentState, StateError};
 
-/// How long an id of a session may be, in bytes. The id becomes the name of a folder, which may have 255 bytes, and
-/// each byte may take three there.
+/// How long an id of a session may be, in bytes. The id becomes the name of a folder, which may have 255
+/// bytes, and each byte may take three there.
 pub const MAX_SESSION_ID_BYTES: usize = 84;
 
 /// How long the JSON of a state may be when it is read.

@@ -1,8 +1,8 @@
 //! Strategies: how an agent works. `loop_()`, `react()` and `plan()` are three; others implement
 //! [`ExecutionStrategy`].
 //!
-//! A strategy goes in steps. [`ExecutionContext`] has what all of them need: it emits the events of a step, calls the
-//! hooks, and hands the state after each step to the checkpoint store.
+//! A strategy goes in steps. [`ExecutionContext`] has what all of them need: it emits the events of a step,
+//! calls the hooks, and hands the state after each step to the checkpoint store.
 
 mod context;
 mod loop_strategy;
@@ -69,8 +69,8 @@ pub trait ExecutionStrategy: Send + Sync {
     /// The name in logs.
     fn name(&self) -> &str;
 
-    /// Works from the input and the state of the context to a result. The context says where events go, so that a
-    /// streamed run takes the same way.
+    /// Works from the input and the state of the context to a result. The context says where events go, so
+    /// that a streamed run takes the same way.
     async fn execute(&self, context: ExecutionContext) -> Result<ExecutionResult, AgentError>;
 
     /// As [`ExecutionStrategy::execute`], as a stream of its own.

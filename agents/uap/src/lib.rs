@@ -1,9 +1,9 @@
 //! UAP-1.1, the Unified Agent Protocol: agents on top of UPP.
 //!
-//! [`agent`] makes an [`Agent`] from a model. A run is a function: input and [`AgentState`] in, turn and new state
-//! out ([`Agent::generate`], [`Agent::stream`], [`Agent::ask`], [`Agent::query`]). A strategy says how the agent works:
-//! [`loop_`], [`react`], [`plan`] or your own ([`ExecutionStrategy`]). Nothing is limited unless you set a limit;
-//! [`AgentStrategy::stop_condition`] is what ends a run early.
+//! [`agent`] makes an [`Agent`] from a model. A run is a function: input and [`AgentState`] in, turn and new
+//! state out ([`Agent::generate`], [`Agent::stream`], [`Agent::ask`], [`Agent::query`]). A strategy says how
+//! the agent works: [`loop_`], [`react`], [`plan`] or your own ([`ExecutionStrategy`]). Nothing is limited
+//! unless you set a limit; [`AgentStrategy::stop_condition`] is what ends a run early.
 //!
 //! ```
 //! use agentanycast_uap::agent;
@@ -18,15 +18,15 @@
 //! # }
 //! ```
 //!
-//! Types of UPP (messages, tools, turns, errors, models) are used from `agentanycast_upp` itself; this crate neither
-//! wraps nor re-exports them.
+//! Types of UPP (messages, tools, turns, errors, models) are used from `agentanycast_upp` itself; this crate
+//! neither wraps nor re-exports them.
 //!
-//! Around a run: [`Middleware`], with [`logging`]. Across runs: [`CheckpointStore`]s keep the state after each step,
-//! and [`Agent::restore`] with [`Agent::resume`] goes on from it in another process; [`ThreadTree`] keeps branches.
-//! Within a run: [`subagent_tool`] makes an agent a tool of another one.
+//! Around a run: [`Middleware`], with [`logging`]. Across runs: [`CheckpointStore`]s keep the state after
+//! each step, and [`Agent::restore`] with [`Agent::resume`] goes on from it in another process;
+//! [`ThreadTree`] keeps branches. Within a run: [`subagent_tool`] makes an agent a tool of another one.
 //!
-//! Features: `sled` (default) has a checkpoint store in a database, `encryption` encrypts any store, `mesh` has agents
-//! as services of the mesh and as tools.
+//! Features: `sled` (default) has a checkpoint store in a database, `encryption` encrypts any store, `mesh`
+//! has agents as services of the mesh and as tools.
 
 #![forbid(unsafe_code)]
 
@@ -73,3 +73,8 @@ pub use thread_tree::{ThreadNode, ThreadTree, ThreadTreeError};
 pub use tool_context::{AgentToolContext, SubagentRun};
 pub use tool_order::DependencyOrder;
 pub use trace::{SubagentExecutionTrace, ToolExecutionTrace};
+
+/// The Rust of docs/agents.md is compiled with the examples of this documentation.
+#[cfg(all(doctest, feature = "mesh", feature = "encryption"))]
+#[doc = include_str!("../../../docs/agents.md")]
+pub struct AgentsGuide;

@@ -42,7 +42,8 @@ pub struct Logging {
 }
 
 impl Logging {
-    /// Sets the level: `trace`, `debug`, `info`, `warn` or `error`. Fails with `INVALID_REQUEST` for another word.
+    /// Sets the level: `trace`, `debug`, `info`, `warn` or `error`. Fails with `INVALID_REQUEST` for another
+    /// word.
     pub fn level(mut self, level: &str) -> Result<Self, UppError> {
         self.level = Level::from_str(level)
             .map_err(|_| UppError::invalid_request(format!("`{level}` is not a level of logs")))?;

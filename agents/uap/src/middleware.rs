@@ -1,6 +1,7 @@
 //! Middleware around the runs of an agent.
 //!
-//! `before` runs in the order of the list, `after` and `on_error` in reverse; the first result of an `on_error` wins.
+//! `before` runs in the order of the list, `after` and `on_error` in reverse; the first result of an
+//! `on_error` wins.
 
 use agentanycast_upp::{Message, UppError};
 use async_trait::async_trait;

@@ -57,9 +57,10 @@ impl PlanStep {
     }
 }
 
-/// The index of the step to run next: the first one that waits and whose dependencies are completed. If every waiting
-/// step waits for another one (a cycle), it is the first waiting one. `None` if no step waits. A step that was running
-/// when its state was saved counts as waiting; a dependency that is not in the plan, or failed, holds nothing up.
+/// The index of the step to run next: the first one that waits and whose dependencies are completed. If every
+/// waiting step waits for another one (a cycle), it is the first waiting one. `None` if no step waits. A step
+/// that was running when its state was saved counts as waiting; a dependency that is not in the plan, or
+/// failed, holds nothing up.
 ///
 /// ```
 /// use agentanycast_uap::{PlanStep, next_plan_step};

@@ -1,4 +1,5 @@
-//! How a run of an agent ends: a turn and the new state, or an error and the state before the step that failed.
+//! How a run of an agent ends: a turn and the new state, or an error and the state before the step that
+//! failed.
 
 use std::{error::Error, fmt};
 

@@ -1,7 +1,7 @@
 //! The immutable state of an agent: everything that it knows between two calls, and nothing hidden.
 //!
-//! Each operation returns a new state with a new id and leaves the old one alone. The parts are shared, so that an
-//! operation copies the changed part only, and a clone copies nothing.
+//! Each operation returns a new state with a new id and leaves the old one alone. The parts are shared, so
+//! that an operation copies the changed part only, and a clone copies nothing.
 
 mod json;
 mod v1_0;
@@ -124,7 +124,8 @@ impl AgentState {
     /// ```
     /// # use agentanycast_uap::AgentState;
     /// # use agentanycast_upp::UserMessage;
-    /// let long = AgentState::initial().with_messages((0..9).map(|n| UserMessage::text(n.to_string()).into()));
+    /// let messages = (0..9).map(|n| UserMessage::text(n.to_string()).into());
+    /// let long = AgentState::initial().with_messages(messages);
     /// let short = long.with_context(long.messages()[6..].to_vec());
     /// assert_eq!(short.messages().len(), 3);
     /// ```

@@ -1,4 +1,5 @@
-//! Sub-agents: agents that are tools of another agent. Their schema is always given, never made from the agent.
+//! Sub-agents: agents that are tools of another agent. Their schema is always given, never made from the
+//! agent.
 
 use agentanycast_upp::{Tool, ToolContext, Turn};
 use futures::StreamExt as _;

@@ -1,4 +1,5 @@
-//! Thread trees: conversations that branch. Each node holds a state; a branch begins with the state of its origin.
+//! Thread trees: conversations that branch. Each node holds a state; a branch begins with the state of its
+//! origin.
 
 use std::collections::BTreeMap;
 
@@ -129,7 +130,8 @@ impl ThreadTree {
         }
     }
 
-    /// Makes a branch that begins with the state of the node `from_id`, and returns its id. The active node stays.
+    /// Makes a branch that begins with the state of the node `from_id`, and returns its id. The active node
+    /// stays.
     pub fn branch(&mut self, from_id: &str, name: Option<&str>) -> Result<String, ThreadTreeError> {
         let origin = self.node_mut(from_id)?;
         let node = ThreadNode::new(
@@ -158,8 +160,8 @@ impl ThreadTree {
         }
     }
 
-    /// The state from the root to the active node. A branch copies the state of its origin, so that the state of the
-    /// active node holds all of it.
+    /// The state from the root to the active node. A branch copies the state of its origin, so that the state
+    /// of the active node holds all of it.
     pub fn history(&self) -> AgentState {
         self.current().state.clone()
     }

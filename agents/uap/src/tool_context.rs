@@ -1,6 +1,7 @@
 //! What tools learn of the agent that runs them, and how a sub-agent reports to its parent.
 //!
-//! A sub-agent hands its events to the stream of its parent, and leaves a trace that the parent puts into its state.
+//! A sub-agent hands its events to the stream of its parent, and leaves a trace that the parent puts into its
+//! state.
 
 use std::{
     fmt,

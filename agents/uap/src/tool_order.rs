@@ -1,7 +1,8 @@
 //! The order of the tools that a model calls in one message. Pure.
 //!
-//! Three things order calls: a tool that is sequential is a barrier, a tool may depend on others by name, and a call
-//! may name calls to wait for. Calls that wait for each other in a circle run at once, without waiting.
+//! Three things order calls: a tool that is sequential is a barrier, a tool may depend on others by name, and
+//! a call may name calls to wait for. Calls that wait for each other in a circle run at once, without
+//! waiting.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! Checkpoints: saved after each step, in order, by any store; a store that fails or hangs never fails the run.
+//! Checkpoints: saved after each step, in order, by any store; a store that fails or hangs never fails the
+//! run.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 

@@ -1,6 +1,8 @@
-//! A process that is killed in any phase of a step: another process restores the checkpoint, goes on, and ends alike.
+//! A process that is killed in any phase of a step: another process restores the checkpoint, goes on, and
+//! ends alike.
 //!
-//! The test runs its own program again as the process to be killed ([`child`]), with the phase in its environment.
+//! The test runs its own program again as the process to be killed ([`child`]), with the phase in its
+//! environment.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]

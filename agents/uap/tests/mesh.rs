@@ -1,6 +1,7 @@
 //! Agents of the mesh against a real daemon: an agent as a service, as a tool of another one, and as a model.
 //!
-//! The daemon is the `agentanycastd` beside the test's program, which `cargo build -p agentanycast-node` makes.
+//! The daemon is the `agentanycastd` beside the test's program, which `cargo build -p agentanycast-node`
+//! makes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
@@ -294,7 +295,7 @@ async fn a_conversation_goes_on_and_failures_have_their_code() {
         .unwrap();
     match within(ask("what was said?", &theirs)).await {
         Err(TaskError::Failed { reason, .. }) => {
-            assert!(reason.starts_with("AUTHENTICATION_FAILED"), "{reason}")
+            assert!(reason.starts_with("AUTHENTICATION_FAILED"), "{reason}");
         }
         other => panic!("{other:?}"),
     }

@@ -172,12 +172,11 @@ async fn tools_learn_of_the_agent_that_runs_them() {
     );
 }
 
+/// What makes a tool a barrier, or dependent.
+type Change = fn(Tool) -> Tool;
+
 /// Runs these calls in an agent, and returns in which order the tools began and ended.
-async fn order_of(
-    tools: Vec<(&'static str, fn(Tool) -> Tool)>,
-    calls: Vec<ToolCall>,
-    reacting: bool,
-) -> String {
+async fn order_of(tools: Vec<(&'static str, Change)>, calls: Vec<ToolCall>, reacting: bool) -> String {
     let log = Arc::new(Mutex::new(Vec::new()));
     let tools = tools.into_iter().map(|(name, change)| {
         let log = log.clone();
@@ -209,8 +208,7 @@ async fn order_of(
     .build()
     .unwrap();
     agent.query("go").await.unwrap();
-    let log = log.lock().unwrap().join(" ");
-    log
+    std::mem::take(&mut *log.lock().unwrap()).join(" ")
 }
 
 #[tokio::test]
@@ -236,7 +234,6 @@ async fn the_order_matrix_of_tools() {
         tool.depends_on(["b"])
     }
     let plain_calls = || calls(&[("a", &[]), ("b", &[]), ("c", &[])]);
-    type Change = fn(Tool) -> Tool;
     let matrix: Vec<([Change; 3], Vec<ToolCall>, &str)> = vec![
         ([plain, plain, plain], plain_calls(), "+a +b +c -a -b -c"),
         ([plain, barrier, plain], plain_calls(), "+a -a +b -b +c -c"),

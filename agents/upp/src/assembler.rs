@@ -1,4 +1,5 @@
-//! Builds a message from the pieces of a stream. Adapters of providers feed it; it keeps the order of the blocks.
+//! Builds a message from the pieces of a stream. Adapters of providers feed it; it keeps the order of the
+//! blocks.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +13,8 @@ use crate::{
     usage::TokenUsage,
 };
 
-/// How many blocks and calls one answer may have. Real answers have a few tens; the index of a block is chosen by
-/// the provider, so the number has to be bounded.
+/// How many blocks and calls one answer may have. Real answers have a few tens; the index of a block is
+/// chosen by the provider, so the number has to be bounded.
 const MAX_PARTS: usize = 4096;
 
 #[derive(Debug)]
@@ -153,7 +154,8 @@ impl ResponseAssembler {
         Ok(())
     }
 
-    /// The whole answer. Fails with `INVALID_RESPONSE` if a call has no name or if its arguments are not JSON.
+    /// The whole answer. Fails with `INVALID_RESPONSE` if a call has no name or if its arguments are not
+    /// JSON.
     pub fn finish(self) -> Result<Response, UppError> {
         let blocks = self.parts.into_values().filter_map(|part| match part {
             Part::Text(text) => (!text.is_empty()).then(|| ContentBlock::text(text)),

@@ -1,7 +1,7 @@
 //! The blocks of a message: text, reasoning, images, documents, sound, video and other bytes.
 //!
-//! Bytes are base64 in JSON. The JSON of other implementations may hold a byte array as a map from index to byte;
-//! the crate reads that form and never writes it.
+//! Bytes are base64 in JSON. The JSON of other implementations may hold a byte array as a map from index to
+//! byte; the crate reads that form and never writes it.
 
 use std::{collections::BTreeMap, fmt};
 

@@ -1,7 +1,7 @@
 //! The error of UPP: a code that programs match on, a sentence for people, and whether to try again.
 //!
-//! Every operation of the crate fails with [`UppError`]. It is one word wide and cheap to clone, since streams
-//! hand out the same error twice: to the reader of the events and to the reader of the result.
+//! Every operation of the crate fails with [`UppError`]. It is one word wide and cheap to clone, since
+//! streams hand out the same error twice: to the reader of the events and to the reader of the result.
 
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 
@@ -131,7 +131,7 @@ impl fmt::Display for ErrorCode {
 /// ```
 /// use agentanycast_upp::{ErrorCode, UppError};
 ///
-/// let error = UppError::new(ErrorCode::ModelNotFound, "the model `gpt-9` does not exist").with_provider("openai");
+/// let error = UppError::new(ErrorCode::ModelNotFound, "the model `gpt-9` does not exist");
 /// assert_eq!(error.code(), ErrorCode::ModelNotFound);
 /// assert!(!error.is_retryable());
 /// assert_eq!(error.to_string(), "MODEL_NOT_FOUND: the model `gpt-9` does not exist");

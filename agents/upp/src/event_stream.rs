@@ -1,7 +1,7 @@
 //! A stream of events with a result at its end: UPP's `StreamResult`.
 //!
-//! The reader drives the work: polling the stream polls the work, and dropping the stream drops it. The events wait
-//! in a bounded channel, so a slow reader slows the work.
+//! The reader drives the work: polling the stream polls the work, and dropping the stream drops it. The
+//! events wait in a bounded channel, so a slow reader slows the work.
 
 use std::{
     fmt,
@@ -17,7 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{error::UppError, event::StreamEvent, turn::Turn};
 
-/// How many events wait for the reader. A few let the work run ahead within one poll; more would only add latency.
+/// How many events wait for the reader. A few let the work run ahead within one poll; more would only add
+/// latency.
 const EVENT_CAPACITY: usize = 64;
 
 /// Where the work of an [`EventStream`] puts its events.
@@ -60,7 +61,8 @@ impl<E> EventSender<E> {
         Self(Sink::Function(Arc::new(move |event| function(event).boxed())))
     }
 
-    /// Hands out an event, and waits while too many are waiting. An event after the end of the stream is dropped.
+    /// Hands out an event, and waits while too many are waiting. An event after the end of the stream is
+    /// dropped.
     pub async fn send(&self, event: E) {
         match &self.0 {
             // The receiver is gone only if the stream is, and then the work is about to be dropped too.

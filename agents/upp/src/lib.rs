@@ -1,7 +1,8 @@
 //! UPP-1.3, the Unified Provider Protocol: one interface to language models.
 //!
-//! [`llm`] makes a model with tools from a [`Model`] of a [`Provider`]. It asks the model, runs the tools that the
-//! model calls, and returns a [`Turn`], at once or as a stream of [`StreamEvent`]s with the same turn at its end.
+//! [`llm`] makes a model with tools from a [`ModelReference`] of a [`Provider`]. It asks the model, runs the
+//! tools that the model calls, and returns a [`Turn`], at once or as a stream of [`StreamEvent`]s with the
+//! same turn at its end.
 //!
 //! ```
 //! use agentanycast_upp::{Scripted, ScriptedReply, Tool, llm};
@@ -24,11 +25,12 @@
 //! # }
 //! ```
 //!
-//! Failures are [`UppError`]s: [`UppError::code`] says what failed and [`UppError::is_retryable`] whether to try
-//! again. Dropping a future or a stream cancels it; a [`CancellationToken`] does so from elsewhere ([`Call`]).
+//! Failures are [`UppError`]s: [`UppError::code`] says what failed and [`UppError::is_retryable`] whether to
+//! try again. Dropping a future or a stream cancels it; a [`CancellationToken`] does so from elsewhere
+//! ([`Call`]).
 //!
-//! Features: `providers` (default) has the adapters over HTTP, `mesh` the provider that asks agents of the mesh.
-//! Without them the crate holds the types, the loop, the scripted model and the proxy wire ([`wire`]).
+//! Features: `providers` (default) has the adapters over HTTP, `mesh` the provider that asks agents of the
+//! mesh. Without them the crate holds the types, the loop, the scripted model and the proxy wire ([`wire`]).
 
 #![forbid(unsafe_code)]
 
@@ -68,8 +70,8 @@ pub use llm::{Call, Inference, Input, Llm, LlmOptions, TurnRun, llm};
 pub use message::{AssistantMessage, Message, ToolCall, ToolResult, ToolResultMessage, UserMessage};
 pub use middleware::{LlmContext, LlmMiddleware};
 pub use provider::{
-    DEFAULT_TIMEOUT, Model, Provider, ProviderConfig, ProviderEvent, ProviderStream, Request, Response,
-    System,
+    DEFAULT_TIMEOUT, ModelReference, Provider, ProviderConfig, ProviderEvent, ProviderStream, Request,
+    Response, System,
 };
 pub use retry::{ExponentialBackoff, LinearBackoff, RetryAfterOnly, RetryStrategy};
 pub use scripted::{Scripted, ScriptedReply, events_of};

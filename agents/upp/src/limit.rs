@@ -1,6 +1,7 @@
 //! A limit that may be infinite; JSON `null` and an absent field mean infinite.
 //!
-//! Agents are unlimited unless their developer says otherwise (UAP-1.1, 2.4), so the type has no hidden maximum.
+//! Agents are unlimited unless their developer says otherwise (UAP-1.1, 2.4), so the type has no hidden
+//! maximum.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

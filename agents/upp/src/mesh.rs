@@ -1,7 +1,8 @@
 //! The provider `agentanycast`: asks agents of the mesh as if they were models.
 //!
-//! A request is a task with two parts: the request of UPP as data, and the last message as text, so that an agent that
-//! knows no UPP answers too. Tools travel as schemas, and calls come back to the caller, who runs them.
+//! A request is a task with two parts: the request of UPP as data, and the last message as text, so that an
+//! agent that knows no UPP answers too. Tools travel as schemas, and calls come back to the caller, who runs
+//! them.
 //!
 //! ```no_run
 //! use agentanycast_upp::{llm, mesh::agentanycast};
@@ -32,14 +33,14 @@ pub use self::{
 use crate::{
     error::UppError,
     event::StreamEvent,
-    provider::{Model, Provider, ProviderEvent, ProviderStream, Request, Response},
+    provider::{ModelReference, Provider, ProviderEvent, ProviderStream, Request, Response},
     scripted::events_of,
 };
 
-/// An agent of the mesh as a model. Its id is `peer:<id>`, `peer:<id>/<agent>`, `skill:<id>` or a DID; an id of another
-/// form fails each request with `MODEL_NOT_FOUND`.
-pub fn agentanycast(node: Node, id: impl Into<String>) -> Model {
-    Model::new(MeshProvider { node }, id)
+/// An agent of the mesh as a model. Its id is `peer:<id>`, `peer:<id>/<agent>`, `skill:<id>` or a DID; an id
+/// of another form fails each request with `MODEL_NOT_FOUND`.
+pub fn agentanycast(node: Node, id: impl Into<String>) -> ModelReference {
+    ModelReference::new(MeshProvider { node }, id)
 }
 
 #[derive(Clone, Debug)]

@@ -1,4 +1,5 @@
-//! Messages: of the user, of the model, and the results of tools. Their JSON is the proxy wire's `MessageJSON`.
+//! Messages: of the user, of the model, and the results of tools. Their JSON is the proxy wire's
+//! `MessageJSON`.
 //!
 //! A [`Message`] is one reference to a shared value: histories are cloned for every request, and a clone of a
 //! history must not copy its images.

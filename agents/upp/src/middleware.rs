@@ -1,6 +1,7 @@
 //! Middleware of the tool loop: hooks around a turn, around each inference, and on each event of a stream.
 //!
-//! `on_start` and `on_request` run in the order of the list; `on_response`, `on_turn` and `on_end` in reverse.
+//! `on_start` and `on_request` run in the order of the list; `on_response`, `on_turn` and `on_end` in
+//! reverse.
 
 use async_trait::async_trait;
 use serde_json::{Map, Value};
@@ -77,7 +78,8 @@ pub trait LlmMiddleware: Send + Sync {
     /// The caller cancelled the turn.
     async fn on_abort(&self, _context: &mut LlmContext) {}
 
-    /// An event is about to reach the reader: the hook may keep, replace, expand or drop it. The turn stays the same.
+    /// An event is about to reach the reader: the hook may keep, replace, expand or drop it. The turn stays
+    /// the same.
     fn on_stream_event(&self, _context: &LlmContext, event: StreamEvent) -> Vec<StreamEvent> {
         vec![event]
     }

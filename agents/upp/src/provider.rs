@@ -19,7 +19,8 @@ use crate::{
     usage::TokenUsage,
 };
 
-/// How long a bare `llm()` waits for an answer, and for each event of a stream, unless it is told otherwise (UPP-1.3).
+/// How long a bare `llm()` waits for an answer, and for each event of a stream, unless it is told otherwise
+/// (UPP-1.3).
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// The system prompt: a text, or blocks in a form that the provider knows.
@@ -224,7 +225,8 @@ pub type ProviderStream = BoxStream<'static, Result<ProviderEvent, UppError>>;
 ///
 /// ```
 /// use agentanycast_upp::{
-///     AssistantMessage, ContentBlock, Model, Provider, ProviderEvent, ProviderStream, Request, Response, UppError,
+///     AssistantMessage, ContentBlock, ModelReference, Provider, ProviderEvent, ProviderStream, Request, Response,
+///     UppError,
 /// };
 /// use futures::{StreamExt as _, stream};
 ///
@@ -249,7 +251,7 @@ pub type ProviderStream = BoxStream<'static, Result<ProviderEvent, UppError>>;
 ///     }
 /// }
 ///
-/// let model = Model::new(Echo, "echo-1");
+/// let model = ModelReference::new(Echo, "echo-1");
 /// assert_eq!(model.id(), "echo-1");
 /// ```
 #[async_trait]
@@ -266,12 +268,12 @@ pub trait Provider: fmt::Debug + Send + Sync {
 
 /// A model of a provider: UPP's `ModelReference`.
 #[derive(Clone, Debug)]
-pub struct Model {
+pub struct ModelReference {
     provider: Arc<dyn Provider>,
     id: String,
 }
 
-impl Model {
+impl ModelReference {
     /// The model with this id.
     pub fn new(provider: impl Provider + 'static, id: impl Into<String>) -> Self {
         Self::shared(Arc::new(provider), id)

@@ -1,4 +1,5 @@
-//! Adapters to model providers over HTTP. Each is a thin translation, pure and without a connection of its own.
+//! Adapters to model providers over HTTP. Each is a thin translation, pure and without a connection of its
+//! own.
 //!
 //! | function | provider | key without [`ProviderConfig::api_key`](crate::ProviderConfig::api_key) |
 //! |---|---|---|
@@ -34,40 +35,41 @@ mod proxy;
 mod reply_json;
 
 use self::{dialect::Dialect, http_provider::HttpProvider};
-use crate::provider::Model;
+use crate::provider::ModelReference;
 
-fn model_of(dialect: impl Dialect, id: impl Into<String>) -> Model {
-    Model::new(HttpProvider::new(dialect), id)
+fn model_of(dialect: impl Dialect, id: impl Into<String>) -> ModelReference {
+    ModelReference::new(HttpProvider::new(dialect), id)
 }
 
-/// A model behind OpenAI's chat completions, at `https://api.openai.com/v1` unless the configuration has a base URL.
-pub fn openai(model: impl Into<String>) -> Model {
+/// A model behind OpenAI's chat completions, at `https://api.openai.com/v1` unless the configuration has a
+/// base URL.
+pub fn openai(model: impl Into<String>) -> ModelReference {
     model_of(openai_chat::OpenAiChat, model)
 }
 
 /// A model behind OpenAI's responses, at `https://api.openai.com/v1` unless the configuration has a base URL.
-pub fn openai_responses(model: impl Into<String>) -> Model {
+pub fn openai_responses(model: impl Into<String>) -> ModelReference {
     model_of(openai_responses::OpenAiResponses, model)
 }
 
-/// A model of Anthropic, at `https://api.anthropic.com` unless the configuration has a base URL. The parameter
-/// `max_tokens` is 4096 unless it is given, since Anthropic demands one.
-pub fn anthropic(model: impl Into<String>) -> Model {
+/// A model of Anthropic, at `https://api.anthropic.com` unless the configuration has a base URL. The
+/// parameter `max_tokens` is 4096 unless it is given, since Anthropic demands one.
+pub fn anthropic(model: impl Into<String>) -> ModelReference {
     model_of(anthropic::Anthropic, model)
 }
 
 /// A model of Google, at `https://generativelanguage.googleapis.com` unless the configuration has a base URL.
-pub fn gemini(model: impl Into<String>) -> Model {
+pub fn gemini(model: impl Into<String>) -> ModelReference {
     model_of(gemini::Gemini, model)
 }
 
 /// A model of Ollama, at `http://127.0.0.1:11434` unless the configuration has a base URL.
-pub fn ollama(model: impl Into<String>) -> Model {
+pub fn ollama(model: impl Into<String>) -> ModelReference {
     model_of(ollama::Ollama, model)
 }
 
 /// A model behind a server of the proxy wire ([`crate::wire`]) at this URL.
-pub fn proxy(endpoint: impl Into<String>, model: impl Into<String>) -> Model {
+pub fn proxy(endpoint: impl Into<String>, model: impl Into<String>) -> ModelReference {
     model_of(
         proxy::Proxy {
             endpoint: endpoint.into(),

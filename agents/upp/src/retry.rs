@@ -1,8 +1,8 @@
-//! When to try a failed request again. Strategies are pure: they get the error, the number of the try and a random
-//! number, and answer with a delay.
+//! When to try a failed request again. Strategies are pure: they get the error, the number of the try and a
+//! random number, and answer with a delay.
 //!
-//! Only a request without an answer is tried again. A stream that breaks in its middle is not, since its reader has
-//! seen a part of it.
+//! Only a request without an answer is tried again. A stream that breaks in its middle is not, since its
+//! reader has seen a part of it.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use crate::error::UppError;
 
 /// Decides whether and when a failed try is repeated.
 pub trait RetryStrategy: Send + Sync {
-    /// How long to wait before the next try; `None` gives up. `tries` is how often the request was tried, at least 1.
-    /// `random` lies in 0..1.
+    /// How long to wait before the next try; `None` gives up. `tries` is how often the request was tried, at
+    /// least 1. `random` lies in 0..1.
     fn delay(&self, error: &UppError, tries: u32, random: f64) -> Option<Duration>;
 }
 
@@ -148,7 +148,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn delays_stay_within_their_bounds(tries in 1_u32..200, random in 0.0_f64..1.0, base_ms in 0_u64..100_000) {
+        fn delays_stay_within_their_bounds(
+            tries in 1_u32..200,
+            random in 0.0_f64..1.0,
+            base_ms in 0_u64..100_000,
+        ) {
             let backoff = ExponentialBackoff {
                 max_tries: u32::MAX,
                 base: Duration::from_millis(base_ms),

@@ -15,7 +15,7 @@ use crate::{
     error::UppError,
     event::{StreamEvent, StreamEventType},
     message::{AssistantMessage, ToolCall},
-    provider::{Model, Provider, ProviderEvent, ProviderStream, Request, Response},
+    provider::{ModelReference, Provider, ProviderEvent, ProviderStream, Request, Response},
     usage::TokenUsage,
 };
 
@@ -30,8 +30,8 @@ pub enum ScriptedReply {
     Respond(Box<Response>),
     /// Fails at once.
     Fail(UppError),
-    /// Streams the answer's events, and ends the stream before the answer is whole. Without a stream it fails with
-    /// `INVALID_RESPONSE`.
+    /// Streams the answer's events, and ends the stream before the answer is whole. Without a stream it fails
+    /// with `INVALID_RESPONSE`.
     BreakOff(Box<Response>),
     /// Never answers.
     Hang,
@@ -81,7 +81,8 @@ type Answer = dyn FnMut(&Request) -> ScriptedReply + Send;
 #[derive(Clone)]
 pub struct Scripted {
     answer: Arc<Mutex<Box<Answer>>>,
-    requests: Arc<Mutex<Vec<Request>>>,
+    /// The requests so far; `None` if they are not recorded.
+    requests: Option<Arc<Mutex<Vec<Request>>>>,
 }
 
 impl Scripted {
@@ -107,29 +108,38 @@ impl Scripted {
     pub fn from_fn(answer: impl FnMut(&Request) -> ScriptedReply + Send + 'static) -> Self {
         Self {
             answer: Arc::new(Mutex::new(Box::new(answer))),
-            requests: Arc::default(),
+            requests: Some(Arc::default()),
         }
     }
 
     /// A model of this provider.
-    pub fn model(&self) -> Model {
-        Model::new(self.clone(), "scripted")
+    pub fn model(&self) -> ModelReference {
+        ModelReference::new(self.clone(), "scripted")
+    }
+
+    /// Records no requests, for a script that is asked very often.
+    #[must_use]
+    pub fn unrecorded(mut self) -> Self {
+        self.requests = None;
+        self
     }
 
     /// The requests so far.
     pub fn requests(&self) -> Vec<Request> {
-        self.requests
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        let requests = self.requests.as_ref();
+        requests
+            .map(|requests| requests.lock().unwrap_or_else(PoisonError::into_inner).clone())
+            .unwrap_or_default()
     }
 
     fn reply(&self, request: Request) -> ScriptedReply {
         let reply = (self.answer.lock().unwrap_or_else(PoisonError::into_inner))(&request);
-        self.requests
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(request);
+        if let Some(requests) = &self.requests {
+            requests
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(request);
+        }
         reply
     }
 }

@@ -1,7 +1,7 @@
 //! When a message was made: UTC with milliseconds, written as `2026-11-20T22:41:54.035Z`.
 //!
-//! The wire carries the dates of JavaScript, which have milliseconds. Cutting to them at once keeps a timestamp
-//! equal to itself after a round trip.
+//! The wire carries the dates of JavaScript, which have milliseconds. Cutting to them at once keeps a
+//! timestamp equal to itself after a round trip.
 
 use std::fmt;
 

@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::message::ToolCall;
 
-/// How many bytes of JSON a tool may return unless it says otherwise. A result goes into every later request, state
-/// and checkpoint; no context of a model today holds 8 MiB of text.
+/// How many bytes of JSON a tool may return unless it says otherwise. A result goes into every later request,
+/// state and checkpoint; no context of a model today holds 8 MiB of text.
 pub const DEFAULT_MAX_RESULT_BYTES: usize = 8 << 20;
 
 /// Why a tool failed; its text goes to the model.
@@ -139,7 +139,8 @@ impl Tool {
     /// ```
     /// # use agentanycast_upp::Tool;
     /// # use serde_json::json;
-    /// let tool = Tool::new("rm", "Deletes a file", json!({"type": "object"}), |_, _| async { Ok("deleted") })
+    /// let schema = json!({"type": "object"});
+    /// let tool = Tool::new("rm", "Deletes a file", schema, |_, _| async { Ok("deleted") })
     ///     .approval(|arguments| async move { arguments["path"].as_str() != Some("/") });
     /// # drop(tool);
     /// ```
@@ -223,8 +224,8 @@ impl ToolContext {
         self
     }
 
-    /// Is cancelled when the caller cancels the loop. The loop drops the tool's future then; tasks that the tool
-    /// spawned watch this token.
+    /// Is cancelled when the caller cancels the loop. The loop drops the tool's future then; tasks that the
+    /// tool spawned watch this token.
     pub fn cancellation(&self) -> &CancellationToken {
         &self.cancel
     }
@@ -232,10 +233,10 @@ impl ToolContext {
 
 /// Decides which calls of one message run at once.
 ///
-/// The bare loop runs all at once. Agents give an order that obeys [`Tool::sequential`], [`Tool::depends_on`] and
-/// [`ToolCall::after`].
+/// The bare loop runs all at once. Agents give an order that obeys [`Tool::sequential`], [`Tool::depends_on`]
+/// and [`ToolCall::after`].
 pub trait ToolOrder: Send + Sync {
-    /// Groups of indexes into `calls`. The groups run one after the other, the calls of a group at once. An index
-    /// that is missing runs last, and an index that is there twice runs once.
+    /// Groups of indexes into `calls`. The groups run one after the other, the calls of a group at once. An
+    /// index that is missing runs last, and an index that is there twice runs once.
     fn groups(&self, calls: &[ToolCall], tools: &[Tool]) -> Vec<Vec<usize>>;
 }

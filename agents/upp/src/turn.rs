@@ -1,4 +1,5 @@
-//! A turn: everything that one call of a model with its tools produced. Its JSON is the proxy wire's `TurnJSON`.
+//! A turn: everything that one call of a model with its tools produced. Its JSON is the proxy wire's
+//! `TurnJSON`.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -42,7 +43,7 @@ pub struct ToolExecution {
 /// let turn: Turn = serde_json::from_str(
 ///     r#"{"messages": [{"id": "a1", "type": "assistant", "timestamp": "2026-11-20T22:41:54.152Z",
 ///         "content": [{"type": "text", "text": "hello"}]}],
-///         "toolExecutions": [], "usage": {"inputTokens": 3, "outputTokens": 1, "totalTokens": 4}, "cycles": 1}"#,
+///         "usage": {"inputTokens": 3, "outputTokens": 1, "totalTokens": 4}, "cycles": 1}"#,
 /// )?;
 /// assert_eq!(turn.text(), "hello");
 /// # Ok::<(), serde_json::Error>(())
@@ -75,7 +76,8 @@ impl Turn {
         self.response().map(AssistantMessage::text).unwrap_or_default()
     }
 
-    /// The structured answer as a Rust type. Fails with `INVALID_RESPONSE` if there is none or if it does not fit.
+    /// The structured answer as a Rust type. Fails with `INVALID_RESPONSE` if there is none or if it does not
+    /// fit.
     ///
     /// ```
     /// # use agentanycast_upp::Turn;

@@ -1,7 +1,8 @@
-//! The proxy wire of UPP: the JSON and the events with which one UPP program asks another one for an inference.
+//! The proxy wire of UPP: the JSON and the events with which one UPP program asks another one for an
+//! inference.
 //!
-//! All of it is pure: [`parse_request`] reads a body, [`turn_json`] and the functions of [`sse`] write answers, and
-//! [`error_answer`] maps an error to a status and a body. A server adds the HTTP, a client is
+//! All of it is pure: [`parse_request`] reads a body, [`turn_json`] and the functions of [`sse`] write
+//! answers, and [`error_answer`] maps an error to a status and a body. A server adds the HTTP, a client is
 //! `providers::proxy`.
 
 mod answer;

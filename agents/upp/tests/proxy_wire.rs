@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex};
 
 use agentanycast_upp::{
-    ErrorCode, Model, ProviderEvent, Request, Scripted, ScriptedReply, Tool, Turn, UppError, llm,
+    ErrorCode, ModelReference, ProviderEvent, Request, Scripted, ScriptedReply, Tool, Turn, UppError, llm,
     providers::proxy,
     wire::{self, AnswerForm, WireError, parse_request, sse},
 };
@@ -25,7 +25,7 @@ const RECORDED: &str = include_str!("fixtures/proxy_requests.jsonl");
 
 /// A server of the wire in a few lines: what a gateway does with the pure functions.
 async fn serve(
-    State((model, seen)): State<(Model, Arc<Mutex<Vec<Value>>>)>,
+    State((model, seen)): State<(ModelReference, Arc<Mutex<Vec<Value>>>)>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
@@ -45,7 +45,7 @@ async fn serve(
     }
 }
 
-async fn answer(model: &Model, accept: &str, body: &[u8]) -> Result<String, UppError> {
+async fn answer(model: &ModelReference, accept: &str, body: &[u8]) -> Result<String, UppError> {
     let request = Request::from(parse_request(body)?);
     if AnswerForm::from_accept(accept) == AnswerForm::Json {
         let response = model.provider().complete(request).await?;
@@ -63,7 +63,7 @@ async fn answer(model: &Model, accept: &str, body: &[u8]) -> Result<String, UppE
     Ok(out + sse::DONE)
 }
 
-async fn server(model: Model) -> (String, Arc<Mutex<Vec<Value>>>) {
+async fn server(model: ModelReference) -> (String, Arc<Mutex<Vec<Value>>>) {
     let seen = Arc::default();
     let app = Router::new()
         .fallback(serve)

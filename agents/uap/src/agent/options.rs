@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use agentanycast_upp::{
-    Limit, Llm, LlmOptions, Model, ProviderConfig, System, Tool, ToolUseStrategy, UppError, llm,
+    Limit, Llm, LlmOptions, ModelReference, ProviderConfig, System, Tool, ToolUseStrategy, UppError, llm,
 };
 use serde_json::Value;
 use uuid::Uuid;
@@ -37,7 +37,7 @@ use crate::{
 /// # Ok(())
 /// # }
 /// ```
-pub fn agent(model: Model) -> AgentOptions {
+pub fn agent(model: ModelReference) -> AgentOptions {
     AgentOptions {
         llm: llm(model),
         execution: Arc::new(loop_()),

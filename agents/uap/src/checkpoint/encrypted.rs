@@ -1,7 +1,7 @@
 //! Encrypts the states of another store. What the store knows of them stays readable: ids, time and step.
 //!
-//! XChaCha20-Poly1305 with a random nonce for each save; the id of the session is authenticated, so that a checkpoint
-//! cannot be moved to another session.
+//! XChaCha20-Poly1305 with a random nonce for each save; the id of the session is authenticated, so that a
+//! checkpoint cannot be moved to another session.
 
 use std::sync::Arc;
 
@@ -29,8 +29,8 @@ impl CheckpointKey {
         Self(Arc::new(key))
     }
 
-    /// The key of a passphrase, by Argon2id with its default costs (19 MiB, two passes). The salt has 8 bytes at
-    /// least; it is no secret, and has to be the same each time.
+    /// The key of a passphrase, by Argon2id with its default costs (19 MiB, two passes). The salt has 8 bytes
+    /// at least; it is no secret, and has to be the same each time.
     ///
     /// ```
     /// use agentanycast_uap::CheckpointKey;

@@ -1,8 +1,8 @@
 //! Checkpoints in files: `<dir>/<session>/checkpoint.json` and `metadata.json`.
 //!
-//! A file is written beside its place, flushed and renamed, so that a crash leaves the old or the new one. The id of
-//! a session becomes a name of a folder that cannot leave the directory: other bytes than letters, digits, `-` and
-//! `_` are written as `%XX`.
+//! A file is written beside its place, flushed and renamed, so that a crash leaves the old or the new one.
+//! The id of a session becomes a name of a folder that cannot leave the directory: other bytes than letters,
+//! digits, `-` and `_` are written as `%XX`.
 
 use std::{
     fs::{self, File},

@@ -1,7 +1,7 @@
 //! Saves the states of one run behind its back, one after the other, so that the newest one wins.
 //!
-//! The run never waits for the store and never fails because of it. If the store is slower than the steps, the queue
-//! drops its oldest waiting state: the store keeps the last one of a session anyway.
+//! The run never waits for the store and never fails because of it. If the store is slower than the steps,
+//! the queue drops its oldest waiting state: the store keeps the last one of a session anyway.
 
 use std::{
     collections::VecDeque,
@@ -14,11 +14,12 @@ use tokio::sync::{Notify, oneshot};
 use super::{Checkpoint, CheckpointStore};
 use crate::state::AgentState;
 
-/// How many states wait for the store. Each shares its messages with the next one, so that they cost little memory.
+/// How many states wait for the store. Each shares its messages with the next one, so that they cost little
+/// memory.
 const QUEUE_CAPACITY: usize = 64;
 
-/// How long the end of a run waits for the store. A disk takes milliseconds; a store that hangs must not keep the
-/// result from the caller.
+/// How long the end of a run waits for the store. A disk takes milliseconds; a store that hangs must not keep
+/// the result from the caller.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The queue of one run. Dropping it lets the saves that wait end.

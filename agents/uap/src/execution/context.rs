@@ -40,7 +40,8 @@ pub struct ExecutionContext {
 }
 
 impl ExecutionContext {
-    /// A context without session, hooks, checkpoints and events, for a strategy that runs outside of an agent.
+    /// A context without session, hooks, checkpoints and events, for a strategy that runs outside of an
+    /// agent.
     pub fn new(llm: Llm, input: impl Into<Input>, state: &AgentState) -> Self {
         Self {
             agent_id: uuid::Uuid::new_v4().to_string().into(),
@@ -78,8 +79,8 @@ impl ExecutionContext {
         if self.is_resumed() { self.state.step() } else { 0 }
     }
 
-    /// The result of a resumed run that has nothing left to do: its last message is an answer without calls of tools.
-    /// The turn holds that message.
+    /// The result of a resumed run that has nothing left to do: its last message is an answer without calls
+    /// of tools. The turn holds that message.
     pub fn finished(&self) -> Option<GenerateResult> {
         let last = self.state.messages().last().filter(|_| self.is_resumed())?;
         let answer = last.as_assistant().filter(|answer| answer.tool_calls.is_empty());
@@ -92,7 +93,8 @@ impl ExecutionContext {
         })
     }
 
-    /// Begins a loop of the model: with the cancellation of the run, the order of tools, and events to its stream.
+    /// Begins a loop of the model: with the cancellation of the run, the order of tools, and events to its
+    /// stream.
     pub fn start(&self, llm: &Llm, input: impl Into<Input>, history: &[Message]) -> TurnRun {
         let call = Call::new(input)
             .history(history)
@@ -119,7 +121,8 @@ impl ExecutionContext {
         self.begin_step_with(step, state, Map::new).await;
     }
 
-    /// As [`ExecutionContext::begin_step`], with data for the event. The data is made only if there is a reader.
+    /// As [`ExecutionContext::begin_step`], with data for the event. The data is made only if there is a
+    /// reader.
     pub async fn begin_step_with(
         &self,
         step: u64,
@@ -163,7 +166,8 @@ impl ExecutionContext {
         }
     }
 
-    /// A step ended: event `step_end`, hook `on_step_end`, and a checkpoint. Returns whether the run has to end.
+    /// A step ended: event `step_end`, hook `on_step_end`, and a checkpoint. Returns whether the run has to
+    /// end.
     pub async fn end_step(&self, step: u64, result: &GenerateResult) -> bool {
         self.end_step_with(step, result, Map::new).await
     }

@@ -1,4 +1,5 @@
-//! `loop_()`: asks the model, runs the tools that it calls, and asks again. A step is one inference with its tools.
+//! `loop_()`: asks the model, runs the tools that it calls, and asks again. A step is one inference with its
+//! tools.
 
 use agentanycast_upp::{Limit, TokenUsage, ToolExecution, Turn, TurnRun, UppError};
 use async_trait::async_trait;
@@ -29,7 +30,8 @@ pub struct LoopOptions {
 }
 
 impl LoopOptions {
-    /// Sets how many rounds of tools run. If the model calls tools once more, the run fails with `INVALID_REQUEST`.
+    /// Sets how many rounds of tools run. If the model calls tools once more, the run fails with
+    /// `INVALID_REQUEST`.
     #[must_use]
     pub fn max_iterations(mut self, max: impl Into<Limit>) -> Self {
         self.max_iterations = max.into();

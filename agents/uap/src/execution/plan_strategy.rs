@@ -1,6 +1,7 @@
 //! `plan()`: the model makes a plan first, and then works through its steps.
 //!
-//! The plan is in the state, and its prompts are not. Planning is a step of its own, and so is each step of the plan.
+//! The plan is in the state, and its prompts are not. Planning is a step of its own, and so is each step of
+//! the plan.
 
 use std::collections::HashSet;
 
@@ -48,7 +49,8 @@ impl PlanOptions {
         self
     }
 
-    /// Sets whether the model makes a new plan for the rest when a step fails; it does unless it is switched off.
+    /// Sets whether the model makes a new plan for the rest when a step fails; it does unless it is switched
+    /// off.
     #[must_use]
     pub fn allow_replan(mut self, allow: bool) -> Self {
         self.allow_replan = allow;
@@ -149,7 +151,8 @@ impl PlanRun<'_> {
         Ok(())
     }
 
-    /// Asks for a plan: the first one, or one for the rest after a step failed. The steps that ran stay in the plan.
+    /// Asks for a plan: the first one, or one for the rest after a step failed. The steps that ran stay in
+    /// the plan.
     async fn make_plan(&mut self, failure: Option<String>) -> Result<bool, UppError> {
         let (context, step) = (self.context, self.step + 1);
         let phase = if failure.is_some() {
@@ -357,8 +360,8 @@ fn step_data(phase: &str, task: Option<&PlanStep>) -> Map<String, Value> {
     data
 }
 
-/// A new plan does not help a provider that is away, refuses the key, or a caller that cancelled: those errors end the
-/// run, and it can be resumed.
+/// A new plan does not help a provider that is away, refuses the key, or a caller that cancelled: those
+/// errors end the run, and it can be resumed.
 fn new_plan_may_help(error: &UppError) -> bool {
     let code = error.code();
     let hopeless = [

@@ -40,8 +40,8 @@ pub struct ReactOptions {
 }
 
 impl ReactOptions {
-    /// Sets how many times the model reasons, acts and observes. The run ends well after the last one, with the
-    /// results of its tools as the last message.
+    /// Sets how many times the model reasons, acts and observes. The run ends well after the last one, with
+    /// the results of its tools as the last message.
     #[must_use]
     pub fn max_steps(mut self, max: impl Into<Limit>) -> Self {
         self.max_steps = max.into();

@@ -1,4 +1,5 @@
-//! A tool that asks an agent elsewhere in the mesh. It appears as a sub-agent: with its events, and with a trace.
+//! A tool that asks an agent elsewhere in the mesh. It appears as a sub-agent: with its events, and with a
+//! trace.
 
 use agentanycast::{Message, Node, Part};
 use agentanycast_upp::{
@@ -10,17 +11,18 @@ use serde_json::Value;
 
 use crate::{event::AgentStreamEvent, tool_context::SubagentRun};
 
-/// A tool that asks an agent of the mesh. The schema is given. The agent gets the arguments as data, and as text: the
-/// one text among them if there is just one argument, else their JSON.
+/// A tool that asks an agent of the mesh. The schema is given. The agent gets the arguments as data, and as
+/// text: the one text among them if there is just one argument, else their JSON.
 ///
-/// The parent's stream gets `subagent_start`, the events that the agent streams, and `subagent_end`. Cancelling the
-/// parent cancels the task.
+/// The parent's stream gets `subagent_start`, the events that the agent streams, and `subagent_end`.
+/// Cancelling the parent cancels the task.
 ///
 /// ```no_run
 /// use agentanycast_uap::{agent, mesh::remote_agent_tool};
 /// use serde_json::json;
 ///
-/// # fn run(node: &agentanycast::Node, model: agentanycast_upp::Model) -> Result<(), agentanycast_upp::UppError> {
+/// # use agentanycast_upp::{ModelReference, UppError};
+/// # fn run(node: &agentanycast::Node, model: ModelReference) -> Result<(), UppError> {
 /// let translate = remote_agent_tool(
 ///     node,
 ///     "translate",

@@ -1,7 +1,7 @@
 //! An agent as a service of the mesh: each incoming task is one run of it.
 //!
-//! The conversation of the task is the session of the checkpoints, and belongs to the peer that began it: another
-//! peer that names the same conversation is refused, since it would read what the first one said.
+//! The conversation of the task is the session of the checkpoints, and belongs to the peer that began it:
+//! another peer that names the same conversation is refused, since it would read what the first one said.
 
 use std::sync::Arc;
 
@@ -32,9 +32,10 @@ const WRITE_BYTES: usize = 16 << 10;
 /// Serves an agent.
 ///
 /// A task becomes a run of the agent. Its events are streamed as an artifact of the type
-/// `application/vnd.uap.events+jsonl`; its answer is an artifact with the text, and with the turn if the task carries
-/// a request of UPP. A run that fails ends the task as failed with the reason `CODE: sentence`. Cancelling the task
-/// cancels the run. With a checkpoint store, later tasks of a conversation go on from its state.
+/// `application/vnd.uap.events+jsonl`; its answer is an artifact with the text, and with the turn if the task
+/// carries a request of UPP. A run that fails ends the task as failed with the reason `CODE: sentence`.
+/// Cancelling the task cancels the run. With a checkpoint store, later tasks of a conversation go on from its
+/// state.
 ///
 /// ```no_run
 /// use agentanycast::{AgentCard, Node, Skill};

@@ -1,4 +1,5 @@
-//! The JSON of a state: `AgentStateJSON` of UAP-1.1. Reading checks the structure and names the field that is wrong.
+//! The JSON of a state: `AgentStateJSON` of UAP-1.1. Reading checks the structure and names the field that is
+//! wrong.
 
 use std::{fmt, sync::Arc};
 

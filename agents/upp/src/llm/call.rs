@@ -1,4 +1,5 @@
-//! What one call of a model gets besides the options: input, history, cancellation, attachments, order of tools.
+//! What one call of a model gets besides the options: input, history, cancellation, attachments, order of
+//! tools.
 
 use std::{fmt, sync::Arc};
 

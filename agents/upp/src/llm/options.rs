@@ -9,7 +9,7 @@ use crate::{
     event_stream::StreamResult,
     llm::{call::Call, turn_run::TurnRun},
     middleware::LlmMiddleware,
-    provider::{Model, ProviderConfig, System},
+    provider::{ModelReference, ProviderConfig, System},
     tool::{Tool, ToolSchema},
     tool_strategy::ToolUseStrategy,
     turn::Turn,
@@ -29,7 +29,7 @@ use crate::{
 /// # Ok(())
 /// # }
 /// ```
-pub fn llm(model: Model) -> LlmOptions {
+pub fn llm(model: ModelReference) -> LlmOptions {
     LlmOptions {
         model,
         params: Map::new(),
@@ -45,7 +45,7 @@ pub fn llm(model: Model) -> LlmOptions {
 /// The options of a model: UPP's `LLMOptions`.
 #[derive(Clone)]
 pub struct LlmOptions {
-    pub(crate) model: Model,
+    pub(crate) model: ModelReference,
     pub(crate) params: Map<String, Value>,
     pub(crate) config: ProviderConfig,
     pub(crate) tools: Vec<Tool>,
@@ -203,7 +203,7 @@ impl Llm {
     }
 
     /// The model.
-    pub fn model(&self) -> &Model {
+    pub fn model(&self) -> &ModelReference {
         &self.0.options.model
     }
 

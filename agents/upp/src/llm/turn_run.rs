@@ -1,7 +1,7 @@
 //! The tool loop, one step at a time: ask the model, run the tools that it calls, ask again.
 //!
-//! A strategy that checkpoints between steps drives it by hand; [`TurnRun::run`] drives it to its end. After an error
-//! the run is over: its caller goes on from the state that it had before the step.
+//! A strategy that checkpoints between steps drives it by hand; [`TurnRun::run`] drives it to its end. After
+//! an error the run is over: its caller goes on from the state that it had before the step.
 
 use std::{collections::BTreeSet, future::Future, sync::Arc};
 
@@ -39,7 +39,8 @@ pub struct Inference {
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), agentanycast_upp::UppError> {
-/// let script = Scripted::new([ScriptedReply::call("t1", "now", json!({})), ScriptedReply::text("It is noon.")]);
+/// let call = ScriptedReply::call("t1", "now", json!({}));
+/// let script = Scripted::new([call, ScriptedReply::text("It is noon.")]);
 /// let now = Tool::new("now", "The time", json!({"type": "object"}), |_, _| async { Ok("12:00") });
 /// let mut run = llm(script.model()).tool(now).build()?.start("What time is it?");
 /// while run.infer().await?.runs_tools {
@@ -119,8 +120,8 @@ impl TurnRun {
         self.report(outcome).await
     }
 
-    /// Runs the tools that the model called, and returns how each ended, in the order of the calls. A tool that fails
-    /// is no error: the model gets its sentence.
+    /// Runs the tools that the model called, and returns how each ended, in the order of the calls. A tool
+    /// that fails is no error: the model gets its sentence.
     pub async fn run_tools(&mut self) -> Result<&[ToolExecution], UppError> {
         let outcome = self.run_tools_unguarded().await;
         let begin = self.report(outcome).await?;

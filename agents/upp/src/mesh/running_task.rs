@@ -44,8 +44,8 @@ impl RunningTask {
         outcome.map_err(error_of_task)
     }
 
-    /// The lines of the artifacts in which the agent streams its events ([`UPP_EVENTS`], [`UAP_EVENTS`]), until the
-    /// task ends. Other artifacts are left out.
+    /// The lines of the artifacts in which the agent streams its events ([`UPP_EVENTS`], [`UAP_EVENTS`]),
+    /// until the task ends. Other artifacts are left out.
     pub fn event_lines(&self) -> impl Stream<Item = Result<String, UppError>> + Send + use<> {
         let begin = (self.handle.artifacts(), LineCutter::default());
         stream::try_unfold(begin, |(mut artifacts, mut cutter)| async move {

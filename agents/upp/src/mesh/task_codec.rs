@@ -1,4 +1,5 @@
-//! Requests and answers of UPP as parts of tasks. Pure, except for reading an answer that its daemon left out.
+//! Requests and answers of UPP as parts of tasks. Pure, except for reading an answer that its daemon left
+//! out.
 
 use agentanycast::{Artifact, Content, Message as TaskMessage, Part, Task, TaskHandle};
 use serde_json::{Value, json};
@@ -206,7 +207,8 @@ fn turn_of_task(task: &Task) -> Result<Option<Turn>, UppError> {
     Ok(None)
 }
 
-/// The event of a model in a line: a `StreamEvent`, or an `AgentStreamEvent` around one. `None` for other events.
+/// The event of a model in a line: a `StreamEvent`, or an `AgentStreamEvent` around one. `None` for other
+/// events.
 pub(super) fn model_event(line: &str) -> Result<Option<StreamEvent>, UppError> {
     if line.trim().is_empty() {
         return Ok(None);

@@ -141,7 +141,8 @@ fn write_message(message: &Message) -> Result<Value, UppError> {
                 blocks.push(block(said)?);
             }
             blocks.extend(assistant.tool_calls.iter().map(|call| {
-                json!({"type": "tool_use", "id": call.tool_call_id, "name": call.tool_name, "input": call.arguments})
+                let (id, name) = (&call.tool_call_id, &call.tool_name);
+                json!({"type": "tool_use", "id": id, "name": name, "input": call.arguments})
             }));
             json!({"role": "assistant", "content": blocks})
         }

@@ -35,7 +35,10 @@ impl Dialect for Gemini {
             body["systemInstruction"] = json!({"parts": [{"text": system.text()}]});
         }
         if !request.tools.is_empty() {
-            let declare = |tool: &crate::tool::ToolSchema| json!({"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.parameters});
+            let declare = |tool: &crate::tool::ToolSchema| {
+                let (name, parameters) = (&tool.name, &tool.parameters);
+                json!({"name": name, "description": tool.description, "parametersJsonSchema": parameters})
+            };
             body["tools"] =
                 json!([{"functionDeclarations": request.tools.iter().map(declare).collect::<Vec<_>>()}]);
         }
@@ -151,7 +154,10 @@ fn model_parts(message: &AssistantMessage) -> Result<Vec<Value>, UppError> {
 }
 
 fn part(block: &ContentBlock) -> Result<Value, UppError> {
-    let inline = |data: &Base64Bytes, mime_type: &str| json!({"inlineData": {"mimeType": mime_type, "data": data.to_base64()}});
+    let inline = |data: &Base64Bytes, mime_type: &str| {
+        let data = data.to_base64();
+        json!({"inlineData": {"mimeType": mime_type, "data": data}})
+    };
     let file = |url: &str, mime_type: &str| json!({"fileData": {"mimeType": mime_type, "fileUri": url}});
     Ok(match block {
         ContentBlock::Text { text } | ContentBlock::Reasoning { text } => json!({"text": text}),

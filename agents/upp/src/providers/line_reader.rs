@@ -1,7 +1,7 @@
 //! Cuts the bytes of a streamed answer into lines and server-sent events, with bounds.
 //!
-//! tokio-util's `LinesCodec` bounds a line before it is read; the libraries for server-sent events do not. What an
-//! event is needs few lines on top: data lines up to an empty line.
+//! tokio-util's `LinesCodec` bounds a line before it is read; the libraries for server-sent events do not.
+//! What an event is needs few lines on top: data lines up to an empty line.
 
 use std::io;
 
@@ -56,8 +56,8 @@ fn line_error(error: LinesCodecError) -> UppError {
     }
 }
 
-/// The data of the server-sent events among these lines. Lines of an event are joined by line ends; an event without
-/// an empty line behind it counts too.
+/// The data of the server-sent events among these lines. Lines of an event are joined by line ends; an event
+/// without an empty line behind it counts too.
 pub(super) fn event_data<S>(lines: S) -> impl Stream<Item = Result<String, UppError>> + Send + use<S>
 where
     S: Stream<Item = Result<String, UppError>> + Send + Unpin + 'static,
@@ -120,7 +120,9 @@ mod tests {
         }
 
         #[test]
-        fn hostile_bytes_do_no_harm(pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..8)) {
+        fn hostile_bytes_do_no_harm(
+            pieces in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..8),
+        ) {
             let _ = futures::executor::block_on(read(pieces));
         }
     }

@@ -121,7 +121,8 @@ fn push_message(messages: &mut Vec<Value>, message: &Message) -> Result<(), UppE
             messages.push(said);
         }
         Message::ToolResult(results) => messages.extend(results.results.iter().map(|result| {
-            json!({"role": "tool", "tool_call_id": result.tool_call_id, "content": result_text(&result.result)})
+            let content = result_text(&result.result);
+            json!({"role": "tool", "tool_call_id": result.tool_call_id, "content": content})
         })),
     }
     Ok(())

@@ -1,4 +1,5 @@
-//! OpenAI's responses. The last event of a stream holds the whole answer, so that both ways read the same object.
+//! OpenAI's responses. The last event of a stream holds the whole answer, so that both ways read the same
+//! object.
 
 use serde_json::{Value, json};
 
@@ -43,7 +44,9 @@ impl Dialect for OpenAiResponses {
             body["tools"] = request.tools.iter().map(tool).collect();
         }
         if let Some(schema) = &request.structure {
-            body["text"] = json!({"format": {"type": "json_schema", "name": "response", "schema": schema, "strict": false}});
+            let format =
+                json!({"type": "json_schema", "name": "response", "schema": schema, "strict": false});
+            body["text"] = json!({"format": format});
         }
         if streamed {
             body["stream"] = true.into();
@@ -82,7 +85,8 @@ fn push_items(input: &mut Vec<Value>, message: &Message) -> Result<(), UppError>
             }));
         }
         Message::ToolResult(results) => input.extend(results.results.iter().map(|result| {
-            json!({"type": "function_call_output", "call_id": result.tool_call_id, "output": result_text(&result.result)})
+            let output = result_text(&result.result);
+            json!({"type": "function_call_output", "call_id": result.tool_call_id, "output": output})
         })),
     }
     Ok(())
@@ -107,7 +111,8 @@ fn part(block: &ContentBlock) -> Result<Value, UppError> {
             DocumentSource::Url { url } => json!({"type": "input_file", "file_url": url}),
             DocumentSource::Base64 { data } => {
                 let url = format!("data:{mime_type};base64,{}", data.to_base64());
-                json!({"type": "input_file", "filename": title.as_deref().unwrap_or("document"), "file_data": url})
+                let name = title.as_deref().unwrap_or("document");
+                json!({"type": "input_file", "filename": name, "file_data": url})
             }
         },
         ContentBlock::Audio(_) => return Err(unsupported("openai's responses", "sound")),
@@ -199,7 +204,8 @@ impl StreamDecoder for ResponsesDecoder {
             "error" => return Err(inner_error(&event)),
             _ => {}
         }
-        // The stream may stay open behind its last event, so that the next piece or its end is not waited for.
+        // The stream may stay open behind its last event, so that the next piece or its end is not waited
+        // for.
         Ok(if self.whole.is_some() {
             Flow::End
         } else {

@@ -119,7 +119,8 @@ pub fn error_answer(error: &UppError) -> ErrorAnswer {
 /// ```
 /// use agentanycast_upp::wire::message_of_error_body;
 ///
-/// assert_eq!(message_of_error_body(br#"{"error": {"message": "no credit"}}"#).as_deref(), Some("no credit"));
+/// let body = br#"{"error": {"message": "no credit"}}"#;
+/// assert_eq!(message_of_error_body(body).as_deref(), Some("no credit"));
 /// assert_eq!(message_of_error_body(b"<html>"), None);
 /// ```
 pub fn message_of_error_body(body: &[u8]) -> Option<String> {

@@ -10,8 +10,8 @@ use crate::{
     tool::ToolSchema,
 };
 
-/// How many bytes a request may have: the images of a long conversation, as base64. A server bounds its reading of
-/// the body with it.
+/// How many bytes a request may have: the images of a long conversation, as base64. A server bounds its
+/// reading of the body with it.
 pub const MAX_REQUEST_BYTES: usize = 64 << 20;
 
 /// The request of the proxy wire.

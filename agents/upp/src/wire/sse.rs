@@ -1,7 +1,7 @@
 //! The server-sent events of the proxy wire, written and read one at a time.
 //!
-//! A stream is `data: <StreamEvent>` lines, then `data: <TurnJSON>`, then `data: [DONE]`. An error in its middle is
-//! `data: {"error": sentence}`.
+//! A stream is `data: <StreamEvent>` lines, then `data: <TurnJSON>`, then `data: [DONE]`. An error in its
+//! middle is `data: {"error": sentence}`.
 
 use serde_json::{Value, json};
 

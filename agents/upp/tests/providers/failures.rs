@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use agentanycast_upp::{
-    ErrorCode, ExponentialBackoff, Llm, Model, ProviderConfig, UppError, llm,
+    ErrorCode, ExponentialBackoff, Llm, ModelReference, ProviderConfig, UppError, llm,
     providers::{anthropic, gemini, ollama, openai, openai_responses, proxy},
 };
 use serde_json::json;
 
 use crate::stub::{Answer, Stub};
 
-fn all() -> Vec<Model> {
+fn all() -> Vec<ModelReference> {
     vec![
         openai("m"),
         openai_responses("m"),
@@ -21,14 +21,14 @@ fn all() -> Vec<Model> {
     ]
 }
 
-fn at(url: &str, model: Model) -> Llm {
+fn at(url: &str, model: ModelReference) -> Llm {
     llm(model)
         .config(ProviderConfig::new().base_url(url).api_key("k"))
         .build()
         .unwrap()
 }
 
-async fn both_ways(model: Model, answer: Answer) -> [UppError; 2] {
+async fn both_ways(model: ModelReference, answer: Answer) -> [UppError; 2] {
     let stub = Stub::new([answer.clone(), answer]).await;
     let model = at(&stub.url, model);
     let whole = model.generate("hi").await.unwrap_err();

@@ -7,8 +7,8 @@ mod failures;
 mod stub;
 
 use agentanycast_upp::{
-    AssistantMessage, Call, ContentBlock, DocumentSource, LlmOptions, Message, Model, ProviderConfig, Tool,
-    ToolCall, ToolResult, ToolResultMessage, Turn, UserMessage, llm,
+    AssistantMessage, Call, ContentBlock, DocumentSource, LlmOptions, Message, ModelReference,
+    ProviderConfig, Tool, ToolCall, ToolResult, ToolResultMessage, Turn, UserMessage, llm,
     providers::{anthropic, gemini, ollama, openai, openai_responses},
 };
 use futures::StreamExt as _;
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use crate::stub::{Answer, Seen, Stub};
 
 /// A model at the stub, with a key, a system prompt and a tool.
-fn options(model: Model, stub: &Stub) -> LlmOptions {
+fn options(model: ModelReference, stub: &Stub) -> LlmOptions {
     let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}});
     let weather = Tool::new("weather", "The weather", schema, |_, _| async { Ok("sunny") });
     llm(model)
@@ -46,8 +46,13 @@ fn history() -> Vec<Message> {
     ]
 }
 
-/// Asks once whole and once streamed; both have to agree. Returns the turn, the streamed text, and both requests.
-async fn ask(model: fn(&str) -> Model, whole: Answer, streamed: Answer) -> (Turn, String, Vec<Seen>) {
+/// Asks once whole and once streamed; both have to agree. Returns the turn, the streamed text, and both
+/// requests.
+async fn ask(
+    model: fn(&str) -> ModelReference,
+    whole: Answer,
+    streamed: Answer,
+) -> (Turn, String, Vec<Seen>) {
     let stub = Stub::new([whole, streamed]).await;
     let model = options(model("model-1"), &stub).build().unwrap();
     // One inference only: the calls of the answers are looked at, not run.
@@ -316,7 +321,7 @@ async fn structured_answers_are_asked_for_in_each_providers_way() {
         json!({"content": [{"type": "tool_use", "id": "c", "name": "json_response", "input": {"n": 3}}]});
     let google = json!({"candidates": [{"finishReason": "STOP", "content": {"parts": [{"text": text}]}}]});
     let local = json!({"message": {"content": text}, "done": true});
-    let cases: [(Model, Value, &str); 5] = [
+    let cases: [(ModelReference, Value, &str); 5] = [
         (openai("m"), chat, "/response_format/json_schema/schema"),
         (openai_responses("m"), responses, "/text/format/schema"),
         (anthropic("m"), message, "/tools/0/input_schema"),

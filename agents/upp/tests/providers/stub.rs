@@ -58,17 +58,17 @@ pub(crate) struct Seen {
     pub(crate) body: Value,
 }
 
-type Shared = Arc<Mutex<(VecDeque<Answer>, Vec<Seen>)>>;
+type StubState = Arc<Mutex<(VecDeque<Answer>, Vec<Seen>)>>;
 
 /// The server; it ends with the runtime of the test.
 pub(crate) struct Stub {
     pub(crate) url: String,
-    shared: Shared,
+    shared: StubState,
 }
 
 impl Stub {
     pub(crate) async fn new(answers: impl IntoIterator<Item = Answer>) -> Self {
-        let shared: Shared = Arc::new(Mutex::new((answers.into_iter().collect(), Vec::new())));
+        let shared: StubState = Arc::new(Mutex::new((answers.into_iter().collect(), Vec::new())));
         let app = Router::new().fallback(answer).with_state(shared.clone());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -81,7 +81,7 @@ impl Stub {
     }
 }
 
-async fn answer(State(shared): State<Shared>, request: Request) -> Response {
+async fn answer(State(shared): State<StubState>, request: Request) -> Response {
     let (parts, body) = request.into_parts();
     let body = axum::body::to_bytes(body, 1 << 20).await.unwrap();
     let path = parts.uri.path_and_query().unwrap().to_string();
