@@ -1,7 +1,7 @@
 //! What a step costs without a model: an agent beside a loop that is written by hand over the same provider.
 //!
-//! `cargo bench -p agentanycast-uap --bench step_overhead` prints a table. The model is scripted and the tool returns
-//! at once, so that the time is that of the library.
+//! `cargo bench -p agentanycast-uap --bench step_overhead` prints a table. The model is scripted and the tool
+//! returns at once, so that the time is that of the library.
 
 #![allow(clippy::print_stdout, reason = "its output is what it is for")]
 

@@ -1,4 +1,5 @@
-//! An agent with a tool on a model of Ollama, which goes on from its last checkpoint when it is started again.
+//! An agent with a tool on a model of Ollama, which goes on from its last checkpoint when it is started
+//! again.
 //!
 //! `ollama pull qwen3 && cargo run -p agentanycast-uap --example ollama -- "How many files are here?"`
 

@@ -12,7 +12,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use agentanycast::{AgentCard, Artifact, Node, Part, Skill, Target, TaskError};
 use agentanycast_uap::{
-    Agent, AgentState, AgentStreamEvent, FileCheckpoints, UapEventType, agent,
+    Agent, AgentState, AgentStreamEvent, CheckpointStore as _, FileCheckpoints, UapEventType, agent,
     mesh::{AgentServer, remote_agent_tool},
 };
 use agentanycast_upp::{
@@ -286,9 +286,11 @@ async fn a_conversation_goes_on_and_failures_have_their_code() {
     }
 
     // A conversation of another peer is closed.
-    use agentanycast_uap::{Checkpoint, CheckpointStore as _};
+    use agentanycast_uap::Checkpoint;
     let theirs = uuid::Uuid::new_v4().to_string();
-    let state = AgentState::initial().with_metadata("peerId", "somebody else");
+    let state = AgentState::initial()
+        .with_step(1)
+        .with_metadata("peerId", "another peer");
     store
         .save(&theirs, Checkpoint::new(&theirs, &state))
         .await
@@ -299,6 +301,107 @@ async fn a_conversation_goes_on_and_failures_have_their_code() {
         }
         other => panic!("{other:?}"),
     }
+    mesh.node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tasks_of_one_conversation_run_one_after_the_other() {
+    let mesh = Mesh::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let slow = Tool::new("slow", "", json!({}), |_, _| async {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        Ok("slept")
+    });
+    let far = Scripted::from_fn(|request| match request.messages.last().unwrap() {
+        Message::ToolResult(_) => ScriptedReply::text(format!("heard {}", request.messages.len())),
+        _ => ScriptedReply::call("t", "slow", json!({})),
+    });
+    mesh.serve(
+        agent(far.model())
+            .tool(slow)
+            .checkpoints(FileCheckpoints::new(dir.path()))
+            .build()
+            .unwrap(),
+    )
+    .await;
+    let context = uuid::Uuid::new_v4().to_string();
+    let ask = || mesh.node.task(mesh.target(), "go").context_id(&context).run();
+    let (one, two, three) = within(futures::future::join3(ask(), ask(), ask())).await;
+    let mut texts = [one, two, three].map(|task| task.unwrap().text_content());
+    texts.sort_unstable();
+    // Each run adds four messages, and hears three of its own.
+    assert_eq!(texts, ["heard 11", "heard 3", "heard 7"]);
+    mesh.node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_that_is_taken_up_again_goes_on_from_its_last_step() {
+    let mesh = Mesh::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let store = FileCheckpoints::new(dir.path());
+    let card = || AgentCard::new("helper", "Helps");
+    // The first program hangs in its second step, and goes away.
+    let hanging = Scripted::new([call(1), ScriptedReply::Hang]);
+    let first = agent(hanging.model())
+        .tool(echo())
+        .checkpoints(store.clone())
+        .build()
+        .unwrap();
+    let other = Node::connect(mesh.node.address()).await.unwrap();
+    let service = AgentServer::new(other.clone(), first, card())
+        .serve()
+        .await
+        .unwrap();
+    let service = tokio::spawn(service.into_future());
+    let context = uuid::Uuid::new_v4().to_string();
+    let handle = mesh
+        .node
+        .task(mesh.target(), "go")
+        .context_id(&context)
+        .send()
+        .await
+        .unwrap();
+    let state = within(async {
+        loop {
+            match store.load_state(&context).await.unwrap() {
+                Some(state) => return state,
+                None => tokio::task::yield_now().await,
+            }
+        }
+    })
+    .await;
+    assert_eq!(
+        (state.step(), state.metadata()["taskId"].as_str()),
+        (1, Some(handle.id()))
+    );
+    service.abort();
+    let _ = service.await;
+    other.shutdown().await;
+    drop(other);
+
+    let rest = Scripted::new([ScriptedReply::text("done")]);
+    let second = agent(rest.model())
+        .tool(echo())
+        .checkpoints(store)
+        .build()
+        .unwrap();
+    let server = AgentServer::new(mesh.node.clone(), second, card());
+    within(async {
+        // The daemon learns a moment later that the first program is gone.
+        while let Err(error) = server.resume_task(handle.id()).await {
+            assert_eq!(error.kind(), agentanycast::ErrorKind::Conflict, "{error}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    assert_eq!(within(handle.wait()).await.unwrap().text_content(), "done");
+    assert_eq!(
+        rest.requests()[0].messages.len(),
+        3,
+        "input, call and result of the first step"
+    );
     mesh.node.shutdown().await;
 }
 

@@ -83,8 +83,7 @@ impl CheckpointStore for FileCheckpoints {
             let _turn = writing.lock().unwrap_or_else(PoisonError::into_inner);
             let failed = |source| CheckpointError::store(format!("write below {}", folder.display()), source);
             fs::create_dir_all(&folder).map_err(failed)?;
-            write_file(&folder, STATE_FILE, &checkpoint.state).map_err(failed)?;
-            write_file(&folder, METADATA_FILE, &checkpoint.metadata).map_err(failed)
+            write_files(&folder, &checkpoint).map_err(failed)
         })
         .await
     }
@@ -129,15 +128,23 @@ async fn blocking<T: Send + 'static>(
     ended.unwrap_or_else(|error| Err(CheckpointError::store("run the call", error)))
 }
 
-fn write_file(folder: &Path, name: &str, content: &impl Serialize) -> io::Result<()> {
-    // The name has the process in it: another process with the same session does not write the same file.
+fn write_files(folder: &Path, checkpoint: &Checkpoint) -> io::Result<()> {
+    let state = write_beside(folder, STATE_FILE, &checkpoint.state)?;
+    let metadata = write_beside(folder, METADATA_FILE, &checkpoint.metadata)?;
+    fs::rename(state, folder.join(STATE_FILE))?;
+    fs::rename(metadata, folder.join(METADATA_FILE))?;
+    // The renames are durable once the folder is.
+    File::open(folder)?.sync_all()
+}
+
+/// Writes and flushes a file beside its place, and returns where. The name has the process in it: another
+/// process with the same session does not write the same file.
+fn write_beside(folder: &Path, name: &str, content: &impl Serialize) -> io::Result<PathBuf> {
     let beside = folder.join(format!(".{name}.{}", std::process::id()));
     let mut file = File::create(&beside)?;
     file.write_all(&serde_json::to_vec_pretty(content)?)?;
     file.sync_all()?;
-    fs::rename(&beside, folder.join(name))?;
-    // The rename is durable once the folder is.
-    File::open(folder)?.sync_all()
+    Ok(beside)
 }
 
 fn read_file(path: &Path) -> Result<Option<Vec<u8>>, CheckpointError> {

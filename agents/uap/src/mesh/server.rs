@@ -3,7 +3,10 @@
 //! The conversation of the task is the session of the checkpoints, and belongs to the peer that began it:
 //! another peer that names the same conversation is refused, since it would read what the first one said.
 
-use std::sync::Arc;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
 
 use agentanycast::{
     AgentCard, Artifact, ArtifactWriter, Error, HandlerError, IncomingTask, Node, Part, Serve,
@@ -25,6 +28,9 @@ use crate::{
 
 /// The key of the state's metadata that holds the peer of a conversation.
 const PEER: &str = "peerId";
+
+/// The key of the state's metadata that holds the last task of a conversation.
+const TASK: &str = "taskId";
 
 /// How many bytes of events are put into one write. Events are small, and a chunk on the wire has its price.
 const WRITE_BYTES: usize = 16 << 10;
@@ -67,16 +73,49 @@ impl AgentServer {
     /// ([`Serve::concurrency`]) and how it stops ([`Serve::until`]). Awaiting it serves.
     pub async fn serve(self) -> Result<Serve, Error> {
         self.node.set_card(self.card).await?;
-        let agent = Arc::new(self.agent);
+        let shared = Arc::new((self.agent, Conversations::default()));
         Ok(self.node.serve(move |task| {
-            let agent = agent.clone();
-            async move { handle(&agent, &task).await }
+            let shared = shared.clone();
+            async move { handle(&shared.0, &shared.1, &task).await }
         }))
+    }
+
+    /// Takes up a task that an earlier process of this agent began and did not end, and runs it to its end:
+    /// from its last checkpoint, or from its beginning if there is none. States of checkpoints name their
+    /// task in the metadata `taskId`. Fails as [`Node::resume_task`] does.
+    pub async fn resume_task(&self, id: &str) -> Result<(), Error> {
+        let task = self.node.resume_task(id).await?;
+        if let Err(error) = handle(&self.agent, &Conversations::default(), &task).await {
+            return task.fail(error.to_string()).await;
+        }
+        Ok(())
     }
 }
 
-async fn handle(agent: &Agent, task: &IncomingTask) -> Result<(), HandlerError> {
-    match answer(agent, task).await {
+/// Lets the tasks of one conversation run one after the other. It holds the conversations of running tasks
+/// only, whose number [`Serve::concurrency`] bounds.
+#[derive(Default)]
+struct Conversations(Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>);
+
+impl Conversations {
+    fn lock(&self, id: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|_, lock| lock.strong_count() > 0);
+        if let Some(lock) = known.get(id).and_then(Weak::upgrade) {
+            return lock;
+        }
+        let lock = Arc::default();
+        known.insert(id.to_owned(), Arc::downgrade(&lock));
+        lock
+    }
+}
+
+async fn handle(
+    agent: &Agent,
+    conversations: &Conversations,
+    task: &IncomingTask,
+) -> Result<(), HandlerError> {
+    match answer(agent, conversations, task).await {
         Ok(parts) => task.complete([Artifact::new("answer", parts)]).await?,
         // The task is over already: its sender cancelled it.
         Err(_) if task.cancelled().is_cancelled() => {}
@@ -88,10 +127,17 @@ async fn handle(agent: &Agent, task: &IncomingTask) -> Result<(), HandlerError> 
     Ok(())
 }
 
-async fn answer(agent: &Agent, task: &IncomingTask) -> Result<Vec<Part>, UppError> {
+async fn answer(
+    agent: &Agent,
+    conversations: &Conversations,
+    task: &IncomingTask,
+) -> Result<Vec<Part>, UppError> {
     let request = request_of_parts(&task.message().parts)?;
     let peer = task.sender().map(ToString::to_string);
     let knows_upp = request.is_some();
+    // Two runs of one conversation would both go on from its last state, and one would be lost.
+    let conversation = conversations.lock(task.context_id());
+    let _turn = conversation.lock().await;
     let call = match request {
         // The request holds its whole history, so that no session is needed.
         Some(request) => {
@@ -113,7 +159,8 @@ async fn answer(agent: &Agent, task: &IncomingTask) -> Result<Vec<Part>, UppErro
     })
 }
 
-/// A call in the session of the task's conversation.
+/// A call in the session of the task's conversation. A task that is handed out again, since this program
+/// ended in its middle, goes on from its last step.
 async fn session_call(agent: &Agent, task: &IncomingTask, peer: Option<&str>) -> Result<AgentCall, UppError> {
     let input = Input::from(UserMessage::new(blocks_of_parts(&task.message().parts)));
     let session = task.context_id();
@@ -128,20 +175,27 @@ async fn session_call(agent: &Agent, task: &IncomingTask, peer: Option<&str>) ->
             "the state of the conversation cannot be read",
         )
     })?;
-    let state = match restored {
-        Some(state) if state.metadata().get(PEER).and_then(Value::as_str) == peer => state,
-        Some(_) => {
-            return Err(UppError::new(
-                ErrorCode::AuthenticationFailed,
-                "the conversation belongs to another peer",
-            ));
-        }
-        None => AgentState::initial(),
+    let label = |state: &AgentState, key: &str| {
+        state
+            .metadata()
+            .get(key)
+            .and_then(Value::as_str)
+            .map(str::to_owned)
     };
-    let state = match peer {
-        Some(peer) => state.ensure_metadata(PEER, peer),
-        None => state,
-    };
+    let state = restored.unwrap_or_default();
+    if state.step() > 0 && label(&state, PEER).as_deref() != peer {
+        return Err(UppError::new(
+            ErrorCode::AuthenticationFailed,
+            "the conversation belongs to another peer",
+        ));
+    }
+    if state.step() > 0 && label(&state, TASK).as_deref() == Some(task.id()) {
+        return Ok(agent.call(Input::default(), &state).session_id(session));
+    }
+    let mut state = state.ensure_metadata(TASK, task.id());
+    if let Some(peer) = peer {
+        state = state.ensure_metadata(PEER, peer);
+    }
     Ok(agent.call(input, &state).session_id(session))
 }
 
