@@ -225,8 +225,8 @@ pub type ProviderStream = BoxStream<'static, Result<ProviderEvent, UppError>>;
 ///
 /// ```
 /// use agentanycast_upp::{
-///     AssistantMessage, ContentBlock, ModelReference, Provider, ProviderEvent, ProviderStream, Request, Response,
-///     UppError,
+///     AssistantMessage, ContentBlock, ModelReference, Provider, ProviderEvent, ProviderStream, Request,
+///     Response, UppError,
 /// };
 /// use futures::{StreamExt as _, stream};
 ///

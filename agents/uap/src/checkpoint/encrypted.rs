@@ -30,7 +30,7 @@ impl CheckpointKey {
     }
 
     /// The key of a passphrase, by Argon2id with its default costs (19 MiB, two passes). The salt has 8 bytes
-    /// at least; it is no secret, and has to be the same each time.
+    /// at least; it need not be secret, and has to be the same each time.
     ///
     /// ```
     /// use agentanycast_uap::CheckpointKey;

@@ -232,7 +232,7 @@ async fn write_events(stream: &mut AgentStreamResult, mut writer: ArtifactWriter
     }
 }
 
-/// An error is no event: it ends the task with its reason.
+/// Events become lines. An error does not: the task ends with its reason.
 fn push_line(lines: &mut Vec<u8>, event: Result<AgentStreamEvent, AgentError>) {
     if let Ok(line) = event.map(|event| serde_json::to_vec(&event).unwrap_or_default()) {
         lines.extend(line);

@@ -121,7 +121,7 @@ impl TurnRun {
     }
 
     /// Runs the tools that the model called, and returns how each ended, in the order of the calls. A tool
-    /// that fails is no error: the model gets its sentence.
+    /// that fails does not fail the loop: the model gets its sentence.
     pub async fn run_tools(&mut self) -> Result<&[ToolExecution], UppError> {
         let outcome = self.run_tools_unguarded().await;
         let begin = self.report(outcome).await?;
