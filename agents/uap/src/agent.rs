@@ -1,0 +1,157 @@
+//! `agent()`: a model with tools, a strategy, middleware, hooks and checkpoints.
+//!
+//! A run is a function from input and state to a turn and a new state. The agent itself holds no
+//! conversation.
+
+mod call;
+mod options;
+mod run;
+
+use std::{fmt, sync::Arc};
+
+use agentanycast_upp::{Input, Llm, Tool, Turn};
+
+use self::options::AgentParts;
+pub use self::{
+    call::AgentCall,
+    options::{AgentOptions, agent},
+};
+use crate::{
+    checkpoint::CheckpointError,
+    event::AgentStreamResult,
+    result::{AgentError, GenerateResult},
+    state::AgentState,
+};
+
+/// An agent. Clones share everything.
+///
+/// ```
+/// use agentanycast_uap::{AgentState, agent};
+/// use agentanycast_upp::{Scripted, ScriptedReply};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let script = Scripted::new([ScriptedReply::text("Hello Ada."), ScriptedReply::text("Ada.")]);
+/// let agent = agent(script.model()).system("Be brief.").build()?;
+/// let first = agent.generate("I am Ada.", &AgentState::initial()).await?;
+/// let second = agent.generate("Who am I?", &first.state).await?;
+/// assert_eq!(second.turn.text(), "Ada.");
+/// assert_eq!(second.state.messages().len(), 4);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Agent(Arc<AgentParts>);
+
+impl Agent {
+    /// The id, an UUID.
+    pub fn id(&self) -> &str {
+        &self.0.id
+    }
+
+    /// The model with the tools.
+    pub fn llm(&self) -> &Llm {
+        &self.0.llm
+    }
+
+    /// The tools.
+    pub fn tools(&self) -> &[Tool] {
+        self.0.llm.tools()
+    }
+
+    /// Runs the agent. Dropping the future cancels the run.
+    pub async fn generate(
+        &self,
+        input: impl Into<Input>,
+        state: &AgentState,
+    ) -> Result<GenerateResult, AgentError> {
+        self.call(input, state).generate().await
+    }
+
+    /// Runs the agent, with events while it runs. Dropping the stream cancels the run, and so does
+    /// [`agentanycast_upp::EventStream::abort`].
+    ///
+    /// ```
+    /// use agentanycast_uap::{AgentState, UapEventType, agent};
+    /// use agentanycast_upp::{Scripted, ScriptedReply};
+    /// use futures::StreamExt as _;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let script = Scripted::new([ScriptedReply::text("hello")]);
+    /// let agent = agent(script.model()).build()?;
+    /// let mut stream = agent.stream("hi", &AgentState::initial());
+    /// while let Some(event) = stream.next().await {
+    ///     let event = event?;
+    ///     if let Some(text) = event.as_upp().and_then(|event| event.delta.text.as_deref()) {
+    ///         print!("{text}");
+    ///     }
+    /// }
+    /// assert_eq!(stream.result().await?.turn.text(), "hello");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn stream(&self, input: impl Into<Input>, state: &AgentState) -> AgentStreamResult {
+        self.call(input, state).stream()
+    }
+
+    /// Runs the agent in a conversation: the new state holds the history, the input and the answer. It is
+    /// [`Agent::generate`] by the name that conversations use.
+    pub async fn ask(
+        &self,
+        input: impl Into<Input>,
+        state: &AgentState,
+    ) -> Result<GenerateResult, AgentError> {
+        self.generate(input, state).await
+    }
+
+    /// Runs the agent on an empty state, and returns the turn only.
+    pub async fn query(&self, input: impl Into<Input>) -> Result<Turn, AgentError> {
+        Ok(self.generate(input, &AgentState::initial()).await?.turn)
+    }
+
+    /// A run with more options: cancellation and session.
+    pub fn call(&self, input: impl Into<Input>, state: &AgentState) -> AgentCall {
+        AgentCall::new(self.clone(), input.into(), state)
+    }
+
+    /// Goes on from a state whose run was cut short, for example one of [`Agent::restore`]. The number of the
+    /// step goes on too. If nothing is left to do, the turn holds the last answer.
+    pub async fn resume(&self, state: &AgentState) -> Result<GenerateResult, AgentError> {
+        self.generate(Input::default(), state).await
+    }
+
+    /// The state of the last checkpoint of a session; `None` if there is none, or if the agent has no store.
+    ///
+    /// ```
+    /// use agentanycast_uap::{FileCheckpoints, agent};
+    /// use agentanycast_upp::{Scripted, ScriptedReply};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let script = Scripted::new([ScriptedReply::text("hello")]);
+    /// # let dir = tempfile::tempdir()?;
+    /// let agent = agent(script.model()).checkpoints(FileCheckpoints::new(dir.path())).build()?;
+    /// let state = agent.restore("session-1").await?.unwrap_or_default();
+    /// let result = agent.call("hi", &state).session_id("session-1").generate().await?;
+    /// assert_eq!(agent.restore("session-1").await?, Some(result.state));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn restore(&self, session_id: &str) -> Result<Option<AgentState>, CheckpointError> {
+        match &self.0.checkpoints {
+            Some(store) => store.load_state(session_id).await,
+            None => Ok(None),
+        }
+    }
+}
+
+impl fmt::Debug for Agent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Agent")
+            .field("id", &self.0.id)
+            .field("execution", &self.0.execution.name())
+            .field("llm", &self.0.llm)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,261 @@
+//! An agent as a service of the mesh: each incoming task is one run of it.
+//!
+//! The conversation of the task is the session of the checkpoints, and belongs to the peer that began it:
+//! another peer that names the same conversation is refused, since it would read what the first one said.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
+
+use agentanycast::{
+    AgentCard, Artifact, ArtifactWriter, Error, HandlerError, IncomingTask, Node, Part, Serve,
+};
+use agentanycast_upp::{
+    ErrorCode, Input, Message, Turn, UppError, UserMessage,
+    mesh::{UAP_EVENTS, blocks_of_parts, parts_of_turn, request_of_parts},
+};
+use futures::{FutureExt as _, StreamExt as _};
+use serde_json::Value;
+
+use crate::{
+    agent::{Agent, AgentCall},
+    checkpoint::check_session_id,
+    event::{AgentStreamEvent, AgentStreamResult},
+    result::{AgentError, GenerateResult},
+    state::AgentState,
+};
+
+/// The key of the state's metadata that holds the peer of a conversation.
+const PEER: &str = "peerId";
+
+/// The key of the state's metadata that holds the last task of a conversation.
+const TASK: &str = "taskId";
+
+/// How many bytes of events are put into one write. Events are small, and a chunk on the wire has its price.
+const WRITE_BYTES: usize = 16 << 10;
+
+/// Serves an agent.
+///
+/// A task becomes a run of the agent. Its events are streamed as an artifact of the type
+/// `application/vnd.uap.events+jsonl`; its answer is an artifact with the text, and with the turn if the task
+/// carries a request of UPP. A run that fails ends the task as failed with the reason `CODE: sentence`.
+/// Cancelling the task cancels the run. With a checkpoint store, later tasks of a conversation go on from its
+/// state.
+///
+/// ```no_run
+/// use agentanycast::{AgentCard, Node, Skill};
+/// use agentanycast_uap::{FileCheckpoints, agent, mesh::AgentServer};
+/// use agentanycast_upp::providers::ollama;
+///
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// let node = Node::builder().start().await?;
+/// let agent = agent(ollama("qwen3")).checkpoints(FileCheckpoints::new("sessions")).build()?;
+/// let card = AgentCard::new("helper", "Answers questions").with_skill(Skill::new("ask", "Any question"));
+/// AgentServer::new(node, agent, card).serve().await?.await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct AgentServer {
+    node: Node,
+    agent: Agent,
+    card: AgentCard,
+}
+
+impl AgentServer {
+    /// Serves this agent under this card.
+    pub fn new(node: Node, agent: Agent, card: AgentCard) -> Self {
+        Self { node, agent, card }
+    }
+
+    /// Sets the card of the node, and returns the service: its options bound how many runs there are at once
+    /// ([`Serve::concurrency`]) and how it stops ([`Serve::until`]). Awaiting it serves.
+    pub async fn serve(self) -> Result<Serve, Error> {
+        self.node.set_card(self.card).await?;
+        let shared = Arc::new((self.agent, Conversations::default()));
+        Ok(self.node.serve(move |task| {
+            let shared = shared.clone();
+            async move { handle(&shared.0, &shared.1, &task).await }
+        }))
+    }
+
+    /// Takes up a task that an earlier process of this agent began and did not end, and runs it to its end:
+    /// from its last checkpoint, or from its beginning if there is none. States of checkpoints name their
+    /// task in the metadata `taskId`. Fails as [`Node::resume_task`] does.
+    pub async fn resume_task(&self, id: &str) -> Result<(), Error> {
+        let task = self.node.resume_task(id).await?;
+        if let Err(error) = handle(&self.agent, &Conversations::default(), &task).await {
+            return task.fail(error.to_string()).await;
+        }
+        Ok(())
+    }
+}
+
+/// Lets the tasks of one conversation run one after the other. It holds the conversations of running tasks
+/// only, whose number [`Serve::concurrency`] bounds.
+#[derive(Default)]
+struct Conversations(Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>);
+
+impl Conversations {
+    fn lock(&self, id: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|_, lock| lock.strong_count() > 0);
+        if let Some(lock) = known.get(id).and_then(Weak::upgrade) {
+            return lock;
+        }
+        let lock = Arc::default();
+        known.insert(id.to_owned(), Arc::downgrade(&lock));
+        lock
+    }
+}
+
+async fn handle(
+    agent: &Agent,
+    conversations: &Conversations,
+    task: &IncomingTask,
+) -> Result<(), HandlerError> {
+    match answer(agent, conversations, task).await {
+        Ok(parts) => task.complete([Artifact::new("answer", parts)]).await?,
+        // The task is over already: its sender cancelled it.
+        Err(_) if task.cancelled().is_cancelled() => {}
+        Err(error) => {
+            let reason = format!("{}: {}", error.code(), error.message());
+            task.fail(reason).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn answer(
+    agent: &Agent,
+    conversations: &Conversations,
+    task: &IncomingTask,
+) -> Result<Vec<Part>, UppError> {
+    let request = request_of_parts(&task.message().parts)?;
+    let peer = task.sender().map(ToString::to_string);
+    let knows_upp = request.is_some();
+    // Two runs of one conversation would both go on from its last state, and one would be lost.
+    let conversation = conversations.lock(task.context_id());
+    let _turn = conversation.lock().await;
+    let call = match request {
+        // The request holds its whole history, so that no session is needed.
+        Some(request) => {
+            let mut messages = request.messages;
+            let last = messages
+                .pop()
+                .ok_or_else(|| UppError::invalid_request("`messages`: the list is empty"))?;
+            agent.call(last, &AgentState::initial().with_messages(messages))
+        }
+        None => session_call(agent, task, peer.as_deref()).await?,
+    };
+    let result = run(call.cancel(task.cancelled()), task)
+        .await
+        .map_err(|failed| failed.error)?;
+    Ok(if knows_upp {
+        parts_of_turn(&inference_of(result.turn))
+    } else {
+        parts_of_answer(&result.turn)
+    })
+}
+
+/// A call in the session of the task's conversation. A task that is handed out again, since this program
+/// ended in its middle, goes on from its last step.
+async fn session_call(agent: &Agent, task: &IncomingTask, peer: Option<&str>) -> Result<AgentCall, UppError> {
+    let input = Input::from(UserMessage::new(blocks_of_parts(&task.message().parts)));
+    let session = task.context_id();
+    if check_session_id(session).is_err() {
+        return Ok(agent.call(input, &AgentState::initial()));
+    }
+    let restored = agent.restore(session).await;
+    let restored = restored.map_err(|error| {
+        tracing::error!(session, %error, "the checkpoint of a conversation cannot be read");
+        UppError::new(
+            ErrorCode::ProviderError,
+            "the state of the conversation cannot be read",
+        )
+    })?;
+    let label = |state: &AgentState, key: &str| {
+        state
+            .metadata()
+            .get(key)
+            .and_then(Value::as_str)
+            .map(str::to_owned)
+    };
+    let state = restored.unwrap_or_default();
+    if state.step() > 0 && label(&state, PEER).as_deref() != peer {
+        return Err(UppError::new(
+            ErrorCode::AuthenticationFailed,
+            "the conversation belongs to another peer",
+        ));
+    }
+    if state.step() > 0 && label(&state, TASK).as_deref() == Some(task.id()) {
+        return Ok(agent.call(Input::default(), &state).session_id(session));
+    }
+    let mut state = state.ensure_metadata(TASK, task.id());
+    if let Some(peer) = peer {
+        state = state.ensure_metadata(PEER, peer);
+    }
+    Ok(agent.call(input, &state).session_id(session))
+}
+
+/// Runs the agent, and streams its events to the sender.
+async fn run(call: AgentCall, task: &IncomingTask) -> Result<GenerateResult, AgentError> {
+    let mut stream = call.stream();
+    match task.stream_artifact("events", UAP_EVENTS).await {
+        Ok(writer) => write_events(&mut stream, writer).await,
+        Err(error) => tracing::debug!(%error, "the events of a run are not streamed"),
+    }
+    stream.result().await
+}
+
+/// Writes events until the stream ends or the reader is gone; the run goes on without a reader.
+async fn write_events(stream: &mut AgentStreamResult, mut writer: ArtifactWriter) {
+    let mut lines = Vec::new();
+    while let Some(event) = stream.next().await {
+        push_line(&mut lines, event);
+        // Events that are there already go into the same write.
+        while lines.len() < WRITE_BYTES {
+            let Some(Some(event)) = stream.next().now_or_never() else {
+                break;
+            };
+            push_line(&mut lines, event);
+        }
+        if let Err(error) = writer.write(&lines).await {
+            tracing::debug!(%error, "the reader of the events is gone");
+            return;
+        }
+        lines.clear();
+    }
+    if let Err(error) = writer.finish().await {
+        tracing::debug!(%error, "the reader has not got all events");
+    }
+}
+
+/// Events become lines. An error does not: the task ends with its reason.
+fn push_line(lines: &mut Vec<u8>, event: Result<AgentStreamEvent, AgentError>) {
+    if let Ok(line) = event.map(|event| serde_json::to_vec(&event).unwrap_or_default()) {
+        lines.extend(line);
+        lines.push(b'\n');
+    }
+}
+
+/// What the caller of a request sees: one message of the model. The tools of the agent are its own affair.
+fn inference_of(mut turn: Turn) -> Turn {
+    let answer = turn
+        .messages
+        .iter()
+        .rposition(|message| matches!(message, Message::Assistant(_)));
+    turn.messages = answer
+        .map(|index| turn.messages.swap_remove(index))
+        .into_iter()
+        .collect();
+    turn.tool_executions.clear();
+    turn
+}
+
+/// The text of the answer, and its structured data.
+fn parts_of_answer(turn: &Turn) -> Vec<Part> {
+    let data = turn.data.clone().and_then(|data| Part::data(data).ok());
+    [Part::text(turn.text())].into_iter().chain(data).collect()
+}

@@ -1,0 +1,192 @@
+//! The JSON of a state: `AgentStateJSON` of UAP-1.1. Reading checks the structure and names the field that is
+//! wrong.
+
+use std::{fmt, sync::Arc};
+
+use agentanycast_upp::Message;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value, json};
+
+use super::{AgentState, StateFields, v1_0};
+
+/// The version that is written.
+pub const UAP_VERSION: &str = "1.1.0";
+
+/// Why a state cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StateError {
+    /// The text is not JSON.
+    #[error("the state is not JSON: {0}")]
+    NotJson(String),
+    /// The version is not 1.0.x or 1.1.x.
+    #[error("`version`: `{0}` is not known; 1.0.x and 1.1.x are")]
+    Version(String),
+    /// A field is missing or has the wrong form.
+    #[error("`{field}`: {problem}")]
+    Field {
+        /// Where the field is, for example `messages[2]`.
+        field: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+impl StateError {
+    pub(crate) fn field(field: impl Into<String>, problem: impl fmt::Display) -> Self {
+        Self::Field {
+            field: field.into(),
+            problem: problem.to_string(),
+        }
+    }
+}
+
+impl AgentState {
+    /// The JSON of version 1.1.0. It holds the whole state.
+    pub fn to_json(&self) -> Value {
+        let messages: Vec<Value> = self.messages().iter().map(to_value).collect();
+        self.json(UAP_VERSION, &messages)
+    }
+
+    /// The JSON of version 1.0.0, whose messages have a role instead of a type, and no ids and timestamps.
+    ///
+    /// ```
+    /// use agentanycast_uap::AgentState;
+    /// use agentanycast_upp::UserMessage;
+    ///
+    /// let json = AgentState::initial().with_message(UserMessage::text("hi")).to_json_v1_0();
+    /// assert_eq!((&json["version"], &json["messages"][0]["role"]), (&"1.0.0".into(), &"user".into()));
+    /// assert_eq!(AgentState::from_json(&json)?.messages()[0].text(), "hi");
+    /// # Ok::<(), agentanycast_uap::StateError>(())
+    /// ```
+    pub fn to_json_v1_0(&self) -> Value {
+        let messages: Vec<Value> = self.messages().iter().map(v1_0::write_message).collect();
+        self.json(v1_0::VERSION, &messages)
+    }
+
+    fn json(&self, version: &str, messages: &[Value]) -> Value {
+        let mut json = json!({
+            "version": version,
+            "id": self.0.id,
+            "messages": messages,
+            "step": self.0.step,
+            "metadata": *self.0.metadata,
+        });
+        if !self.0.reasoning.is_empty() {
+            json["reasoning"] = to_value(&*self.0.reasoning);
+        }
+        if let Some(plan) = &self.0.plan {
+            json["plan"] = to_value(&**plan);
+        }
+        if let Some(traces) = &self.0.subagent_traces {
+            json["subagentTraces"] = to_value(&**traces);
+        }
+        json
+    }
+
+    /// Reads the JSON of a version 1.0.x or 1.1.x. Messages of either form are read in both.
+    pub fn from_json(json: &Value) -> Result<Self, StateError> {
+        let fields = json
+            .as_object()
+            .ok_or_else(|| StateError::field("state", "it is not an object"))?;
+        check_version(fields)?;
+        let messages = list(fields, "messages")?
+            .iter()
+            .enumerate()
+            .map(read_message)
+            .collect::<Result<_, _>>()?;
+        Ok(Self(Arc::new(StateFields {
+            id: required(fields, "id")?,
+            messages: Arc::new(messages),
+            step: required(fields, "step")?,
+            metadata: Arc::new(required(fields, "metadata")?),
+            reasoning: Arc::new(optional_list(fields, "reasoning")?.unwrap_or_default()),
+            plan: optional_list(fields, "plan")?.map(Arc::new),
+            subagent_traces: optional_list(fields, "subagentTraces")?.map(Arc::new),
+        })))
+    }
+
+    /// Reads a state from a text.
+    ///
+    /// ```
+    /// use agentanycast_uap::{AgentState, StateError};
+    ///
+    /// let text = r#"{"version": "2.0.0", "id": "1", "messages": [], "step": 0, "metadata": {}}"#;
+    /// assert_eq!(AgentState::from_json_text(text), Err(StateError::Version("2.0.0".into())));
+    /// ```
+    pub fn from_json_text(text: &str) -> Result<Self, StateError> {
+        let json: Value =
+            serde_json::from_str(text).map_err(|error| StateError::NotJson(error.to_string()))?;
+        Self::from_json(&json)
+    }
+}
+
+fn check_version(fields: &Map<String, Value>) -> Result<(), StateError> {
+    let version: String = required(fields, "version")?;
+    // `parse` alone would take a sign too.
+    let number = |text: &str| {
+        text.parse()
+            .ok()
+            .filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let numbers: Option<Vec<u32>> = version.split('.').map(number).collect();
+    match numbers.as_deref() {
+        Some([1, 0 | 1, _]) => Ok(()),
+        _ => Err(StateError::Version(version.chars().take(40).collect())),
+    }
+}
+
+fn read_message((index, json): (usize, &Value)) -> Result<Message, StateError> {
+    let read = if json.get("type").is_some() {
+        from_value(json)
+    } else if json.get("role").is_some() {
+        v1_0::read_message(json)
+    } else {
+        Err("it has neither `type` nor `role`".to_owned())
+    };
+    read.map_err(|problem| StateError::field(format!("messages[{index}]"), problem))
+}
+
+fn required<T: DeserializeOwned>(fields: &Map<String, Value>, name: &str) -> Result<T, StateError> {
+    let value = fields
+        .get(name)
+        .ok_or_else(|| StateError::field(name, "it is missing"))?;
+    from_value(value).map_err(|problem| StateError::field(name, problem))
+}
+
+fn list<'a>(fields: &'a Map<String, Value>, name: &str) -> Result<&'a [Value], StateError> {
+    let value = fields
+        .get(name)
+        .ok_or_else(|| StateError::field(name, "it is missing"))?;
+    value
+        .as_array()
+        .map(Vec::as_slice)
+        .ok_or_else(|| StateError::field(name, "it is not a list"))
+}
+
+fn optional_list<T: DeserializeOwned>(
+    fields: &Map<String, Value>,
+    name: &str,
+) -> Result<Option<Vec<T>>, StateError> {
+    if fields.get(name).is_none_or(Value::is_null) {
+        return Ok(None);
+    }
+    let read = |(index, value)| {
+        from_value(value).map_err(|problem| StateError::field(format!("{name}[{index}]"), problem))
+    };
+    list(fields, name)?
+        .iter()
+        .enumerate()
+        .map(read)
+        .collect::<Result<_, _>>()
+        .map(Some)
+}
+
+fn from_value<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
+    T::deserialize(value).map_err(|error: serde_json::Error| error.to_string())
+}
+
+/// The parts of a state have text keys and finite numbers only, so that they always have a JSON form.
+fn to_value(part: &(impl Serialize + ?Sized)) -> Value {
+    serde_json::to_value(part).unwrap_or_default()
+}

@@ -1,0 +1,331 @@
+//! Checkpoints: saved after each step, in order, by any store; a store that fails or hangs never fails the
+//! run.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
+
+#[path = "support/structure.rs"]
+mod support;
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+#[cfg(feature = "sled")]
+use agentanycast_uap::SledCheckpoints;
+use agentanycast_uap::{
+    AgentState, Checkpoint, CheckpointError, CheckpointMetadata, CheckpointStore, FileCheckpoints, agent,
+    plan, react,
+};
+#[cfg(feature = "encryption")]
+use agentanycast_uap::{CheckpointKey, EncryptedCheckpoints};
+use agentanycast_upp::{ErrorCode, Scripted, ScriptedReply};
+use serde_json::{Value, json};
+use support::{call, echo, plan_reply, rounds, state_structure};
+
+#[derive(Clone, Copy, PartialEq)]
+enum Mood {
+    Keeps,
+    Fails,
+    Hangs,
+    Panics,
+}
+
+/// A store in memory that keeps the history of its saves.
+#[derive(Clone)]
+struct Memory {
+    mood: Mood,
+    saves: Arc<Mutex<Vec<(String, Checkpoint)>>>,
+}
+
+impl Memory {
+    fn new(mood: Mood) -> Self {
+        Self {
+            mood,
+            saves: Arc::default(),
+        }
+    }
+
+    fn steps(&self) -> Vec<u64> {
+        self.saves
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|(_, checkpoint)| checkpoint.metadata.step)
+            .collect()
+    }
+}
+
+#[async_trait::async_trait]
+impl CheckpointStore for Memory {
+    async fn save(&self, session_id: &str, checkpoint: Checkpoint) -> Result<(), CheckpointError> {
+        match self.mood {
+            Mood::Keeps => {
+                // A slow store still saves in order.
+                tokio::task::yield_now().await;
+                self.saves
+                    .lock()
+                    .unwrap()
+                    .push((session_id.to_owned(), checkpoint));
+                Ok(())
+            }
+            Mood::Fails => Err(CheckpointError::store("save", "the disk is full")),
+            Mood::Hangs => std::future::pending().await,
+            Mood::Panics => panic!("the store is broken"),
+        }
+    }
+    async fn load(&self, session_id: &str) -> Result<Option<Value>, CheckpointError> {
+        let saves = self.saves.lock().unwrap();
+        Ok(saves
+            .iter()
+            .rev()
+            .find(|(session, _)| session == session_id)
+            .map(|(_, kept)| kept.state.clone()))
+    }
+    async fn load_metadata(&self, _session_id: &str) -> Result<Option<CheckpointMetadata>, CheckpointError> {
+        Ok(None)
+    }
+    async fn delete(&self, _session_id: &str) -> Result<(), CheckpointError> {
+        Ok(())
+    }
+    async fn list(&self) -> Result<Vec<String>, CheckpointError> {
+        Ok(Vec::new())
+    }
+}
+
+#[tokio::test]
+async fn each_strategy_saves_after_each_step() {
+    let steps = json!([{"id": "a", "description": "a", "dependsOn": []}]);
+    let thinking = [
+        ScriptedReply::text("think"),
+        call(1),
+        ScriptedReply::text("think"),
+        ScriptedReply::text("done"),
+    ];
+    let planning = [plan_reply(&steps), call(1), ScriptedReply::text("done")];
+    for (index, expected) in [(0, vec![1, 2, 3]), (1, vec![1, 2]), (2, vec![1, 2])] {
+        let store = Memory::new(Mood::Keeps);
+        let script = match index {
+            0 => rounds(2),
+            1 => Scripted::new(thinking.clone()),
+            _ => Scripted::new(planning.clone()),
+        };
+        let options = agent(script.model())
+            .tool(echo())
+            .checkpoints(store.clone())
+            .session_id("s");
+        let options = match index {
+            0 => options,
+            1 => options.execution(react()),
+            _ => options.execution(plan()),
+        };
+        let agent = options.build().unwrap();
+        let result = agent.generate("go", &AgentState::initial()).await.unwrap();
+        assert_eq!(store.steps(), expected);
+        assert_eq!(agent.restore("s").await.unwrap(), Some(result.state.clone()));
+        let (_, last) = store.saves.lock().unwrap().last().cloned().unwrap();
+        assert_eq!(last.metadata.agent_id, agent.id());
+        assert_eq!(result.state.metadata()["sessionId"], "s");
+        assert_eq!(result.state.metadata()["agentId"], agent.id());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_fails_hangs_or_panics_never_fails_the_run() {
+    for mood in [Mood::Fails, Mood::Hangs, Mood::Panics] {
+        // More steps than the queue holds.
+        let agent = agent(rounds(200).model())
+            .tool(echo())
+            .checkpoints(Memory::new(mood))
+            .build()
+            .unwrap();
+        let begun = tokio::time::Instant::now();
+        let result = agent.generate("go", &AgentState::initial()).await.unwrap();
+        assert_eq!(result.turn.text(), "done");
+        assert!(begun.elapsed() <= Duration::from_secs(5));
+    }
+}
+
+#[tokio::test]
+async fn a_failed_run_keeps_the_checkpoint_before_the_step() {
+    let store = Memory::new(Mood::Keeps);
+    let script = Scripted::new([call(1)]);
+    let failing = agent(script.model())
+        .tool(echo())
+        .checkpoints(store.clone())
+        .session_id("s")
+        .build()
+        .unwrap();
+    let error = failing.generate("go", &AgentState::initial()).await.unwrap_err();
+    assert_eq!(failing.restore("s").await.unwrap(), Some(error.state));
+}
+
+#[tokio::test]
+async fn a_session_id_that_is_too_long_is_refused_before_the_run() {
+    let script = rounds(0);
+    let agent = agent(script.model())
+        .checkpoints(Memory::new(Mood::Keeps))
+        .build()
+        .unwrap();
+    for bad in ["", &"x".repeat(85)] {
+        let error = agent
+            .call("go", &AgentState::initial())
+            .session_id(bad)
+            .generate()
+            .await
+            .unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidRequest);
+    }
+    assert!(script.requests().is_empty());
+}
+
+/// What every store does.
+async fn check_store(store: &dyn CheckpointStore) {
+    let sessions = ["plain", "../up", "a/b", "ünïcode", "."];
+    assert_eq!(store.load("plain").await.unwrap(), None);
+    assert_eq!(store.load_metadata("plain").await.unwrap(), None);
+    for (step, session) in sessions.iter().enumerate() {
+        let state = AgentState::initial()
+            .with_step(step as u64)
+            .with_metadata("text", "päßwörd");
+        store
+            .save(session, Checkpoint::new(session, &AgentState::initial()))
+            .await
+            .unwrap();
+        let checkpoint = Checkpoint::new(session, &state);
+        store.save(session, checkpoint.clone()).await.unwrap();
+        assert_eq!(store.load_state(session).await.unwrap(), Some(state));
+        assert_eq!(
+            store.load_metadata(session).await.unwrap(),
+            Some(checkpoint.metadata)
+        );
+    }
+    let mut listed = store.list().await.unwrap();
+    listed.sort_unstable();
+    let mut expected = sessions.to_vec();
+    expected.sort_unstable();
+    assert_eq!(listed, expected);
+    store.delete("../up").await.unwrap();
+    store.delete("../up").await.unwrap();
+    assert_eq!(store.load("../up").await.unwrap(), None);
+    assert_eq!(store.list().await.unwrap().len(), sessions.len() - 1);
+    let refused = store.save("", Checkpoint::new("", &AgentState::initial())).await;
+    assert!(matches!(refused, Err(CheckpointError::SessionId(0))));
+}
+
+#[tokio::test]
+async fn files_keep_checkpoints_in_the_documented_layout() {
+    let dir = tempfile::tempdir().unwrap();
+    let inside = dir.path().join("checkpoints");
+    let store = FileCheckpoints::new(&inside);
+    assert!(store.list().await.unwrap().is_empty());
+    check_store(&store).await;
+    assert_eq!(
+        std::fs::read_dir(dir.path()).unwrap().count(),
+        1,
+        "nothing beside the directory"
+    );
+    let text = std::fs::read_to_string(inside.join("plain/checkpoint.json")).unwrap();
+    assert!(text.starts_with("{\n  \""), "it is pretty");
+    let metadata = std::fs::read_to_string(inside.join("plain/metadata.json")).unwrap();
+    assert!(metadata.contains("\"sessionId\": \"plain\""));
+}
+
+#[tokio::test]
+async fn malformed_files_are_errors_that_say_what_is_wrong() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = FileCheckpoints::new(dir.path());
+    std::fs::create_dir(dir.path().join("s")).unwrap();
+    let write = |text: &str| std::fs::write(dir.path().join("s/checkpoint.json"), text).unwrap();
+    write("{\"version\":");
+    assert!(matches!(
+        store.load_state("s").await,
+        Err(CheckpointError::Malformed { .. })
+    ));
+    write("{\"version\": \"9.0.0\"}");
+    assert!(matches!(
+        store.load_state("s").await,
+        Err(CheckpointError::State(_))
+    ));
+    let huge = std::fs::File::create(dir.path().join("s/checkpoint.json")).unwrap();
+    huge.set_len(1 << 40).unwrap();
+    assert!(matches!(store.load("s").await, Err(CheckpointError::TooLarge(_))));
+}
+
+#[cfg(feature = "sled")]
+#[tokio::test]
+async fn sled_keeps_checkpoints_over_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = SledCheckpoints::open(dir.path()).unwrap();
+    check_store(&store).await;
+    drop(store);
+    let store = SledCheckpoints::open(dir.path()).unwrap();
+    assert_eq!(store.load_state("a/b").await.unwrap().unwrap().step(), 2);
+}
+
+#[cfg(feature = "encryption")]
+#[tokio::test]
+async fn encrypted_checkpoints_need_the_key_and_their_session() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = FileCheckpoints::new(dir.path());
+    let key = CheckpointKey::from_passphrase("correct horse", b"salt of the agent").unwrap();
+    check_store(&EncryptedCheckpoints::new(files.clone(), key.clone())).await;
+    let sealed = files.load("plain").await.unwrap().unwrap();
+    assert!(!sealed.to_string().contains("päßwörd"));
+
+    let again = CheckpointKey::from_passphrase("correct horse", b"salt of the agent").unwrap();
+    let store = EncryptedCheckpoints::new(files.clone(), again);
+    assert!(store.load_state("plain").await.unwrap().is_some());
+    let other = CheckpointKey::from_passphrase("wrong horse", b"salt of the agent").unwrap();
+    let wrong = EncryptedCheckpoints::new(files.clone(), other);
+    assert!(matches!(wrong.load("plain").await, Err(CheckpointError::Decrypt)));
+
+    // Moved to another session, or changed.
+    let mut moved = Checkpoint::new("a/b", &AgentState::initial());
+    moved.state = sealed;
+    files.save("a/b", moved).await.unwrap();
+    assert!(matches!(store.load("a/b").await, Err(CheckpointError::Decrypt)));
+    let mut garbage = Checkpoint::new("a/b", &AgentState::initial());
+    garbage.state = json!({"encrypted": "xchacha20poly1305", "nonce": "AAAA", "data": "AAAA"});
+    files.save("a/b", garbage).await.unwrap();
+    assert!(matches!(
+        store.load("a/b").await,
+        Err(CheckpointError::Malformed { .. })
+    ));
+}
+
+#[tokio::test]
+async fn a_restored_run_ends_like_one_that_was_not_cut() {
+    let whole = agent(rounds(4).model())
+        .tool(echo())
+        .checkpoints(Memory::new(Mood::Keeps))
+        .build()
+        .unwrap();
+    let whole = whole.generate("go", &AgentState::initial()).await.unwrap();
+    for cut in 1..5 {
+        let store = Memory::new(Mood::Keeps);
+        // The first model fails after `cut` rounds, the second one goes on.
+        let first = agent(Scripted::new((0..cut).map(call)).model())
+            .tool(echo())
+            .checkpoints(store.clone());
+        first
+            .session_id("s")
+            .build()
+            .unwrap()
+            .generate("go", &AgentState::initial())
+            .await
+            .unwrap_err();
+        let rest = Scripted::new((cut..4).map(call).chain([ScriptedReply::text("done")]));
+        let second = agent(rest.model())
+            .tool(echo())
+            .checkpoints(store)
+            .session_id("s")
+            .build()
+            .unwrap();
+        let state = second.restore("s").await.unwrap().unwrap();
+        assert_eq!(state.step(), cut);
+        let resumed = second.resume(&state).await.unwrap();
+        assert_eq!(resumed.turn.text(), "done");
+        assert_eq!(state_structure(&resumed.state), state_structure(&whole.state));
+    }
+}

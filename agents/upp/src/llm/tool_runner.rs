@@ -1,0 +1,123 @@
+//! Runs one call of a tool: hooks, approval, bounds. Every failure becomes an error result for the model.
+
+use std::{io, panic::AssertUnwindSafe, time::Instant};
+
+use futures::FutureExt as _;
+use serde_json::Value;
+
+use crate::{
+    message::ToolCall,
+    tool::{Tool, ToolContext},
+    tool_strategy::{BeforeCall, ToolUseStrategy},
+    turn::ToolExecution,
+};
+
+/// Runs the tool of this call, if there is one.
+pub(super) async fn run(
+    tools: &[Tool],
+    strategy: &ToolUseStrategy,
+    call: &ToolCall,
+    context: ToolContext,
+) -> ToolExecution {
+    let begun = Instant::now();
+    let mut execution = ToolExecution {
+        tool_name: call.tool_name.clone(),
+        tool_call_id: call.tool_call_id.clone(),
+        arguments: call.arguments.clone(),
+        result: Value::Null,
+        is_error: false,
+        duration: 0,
+        approved: None,
+    };
+    let outcome = match tools.iter().find(|tool| tool.name() == call.tool_name) {
+        Some(tool) => run_tool(tool, strategy, &mut execution, context).await,
+        None => Err(format!("Tool '{}' not found", call.tool_name)),
+    };
+    execution.is_error = outcome.is_err();
+    execution.result = outcome.unwrap_or_else(Value::String);
+    execution.duration = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+    execution
+}
+
+async fn run_tool(
+    tool: &Tool,
+    strategy: &ToolUseStrategy,
+    execution: &mut ToolExecution,
+    context: ToolContext,
+) -> Result<Value, String> {
+    let hooks = strategy.hooks.as_deref();
+    if let Some(hooks) = hooks {
+        hooks.on_tool_call(tool, &execution.arguments).await;
+    }
+    if let Some(approve) = &tool.approve {
+        let approved = approve(execution.arguments.clone()).await;
+        execution.approved = Some(approved);
+        if !approved {
+            return Err("Tool execution denied by approval handler".to_owned());
+        }
+    }
+    if let Some(hooks) = hooks {
+        match hooks.on_before_call(tool, &execution.arguments).await {
+            BeforeCall::Run => {}
+            BeforeCall::RunWith(arguments) => execution.arguments = arguments,
+            BeforeCall::Skip => return Err("Tool execution skipped".to_owned()),
+        }
+    }
+    let arguments = &execution.arguments;
+    match (bounded(tool, arguments.clone(), context).await, hooks) {
+        (Ok(result), Some(hooks)) => {
+            let replaced = hooks.on_after_call(tool, arguments, &result).await;
+            Ok(replaced.unwrap_or(result))
+        }
+        (Err(error), Some(hooks)) => hooks.on_error(tool, arguments, &error).await.ok_or(error),
+        (outcome, None) => outcome,
+    }
+}
+
+/// The function itself, with its panics, its time and the size of its result bounded.
+async fn bounded(tool: &Tool, arguments: Value, context: ToolContext) -> Result<Value, String> {
+    let name = tool.name();
+    // The function may panic before its first await, so it is called inside of the guarded future.
+    let guarded = AssertUnwindSafe(async { tool.call(arguments, context).await }).catch_unwind();
+    let ended = match tool.timeout {
+        Some(limit) => tokio::time::timeout(limit, guarded)
+            .await
+            .map_err(|_| format!("Tool '{name}' did not end within {limit:?}"))?,
+        None => guarded.await,
+    };
+    let result = ended
+        .map_err(|_| format!("Tool '{name}' panicked"))?
+        .map_err(|failure| failure.to_string())?;
+    let mut counted = ByteCount {
+        bytes: 0,
+        max: tool.max_result_bytes,
+    };
+    if serde_json::to_writer(&mut counted, &result).is_err() {
+        // A string of 100 MiB must not reach the next request; dropping it here frees it.
+        return Err(format!(
+            "Tool '{name}' returned more than {} bytes; return less, or raise its max_result_bytes",
+            tool.max_result_bytes
+        ));
+    }
+    Ok(result)
+}
+
+/// Counts written bytes, and refuses more than `max`.
+struct ByteCount {
+    bytes: usize,
+    max: usize,
+}
+
+impl io::Write for ByteCount {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        self.bytes = self.bytes.saturating_add(piece.len());
+        if self.bytes > self.max {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,48 @@
+//! Errors of the mesh as errors of UPP. A reason that reads `CODE: sentence` keeps its code.
+
+use agentanycast::{Error, ErrorKind, TaskError};
+
+use crate::error::{ErrorCode, UppError};
+
+/// The error that a reason of a failed task tells of.
+///
+/// ```
+/// use agentanycast_upp::{ErrorCode, mesh::error_of_reason};
+///
+/// let error = error_of_reason("RATE_LIMITED: slow down");
+/// assert_eq!((error.code(), error.message()), (ErrorCode::RateLimited, "slow down"));
+/// assert_eq!(error_of_reason("out of paper").code(), ErrorCode::ProviderError);
+/// ```
+pub fn error_of_reason(reason: &str) -> UppError {
+    let coded = reason
+        .split_once(": ")
+        .and_then(|(code, sentence)| Some((ErrorCode::parse(code)?, sentence)));
+    let (code, sentence) = coded.unwrap_or((ErrorCode::ProviderError, reason));
+    let sentence = if sentence.is_empty() {
+        "the agent failed and gave no reason"
+    } else {
+        sentence
+    };
+    UppError::new(code, sentence)
+}
+
+/// The error of a task that did not complete.
+pub fn error_of_task(error: TaskError) -> UppError {
+    match error {
+        TaskError::Failed { reason, .. } | TaskError::Rejected { reason, .. } => error_of_reason(&reason),
+        TaskError::Canceled { .. } => UppError::new(ErrorCode::Cancelled, "the task was cancelled"),
+        TaskError::Node(error) => node_error(error),
+        other => UppError::new(ErrorCode::ProviderError, other.to_string()),
+    }
+}
+
+/// The error of a call to the daemon.
+pub fn node_error(error: Error) -> UppError {
+    let code = match error.kind() {
+        _ if error.is_retryable() => ErrorCode::NetworkError,
+        ErrorKind::InvalidArgument => ErrorCode::InvalidRequest,
+        ErrorKind::Canceled => ErrorCode::Cancelled,
+        _ => ErrorCode::ProviderError,
+    };
+    UppError::new(code, error.to_string()).with_source(error)
+}

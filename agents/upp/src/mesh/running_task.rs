@@ -1,0 +1,169 @@
+//! A task that was sent. Dropping it before its end cancels the task at the agent.
+
+use agentanycast::{ArtifactEvent, EndReason, Message, Node, Task, TaskHandle};
+use futures::{Stream, StreamExt as _, stream};
+
+use super::{
+    error::{error_of_task, node_error},
+    target::MeshTarget,
+    task_codec::{UAP_EVENTS, UPP_EVENTS},
+};
+use crate::error::UppError;
+
+/// How long a line of events may be: an image as base64.
+const MAX_LINE_BYTES: usize = 32 << 20;
+
+/// A task that was sent.
+#[derive(Debug)]
+pub struct RunningTask {
+    handle: TaskHandle,
+    ended: bool,
+}
+
+impl RunningTask {
+    /// Sends a message to an agent.
+    pub async fn send(node: &Node, target: &MeshTarget, message: Message) -> Result<Self, UppError> {
+        let (target, agent) = target.resolve(node).await?;
+        let mut task = node.task(target, message);
+        if let Some(agent) = agent {
+            task = task.agent(agent);
+        }
+        let handle = task.send().await.map_err(node_error)?;
+        Ok(Self { handle, ended: false })
+    }
+
+    /// The task.
+    pub fn handle(&self) -> &TaskHandle {
+        &self.handle
+    }
+
+    /// Waits for the end of the task.
+    pub async fn wait(mut self) -> Result<Task, UppError> {
+        let outcome = self.handle.wait().await;
+        self.ended = true;
+        outcome.map_err(error_of_task)
+    }
+
+    /// The lines of the artifacts in which the agent streams its events ([`UPP_EVENTS`], [`UAP_EVENTS`]),
+    /// until the task ends. Other artifacts are left out.
+    pub fn event_lines(&self) -> impl Stream<Item = Result<String, UppError>> + Send + use<> {
+        let begin = (self.handle.artifacts(), LineCutter::default());
+        stream::try_unfold(begin, |(mut artifacts, mut cutter)| async move {
+            loop {
+                if let Some(line) = cutter.next_line()? {
+                    return Ok(Some((line, (artifacts, cutter))));
+                }
+                match artifacts.next().await {
+                    Some(event) => cutter.take(event.map_err(node_error)?)?,
+                    None => return Ok(None),
+                }
+            }
+        })
+    }
+}
+
+impl Drop for RunningTask {
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        // Without a runtime the process ends anyway, and the daemon keeps the task.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let handle = self.handle.clone();
+            runtime.spawn(async move {
+                // A task that ended meanwhile refuses, which is as good.
+                let _ = handle.cancel().await;
+            });
+        }
+    }
+}
+
+/// Cuts the bytes of the event artifacts into lines.
+#[derive(Debug, Default)]
+struct LineCutter {
+    artifact_id: Option<String>,
+    bytes: Vec<u8>,
+    /// How many bytes were searched for the end of the line.
+    searched: usize,
+}
+
+impl LineCutter {
+    fn take(&mut self, event: ArtifactEvent) -> Result<(), UppError> {
+        match event {
+            ArtifactEvent::Start {
+                artifact_id,
+                media_type,
+                ..
+            } if [UPP_EVENTS, UAP_EVENTS].contains(&media_type.as_str()) => {
+                self.artifact_id = Some(artifact_id);
+            }
+            ArtifactEvent::Chunk { artifact_id, data } if self.artifact_id.as_ref() == Some(&artifact_id) => {
+                if self.bytes.len() + data.len() > MAX_LINE_BYTES {
+                    return Err(UppError::invalid_response(format!(
+                        "a line of events has more than {MAX_LINE_BYTES} bytes"
+                    )));
+                }
+                self.bytes.extend_from_slice(&data);
+            }
+            ArtifactEvent::End {
+                artifact_id,
+                reason,
+                error,
+            } if self.artifact_id.as_ref() == Some(&artifact_id) => {
+                self.artifact_id = None;
+                // A broken stream is told by the end of the task; this one only lacks its rest.
+                if reason != EndReason::Complete {
+                    tracing::debug!(error, "the stream of events broke off");
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn next_line(&mut self) -> Result<Option<String>, UppError> {
+        let Some(end) = self.bytes[self.searched..].iter().position(|byte| *byte == b'\n') else {
+            self.searched = self.bytes.len();
+            return Ok(None);
+        };
+        let rest = self.bytes.split_off(self.searched + end + 1);
+        let mut line = std::mem::replace(&mut self.bytes, rest);
+        self.searched = 0;
+        line.pop();
+        let line = String::from_utf8(line)
+            .map_err(|_| UppError::invalid_response("a line of events is not UTF-8"))?;
+        Ok(Some(line))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn lines_survive_any_cut(lines in prop::collection::vec("[a-zé]{0,9}", 0..6), cut in 1_usize..5) {
+            let artifact_id = || "a".to_owned();
+            let mut cutter = LineCutter::default();
+            let start = ArtifactEvent::Start {
+                artifact_id: artifact_id(),
+                name: String::new(),
+                media_type: UPP_EVENTS.to_owned(),
+                metadata: std::collections::BTreeMap::new(),
+            };
+            cutter.take(start).unwrap();
+            let text: String = lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect();
+            let mut read = Vec::new();
+            for piece in text.as_bytes().chunks(cut) {
+                let data = bytes::Bytes::copy_from_slice(piece);
+                cutter.take(ArtifactEvent::Chunk { artifact_id: artifact_id(), data }).unwrap();
+                while let Some(line) = cutter.next_line().unwrap() {
+                    read.push(line);
+                }
+            }
+            prop_assert_eq!(read, lines);
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! Requests and answers of UPP as parts of tasks. Pure, except for reading an answer that its daemon left
+//! out.
+
+use agentanycast::{Artifact, Content, Message as TaskMessage, Part, Task, TaskHandle};
+use serde_json::{Value, json};
+
+use super::error::node_error;
+use crate::{
+    content::{Base64Bytes, ContentBlock, DocumentSource, ImageSource, MediaBlock},
+    error::UppError,
+    event::StreamEvent,
+    message::{AssistantMessage, Message},
+    provider::{Request, Response},
+    turn::Turn,
+    wire::{WireRequest, parse_request, response_of, turn_json},
+};
+
+/// The media type of an artifact of `StreamEvent`s, one a line.
+pub const UPP_EVENTS: &str = "application/vnd.upp.events+jsonl";
+
+/// The media type of an artifact of `AgentStreamEvent`s, one a line.
+pub const UAP_EVENTS: &str = "application/vnd.uap.events+jsonl";
+
+/// The media type of a turn in bytes, where its JSON has numbers or levels that a data part does not carry.
+pub const UPP_TURN: &str = "application/vnd.upp.turn+json";
+
+/// The media type of a request in bytes, for the same reason.
+const UPP_REQUEST: &str = "application/vnd.upp.request+json";
+
+/// The version of UPP in a request.
+const VERSION: &str = "1.3";
+
+/// The message of a task that carries a request.
+pub(super) fn request_message(request: &Request) -> Result<TaskMessage, UppError> {
+    let request = serde_json::to_value(WireRequest::from(request))
+        .map_err(|error| UppError::invalid_request(format!("the request has no JSON form: {error}")))?;
+    let last = request["messages"]
+        .as_array()
+        .and_then(|messages| messages.last());
+    let plain = last.map(plain_text).unwrap_or_default();
+    let part = json_part(json!({"upp": VERSION, "request": request}), UPP_REQUEST);
+    Ok(TaskMessage::new([part, Part::text(plain)]))
+}
+
+/// What an agent without UPP reads: the text of the last message, or its results as JSON.
+fn plain_text(message: &Value) -> String {
+    match serde_json::from_value::<Message>(message.clone()) {
+        Ok(Message::ToolResult(results)) => results
+            .results
+            .iter()
+            .map(|result| result.result.to_string())
+            .collect::<Vec<_>>()
+            .join("\n"),
+        Ok(message) => message.text(),
+        Err(_) => String::new(),
+    }
+}
+
+/// JSON as a data part, or as bytes where a data part would change it.
+fn json_part(value: Value, media_type: &str) -> Part {
+    let text = value.to_string();
+    Part::data(value).unwrap_or_else(|_| Part::raw(text, media_type))
+}
+
+/// The request that a task carries; `None` if it carries none.
+pub fn request_of_parts(parts: &[Part]) -> Result<Option<WireRequest>, UppError> {
+    for part in parts {
+        let Some(json) = part_json(part, UPP_REQUEST) else {
+            continue;
+        };
+        let version = json["upp"].as_str().unwrap_or_default();
+        if version.is_empty() {
+            continue;
+        }
+        if !version.starts_with("1.") {
+            return Err(UppError::invalid_request(format!(
+                "UPP `{version}` is not known; 1.x is"
+            )));
+        }
+        return Ok(Some(parse_request(json["request"].to_string().as_bytes())?));
+    }
+    Ok(None)
+}
+
+/// The JSON of a data part, or of bytes of this type.
+fn part_json(part: &Part, media_type: &str) -> Option<Value> {
+    match part.as_raw() {
+        Some(bytes) if part.media_type == media_type => serde_json::from_slice(bytes).ok(),
+        Some(_) => None,
+        None => part.to_json(),
+    }
+}
+
+/// The parts of an answer: the turn for those who know UPP, and its text for all.
+pub fn parts_of_turn(turn: &Turn) -> Vec<Part> {
+    let json = serde_json::from_str(&turn_json(turn)).unwrap_or_default();
+    vec![json_part(json, UPP_TURN), Part::text(turn.text())]
+}
+
+/// The content of a message or artifact as blocks.
+pub fn blocks_of_parts(parts: &[Part]) -> Vec<ContentBlock> {
+    parts.iter().filter_map(block_of_part).collect()
+}
+
+fn block_of_part(part: &Part) -> Option<ContentBlock> {
+    let mime_type = part.media_type.clone();
+    Some(match &part.content {
+        Content::Text(text) => ContentBlock::text(text),
+        Content::Data(_) => ContentBlock::text(part.to_json()?.to_string()),
+        Content::Url { url, .. } if mime_type.starts_with("image/") => ContentBlock::Image {
+            source: ImageSource::Url { url: url.clone() },
+            mime_type,
+            width: None,
+            height: None,
+        },
+        Content::Url { url, .. } => ContentBlock::Document {
+            source: DocumentSource::Url { url: url.clone() },
+            mime_type,
+            title: None,
+        },
+        Content::Raw { data, .. } => block_of_bytes(data.clone(), mime_type),
+        _ => return None,
+    })
+}
+
+fn block_of_bytes(data: Vec<u8>, mime_type: String) -> ContentBlock {
+    if mime_type.starts_with("text/") {
+        return ContentBlock::text(String::from_utf8_lossy(&data));
+    }
+    if mime_type.starts_with("image/") {
+        return ContentBlock::image(data, mime_type);
+    }
+    if mime_type == "application/pdf" {
+        let source = DocumentSource::Base64 {
+            data: Base64Bytes::from(data),
+        };
+        return ContentBlock::Document {
+            source,
+            mime_type,
+            title: None,
+        };
+    }
+    let kind = mime_type.split('/').next().map(str::to_owned);
+    let block = MediaBlock {
+        data: data.into(),
+        mime_type,
+        details: serde_json::Map::new(),
+    };
+    match kind.as_deref() {
+        Some("audio") => ContentBlock::Audio(block),
+        Some("video") => ContentBlock::Video(block),
+        _ => ContentBlock::Binary(block),
+    }
+}
+
+/// The answer of a task that completed.
+pub(super) async fn answer_of(handle: &TaskHandle, task: &Task) -> Result<Response, UppError> {
+    if let Some(turn) = turn_of_task(task)? {
+        return response_of(turn);
+    }
+    let mut blocks = Vec::new();
+    for artifact in task.artifacts.iter().filter(|artifact| !is_events(artifact)) {
+        if artifact.is_streamed() {
+            let data = handle.read_artifact(&artifact.id).await.map_err(node_error)?;
+            let mime_type = artifact
+                .parts
+                .first()
+                .map(|part| part.media_type.clone())
+                .unwrap_or_default();
+            blocks.push(block_of_bytes(data, mime_type));
+        } else {
+            blocks.extend(blocks_of_parts(&artifact.parts));
+        }
+    }
+    // An agent may answer in the closing message alone.
+    if blocks.is_empty() {
+        blocks = task
+            .status_message
+            .iter()
+            .flat_map(|message| blocks_of_parts(&message.parts))
+            .collect();
+    }
+    Ok(Response::new(AssistantMessage::new(blocks)))
+}
+
+fn is_events(artifact: &Artifact) -> bool {
+    artifact
+        .parts
+        .iter()
+        .any(|part| [UPP_EVENTS, UAP_EVENTS].contains(&part.media_type.as_str()))
+}
+
+fn turn_of_task(task: &Task) -> Result<Option<Turn>, UppError> {
+    let parts = task.artifacts.iter().flat_map(|artifact| &artifact.parts);
+    for json in parts.filter_map(|part| part_json(part, UPP_TURN)) {
+        if ["messages", "usage", "cycles"]
+            .iter()
+            .all(|key| json.get(key).is_some())
+        {
+            let turn = serde_json::from_value(json);
+            let malformed = |error: serde_json::Error| {
+                UppError::invalid_response(format!("the agent's turn is malformed: {error}"))
+            };
+            return turn.map(Some).map_err(malformed);
+        }
+    }
+    Ok(None)
+}
+
+/// The event of a model in a line: a `StreamEvent`, or an `AgentStreamEvent` around one. `None` for other
+/// events.
+pub(super) fn model_event(line: &str) -> Result<Option<StreamEvent>, UppError> {
+    if line.trim().is_empty() {
+        return Ok(None);
+    }
+    let malformed = |error: serde_json::Error| {
+        UppError::invalid_response(format!("an event of the agent is malformed: {error}"))
+    };
+    let mut json: Value = serde_json::from_str(line).map_err(malformed)?;
+    let event = match json["source"].as_str() {
+        None => json,
+        Some("upp") => json["upp"].take(),
+        Some(_) => return Ok(None),
+    };
+    serde_json::from_value(event).map(Some).map_err(malformed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{message::UserMessage, tool::ToolSchema};
+
+    fn request(argument: Value) -> Request {
+        Request {
+            model: "skill:x".into(),
+            messages: vec![UserMessage::text("hi").into()],
+            tools: Arc::new([ToolSchema {
+                name: "t".into(),
+                description: String::new(),
+                parameters: argument,
+                metadata: None,
+            }]),
+            ..Request::default()
+        }
+    }
+
+    #[test]
+    fn requests_cross_a_task_also_where_a_data_part_would_change_them() {
+        let mut deep = json!(1);
+        for _ in 0..100 {
+            deep = json!([deep]);
+        }
+        for argument in [json!({"type": "object"}), json!(u64::MAX), deep] {
+            let request = request(argument);
+            let message = request_message(&request).unwrap();
+            let read = request_of_parts(&message.parts).unwrap().unwrap();
+            assert_eq!(read, WireRequest::from(&request));
+            assert_eq!(message.text_content(), "hi");
+        }
+        assert_eq!(request_of_parts(&[Part::text("plain")]).unwrap(), None);
+        let future = Part::data(json!({"upp": "2.0", "request": {}})).unwrap();
+        assert!(request_of_parts(&[future]).is_err());
+    }
+
+    #[test]
+    fn parts_become_blocks() {
+        let parts = [
+            Part::text("a"),
+            Part::raw([1], "image/png"),
+            Part::raw([1], "audio/wav"),
+            Part::raw([1], "application/x-thing"),
+            Part::raw(*b"text", "text/plain"),
+            Part::data(json!({"n": 1})).unwrap(),
+            Part::url("https://example.com/a.png").with_media_type("image/png"),
+        ];
+        let blocks = blocks_of_parts(&parts);
+        assert_eq!(blocks.len(), parts.len());
+        assert_eq!(blocks[4], ContentBlock::text("text"));
+        assert_eq!(blocks[5], ContentBlock::text("{\"n\":1}"));
+        assert!(matches!(blocks[3], ContentBlock::Binary(_)));
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_lines_do_no_harm(line in ".{0,60}") {
+            let _ = model_event(&line);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What an adapter is: a pure translation between UPP and the JSON of one provider.
+
+use serde_json::{Map, Value};
+
+use crate::{
+    error::UppError,
+    event::StreamEvent,
+    provider::{Request, Response},
+};
+
+/// How a streamed answer is cut into pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Framing {
+    /// Server-sent events; a piece is the data of one.
+    Events,
+    /// Lines of JSON.
+    Lines,
+}
+
+/// A request before HTTP.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct HttpCall {
+    pub(super) url: String,
+    pub(super) headers: Vec<(&'static str, String)>,
+    pub(super) body: Value,
+}
+
+/// The translation for one provider.
+pub(super) trait Dialect: std::fmt::Debug + Send + Sync + 'static {
+    /// What reads a streamed answer.
+    type Decoder: StreamDecoder;
+
+    const NAME: &'static str;
+    const FRAMING: Framing = Framing::Events;
+    /// The variable of the environment that holds a key.
+    const KEY_VARIABLE: Option<&'static str> = None;
+
+    fn call(&self, request: &Request, streamed: bool) -> Result<HttpCall, UppError>;
+
+    fn response(&self, body: &Value, request: &Request) -> Result<Response, UppError>;
+
+    fn decoder(&self, request: &Request) -> Self::Decoder;
+}
+
+/// What a piece of a stream means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    /// More pieces follow.
+    More,
+    /// The answer is whole.
+    End,
+}
+
+/// Reads a streamed answer piece by piece.
+pub(super) trait StreamDecoder: Send + 'static {
+    /// Reads a piece, and adds the events that it holds.
+    fn feed(&mut self, piece: &str, events: &mut Vec<StreamEvent>) -> Result<Flow, UppError>;
+
+    /// The whole answer; an error if the stream ended before its end.
+    fn finish(self) -> Result<Response, UppError>;
+}
+
+/// The base URL of the configuration, or the provider's own, without a slash at its end.
+pub(super) fn base_url<'a>(request: &'a Request, default: &'a str) -> &'a str {
+    request
+        .config
+        .base_url
+        .as_deref()
+        .unwrap_or(default)
+        .trim_end_matches('/')
+}
+
+/// The header with the key, if there is one.
+pub(super) fn bearer(request: &Request) -> Vec<(&'static str, String)> {
+    let key = request.api_key.as_ref();
+    key.map(|key| ("authorization", format!("Bearer {}", key.expose())))
+        .into_iter()
+        .collect()
+}
+
+/// Adds the caller's parameters to a body. They replace what the adapter put there.
+pub(super) fn add_params(body: &mut Value, params: &Map<String, Value>) {
+    if let Value::Object(body) = body {
+        body.extend(params.iter().map(|(key, value)| (key.clone(), value.clone())));
+    }
+}
+
+/// The error for a block that the provider does not take.
+pub(super) fn unsupported(provider: &str, what: &str) -> UppError {
+    UppError::invalid_request(format!(
+        "{provider} does not take {what}; leave it out or use another provider"
+    ))
+}
+
+/// The error for a stream that ended before its end.
+pub(super) fn broken_off() -> UppError {
+    UppError::invalid_response("the stream ended before the answer was whole")
+}

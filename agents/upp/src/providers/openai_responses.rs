@@ -1,0 +1,219 @@
+//! OpenAI's responses. The last event of a stream holds the whole answer, so that both ways read the same
+//! object.
+
+use serde_json::{Value, json};
+
+use super::{
+    dialect::{
+        Dialect, Flow, HttpCall, StreamDecoder, add_params, base_url, bearer, broken_off, unsupported,
+    },
+    openai_chat::image_url,
+    reply_json::{count, inner_error, list, parse, result_text, text, usage},
+};
+use crate::{
+    assembler::parse_arguments,
+    content::{ContentBlock, DocumentSource},
+    error::UppError,
+    event::{StreamEvent, StreamEventType},
+    message::{AssistantMessage, Message, ToolCall},
+    provider::{Request, Response},
+};
+
+#[derive(Debug)]
+pub(super) struct OpenAiResponses;
+
+impl Dialect for OpenAiResponses {
+    type Decoder = ResponsesDecoder;
+    const NAME: &'static str = "openai";
+    const KEY_VARIABLE: Option<&'static str> = Some("OPENAI_API_KEY");
+
+    fn call(&self, request: &Request, streamed: bool) -> Result<HttpCall, UppError> {
+        let mut input = Vec::new();
+        for message in &request.messages {
+            push_items(&mut input, message)?;
+        }
+        let mut body = json!({"model": request.model, "input": input});
+        if let Some(system) = &request.system {
+            body["instructions"] = system.text().into();
+        }
+        if !request.tools.is_empty() {
+            let tool = |tool: &crate::tool::ToolSchema| {
+                json!({"type": "function", "name": tool.name, "description": tool.description,
+                    "parameters": tool.parameters, "strict": false})
+            };
+            body["tools"] = request.tools.iter().map(tool).collect();
+        }
+        if let Some(schema) = &request.structure {
+            let format =
+                json!({"type": "json_schema", "name": "response", "schema": schema, "strict": false});
+            body["text"] = json!({"format": format});
+        }
+        if streamed {
+            body["stream"] = true.into();
+        }
+        add_params(&mut body, &request.params);
+        Ok(HttpCall {
+            url: format!("{}/responses", base_url(request, "https://api.openai.com/v1")),
+            headers: bearer(request),
+            body,
+        })
+    }
+
+    fn response(&self, body: &Value, _request: &Request) -> Result<Response, UppError> {
+        read_response(body)
+    }
+
+    fn decoder(&self, _request: &Request) -> ResponsesDecoder {
+        ResponsesDecoder::default()
+    }
+}
+
+fn push_items(input: &mut Vec<Value>, message: &Message) -> Result<(), UppError> {
+    match message {
+        Message::User(user) => {
+            let parts: Vec<Value> = user.content.iter().map(part).collect::<Result<_, _>>()?;
+            input.push(json!({"role": "user", "content": parts}));
+        }
+        Message::Assistant(assistant) => {
+            let said = assistant.text();
+            if !said.is_empty() {
+                input.push(json!({"role": "assistant", "content": [{"type": "output_text", "text": said}]}));
+            }
+            input.extend(assistant.tool_calls.iter().map(|call| {
+                json!({"type": "function_call", "call_id": call.tool_call_id, "name": call.tool_name,
+                    "arguments": call.arguments.to_string()})
+            }));
+        }
+        Message::ToolResult(results) => input.extend(results.results.iter().map(|result| {
+            let output = result_text(&result.result);
+            json!({"type": "function_call_output", "call_id": result.tool_call_id, "output": output})
+        })),
+    }
+    Ok(())
+}
+
+fn part(block: &ContentBlock) -> Result<Value, UppError> {
+    Ok(match block {
+        ContentBlock::Text { text } | ContentBlock::Reasoning { text } => {
+            json!({"type": "input_text", "text": text})
+        }
+        ContentBlock::Image {
+            source, mime_type, ..
+        } => {
+            json!({"type": "input_image", "image_url": image_url(source, mime_type)})
+        }
+        ContentBlock::Document {
+            source,
+            mime_type,
+            title,
+        } => match source {
+            DocumentSource::Text { data } => json!({"type": "input_text", "text": data}),
+            DocumentSource::Url { url } => json!({"type": "input_file", "file_url": url}),
+            DocumentSource::Base64 { data } => {
+                let url = format!("data:{mime_type};base64,{}", data.to_base64());
+                let name = title.as_deref().unwrap_or("document");
+                json!({"type": "input_file", "filename": name, "file_data": url})
+            }
+        },
+        ContentBlock::Audio(_) => return Err(unsupported("openai's responses", "sound")),
+        ContentBlock::Video(_) => return Err(unsupported("openai's responses", "a video")),
+        ContentBlock::Binary(_) => return Err(unsupported("openai's responses", "bytes of a free type")),
+    })
+}
+
+fn read_response(body: &Value) -> Result<Response, UppError> {
+    if body["error"].is_object() {
+        return Err(inner_error(&body["error"]));
+    }
+    let mut message = AssistantMessage::new([]);
+    for item in list(body, "output")? {
+        match text(item, "type") {
+            "message" => {
+                for part in item["content"].as_array().into_iter().flatten() {
+                    let said = [text(part, "text"), text(part, "refusal")].concat();
+                    if !said.is_empty() {
+                        message.content.push(ContentBlock::text(said));
+                    }
+                }
+            }
+            "reasoning" => {
+                for part in item["summary"].as_array().into_iter().flatten() {
+                    message.content.push(ContentBlock::reasoning(text(part, "text")));
+                }
+            }
+            "function_call" => {
+                let name = text(item, "name");
+                let arguments = parse_arguments(name, text(item, "arguments"))?;
+                message
+                    .tool_calls
+                    .push(ToolCall::new(text(item, "call_id"), name, arguments));
+            }
+            _ => {}
+        }
+    }
+    let counts = &body["usage"];
+    let cached = count(&counts["input_tokens_details"], "cached_tokens");
+    Ok(Response {
+        message,
+        usage: usage(
+            count(counts, "input_tokens"),
+            count(counts, "output_tokens"),
+            cached,
+            0,
+        ),
+        stop_reason: body["status"].as_str().map(str::to_owned),
+        data: None,
+    })
+}
+
+#[derive(Debug, Default)]
+pub(super) struct ResponsesDecoder {
+    whole: Option<Value>,
+}
+
+impl StreamDecoder for ResponsesDecoder {
+    fn feed(&mut self, piece: &str, events: &mut Vec<StreamEvent>) -> Result<Flow, UppError> {
+        if piece == "[DONE]" {
+            return Ok(Flow::End);
+        }
+        let mut event = parse(piece)?;
+        let (index, delta) = (count(&event, "output_index"), text(&event, "delta"));
+        match text(&event, "type") {
+            "response.created" => events.push(StreamEvent::bare(StreamEventType::MessageStart, 0)),
+            "response.output_text.delta" | "response.refusal.delta" => {
+                events.push(StreamEvent::text(index, delta));
+            }
+            "response.reasoning_summary_text.delta" => events.push(StreamEvent::reasoning(index, delta)),
+            "response.output_item.added" if event["item"]["type"] == "function_call" => {
+                let (id, name) = (text(&event["item"], "call_id"), text(&event["item"], "name"));
+                events.push(StreamEvent::tool_call(
+                    index,
+                    Some(id.to_owned()),
+                    Some(name.to_owned()),
+                    None,
+                ));
+            }
+            "response.function_call_arguments.delta" => {
+                events.push(StreamEvent::tool_call(index, None, None, Some(delta.to_owned())));
+            }
+            "response.completed" | "response.incomplete" => {
+                events.push(StreamEvent::bare(StreamEventType::MessageStop, 0));
+                self.whole = Some(event["response"].take());
+            }
+            "response.failed" => return Err(inner_error(&event["response"]["error"])),
+            "error" => return Err(inner_error(&event)),
+            _ => {}
+        }
+        // The stream may stay open behind its last event, so that the next piece or its end is not waited
+        // for.
+        Ok(if self.whole.is_some() {
+            Flow::End
+        } else {
+            Flow::More
+        })
+    }
+
+    fn finish(self) -> Result<Response, UppError> {
+        read_response(&self.whole.ok_or_else(broken_off)?)
+    }
+}

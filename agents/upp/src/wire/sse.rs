@@ -1,0 +1,102 @@
+//! The server-sent events of the proxy wire, written and read one at a time.
+//!
+//! A stream is `data: <StreamEvent>` lines, then `data: <TurnJSON>`, then `data: [DONE]`. An error in its
+//! middle is `data: {"error": sentence}`.
+
+use serde_json::{Value, json};
+
+use crate::{
+    error::{ErrorCode, UppError},
+    event::StreamEvent,
+    turn::Turn,
+};
+
+/// The end of a stream.
+pub const DONE: &str = "data: [DONE]\n\n";
+
+/// An event.
+///
+/// ```
+/// use agentanycast_upp::{StreamEvent, wire::sse};
+///
+/// let frame = sse::event(&StreamEvent::text(0, "hi"));
+/// assert_eq!(frame, "data: {\"type\":\"text_delta\",\"index\":0,\"delta\":{\"text\":\"hi\"}}\n\n");
+/// ```
+pub fn event(event: &StreamEvent) -> String {
+    // An event has text keys only, so that it always has a JSON form.
+    frame(&serde_json::to_string(event).unwrap_or_default())
+}
+
+/// The turn at the end.
+pub fn turn(turn: &Turn) -> String {
+    frame(&super::turn_json(turn))
+}
+
+/// An error in the middle of a stream. It ends the stream; [`DONE`] does not follow.
+///
+/// ```
+/// use agentanycast_upp::{UppError, wire::sse};
+///
+/// let frame = sse::error(&UppError::invalid_response("half an answer"));
+/// assert_eq!(frame, "data: {\"code\":\"INVALID_RESPONSE\",\"error\":\"half an answer\"}\n\n");
+/// ```
+pub fn error(error: &UppError) -> String {
+    frame(&json!({"error": error.message(), "code": error.code().as_str()}).to_string())
+}
+
+fn frame(value: &str) -> String {
+    // JSON has no raw line ends, so that one line holds it.
+    format!("data: {value}\n\n")
+}
+
+/// What one `data:` of a stream holds.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Data {
+    /// An event.
+    Event(StreamEvent),
+    /// The turn at the end.
+    Turn(Box<Turn>),
+    /// The end.
+    Done,
+}
+
+/// Reads the text behind one `data:`. An error in the stream is the error that it tells of.
+///
+/// ```
+/// use agentanycast_upp::wire::sse::{Data, parse};
+///
+/// assert_eq!(parse("[DONE]"), Ok(Data::Done));
+/// assert_eq!(parse(r#"{"error": "gone"}"#).unwrap_err().message(), "gone");
+/// ```
+pub fn parse(data: &str) -> Result<Data, UppError> {
+    if data == "[DONE]" {
+        return Ok(Data::Done);
+    }
+    let value: Value = serde_json::from_str(data).map_err(|error| malformed(&error))?;
+    if let Some(error) = value.get("error") {
+        let message = error
+            .as_str()
+            .or_else(|| error["message"].as_str())
+            .unwrap_or("the stream tells of an error");
+        let code = value["code"]
+            .as_str()
+            .or_else(|| error["code"].as_str())
+            .and_then(ErrorCode::parse);
+        return Err(UppError::new(code.unwrap_or(ErrorCode::ProviderError), message));
+    }
+    if ["messages", "usage", "cycles"]
+        .iter()
+        .all(|key| value.get(key).is_some())
+    {
+        let turn = serde_json::from_value(value).map_err(|error| malformed(&error))?;
+        return Ok(Data::Turn(Box::new(turn)));
+    }
+    serde_json::from_value(value)
+        .map(Data::Event)
+        .map_err(|error| malformed(&error))
+}
+
+fn malformed(error: &serde_json::Error) -> UppError {
+    UppError::invalid_response(format!("the stream holds a malformed event: {error}"))
+}
