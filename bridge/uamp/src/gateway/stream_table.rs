@@ -21,6 +21,12 @@ pub(super) const MOST_STREAMS: usize = 4096;
 /// How long a stream that has ended, or that no consumer reads, stays in memory.
 const KEPT_FOR: Duration = Duration::from_mins(10);
 
+/// How long a stream that goes on was not read at least that gives way to a new one.
+const IDLE: Duration = Duration::from_secs(5);
+
+/// Streams that give way at a time.
+const AT_A_TIME: usize = MOST_STREAMS / 8;
+
 /// By caller and stream id.
 type StreamKey = (String, String);
 
@@ -98,19 +104,22 @@ impl StreamTable {
 }
 
 impl TableState {
-    /// Lets go of the stream that was unused for longest: one that has ended, else one that no consumer
-    /// reads.
+    /// Lets go of some streams that were unused for longest: those that have ended, else those that no consumer reads.
+    /// Several at a time, since it looks at all of them.
     fn make_room(&mut self) -> bool {
-        let candidates = self.streams.iter().filter(|(_, stream)| stream.readers() == 0);
-        let longest = candidates.max_by_key(|(_, stream)| (stream.is_over(), stream.unused_for()));
-        let Some(key) = longest
-            .filter(|(_, stream)| stream.is_over() || stream.unused_for() > Duration::from_secs(5))
-            .map(|(key, _)| key.clone())
-        else {
-            return false;
-        };
-        self.remove(&key);
-        true
+        let mut candidates: Vec<(bool, Duration, StreamKey)> = self
+            .streams
+            .iter()
+            .filter(|(_, stream)| stream.readers() == 0)
+            .map(|(key, stream)| (stream.is_over(), stream.unused_for(), key.clone()))
+            .filter(|(is_over, unused, _)| *is_over || *unused > IDLE)
+            .collect();
+        candidates.sort_by_key(|(is_over, unused, _)| std::cmp::Reverse((*is_over, *unused)));
+        candidates.truncate(AT_A_TIME);
+        for (_, _, key) in &candidates {
+            self.remove(key);
+        }
+        !candidates.is_empty()
     }
 
     fn remove(&mut self, key: &StreamKey) {
