@@ -34,7 +34,7 @@ async fn a_tool_of_a_device_is_called_by_its_skill() {
         sent.all_output
     );
     // It is an agent of its node like any other.
-    let agents = anycast_json(&scene.gateway, &["ps"]).await.to_string();
+    let agents = anycast_json(&scene.nodes.gateway, &["ps"]).await.to_string();
     assert!(
         agents.contains("aip.desk-1") && agents.contains("Agent Interaction Protocol"),
         "{agents}"
@@ -105,8 +105,11 @@ async fn a_batch_of_five_commands_runs_in_order_and_stops_at_a_failure() {
 #[tokio::test]
 async fn a_constellation_has_tasks_done_by_an_agent_of_another_node_and_hears_its_progress() {
     let scene = AipScene::start().await;
-    let _agent = scene.program("upper", r#"echo half way >&2; tr a-z A-Z"#).await;
-    let target = format!("{}/upper", scene.asker.peer_id());
+    let _agent = scene
+        .nodes
+        .program("upper", r#"echo half way >&2; tr a-z A-Z"#)
+        .await;
+    let target = format!("{}/upper", scene.nodes.far.peer_id());
     for target in ["skill:upper", target.as_str()] {
         let constellation = scene.constellation("probe", target).await;
         let info = constellation.device_info(target).await.unwrap();
@@ -136,7 +139,7 @@ else
   echo '{"status": "completed", "result": "it is planned"}'
 fi"#;
     let scene = AipScene::with_args(&["--aip-planner=skill:planner"]).await;
-    let _planner = scene.program("planner", planner).await;
+    let _planner = scene.nodes.program("planner", planner).await;
     let _device = scene.device("desk").await;
     let sent = scene.send("aip:task", "Plan it").await;
     assert!(sent.status.success(), "{}", sent.all_output);

@@ -1,4 +1,5 @@
-//! HTTP clients of A2A before a bridge, and of MCP beside it, agents behind another node, and execution agents at the hub of one. One
+//! HTTP clients of A2A before a bridge, and of MCP beside it, agents behind another node, execution agents at the hub of one,
+//! devices, constellations and agents of UAMP at gateways. One
 //! file per matter; real processes, and an HTTP client that hides nothing.
 
 #![allow(
@@ -15,6 +16,7 @@ mod contexts;
 mod docs_examples;
 mod errors;
 mod extensions_and_tenants;
+mod gateway_pair;
 mod hostile;
 mod line_separators;
 mod load;
@@ -26,6 +28,7 @@ mod restarts;
 mod setup;
 mod streams;
 mod tls;
+mod uamp;
 mod uap_hub;
 mod unary_calls;
 mod v0_3;

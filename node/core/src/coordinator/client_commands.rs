@@ -469,7 +469,8 @@ fn check_sealed(task: &Task, request: &SendTask) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Refuses what is no URL of an agent.
+/// Refuses what is no URL of an agent: `http`, `https`, or another protocol over it, such as `uamp+https`. Whether a gateway
+/// carries tasks to that protocol's agents is not known here.
 fn check_url(url: &str) -> Result<(), EngineError> {
     let shown = quoted(url);
     if url.len() > MAX_URL {
@@ -482,7 +483,9 @@ fn check_url(url: &str) -> Result<(), EngineError> {
         let host = uri
             .authority()
             .is_some_and(|authority| !authority.as_str().contains('@'));
-        host && matches!(uri.scheme_str(), Some("http" | "https"))
+        let scheme = uri.scheme_str().unwrap_or_default();
+        let scheme = scheme.rsplit_once('+').map_or(scheme, |(_, carrier)| carrier);
+        host && matches!(scheme, "http" | "https")
     });
     if !is_url {
         return Err(EngineError::Invalid(format!(

@@ -18,7 +18,7 @@ async fn an_agent_of_the_mesh_is_a_device_of_a_foreign_service() {
         client_id = "shouter"
         target = "self/upper"
         "#,
-        scene.gateway.gateway("aip")
+        scene.nodes.gateway.gateway("aip")
     );
     let node = Daemon::builder().gateway("aip").config(&settings).start().await;
     scene.until_found("aip:shouter:upper").await;

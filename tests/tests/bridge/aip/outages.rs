@@ -23,7 +23,7 @@ const TWO_SECONDS: Duration = Duration::from_secs(2);
 async fn post(scene: &AipScene) -> String {
     let _ = std::fs::remove_file(scene.folder().join("begun"));
     let sent = anycast_json(
-        &scene.asker,
+        &scene.nodes.far,
         &["send", "--skill", "--no-wait", "aip:command", LONG],
     )
     .await;
@@ -37,7 +37,7 @@ async fn post(scene: &AipScene) -> String {
 
 async fn ended(scene: &AipScene, id: &str) -> Value {
     eventually("the task ends", || async {
-        let task = anycast_json(&scene.asker, &["task", id]).await;
+        let task = anycast_json(&scene.nodes.far, &["task", id]).await;
         (!["submitted", "working"]
             .iter()
             .any(|status| task["status"] == *status))
@@ -61,7 +61,7 @@ async fn a_device_that_is_lost_fails_its_task_at_once_and_its_agent_goes_later()
     );
     assert_eq!(scene.figure("clients", "role=\"device\"").await, 0);
     eventually("the agent is forgotten", || async {
-        let agents = anycast_json(&scene.gateway, &["ps"]).await;
+        let agents = anycast_json(&scene.nodes.gateway, &["ps"]).await;
         (!agents.to_string().contains("aip.desk")).then_some(())
     })
     .await;
@@ -78,7 +78,7 @@ async fn a_device_gets_tasks_again_when_it_is_back() {
     .await;
     // It waits for the device: its agent is kept for the grace.
     let waits = anycast_json(
-        &scene.asker,
+        &scene.nodes.far,
         &[
             "send",
             "--skill",
@@ -98,8 +98,8 @@ async fn a_daemon_that_is_killed_fails_what_was_under_way_and_devices_connect_ag
     let mut scene = AipScene::start().await;
     let _device = scene.device("desk").await;
     let task = post(&scene).await;
-    scene.gateway.kill().await;
-    scene.gateway.restart().await;
+    scene.nodes.gateway.kill().await;
+    scene.nodes.gateway.restart().await;
     let task = ended(&scene, &task).await;
     assert_eq!(task["status"], "failed", "{task:#}");
     let reason = task["reason"].as_str().unwrap();
@@ -116,7 +116,7 @@ async fn a_canceled_task_frees_the_device() {
     let scene = AipScene::start().await;
     let _device = scene.device("desk").await;
     let task = post(&scene).await;
-    let canceled = anycast_at(&scene.asker, &["cancel", &task]).await;
+    let canceled = anycast_at(&scene.nodes.far, &["cancel", &task]).await;
     assert!(canceled.status.success(), "{}", canceled.all_output);
     assert_eq!(ended(&scene, &task).await["status"], "canceled");
 }
@@ -126,7 +126,7 @@ async fn a_constellation_that_is_lost_cancels_its_task_at_the_agent_of_another_n
     let scene = AipScene::start().await;
     let folder = scene.folder().display();
     let script = format!("trap 'touch {folder}/ended; exit' TERM; touch {folder}/begun; sleep 100 & wait");
-    let _agent = scene.program("slow", &script).await;
+    let _agent = scene.nodes.program("slow", &script).await;
     let constellation = scene.constellation("probe", "skill:slow").await;
     let assigned = constellation.assign("skill:slow", TaskRequest::new("t1", "go"));
     let begun = eventually("the agent has begun", || async {

@@ -1,4 +1,4 @@
-//! A relay, a daemon with the gateway, a daemon that sends and has agents, devices and constellations.
+//! Two nodes, devices and constellations.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -11,27 +11,19 @@ use agentanycast_aip::{
     resilience::{ReconnectPolicy, ReconnectWaits},
     transport::WebSocketEndpoint,
 };
-use agentanycast_tests::{
-    Daemon, TestRelay,
-    cli::{CommandOutput, anycast_at, program},
-    daemon::DaemonBuilder,
-    eventually,
-};
+use agentanycast_tests::cli::{CommandOutput, anycast_at};
 use serde_json::Value;
 use tempfile::TempDir;
-use tokio::process::{Child, Command};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+
+use crate::gateway_pair::{GatewayPair, until_found};
 
 /// How long a constellation may take to connect.
 const SOON: Duration = Duration::from_secs(30);
 
 /// The scene.
 pub(crate) struct AipScene {
-    _relay: TestRelay,
-    /// Has the gateway.
-    pub(crate) gateway: Daemon,
-    /// Sends, and has agents.
-    pub(crate) asker: Daemon,
+    pub(crate) nodes: GatewayPair,
     folder: TempDir,
 }
 
@@ -46,12 +38,8 @@ impl AipScene {
 
     /// The same, with more flags of the gateway's daemon.
     pub(crate) async fn with_args(args: &[&str]) -> Self {
-        let relay = TestRelay::builder().start().await;
-        let gateway = known_to(&relay).gateway("aip").metrics().args(args);
         Self {
-            gateway: gateway.start().await,
-            asker: known_to(&relay).start().await,
-            _relay: relay,
+            nodes: GatewayPair::start("aip", |daemon| daemon.args(args)).await,
             folder: tempfile::tempdir().unwrap(),
         }
     }
@@ -62,7 +50,7 @@ impl AipScene {
     }
 
     pub(crate) fn endpoint(&self) -> WebSocketEndpoint {
-        WebSocketEndpoint::new(&format!("ws://{}/ws", self.gateway.gateway("aip"))).unwrap()
+        WebSocketEndpoint::new(&format!("ws://{}/ws", self.nodes.gateway.gateway("aip"))).unwrap()
     }
 
     /// A device that runs a few programs, once a task for it finds it.
@@ -92,37 +80,12 @@ impl AipScene {
 
     /// Waits until the sender finds an agent with a skill.
     pub(crate) async fn until_found(&self, skill: &str) {
-        until_found(&self.asker, skill).await;
+        until_found(&self.nodes.far, skill).await;
     }
 
     /// Sends a text to a skill, and waits for the end.
     pub(crate) async fn send(&self, skill: &str, text: &str) -> CommandOutput {
-        anycast_at(&self.asker, &["--json", "send", "--skill", skill, text]).await
-    }
-
-    /// A shell script as an agent at the sender's node, with a skill of its name, once the gateway finds it.
-    pub(crate) async fn program(&self, name: &str, script: &str) -> Child {
-        let mut command = Command::new(program());
-        command.arg("--daemon").arg(self.asker.grpc());
-        command.args([
-            "run",
-            "--progress",
-            "--name",
-            name,
-            "--skill",
-            name,
-            "--",
-            "sh",
-            "-c",
-            script,
-        ]);
-        let child = command
-            .env_clear()
-            .env("PATH", "/usr/bin:/bin")
-            .kill_on_drop(true);
-        let child = child.spawn().unwrap();
-        until_found(&self.gateway, name).await;
-        child
+        anycast_at(&self.nodes.far, &["--json", "send", "--skill", skill, text]).await
     }
 
     /// A constellation that is connected for a target.
@@ -135,9 +98,7 @@ impl AipScene {
 
     /// A figure of the gateway.
     pub(crate) async fn figure(&self, name: &str, label: &str) -> u64 {
-        let series = format!("agentanycast_aip_{name}{{{label}}}");
-        let value = self.gateway.metric(&series).await;
-        value.unwrap_or_else(|| panic!("no figure {series}")) as u64
+        self.nodes.figure(&format!("aip_{name}"), label).await
     }
 }
 
@@ -146,18 +107,6 @@ impl TestDevice {
     pub(crate) fn cut(self) {
         self.0.abort();
     }
-}
-
-fn known_to(relay: &TestRelay) -> DaemonBuilder {
-    Daemon::builder().env("AGENTANYCAST_REGISTRY_ADDRS", relay.registry.to_string())
-}
-
-async fn until_found(daemon: &Daemon, skill: &str) {
-    eventually(&format!("{skill} is found"), || async {
-        let listed = anycast_at(daemon, &["--json", "agents", "--skill", skill]).await;
-        listed.status.success().then_some(())
-    })
-    .await;
 }
 
 /// What `anycast --json send` printed.
