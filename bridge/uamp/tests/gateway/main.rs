@@ -1,11 +1,15 @@
 //! The gateway over real sockets, before a node that follows a script.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stderr,
+    reason = "a test fails by a panic"
+)]
 
 mod bindings;
 mod conversations;
 mod fixture;
-#[cfg(feature = "foreign")]
 mod foreign;
 mod hostile;
 mod http3_client;
