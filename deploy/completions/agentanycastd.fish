@@ -77,6 +77,39 @@ complete -c agentanycastd -l aip-command-timeout -d 'How long a device may take 
 complete -c agentanycastd -l aip-task-timeout -d 'How long a task of a constellation may take [default: "1000s"]' -r
 complete -c agentanycastd -l aip-aliases -d 'What constellations may call agents of the mesh' -r
 complete -c agentanycastd -l aip-keys -d 'Clients that show a JWT signed with the key of their did:key' -r
+complete -c agentanycastd -l uamp-listen -d 'Where its clients connect, HOST:PORT' -r
+complete -c agentanycastd -l uamp-allow-remote -d 'Listen for them beyond loopback without TLS, or with callers that need not say who they are' -r
+complete -c agentanycastd -l uamp-tls-cert -d 'The certificate of TLS, PEM; read again when it changes' -r
+complete -c agentanycastd -l uamp-tls-key -d 'Its key, PEM' -r
+complete -c agentanycastd -l uamp-public-url -d 'How its clients reach it' -r
+complete -c agentanycastd -l uamp-cors-origins -d 'Origins whose pages may call, comma list, * for any' -r
+complete -c agentanycastd -l uamp-tokens-file -d 'Callers, one a line: a name and its Bearer token' -r
+complete -c agentanycastd -l uamp-auth-issuer -d 'The issuer whose tokens are taken (OpenID Connect, OAuth 2.0)' -r
+complete -c agentanycastd -l uamp-auth-jwks-url -d 'Where its keys are, unless it says so itself' -r
+complete -c agentanycastd -l uamp-auth-audience -d 'Audiences of which a token has one, comma list' -r
+complete -c agentanycastd -l uamp-auth-scopes -d 'Scopes that a token needs, comma list' -r
+complete -c agentanycastd -l uamp-auth-leeway -d 'How much the issuer\'s clock may differ [default: "1m"]' -r
+complete -c agentanycastd -l uamp-client-ca -d 'Who signs the certificates of callers (mutual TLS), PEM' -r
+complete -c agentanycastd -l uamp-rate -d 'Requests a second of one caller, 0 for no limit [default: 1000]' -r
+complete -c agentanycastd -l uamp-burst -d 'Requests of one caller at once beyond that rate [default: 2000]' -r
+complete -c agentanycastd -l uamp-at-once -d 'Requests and streams of one caller that are open at a time [default: 512]' -r
+complete -c agentanycastd -l uamp-connections-per-address -d 'Connections from one address [default: 1024]' -r
+complete -c agentanycastd -l uamp-max-body -d 'Largest body of a request [default: "24MiB"]' -r
+complete -c agentanycastd -l uamp-key -d 'The key that signs what the gateway says: a node\'s key, or a P-256 key in PEM' -r
+complete -c agentanycastd -l uamp-trust-anchors -d 'A JWKS or hub document with keys of senders that are not did:key; read again when it changes' -r
+complete -c agentanycastd -l uamp-skew -d 'How much the clock of a sender may differ [default: "5m"]' -r
+complete -c agentanycastd -l uamp-max-receivers -d 'Receivers of one envelope [default: 16]' -r
+complete -c agentanycastd -l uamp-max-replays -d 'Envelopes that are remembered against replay [default: 524288]' -r
+complete -c agentanycastd -l uamp-require-cap-token -d 'Take envelopes with a capability token only' -r
+complete -c agentanycastd -l uamp-emit-sig -d 'How signatures are written: detached or attached [default: "detached"]' -r
+complete -c agentanycastd -l uamp-compat-uamp-js-hash -d 'Senders whose signatures may be over the hash of uamp-js, which leaves the body out, comma list' -r
+complete -c agentanycastd -l uamp-refuse-http1 -d 'Answer HTTP/1.1 with 426, and no WebSockets' -r
+complete -c agentanycastd -l uamp-http3 -d 'Answer HTTP/3 on the same port of UDP' -r
+complete -c agentanycastd -l uamp-description -d 'What the manifest says of the agent [default: "Agents of an AgentAnycast mesh"]' -r
+complete -c agentanycastd -l uamp-aliases -d 'What senders may call agents of the mesh' -r
+complete -c agentanycastd -l uamp-outbound-private -d 'Let uamp+https URLs lead to this host and private networks' -r
+complete -c agentanycastd -l uamp-outbound-tokens -d 'Files with the tokens that are shown to hosts of uamp+https URLs' -r
+complete -c agentanycastd -l uamp-outbound-ca -d 'Roots that their certificates may lead to besides the usual ones, PEM' -r
 complete -c agentanycastd -l uap-hub-listen -d 'Where its clients connect, HOST:PORT' -r
 complete -c agentanycastd -l uap-hub-allow-remote -d 'Listen for them beyond loopback without TLS, or with callers that need not say who they are' -r
 complete -c agentanycastd -l uap-hub-tls-cert -d 'The certificate of TLS, PEM; read again when it changes' -r
