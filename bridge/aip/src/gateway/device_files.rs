@@ -1,7 +1,7 @@
 //! Files and payloads that a device sends while it carries a task of the mesh out: artifacts of the task, streamed as they
 //! come.
 //!
-//! Invariant: a file belongs to the task that was under way when it began; it is whole, or broken off.
+//! Invariant: a file belongs to the task that was under way when it began; it is whole, or its task is not completed.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -35,11 +35,16 @@ pub(super) struct FileStep {
 pub(super) struct DeviceFiles(Mutex<Option<mpsc::Sender<FileStep>>>);
 
 impl DeviceFiles {
-    /// Files go to the task that takes these steps, until it drops them.
-    pub(super) fn of_task(&self) -> mpsc::Receiver<FileStep> {
+    /// Files go to the task that takes these, until it drops them.
+    pub(super) fn of_task(&self) -> TaskFiles {
         let (sender, steps) = mpsc::channel(1);
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(sender);
-        steps
+        TaskFiles {
+            steps,
+            begun: None,
+            sink: None,
+            broken: None,
+        }
     }
 
     /// Hands a step to the task that is under way.
@@ -65,51 +70,75 @@ impl DeviceFiles {
     }
 }
 
-/// Streams the files of `steps` as artifacts of a task. It does not end before the device is gone.
-pub(super) async fn take(task: &dyn AgentTask, mut steps: mpsc::Receiver<FileStep>) {
-    let mut open = None;
-    while let Some(FileStep { progress, taken }) = steps.recv().await {
-        let result = step(task, &mut open, progress).await;
-        if result.is_err() {
-            open = None;
-        }
-        // The device may be gone.
-        let _ = taken.send(result);
-    }
+/// The files of one task.
+pub(super) struct TaskFiles {
+    steps: mpsc::Receiver<FileStep>,
+    /// The name of a file or payload that is not whole yet.
+    begun: Option<String>,
+    sink: Option<Box<dyn ArtifactSink>>,
+    /// Why the first file that is not whole broke off. A node completes no task of which a result broke off.
+    broken: Option<String>,
 }
 
-async fn step(
-    task: &dyn AgentTask,
-    open: &mut Option<Box<dyn ArtifactSink>>,
-    progress: FileProgress,
-) -> Result<(), String> {
-    let done = match progress {
-        FileProgress::Started(start) => {
-            let media_type = start.mime_type.as_deref().unwrap_or(BYTES);
-            match task.stream(&start.filename, media_type).await {
-                Ok(sink) => {
-                    *open = Some(sink);
-                    Ok(())
-                }
-                Err(error) => Err(error),
+impl TaskFiles {
+    /// Streams the files as artifacts of the task. It does not end before the device is gone; dropping the future loses
+    /// a step, after which [`TaskFiles::broken`] says so.
+    pub(super) async fn take(&mut self, task: &dyn AgentTask) {
+        while let Some(FileStep { progress, taken }) = self.steps.recv().await {
+            let result = self.step(task, progress).await;
+            if let Err(reason) = &result {
+                self.break_off(reason);
             }
+            // The device may be gone.
+            let _ = taken.send(result);
         }
-        FileProgress::Chunk(bytes) => match open {
-            Some(sink) => sink.write(&bytes).await,
-            None => return Err("the file did not begin while this task was under way".to_owned()),
-        },
-        FileProgress::Complete(_) => match open.take() {
-            Some(sink) => sink.finish().await,
-            None => return Err("the file did not begin while this task was under way".to_owned()),
-        },
-        FileProgress::Aborted(_) => {
-            *open = None;
-            Ok(())
+    }
+
+    /// The task's commands are done: why it cannot be completed, if a file of it broke off.
+    pub(super) fn broken(mut self) -> Option<String> {
+        self.break_off("the task's commands were done before the file was complete");
+        self.broken
+    }
+
+    fn break_off(&mut self, reason: &str) {
+        self.sink = None;
+        if let Some(name) = self.begun.take() {
+            self.broken
+                .get_or_insert_with(|| format!("file '{name}' broke off: {reason}"));
         }
-        FileProgress::Payload(header, bytes) => {
-            let name = header.filename.as_deref().unwrap_or(UNNAMED);
-            stream_whole(task, name, header.mime_type.as_deref().unwrap_or(BYTES), &bytes).await
-        }
-    };
-    done.map_err(|error| error.to_string())
+    }
+
+    async fn step(&mut self, task: &dyn AgentTask, progress: FileProgress) -> Result<(), String> {
+        const NOT_BEGUN: &str = "the file did not begin while this task was under way";
+        let done = match progress {
+            FileProgress::Started(start) => {
+                let media_type = start.mime_type.as_deref().unwrap_or(BYTES);
+                self.begun = Some(start.filename.clone());
+                let begun = task.stream(&start.filename, media_type).await;
+                begun.map(|sink| self.sink = Some(sink))
+            }
+            FileProgress::Chunk(bytes) => {
+                let sink = self.sink.as_mut().ok_or(NOT_BEGUN)?;
+                sink.write(&bytes).await
+            }
+            FileProgress::Complete(_) => {
+                let sink = self.sink.take().ok_or(NOT_BEGUN)?;
+                let whole = sink.finish().await;
+                whole.map(|()| self.begun = None)
+            }
+            FileProgress::Aborted(reason) => {
+                self.break_off(&reason);
+                Ok(())
+            }
+            FileProgress::Payload(header, bytes) => {
+                let name = header.filename.as_deref().unwrap_or(UNNAMED);
+                let media_type = header.mime_type.as_deref().unwrap_or(BYTES);
+                // A payload may come between the chunks of a file.
+                let file = self.begun.replace(name.to_owned());
+                let whole = stream_whole(task, name, media_type, &bytes).await;
+                whole.map(|()| self.begun = file)
+            }
+        };
+        done.map_err(|error| error.to_string())
+    }
 }

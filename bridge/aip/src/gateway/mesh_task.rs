@@ -17,7 +17,6 @@ use super::{
     content::{object_of, text_of},
     delivery,
     device_agent::{COMMAND_SKILL, DeviceAgent, TASK_SKILL, tool_skill},
-    device_files,
     mesh::{Listener, MeshTasks},
     metrics::Outcome,
     planner::{self, Plan},
@@ -133,13 +132,14 @@ async fn serve(
         turn = device.turn.lock() => turn,
     };
     task.claim().await?;
-    let files = device_files::take(task, device.files.of_task());
+    let mut files = device.files.of_task();
     let executed = async {
-        tokio::select! {
+        let ended = tokio::select! {
             ended = execute(device, mesh, task, work) => ended,
             // The sender of the steps is kept.
-            () = files => Err(device.gone_reason()),
-        }
+            () = files.take(task) => Err(device.gone_reason()),
+        };
+        ended.and_then(|value| files.broken().map_or(Ok(value), Err))
     };
     let ended = tokio::select! {
         biased;
@@ -154,8 +154,12 @@ async fn serve(
     drop(turn);
     match ended {
         Ok(value) => {
-            device.counters.ended(Outcome::Completed);
-            delivery::complete(task, &value).await
+            let delivered = delivery::complete(task, &value).await;
+            device.counters.ended(match delivered {
+                Ok(()) => Outcome::Completed,
+                Err(_) => Outcome::Failed,
+            });
+            delivered
         }
         Err(reason) => {
             device.counters.ended(Outcome::Failed);

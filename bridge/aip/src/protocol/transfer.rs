@@ -40,7 +40,7 @@ pub enum TransferError {
         max: u64,
     },
     /// It did not arrive as it was sent.
-    #[error("the checksum of {name:?} is {found}, not {expected}; send it again")]
+    #[error("the checksum of {name:?} is {found}, not {expected}")]
     Checksum {
         /// The file.
         name: String,

@@ -5,6 +5,7 @@
 
 mod constellations;
 mod devices;
+mod files;
 mod fixture;
 mod foreign;
 mod keys;

@@ -169,7 +169,7 @@ async fn run(service: &DeviceService, connection: &mut Connection, entry: &Arc<C
             break;
         }
     }
-    incoming.abort_file().await;
+    incoming.abort_file("the connection has ended").await;
     if let Some(tools) = tools {
         tools.abort();
         let _ = tools.await;

@@ -109,7 +109,7 @@ impl Incoming {
                     "a client of AIP reports an error"
                 );
             }
-            ClientMessageType::CommandResults => self.results(message)?,
+            ClientMessageType::CommandResults => self.results(message).await?,
             ClientMessageType::Task => self.task(message).await,
             ClientMessageType::TaskEnd => self.task_end(&message).await?,
             ClientMessageType::DeviceInfoRequest => self.info_request(message).await,
@@ -123,10 +123,13 @@ impl Incoming {
         let _ = self.entry.outbox.send(message).await;
     }
 
-    fn results(&self, message: ClientMessage) -> Result<(), String> {
+    async fn results(&mut self, message: ClientMessage) -> Result<(), String> {
         if !self.entry.is_device() {
             return Err("COMMAND_RESULTS is permitted only for device clients".to_owned());
         }
+        // The file was for the command that ends here; the next command's files begin anew.
+        self.abort_file("the results came before the file was complete")
+            .await;
         let id = message.prev_response_id.clone().unwrap_or_default();
         match self.entry.commands.resolve(&id, message) {
             ReplyMatch::Delivered => Ok(()),
@@ -218,10 +221,11 @@ impl Incoming {
         }
     }
 
-    /// The connection has ended; so has a file that is not complete.
-    pub(super) async fn abort_file(&mut self) {
+    /// Ends a file that is not complete.
+    pub(super) async fn abort_file(&mut self, reason: &str) {
         if self.files.is_open() {
-            let aborted = FileProgress::Aborted("the connection has ended".to_owned());
+            self.files = FileReceiver::new(self.service.0.settings.max_file);
+            let aborted = FileProgress::Aborted(reason.to_owned());
             let _ = self.service.0.hooks.file(self.entry.id(), aborted).await;
         }
     }
