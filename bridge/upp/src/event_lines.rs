@@ -83,11 +83,13 @@ mod tests {
         #[test]
         fn events_survive_any_cut(texts in prop::collection::vec("[a-zé\n]{0,9}", 0..6), cut in 1_usize..40) {
             let events: Vec<StreamEvent> = texts.iter().map(|text| StreamEvent::text(0, text)).collect();
-            let lines: String =
-                events.iter().map(|event| format!("{}\n", serde_json::to_string(event).unwrap())).collect();
+            let lines: Vec<u8> = events
+                .iter()
+                .flat_map(|event| [serde_json::to_vec(event).unwrap(), b"\n".to_vec()].concat())
+                .collect();
             let mut reader = EventLines::default();
             let mut read = Vec::new();
-            for piece in lines.as_bytes().chunks(cut) {
+            for piece in lines.chunks(cut) {
                 read.extend(reader.take(piece).unwrap());
             }
             prop_assert_eq!(read, events);
