@@ -127,12 +127,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_man_page_and_completions_are_fresh() {
-        let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        agentanycast_daemon_kit::manpages::check(&settings::command(&PROGRAM), &top).unwrap();
-    }
-
     /// The usual clients give a call up after 60 s.
     #[test]
     fn an_answer_comes_before_its_client_gives_up() {

@@ -37,6 +37,8 @@ pub static GATEWAYS: &[GatewayRegistration] = &[
     Registration::with_own_section(agentanycast_mcp::NAME, |bridge, port| {
         bridge.start_mcp(port).boxed()
     }),
+    #[cfg(feature = "upp")]
+    Registration::new::<agentanycast_upp_gateway::UppGateway>(),
 ];
 
 /// A gateway of a bridge.
@@ -86,8 +88,7 @@ pub fn main_with_gateways(
     args: impl Iterator<Item = OsString>,
     gateways: &'static [GatewayRegistration],
 ) -> ExitCode {
-    let keys: Vec<_> = gateways.iter().flat_map(GatewayRegistration::keys).collect();
-    let program = config::program_with(&keys);
+    let program = program_with_gateways(gateways);
     let loaded = settings::load_from_process(&program, args).and_then(|loaded| {
         if let LoadedBridgeConfig::Run { config, sources } = &loaded {
             gateways
@@ -97,6 +98,12 @@ pub fn main_with_gateways(
         Ok(loaded)
     });
     process::main(PROGRAM, loaded, |config| run_process(config, &program, gateways))
+}
+
+/// The program with the settings of these gateways.
+fn program_with_gateways(gateways: &[GatewayRegistration]) -> Program<Config> {
+    let keys: Vec<_> = gateways.iter().flat_map(GatewayRegistration::keys).collect();
+    config::program_with(&keys)
 }
 
 fn run_process(
@@ -170,5 +177,20 @@ async fn until_stopped(
             }
             (part, ..) = &mut ended => anyhow::bail!("the {part} has ended; its last error is in the log"),
         }
+    }
+}
+
+#[cfg(all(test, feature = "upp"))]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// They tell of the gateways that packages carry.
+    #[test]
+    fn the_man_page_and_completions_are_fresh() {
+        let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let command = settings::command(&program_with_gateways(GATEWAYS));
+        agentanycast_daemon_kit::manpages::check(&command, &top).unwrap();
     }
 }

@@ -23,7 +23,7 @@ _agentanycast__bridge() {
 
     case "${cmd}" in
         agentanycast__bridge)
-            opts="-h -V --config --daemon --mcp-listen --log-level --log-format --listen --allow-remote --tls-cert --tls-key --public-url --card --card-grpc --key --cors-origins --tokens-file --auth-issuer --auth-jwks-url --auth-audience --auth-scopes --auth-leeway --client-ca --rate --burst --at-once --connections-per-address --max-body --allow-private-webhooks --webhook-patience --extended-card --extensions --required-extensions --wait-limit --print-config --help --version"
+            opts="-h -V --config --daemon --mcp-listen --log-level --log-format --listen --allow-remote --tls-cert --tls-key --public-url --card --card-grpc --key --cors-origins --tokens-file --auth-issuer --auth-jwks-url --auth-audience --auth-scopes --auth-leeway --client-ca --rate --burst --at-once --connections-per-address --max-body --allow-private-webhooks --webhook-patience --extended-card --extensions --required-extensions --wait-limit --upp-listen --upp-allow-remote --upp-tls-cert --upp-tls-key --upp-public-url --upp-cors-origins --upp-tokens-file --upp-auth-issuer --upp-auth-jwks-url --upp-auth-audience --upp-auth-scopes --upp-auth-leeway --upp-client-ca --upp-rate --upp-burst --upp-at-once --upp-connections-per-address --upp-max-body --print-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -154,6 +154,78 @@ _agentanycast__bridge() {
                     return 0
                     ;;
                 --wait-limit)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --upp-listen)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --upp-allow-remote)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --upp-tls-cert)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --upp-tls-key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --upp-public-url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --upp-cors-origins)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --upp-tokens-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --upp-auth-issuer)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --upp-auth-jwks-url)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --upp-auth-audience)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --upp-auth-scopes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --upp-auth-leeway)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --upp-client-ca)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --upp-rate)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --upp-burst)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --upp-at-once)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --upp-connections-per-address)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --upp-max-body)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
