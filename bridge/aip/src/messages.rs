@@ -17,8 +17,8 @@ mod wire_enum;
 
 pub use client::{ClientMessage, ClientMessageType, ClientRole};
 pub use command::{CommandResult, CommandStatus, ToolCommand, ToolCommandType};
-pub(crate) use decode::decode_checked;
-pub use decode::{Decodable, DecodeError, decode, encode, type_of};
+pub use decode::{Decodable, DecodeError, LONGEST_ERROR, decode, encode, type_of};
+pub(crate) use decode::{cut_error, decode_checked};
 pub use limits::{Limits, MAX_MESSAGE};
 pub use server::{ServerMessage, ServerMessageType};
 pub use system_info::{RegistrationMetadata, SystemInfo};

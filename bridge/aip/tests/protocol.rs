@@ -148,7 +148,10 @@ async fn messages_that_are_too_large_are_not_sent() {
     let (connection, _far) = service(AipProtocol::new(Side::Service).with_limits(limits));
     let refused = connection
         .outbox()
-        .send(ServerMessage::error("x".repeat(1000)))
+        .send(ServerMessage {
+            user_request: Some("x".repeat(1000)),
+            ..ServerMessage::error("too large")
+        })
         .await
         .unwrap_err();
     assert!(

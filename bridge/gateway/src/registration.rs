@@ -81,7 +81,9 @@ impl<P: ProgramContext> Registration<P> {
                         return Ok(None);
                     }
                     let front = Front::new(settings.front, program.request_counts(M::NAME))?;
-                    M::start(node, front, settings.own).await.map(Some)
+                    let running = M::start(node, front, settings.own).await?;
+                    tracing::info!(gateway = M::NAME, address = %running.address(), "a gateway listens");
+                    Ok(Some(running))
                 }
                 .boxed()
             },

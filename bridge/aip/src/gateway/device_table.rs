@@ -39,7 +39,7 @@ impl<D: Clone> DeviceTable<D> {
             self.departed.remove(at);
         } else if self.present.len() >= self.most {
             return Err(format!(
-                "{} devices are agents already, the most (max_agents); disconnect one",
+                "{} devices are agents already, the most; raise gateways.aip.max_agents or disconnect one",
                 self.most
             ));
         } else if self.present.len() + self.departed.len() >= self.most {

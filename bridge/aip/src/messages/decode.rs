@@ -39,12 +39,35 @@ pub enum DecodeError {
     },
 }
 
+/// The longest text of an error, in characters. A text may repeat a value of the message that it is about, of up to
+/// 100 MiB.
+pub const LONGEST_ERROR: usize = 500;
+
+/// The text of an error without what exceeds [`LONGEST_ERROR`].
+pub(crate) fn cut_error(mut text: String) -> String {
+    if let Some((end, _)) = text.char_indices().nth(LONGEST_ERROR) {
+        text.truncate(end);
+        text.shrink_to_fit();
+    }
+    text
+}
+
 impl DecodeError {
-    fn invalid(error: &serde_json::Error) -> Self {
+    pub(crate) fn invalid(error: &serde_json::Error) -> Self {
         Self::Invalid {
-            reason: error.to_string(),
+            reason: cut_error(error.to_string()),
         }
     }
+}
+
+/// An array of JSON would count as an object with the fields in their order.
+fn check_object(text: &str) -> Result<(), DecodeError> {
+    if text.trim_start().starts_with('{') {
+        return Ok(());
+    }
+    Err(DecodeError::Invalid {
+        reason: r#"a message is a JSON object with "type""#.to_owned(),
+    })
 }
 
 /// A message that [`decode`] makes.
@@ -84,10 +107,11 @@ impl sealed::Counted for TransferFrame {
 /// When it exceeds a limit, or is not such a message.
 pub fn decode<T: Decodable>(text: &str, limits: &Limits) -> Result<T, DecodeError> {
     limits.check(text)?;
+    check_object(text)?;
     decode_checked(text, limits)
 }
 
-/// The message that `text` is, whose size, depth and values were checked.
+/// The message that `text` is, of which [`type_of`] has read the type.
 pub(crate) fn decode_checked<T: Decodable>(text: &str, limits: &Limits) -> Result<T, DecodeError> {
     let message: T = serde_json::from_str(text).map_err(|error| DecodeError::invalid(&error))?;
     if message.commands() > limits.commands {
@@ -125,6 +149,7 @@ pub fn type_of(text: &str, limits: &Limits) -> Result<String, DecodeError> {
         kind: String,
     }
     limits.check(text)?;
+    check_object(text)?;
     let typed: Typed = serde_json::from_str(text).map_err(|error| DecodeError::invalid(&error))?;
     Ok(typed.kind)
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{MessageStatus, ToolCommand, wire_enum::wire_enum};
+use super::{MessageStatus, ToolCommand, cut_error, wire_enum::wire_enum};
 
 wire_enum! {
     /// The types of a [`ServerMessage`].
@@ -92,10 +92,10 @@ impl ServerMessage {
         }
     }
 
-    /// An error message.
+    /// An error message. It says the first [`LONGEST_ERROR`](super::LONGEST_ERROR) characters of the text.
     pub fn error(text: impl Into<String>) -> Self {
         Self {
-            error: Some(text.into()),
+            error: Some(cut_error(text.into())),
             ..Self::new(ServerMessageType::Error, MessageStatus::Error)
         }
     }

@@ -162,9 +162,7 @@ fn parse(protocol: &AipProtocol, text: &str) -> Result<Received, ProtocolError> 
         return Ok(Received::Transfer(decode_checked(text, limits)?));
     }
     if !protocol.side().receives(&kind) && protocol.handles(&kind) {
-        let value = serde_json::from_str(text).map_err(|error| DecodeError::Invalid {
-            reason: error.to_string(),
-        })?;
+        let value = serde_json::from_str(text).map_err(|error| DecodeError::invalid(&error))?;
         return Ok(Received::Custom(CustomMessage { kind, value }));
     }
     Ok(Received::Message(match protocol.side() {

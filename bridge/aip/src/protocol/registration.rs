@@ -41,9 +41,15 @@ pub enum RegistrationRefusal {
         /// What it was.
         kind: String,
     },
+    /// Its first frame began a file, or was a part of one.
+    #[error("the first message has to be \"register\", not a file")]
+    FileFirst,
     /// It has no id that can be used.
     #[error("client_id has to have 1 to {LONGEST_ID} bytes and no control characters")]
     ClientId,
+    /// The id of the device that it is for cannot be one.
+    #[error("target_id has to have at most {LONGEST_ID} bytes and no control characters")]
+    TargetId,
     /// It says too much about itself.
     #[error("metadata has {size} bytes; at most {LARGEST_METADATA} are allowed")]
     Metadata {
@@ -76,7 +82,7 @@ pub enum RegistrationRefusal {
 }
 
 impl RegistrationRefusal {
-    /// The frame that says so.
+    /// The frame that says so; a long text is cut.
     pub fn message(&self) -> ServerMessage {
         ServerMessage {
             timestamp: Some(timestamp_now()),
@@ -103,6 +109,10 @@ impl Registration {
         }
         let client_id = message.client_id.filter(|id| is_wire_id(id));
         let client_id = client_id.ok_or(RegistrationRefusal::ClientId)?;
+        let target_id = message.target_id.filter(|id| !id.is_empty());
+        if target_id.as_ref().is_some_and(|id| !is_wire_id(id)) {
+            return Err(RegistrationRefusal::TargetId);
+        }
         let metadata = message.metadata.unwrap_or_default();
         let size = serde_json::to_string(&metadata).map_or(usize::MAX, |text| text.len());
         if size > LARGEST_METADATA {
@@ -111,7 +121,7 @@ impl Registration {
         Ok(Self {
             client_id,
             role: message.client_type,
-            target_id: message.target_id.filter(|id| !id.is_empty()),
+            target_id,
             metadata,
         })
     }
@@ -191,6 +201,12 @@ mod tests {
                 Err(RegistrationRefusal::ClientId)
             );
         }
+        let message = ClientMessage {
+            target_id: Some("x".repeat(257)),
+            ..register()
+        };
+        let refusal = Registration::from_first(message).unwrap_err();
+        assert_eq!(refusal, RegistrationRefusal::TargetId);
         let mut large = JsonObject::new();
         large.insert("a".to_owned(), json!("x".repeat(300 << 10)));
         let message = ClientMessage {

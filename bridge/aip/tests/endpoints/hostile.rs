@@ -7,7 +7,7 @@ use agentanycast_aip::{
     messages::MAX_MESSAGE,
     transport::WireFrame,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::timeout;
 
 use crate::fixture::{SOON, TestService, Told, batch};
@@ -22,9 +22,15 @@ async fn nothing_is_done_before_a_client_registers() {
         json!({ "type": "file_transfer_start", "filename": "a", "size": 1, "chunk_size": 1, "total_chunks": 1 }),
     ] {
         let mut client = service.raw().await;
+        let is_file = first["type"] == "file_transfer_start";
+        let kind = if is_file {
+            "a file".to_owned()
+        } else {
+            first["type"].to_string()
+        };
         client.send(first).await;
         client
-            .refused_for_good("the first message has to be \"register\"")
+            .refused_for_good(&format!("the first message has to be \"register\", not {kind}"))
             .await;
     }
     let mut client = service.raw().await;
@@ -312,9 +318,74 @@ async fn unknown_values_are_errors_that_name_them_and_too_many_end_the_connectio
     client.nothing_else().await;
     for _ in 0..32 {
         client.text("[]").await;
-        client.refused("not a valid message").await;
+        client
+            .refused("not a valid message: a message is a JSON object with \"type\"")
+            .await;
     }
-    assert_eq!(client.next().await, Value::Null);
+    client
+        .refused_for_good("32 frames in a row were refused: the connection is closed")
+        .await;
+}
+
+#[tokio::test]
+async fn errors_do_not_repeat_a_long_value() {
+    let service = TestService::new().await;
+    let _device = service.registered("device", "d", None).await;
+    let long = "\u{e4}".repeat(2 << 20);
+    let mut first = service.raw().await;
+    let register = |id: &str, target: &str| {
+        json!({
+            "type": "register", "status": "ok", "client_type": "constellation", "client_id": id,
+            "target_id": target,
+        })
+    };
+    first.send(register("c", &long)).await;
+    first.refused_for_good("target_id has to have").await;
+    let mut client = service.registered("constellation", "c", None).await;
+    let task = |field: &str| {
+        let mut task = json!({
+            "type": "task", "status": "continue", "client_type": "constellation", "target_id": "d",
+            "request": "wait", "session_id": "s",
+        });
+        task[field] = long.clone().into();
+        task
+    };
+    let mut wrong_type = task("task_name");
+    wrong_type["metadata"] = long.clone().into();
+    let mut unknown =
+        json!({ "type": "device_info_request", "status": "ok", "client_type": "constellation" });
+    unknown["target_id"] = "d".into();
+    unknown["request_id"] = long.clone().into();
+    for (message, text) in [
+        (json!({ "type": long, "status": "ok" }), "unknown type"),
+        (wrong_type, "invalid type: string"),
+        (task("target_id"), "target_id has to have"),
+        (task("session_id"), "session_id has to have"),
+        (unknown, "request_id have to have"),
+    ] {
+        client.send(message).await;
+        let refusal = client.next().await;
+        let error = refusal["error"].as_str().unwrap();
+        assert!(error.contains(text), "{}", &error[..60]);
+        assert!(error.chars().count() <= 500 && refusal.to_string().len() < 2000);
+    }
+    client.nothing_else().await;
+}
+
+#[tokio::test]
+async fn a_task_needs_a_request() {
+    let service = TestService::new().await;
+    let _device = service.registered("device", "d", None).await;
+    let mut client = service.registered("constellation", "c", None).await;
+    for request in [json!(null), json!(""), json!(" \n")] {
+        let task = json!({
+            "type": "task", "status": "continue", "client_type": "constellation", "target_id": "d",
+            "session_id": "s", "request": request,
+        });
+        client.send(task).await;
+        client.refused("a task needs a request").await;
+    }
+    client.nothing_else().await;
 }
 
 #[tokio::test]

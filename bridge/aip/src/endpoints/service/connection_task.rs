@@ -17,7 +17,7 @@ use crate::{
     messages::{ClientRole, ServerMessage, timestamp_now},
     protocol::{
         AnyMessage, Connection, Outbox, ProtocolError, REGISTER_WITHIN, Received, Registration,
-        RegistrationRefusal, heartbeat_ok,
+        RegistrationRefusal, heartbeat_ok, is_wire_id,
     },
     transport::{CLOSE_NORMAL, Transport},
 };
@@ -44,12 +44,8 @@ pub(super) async fn serve(
         Err(_) | Ok(None) => return connection.shut_down(CLOSE_NORMAL).await,
         Ok(Some(Err(error))) => Err(RegistrationRefusal::NotAdmitted(error.to_string())),
         Ok(Some(Ok(Received::Message(AnyMessage::Client(message))))) => Registration::from_first(message),
-        Ok(Some(Ok(other))) => Err(RegistrationRefusal::NotFirst {
-            kind: match other {
-                Received::Custom(message) => message.kind,
-                _ => "a file".to_owned(),
-            },
-        }),
+        Ok(Some(Ok(Received::Custom(message)))) => Err(RegistrationRefusal::NotFirst { kind: message.kind }),
+        Ok(Some(Ok(_))) => Err(RegistrationRefusal::FileFirst),
     };
     let registered = match registration {
         Ok(registration) => {
@@ -165,7 +161,12 @@ async fn run(service: &DeviceService, connection: &mut Connection, entry: &Arc<C
                 let _ = entry.outbox.send(error_message(text, None)).await;
             }
         }
-        if ends || invalid >= MOST_INVALID {
+        if ends {
+            break;
+        }
+        if invalid >= MOST_INVALID {
+            let text = format!("{MOST_INVALID} frames in a row were refused: the connection is closed");
+            let _ = entry.outbox.send(error_message(text, None)).await;
             break;
         }
     }
@@ -176,9 +177,10 @@ async fn run(service: &DeviceService, connection: &mut Connection, entry: &Arc<C
     }
 }
 
+/// An error frame. A long text is cut, and a session id that cannot be one is left out.
 pub(super) fn error_message(text: String, session_id: Option<String>) -> ServerMessage {
     ServerMessage {
-        session_id,
+        session_id: session_id.filter(|id| is_wire_id(id)),
         timestamp: Some(timestamp_now()),
         ..ServerMessage::error(text)
     }

@@ -4,8 +4,9 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::{DeviceService, entry::ClientEntry};
-use crate::messages::{
-    ClientMessage, ClientRole, MessageStatus, ServerMessage, ServerMessageType, timestamp_now,
+use crate::{
+    messages::{ClientMessage, ClientRole, MessageStatus, ServerMessage, ServerMessageType, timestamp_now},
+    protocol::is_wire_id,
 };
 
 impl DeviceService {
@@ -52,6 +53,17 @@ impl DeviceService {
     ) -> Result<ServerMessage, String> {
         if entry.registration.role != ClientRole::Constellation {
             return Err("DEVICE_INFO_REQUEST is permitted only for constellation clients".to_owned());
+        }
+        let ids = [&message.target_id, &message.request_id];
+        if ids
+            .into_iter()
+            .flatten()
+            .any(|id| !id.is_empty() && !is_wire_id(id))
+        {
+            return Err(
+                "target_id and request_id have to have at most 256 bytes and no control characters"
+                    .to_owned(),
+            );
         }
         let declared = entry.registration.target_id.as_deref();
         let target = message

@@ -12,7 +12,9 @@ use super::{
 };
 use crate::{
     messages::{ClientMessage, ClientMessageType, ServerMessage},
-    protocol::{AnyMessage, FileProgress, FileReceiver, Received, ReplyMatch, TransferError, heartbeat_ok},
+    protocol::{
+        AnyMessage, FileProgress, FileReceiver, Received, ReplyMatch, TransferError, heartbeat_ok, is_wire_id,
+    },
 };
 
 /// Questions about devices that are answered for one client at a time; its next frames wait for more.
@@ -195,7 +197,7 @@ impl Incoming {
                 answered = service.answer_info_request(&entry, &message) => answered,
             };
             let answer = answered.unwrap_or_else(|text| ServerMessage {
-                response_id: message.request_id.clone(),
+                response_id: message.request_id.clone().filter(|id| is_wire_id(id)),
                 ..error_message(text, None)
             });
             let _ = entry.outbox.send(answer).await;

@@ -18,7 +18,7 @@ use crate::{
         ClientMessage, ClientRole, CommandResult, MessageStatus, ServerMessage, ServerMessageType,
         sanitize_task_name, timestamp_now,
     },
-    protocol::{Outbox, ProtocolError},
+    protocol::{Outbox, ProtocolError, is_wire_id},
 };
 
 /// A task that the hooks carry out.
@@ -93,6 +93,10 @@ impl DeviceService {
         owner: &Arc<ClientEntry>,
         message: &ClientMessage,
     ) -> Result<OpenTask, String> {
+        let request = message.request.as_deref().unwrap_or_default();
+        if request.trim().is_empty() {
+            return Err("a task needs a request".to_owned());
+        }
         let target_id = task_target(owner, message)?;
         let device = self.0.registry.device(&target_id);
         if device.is_none() && !self.0.hooks.has_target(&target_id).await {
@@ -110,7 +114,7 @@ impl DeviceService {
             outcome = Some(dispatch.outcome);
         }
         let session_id = session_id.unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
-        if !crate::protocol::is_wire_id(&session_id) {
+        if !is_wire_id(&session_id) {
             return Err("session_id has to have at most 256 bytes and no control characters".to_owned());
         }
         let most = self.0.settings.max_tasks_per_client;
@@ -128,7 +132,7 @@ impl DeviceService {
         Ok(OpenTask {
             session_id,
             task_name,
-            request: message.request.clone().unwrap_or_default(),
+            request: request.to_owned(),
             target_id,
             device,
             ended,
@@ -252,6 +256,9 @@ async fn send_end(client: Option<&ClientEntry>, message: ServerMessage) {
 /// The target of a client's TASK, or the text of a refusal.
 fn task_target(owner: &ClientEntry, message: &ClientMessage) -> Result<String, String> {
     let asked = message.target_id.as_deref().filter(|id| !id.is_empty());
+    if asked.is_some_and(|id| !is_wire_id(id)) {
+        return Err("target_id has to have at most 256 bytes and no control characters".to_owned());
+    }
     match owner.registration.role {
         ClientRole::Device => match asked {
             Some(target) if target != owner.id() => Err(format!(
