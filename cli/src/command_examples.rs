@@ -549,7 +549,7 @@ const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
                 "anycast uamp verify ask.json",
                 "whether nothing in it was changed",
             ),
-            ("anycast --json uamp verify < ask.json", "the same as JSON"),
+            ("anycast --json uamp verify ask.json", "the same as JSON"),
         ],
     ),
 ];
