@@ -211,6 +211,10 @@ impl Response {
 
 /// A piece of a streamed answer.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "an event is moved once, to the reader of its stream"
+)]
 pub enum ProviderEvent {
     /// An event for the reader of the stream.
     Event(StreamEvent),

@@ -52,6 +52,10 @@ fn frame(value: &str) -> String {
 /// What one `data:` of a stream holds.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "an event is moved once, to the reader of its stream"
+)]
 pub enum Data {
     /// An event.
     Event(StreamEvent),
