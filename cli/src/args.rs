@@ -922,7 +922,7 @@ mod tests {
 #[derive(Debug, Subcommand)]
 pub(crate) enum UampCommand {
     /// Write a signed envelope to standard output, as JSON
-    Sign(UampSignArgs),
+    Sign(Box<UampSignArgs>),
     /// Check the signature of an envelope whose sender is a did:key; exit code 1 if it is wrong
     Verify {
         /// The envelope, at most 16 MiB; - reads standard input

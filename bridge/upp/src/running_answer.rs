@@ -45,7 +45,10 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// What becomes of a task, in order.
 #[derive(Debug)]
-#[allow(clippy::large_enum_variant, reason = "an event is moved once, to the reader of its stream")]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "an event is moved once, to the reader of its stream"
+)]
 pub(super) enum AnswerPiece {
     /// An event.
     Event(StreamEvent),

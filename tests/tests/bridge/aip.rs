@@ -107,7 +107,7 @@ async fn a_constellation_has_tasks_done_by_an_agent_of_another_node_and_hears_it
     let scene = AipScene::start().await;
     let _agent = scene
         .nodes
-        .program("upper", r#"echo half way >&2; tr a-z A-Z"#)
+        .program("upper", "echo half way >&2; tr a-z A-Z")
         .await;
     let target = format!("{}/upper", scene.nodes.far.peer_id());
     for target in ["skill:upper", target.as_str()] {

@@ -74,7 +74,7 @@ async fn failures_questions_and_cancels_come_back() {
     assert!(format!("{end:?}").contains("no display"), "{end:?}");
     drop(fails);
 
-    let asks = r#"if grep -q yes; then echo surely; else echo 'are you sure?'; exit 75; fi"#;
+    let asks = "if grep -q yes; then echo surely; else echo 'are you sure?'; exit 75; fi";
     let _asks = scene.nodes.program("asks", asks).await;
     let asked = client.ask("asks", "do it").await;
     let location = asked.location.clone().unwrap();

@@ -33,7 +33,7 @@ const MAX_PEM: u64 = 16 << 10;
 
 pub(crate) async fn run(context: &Context, command: UampCommand) -> Result<(), CommandFailure> {
     match command {
-        UampCommand::Sign(args) => sign(context, args).await,
+        UampCommand::Sign(args) => sign(context, *args).await,
         UampCommand::Verify { file } => verify(context, &file),
     }
 }

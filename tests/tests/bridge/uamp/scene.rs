@@ -157,7 +157,7 @@ impl SigningClient {
                         deltas.push(delta);
                     }
                 }
-                if deltas.last().is_some_and(|delta| is_end(delta)) {
+                if deltas.last().is_some_and(is_end) {
                     return;
                 }
                 tokio::time::sleep(AGAIN).await;
