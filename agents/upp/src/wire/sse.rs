@@ -38,7 +38,8 @@ pub fn turn(turn: &Turn) -> String {
 /// use agentanycast_upp::{UppError, wire::sse};
 ///
 /// let frame = sse::error(&UppError::invalid_response("half an answer"));
-/// assert_eq!(frame, "data: {\"code\":\"INVALID_RESPONSE\",\"error\":\"half an answer\"}\n\n");
+/// let data: serde_json::Value = serde_json::from_str(frame.strip_prefix("data: ").unwrap()).unwrap();
+/// assert_eq!(data, serde_json::json!({"code": "INVALID_RESPONSE", "error": "half an answer"}));
 /// ```
 pub fn error(error: &UppError) -> String {
     frame(&json!({"error": error.message(), "code": error.code().as_str()}).to_string())
