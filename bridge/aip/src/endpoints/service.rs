@@ -116,7 +116,7 @@ impl DeviceService {
         self.0.registry.get(client_id).map(|entry| entry.summary())
     }
 
-    /// What became of the last task of this name.
+    /// What became of the last task of this name; `None`: no task had it, or 1000 others came after it.
     pub fn task_result(&self, task_name: &str) -> Option<TaskReport> {
         self.0.sessions.report(task_name)
     }

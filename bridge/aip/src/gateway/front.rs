@@ -108,7 +108,10 @@ impl AipFront {
                 return self.dispatch(&body).await;
             }
             (&Method::GET, path) => match path.strip_prefix("/api/task_result/") {
-                Some(name) => self.task_result(name),
+                Some(name) => match self.task_result(name) {
+                    Some(result) => result,
+                    None => return Ok(detail(StatusCode::NOT_FOUND, "no task has this name")),
+                },
                 None => return Ok(detail(StatusCode::NOT_FOUND, "there is no such path")),
             },
             _ => return Ok(detail(StatusCode::NOT_FOUND, "there is no such path")),
@@ -147,18 +150,15 @@ impl AipFront {
         })
     }
 
-    fn task_result(&self, name: &str) -> Value {
-        match self.service.task_result(&sanitize_task_name(name)) {
-            Some(report) => match report.outcome {
-                Some(outcome) => json!({
-                    "status": "done", "completed": outcome.completed, "result": outcome.result,
-                    "error": outcome.error, "session_id": report.session_id,
-                }),
-                None => json!({ "status": "pending", "session_id": report.session_id }),
-            },
-            // A task that the device has not taken up has no report yet.
-            None => json!({ "status": "pending" }),
-        }
+    fn task_result(&self, name: &str) -> Option<Value> {
+        let report = self.service.task_result(&sanitize_task_name(name))?;
+        Some(match report.outcome {
+            Some(outcome) => json!({
+                "status": "done", "completed": outcome.completed, "result": outcome.result,
+                "error": outcome.error, "session_id": report.session_id,
+            }),
+            None => json!({ "status": "pending", "session_id": report.session_id }),
+        })
     }
 }
 

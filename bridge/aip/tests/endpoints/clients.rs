@@ -220,6 +220,53 @@ async fn a_dispatched_task_is_taken_up_by_the_device() {
     assert_eq!(report.outcome, Some(outcome));
 }
 
+/// Why a dispatched task has failed, once it has.
+async fn failure_of(service: &TestService, name: &str) -> String {
+    let ended = async {
+        loop {
+            if let Some(outcome) = service.service.task_result(name).unwrap().outcome {
+                return outcome;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let outcome = timeout(SOON, ended).await.unwrap();
+    assert!(!outcome.completed, "{outcome:?}");
+    outcome.error.unwrap()
+}
+
+#[tokio::test]
+async fn a_dispatched_task_that_is_not_taken_up_in_time_has_failed() {
+    let service = TestService::with(ServiceSettings {
+        dispatch_timeout: Duration::from_secs(1),
+        ..ServiceSettings::default()
+    })
+    .await;
+    let _device = service.registered("device", "d", None).await;
+    let task = service.service.dispatch("d", "run say", "t").await.unwrap();
+    let report = service.service.task_result("t").unwrap();
+    assert_eq!(report.outcome, None);
+    assert_eq!(report.session_id, task.session_id);
+    assert_eq!(
+        failure_of(&service, "t").await,
+        "device 'd' did not take the task up within 1 s"
+    );
+    assert!(!timeout(SOON, task.outcome()).await.unwrap().completed);
+    assert_eq!(service.service.task_result("other"), None);
+}
+
+#[tokio::test]
+async fn a_dispatched_task_whose_device_goes_has_failed() {
+    let service = TestService::new().await;
+    let device = service.registered("device", "d", None).await;
+    let _task = service.service.dispatch("d", "run say", "t").await.unwrap();
+    drop(device);
+    assert_eq!(
+        failure_of(&service, "t").await,
+        "device 'd' disconnected before it took the task up"
+    );
+}
+
 #[tokio::test]
 async fn a_device_has_one_task_at_a_time() {
     let service = TestService::new().await;

@@ -82,6 +82,10 @@ async fn the_rest_routes_tell_of_clients_and_dispatch_tasks() {
     assert_eq!(call(&gateway, "/api/dispatch", Some(nobody)).await.0, 404);
     assert_eq!(call(&gateway, "/api/dispatch", Some(json!({}))).await.0, 400);
     assert_eq!(call(&gateway, "/nothing", None).await.0, 404);
+    assert_eq!(
+        call(&gateway, "/api/task_result/other", None).await,
+        (404, json!({ "detail": "no task has this name" }))
+    );
     let large = json!({ "client_id": "d", "request": "x".repeat(2 << 20) });
     assert_eq!(call(&gateway, "/api/dispatch", Some(large)).await.0, 400);
     let url = format!("http://{}/api/clients", gateway.running.address());

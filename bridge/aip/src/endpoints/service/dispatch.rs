@@ -101,21 +101,40 @@ impl DeviceService {
             timestamp: Some(timestamp_now()),
             ..ServerMessage::new(ServerMessageType::Task, MessageStatus::Continue)
         };
+        self.0.sessions.dispatched(&session_id, &task_name);
         if let Err(error) = entry.outbox.send(message).await {
             entry.dispatches().remove(&task_name);
+            let reason = format!("the task could not be sent: {error}");
+            self.0.sessions.not_taken_up(&session_id, &task_name, reason);
             return Err(error.into());
         }
         let (waiting, name, id) = (Arc::clone(&entry), task_name.clone(), session_id.clone());
         let within = self.0.settings.dispatch_timeout;
+        let service = self.clone();
         self.0.tracker.spawn(async move {
-            let _ = timeout(within, waiting.gone.cancelled()).await;
-            let mut dispatches = waiting.dispatches();
-            if dispatches
-                .get(&name)
-                .is_some_and(|dispatch| dispatch.session_id == id)
+            let is_gone = timeout(within, waiting.gone.cancelled()).await.is_ok();
             {
-                dispatches.remove(&name);
+                let mut dispatches = waiting.dispatches();
+                if dispatches
+                    .get(&name)
+                    .is_some_and(|dispatch| dispatch.session_id == id)
+                {
+                    dispatches.remove(&name);
+                }
             }
+            let reason = if is_gone {
+                format!(
+                    "device '{}' disconnected before it took the task up",
+                    waiting.id()
+                )
+            } else {
+                let seconds = within.as_secs();
+                format!(
+                    "device '{}' did not take the task up within {seconds} s",
+                    waiting.id()
+                )
+            };
+            service.0.sessions.not_taken_up(&id, &name, reason);
         });
         Ok(DispatchedTask {
             session_id,

@@ -21,7 +21,7 @@ pub struct TaskReport {
     pub session_id: String,
     /// Its name.
     pub task_name: String,
-    /// How it ended; `None`: it is under way.
+    /// How it ended; `None`: it is under way, or its device has not taken it up yet.
     pub outcome: Option<TaskOutcome>,
 }
 
@@ -63,9 +63,22 @@ struct SessionEntry {
 #[derive(Default)]
 struct Tables {
     open: HashMap<String, SessionEntry>,
-    /// The last tasks that ended, by name; the queue has the order in which they are forgotten.
+    /// The last tasks that were dispatched or ended, by name; the queue has the order in which they are forgotten.
     reports: HashMap<String, TaskReport>,
     order: VecDeque<String>,
+}
+
+impl Tables {
+    fn keep(&mut self, report: TaskReport) {
+        let name = report.task_name.clone();
+        self.order.retain(|kept| *kept != name);
+        self.order.push_back(name.clone());
+        self.reports.insert(name, report);
+        if self.order.len() > MOST_REPORTS {
+            let oldest = self.order.pop_front().unwrap_or_default();
+            self.reports.remove(&oldest);
+        }
+    }
 }
 
 /// The open tasks of a service.
@@ -127,18 +140,31 @@ impl Sessions {
         let Some(session) = tables.open.remove(session_id) else {
             return;
         };
-        let name = session.task_name;
-        tables.order.retain(|kept| *kept != name);
-        tables.order.push_back(name.clone());
-        let report = TaskReport {
+        tables.keep(TaskReport {
             session_id: session_id.to_owned(),
-            task_name: name.clone(),
+            task_name: session.task_name,
             outcome: Some(outcome),
-        };
-        tables.reports.insert(name, report);
-        if tables.order.len() > MOST_REPORTS {
-            let oldest = tables.order.pop_front().unwrap_or_default();
-            tables.reports.remove(&oldest);
+        });
+    }
+
+    /// A device is being given a task, which it has to take up.
+    pub(super) fn dispatched(&self, session_id: &str, task_name: &str) {
+        self.tables().keep(TaskReport {
+            session_id: session_id.to_owned(),
+            task_name: task_name.to_owned(),
+            outcome: None,
+        });
+    }
+
+    /// The time in which a device takes up a task is over: a task that is not under way, and was not, has failed.
+    pub(super) fn not_taken_up(&self, session_id: &str, task_name: &str, reason: String) {
+        let mut tables = self.tables();
+        if tables.open.contains_key(session_id) {
+            return;
+        }
+        let report = tables.reports.get_mut(task_name);
+        if let Some(report) = report.filter(|report| report.session_id == session_id) {
+            report.outcome.get_or_insert_with(|| TaskOutcome::failed(reason));
         }
     }
 
