@@ -155,10 +155,9 @@ mod tests {
         let counted = Arc::clone(&asked);
         let document = move |host: http::HeaderMap, uri: http::Uri| {
             counted.fetch_add(1, Relaxed);
-            let authority = uri.authority().map_or_else(
-                || host["host"].to_str().unwrap().to_owned(),
-                ToString::to_string,
-            );
+            let authority = uri
+                .authority()
+                .map_or_else(|| host["host"].to_str().unwrap().to_owned(), ToString::to_string);
             let did = format!("did:web:{}:a", authority.replace(':', "%3A"));
             let multikey = SigningIdentity::from_ed25519(&[3; 32]).did()[8..].to_owned();
             let method =
