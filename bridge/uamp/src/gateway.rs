@@ -4,9 +4,11 @@
 //! Invariant: all bindings use one handler, so that the same conversation gives the same deltas over each of
 //! them; nothing is served without TLS 1.3.
 
+mod certified_keys;
 mod checkpoint;
 mod content;
 mod counters;
+mod did_web;
 mod grpc;
 mod handler;
 mod http;
@@ -41,7 +43,8 @@ use tokio_util::sync::CancellationToken;
 use tower::service_fn;
 
 use crate::{canonical::read_strict, hub_document::MAX_HUB, jws::SigningIdentity, trust::TrustAnchors};
-use handler::UampHandler;
+use did_web::DidWebKeys;
+use handler::{KeySources, UampHandler};
 use http::UampFront;
 use metrics::UampMetrics;
 use outbound::{OutboundRunner, SCHEMES};
@@ -86,7 +89,13 @@ impl UampGateway {
             .as_ref()
             .map(|external| (external.route(SCHEMES), identity.clone(), settings.clone()));
         let limits = (front.settings().clone(), max_body);
-        let handler = UampHandler::new(identity, Arc::clone(&node.client), settings, anchors, limits);
+        let did_web = settings.did_web.then(DidWebKeys::new).transpose()?;
+        let sources = KeySources {
+            anchors,
+            certified: tls.certified_keys(),
+            did_web,
+        };
+        let handler = UampHandler::new(identity, Arc::clone(&node.client), settings, sources, limits);
         let handler = Arc::new(handler);
         let routes = UampFront::new(Arc::clone(&handler), rules);
         let connections = front.settings().limits.connections;

@@ -3,7 +3,8 @@
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use ed25519_dalek::VerifyingKey as Ed25519Key;
-use p256::ecdsa::{Signature as P256Signature, VerifyingKey as P256Key, signature::Verifier as _};
+use p256::ecdsa::VerifyingKey as P256Key;
+use ring::signature::{ECDSA_P256_SHA256_FIXED, UnparsedPublicKey};
 use serde_json::{Value, json};
 
 /// An algorithm.
@@ -105,8 +106,9 @@ impl VerificationKey {
                 signature.is_ok_and(|signature| key.verify_strict(bytes, &signature).is_ok())
             }
             Self::P256(key) => {
-                let signature = P256Signature::from_slice(signature);
-                signature.is_ok_and(|signature| key.verify(bytes, &signature).is_ok())
+                let point = key.to_encoded_point(false);
+                let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point.as_bytes());
+                key.verify(bytes, signature).is_ok()
             }
         }
     }

@@ -11,6 +11,7 @@ pub mod canonical;
 pub mod capability_token;
 pub mod conversation;
 pub mod delta;
+pub mod did_document;
 pub mod did_key;
 pub mod envelope;
 pub mod error;

@@ -64,6 +64,20 @@ impl TrustAnchors {
     /// # Errors
     /// [`UampCode::Unauthenticated`] when there is none.
     pub fn keys_for(&self, did: &str, jws: &CompactJws<'_>) -> Result<Vec<VerificationKey>, UampError> {
+        self.keys_with(did, jws, &[])
+    }
+
+    /// As [`TrustAnchors::keys_for`], with further keys of the DID and their ids, from its document or a
+    /// certificate. They do not count for a `did:key`.
+    ///
+    /// # Errors
+    /// [`UampCode::Unauthenticated`] when there is none.
+    pub fn keys_with(
+        &self,
+        did: &str,
+        jws: &CompactJws<'_>,
+        more: &[(String, VerificationKey)],
+    ) -> Result<Vec<VerificationKey>, UampError> {
         if let Some(named) = jws.key_did()
             && named.starts_with("did:")
             && did.starts_with("did:")
@@ -76,7 +90,7 @@ impl TrustAnchors {
             );
             return Err(UampError::coded(UampCode::Unauthenticated, text));
         }
-        self.keys_of(did, jws.kid(), jws.algorithm())
+        self.select(did, jws.kid(), jws.algorithm(), more)
     }
 
     /// The keys of a DID for an algorithm, the one with this `kid` first.
@@ -89,10 +103,20 @@ impl TrustAnchors {
         kid: Option<&str>,
         algorithm: JwsAlgorithm,
     ) -> Result<Vec<VerificationKey>, UampError> {
+        self.select(did, kid, algorithm, &[])
+    }
+
+    fn select(
+        &self,
+        did: &str,
+        kid: Option<&str>,
+        algorithm: JwsAlgorithm,
+        more: &[(String, VerificationKey)],
+    ) -> Result<Vec<VerificationKey>, UampError> {
         let mut keys: Vec<(bool, VerificationKey)> = if let Some(key) = key_of_did(did) {
             vec![(true, key)]
         } else {
-            let known = self.keys.get(did).into_iter().flatten();
+            let known = self.keys.get(did).into_iter().flatten().chain(more);
             known
                 .map(|(known, key)| (Some(known.as_str()) == kid, key.clone()))
                 .collect()
@@ -101,7 +125,8 @@ impl TrustAnchors {
         keys.sort_by_key(|(is_named, _)| !is_named);
         if keys.is_empty() {
             let text = format!(
-                "no {} key of {} is known; use a did:key, or have its key among the receiver's trust anchors",
+                "no {} key of {} is known; use a did:key, a client certificate with that URI, or have its key among \
+                 the receiver's trust anchors",
                 algorithm.as_str(),
                 shown(did)
             );

@@ -1,9 +1,11 @@
 //! What an ask costs, in figures: `cargo bench -p agentanycast-uamp --bench asks`.
 //!
-//! A client in this process sends signed asks over HTTP/2 and reads each stream to its `done`. In a process of its
-//! own is first a bare front that answers the same bytes, then the gateway before a node that answers at once. Both
-//! have the same listener, TLS and token. Asks a second, and processor time of the server for one ask. Sizes come
-//! from the environment: `AGENTANYCAST_ASKS` (5000), `AGENTANYCAST_AT_ONCE` (32).
+//! A client in this process sends asks over HTTP/2 and reads each answer to its end. Each server is a process of its
+//! own: a bare front that answers the same bytes as the gateway, the A2A gateway, and the gateway of UAMP. The last two
+//! are before the same node, which answers at once. All have the same listener, TLS and token. Rounds alternate between
+//! the servers; a row is the median of its rounds: asks a second, processor time of the server for one ask, and the
+//! ratio of that time to the one of an A2A stream. Then what signing takes alone. Sizes come from the environment:
+//! `AGENTANYCAST_ASKS` (5000 in a round), `AGENTANYCAST_AT_ONCE` (32), `AGENTANYCAST_ROUNDS` (3).
 
 #![allow(
     missing_docs,
@@ -13,10 +15,12 @@
     reason = "a benchmark prints, and ends by a panic"
 )]
 
+mod client;
 #[path = "../../tests/gateway/scripted.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
 mod scripted;
 mod server;
+mod signing;
 
 use std::{
     fs,
@@ -25,15 +29,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agentanycast_uamp::{
-    body::EnvelopeBody,
-    envelope::{EnvelopeDraft, Intent},
-    jws::{SignatureForm, SigningIdentity},
-};
-use futures::{StreamExt as _, stream};
-use reqwest::Client;
+use client::{AskClient, AskForm};
+use server::ServerKind;
 
 const TOKEN: &str = "0123456789abcdef";
+
+/// Asks before the first round, for connections and caches.
+const WARM_UP: usize = 300;
+
+/// The rows of the table. The ratio is to the row `BESIDE`.
+const ROWS: [(&str, ServerKind, AskForm); 4] = [
+    ("bare front", ServerKind::Bare, AskForm::Uamp),
+    ("A2A, message:stream", ServerKind::A2a, AskForm::A2aStream),
+    ("A2A, message:send, GET", ServerKind::A2a, AskForm::A2aSendAndGet),
+    ("UAMP, ask, stream", ServerKind::Uamp, AskForm::Uamp),
+];
+const BESIDE: usize = 1;
 
 fn size(name: &str, default: usize) -> usize {
     let text = std::env::var(format!("AGENTANYCAST_{name}"));
@@ -42,75 +53,64 @@ fn size(name: &str, default: usize) -> usize {
 
 #[tokio::main]
 async fn main() {
-    if let Some(kind) = std::env::args()
-        .nth(1)
-        .filter(|kind| server::KINDS.contains(&kind.as_str()))
-    {
-        return server::serve(&kind).await;
+    if let Some(kind) = std::env::args().nth(1).and_then(|name| ServerKind::parse(&name)) {
+        return server::serve(kind).await;
     }
-    let (asks, at_once) = (size("ASKS", 5000), size("AT_ONCE", 32));
-    println!("{asks} asks, {at_once} at once, over HTTP/2");
+    let (asks, at_once, rounds) = (size("ASKS", 5000), size("AT_ONCE", 32), size("ROUNDS", 3));
+    println!("{rounds} rounds of {asks} asks, {at_once} at once, over HTTP/2");
+    let mut servers = Vec::new();
+    for (_, kind, form) in ROWS {
+        let (child, base) = start(kind);
+        let client = AskClient::new(base, form);
+        client.run(WARM_UP, at_once).await;
+        servers.push((child, client, Vec::new(), Vec::new()));
+    }
+    for _ in 0..rounds {
+        for (child, client, seconds, costs) in &mut servers {
+            let before = processor_time(child);
+            let begun = Instant::now();
+            client.run(asks, at_once).await;
+            seconds.push(begun.elapsed().as_secs_f64());
+            let used = processor_time(child).saturating_sub(before);
+            costs.push(used.as_secs_f64() * 1e6 / asks as f64);
+        }
+    }
+    let medians: Vec<(f64, f64)> = servers
+        .iter_mut()
+        .map(|(_, _, seconds, costs)| (median(seconds), median(costs)))
+        .collect();
     println!(
-        "{:<14}{:>10}{:>10}{:>16}",
-        "server", "seconds", "asks/s", "server µs/ask"
+        "{:<24}{:>8}{:>16}{:>14}",
+        "server", "asks/s", "server µs/ask", "ratio to A2A"
     );
-    for kind in server::KINDS {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .arg(kind)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        let base = format!("https://{}", line.trim());
-        run(&base, 200, at_once).await;
-        let before = processor_time(&child);
-        let begun = Instant::now();
-        run(&base, asks, at_once).await;
-        let took = begun.elapsed().as_secs_f64();
-        let cost = processor_time(&child).saturating_sub(before).as_secs_f64() * 1e6 / asks as f64;
-        println!("{kind:<14}{took:>10.2}{:>10.0}{cost:>16.0}", asks as f64 / took);
+    for ((name, ..), (seconds, cost)) in ROWS.iter().zip(&medians) {
+        let (rate, ratio) = (asks as f64 / seconds, cost / medians[BESIDE].1);
+        println!("{name:<24}{rate:>8.0}{cost:>16.0}{ratio:>14.2}");
+    }
+    for (child, ..) in &mut servers {
         child.kill().unwrap();
         child.wait().unwrap();
     }
+    signing::measure();
 }
 
-async fn run(base: &str, asks: usize, at_once: usize) {
-    let identity = SigningIdentity::from_ed25519(&[2; 32]);
-    let client = Client::builder()
-        .danger_accept_invalid_certs(true)
-        .build()
+fn start(kind: ServerKind) -> (Child, String) {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .arg(kind.name())
+        .stdout(Stdio::piped())
+        .spawn()
         .unwrap();
-    let ask = async || {
-        let now = std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .unwrap();
-        let to = vec![server::identity().did().to_owned()];
-        let body = EnvelopeBody::text("text/plain", "2+2");
-        let draft = EnvelopeDraft::new(Intent::Ask, to, body, now.as_millis() as i64);
-        let envelope = draft.sign_to_bytes(&identity, SignatureForm::Detached).unwrap();
-        let request = client
-            .post(format!("{base}/v1/messages"))
-            .bearer_auth(TOKEN)
-            .body(envelope);
-        let response = request.send().await.unwrap();
-        assert_eq!(response.status(), 202);
-        let place = response.headers()["location"].to_str().unwrap().to_owned();
-        let events = client
-            .get(format!("{base}{place}"))
-            .bearer_auth(TOKEN)
-            .send()
-            .await
-            .unwrap();
-        assert!(events.text().await.unwrap().contains("\"done\""));
-    };
-    stream::iter(0..asks)
-        .map(|_| ask())
-        .buffer_unordered(at_once)
-        .collect::<Vec<()>>()
-        .await;
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let base = format!("https://{}", line.trim());
+    (child, base)
+}
+
+fn median(figures: &mut [f64]) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
 }
 
 /// What a process has used of the processor: ticks of 10 ms.

@@ -1,11 +1,11 @@
-//! The two servers: a bare front that answers the same bytes, and the gateway.
+//! The servers: a bare front that answers the same bytes as the gateway, the A2A gateway, and the gateway of UAMP.
 
 use std::{convert::Infallible, fs, sync::Arc};
 
 use agentanycast_daemon_kit::settings::ListenOn;
-use agentanycast_front::{front::Front, request_counts::RequestCounts, sse};
-use agentanycast_gateway::{NodePort, fake::agents::FakeAgents};
-use agentanycast_gateways::front::FrontSettings;
+use agentanycast_front::{front::Front, sse};
+use agentanycast_gateway::{NodePort, fake::agents::FakeAgents, running::RunningGateway};
+use agentanycast_gateways::{bridge::Settings as A2aSettings, front::FrontSettings};
 use agentanycast_uamp::{
     gateway::{UampGateway, settings::UampSettings},
     jws::SigningIdentity,
@@ -17,14 +17,34 @@ use tower::service_fn;
 
 use crate::{TOKEN, scripted::ScriptedNode};
 
-/// A bare front, and the gateway.
-pub(crate) const KINDS: [&str; 2] = ["bare-front", "gateway"];
+/// Which server a process is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ServerKind {
+    Bare,
+    A2a,
+    Uamp,
+}
+
+impl ServerKind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Bare => "bare-front",
+            Self::A2a => "a2a-gateway",
+            Self::Uamp => "uamp-gateway",
+        }
+    }
+
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        let kinds = [Self::Bare, Self::A2a, Self::Uamp];
+        kinds.into_iter().find(|kind| kind.name() == name)
+    }
+}
 
 pub(crate) fn identity() -> SigningIdentity {
     SigningIdentity::from_ed25519(&[1; 32])
 }
 
-pub(crate) async fn serve(kind: &str) {
+pub(crate) async fn serve(kind: ServerKind) {
     let directory = tempfile::tempdir().unwrap();
     let file = |name: &str| directory.path().join(name);
     fs::write(file("tokens"), format!("alice {TOKEN}\n")).unwrap();
@@ -39,32 +59,51 @@ pub(crate) async fn serve(kind: &str) {
     };
     settings.limits.rate = 0;
     settings.auth.tokens_file = Some(file("tokens"));
-    let front = Front::new(settings, Arc::new(RequestCounts::default())).unwrap();
-    if kind == KINDS[0] {
-        let rules = front.rules();
-        let router = |_| {
-            Router::new().fallback_service(service_fn(move |request: Request| {
-                let rules = Arc::clone(&rules);
-                async move {
-                    let _admitted = rules.admit(&request).await.unwrap();
-                    Ok::<_, Infallible>(answer(request).await)
-                }
-            }))
-        };
-        let running = front.serve("a benchmark", router).await.unwrap();
-        println!("{}", running.address);
-        return running.task.await.unwrap();
+    match kind {
+        ServerKind::Bare => serve_bare(settings).await,
+        ServerKind::A2a => {
+            let settings = A2aSettings {
+                front: settings,
+                ..A2aSettings::default()
+            };
+            let node = Arc::new(ScriptedNode::default());
+            let running = agentanycast_a2a::start(&settings, node, None, Arc::default()).await;
+            announce(running.unwrap()).await;
+        }
+        ServerKind::Uamp => {
+            let front = Front::new(settings, Arc::default()).unwrap();
+            let node = NodePort {
+                client: Arc::new(ScriptedNode::default()),
+                agents: Arc::new(FakeAgents::default()),
+                external: None,
+                key: None,
+            };
+            let running = UampGateway::start_as(identity(), node, front, UampSettings::default()).await;
+            announce(running.unwrap()).await;
+        }
     }
-    let node = NodePort {
-        client: Arc::new(ScriptedNode::default()),
-        agents: Arc::new(FakeAgents::default()),
-        external: None,
-        key: None,
-    };
-    let running = UampGateway::start_as(identity(), node, front, UampSettings::default()).await;
-    let mut running = running.unwrap();
+}
+
+async fn announce(mut running: RunningGateway) {
     println!("{}", running.address());
     running.wait_ended().await;
+}
+
+async fn serve_bare(settings: FrontSettings) {
+    let front = Front::new(settings, Arc::default()).unwrap();
+    let rules = front.rules();
+    let router = |_| {
+        Router::new().fallback_service(service_fn(move |request: Request| {
+            let rules = Arc::clone(&rules);
+            async move {
+                let _admitted = rules.admit(&request).await.unwrap();
+                Ok::<_, Infallible>(answer(request).await)
+            }
+        }))
+    };
+    let running = front.serve("a benchmark", router).await.unwrap();
+    println!("{}", running.address);
+    running.task.await.unwrap();
 }
 
 /// What the gateway answers to an ask, without looking at it.

@@ -13,7 +13,7 @@ use tonic::{Code, Status, Streaming, metadata::MetadataValue};
 use tower::ServiceExt as _;
 
 use super::{
-    handler::{Rejected, UampHandler},
+    handler::{Rejected, UampHandler, UampSender},
     manifest,
     session::{SessionOut, UampSession},
     stream::begin_reading,
@@ -50,9 +50,15 @@ fn status_of(error: &UampError) -> Status {
 #[derive(Clone)]
 pub(super) struct UampGrpc(Arc<UampHandler>);
 
-/// Who calls; put beside each request by [`UampGrpc::answer`].
+/// Who calls, with its place among requests; put beside each request by [`UampGrpc::answer`].
 #[derive(Clone)]
-struct GrpcCaller(Arc<AdmittedRequest>);
+struct GrpcCaller(Arc<(UampSender, AdmittedRequest)>);
+
+impl GrpcCaller {
+    fn sender(&self) -> &UampSender {
+        &self.0.0
+    }
+}
 
 impl UampGrpc {
     pub(super) fn new(handler: Arc<UampHandler>) -> Self {
@@ -61,7 +67,9 @@ impl UampGrpc {
 
     /// Answers a call of a caller that was let in.
     pub(super) async fn answer(&self, mut request: Request, admitted: AdmittedRequest) -> Response {
-        request.extensions_mut().insert(GrpcCaller(Arc::new(admitted)));
+        let sender = UampSender::new(&admitted, request.extensions());
+        let caller = GrpcCaller(Arc::new((sender, admitted)));
+        request.extensions_mut().insert(caller);
         let most = self.0.max_envelope() + BESIDES;
         let server = AgentServer::new(self.clone()).max_decoding_message_size(most);
         match server.oneshot(request).await {
@@ -104,10 +112,7 @@ impl Agent for UampGrpc {
 
     async fn send(&self, request: tonic::Request<Envelope>) -> Result<tonic::Response<Accepted>, Status> {
         let caller = caller(&request)?;
-        let accepted = self
-            .0
-            .accept(caller.0.caller.as_str(), &request.get_ref().json)
-            .await;
+        let accepted = self.0.accept(caller.sender(), &request.get_ref().json).await;
         let accepted = accepted.map_err(|rejected| self.status(&rejected))?;
         Ok(tonic::Response::new(Accepted {
             location: accepted.location().unwrap_or_default(),
@@ -125,7 +130,7 @@ impl Agent for UampGrpc {
         let refused = |error: UampError| self.status(&error.into());
         let stream = self
             .0
-            .open(caller.0.caller.as_str(), &wanted.stream_id)
+            .open(&caller.sender().caller, &wanted.stream_id)
             .await
             .map_err(refused)?;
         begin_reading(&stream, from).map_err(refused)?;
@@ -161,8 +166,7 @@ impl Agent for UampGrpc {
     ) -> Result<tonic::Response<Self::ConnectStream>, Status> {
         let caller = caller(&request)?;
         let mut incoming = request.into_inner();
-        let name = caller.0.caller.as_str().to_owned();
-        let (session, mut written) = UampSession::new(Arc::clone(&self.0), name);
+        let (session, mut written) = UampSession::new(Arc::clone(&self.0), caller.sender().clone());
         let stop = self.0.stop.clone();
         let reading = tokio::spawn(async move {
             loop {

@@ -6,6 +6,9 @@
 
 mod actions;
 mod open;
+mod verify;
+
+pub(super) use verify::{KeySources, UampSender};
 
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
@@ -114,7 +117,7 @@ pub(super) struct UampHandler {
     pub(super) front: FrontSettings,
     tasks: GatewayTasks,
     receivers: Receivers,
-    anchors: Option<HotReload<Arc<TrustAnchors>>>,
+    keys: KeySources,
     replay: Mutex<ReplayMap>,
     locks: Vec<tokio::sync::Mutex<()>>,
     pub(super) stop: CancellationToken,
@@ -125,7 +128,7 @@ impl UampHandler {
         identity: SigningIdentity,
         node: Arc<dyn Gateway>,
         settings: UampSettings,
-        anchors: Option<HotReload<Arc<TrustAnchors>>>,
+        keys: KeySources,
         (front, max_body): (FrontSettings, usize),
     ) -> Self {
         let most_replays = usize::try_from(settings.max_replays).unwrap_or(usize::MAX);
@@ -139,7 +142,7 @@ impl UampHandler {
             stop: CancellationToken::new(),
             identity,
             settings,
-            anchors,
+            keys,
             max_body,
             front,
         }
@@ -156,7 +159,7 @@ impl UampHandler {
 
     /// The keys of senders that are not did:key.
     pub(super) fn anchors(&self) -> Arc<TrustAnchors> {
-        self.anchors.as_ref().map(HotReload::get).unwrap_or_default()
+        self.keys.anchors.as_ref().map(HotReload::get).unwrap_or_default()
     }
 
     /// The caller whose tasks are those of one stream: a list of its own, as those of one agent are
@@ -170,8 +173,8 @@ impl UampHandler {
     ///
     /// # Errors
     /// Why not, by the first rule that is broken.
-    pub(super) async fn accept(&self, caller: &str, raw: &[u8]) -> Result<Accepted, Rejected> {
-        let accepted = self.take(caller, raw).await;
+    pub(super) async fn accept(&self, sender: &UampSender, raw: &[u8]) -> Result<Accepted, Rejected> {
+        let accepted = self.take(sender, raw).await;
         match &accepted {
             Ok(_) => {}
             Err(rejected) => self.counters.refused(rejected.error.code()),
@@ -179,9 +182,9 @@ impl UampHandler {
         accepted
     }
 
-    async fn take(&self, caller: &str, raw: &[u8]) -> Result<Accepted, Rejected> {
+    async fn take(&self, sender: &UampSender, raw: &[u8]) -> Result<Accepted, Rejected> {
         let envelope = Envelope::read(raw, self.max_envelope())?;
-        let taken = self.take_envelope(caller, &envelope, raw).await;
+        let taken = self.take_envelope(sender, &envelope, raw).await;
         taken.map_err(|error| Rejected {
             error,
             id: Some(envelope.id()),
@@ -191,13 +194,14 @@ impl UampHandler {
 
     async fn take_envelope(
         &self,
-        caller: &str,
+        sender: &UampSender,
         envelope: &Envelope,
         raw: &[u8],
     ) -> Result<Accepted, UampError> {
-        let now = now_ms();
-        let is_body_signed = self.verify(envelope)?;
+        let (caller, now) = (sender.caller.as_str(), now_ms());
+        // First, since it costs least: a DID document is not fetched for an old envelope.
         envelope.check_time(now, self.settings.skew_ms())?;
+        let is_body_signed = self.verify(sender, envelope, now).await?;
         self.check_capability(envelope, now)?;
         let most = usize::try_from(self.settings.max_receivers).unwrap_or(usize::MAX);
         if envelope.to().len() > most {
@@ -241,26 +245,6 @@ impl UampHandler {
                 .forget(envelope.from(), envelope.id()),
         }
         acted
-    }
-
-    /// Checks the signature; whether it covers the body.
-    fn verify(&self, envelope: &Envelope) -> Result<bool, UampError> {
-        let anchors = self.anchors();
-        let keys = anchors.keys_for(envelope.from(), &envelope.signature()?)?;
-        let mut last = Ok(());
-        for key in &keys {
-            last = envelope.verify(key);
-            if last.is_ok() {
-                return Ok(true);
-            }
-        }
-        let compat = &self.settings.compat_uamp_js_hash;
-        if compat.iter().any(|from| from == envelope.from())
-            && keys.iter().any(|key| envelope.verify_allow_list(key).is_ok())
-        {
-            return Ok(false);
-        }
-        last.map(|()| true)
     }
 
     fn check_capability(&self, envelope: &Envelope, now_ms: i64) -> Result<(), UampError> {

@@ -30,7 +30,7 @@ use url::form_urlencoded;
 use super::{
     content::{ENVELOPE_TYPE, JSON},
     grpc::UampGrpc,
-    handler::{Rejected, UampHandler},
+    handler::{Rejected, UampHandler, UampSender},
     manifest::{self, HUB_PATH, MANIFEST_PATH},
     refusals,
     stream::begin_reading,
@@ -89,8 +89,8 @@ impl UampFront {
             (&Method::POST, "/v1/messages") => self.message(request, admitted).await,
             (&Method::GET, SOCKET_PATH) => {
                 let handler = Arc::clone(&self.handler);
-                let caller = admitted.caller.as_str().to_owned();
-                let opened = websocket::open(&mut request, admitted.permit, handler, caller);
+                let sender = UampSender::new(&admitted, request.extensions());
+                let opened = websocket::open(&mut request, admitted.permit, handler, sender);
                 opened.map_err(|refusal| refusals::of_front(&refusal).into())
             }
             (&Method::GET, path) => {
@@ -108,6 +108,7 @@ impl UampFront {
 
     async fn message(&self, request: Request, admitted: AdmittedRequest) -> Result<Response, Rejected> {
         let (head, body) = request.into_parts();
+        let sender = UampSender::new(&admitted, &head.extensions);
         if !is_envelope(&head.headers) {
             let mut response = self.refused(&Rejected::from(UampError::field(
                 "Content-Type",
@@ -117,7 +118,7 @@ impl UampFront {
             return Ok(response);
         }
         let raw = read(body, &admitted.permit, self.handler.max_envelope()).await?;
-        let accepted = self.handler.accept(admitted.caller.as_str(), &raw).await?;
+        let accepted = self.handler.accept(&sender, &raw).await?;
         let mut response = plain(StatusCode::ACCEPTED);
         if let Some(location) = accepted
             .location()

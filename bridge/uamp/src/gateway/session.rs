@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
-    handler::{Rejected, UampHandler},
+    handler::{Rejected, UampHandler, UampSender},
     now_ms,
     stream::{UampStream, begin_reading},
 };
@@ -43,7 +43,7 @@ pub(super) enum SessionOut {
 /// A connection. Dropping it ends what it follows; the streams go on.
 pub(super) struct UampSession {
     handler: Arc<UampHandler>,
-    caller: String,
+    sender: UampSender,
     out: mpsc::Sender<SessionOut>,
     followed: Mutex<HashMap<String, AbortOnDropHandle<()>>>,
 }
@@ -56,11 +56,11 @@ struct RecordProbe {
 
 impl UampSession {
     /// Of this caller; what goes out is received at the other end.
-    pub(super) fn new(handler: Arc<UampHandler>, caller: String) -> (Self, mpsc::Receiver<SessionOut>) {
+    pub(super) fn new(handler: Arc<UampHandler>, sender: UampSender) -> (Self, mpsc::Receiver<SessionOut>) {
         let (out, written) = mpsc::channel(WRITE_AHEAD);
         let session = Self {
             handler,
-            caller,
+            sender,
             out,
             followed: Mutex::default(),
         };
@@ -98,11 +98,11 @@ impl UampSession {
     }
 
     async fn take_envelope(&self, json: &[u8]) -> Result<(), Rejected> {
-        let accepted = self.handler.accept(&self.caller, json).await?;
+        let accepted = self.handler.accept(&self.sender, json).await?;
         let Some(stream_id) = &accepted.stream_id else {
             return Ok(());
         };
-        let stream = self.handler.open(&self.caller, stream_id).await?;
+        let stream = self.handler.open(&self.sender.caller, stream_id).await?;
         let said = json!({ "state": "accepted", "stream_id": stream_id, "location": accepted.location() });
         let draft = EnvelopeDraft::new(
             Intent::Progress,
@@ -130,17 +130,17 @@ impl UampSession {
             .then(|| delta.payload.get("from")?.as_u64())
             .flatten();
         if let Some(from) = from {
-            let stream = self.handler.open(&self.caller, &delta.stream_id).await?;
+            let stream = self.handler.open(&self.sender.caller, &delta.stream_id).await?;
             return self.follow(&stream, from);
         }
         // Also of a stream whose last frame is on its way: what was sent is not sent again.
         if self.followed().contains_key(&delta.stream_id) {
-            return self.handler.acknowledge(&self.caller, &delta).await;
+            return self.handler.acknowledge(&self.sender.caller, &delta).await;
         }
-        let stream = self.handler.open(&self.caller, &delta.stream_id).await?;
+        let stream = self.handler.open(&self.sender.caller, &delta.stream_id).await?;
         match delta.acknowledged() {
             Some(through) => self.follow(&stream, through.saturating_add(1)),
-            None => self.handler.acknowledge(&self.caller, &delta).await,
+            None => self.handler.acknowledge(&self.sender.caller, &delta).await,
         }
     }
 

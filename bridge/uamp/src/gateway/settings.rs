@@ -26,6 +26,8 @@ pub struct UampSettings {
     pub key: Option<PathBuf>,
     /// A JWKS or the document of a hub with keys of senders that are not did:key. Default: none.
     pub trust_anchors: Option<PathBuf>,
+    /// Whether senders may be did:web whose documents are fetched over https. Default: false.
+    pub did_web: bool,
     /// How much the clock of a sender may differ. Default: 5 min.
     pub skew: Duration,
     /// Receivers of one envelope. Default: 16.
@@ -60,6 +62,7 @@ impl Default for UampSettings {
         Self {
             key: None,
             trust_anchors: None,
+            did_web: false,
             skew: Duration::from_mins(5),
             max_receivers: 16,
             max_replays: 512 << 10,
@@ -82,6 +85,7 @@ impl SettingTables for UampSettings {
     const OWN: &'static [SettingKey<Self>] = &[
         key!(UampSettings, "key", key).variable("KEY").flag("key", "FILE", "The key that signs what the gateway says: a node's key, or a P-256 key in PEM"),
         key!(UampSettings, "trust_anchors", trust_anchors).variable("TRUST_ANCHORS").flag("trust-anchors", "FILE", "A JWKS or hub document with keys of senders that are not did:key; read again when it changes"),
+        key!(UampSettings, "did_web", did_web).variable("DID_WEB").flag("did-web", "", "Verify senders that are did:web by their documents, fetched over https from public hosts"),
         key!(UampSettings, "skew", skew).variable("SKEW").flag("skew", "TIME", "How much the clock of a sender may differ").bounds(Bounds::Times(Duration::from_secs(1), Duration::from_hours(1))),
         key!(UampSettings, "max_receivers", max_receivers).variable("MAX_RECEIVERS").flag("max-receivers", "N", "Receivers of one envelope").bounds(Bounds::Numbers(1, MOST_RECEIVERS)),
         key!(UampSettings, "max_replays", max_replays).variable("MAX_REPLAYS").flag("max-replays", "N", "Envelopes that are remembered against replay").bounds(Bounds::Numbers(16, MOST_REPLAYS)),

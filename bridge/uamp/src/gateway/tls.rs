@@ -19,6 +19,7 @@ use tokio_rustls::{
     },
 };
 
+use super::certified_keys::{CertifiedKeys, KeepingVerifier};
 use crate::jws::SigningIdentity;
 
 /// What TLS agrees on over TCP, and over QUIC. A WebSocket needs HTTP/1.1.
@@ -30,6 +31,7 @@ pub(super) struct UampTls {
     settings: FrontSettings,
     /// Where no certificate is set: one for this DID, made once.
     made: Option<Arc<MadeCertificate>>,
+    certified: Arc<CertifiedKeys>,
 }
 
 struct MadeCertificate {
@@ -47,7 +49,13 @@ impl UampTls {
         Ok(Self {
             settings: settings.clone(),
             made,
+            certified: Arc::default(),
         })
+    }
+
+    /// The keys of the certificates that clients have shown.
+    pub(super) fn certified_keys(&self) -> Arc<CertifiedKeys> {
+        Arc::clone(&self.certified)
     }
 
     /// For the front.
@@ -74,7 +82,8 @@ impl UampTls {
 
     fn reloaded(&self, alpn: &'static [&'static [u8]]) -> anyhow::Result<HotReload<Arc<ServerConfig>>> {
         let (settings, made) = (self.settings.clone(), self.made.clone());
-        let make = move || server_config(&settings, made.as_deref(), alpn).map(Arc::new);
+        let keys = Arc::clone(&self.certified);
+        let make = move || server_config(&settings, made.as_deref(), &keys, alpn).map(Arc::new);
         Ok(HotReload::new("the certificates of UAMP", self.files(), make)?.without_interval())
     }
 }
@@ -82,6 +91,7 @@ impl UampTls {
 fn server_config(
     settings: &FrontSettings,
     made: Option<&MadeCertificate>,
+    keys: &Arc<CertifiedKeys>,
     alpn: &[&[u8]],
 ) -> anyhow::Result<ServerConfig> {
     let (chain, key) = match (made, &settings.tls_cert, &settings.tls_key) {
@@ -98,8 +108,11 @@ fn server_config(
     };
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let clients = match &settings.auth.client_ca {
-        Some(path) => client_verifier(path, &provider)
-            .with_context(|| format!("certificates of callers' authorities {}", path.display()))?,
+        Some(path) => Arc::new(KeepingVerifier {
+            inner: client_verifier(path, &provider)
+                .with_context(|| format!("certificates of callers' authorities {}", path.display()))?,
+            keys: Arc::clone(keys),
+        }),
         None => WebPkiClientVerifier::no_client_auth(),
     };
     let mut config = ServerConfig::builder_with_provider(provider)

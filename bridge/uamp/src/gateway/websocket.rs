@@ -20,7 +20,7 @@ use axum::{extract::Request, response::Response};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
-    handler::{Rejected, UampHandler},
+    handler::{Rejected, UampHandler, UampSender},
     session::{SessionOut, UampSession},
 };
 use crate::{
@@ -47,16 +47,16 @@ pub(super) fn open(
     request: &mut Request,
     permit: RequestPermit,
     handler: Arc<UampHandler>,
-    caller: String,
+    sender: UampSender,
 ) -> Result<Response, Refusal> {
     websocket::upgrade(request, permit, MAX_MESSAGE, move |socket| {
-        serve(socket, handler, caller)
+        serve(socket, handler, sender)
     })
 }
 
-async fn serve(mut socket: WebSocket, handler: Arc<UampHandler>, caller: String) {
+async fn serve(mut socket: WebSocket, handler: Arc<UampHandler>, peer: UampSender) {
     let stop = handler.stop.clone();
-    let (session, mut written) = UampSession::new(handler, caller);
+    let (session, mut written) = UampSession::new(handler, peer);
     let is_text = Arc::new(AtomicBool::new(false));
     let (sender, as_text) = (socket.sender(), Arc::clone(&is_text));
     let writer = AbortOnDropHandle::new(tokio::spawn(async move {

@@ -15,5 +15,6 @@ mod hostile;
 mod http3_client;
 mod outbound;
 mod scripted;
+mod senders;
 mod socket_clients;
 mod streams;

@@ -1,0 +1,104 @@
+//! Whether an envelope is of whom it says: by a `did:key`, a trust anchor, the client certificate of its connection,
+//! or the document of a `did:web`.
+//!
+//! Invariant: a document is fetched only for an envelope that none of the other keys verifies.
+
+use std::sync::Arc;
+
+use agentanycast_daemon_kit::hot_reload::HotReload;
+use agentanycast_front::{
+    admission::{AdmittedRequest, ClientConnection},
+    auth::ClientCertificate,
+};
+use http::Extensions;
+
+use super::UampHandler;
+use crate::{
+    envelope::Envelope,
+    error::UampError,
+    gateway::{certified_keys::CertifiedKeys, did_web::DidWebKeys},
+    key::VerificationKey,
+    trust::TrustAnchors,
+};
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Debug)]
+pub(in crate::gateway) struct UampSender {
+    /// The name that the front knows it by.
+    pub(in crate::gateway) caller: String,
+    /// The certificate that its TLS has shown.
+    certificate: Option<ClientCertificate>,
+}
+
+impl UampSender {
+    /// Of a request that was let in; `extensions` are those of the request.
+    pub(in crate::gateway) fn new(admitted: &AdmittedRequest, extensions: &Extensions) -> Self {
+        let connection = extensions.get::<ClientConnection>();
+        Self {
+            caller: admitted.caller.as_str().to_owned(),
+            certificate: connection.and_then(|connection| connection.certificate.clone()),
+        }
+    }
+}
+
+/// Where keys of senders come from that are not `did:key`.
+pub(in crate::gateway) struct KeySources {
+    /// The file of the settings.
+    pub(in crate::gateway) anchors: Option<HotReload<Arc<TrustAnchors>>>,
+    /// Certificates of clients.
+    pub(in crate::gateway) certified: Arc<CertifiedKeys>,
+    /// Documents; `None`: the setting is off.
+    pub(in crate::gateway) did_web: Option<DidWebKeys>,
+}
+
+impl UampHandler {
+    /// Checks the signature; whether it covers the body.
+    pub(super) async fn verify(
+        &self,
+        sender: &UampSender,
+        envelope: &Envelope,
+        now_ms: i64,
+    ) -> Result<bool, UampError> {
+        let (anchors, from) = (self.anchors(), envelope.from());
+        let mut more: Vec<(String, VerificationKey)> = Vec::new();
+        if let Some(certificate) = &sender.certificate
+            && !from.starts_with("did:key:")
+        {
+            let keys = self.keys.certified.keys_for(certificate, from, now_ms);
+            more.extend(keys.into_iter().map(|key| (from.to_owned(), key)));
+        }
+        let verified = self.verify_by(&anchors, envelope, &more);
+        let Some(documents) = &self.keys.did_web else {
+            return verified;
+        };
+        if verified.is_ok() || !from.starts_with("did:web:") || anchors.knows(from) {
+            return verified;
+        }
+        let document = documents.keys(from).await?;
+        self.verify_by(&anchors, envelope, &document)
+    }
+
+    /// By the trust anchors and these keys.
+    fn verify_by(
+        &self,
+        anchors: &TrustAnchors,
+        envelope: &Envelope,
+        more: &[(String, VerificationKey)],
+    ) -> Result<bool, UampError> {
+        let keys = anchors.keys_with(envelope.from(), &envelope.signature()?, more)?;
+        let mut last = Ok(());
+        for key in &keys {
+            last = envelope.verify(key);
+            if last.is_ok() {
+                return Ok(true);
+            }
+        }
+        let compat = &self.settings.compat_uamp_js_hash;
+        if compat.iter().any(|from| from == envelope.from())
+            && keys.iter().any(|key| envelope.verify_allow_list(key).is_ok())
+        {
+            return Ok(false);
+        }
+        last.map(|()| true)
+    }
+}
