@@ -188,13 +188,13 @@ fn events(running: RunningAnswer) -> Response {
         let mut pieces = std::pin::pin!(running.pieces());
         while let Some(piece) = pieces.next().await {
             match piece {
-                Ok(AnswerPiece::Event(event)) => yield line(&sse::event(&event)),
+                Ok(AnswerPiece::Event(event)) => yield Ok::<_, Infallible>(line(&sse::event(&event))),
                 Ok(AnswerPiece::Done(response)) => {
-                    yield line(&sse::turn(&turn_of(*response)));
-                    yield line(sse::DONE);
+                    yield Ok(line(&sse::turn(&turn_of(*response))));
+                    yield Ok(line(sse::DONE));
                 }
                 Err(error) => {
-                    yield line(&sse::error(&error));
+                    yield Ok(line(&sse::error(&error)));
                     return;
                 }
             }
@@ -204,9 +204,9 @@ fn events(running: RunningAnswer) -> Response {
 }
 
 /// A frame of the wire as an event of the response, which adds the field's name and the blank line.
-fn line(frame: &str) -> Result<Event, Infallible> {
+fn line(frame: &str) -> Event {
     let data = frame.strip_prefix("data: ").unwrap_or(frame);
-    Ok(Event::default().data(data.trim_end_matches('\n')))
+    Event::default().data(data.trim_end_matches('\n'))
 }
 
 fn refused_by_front(refusal: &Refusal) -> Response {
