@@ -17,6 +17,7 @@ pub mod codec;
 pub mod decoded_size;
 pub mod gateway_labels;
 pub mod json;
+pub mod parts;
 pub mod struct_json;
 
 /// The generated messages, and with the feature `services` clients and servers.

@@ -4,22 +4,18 @@
 //! for a program that gets files in a directory, `file` (the file's name there), and may have `media_type` and `filename`.
 
 use agentanycast_proto::{
+    parts,
     struct_json::{self, EXACT},
     v1::{self, part::Content},
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Map, Value, json};
 
-/// The media type of JSON.
-pub(crate) const JSON: &str = "application/json";
+pub(crate) use agentanycast_proto::parts::{JSON, text_part};
 
 /// The texts of a message, one below the other.
 pub(crate) fn text_of(message: &v1::Message) -> String {
-    let texts = message.parts.iter().filter_map(|part| match &part.content {
-        Some(Content::TextPart(part)) => Some(part.text.as_str()),
-        _ => None,
-    });
-    texts.collect::<Vec<_>>().join("\n")
+    parts::text_of(&message.parts)
 }
 
 /// The message that a task is started for: the last one of its sender.
@@ -28,27 +24,12 @@ pub(crate) fn newest_message(task: &v1::Task) -> Option<&v1::Message> {
     task.messages.iter().rev().find(user)
 }
 
-/// A text part.
-pub(crate) fn text_part(text: impl Into<String>) -> v1::Part {
-    let text = text.into();
-    v1::Part {
-        content: Some(Content::TextPart(v1::TextPart { text })),
-        ..v1::Part::default()
-    }
-}
-
 /// A part of JSON: data, or text where it is nested too deep for data.
 pub(crate) fn data_part(value: &Value) -> v1::Part {
-    let mut part = match struct_json::carry(value) {
-        Ok((data, exact)) => v1::Part {
-            content: Some(Content::DataPart(v1::DataPart { data: Some(data) })),
-            metadata: exact.map(|text| (EXACT.to_owned(), text)).into_iter().collect(),
-            ..v1::Part::default()
-        },
-        Err(_) => text_part(value.to_string()),
-    };
-    JSON.clone_into(&mut part.media_type);
-    part
+    parts::data_part(value).unwrap_or_else(|_| v1::Part {
+        media_type: JSON.to_owned(),
+        ..text_part(value.to_string())
+    })
 }
 
 /// A part of bytes.

@@ -1,13 +1,13 @@
 //! Messages and results in the terms that HTTP, MCP and ACP share, besides those of `parts`: media types, JSON of data
 //! parts, bytes as the part that fits. PURE.
 
-use agentanycast_proto::{
-    struct_json::{self, EXACT},
-    v1::{self, part::Content},
-};
+use agentanycast_proto::v1;
 use serde_json::Value;
 
 use crate::parts::{JSON, data_part, newest_message, raw_part, text_part};
+
+/// The JSON of a data part; `None`: the part has none.
+pub(crate) use agentanycast_proto::parts::data_of as json_of;
 
 /// The media type of text that has none of its own.
 pub(crate) const PLAIN_TEXT: &str = "text/plain";
@@ -18,15 +18,6 @@ pub(crate) const OCTETS: &str = "application/octet-stream";
 /// The message that a task is started for; an empty one where the task has none.
 pub(crate) fn newest_request(task: &v1::Task) -> v1::Message {
     newest_message(task).cloned().unwrap_or_default()
-}
-
-/// The JSON of a data part; `None`: the part has none.
-pub(crate) fn json_of(part: &v1::Part) -> Option<Value> {
-    let Some(Content::DataPart(data)) = &part.content else {
-        return None;
-    };
-    let exact = part.metadata.get(EXACT).map(String::as_str);
-    Some(struct_json::restore(data.data.as_ref()?, exact))
 }
 
 /// A part with text of this media type, which stays out where it is plain text.
@@ -96,6 +87,8 @@ pub(crate) fn shortened(text: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+
+    use agentanycast_proto::v1::part::Content;
 
     use super::*;
 

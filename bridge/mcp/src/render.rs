@@ -9,6 +9,7 @@ use agentanycast_gateway::{
     time::write_time,
 };
 use agentanycast_proto::{
+    parts,
     struct_json::{self, EXACT},
     v1::{self, Artifact, Part, Skill, SkillInfo, TaskStatus, part::Content},
 };
@@ -311,14 +312,7 @@ fn summary(task: &v1::Task, said: &str) -> String {
 
 /// The texts of a message.
 pub(super) fn text_of(message: Option<&v1::Message>) -> String {
-    let texts = message.into_iter().flat_map(|message| &message.parts);
-    let texts: Vec<&str> = texts
-        .filter_map(|part| match &part.content {
-            Some(Content::TextPart(part)) => Some(part.text.as_str()),
-            _ => None,
-        })
-        .collect();
-    texts.join("\n")
+    parts::text_of(message.into_iter().flat_map(|message| &message.parts))
 }
 
 /// A text as it is shown.

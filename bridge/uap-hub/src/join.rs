@@ -13,7 +13,7 @@ use agentanycast_gateway::{
     tasks::{CallerMessage, CallerTasks, GatewayTasks, TaskRefusal},
     token_file::read_token,
 };
-use agentanycast_proto::v1 as mesh;
+use agentanycast_proto::{parts, v1 as mesh};
 use anyhow::Context as _;
 use async_trait::async_trait;
 use futures::StreamExt as _;
@@ -342,9 +342,5 @@ async fn tell(progress: &SessionProgress, update: Update) {
 }
 
 fn text_of(message: &mesh::Message) -> String {
-    let texts = message.parts.iter().filter_map(|part| match &part.content {
-        Some(Content::TextPart(text)) => Some(text.text.as_str()),
-        _ => None,
-    });
-    texts.collect::<Vec<_>>().join("\n")
+    parts::text_of(&message.parts)
 }

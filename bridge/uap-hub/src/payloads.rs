@@ -189,15 +189,6 @@ pub(crate) fn payload_of(number: usize, part: &mesh::Part, default_type: &str) -
     })
 }
 
-/// A text part.
-pub(crate) fn text_part(text: &str) -> mesh::Part {
-    let text = text.to_owned();
-    mesh::Part {
-        content: Some(Content::TextPart(mesh::TextPart { text })),
-        ..mesh::Part::default()
-    }
-}
-
 /// The object of metadata as JSON.
 pub(crate) fn metadata_json(metadata: &prost_types::Struct) -> Value {
     Value::Object(from_struct(metadata))
@@ -205,6 +196,7 @@ pub(crate) fn metadata_json(metadata: &prost_types::Struct) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use agentanycast_proto::parts::text_part;
     use proptest::prelude::*;
     use serde_json::json;
 

@@ -4,12 +4,12 @@
 //! Invariant: a report of a session reads the same for tests and translations ([`Report`]), so that a session is written once.
 
 use agentanycast_gateway::time::{read_time, write_time};
-use agentanycast_proto::{json::to_struct, v1 as mesh};
+use agentanycast_proto::{json::to_struct, parts::text_part, v1 as mesh};
 use mesh::part::Content;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    payloads::{JSON, attachment_part, metadata_json, parts_of, text_part},
+    payloads::{JSON, attachment_part, metadata_json, parts_of},
     v1::{
         Attachment, Payload, Severity, StepReport, StepStatus, Summary, Telemetry, TestResponse, TestResult,
         TestState, TestStatus, TranslationResponse, TranslationResult, TranslationState, TranslationStatus,

@@ -3,9 +3,12 @@
 use std::{cell::RefCell, collections::BTreeMap, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use agentanycast_identity::PeerId;
-use agentanycast_proto::v1::{
-    self, A2aEnvelope, Artifact, Message, MessageRole, Part, TextPart, UrlPart, a2a_envelope::Payload,
-    part::Content,
+use agentanycast_proto::{
+    parts,
+    v1::{
+        self, A2aEnvelope, Artifact, Message, MessageRole, Part, TextPart, UrlPart, a2a_envelope::Payload,
+        part::Content,
+    },
 };
 
 use lru::LruCache;
@@ -214,15 +217,7 @@ pub fn reference(task_id: &str, artifact_id: &str, name: &str, media_type: &str,
 
 /// All text of a message.
 pub fn text_of(message: &Message) -> String {
-    let texts: Vec<&str> = message
-        .parts
-        .iter()
-        .filter_map(|part| match &part.content {
-            Some(Content::TextPart(text)) => Some(text.text.as_str()),
-            _ => None,
-        })
-        .collect();
-    texts.join("\n")
+    parts::text_of(&message.parts)
 }
 
 /// The message that came with a change, for an event.

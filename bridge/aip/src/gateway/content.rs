@@ -1,42 +1,33 @@
 //! JSON as parts of the mesh, and back. PURE.
 
 use agentanycast_proto::{
-    struct_json::{EXACT, carry, restore},
+    parts::{self, data_of},
     v1 as mesh,
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mesh::part::Content;
 use serde_json::Value;
 
-/// The media type of JSON.
-pub(super) const JSON: &str = "application/json";
+pub(super) use agentanycast_proto::parts::{JSON, text_of};
 
 /// A part of text.
 pub(super) fn text_part(text: impl Into<String>) -> mesh::Part {
     mesh::Part {
-        content: Some(Content::TextPart(mesh::TextPart { text: text.into() })),
         media_type: "text/plain".to_owned(),
-        ..mesh::Part::default()
+        ..parts::text_part(text)
     }
 }
 
 /// A part of data; JSON that is deeper than the mesh carries is a file.
 pub(super) fn data_part(value: &Value) -> mesh::Part {
-    match carry(value) {
-        Ok((data, exact)) => mesh::Part {
-            content: Some(Content::DataPart(mesh::DataPart { data: Some(data) })),
-            media_type: JSON.to_owned(),
-            metadata: exact.map(|text| (EXACT.to_owned(), text)).into_iter().collect(),
-        },
-        Err(_) => mesh::Part {
-            content: Some(Content::RawPart(mesh::RawPart {
-                data: value.to_string().into(),
-                filename: "result.json".to_owned(),
-            })),
-            media_type: JSON.to_owned(),
-            ..mesh::Part::default()
-        },
-    }
+    parts::data_part(value).unwrap_or_else(|_| mesh::Part {
+        content: Some(Content::RawPart(mesh::RawPart {
+            data: value.to_string().into(),
+            filename: "result.json".to_owned(),
+        })),
+        media_type: JSON.to_owned(),
+        ..mesh::Part::default()
+    })
 }
 
 /// A value as a part: a text is text, all else is data.
@@ -50,22 +41,9 @@ pub(super) fn value_part(value: &Value) -> mesh::Part {
 /// The JSON of a part of data, or of one that is a file of JSON.
 pub(super) fn json_of(part: &mesh::Part) -> Option<Value> {
     match &part.content {
-        Some(Content::DataPart(data)) => {
-            let exact = part.metadata.get(EXACT).map(String::as_str);
-            Some(restore(data.data.as_ref()?, exact))
-        }
         Some(Content::RawPart(raw)) if part.media_type == JSON => serde_json::from_slice(&raw.data).ok(),
-        _ => None,
+        _ => data_of(part),
     }
-}
-
-/// What parts say as text.
-pub(super) fn text_of(parts: &[mesh::Part]) -> String {
-    let texts = parts.iter().filter_map(|part| match &part.content {
-        Some(Content::TextPart(text)) => Some(text.text.as_str()),
-        _ => None,
-    });
-    texts.collect::<Vec<_>>().join("\n")
 }
 
 /// The first object of the parts; a text that is an object counts.

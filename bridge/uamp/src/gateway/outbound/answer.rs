@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use agentanycast_proto::{
-    struct_json::{EXACT, carry},
+    parts,
     v1::{self, TaskStatus, part::Content},
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -239,29 +239,20 @@ pub(super) fn agent_message(text: &str) -> v1::Message {
 
 fn text_part(text: &str, mime: &str) -> v1::Part {
     v1::Part {
-        content: Some(Content::TextPart(v1::TextPart {
-            text: text.to_owned(),
-        })),
         media_type: mime.to_owned(),
-        ..v1::Part::default()
+        ..parts::text_part(text)
     }
 }
 
 fn data_part(value: &Value) -> v1::Part {
-    let mut part = v1::Part {
-        media_type: "application/json".to_owned(),
-        ..v1::Part::default()
-    };
-    if let Ok((data, exact)) = carry(value) {
-        part.metadata = exact.map(|text| (EXACT.to_owned(), text)).into_iter().collect();
-        part.content = Some(Content::DataPart(v1::DataPart { data: Some(data) }));
-    } else {
-        part.content = Some(Content::RawPart(v1::RawPart {
+    parts::data_part(value).unwrap_or_else(|_| v1::Part {
+        content: Some(Content::RawPart(v1::RawPart {
             data: value.to_string().into_bytes(),
             filename: String::new(),
-        }));
-    }
-    part
+        })),
+        media_type: parts::JSON.to_owned(),
+        ..v1::Part::default()
+    })
 }
 
 /// A part of a `done`.
