@@ -51,6 +51,7 @@ mod provider;
 pub mod providers;
 mod retry;
 mod scripted;
+pub mod task_wire;
 mod thread;
 mod timestamp;
 mod tool;

@@ -25,16 +25,17 @@ use futures::{StreamExt as _, stream};
 
 use self::task_codec::{answer_of, request_message};
 pub use self::{
-    error::{error_of_reason, error_of_task, node_error},
+    error::{error_of_task, node_error},
     running_task::RunningTask,
     target::MeshTarget,
-    task_codec::{UAP_EVENTS, UPP_EVENTS, UPP_TURN, blocks_of_parts, parts_of_turn, request_of_parts},
+    task_codec::{blocks_of_parts, parts_of_turn, request_of_parts},
 };
 use crate::{
     error::UppError,
     event::StreamEvent,
     provider::{ModelReference, Provider, ProviderEvent, ProviderStream, Request, Response},
     scripted::events_of,
+    task_wire::event_of_line,
 };
 
 /// An agent of the mesh as a model. Its id is `peer:<id>`, `peer:<id>/<agent>`, `skill:<id>` or a DID; an id
@@ -113,7 +114,7 @@ async fn next_piece(mut state: StreamState) -> Result<Option<(ProviderEvent, Str
                     state = made(task, seen).await?;
                     continue;
                 };
-                if let Some(event) = task_codec::model_event(&line?)? {
+                if let Some(event) = event_of_line(line?.as_bytes())? {
                     let state = StreamState::Events {
                         task,
                         lines,

@@ -4,8 +4,7 @@
 //!
 //! Invariant: the events do not depend on how the bytes were cut.
 
-use agentanycast_upp::{StreamEvent, UppError};
-use serde_json::Value;
+use agentanycast_upp::{StreamEvent, UppError, task_wire::event_of_line};
 
 /// How long a line may be, in bytes. Deltas are small; the turn holds large content as a whole.
 const MAX_LINE_BYTES: usize = 4 << 20;
@@ -27,29 +26,12 @@ impl EventLines {
             }
             self.rest.extend_from_slice(piece);
             if piece.ends_with(b"\n") {
-                events.extend(model_event(&self.rest)?);
+                events.extend(event_of_line(&self.rest)?);
                 self.rest.clear();
             }
         }
         Ok(events)
     }
-}
-
-/// The event of a model in a line; `None` if the line is blank or holds another event.
-fn model_event(line: &[u8]) -> Result<Option<StreamEvent>, UppError> {
-    if line.trim_ascii().is_empty() {
-        return Ok(None);
-    }
-    let malformed = |error: serde_json::Error| {
-        UppError::invalid_response(format!("an event of the agent is malformed: {error}"))
-    };
-    let mut json: Value = serde_json::from_slice(line).map_err(malformed)?;
-    let event = match json["source"].as_str() {
-        None => json,
-        Some("upp") => json["upp"].take(),
-        Some(_) => return Ok(None),
-    };
-    serde_json::from_value(event).map(Some).map_err(malformed)
 }
 
 #[cfg(test)]

@@ -52,49 +52,9 @@ pub(super) fn of_node(error: &GatewayError) -> UppError {
     }
 }
 
-/// Of a task that its agent failed or rejected. A reason of the form `CODE: sentence` keeps its code.
-pub(super) fn of_reason(reason: &str) -> UppError {
-    let coded = reason
-        .split_once(": ")
-        .and_then(|(code, sentence)| Some((ErrorCode::parse(code)?, sentence)));
-    let (code, sentence) = coded.unwrap_or((ErrorCode::ProviderError, reason));
-    let sentence = if sentence.is_empty() {
-        "the agent failed and gave no reason"
-    } else {
-        sentence
-    };
-    UppError::new(code, sentence)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_reason_keeps_its_code() {
-        for (reason, code, sentence) in [
-            ("RATE_LIMITED: slow down", ErrorCode::RateLimited, "slow down"),
-            ("out of paper", ErrorCode::ProviderError, "out of paper"),
-            (
-                "NOTE: out of paper",
-                ErrorCode::ProviderError,
-                "NOTE: out of paper",
-            ),
-            (
-                "",
-                ErrorCode::ProviderError,
-                "the agent failed and gave no reason",
-            ),
-            (
-                "TIMEOUT: ",
-                ErrorCode::Timeout,
-                "the agent failed and gave no reason",
-            ),
-        ] {
-            let error = of_reason(reason);
-            assert_eq!((error.code(), error.message()), (code, sentence), "{reason}");
-        }
-    }
 
     #[test]
     fn kinds_of_the_mesh_have_a_code_and_a_status() {

@@ -18,7 +18,8 @@ use agentanycast_gateway::{
 };
 use agentanycast_proto::v1::{self, TaskStatus};
 use agentanycast_upp::{
-    AssistantMessage, ContentBlock, ErrorCode, Response, StreamEvent, UppError, events_of, wire::response_of,
+    AssistantMessage, ContentBlock, ErrorCode, Response, StreamEvent, UppError, events_of,
+    task_wire::error_of_reason, wire::response_of,
 };
 use async_stream::try_stream;
 use bytes::{Bytes, BytesMut};
@@ -29,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     codec::{blocks_of_parts, is_events, text_of, turn_of_artifacts, with_content},
     event_lines::EventLines,
-    failure::{of_node, of_reason, of_task_refusal},
+    failure::{of_node, of_task_refusal},
 };
 
 /// How long an answer may take. Clients of UPP give up earlier; a task without an end does not hold its place
@@ -157,7 +158,7 @@ impl RunningAnswer {
             }
             TaskStatus::Failed | TaskStatus::Rejected => {
                 self.has_ended = true;
-                Err(of_reason(&text_of(said)))
+                Err(error_of_reason(&text_of(said)))
             }
             TaskStatus::Canceled => {
                 self.has_ended = true;

@@ -13,7 +13,8 @@ use agentanycast::{
 };
 use agentanycast_upp::{
     ErrorCode, Input, Message, Turn, UppError, UserMessage,
-    mesh::{UAP_EVENTS, blocks_of_parts, parts_of_turn, request_of_parts},
+    mesh::{blocks_of_parts, parts_of_turn, request_of_parts},
+    task_wire::UAP_EVENTS,
 };
 use futures::{FutureExt as _, StreamExt as _};
 use serde_json::Value;

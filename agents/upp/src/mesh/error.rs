@@ -2,29 +2,10 @@
 
 use agentanycast::{Error, ErrorKind, TaskError};
 
-use crate::error::{ErrorCode, UppError};
-
-/// The error that a reason of a failed task tells of.
-///
-/// ```
-/// use agentanycast_upp::{ErrorCode, mesh::error_of_reason};
-///
-/// let error = error_of_reason("RATE_LIMITED: slow down");
-/// assert_eq!((error.code(), error.message()), (ErrorCode::RateLimited, "slow down"));
-/// assert_eq!(error_of_reason("out of paper").code(), ErrorCode::ProviderError);
-/// ```
-pub fn error_of_reason(reason: &str) -> UppError {
-    let coded = reason
-        .split_once(": ")
-        .and_then(|(code, sentence)| Some((ErrorCode::parse(code)?, sentence)));
-    let (code, sentence) = coded.unwrap_or((ErrorCode::ProviderError, reason));
-    let sentence = if sentence.is_empty() {
-        "the agent failed and gave no reason"
-    } else {
-        sentence
-    };
-    UppError::new(code, sentence)
-}
+use crate::{
+    error::{ErrorCode, UppError},
+    task_wire::error_of_reason,
+};
 
 /// The error of a task that did not complete.
 pub fn error_of_task(error: TaskError) -> UppError {

@@ -6,9 +6,8 @@ use futures::{Stream, StreamExt as _, stream};
 use super::{
     error::{error_of_task, node_error},
     target::MeshTarget,
-    task_codec::{UAP_EVENTS, UPP_EVENTS},
 };
-use crate::error::UppError;
+use crate::{error::UppError, task_wire::is_events};
 
 /// How long a line of events may be: an image as base64.
 const MAX_LINE_BYTES: usize = 32 << 20;
@@ -44,7 +43,7 @@ impl RunningTask {
         outcome.map_err(error_of_task)
     }
 
-    /// The lines of the artifacts in which the agent streams its events ([`UPP_EVENTS`], [`UAP_EVENTS`]),
+    /// The lines of the artifacts in which the agent streams its events ([`is_events`]),
     /// until the task ends. Other artifacts are left out.
     pub fn event_lines(&self) -> impl Stream<Item = Result<String, UppError>> + Send + use<> {
         let begin = (self.handle.artifacts(), LineCutter::default());
@@ -94,7 +93,7 @@ impl LineCutter {
                 artifact_id,
                 media_type,
                 ..
-            } if [UPP_EVENTS, UAP_EVENTS].contains(&media_type.as_str()) => {
+            } if is_events(&media_type) => {
                 self.artifact_id = Some(artifact_id);
             }
             ArtifactEvent::Chunk { artifact_id, data } if self.artifact_id.as_ref() == Some(&artifact_id) => {
@@ -141,6 +140,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::task_wire::UPP_EVENTS;
 
     proptest! {
         #[test]

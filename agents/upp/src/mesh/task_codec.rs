@@ -2,43 +2,27 @@
 //! out.
 
 use agentanycast::{Artifact, Content, Message as TaskMessage, Part, Task, TaskHandle};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::error::node_error;
 use crate::{
-    content::{Base64Bytes, ContentBlock, DocumentSource, ImageSource, MediaBlock},
+    content::{ContentBlock, DocumentSource, ImageSource},
     error::UppError,
-    event::StreamEvent,
     message::{AssistantMessage, Message},
     provider::{Request, Response},
+    task_wire::{UPP_REQUEST, UPP_TURN, block_of_bytes, is_events, request_data, turn_of_data},
     turn::Turn,
     wire::{WireRequest, parse_request, response_of, turn_json},
 };
 
-/// The media type of an artifact of `StreamEvent`s, one a line.
-pub const UPP_EVENTS: &str = "application/vnd.upp.events+jsonl";
-
-/// The media type of an artifact of `AgentStreamEvent`s, one a line.
-pub const UAP_EVENTS: &str = "application/vnd.uap.events+jsonl";
-
-/// The media type of a turn in bytes, where its JSON has numbers or levels that a data part does not carry.
-pub const UPP_TURN: &str = "application/vnd.upp.turn+json";
-
-/// The media type of a request in bytes, for the same reason.
-const UPP_REQUEST: &str = "application/vnd.upp.request+json";
-
-/// The version of UPP in a request.
-const VERSION: &str = "1.3";
-
 /// The message of a task that carries a request.
 pub(super) fn request_message(request: &Request) -> Result<TaskMessage, UppError> {
-    let request = serde_json::to_value(WireRequest::from(request))
-        .map_err(|error| UppError::invalid_request(format!("the request has no JSON form: {error}")))?;
-    let last = request["messages"]
+    let data = request_data(&WireRequest::from(request))?;
+    let last = data["request"]["messages"]
         .as_array()
         .and_then(|messages| messages.last());
     let plain = last.map(plain_text).unwrap_or_default();
-    let part = json_part(json!({"upp": VERSION, "request": request}), UPP_REQUEST);
+    let part = json_part(data, UPP_REQUEST);
     Ok(TaskMessage::new([part, Part::text(plain)]))
 }
 
@@ -123,43 +107,13 @@ fn block_of_part(part: &Part) -> Option<ContentBlock> {
     })
 }
 
-fn block_of_bytes(data: Vec<u8>, mime_type: String) -> ContentBlock {
-    if mime_type.starts_with("text/") {
-        return ContentBlock::text(String::from_utf8_lossy(&data));
-    }
-    if mime_type.starts_with("image/") {
-        return ContentBlock::image(data, mime_type);
-    }
-    if mime_type == "application/pdf" {
-        let source = DocumentSource::Base64 {
-            data: Base64Bytes::from(data),
-        };
-        return ContentBlock::Document {
-            source,
-            mime_type,
-            title: None,
-        };
-    }
-    let kind = mime_type.split('/').next().map(str::to_owned);
-    let block = MediaBlock {
-        data: data.into(),
-        mime_type,
-        details: serde_json::Map::new(),
-    };
-    match kind.as_deref() {
-        Some("audio") => ContentBlock::Audio(block),
-        Some("video") => ContentBlock::Video(block),
-        _ => ContentBlock::Binary(block),
-    }
-}
-
 /// The answer of a task that completed.
 pub(super) async fn answer_of(handle: &TaskHandle, task: &Task) -> Result<Response, UppError> {
     if let Some(turn) = turn_of_task(task)? {
         return response_of(turn);
     }
     let mut blocks = Vec::new();
-    for artifact in task.artifacts.iter().filter(|artifact| !is_events(artifact)) {
+    for artifact in task.artifacts.iter().filter(|artifact| !holds_events(artifact)) {
         if artifact.is_streamed() {
             let data = handle.read_artifact(&artifact.id).await.map_err(node_error)?;
             let mime_type = artifact
@@ -183,53 +137,25 @@ pub(super) async fn answer_of(handle: &TaskHandle, task: &Task) -> Result<Respon
     Ok(Response::new(AssistantMessage::new(blocks)))
 }
 
-fn is_events(artifact: &Artifact) -> bool {
-    artifact
-        .parts
-        .iter()
-        .any(|part| [UPP_EVENTS, UAP_EVENTS].contains(&part.media_type.as_str()))
+fn holds_events(artifact: &Artifact) -> bool {
+    artifact.parts.iter().any(|part| is_events(&part.media_type))
 }
 
 fn turn_of_task(task: &Task) -> Result<Option<Turn>, UppError> {
     let parts = task.artifacts.iter().flat_map(|artifact| &artifact.parts);
     for json in parts.filter_map(|part| part_json(part, UPP_TURN)) {
-        if ["messages", "usage", "cycles"]
-            .iter()
-            .all(|key| json.get(key).is_some())
-        {
-            let turn = serde_json::from_value(json);
-            let malformed = |error: serde_json::Error| {
-                UppError::invalid_response(format!("the agent's turn is malformed: {error}"))
-            };
-            return turn.map(Some).map_err(malformed);
+        if let Some(turn) = turn_of_data(json)? {
+            return Ok(Some(turn));
         }
     }
     Ok(None)
-}
-
-/// The event of a model in a line: a `StreamEvent`, or an `AgentStreamEvent` around one. `None` for other
-/// events.
-pub(super) fn model_event(line: &str) -> Result<Option<StreamEvent>, UppError> {
-    if line.trim().is_empty() {
-        return Ok(None);
-    }
-    let malformed = |error: serde_json::Error| {
-        UppError::invalid_response(format!("an event of the agent is malformed: {error}"))
-    };
-    let mut json: Value = serde_json::from_str(line).map_err(malformed)?;
-    let event = match json["source"].as_str() {
-        None => json,
-        Some("upp") => json["upp"].take(),
-        Some(_) => return Ok(None),
-    };
-    serde_json::from_value(event).map(Some).map_err(malformed)
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use proptest::prelude::*;
+    use serde_json::json;
 
     use super::*;
     use crate::{message::UserMessage, tool::ToolSchema};
@@ -282,12 +208,5 @@ mod tests {
         assert_eq!(blocks[4], ContentBlock::text("text"));
         assert_eq!(blocks[5], ContentBlock::text("{\"n\":1}"));
         assert!(matches!(blocks[3], ContentBlock::Binary(_)));
-    }
-
-    proptest! {
-        #[test]
-        fn hostile_lines_do_no_harm(line in ".{0,60}") {
-            let _ = model_event(&line);
-        }
     }
 }

@@ -3,6 +3,7 @@
 use agentanycast_gateway::REFERENCE;
 use agentanycast_upp::{AssistantMessage, Response, ToolSchema, UserMessage, wire};
 use proptest::prelude::*;
+use serde_json::json;
 
 use super::*;
 
@@ -55,7 +56,7 @@ fn a_request_is_whole_on_the_other_side() {
             Some(Content::RawPart(raw)) => serde_json::from_slice(&raw.data).unwrap(),
             _ => json_of_part(&message.parts[0]).unwrap(),
         };
-        assert_eq!(json["upp"], VERSION);
+        assert_eq!(json["upp"], "1.3");
         let read = wire::parse_request(json["request"].to_string().as_bytes()).unwrap();
         assert_eq!(read, request);
         assert_eq!(text_of(Some(&message)), "hi");
@@ -105,7 +106,7 @@ fn a_turn_is_found_in_data_and_in_bytes() {
     let turn = wire::turn_of(Response::new(message));
     let text = wire::turn_json(&turn);
     let data = request_part(&serde_json::from_str(&text).unwrap());
-    for part in [data, raw(text.as_bytes(), TURN)] {
+    for part in [data, raw(text.as_bytes(), UPP_TURN)] {
         let found = turn_of_artifacts(&[artifact(part)]).unwrap().unwrap();
         assert_eq!(wire::turn_json(&found), text);
     }
@@ -135,7 +136,7 @@ fn content_that_is_read_apart_takes_its_place() {
 proptest! {
     #[test]
     fn hostile_results_do_no_harm(data in prop::collection::vec(any::<u8>(), 0..60), media_type in ".{0,30}") {
-        for media_type in [TURN, &media_type] {
+        for media_type in [UPP_TURN, &media_type] {
             let part = raw(data.clone(), media_type);
             prop_assert_eq!(blocks_of_parts(std::slice::from_ref(&part)).len(), 1);
             let _ = turn_of_artifacts(&[artifact(part)]);
