@@ -21,22 +21,12 @@ mod report_builder;
 mod sse;
 mod unseal;
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use agentanycast_egress::client::HostClients;
-use agentanycast_gateway::ExternalTasks;
+use agentanycast_gateway::{ExternalTasks, external_runner::run_jobs};
 use agentanycast_gateways::bridge::outbound::OutboundConfig;
-use tokio::{
-    sync::{Notify, Semaphore},
-    task::JoinSet,
-};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use self::{card_cache::CardCache, delivery::DeliveryJob};
@@ -85,9 +75,6 @@ pub(crate) fn fuzz(piece: usize, bytes: &[u8]) {
 /// Errands at once that speak with their agents; those that wait for an answer of their sender do not count.
 const AT_ONCE: usize = 1024;
 
-/// How long messages that are on their way may take to arrive at the stop.
-const LAST_WORDS: Duration = Duration::from_secs(2);
-
 /// The errands of one node.
 pub struct DeliveryRunner {
     shared: Arc<DeliveryShared>,
@@ -103,31 +90,6 @@ struct DeliveryShared {
     within: Duration,
     permits: Semaphore,
     stop: CancellationToken,
-}
-
-/// Tells an errand that something has come to it.
-#[derive(Default)]
-struct WakeSignal {
-    is_set: AtomicBool,
-    notify: Notify,
-}
-
-impl WakeSignal {
-    fn wake(&self) {
-        self.is_set.store(true, Ordering::Release);
-        self.notify.notify_one();
-    }
-
-    /// Forgets what was rung for; true: something was.
-    fn reset(&self) -> bool {
-        self.is_set.swap(false, Ordering::AcqRel)
-    }
-
-    async fn woken(&self) {
-        while !self.is_set.load(Ordering::Acquire) {
-            self.notify.notified().await;
-        }
-    }
 }
 
 /// The schemes of URLs that it takes.
@@ -160,39 +122,11 @@ impl DeliveryRunner {
 
     /// Runs errands until the stop. What is not done by then is gone on with at the next start.
     pub async fn run(self) {
-        let mut bells: HashMap<String, Arc<WakeSignal>> = HashMap::new();
-        let mut running = JoinSet::new();
-        loop {
-            tokio::select! {
-                biased;
-                () = self.shared.stop.cancelled() => break,
-                Some(done) = running.join_next() => {
-                    let Ok(id) = done else { continue };
-                    let bell: Option<Arc<WakeSignal>> = bells.remove(&id);
-                    // It was rung for just when it ended.
-                    if bell.is_some_and(|bell| bell.reset()) {
-                        self.begin(id, &mut bells, &mut running);
-                    }
-                }
-                id = self.shared.tasks.next() => match bells.get(&id) {
-                    Some(bell) => bell.wake(),
-                    None => self.begin(id, &mut bells, &mut running),
-                },
-            }
-        }
-        let drained = async { while running.join_next().await.is_some() {} };
-        if tokio::time::timeout(LAST_WORDS, drained).await.is_err() {
+        let shared = self.shared;
+        let (tasks, stop) = (Arc::clone(&shared.tasks), shared.stop.clone());
+        let job = |id: &str, wake| DeliveryJob::new(Arc::clone(&shared), id.to_owned(), wake);
+        if !run_jobs(tasks, stop, job).await {
             tracing::warn!("messages to agents outside were on their way at the stop");
         }
-    }
-
-    fn begin(&self, id: String, bells: &mut HashMap<String, Arc<WakeSignal>>, running: &mut JoinSet<String>) {
-        let bell = Arc::new(WakeSignal::default());
-        bells.insert(id.clone(), Arc::clone(&bell));
-        let run = DeliveryJob::new(Arc::clone(&self.shared), id.clone(), bell);
-        running.spawn(async move {
-            run.run().await;
-            id
-        });
     }
 }

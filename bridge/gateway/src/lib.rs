@@ -15,6 +15,7 @@ pub mod base64_text;
 pub mod caller;
 mod external;
 pub mod external_routes;
+pub mod external_runner;
 #[cfg(feature = "fake")]
 pub mod fake;
 mod idempotency;

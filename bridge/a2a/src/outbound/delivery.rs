@@ -14,7 +14,11 @@ use std::{
 
 use agentanycast_daemon_kit::address::bare_url;
 use agentanycast_egress::client::HostClients;
-use agentanycast_gateway::{DeliveryReport, ErrorKind, ExternalTask, GatewayError, is_terminal};
+use agentanycast_gateway::{
+    DeliveryReport, ErrorKind, ExternalTask, GatewayError,
+    external_runner::{ExternalJob, NextStep, WakeSignal},
+    is_terminal,
+};
 use agentanycast_proto::v1::{
     ExternalAction, Message, MessageRole, Part, TaskStatus, TextPart, part::Content,
 };
@@ -22,7 +26,7 @@ use http::Uri;
 
 use self::step_log::StepLog;
 use super::{
-    DeliveryShared, WakeSignal,
+    DeliveryShared,
     checkpoint::DeliveryCheckpoint,
     error::{Kind, OutboundError},
     interface::InterfaceChoice,
@@ -40,16 +44,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// The pause when the node cannot be asked.
 const NODE_PAUSE: Duration = Duration::from_secs(1);
-
-/// What comes after a step.
-enum NextStep {
-    /// Nothing: the errand is over, or this process is.
-    Done,
-    /// The next step.
-    Again,
-    /// The next step, after a while or when something comes.
-    Wait(Duration),
-}
 
 /// Why a step came to nothing.
 enum DeliveryError {
@@ -100,28 +94,9 @@ impl DeliveryJob {
             step_log: StepLog::default(),
         }
     }
+}
 
-    pub(super) async fn run(mut self) {
-        loop {
-            self.wake.reset();
-            let next = match self.shared.tasks.get(&self.id).await {
-                Ok(Some(errand)) if !errand.settled => self.step(errand).await,
-                Ok(_) => return,
-                Err(error) => self.node_failed(&error),
-            };
-            let pause = match next {
-                NextStep::Done => return,
-                NextStep::Again => continue,
-                NextStep::Wait(pause) => pause,
-            };
-            tokio::select! {
-                () = self.shared.stop.cancelled() => return,
-                () = self.wake.woken() => {}
-                () = tokio::time::sleep(pause) => {}
-            }
-        }
-    }
-
+impl ExternalJob for DeliveryJob {
     async fn step(&mut self, errand: ExternalTask) -> NextStep {
         let Some(mut place) = DeliveryCheckpoint::read(&errand.checkpoint) else {
             return self.fail(&errand, "the node's note on it is damaged", true).await;
@@ -143,6 +118,16 @@ impl DeliveryJob {
         }
     }
 
+    fn node_failed(&self, error: &GatewayError) -> NextStep {
+        if error.kind() == ErrorKind::TaskNotFound {
+            return NextStep::Done;
+        }
+        tracing::warn!(task = self.id, %error, "an errand waits for the node");
+        NextStep::Wait(NODE_PAUSE)
+    }
+}
+
+impl DeliveryJob {
     async fn take_step(
         &mut self,
         errand: &ExternalTask,
@@ -276,14 +261,6 @@ impl DeliveryJob {
             OutboundError::to_string,
         );
         format!("it is not known whether it has the message ({why}); look there before you send it again")
-    }
-
-    fn node_failed(&self, error: &GatewayError) -> NextStep {
-        if error.kind() == ErrorKind::TaskNotFound {
-            return NextStep::Done;
-        }
-        tracing::warn!(task = self.id, %error, "an errand waits for the node");
-        NextStep::Wait(NODE_PAUSE)
     }
 
     /// The agent is asked again after a while, which whoever asks is told.

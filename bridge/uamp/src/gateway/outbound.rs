@@ -8,20 +8,10 @@ mod answer;
 mod checkpoint;
 mod delivery;
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::sync::Arc;
 
-use agentanycast_gateway::ExternalTasks;
-use tokio::{
-    sync::{Notify, Semaphore},
-    task::JoinSet,
-};
+use agentanycast_gateway::{ExternalTasks, external_runner::run_jobs};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::settings::UampSettings;
@@ -36,9 +26,6 @@ pub(super) const SCHEMES: &[&str] = &["uamp+https"];
 
 /// Tasks at once that speak with their agents.
 const AT_ONCE: usize = 1024;
-
-/// How long messages that are on their way at the stop may take.
-const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// The tasks of one node that go to agents of UAMP.
 pub(super) struct OutboundRunner {
@@ -71,31 +58,6 @@ impl OutboundShared {
     }
 }
 
-/// Tells a delivery that something has come to its task.
-#[derive(Default)]
-struct WakeUp {
-    is_set: AtomicBool,
-    notify: Notify,
-}
-
-impl WakeUp {
-    fn wake(&self) {
-        self.is_set.store(true, Ordering::Release);
-        self.notify.notify_one();
-    }
-
-    /// Forgets what it was woken for; true: it was.
-    fn reset(&self) -> bool {
-        self.is_set.swap(false, Ordering::AcqRel)
-    }
-
-    async fn woken(&self) {
-        while !self.is_set.load(Ordering::Acquire) {
-            self.notify.notified().await;
-        }
-    }
-}
-
 impl OutboundRunner {
     /// Of these tasks. It ends at `stop`.
     pub(super) fn new(
@@ -118,37 +80,11 @@ impl OutboundRunner {
 
     /// Carries tasks until the stop. What is not done by then is gone on with at the next start.
     pub(super) async fn run(self) {
-        let mut wakes: HashMap<String, Arc<WakeUp>> = HashMap::new();
-        let mut running = JoinSet::new();
-        loop {
-            tokio::select! {
-                biased;
-                () = self.shared.stop.cancelled() => break,
-                Some(done) = running.join_next() => {
-                    let Ok(id) = done else { continue };
-                    let wake: Option<Arc<WakeUp>> = wakes.remove(&id);
-                    // It was woken just when it ended.
-                    if wake.is_some_and(|wake| wake.reset()) {
-                        self.begin(id, &mut wakes, &mut running);
-                    }
-                }
-                id = self.shared.tasks.next() => match wakes.get(&id) {
-                    Some(wake) => wake.wake(),
-                    None => self.begin(id, &mut wakes, &mut running),
-                },
-            }
+        let shared = self.shared;
+        let (tasks, stop) = (Arc::clone(&shared.tasks), shared.stop.clone());
+        let job = |id: &str, wake| UampDelivery::new(Arc::clone(&shared), id.to_owned(), wake);
+        if !run_jobs(tasks, stop, job).await {
+            tracing::warn!("envelopes to agents of UAMP were on their way at the stop");
         }
-        let drained = async { while running.join_next().await.is_some() {} };
-        let _ = tokio::time::timeout(LAST_WORDS, drained).await;
-    }
-
-    fn begin(&self, id: String, wakes: &mut HashMap<String, Arc<WakeUp>>, running: &mut JoinSet<String>) {
-        let wake = Arc::new(WakeUp::default());
-        wakes.insert(id.clone(), Arc::clone(&wake));
-        let delivery = UampDelivery::new(Arc::clone(&self.shared), id.clone(), wake);
-        running.spawn(async move {
-            delivery.run().await;
-            id
-        });
     }
 }

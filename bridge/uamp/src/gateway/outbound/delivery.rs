@@ -8,7 +8,9 @@ use std::{
 
 use agentanycast_egress::error::{Kind, OutboundError};
 use agentanycast_gateway::{
-    DeliveryEvent, DeliveryReport, ErrorKind, ExternalTask, GatewayError, is_terminal,
+    DeliveryEvent, DeliveryReport, ErrorKind, ExternalTask, GatewayError,
+    external_runner::{ExternalJob, NextStep, WakeSignal},
+    is_terminal,
 };
 use agentanycast_proto::v1::{self, ExternalAction, ExternalFailure, MessageRole, TaskStatus};
 use serde_json::Value;
@@ -20,7 +22,7 @@ use super::{
         now_ms,
         target::{AGENT_EXT, SKILL_EXT},
     },
-    OutboundShared, WakeUp,
+    OutboundShared,
     answer::{HeardAnswer, agent_message},
     checkpoint::OutboundCheckpoint,
 };
@@ -48,13 +50,6 @@ const RESENT_FOR_MS: i64 = 240_000;
 /// Frames that are taken before they are reported and acknowledged.
 const ACK_EVERY: u64 = DEFAULT_WINDOW / 2;
 
-/// What comes after a step.
-enum NextStep {
-    Done,
-    Again,
-    Wait(Duration),
-}
-
 /// Why a step came to nothing.
 enum StepError {
     Agent(OutboundError),
@@ -77,7 +72,7 @@ impl From<GatewayError> for StepError {
 pub(super) struct UampDelivery {
     shared: Arc<OutboundShared>,
     id: String,
-    wake: Arc<WakeUp>,
+    wake: Arc<WakeSignal>,
     contact: Instant,
     failures: u32,
     client: Option<UampClient>,
@@ -127,7 +122,7 @@ impl AgentUrl {
 }
 
 impl UampDelivery {
-    pub(super) fn new(shared: Arc<OutboundShared>, id: String, wake: Arc<WakeUp>) -> Self {
+    pub(super) fn new(shared: Arc<OutboundShared>, id: String, wake: Arc<WakeSignal>) -> Self {
         Self {
             shared,
             id,
@@ -138,30 +133,11 @@ impl UampDelivery {
             events: Vec::new(),
         }
     }
+}
 
-    pub(super) async fn run(mut self) {
-        loop {
-            self.wake.reset();
-            let shared = Arc::clone(&self.shared);
-            let next = match shared.tasks.get(&self.id).await {
-                Ok(Some(task)) if !task.settled => self.step(&task).await,
-                Ok(_) => return,
-                Err(error) => self.node_failed(&error),
-            };
-            let pause = match next {
-                NextStep::Done => return,
-                NextStep::Again => continue,
-                NextStep::Wait(pause) => pause,
-            };
-            tokio::select! {
-                () = shared.stop.cancelled() => return,
-                () = self.wake.woken() => {}
-                () = tokio::time::sleep(pause) => {}
-            }
-        }
-    }
-
-    async fn step(&mut self, task: &ExternalTask) -> NextStep {
+impl ExternalJob for UampDelivery {
+    async fn step(&mut self, task: ExternalTask) -> NextStep {
+        let task = &task;
         let Some(mut checkpoint) = OutboundCheckpoint::read(&task.checkpoint) else {
             return self.fail(task, "the node's note on it is damaged").await;
         };
@@ -180,6 +156,16 @@ impl UampDelivery {
         }
     }
 
+    fn node_failed(&self, error: &GatewayError) -> NextStep {
+        if error.kind() == ErrorKind::TaskNotFound {
+            return NextStep::Done;
+        }
+        tracing::warn!(task = self.id, %error, "a task for an agent of UAMP waits for the node");
+        NextStep::Wait(PAUSE)
+    }
+}
+
+impl UampDelivery {
     async fn take_step(
         &mut self,
         task: &ExternalTask,
@@ -439,14 +425,6 @@ impl UampDelivery {
             Ok(()) => NextStep::Done,
             Err(error) => self.node_failed(&error),
         }
-    }
-
-    fn node_failed(&self, error: &GatewayError) -> NextStep {
-        if error.kind() == ErrorKind::TaskNotFound {
-            return NextStep::Done;
-        }
-        tracing::warn!(task = self.id, %error, "a task for an agent of UAMP waits for the node");
-        NextStep::Wait(PAUSE)
     }
 
     fn contact_made(&mut self) {
