@@ -5,6 +5,7 @@ use std::{fs::File, io::Read as _, path::Path, sync::Arc};
 use agentanycast_egress::egress_filter::EgressFilter;
 use agentanycast_front::{
     auth::Authenticator,
+    connection::ConnectionConfig,
     listener::{self, BODY_TIMEOUT, RunningFront},
     request_counts::RequestCounts,
 };
@@ -83,7 +84,8 @@ pub async fn start(
         cors_origins: settings.front.cors_origins.clone(),
     };
     let router = |stop: CancellationToken| -> Router { http::router(handler, front, requests, stop) };
-    let front = RunningFront::start(&settings.front, (tls, false), "HTTP clients", router).await?;
+    let connections = ConnectionConfig::new(&settings.front, tls);
+    let front = RunningFront::start(&settings.front, connections, "HTTP clients", router).await?;
     let told = tokio::spawn(notifier.run(front.stop.clone()));
     Ok(RunningGateway::new("bridge", "bridge", front).with_task(told))
 }

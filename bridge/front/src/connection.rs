@@ -5,6 +5,7 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
+use agentanycast_gateways::front::FrontSettings;
 use agentanycast_limits::{
     Network, Slot,
     http::{self, Acceptor, ClientTimeouts, PlainLog},
@@ -63,6 +64,17 @@ pub struct ConnectionConfig {
     pub connections: usize,
     /// Clients send many small messages on a stream of HTTP/2, and are slowed by its window.
     pub small_messages: bool,
+}
+
+impl ConnectionConfig {
+    /// As the settings say, with this TLS, for messages of any size.
+    pub fn new(settings: &FrontSettings, tls: Option<Tls>) -> Self {
+        Self {
+            tls,
+            connections: usize::try_from(settings.limits.connections).unwrap_or(usize::MAX),
+            small_messages: false,
+        }
+    }
 }
 
 /// Windows of HTTP/2 for streams of small messages, in bytes. h2 ends a connection when small frames that were not taken

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     admission::{AdmittedRequest, ClientConnection, RequestAdmission, RequestPermit},
     auth::Authenticator,
+    connection::ConnectionConfig,
     listener::{self, RunningFront},
     origin_policy::OriginPolicy,
     refusal::Refusal,
@@ -119,7 +120,10 @@ impl Front {
             }
         };
         let router = |stop| router(stop).layer(middleware::from_fn(counted));
-        let connections = (self.tls, self.small_messages);
+        let connections = ConnectionConfig {
+            small_messages: self.small_messages,
+            ..ConnectionConfig::new(&self.settings, self.tls)
+        };
         RunningFront::start(&self.settings, connections, clients, router).await
     }
 }

@@ -48,13 +48,13 @@ pub fn tls(settings: &FrontSettings) -> anyhow::Result<Option<Tls>> {
 
 impl RunningFront {
     /// Where the settings say, for `clients`, with the routes that `router` makes; their streams end at the token that it
-    /// is given. `small_messages` is as [`ConnectionConfig`] has it.
+    /// is given.
     ///
     /// # Errors
     /// When the address cannot be listened on.
     pub async fn start(
         settings: &FrontSettings,
-        (tls, small_messages): (Option<Tls>, bool),
+        connections: ConnectionConfig,
         clients: &str,
         router: impl FnOnce(CancellationToken) -> Router,
     ) -> anyhow::Result<Self> {
@@ -70,15 +70,10 @@ impl RunningFront {
         }
         let address = listener.local_addr()?;
         let stop = CancellationToken::new();
-        let door = ConnectionConfig {
-            tls,
-            connections: usize::try_from(settings.limits.connections).unwrap_or(usize::MAX),
-            small_messages,
-        };
         let router = router(stop.clone());
         Ok(Self {
             address,
-            task: tokio::spawn(connection::serve(listener, door, router, stop.clone())),
+            task: tokio::spawn(connection::serve(listener, connections, router, stop.clone())),
             stop,
         })
     }

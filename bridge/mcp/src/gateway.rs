@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use agentanycast_front::{
     auth::Authenticator,
+    connection::ConnectionConfig,
     listener::{self, BODY_TIMEOUT, RunningFront},
 };
 use agentanycast_gateway::{Gateway, running::RunningGateway};
@@ -34,6 +35,12 @@ pub async fn start(
     let tls = listener::tls(settings)?;
     let tools = Arc::new(ToolHandler::new(gateway, tally));
     let router = |stop: CancellationToken| http::router(tools, config, stop);
-    let front = RunningFront::start(settings, (tls, false), "MCP clients", router).await?;
+    let front = RunningFront::start(
+        settings,
+        ConnectionConfig::new(settings, tls),
+        "MCP clients",
+        router,
+    )
+    .await?;
     Ok(RunningGateway::new("MCP server", NAME, front))
 }
