@@ -30,6 +30,7 @@ pub use settings::ServiceSettings;
 pub use tasks::ServiceTask;
 
 use crate::{
+    messages::ClientRole,
     protocol::{AipProtocol, ProtocolError, Side, file_frames, payload_frames},
     transport::{Transport, TransportError},
 };
@@ -109,6 +110,21 @@ impl DeviceService {
             .iter()
             .map(|entry| entry.summary())
             .collect()
+    }
+
+    /// The ids of the clients that are connected, in their order.
+    pub fn client_ids(&self) -> Vec<String> {
+        let clients = self.0.registry.all();
+        clients.iter().map(|entry| entry.id().to_owned()).collect()
+    }
+
+    /// How many clients of a role are connected.
+    pub fn count(&self, role: ClientRole) -> usize {
+        let clients = self.0.registry.all();
+        clients
+            .iter()
+            .filter(|entry| entry.registration.role == role)
+            .count()
     }
 
     /// A client that is connected.

@@ -99,6 +99,11 @@ struct MeshExecutor {
     skills: Mutex<Option<Vec<mesh::Skill>>>,
 }
 
+fn has_no_schema(skills: &[mesh::Skill], tool: &str) -> bool {
+    let mut skills = skills.iter();
+    skills.any(|skill| skill.id == tool && skill.input_schema.is_empty())
+}
+
 /// What a skill takes that has no schema: the text of a task.
 const TEXT_SCHEMA: &str = r#"{"type":"object","required":["text"],"properties":{"text":{"type":"string"}}}"#;
 
@@ -127,20 +132,20 @@ impl MeshExecutor {
         }
     }
 
-    fn known_skills(&self) -> Option<Vec<mesh::Skill>> {
-        self.skills.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Whether a skill takes text; `None`: the card was not read yet.
+    fn takes_text(&self, tool: &str) -> Option<bool> {
+        let skills = self.skills.lock().unwrap_or_else(PoisonError::into_inner);
+        skills.as_ref().map(|skills| has_no_schema(skills, tool))
     }
 
     /// A command as a part: what agents of MCP servers take, or the text for a skill that has no schema.
     async fn part(&self, command: &ToolCommand) -> Result<mesh::Part, ToolFailure> {
-        let skills = match self.known_skills() {
-            Some(skills) => skills,
-            None => self.read_skills().await?,
+        let takes_text = match self.takes_text(&command.tool_name) {
+            Some(takes_text) => takes_text,
+            None => has_no_schema(&self.read_skills().await?, &command.tool_name),
         };
-        let skill = skills.iter().find(|skill| skill.id == command.tool_name);
-        let text = command.parameters.get("text").and_then(Value::as_str);
-        Ok(match (skill, text) {
-            (Some(skill), Some(text)) if skill.input_schema.is_empty() => text_part(text),
+        Ok(match command.parameters.get("text") {
+            Some(Value::String(text)) if takes_text => text_part(text),
             _ => data_part(&json!({ "name": command.tool_name, "arguments": command.parameters })),
         })
     }

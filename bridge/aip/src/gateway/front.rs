@@ -90,7 +90,7 @@ impl AipFront {
         let path = head.uri.path();
         let answer = match (&head.method, path) {
             (&Method::GET, "/api/health") => {
-                json!({ "status": "healthy", "online_clients": self.online() })
+                json!({ "status": "healthy", "online_clients": self.service.client_ids() })
             }
             (&Method::GET, "/api/clients") => {
                 let clients = self.service.clients();
@@ -100,7 +100,7 @@ impl AipFront {
                         "target_id": client.target_id, "metadata": client.metadata,
                     })
                 });
-                json!({ "online_clients": self.online(), "clients": shown.collect::<Vec<_>>() })
+                json!({ "online_clients": self.service.client_ids(), "clients": shown.collect::<Vec<_>>() })
             }
             (&Method::POST, "/api/dispatch") => {
                 let most = MOST_BODY.min(self.rules.max_body());
@@ -117,11 +117,6 @@ impl AipFront {
             _ => return Ok(detail(StatusCode::NOT_FOUND, "there is no such path")),
         };
         Ok(response(StatusCode::OK, JSON, &answer))
-    }
-
-    fn online(&self) -> Vec<String> {
-        let clients = self.service.clients().into_iter();
-        clients.map(|client| client.client_id).collect()
     }
 
     async fn dispatch(&self, body: &Value) -> Result<Response, Refusal> {

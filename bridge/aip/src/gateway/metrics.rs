@@ -62,15 +62,8 @@ pub(super) struct AipMetrics(pub(super) Arc<AipState>);
 
 impl GatewayMetrics for AipMetrics {
     fn families(&self) -> Vec<MetricFamily> {
-        let clients = self
-            .0
-            .service()
-            .map(|service| service.clients())
-            .unwrap_or_default();
-        let of_role = |role: ClientRole| {
-            let count = clients.iter().filter(|client| client.role == role).count();
-            count as u64
-        };
+        let service = self.0.service();
+        let of_role = |role| service.as_ref().map_or(0, |service| service.count(role) as u64);
         let counters = &self.0.counters;
         let outcomes = OUTCOMES.iter().zip(&counters.outcomes);
         vec![
