@@ -97,20 +97,14 @@ pub struct PartValues {
 }
 
 impl PartValues {
-    /// Whether it is said of the gateway of this name whether it runs.
-    pub fn sets_enabled(&self, gateway: &str) -> bool {
-        self.values
-            .contains_key(format!("gateways.{gateway}.enabled").as_str())
-    }
-
-    /// Whether anything is set of the gateway of this name.
-    pub fn sets(&self, gateway: &str) -> bool {
-        self.values.keys().any(|key| {
-            let rest = key
-                .strip_prefix("gateways.")
-                .and_then(|rest| rest.strip_prefix(gateway));
-            rest.is_some_and(|rest| rest.starts_with('.'))
-        })
+    /// Whether something is set of the gateway of this name, and not whether it runs.
+    pub fn leaves_open(&self, gateway: &str) -> bool {
+        let own = |key: &&'static str| {
+            let rest = key.strip_prefix("gateways.")?.strip_prefix(gateway)?;
+            rest.strip_prefix('.')
+        };
+        let mut names = self.values.keys().filter_map(own).peekable();
+        names.peek().is_some() && !names.any(|name| name == "enabled")
     }
 }
 

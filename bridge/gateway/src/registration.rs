@@ -70,8 +70,7 @@ impl<P: ProgramContext> Registration<P> {
                     let values = program.config().part_values();
                     let settings = values.read::<M::Settings>(M::NAME);
                     if !settings.enabled {
-                        // `enabled = false` is a setting, too.
-                        if values.sets(M::NAME) && !values.sets_enabled(M::NAME) {
+                        if values.leaves_open(M::NAME) {
                             tracing::warn!(
                                 gateway = M::NAME,
                                 "the gateway has settings and is off: set gateways.{}.enabled to true, or to false",
