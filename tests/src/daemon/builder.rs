@@ -7,6 +7,7 @@ use tokio::process::Command;
 use super::{Daemon, Home, StartFailure, program};
 use crate::{
     network_lab::Namespace,
+    relay::TestRelay,
     spawn,
     unread_pipe::UnreadPipe,
     wait::{LIMIT, within},
@@ -123,6 +124,11 @@ impl DaemonBuilder {
     pub fn env(mut self, name: &str, value: impl Into<OsString>) -> Self {
         self.env.push((name.to_owned(), value.into()));
         self
+    }
+
+    /// Registers at this relay, and asks it.
+    pub fn known_to(self, relay: &TestRelay) -> Self {
+        self.env("AGENTANYCAST_REGISTRY_ADDRS", relay.registry.to_string())
     }
 
     /// Adds a bootstrap peer.

@@ -181,7 +181,7 @@ async fn nobody_has_no_card() {
 #[tokio::test]
 async fn a_skill_is_whoever_has_it() {
     let relay = TestRelay::builder().start().await;
-    let daemon = || Daemon::builder().env("AGENTANYCAST_REGISTRY_ADDRS", relay.registry.to_string());
+    let daemon = || Daemon::builder().known_to(&relay);
     let (alice, bob) = (daemon().start().await, daemon().start().await);
     let node = alice.node().await;
     let card = AgentCard::new("Alice", "Talks").with_skill(Skill::new("talk", "Talks about anything"));

@@ -16,7 +16,6 @@ mod contexts;
 mod docs_examples;
 mod errors;
 mod extensions_and_tenants;
-mod gateway_pair;
 mod hostile;
 mod line_separators;
 mod load;

@@ -4,10 +4,9 @@
 use std::{fs, path::PathBuf};
 
 use agentanycast_tests::{
-    Daemon, TestRelay, TransportKind,
+    TransportKind,
     cli::{anycast_at, anycast_json},
-    daemon::DaemonBuilder,
-    eventually,
+    gateway_pair::{GatewayPair, until_found},
 };
 use serde_json::{Value, json};
 
@@ -18,18 +17,15 @@ use crate::{
 
 const TOKEN: &str = "0123456789abcdef";
 
-/// A relay, a daemon with the gateway, and one beyond the relay.
+/// Two nodes, one of them with the gateway behind a certificate.
 struct ForeignClients {
-    _relay: TestRelay,
-    gateway: Daemon,
-    far: Daemon,
+    nodes: GatewayPair,
     stage: ClientEnv,
     cert: PathBuf,
 }
 
 impl ForeignClients {
     async fn start() -> Self {
-        let relay = TestRelay::builder().start().await;
         let stage = ClientEnv::new(TransportKind::Tcp);
         let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         let [cert, key, tokens] = ["cert.pem", "key.pem", "tokens"].map(|name| stage.path().join(name));
@@ -49,9 +45,7 @@ impl ForeignClients {
             tokens.display()
         );
         Self {
-            gateway: known_to(&relay).gateway("aip").config(&settings).start().await,
-            far: known_to(&relay).start().await,
-            _relay: relay,
+            nodes: GatewayPair::start("aip", |daemon| daemon.config(&settings)).await,
             stage,
             cert,
         }
@@ -59,7 +53,7 @@ impl ForeignClients {
 
     fn script(&self, name: &str, token: &str, of: &str) -> ScriptProcess {
         let mut command = self.stage.command(aip_python());
-        let port = self.gateway.gateway("aip").port();
+        let port = self.nodes.gateway.gateway("aip").port();
         let url = format!("wss://localhost:{port}/ws?token={token}");
         command
             .arg(scripts().join("aip").join(name))
@@ -72,7 +66,7 @@ impl ForeignClients {
     async fn device(&self, id: &str) -> ScriptProcess {
         let mut device = self.script("device.py", TOKEN, id);
         assert_eq!(device.json().await["type"], "heartbeat");
-        until_found(&self.far, &format!("aip:{id}:shout")).await;
+        until_found(&self.nodes.far, &format!("aip:{id}:shout")).await;
         device
     }
 
@@ -94,24 +88,12 @@ impl ForeignClients {
     /// An agent on the Python SDK at the far daemon, once the gateway finds it.
     async fn far_agent(&self, name: &str, skill: &str) -> ScriptProcess {
         let mut command = self.stage.python("named_agent.py");
-        command.arg(self.far.home().path()).args([name, skill]);
+        command.arg(self.nodes.far.home().path()).args([name, skill]);
         let mut agent = ScriptProcess::start(command);
         agent.json().await;
-        until_found(&self.gateway, skill).await;
+        until_found(&self.nodes.gateway, skill).await;
         agent
     }
-}
-
-fn known_to(relay: &TestRelay) -> DaemonBuilder {
-    Daemon::builder().env("AGENTANYCAST_REGISTRY_ADDRS", relay.registry.to_string())
-}
-
-async fn until_found(daemon: &Daemon, skill: &str) {
-    eventually(&format!("{skill} is found"), || async {
-        let listed = anycast_at(daemon, &["--json", "agents", "--skill", skill]).await;
-        listed.status.success().then_some(())
-    })
-    .await;
 }
 
 /// Waits for the end of a task, past what is told of it on the way.
@@ -126,7 +108,7 @@ async fn a_python_device_executes_commands_of_the_mesh() {
     let clients = ForeignClients::start().await;
     let mut device = clients.device("py-1").await;
     let send = async |skill: &str, text: &str| {
-        anycast_at(&clients.far, &["--json", "send", "--skill", skill, text]).await
+        anycast_at(&clients.nodes.far, &["--json", "send", "--skill", skill, text]).await
     };
     let sent = send("aip:py-1:shout", "hello").await;
     assert!(
@@ -157,7 +139,10 @@ async fn a_python_device_executes_commands_of_the_mesh() {
 async fn a_python_constellation_has_a_task_done_by_a_python_agent_two_nodes_away() {
     let clients = ForeignClients::start().await;
     let _agent = clients.far_agent("Echo", "echo").await;
-    for target in ["skill:echo".to_owned(), format!("{}/echo", clients.far.peer_id())] {
+    for target in [
+        "skill:echo".to_owned(),
+        format!("{}/echo", clients.nodes.far.peer_id()),
+    ] {
         let (mut constellation, info) = clients.constellation(&target).await;
         assert_eq!(
             (&info["device_id"], &info["platform"]),
@@ -172,7 +157,7 @@ async fn a_python_constellation_has_a_task_done_by_a_python_agent_two_nodes_away
         assert_eq!(end["result"]["text"], "Echo: What do you say?");
     }
     // They were tasks of the far node, as any others.
-    let tasks = anycast_json(&clients.far, &["tasks"]).await;
+    let tasks = anycast_json(&clients.nodes.far, &["tasks"]).await;
     assert_eq!(tasks.as_array().unwrap().len(), 2, "{tasks:#}");
 }
 

@@ -188,7 +188,7 @@ async fn a_task_that_went_on_to_another_agent() {
     let (still, ..) = &agent_for(&relay, "still").await;
     let (there, ..) = &agent_for(&relay, "there").await;
     let sender = Daemon::builder()
-        .env("AGENTANYCAST_REGISTRY_ADDRS", relay.registry.to_string())
+        .known_to(&relay)
         .config("[anycast]\nrouting_strategy = 'round_robin'\n")
         .start()
         .await;

@@ -148,11 +148,7 @@ async fn what_comes_in_vain_is_told_by_why() {
 #[tokio::test]
 async fn choices_of_an_agent_are_told_by_what_came_of_them() {
     let mut relay = TestRelay::builder().start().await;
-    let daemon = || {
-        Daemon::builder()
-            .metrics()
-            .env("AGENTANYCAST_REGISTRY_ADDRS", relay.registry.to_string())
-    };
+    let daemon = || Daemon::builder().metrics().known_to(&relay);
     let there = daemon().start().await;
     let agent = there.node().await;
     let skilled = AgentCard::new("digger", "an agent of a test").with_skill(Skill::new("dig", "it digs"));

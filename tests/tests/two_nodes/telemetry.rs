@@ -314,7 +314,7 @@ async fn a_task_to_whoever_can_of_a_caller_of_the_bridge_is_one_trace() {
     let daemon = || {
         Daemon::builder()
             .args([format!("--otlp-endpoint=http://{address}")])
-            .env("AGENTANYCAST_REGISTRY_ADDRS", relay.registry.to_string())
+            .known_to(&relay)
             .metrics()
     };
     let there = daemon().start().await;

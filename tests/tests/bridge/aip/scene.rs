@@ -16,7 +16,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use crate::gateway_pair::{GatewayPair, until_found};
+use agentanycast_tests::gateway_pair::{GatewayPair, until_found};
 
 /// How long a constellation may take to connect.
 const SOON: Duration = Duration::from_secs(30);

@@ -13,7 +13,7 @@ use agentanycast_uamp::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::gateway_pair::GatewayPair;
+use agentanycast_tests::gateway_pair::GatewayPair;
 
 /// When something that was refused or broke off is tried again.
 const AGAIN: Duration = Duration::from_millis(50);

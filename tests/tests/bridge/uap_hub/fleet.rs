@@ -41,14 +41,14 @@ impl Fleet {
     /// Without agents.
     pub(crate) async fn start() -> Self {
         let relay = TestRelay::builder().start().await;
-        let hub = known_to(&relay);
+        let hub = Daemon::builder().known_to(&relay);
         Self::with(relay, hub).await
     }
 
     /// The same, the hub beside another agent, which is the node's primary one.
     pub(crate) async fn beside_another_agent() -> Self {
         let relay = TestRelay::builder().start().await;
-        let mut hub = known_to(&relay).start().await;
+        let mut hub = Daemon::builder().known_to(&relay).start().await;
         let node = hub.node().await;
         let card = AgentCard::new("Other", "An agent of a test");
         node.agent("other").card(card).register().await.unwrap();
@@ -58,7 +58,7 @@ impl Fleet {
 
     async fn with(relay: TestRelay, hub: DaemonBuilder) -> Self {
         let hub = hub.gateway("uap-hub").metrics().start().await;
-        let asker = known_to(&relay).start().await;
+        let asker = Daemon::builder().known_to(&relay).start().await;
         Self {
             relay,
             hub,
@@ -166,10 +166,6 @@ impl Fleet {
         skills.sort();
         skills
     }
-}
-
-fn known_to(relay: &TestRelay) -> DaemonBuilder {
-    Daemon::builder().env("AGENTANYCAST_REGISTRY_ADDRS", relay.registry.to_string())
 }
 
 fn ids(skills: &Value) -> Vec<String> {

@@ -1,27 +1,31 @@
 //! A relay, a daemon with a gateway, and a daemon beyond the relay that sends and has agents.
 
-use agentanycast_tests::{
+use tokio::process::{Child, Command};
+
+use crate::{
     Daemon, TestRelay,
     cli::{anycast_at, program},
     daemon::DaemonBuilder,
     eventually,
 };
-use tokio::process::{Child, Command};
 
 /// The nodes.
-pub(crate) struct GatewayPair {
+pub struct GatewayPair {
     _relay: TestRelay,
     /// Has the gateway.
-    pub(crate) gateway: Daemon,
+    pub gateway: Daemon,
     /// Sends, and has agents.
-    pub(crate) far: Daemon,
+    pub far: Daemon,
 }
 
 impl GatewayPair {
     /// With this gateway, at a daemon that is set as `configure` says.
-    pub(crate) async fn start(name: &str, configure: impl FnOnce(DaemonBuilder) -> DaemonBuilder) -> Self {
+    ///
+    /// # Panics
+    /// When one of them does not start.
+    pub async fn start(name: &str, configure: impl FnOnce(DaemonBuilder) -> DaemonBuilder) -> Self {
         let relay = TestRelay::builder().start().await;
-        let known = || Daemon::builder().env("AGENTANYCAST_REGISTRY_ADDRS", relay.registry.to_string());
+        let known = || Daemon::builder().known_to(&relay);
         Self {
             gateway: configure(known().gateway(name).metrics()).start().await,
             far: known().start().await,
@@ -31,7 +35,10 @@ impl GatewayPair {
 
     /// A shell script as an agent at the far node, with a skill of its name, once the gateway's node finds it. Lines of
     /// its standard error are progress.
-    pub(crate) async fn program(&self, name: &str, script: &str) -> Child {
+    ///
+    /// # Panics
+    /// When it cannot be run.
+    pub async fn program(&self, name: &str, script: &str) -> Child {
         let mut command = Command::new(program());
         command.arg("--daemon").arg(self.far.grpc());
         command.args([
@@ -56,7 +63,10 @@ impl GatewayPair {
     }
 
     /// A figure of the gateway, by its name without what all figures begin with.
-    pub(crate) async fn figure(&self, name: &str, label: &str) -> u64 {
+    ///
+    /// # Panics
+    /// When there is none.
+    pub async fn figure(&self, name: &str, label: &str) -> u64 {
         let series = format!("agentanycast_{name}{{{label}}}");
         let value = self.gateway.metric(&series).await;
         value.unwrap_or_else(|| panic!("no figure {series}")) as u64
@@ -64,7 +74,10 @@ impl GatewayPair {
 }
 
 /// Waits until a daemon finds an agent with a skill.
-pub(crate) async fn until_found(daemon: &Daemon, skill: &str) {
+///
+/// # Panics
+/// When it does not.
+pub async fn until_found(daemon: &Daemon, skill: &str) {
     eventually(&format!("{skill} is found"), || async {
         let listed = anycast_at(daemon, &["--json", "agents", "--skill", skill]).await;
         listed.status.success().then_some(())
