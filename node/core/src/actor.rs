@@ -509,7 +509,7 @@ impl EngineActor {
             Effect::Traced(span) => (self.on_span)(*span),
             Effect::External { task_id } => self.external_queue.push(task_id),
             Effect::StreamAck { peer, ack } => self.stream_router.on_ack(peer, ack),
-            Effect::StopStreams { task_id } => self.stream_router.stop(&task_id),
+            Effect::StopStreams { task_id, incoming } => self.stream_router.stop(&task_id, incoming),
             Effect::Forget { task_id } => self.stream_router.remove_files(task_id),
         }
     }

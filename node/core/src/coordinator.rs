@@ -423,7 +423,7 @@ impl Coordinator {
         };
         let id = task.id.clone();
         let has_ended = task.status.is_terminal();
-        let has_open_streams = task.open_streams().next().is_some();
+        let stopped_streams = stop_streams(task);
         let routed_to = task.route.as_ref().and(task.role.peer());
         let (is_assignee, agent) = (task.role.is_assignee(), task.agent.clone());
         let has_failed = task.status == Status::Failed;
@@ -454,8 +454,8 @@ impl Coordinator {
         if is_carried {
             self.transaction.effect(Effect::External { task_id: id.clone() });
         }
-        if has_open_streams {
-            self.transaction.effect(Effect::StopStreams { task_id: id });
+        if let Some(stop) = stopped_streams {
+            self.transaction.effect(stop);
         }
     }
 
@@ -587,4 +587,15 @@ fn as_handed_over(mut task: Task) -> Task {
 /// As much of a peer's reason as is kept and shown.
 fn shortened(reason: &str) -> String {
     reason.chars().take(1000).collect()
+}
+
+/// What ends the open streams of a task; `None` if it has none.
+fn stop_streams(task: &Task) -> Option<Effect> {
+    let open = task.open_streams();
+    let open: Vec<String> = open.map(|stream| stream.artifact_id.clone()).collect();
+    let is_incoming = !task.role.is_assignee() && task.role.peer().is_some();
+    (!open.is_empty()).then(|| Effect::StopStreams {
+        task_id: task.id.clone(),
+        incoming: if is_incoming { open } else { Vec::new() },
+    })
 }

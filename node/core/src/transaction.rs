@@ -183,6 +183,8 @@ pub(crate) enum Effect {
     StopStreams {
         /// Which task.
         task_id: String,
+        /// Artifacts that its peer was sending. They end here, also those that no piece came of since a start.
+        incoming: Vec<String>,
     },
     /// The task is no more: its artifact files can go.
     Forget {

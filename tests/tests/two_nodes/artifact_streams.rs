@@ -7,13 +7,15 @@ use agentanycast_proto::v1::{self, send_streaming_artifact_request::Event};
 use agentanycast_tests::{
     DaemonPair, TransportKind,
     agent::TestAgent,
+    cli::anycast_at,
+    eventually,
     rpc::{self, next_task},
     task_assertions::{completed, not_completed},
     within,
 };
 use futures::StreamExt as _;
 use sha2::{Digest as _, Sha256};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, Notify};
 use tonic::Code;
 
 /// Bytes that are different everywhere and the same each time.
@@ -139,6 +141,51 @@ async fn an_artifact_ends_with_its_task() {
         "{end:?}"
     );
     assert!(matches!(not_completed(&handle).await, TaskError::Failed { .. }));
+    for daemon in [&pair.alice, &pair.bob] {
+        let args = ["task", handle.id()];
+        let shown = within("the task is shown", anycast_at(daemon, &args)).await;
+        assert!(shown.all_output.contains("out of ink"), "{}", shown.all_output);
+    }
+}
+
+/// The task ends while the reader's daemon is away, and nothing comes of the artifact after that.
+#[tokio::test]
+async fn an_artifact_ends_with_its_task_over_a_restart_of_the_readers_daemon() {
+    let mut pair = DaemonPair::start(TransportKind::Tcp).await;
+    let (alice, bob) = pair.nodes().await;
+    let broken = Arc::new(Notify::new());
+    let begun = Arc::clone(&broken);
+    let agent = TestAgent::serve(&bob, move |task| {
+        let begun = Arc::clone(&begun);
+        async move {
+            let mut artifact = task.stream_artifact("broken", "text/plain").await?;
+            artifact.write("half of ").await?;
+            begun.notified().await;
+            task.fail("out of ink").await?;
+            Ok(())
+        }
+    });
+    let handle = alice
+        .send_task(Target::Peer(pair.bob.peer_id().clone()), "x")
+        .await
+        .unwrap();
+    let mut events = handle.artifacts();
+    loop {
+        if let ArtifactEvent::Chunk { .. } = within("it comes", events.next()).await.unwrap().unwrap() {
+            break;
+        }
+    }
+    pair.alice.kill().await;
+    broken.notify_one();
+    eventually("the task has failed", || async {
+        let task = rpc::get(&mut pair.bob.rpc().await, handle.id()).await.unwrap();
+        (task.status() == v1::TaskStatus::Failed).then_some(())
+    })
+    .await;
+    pair.alice.restart().await;
+    assert!(matches!(not_completed(&handle).await, TaskError::Failed { .. }));
+    assert_eq!(end_of_artifact(&handle).await, Some(EndReason::Canceled));
+    drop(agent);
 }
 
 /// What SendStreamingArtifact does not take.

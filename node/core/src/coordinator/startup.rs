@@ -6,7 +6,7 @@ use std::sync::Arc;
 use agentanycast_identity::PeerId;
 use agentanycast_store::{Store, StoreError};
 
-use super::Coordinator;
+use super::{Coordinator, stop_streams};
 use crate::{
     admission::Admission,
     agents::Agents,
@@ -54,6 +54,7 @@ impl Coordinator {
 
     fn resume(&mut self, now: Now) -> Result<(), StoreError> {
         self.break_off_streams(now)?;
+        self.stop_streams_of_ended();
         self.mark_claims_lost(now);
         let mut unclaimed: Vec<(u64, String)> = self
             .tasks
@@ -82,6 +83,24 @@ impl Coordinator {
         self.resume_external();
         self.peers.want_all(&mut self.transaction);
         Ok(())
+    }
+
+    /// Streams that a daemon left open when it stopped right after the end of their task.
+    fn stop_streams_of_ended(&mut self) {
+        let ended = self
+            .tasks
+            .index()
+            .all()
+            .filter(|(_, known)| known.open_streams && !known.is_assignee && known.status.is_terminal());
+        let mut ended: Vec<String> = ended.map(|(id, _)| id.to_owned()).collect();
+        ended.sort_unstable();
+        for id in ended {
+            if let Ok(Some(task)) = self.tasks.read(&id)
+                && let Some(stop) = stop_streams(&task)
+            {
+                self.transaction.effect(stop);
+            }
+        }
     }
 
     /// After a start no connection of before is there: what was claimed may be taken over, and fails if nobody

@@ -235,8 +235,12 @@ impl StreamRouter {
         self.registry.on_ack(peer, ack);
     }
 
-    /// The task has ended.
-    pub(crate) fn stop(&self, task_id: &str) {
+    /// The task has ended. Artifacts that its peer was sending end, also those that have no receiver: after a start, or
+    /// after a long silence.
+    pub(crate) fn stop(&mut self, task_id: &str, incoming: Vec<String>) {
+        for artifact_id in incoming {
+            drop(self.receiver((task_id.to_owned(), artifact_id)));
+        }
         self.registry.stop(task_id);
     }
 

@@ -292,12 +292,15 @@ impl ArtifactReceiver {
         let Some(writer) = &mut self.writer else {
             return Ok(());
         };
-        let ended = match StreamEndReason::try_from(end.reason) {
+        let given = end.reason;
+        writer.finish(end).await?;
+        // A file that had ended keeps its end.
+        let reason = writer.end().map_or(given, |end| end.reason);
+        let ended = match StreamEndReason::try_from(reason) {
             Ok(StreamEndReason::Complete) => StreamOutcome::Complete,
             Ok(StreamEndReason::Canceled) => StreamOutcome::Canceled,
             _ => StreamOutcome::Error,
         };
-        writer.finish(end).await?;
         let bytes = writer.bytes();
         self.keep_end(ended, bytes).await;
         Ok(())

@@ -352,18 +352,19 @@ impl PeerSender {
     async fn break_off(&mut self, message: &str) {
         let finishing = self.finish(StreamEndReason::Error, message);
         let done = time::timeout(ABORT_TIMEOUT, finishing).await;
-        // The end of the task has ended its streams.
-        if matches!(done, Ok(Ok(()) | Err(SendError::TaskEnded(_)))) {
-            return;
-        }
+        let known = match done {
+            Ok(Ok(())) => return,
+            // The other side ends its part with the task.
+            Ok(Err(SendError::TaskEnded(_))) => Some(StreamOutcome::Canceled),
+            _ if self.refused => Some(StreamOutcome::Error),
+            _ => None,
+        };
         let StreamStart {
             task_id, artifact_id, ..
         } = self.state.stream_start().clone();
-        let ended = if self.refused {
+        let ended = if let Some(outcome) = known {
             let bytes = self.bytes;
-            self.engine
-                .end_stream(task_id, artifact_id, StreamOutcome::Error, bytes)
-                .await
+            self.engine.end_stream(task_id, artifact_id, outcome, bytes).await
         } else {
             self.engine
                 .break_off_stream(task_id, artifact_id, message.to_owned())

@@ -3,7 +3,7 @@
 //! tasks and channels.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     time::Duration,
 };
 
@@ -286,21 +286,29 @@ impl Simulator {
                 sender.pushed.len() as u64,
             );
         } else {
-            let (task, artifact) = &sender.key;
-            self.call(at, PendingCall::Nobody, |core, _| {
-                core.end_stream(task, artifact, StreamOutcome::Error, 0)
-                    .map(|()| CallValue::Nothing)
-            });
+            self.end_here(at, &sender.key, StreamOutcome::Error);
         }
     }
 
     /// The artifact cannot be sent: the task says so, and its originator hears of it by the queue.
     fn give_stream_up(&mut self, at: usize, which: usize) {
+        let sender = self.close_sender(at, which);
+        self.break_off(at, &sender.key);
+        self.stream_step_over(at, sender.agent, sender.life, &sender.key.0, false);
+    }
+
+    fn close_sender(&mut self, at: usize, which: usize) -> SimSender {
         let sender = self.nodes[at].streams.senders.remove(which);
         self.note(|| format!("node {at}: {:?} is given up", sender.key));
         self.net.close(at, sender.to, sender.number, StreamUse::Artifact);
-        self.break_off(at, &sender.key);
-        self.stream_step_over(at, sender.agent, sender.life, &sender.key.0, false);
+        sender
+    }
+
+    fn end_here(&mut self, at: usize, (task, artifact): &ArtifactKey, outcome: StreamOutcome) {
+        self.call(at, PendingCall::Nobody, |core, _| {
+            core.end_stream(task, artifact, outcome, 0)
+                .map(|()| CallValue::Nothing)
+        });
     }
 
     fn break_off(&mut self, at: usize, (task, artifact): &ArtifactKey) {
@@ -346,7 +354,7 @@ impl Simulator {
     }
 
     /// The task ended: its artifacts go nowhere, and what came of them is closed.
-    pub(super) fn stop_streams(&mut self, at: usize, task: &str) {
+    pub(super) fn stop_streams(&mut self, at: usize, task: &str, incoming: Vec<String>) {
         let plane = &mut self.nodes[at].streams;
         let stopped: Vec<u64> = plane
             .senders
@@ -363,13 +371,16 @@ impl Simulator {
         for number in stopped {
             let senders = &self.nodes[at].streams.senders;
             if let Some(which) = senders.iter().position(|sender| sender.number == number) {
-                self.give_stream_up(at, which);
+                let sender = self.close_sender(at, which);
+                self.end_here(at, &sender.key, StreamOutcome::Canceled);
+                self.stream_step_over(at, sender.agent, sender.life, &sender.key.0, false);
             }
         }
-        for key in receiving {
-            if let Some((peer, _)) = self.nodes[at].streams.receivers.remove(&key) {
-                self.end_file(at, &key, peer, StreamEndReason::Canceled, String::new());
-            }
+        let without_receiver = incoming.into_iter().map(|artifact| (task.to_owned(), artifact));
+        let stopped: BTreeSet<ArtifactKey> = receiving.into_iter().chain(without_receiver).collect();
+        for key in stopped {
+            self.nodes[at].streams.receivers.remove(&key);
+            self.end_file(at, &key, StreamEndReason::Canceled, PendingCall::Nobody);
         }
     }
 
@@ -418,11 +429,15 @@ impl Simulator {
                 if end.reason() != StreamEndReason::Complete && !plane.files.contains_key(&key) {
                     incoming.on_start("", 0);
                 }
-                match incoming.on_end() {
-                    StreamVerdict::Reject(reject) => {
-                        self.answer_piece(at, peer, envelope, Some(&reject.to_string()), None);
-                    }
-                    _ => self.end_file(at, &key, peer, end.reason(), envelope),
+                if let StreamVerdict::Reject(reject) = incoming.on_end() {
+                    self.answer_piece(at, peer, envelope, Some(&reject.to_string()), None);
+                } else {
+                    let then = PendingCall::EndKept {
+                        key: key.clone(),
+                        peer,
+                        envelope,
+                    };
+                    self.end_file(at, &key, end.reason(), then);
                 }
             }
             _ => {}
@@ -466,14 +481,7 @@ impl Simulator {
     }
 
     /// The end becomes durable: first in the file, then in the task; then it is acknowledged.
-    fn end_file(
-        &mut self,
-        at: usize,
-        key: &ArtifactKey,
-        peer: usize,
-        reason: StreamEndReason,
-        envelope: String,
-    ) {
+    fn end_file(&mut self, at: usize, key: &ArtifactKey, reason: StreamEndReason, then: PendingCall) {
         let file = self.nodes[at].streams.files.entry(key.clone()).or_default();
         let reason = *file.end.get_or_insert(reason);
         let bytes = file.chunks.iter().map(|chunk| chunk.len() as u64).sum();
@@ -482,12 +490,7 @@ impl Simulator {
             StreamEndReason::Canceled => StreamOutcome::Canceled,
             _ => StreamOutcome::Error,
         };
-        let what = PendingCall::EndKept {
-            key: key.clone(),
-            peer,
-            envelope,
-        };
-        self.call(at, what, |core, _| {
+        self.call(at, then, |core, _| {
             core.end_stream(&key.0, &key.1, ended, bytes)
                 .map(|()| CallValue::Nothing)
         });

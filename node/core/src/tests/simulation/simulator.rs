@@ -460,7 +460,7 @@ impl Simulator {
                 payload,
             } => self.stream_piece(at, self.host_of(peer), envelope_id, *payload),
             Effect::StreamAck { peer, ack } => self.stream_ack(at, self.host_of(peer), &ack),
-            Effect::StopStreams { task_id } => self.stop_streams(at, &task_id),
+            Effect::StopStreams { task_id, incoming } => self.stop_streams(at, &task_id, incoming),
             Effect::Forget { task_id } => self.nodes[at].streams.forget(&task_id),
             Effect::Audit(entry) => self.history.decided(at, &entry),
             Effect::NodeCard(_)
