@@ -43,6 +43,7 @@ pub use artifact_writer::ArtifactWriter;
 use claim::DelayedClaims;
 pub use incoming_task::{HandlerError, IncomingTask};
 use open_tasks::{DeliveredTask, OpenTasks, QueuedTask, RunOutcome};
+use resumed::{ResumeQueue, ResumedTask};
 use subscription::{ServedAgent, SubscriptionEvent};
 use task_inbox::TaskInbox;
 
@@ -85,6 +86,7 @@ pub struct Serve {
     handler: Arc<Handler>,
     concurrency: usize,
     permits: Option<Arc<Semaphore>>,
+    resumed: Vec<String>,
     until: CancellationToken,
     drain: Duration,
     patience: Option<Duration>,
@@ -121,6 +123,7 @@ impl Serve {
             handler: Arc::new(move |task| Box::pin(handler(task))),
             concurrency: DEFAULT_CONCURRENCY,
             permits: None,
+            resumed: Vec::new(),
             until: CancellationToken::new(),
             drain: DEFAULT_DRAIN,
             patience: None,
@@ -152,6 +155,13 @@ impl Serve {
         self
     }
 
+    /// Tasks of an earlier process of this agent, which it claimed and did not end. They are claimed again and handled
+    /// first, without permits. One that another process has is asked for 10 s; one that has ended is left out.
+    pub fn resume(mut self, ids: impl IntoIterator<Item = String>) -> Self {
+        self.resumed.extend(ids);
+        self
+    }
+
     /// Stops when the token is cancelled: no new task is taken, running handlers may finish within the
     /// drain time (see [`Serve::drain`]), then the future resolves.
     pub fn until(mut self, shutdown: CancellationToken) -> Self {
@@ -173,7 +183,7 @@ impl Serve {
         self
     }
 
-    async fn run(self) -> Result<(), Error> {
+    async fn run(mut self) -> Result<(), Error> {
         let mut feed =
             subscription::subscribe_with_retries(self.node.clone(), self.agent.clone(), self.patience);
         // Also when this future is dropped, and after the farewell, which needs claims.
@@ -182,9 +192,14 @@ impl Serve {
         let mut board = OpenTasks::new(closed);
         let mut running: JoinSet<(String, RunOutcome)> = JoinSet::new();
         let mut syncing: JoinSet<()> = JoinSet::new();
+        let mut resumed = ResumeQueue::new(std::mem::take(&mut self.resumed));
         let mut begun = DelayedClaims::new(self.node.clone());
         let mut stop_at: Option<Instant> = None;
         loop {
+            while stop_at.is_none()
+                && running.len() + resumed.under_way() < self.concurrency
+                && resumed.begin_next(&self.node)
+            {}
             while stop_at.is_none() && running.len() < self.concurrency && board.has_waiting() {
                 let Ok(permit) = self.take_permit() else { break };
                 let Some((waiting, conversation)) = board.start_next() else {
@@ -212,6 +227,11 @@ impl Serve {
                     Ok((id, outcome)) => board.finish(&id, outcome),
                     Err(error) => tracing::error!(%error, "a task's runner ended unexpectedly"),
                 },
+                Some(taken) = resumed.next(), if stop_at.is_none() => {
+                    if let Some(task) = taken.filter(|task| board.open_resumed(task.incoming.id(), &task.inbox)) {
+                        running.spawn(run_resumed(self.node.clone(), Arc::clone(&self.handler), task));
+                    }
+                }
                 Some(_) = syncing.join_next() => {}
                 () = begun.claim() => {}
                 () = self.permit_available(), if stop_at.is_none() && running.len() < self.concurrency && board.has_waiting() => {}
@@ -311,7 +331,15 @@ async fn run_one(
     handle(&node, &*handler, waiting, &conversation, permit).await
 }
 
-/// Runs the handler of a task, and sees to it that the task ends.
+/// Runs the handler of a task that an earlier process began.
+async fn run_resumed(node: Node, handler: Arc<Handler>, task: ResumedTask) -> (String, RunOutcome) {
+    let id = task.incoming.id().to_owned();
+    let _over = task.inbox.claim().handler_guard();
+    let outcome = run_handler(&node, &*handler, task.incoming, &task.inbox).await;
+    (id, outcome)
+}
+
+/// Runs the handler of a task, once it is read.
 async fn handle(
     node: &Node,
     handler: &Handler,
@@ -333,6 +361,17 @@ async fn handle(
     if let Some(permit) = permit {
         permit.forget();
     }
+    run_handler(node, handler, incoming, conversation).await
+}
+
+/// Runs the handler of a task, and sees to it that the task ends.
+async fn run_handler(
+    node: &Node,
+    handler: &Handler,
+    incoming: IncomingTask,
+    conversation: &Arc<TaskInbox>,
+) -> RunOutcome {
+    let id = incoming.id().to_owned();
     let outcome = AssertUnwindSafe(async move { handler(incoming).await })
         .catch_unwind()
         .await;

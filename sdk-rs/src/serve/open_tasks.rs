@@ -169,6 +169,19 @@ impl OpenTasks {
         Some((waiting, conversation))
     }
 
+    /// Opens a task that was taken up from an earlier process; false if it waits or is open here.
+    pub(super) fn open_resumed(&mut self, id: &str, inbox: &Arc<TaskInbox>) -> bool {
+        if self.open.contains_key(id) || self.waiting_ids.contains(id) {
+            return false;
+        }
+        let open = OpenTask {
+            inbox: Arc::clone(inbox),
+            delivered_again: false,
+        };
+        self.open.insert(id.to_owned(), open);
+        true
+    }
+
     fn new_inbox(&self, exclusive_since: Option<ConnectionTime>) -> Arc<TaskInbox> {
         let claim = TaskClaim::new(exclusive_since, self.closed.clone());
         Arc::new(TaskInbox::new(claim))

@@ -10,6 +10,8 @@ in_both_modes! {
     a_task_of_an_earlier_process_is_resumed
     an_answer_reaches_a_resumed_task
     what_cannot_be_resumed_says_why
+    a_service_takes_up_the_tasks_of_an_earlier_process
+    a_service_waits_until_the_earlier_process_is_gone
 }
 
 async fn a_task_is_claimed_only_with_a_permit(way: CallMode) {
@@ -111,4 +113,46 @@ async fn what_cannot_be_resumed_says_why(way: CallMode) {
     ] {
         assert_eq!(node.resume_task(id).await.unwrap_err().kind(), kind, "{id}");
     }
+}
+
+async fn a_service_takes_up_the_tasks_of_an_earlier_process(way: CallMode) {
+    let fake = FakeDaemon::start(way);
+    fake.put("begun", Status::Working, Vec::new());
+    fake.put("panics", Status::Working, Vec::new());
+    fake.put("ended", Status::Completed, Vec::new());
+    let serve = fake.node().await.serve(|task| async move {
+        assert_ne!(task.id(), "ended");
+        assert_ne!(task.id(), "panics", "out of paper");
+        task.complete([]).await?;
+        Ok(())
+    });
+    let ids = ["unknown", "ended", "begun", "panics"].map(str::to_owned);
+    tokio::spawn(serve.resume(ids).concurrency(1).into_future());
+    fake.until("the tasks end", |state| {
+        state.tasks["begun"].status() == Status::Completed && state.tasks["panics"].status() == Status::Failed
+    })
+    .await;
+    // What comes anew is served as ever.
+    fake.put("new", Status::Submitted, Vec::new());
+    fake.until("the next one ends", |state| {
+        state.tasks["new"].status() == Status::Completed
+    })
+    .await;
+}
+
+async fn a_service_waits_until_the_earlier_process_is_gone(way: CallMode) {
+    let fake = FakeDaemon::start(way);
+    fake.put("t", Status::Working, Vec::new());
+    fake.state().claimed_by_others.insert("t".to_owned());
+    let serve = fake.node().await.serve(|task| async move {
+        task.complete([]).await?;
+        Ok(())
+    });
+    tokio::spawn(serve.resume(["t".to_owned()]).into_future());
+    fake.until("it was asked for", |state| !state.calls.is_empty())
+        .await;
+    assert_eq!(status_of(&fake, "t"), Status::Working);
+    fake.state().claimed_by_others.remove("t");
+    fake.until("it ends", |state| state.tasks["t"].status() == Status::Completed)
+        .await;
 }
