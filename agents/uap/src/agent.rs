@@ -16,6 +16,8 @@ pub use self::{
     call::AgentCall,
     options::{AgentOptions, agent},
 };
+#[cfg(feature = "mesh")]
+use crate::checkpoint::CheckpointStore;
 use crate::{
     checkpoint::CheckpointError,
     event::AgentStreamResult,
@@ -119,6 +121,12 @@ impl Agent {
     /// step goes on too. If nothing is left to do, the turn holds the last answer.
     pub async fn resume(&self, state: &AgentState) -> Result<GenerateResult, AgentError> {
         self.generate(Input::default(), state).await
+    }
+
+    /// Where the checkpoints are kept.
+    #[cfg(feature = "mesh")]
+    pub(crate) fn checkpoint_store(&self) -> Option<&dyn CheckpointStore> {
+        self.0.checkpoints.as_deref()
     }
 
     /// The state of the last checkpoint of a session; `None` if there is none, or if the agent has no store.

@@ -388,14 +388,7 @@ async fn a_task_that_is_taken_up_again_goes_on_from_its_last_step() {
         .build()
         .unwrap();
     let server = AgentServer::new(mesh.node.clone(), second, card());
-    within(async {
-        // The daemon learns a moment later that the first program is gone.
-        while let Err(error) = server.resume_task(handle.id()).await {
-            assert_eq!(error.kind(), agentanycast::ErrorKind::Conflict, "{error}");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    tokio::spawn(server.serve().await.unwrap().into_future());
     assert_eq!(within(handle.wait()).await.unwrap().text_content(), "done");
     assert_eq!(
         rest.requests()[0].messages.len(),

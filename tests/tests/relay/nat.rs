@@ -24,6 +24,7 @@ mod mcp_server;
 mod nat_detection;
 mod paths;
 mod slow_artifact;
+mod sub_agents;
 
 /// How long a hole may take to be punched: three attempts of 10 s.
 const PUNCHED: Duration = Duration::from_secs(40);

@@ -6,10 +6,12 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError, Weak},
+    time::Duration,
 };
 
 use agentanycast::{
-    AgentCard, Artifact, ArtifactWriter, Error, HandlerError, IncomingTask, Node, Part, Serve,
+    AgentCard, Artifact, ArtifactWriter, Error, HandlerError, IncomingTask, Node, Part, Serve, TaskFilter,
+    TaskStatus,
 };
 use agentanycast_upp::{
     ErrorCode, Input, Message, Turn, UppError, UserMessage,
@@ -21,7 +23,7 @@ use serde_json::Value;
 
 use crate::{
     agent::{Agent, AgentCall},
-    checkpoint::check_session_id,
+    checkpoint::{Checkpoint, check_session_id},
     event::{AgentStreamEvent, AgentStreamResult},
     result::{AgentError, GenerateResult},
     state::AgentState,
@@ -33,6 +35,14 @@ const PEER: &str = "peerId";
 /// The key of the state's metadata that holds the last task of a conversation.
 const TASK: &str = "taskId";
 
+/// The key of the state's metadata that holds the task that was begun from this state. The state is that before the
+/// task's message; the first step of the task replaces it.
+const BEGUN: &str = "begunTaskId";
+
+/// How long the beginning of a task waits for the store. A disk takes milliseconds; without this checkpoint the task
+/// is not taken up if the process ends in its first step.
+const SAVE_PATIENCE: Duration = Duration::from_secs(5);
+
 /// How many bytes of events are put into one write. Events are small, and a chunk on the wire has its price.
 const WRITE_BYTES: usize = 16 << 10;
 
@@ -42,7 +52,7 @@ const WRITE_BYTES: usize = 16 << 10;
 /// `application/vnd.uap.events+jsonl`; its answer is an artifact with the text, and with the turn if the task
 /// carries a request of UPP. A run that fails ends the task as failed with the reason `CODE: sentence`.
 /// Cancelling the task cancels the run. With a checkpoint store, later tasks of a conversation go on from its
-/// state.
+/// state, and tasks that an earlier process of the agent began go on from their last step.
 ///
 /// ```no_run
 /// use agentanycast::{AgentCard, Node, Skill};
@@ -72,25 +82,57 @@ impl AgentServer {
 
     /// Sets the card of the node, and returns the service: its options bound how many runs there are at once
     /// ([`Serve::concurrency`]) and how it stops ([`Serve::until`]). Awaiting it serves.
+    ///
+    /// With a checkpoint store, the service first takes up the tasks that an earlier process began and did not
+    /// end: those of the node whose conversation has a checkpoint that names the task. The daemon keeps such a
+    /// task for its `agent_grace`, 5 minutes unless it is set otherwise.
     pub async fn serve(self) -> Result<Serve, Error> {
+        let begun = self.begun_tasks().await?;
         self.node.set_card(self.card).await?;
         let shared = Arc::new((self.agent, Conversations::default()));
-        Ok(self.node.serve(move |task| {
+        let serve = self.node.serve(move |task| {
             let shared = shared.clone();
             async move { handle(&shared.0, &shared.1, &task).await }
-        }))
+        });
+        Ok(serve.resume(begun))
     }
 
-    /// Takes up a task that an earlier process of this agent began and did not end, and runs it to its end:
-    /// from its last checkpoint, or from its beginning if there is none. States of checkpoints name their
-    /// task in the metadata `taskId`. Fails as [`Node::resume_task`] does.
-    pub async fn resume_task(&self, id: &str) -> Result<(), Error> {
-        let task = self.node.resume_task(id).await?;
-        if let Err(error) = handle(&self.agent, &Conversations::default(), &task).await {
-            return task.fail(error.to_string()).await;
+    /// The tasks that an earlier process began.
+    async fn begun_tasks(&self) -> Result<Vec<String>, Error> {
+        if self.agent.checkpoint_store().is_none() {
+            return Ok(Vec::new());
         }
-        Ok(())
+        let unfinished = TaskFilter {
+            statuses: vec![TaskStatus::Working, TaskStatus::InputRequired],
+            ..TaskFilter::default()
+        };
+        let mut begun = Vec::new();
+        for task in self.node.tasks(&unfinished).await? {
+            if self.has_begun(&task.context_id, &task.id).await || self.has_begun(&task.id, &task.id).await {
+                begun.push(task.id);
+            }
+        }
+        Ok(begun)
     }
+
+    /// Whether the checkpoint of this session names this task.
+    async fn has_begun(&self, session: &str, task: &str) -> bool {
+        if check_session_id(session).is_err() {
+            return false;
+        }
+        match self.agent.restore(session).await {
+            Ok(Some(state)) => [TASK, BEGUN].iter().any(|key| label(&state, key) == Some(task)),
+            Ok(None) => false,
+            Err(error) => {
+                tracing::error!(task, %error, "the checkpoint of a task cannot be read");
+                false
+            }
+        }
+    }
+}
+
+fn label<'a>(state: &'a AgentState, key: &str) -> Option<&'a str> {
+    state.metadata().get(key).and_then(Value::as_str)
 }
 
 /// Lets the tasks of one conversation run one after the other. It holds the conversations of running tasks
@@ -134,21 +176,21 @@ async fn answer(
     task: &IncomingTask,
 ) -> Result<Vec<Part>, UppError> {
     let request = request_of_parts(&task.message().parts)?;
-    let peer = task.sender().map(ToString::to_string);
     let knows_upp = request.is_some();
     // Two runs of one conversation would both go on from its last state, and one would be lost.
     let conversation = conversations.lock(task.context_id());
     let _turn = conversation.lock().await;
-    let call = match request {
-        // The request holds its whole history, so that no session is needed.
-        Some(request) => {
-            let mut messages = request.messages;
-            let last = messages
-                .pop()
-                .ok_or_else(|| UppError::invalid_request("`messages`: the list is empty"))?;
-            agent.call(last, &AgentState::initial().with_messages(messages))
-        }
-        None => session_call(agent, task, peer.as_deref()).await?,
+    let call = if let Some(request) = request {
+        // The request holds its whole history, so that the session is its own.
+        let mut messages = request.messages;
+        let last = messages
+            .pop()
+            .ok_or_else(|| UppError::invalid_request("`messages`: the list is empty"))?;
+        let history = AgentState::initial().with_messages(messages);
+        session_call(agent, task, task.id(), last.into(), Some(history)).await?
+    } else {
+        let input = UserMessage::new(blocks_of_parts(&task.message().parts));
+        session_call(agent, task, task.context_id(), input.into(), None).await?
     };
     let result = run(call.cancel(task.cancelled()), task)
         .await
@@ -160,14 +202,20 @@ async fn answer(
     })
 }
 
-/// A call in the session of the task's conversation. A task that is handed out again, since this program
-/// ended in its middle, goes on from its last step.
-async fn session_call(agent: &Agent, task: &IncomingTask, peer: Option<&str>) -> Result<AgentCall, UppError> {
-    let input = Input::from(UserMessage::new(blocks_of_parts(&task.message().parts)));
-    let session = task.context_id();
+/// A call in a session, from its last state or from the history that is given. A task that an earlier process began
+/// goes on from its last step.
+async fn session_call(
+    agent: &Agent,
+    task: &IncomingTask,
+    session: &str,
+    input: Input,
+    history: Option<AgentState>,
+) -> Result<AgentCall, UppError> {
     if check_session_id(session).is_err() {
-        return Ok(agent.call(input, &AgentState::initial()));
+        return Ok(agent.call(input, &history.unwrap_or_default()));
     }
+    let peer = task.sender().map(ToString::to_string);
+    let peer = peer.as_deref();
     let restored = agent.restore(session).await;
     let restored = restored.map_err(|error| {
         tracing::error!(session, %error, "the checkpoint of a conversation cannot be read");
@@ -176,28 +224,40 @@ async fn session_call(agent: &Agent, task: &IncomingTask, peer: Option<&str>) ->
             "the state of the conversation cannot be read",
         )
     })?;
-    let label = |state: &AgentState, key: &str| {
-        state
-            .metadata()
-            .get(key)
-            .and_then(Value::as_str)
-            .map(str::to_owned)
-    };
     let state = restored.unwrap_or_default();
-    if state.step() > 0 && label(&state, PEER).as_deref() != peer {
+    let owner = label(&state, PEER);
+    if (state.step() > 0 || owner.is_some()) && owner != peer {
         return Err(UppError::new(
             ErrorCode::AuthenticationFailed,
             "the conversation belongs to another peer",
         ));
     }
-    if state.step() > 0 && label(&state, TASK).as_deref() == Some(task.id()) {
+    if state.step() > 0 && label(&state, TASK) == Some(task.id()) {
         return Ok(agent.call(Input::default(), &state).session_id(session));
     }
-    let mut state = state.ensure_metadata(TASK, task.id());
+    let mut state = history.unwrap_or(state);
     if let Some(peer) = peer {
         state = state.ensure_metadata(PEER, peer);
     }
+    save_begun(agent, session, &state.ensure_metadata(BEGUN, task.id())).await;
+    let state = state.ensure_metadata(TASK, task.id());
     Ok(agent.call(input, &state).session_id(session))
+}
+
+/// Keeps which task begins from this state.
+async fn save_begun(agent: &Agent, session: &str, state: &AgentState) {
+    let Some(store) = agent.checkpoint_store() else {
+        return;
+    };
+    let save = store.save(session, Checkpoint::new(session, state));
+    match tokio::time::timeout(SAVE_PATIENCE, save).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::error!(session, %error, "the beginning of a task was not saved"),
+        Err(_) => tracing::error!(
+            session,
+            "the beginning of a task was not saved within {SAVE_PATIENCE:?}"
+        ),
+    }
 }
 
 /// Runs the agent, and streams its events to the sender.

@@ -95,6 +95,9 @@ impl LineCutter {
                 ..
             } if is_events(&media_type) => {
                 self.artifact_id = Some(artifact_id);
+                // The rest of a line of an agent that broke off.
+                self.bytes.clear();
+                self.searched = 0;
             }
             ArtifactEvent::Chunk { artifact_id, data } if self.artifact_id.as_ref() == Some(&artifact_id) => {
                 if self.bytes.len() + data.len() > MAX_LINE_BYTES {
