@@ -2,6 +2,7 @@
 //!
 //! Invariant: what is written fits the schema A.2, `stream_id` and `ts` included. PURE.
 
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::{
@@ -77,6 +78,17 @@ pub struct Delta {
     pub payload: Map<String, Value>,
 }
 
+/// A delta as it is written: its members in the order of [`Delta::to_value`].
+#[derive(Serialize)]
+struct DeltaText<'a> {
+    delta_seq: u64,
+    payload: &'a Map<String, Value>,
+    stream_id: &'a str,
+    ts: String,
+    #[serde(rename = "type")]
+    kind: &'static str,
+}
+
 impl Delta {
     /// Reads one of at most `most` bytes.
     ///
@@ -129,6 +141,19 @@ impl Delta {
         Value::Object(object)
     }
 
+    /// As the text of that JSON, without a copy of its payload.
+    pub fn to_json(&self) -> String {
+        let text = DeltaText {
+            delta_seq: self.seq,
+            payload: &self.payload,
+            stream_id: &self.stream_id,
+            ts: write_utc(self.time_ms),
+            kind: self.kind.as_str(),
+        };
+        // Texts, numbers and names that are texts are always written.
+        serde_json::to_string(&text).unwrap_or_default()
+    }
+
     /// The acknowledgement of all frames up to this one, as it goes over WebSocket and gRPC.
     pub fn acknowledgement(stream_id: &str, seq: u64, time_ms: i64) -> Self {
         let mut payload = Map::new();
@@ -166,7 +191,8 @@ mod tests {
                 kind,
                 payload: Map::from_iter([("pct".to_owned(), json!(10))]),
             };
-            let text = delta.to_value().to_string();
+            let text = delta.to_json();
+            assert_eq!(text, delta.to_value().to_string());
             assert_eq!(Delta::read(text.as_bytes(), 1000).unwrap(), delta);
             assert!(Delta::read(text.as_bytes(), 10).is_err());
             assert_eq!(delta.acknowledged(), None);

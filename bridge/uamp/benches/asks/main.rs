@@ -2,10 +2,10 @@
 //!
 //! A client in this process sends asks over HTTP/2 and reads each answer to its end. Each server is a process of its
 //! own: a bare front that answers the same bytes as the gateway, the A2A gateway, and the gateway of UAMP. The last two
-//! are before the same node, which answers at once. All have the same listener, TLS and token. Rounds alternate between
-//! the servers; a row is the median of its rounds: asks a second, processor time of the server for one ask, and the
-//! ratio of that time to the one of an A2A stream. Then what signing takes alone. Sizes come from the environment:
-//! `AGENTANYCAST_ASKS` (5000 in a round), `AGENTANYCAST_AT_ONCE` (32), `AGENTANYCAST_ROUNDS` (3).
+//! are before the same node, which answers at once. All have the same listener, TLS and token, and the allocator of the
+//! daemon. Rounds alternate between the servers; a row is the median of its rounds: asks a second, processor time of the
+//! server for one ask, and the ratio of that time to the one of an A2A stream. Then what signing takes alone. Sizes come
+//! from the environment: `AGENTANYCAST_ASKS` (5000 in a round), `AGENTANYCAST_AT_ONCE` (32), `AGENTANYCAST_ROUNDS` (3).
 
 #![allow(
     missing_docs,
@@ -31,6 +31,9 @@ use std::{
 
 use client::{AskClient, AskForm};
 use server::ServerKind;
+
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const TOKEN: &str = "0123456789abcdef";
 

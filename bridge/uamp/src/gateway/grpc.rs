@@ -146,7 +146,7 @@ impl Agent for UampGrpc {
                 match next {
                     Ok(Some(delta)) => {
                         handler.counters.delta();
-                        yield Ok(Delta { json: delta.to_value().to_string().into() });
+                        yield Ok(Delta { json: delta.to_json().into() });
                     }
                     Ok(None) => return,
                     Err(error) => {

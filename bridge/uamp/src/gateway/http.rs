@@ -151,7 +151,7 @@ impl UampFront {
                 // A consumer that has fallen behind what is kept comes back and is told so.
                 let Ok(Some(delta)) = next else { return };
                 handler.counters.delta();
-                let line = Event::default().id(seq.to_string()).data(delta.to_value().to_string());
+                let line = Event::default().id(seq.to_string()).data(delta.to_json());
                 yield Ok::<_, Infallible>(line);
                 seq += 1;
             }

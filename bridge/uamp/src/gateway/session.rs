@@ -175,7 +175,7 @@ impl UampSession {
             let told = async {
                 while let Ok(Some(delta)) = reader.0.next(seq).await {
                     handler.counters.delta();
-                    let json = delta.to_value().to_string().into_bytes();
+                    let json = delta.to_json().into_bytes();
                     if out.send(SessionOut::Delta(json)).await.is_err() {
                         return;
                     }

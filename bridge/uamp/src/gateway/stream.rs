@@ -227,10 +227,17 @@ impl UampStream {
 
     /// For how long no consumer has used it.
     pub(super) fn unused_for(&self) -> Duration {
-        if self.readers.load(Relaxed) > 0 {
-            return Duration::ZERO;
-        }
-        self.content().used.elapsed()
+        self.over_and_unused_for(Instant::now()).1
+    }
+
+    /// Whether its last frame is there, and for how long no consumer has used it.
+    pub(super) fn over_and_unused_for(&self, now: Instant) -> (bool, Duration) {
+        let state = self.content();
+        let unused = match self.readers() {
+            0 => now.saturating_duration_since(state.used),
+            _ => Duration::ZERO,
+        };
+        (state.log.is_over(), unused)
     }
 
     /// How it ended: the intent of the envelope that closes it on a connection, and what that says.

@@ -6,7 +6,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use super::stream::UampStream;
@@ -107,19 +107,23 @@ impl TableState {
     /// Lets go of some streams that were unused for longest: those that have ended, else those that no consumer reads.
     /// Several at a time, since it looks at all of them.
     fn make_room(&mut self) -> bool {
-        let mut candidates: Vec<(bool, Duration, StreamKey)> = self
+        let now = Instant::now();
+        let mut candidates: Vec<((bool, Duration), &StreamKey)> = self
             .streams
             .iter()
             .filter(|(_, stream)| stream.readers() == 0)
-            .map(|(key, stream)| (stream.is_over(), stream.unused_for(), key.clone()))
-            .filter(|(is_over, unused, _)| *is_over || *unused > IDLE)
+            .map(|(key, stream)| (stream.over_and_unused_for(now), key))
+            .filter(|((is_over, unused), _)| *is_over || *unused > IDLE)
             .collect();
-        candidates.sort_by_key(|(is_over, unused, _)| std::cmp::Reverse((*is_over, *unused)));
-        candidates.truncate(AT_A_TIME);
-        for (_, _, key) in &candidates {
+        if candidates.len() > AT_A_TIME {
+            candidates.select_nth_unstable_by_key(AT_A_TIME, |(age, _)| std::cmp::Reverse(*age));
+            candidates.truncate(AT_A_TIME);
+        }
+        let chosen: Vec<StreamKey> = candidates.into_iter().map(|(_, key)| key.clone()).collect();
+        for key in &chosen {
             self.remove(key);
         }
-        !candidates.is_empty()
+        !chosen.is_empty()
     }
 
     fn remove(&mut self, key: &StreamKey) {

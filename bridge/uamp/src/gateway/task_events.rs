@@ -17,7 +17,7 @@ use agentanycast_proto::v1::{self, TaskStatus};
 use async_stream::stream;
 use bytes::Bytes;
 use futures::{
-    StreamExt as _,
+    Stream, StreamExt as _,
     stream::{BoxStream, SelectAll},
 };
 use serde_json::{Map, Value};
@@ -87,8 +87,8 @@ pub(super) fn events(
     handle: Arc<dyn TaskHandle>,
     reader: TaskReader,
     mut position: TaskPosition,
-) -> BoxStream<'static, FollowEvent> {
-    let told = stream! {
+) -> impl Stream<Item = FollowEvent> + Send + 'static {
+    stream! {
         let mut pieces: SelectAll<BoxStream<'static, FollowEvent>> = SelectAll::new();
         let mut begun: BTreeSet<String> = BTreeSet::new();
         let mut updates = handle.updates();
@@ -153,8 +153,7 @@ pub(super) fn events(
             }
         }
         yield FollowEvent::End(end_of(&task));
-    };
-    told.boxed()
+    }
 }
 
 /// The pieces of a result that is read as a stream, from an offset on.

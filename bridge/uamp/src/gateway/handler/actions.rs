@@ -16,7 +16,7 @@ use crate::{
     gateway::{
         content::{JSON, message_of},
         refusals,
-        stream::{StreamOrigin, UampStream},
+        stream::{StreamOrigin, TaskEvents, UampStream},
         task_events::{TaskPosition, events},
     },
     window::StreamLog,
@@ -105,8 +105,10 @@ impl UampHandler {
         }
         let tasks = self.tasks.of_caller(Self::stream_caller(caller, stream_id));
         let mut sent = Vec::new();
-        for (at, target) in targets.into_iter().enumerate() {
-            let mut said = CallerMessage::new(target, message.clone());
+        // The last one has the message itself.
+        let messages = std::iter::repeat_n(message, targets.len());
+        for (at, (target, message)) in targets.into_iter().zip(messages).enumerate() {
+            let mut said = CallerMessage::new(target, message);
             context.clone_into(&mut said.context);
             said.gateway_labels = Self::labels_of(envelope, at, is_body_signed);
             said.key = Some(format!("{}:{at}", envelope.id()));
@@ -192,13 +194,17 @@ impl UampHandler {
             .tasks
             .of_caller(Self::stream_caller(&stream.caller, &stream.id))
             .reader();
-        let all = handles.into_iter().map(|(at, handle, position)| {
+        let each = handles.into_iter().map(|(at, handle, position)| {
             let number = u16::try_from(at).unwrap_or(u16::MAX);
             events(handle, reader.clone(), position)
                 .map(move |event| (number, event))
                 .boxed()
         });
-        let events = Box::pin(futures::stream::select_all(all));
+        let mut all: Vec<TaskEvents> = each.collect();
+        let events = match all.pop() {
+            Some(only) if all.is_empty() => only,
+            last => futures::stream::select_all(all.into_iter().chain(last)).boxed(),
+        };
         stream.start(Arc::clone(self.node()), events, self.stop.clone(), slot);
     }
 
