@@ -3,6 +3,7 @@
 
 mod claim_debounce;
 mod claims;
+mod closed_connections;
 mod dispatcher;
 mod task_times;
 
@@ -15,7 +16,8 @@ use std::{
 #[cfg(test)]
 pub(crate) use self::dispatcher::CREDIT_BYTES;
 use self::{
-    claim_debounce::ClaimDebounce, claims::TaskClaims, dispatcher::Dispatcher, task_times::TaskTimes,
+    claim_debounce::ClaimDebounce, claims::TaskClaims, closed_connections::ClosedConnections,
+    dispatcher::Dispatcher, task_times::TaskTimes,
 };
 pub(crate) use self::{
     claims::LostClaim,
@@ -37,6 +39,7 @@ pub(crate) struct Dispatch {
     others: BTreeMap<Arc<str>, Dispatcher>,
     listeners: HashMap<ListenerId, ListenerSeat>,
     claims: TaskClaims,
+    closed: ClosedConnections,
     /// Tasks that ended in this turn and whose claimers' connections are gone: their agents may be back on other ones.
     ended_without_claimer: HashSet<String>,
     /// Claims that their originators have not been told of yet.
@@ -55,6 +58,7 @@ impl Dispatch {
             others: BTreeMap::new(),
             listeners: HashMap::new(),
             claims: TaskClaims::default(),
+            closed: ClosedConnections::default(),
             ended_without_claimer: HashSet::new(),
             unsent_claims: ClaimDebounce::default(),
             task_times: TaskTimes::default(),
@@ -311,8 +315,14 @@ impl Dispatch {
         self.claims.is_automatic(task)
     }
 
+    /// Whether this connection was closed a short time ago.
+    pub(crate) fn is_closed(&self, connection: u64) -> bool {
+        self.closed.contains(connection)
+    }
+
     /// A gRPC connection is gone: what it claimed may be taken over.
     pub(crate) fn on_connection_closed(&mut self, now: Now, connection: u64) {
+        self.closed.push(connection);
         self.claims.on_connection_closed(now.mono, connection);
         for queue in self.queues_mut() {
             queue.on_connection_closed(connection);

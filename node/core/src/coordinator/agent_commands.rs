@@ -206,6 +206,9 @@ impl Coordinator {
     ) -> Result<(), EngineError> {
         self.check_claim(id, connection)?;
         let next = report.next;
+        if !next.is_terminal() {
+            self.check_is_open(connection)?;
+        }
         self.on_agent_activity(now, id, report)?;
         if !next.is_terminal() {
             let agent = self.agent_of(id);
@@ -270,6 +273,15 @@ impl Coordinator {
                 "task {id} is {}: another agent has claimed it; only that one can move it on",
                 known.status
             )));
+        }
+        Ok(())
+    }
+
+    /// Refuses what would claim a task for a connection that is gone: the call was on its way when it closed.
+    fn check_is_open(&self, connection: u64) -> Result<(), EngineError> {
+        if self.dispatch.is_closed(connection) {
+            let text = "the agent's connection is closed: it can claim no task";
+            return Err(EngineError::Precondition(text.into()));
         }
         Ok(())
     }

@@ -1,10 +1,16 @@
 //! Agents that end while they have tasks, and what becomes of these.
 
+use agentanycast_proto::v1::StreamStart;
+
 use super::{
     cluster::{B, TestCluster},
     harness::limits,
 };
-use crate::{task::Status, transaction::EngineLimits, transaction::ListenerId};
+use crate::{
+    EngineError,
+    task::Status,
+    transaction::{EngineLimits, ListenerId},
+};
 
 const CONNECTION: u64 = 7;
 
@@ -84,6 +90,36 @@ fn a_claim_of_the_library_is_no_report() {
     listen(&mut lab, 9);
     lab.complete(B, &id, "done").unwrap();
     assert_eq!(lab.status(super::cluster::A, &id), Status::Completed);
+}
+
+/// A call that was on its way when its connection closed: the task is the next agent's.
+#[test]
+fn a_connection_that_is_closed_claims_nothing() {
+    let mut lab = TestCluster::pair();
+    let id = lab.task();
+    let closed = listen(&mut lab, 1);
+    end(&mut lab, 1);
+    let start = StreamStart {
+        task_id: id.clone(),
+        artifact_id: "a".into(),
+        ..StreamStart::default()
+    };
+    let claims = [
+        lab.call(B, |core, now| core.claim_for_agent(now, &id, closed)),
+        lab.call(B, |core, now| core.begin(now, &id, closed)),
+        lab.call(B, |core, now| {
+            core.update(now, &id, Status::Working, None, closed)
+        }),
+        lab.call(B, |core, now| core.start_stream(now, &start, closed).map(|_| ())),
+    ];
+    for claim in claims {
+        assert!(matches!(claim, Err(EngineError::Precondition(_))), "{claim:?}");
+    }
+    let next = listen(&mut lab, 2);
+    assert_eq!(lab.handed_over(B, &id).len(), 2);
+    lab.call(B, |core, now| core.claim_for_agent(now, &id, next))
+        .unwrap();
+    lab.complete(B, &id, "done").unwrap();
 }
 
 /// While no agent comes, it fails like any other claimed task.

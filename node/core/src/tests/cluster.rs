@@ -1,7 +1,11 @@
 //! Nodes joined by a network without faults or delay, for directed tests. Peers without a node are
 //! played by the test: what is sent to them is only written down.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{
@@ -46,6 +50,8 @@ pub(super) struct TestCluster {
     pub(super) path: NetworkPath,
     listeners: ListenerId,
     envelopes: u64,
+    /// By node: the connection of its agent, counted from 1.
+    connections: BTreeMap<usize, u64>,
 }
 
 impl TestCluster {
@@ -79,6 +85,7 @@ impl TestCluster {
             path: NetworkPath::Direct,
             listeners: 0,
             envelopes: 0,
+            connections: BTreeMap::new(),
         }
     }
 
@@ -158,7 +165,20 @@ impl TestCluster {
     }
 
     pub(super) fn update(&mut self, node: usize, id: &str, next: Status) -> Result<(), EngineError> {
-        self.call(node, |core, now| core.update(now, id, next, None, 1))
+        let connection = self.connection(node);
+        self.call(node, |core, now| core.update(now, id, next, None, connection))
+    }
+
+    /// The connection of the node's agent.
+    pub(super) fn connection(&self, node: usize) -> u64 {
+        self.connections.get(&node).copied().unwrap_or(1)
+    }
+
+    /// It closes; the node's next agent has another one.
+    pub(super) fn close_connection(&mut self, node: usize) {
+        let (now, connection) = (self.now, self.connection(node));
+        self.nodes[node].core.on_connection_closed(now, connection);
+        self.connections.insert(node, connection + 1);
     }
 
     pub(super) fn complete(&mut self, node: usize, id: &str, result: &str) -> Result<(), EngineError> {

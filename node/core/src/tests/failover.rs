@@ -20,9 +20,6 @@ use crate::{
     task::{Role, Status},
 };
 
-/// Of the agents, see [`TestCluster::update`].
-const CONNECTION: u64 = 1;
-
 /// Long enough for one candidate to be given up.
 const SILENCE: Duration = Duration::from_millis(3_200);
 
@@ -438,8 +435,7 @@ fn claimed(lab: &mut TestCluster) -> String {
 
 /// The connection of the agent at this node is gone, for longer than it may be.
 fn lose_agent(lab: &mut TestCluster, node: usize) {
-    let now = lab.now;
-    lab.nodes[node].core.on_connection_closed(now, CONNECTION);
+    lab.close_connection(node);
     lab.advance(2 * limits().agent_grace);
 }
 
@@ -485,7 +481,8 @@ fn what_an_agent_has_asked_or_made_before_it_died_is_not_begun_anew() {
         let mut lab = lab();
         let id = claimed(&mut lab);
         let said = text("m2", "so far");
-        lab.call(B, |core, now| core.update(now, &id, says, Some(said), CONNECTION))
+        let connection = lab.connection(B);
+        lab.call(B, |core, now| core.update(now, &id, says, Some(said), connection))
             .unwrap();
         lose_agent(&mut lab, B);
         assert_eq!(
@@ -502,7 +499,8 @@ fn work_that_must_not_be_done_twice_is_not_begun_anew() {
     for restarts in [false, true] {
         let mut lab = lab();
         let id = claimed(&mut lab);
-        lab.call(B, |core, now| core.begin(now, &id, CONNECTION)).unwrap();
+        let connection = lab.connection(B);
+        lab.call(B, |core, now| core.begin(now, &id, connection)).unwrap();
         if restarts {
             lab.restart(B);
             join(&mut lab, A, B);

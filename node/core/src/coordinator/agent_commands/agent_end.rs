@@ -17,6 +17,7 @@ impl Coordinator {
     /// before the agent has said anything. If no listener there was handed the task, it is an ordinary claim.
     pub(crate) fn claim_for_agent(&mut self, now: Now, id: &str, connection: u64) -> Result<(), EngineError> {
         self.check_claim(id, connection)?;
+        self.check_is_open(connection)?;
         let is_repeated = self.dispatch.is_claimed_by(id, connection);
         let report = AgentReport {
             automatic_on: Some(connection),

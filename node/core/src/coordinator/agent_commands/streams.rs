@@ -28,6 +28,7 @@ impl Coordinator {
                 "stream_start needs an artifact_id of 1 to {MAX_ID} bytes"
             )));
         }
+        self.check_is_open(connection)?;
         let task = task_of_agent(&mut self.tasks, id)?;
         if task.results.iter().any(|known| known.id() == start.artifact_id) {
             return Err(EngineError::Precondition(format!(
