@@ -5,7 +5,7 @@ use std::sync::Arc;
 use agentanycast_proto::v1::{Artifact, Message, StreamStart};
 use tokio::sync::mpsc;
 
-use super::{ArtifactSender, Engine, EngineCall, SendError, artifacts};
+use super::{ArtifactSender, Engine, EngineCall, SendError, artifacts, stopping};
 use crate::{
     coordinator::{CompleteOutcome, ListenRequest},
     subscriptions::Subscriptions,
@@ -86,6 +86,7 @@ impl Engine {
         unclaimed: Option<u64>,
         connection: u64,
     ) -> Result<(), EngineError> {
+        self.streams().end_of_others(&id, connection).await;
         let task = id.clone();
         let outcome = self
             .call(move |core, now| {
@@ -136,11 +137,17 @@ impl Engine {
         start: StreamStart,
         connection: u64,
     ) -> Result<ArtifactSender, SendError> {
-        let opening = start.clone();
-        let route = self
-            .call(move |core, now| core.start_stream(now, &opening, connection))
-            .await?;
-        ArtifactSender::open(self.clone(), start, route).await
+        let open = self.streams().begin_send(&start.task_id, connection);
+        let engine = self.clone();
+        // A task of its own: an agent that goes away meanwhile leaves no artifact without a sender.
+        let opening = tokio::spawn(async move {
+            let begun = start.clone();
+            let route = engine
+                .call(move |core, now| core.start_stream(now, &begun, connection))
+                .await?;
+            ArtifactSender::open(engine, start, route, open).await
+        });
+        opening.await.unwrap_or_else(|_| Err(stopping().into()))
     }
 }
 

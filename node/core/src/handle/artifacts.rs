@@ -6,6 +6,7 @@
 //! ([`incoming`]). Sent: [`ArtifactSender`] is driven by the agent's own call ([`outgoing`]).
 
 mod incoming;
+mod open_sends;
 mod outgoing;
 
 use std::{
@@ -23,8 +24,11 @@ use agentanycast_proto::v1::{
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use self::incoming::ArtifactPiece;
 pub use self::outgoing::{ArtifactSender, SendError};
+use self::{
+    incoming::ArtifactPiece,
+    open_sends::{OpenSendGuard, OpenSends},
+};
 use super::Engine;
 use crate::{
     link::FramePermit,
@@ -54,6 +58,7 @@ pub(crate) struct StreamRegistry {
     registered: Arc<Mutex<StreamRegistryState>>,
     senders: Arc<AtomicUsize>,
     chunks: Arc<AtomicU64>,
+    open_sends: OpenSends,
 }
 
 #[derive(Default)]
@@ -104,6 +109,16 @@ impl StreamRegistry {
             // Full: the sender is behind, and a later acknowledgement says the same and more.
             let _ = sender.try_send(ack);
         }
+    }
+
+    /// Waits until artifacts of the task that other connections send have ended, for a bounded time.
+    pub(super) async fn end_of_others(&self, task_id: &str, connection: u64) {
+        self.open_sends.end_of_others(task_id, connection).await;
+    }
+
+    /// An agent begins an artifact on this connection.
+    pub(super) fn begin_send(&self, task_id: &str, connection: u64) -> OpenSendGuard {
+        self.open_sends.begin(task_id, connection)
     }
 
     /// Cancelled when the task ends.

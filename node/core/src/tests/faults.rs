@@ -9,7 +9,9 @@ mod faulty_store;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use agentanycast_identity::Keypair;
+use agentanycast_proto::v1::StreamStart;
 use agentanycast_store::Store as _;
+use futures::FutureExt as _;
 use proptest::{collection::vec, prelude::*};
 use tempfile::TempDir;
 use tokio::{
@@ -546,4 +548,37 @@ async fn a_slow_disk_slows_and_loses_nothing() {
     watched_well(watchers).await;
     what_was_answered_is_there(&store, me, &answered, true);
     assert!(store.get(b"nothing").unwrap().is_none());
+}
+
+/// An agent that goes away while it begins an artifact leaves none open, which would keep its successor from completing
+/// the task.
+#[tokio::test]
+async fn an_artifact_whose_agent_went_away_at_its_beginning_has_ended() {
+    let node = RunningEngine::start(Arc::new(FaultyStore::sound()), &MemoryNetwork::default());
+    let request = SendTask {
+        peer: Some(node.engine.me()),
+        message: text("m", "do it"),
+        ..SendTask::default()
+    };
+    let task = node.engine.send_task(request.into()).await.unwrap().id.clone();
+    let begun = node.engine.update(task.clone(), Status::Working, None, 1);
+    begun.await.unwrap();
+    for artifact in ["a", "b", "c"] {
+        let start = StreamStart {
+            task_id: task.clone(),
+            artifact_id: artifact.into(),
+            ..StreamStart::default()
+        };
+        let call = Box::pin(node.engine.stream_artifact(start, 1));
+        assert!(
+            call.now_or_never().is_none(),
+            "it is under way when it is dropped"
+        );
+    }
+    let completed = node.engine.complete(task.clone(), Vec::new(), None, None, 2);
+    timeout(DEADLINE, completed).await.unwrap().unwrap();
+    let task = node.engine.task(task).await.unwrap();
+    assert_eq!((task.status, task.open_streams().count()), (Status::Completed, 0));
+    assert!(!task.results.is_empty(), "what had begun is known");
+    node.end().await;
 }

@@ -13,7 +13,7 @@ use tokio::{
     time::{self, Instant},
 };
 
-use super::{ACKS, StreamStop};
+use super::{ACKS, OpenSendGuard, StreamStop};
 use crate::{
     coordinator::StreamRoute,
     delivery::artifact::{AckEffect, PushError, READ_AHEAD, SendWindow, StreamFrame, StreamRefusal, split},
@@ -63,6 +63,8 @@ pub enum SendError {
 /// reason ERROR.
 pub struct ArtifactSender {
     target: Option<ArtifactTarget>,
+    /// Until the end of the artifact is kept.
+    open: Option<OpenSendGuard>,
 }
 
 enum ArtifactTarget {
@@ -71,25 +73,42 @@ enum ArtifactTarget {
 }
 
 impl ArtifactSender {
+    /// The sender of an artifact that the task has. If it cannot be sent, the artifact ends here.
     pub(crate) async fn open(
         engine: Engine,
         start: StreamStart,
         route: StreamRoute,
+        open: OpenSendGuard,
     ) -> Result<Self, SendError> {
         let stop = engine.streams().stop_of(&start.task_id);
-        let road = match route {
+        let most = match route {
             StreamRoute::Peer(peer) => {
-                ArtifactTarget::Peer(Box::new(PeerSender::new(engine, peer, start, stop)))
+                let road = PeerSender::new(engine, peer, start, stop);
+                return Ok(Self::new(ArtifactTarget::Peer(Box::new(road)), open));
             }
-            StreamRoute::Local => {
-                ArtifactTarget::File(Box::new(FileSender::open(engine, start, stop, None).await?))
-            }
-            StreamRoute::Whole => {
-                let most = (MAX_ENVELOPE / 2) as u64;
-                ArtifactTarget::File(Box::new(FileSender::open(engine, start, stop, Some(most)).await?))
-            }
+            StreamRoute::Local => None,
+            StreamRoute::Whole => Some((MAX_ENVELOPE / 2) as u64),
         };
-        Ok(Self { target: Some(road) })
+        let (task_id, artifact_id) = (start.task_id.clone(), start.artifact_id.clone());
+        match FileSender::open(engine.clone(), start, stop, most).await {
+            Ok(road) => Ok(Self::new(ArtifactTarget::File(Box::new(road)), open)),
+            Err(error) => {
+                let ended = engine
+                    .end_stream(task_id, artifact_id, StreamOutcome::Error, 0)
+                    .await;
+                if let Err(error) = ended {
+                    tracing::warn!(%error, "the end of an artifact that has no file was not kept");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn new(target: ArtifactTarget, open: OpenSendGuard) -> Self {
+        Self {
+            target: Some(target),
+            open: Some(open),
+        }
     }
 
     /// Takes a piece of any size; waits while the consumer is behind. It is on its way after
@@ -151,12 +170,13 @@ impl Drop for ArtifactSender {
         let (Some(road), Ok(runtime)) = (self.target.take(), tokio::runtime::Handle::try_current()) else {
             return;
         };
-        let message = "the agent broke off";
+        let (message, open) = ("the agent broke off", self.open.take());
         match road {
             ArtifactTarget::Peer(mut road) => {
-                drop(runtime.spawn(async move { road.break_off(message).await }));
+                drop(runtime.spawn(async move { road.break_off(message, open).await }));
             }
             ArtifactTarget::File(mut road) => drop(runtime.spawn(async move {
+                let _open = open;
                 if let Err(error) = road.finish(StreamEndReason::Error, message).await {
                     tracing::warn!(%error, "the end of a broken-off artifact was not kept");
                 }
@@ -348,14 +368,23 @@ impl PeerSender {
     }
 
     /// Ends the artifact with an error, whatever state it is in: no artifact stays open because its agent
-    /// has gone.
-    async fn break_off(&mut self, message: &str) {
+    /// has gone. The end goes through the queue at once if it is waited for.
+    async fn break_off(&mut self, message: &str, open: Option<OpenSendGuard>) {
+        let hurried = async {
+            match &open {
+                Some(open) => open.hurried().await,
+                None => std::future::pending().await,
+            }
+        };
         let finishing = self.finish(StreamEndReason::Error, message);
-        let done = time::timeout(ABORT_TIMEOUT, finishing).await;
+        let done = tokio::select! {
+            done = time::timeout(ABORT_TIMEOUT, finishing) => done.ok(),
+            () = hurried => None,
+        };
         let known = match done {
-            Ok(Ok(())) => return,
+            Some(Ok(())) => return,
             // The other side ends its part with the task.
-            Ok(Err(SendError::TaskEnded(_))) => Some(StreamOutcome::Canceled),
+            Some(Err(SendError::TaskEnded(_))) => Some(StreamOutcome::Canceled),
             _ if self.refused => Some(StreamOutcome::Error),
             _ => None,
         };
