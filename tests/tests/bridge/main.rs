@@ -30,4 +30,5 @@ mod tls;
 mod uamp;
 mod uap_hub;
 mod unary_calls;
+mod upp;
 mod v0_3;
