@@ -26,24 +26,36 @@ pub(crate) async fn run(context: &Context, args: TaskArgs) -> Result<(), Command
         }
         task = handle.snapshot().await?;
     }
+    // An artifact that is still being sent is shown as it comes.
+    interrupt.or(print(context, &handle, &task, &args)).await?;
+    if args.wait {
+        task.into_result()
+            .map_err(|error| CommandFailure::from(error).already_reported())?;
+    }
+    Ok(())
+}
+
+/// Prints the task and what came out of it.
+async fn print(
+    context: &Context,
+    handle: &TaskHandle,
+    task: &Task,
+    args: &TaskArgs,
+) -> Result<(), CommandFailure> {
     if context.json {
         let mut saved = Vec::new();
         if let Some(directory) = &args.output {
             for artifact in &task.artifacts {
-                saved.extend(final_output::save(&handle, artifact, directory).await?);
+                saved.extend(final_output::save(handle, artifact, directory).await?);
             }
         }
-        output::json(&json::task(&task, &saved))?;
-    } else {
-        show(&task)?;
-        for artifact in &task.artifacts {
-            output::line("")?;
-            final_output::print(&handle, artifact, args.output.as_deref()).await?;
-        }
+        output::json(&json::task(task, &saved))?;
+        return Ok(());
     }
-    if args.wait {
-        task.into_result()
-            .map_err(|error| CommandFailure::from(error).already_reported())?;
+    show(task)?;
+    for artifact in &task.artifacts {
+        output::line("")?;
+        final_output::print(handle, artifact, args.output.as_deref()).await?;
     }
     Ok(())
 }

@@ -1,21 +1,26 @@
 //! Artifacts that are sent piece by piece.
 
-use std::sync::Arc;
+use std::{process::Stdio, sync::Arc};
 
 use agentanycast::{ArtifactEvent, EndReason, Target, TaskError, TaskHandle};
 use agentanycast_proto::v1::{self, send_streaming_artifact_request::Event};
 use agentanycast_tests::{
     DaemonPair, TransportKind,
     agent::TestAgent,
-    cli::anycast_at,
+    cli::{self, anycast_at},
     eventually,
     rpc::{self, next_task},
     task_assertions::{completed, not_completed},
     within,
 };
 use futures::StreamExt as _;
+use rustix::process::{Pid, Signal, kill_process};
 use sha2::{Digest as _, Sha256};
-use tokio::sync::{Mutex, Notify};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::Command,
+    sync::{Mutex, Notify},
+};
 use tonic::Code;
 
 /// Bytes that are different everywhere and the same each time.
@@ -186,6 +191,49 @@ async fn an_artifact_ends_with_its_task_over_a_restart_of_the_readers_daemon() {
     assert!(matches!(not_completed(&handle).await, TaskError::Failed { .. }));
     assert_eq!(end_of_artifact(&handle).await, Some(EndReason::Canceled));
     drop(agent);
+}
+
+/// `anycast task` shows an artifact as it comes, and ends when it is told to.
+#[tokio::test]
+async fn the_task_command_ends_by_a_signal_while_an_artifact_comes() {
+    let pair = DaemonPair::start(TransportKind::Tcp).await;
+    let (alice, bob) = pair.nodes().await;
+    let _agent = TestAgent::serve(&bob, |task| async move {
+        let mut artifact = task.stream_artifact("endless", "text/plain").await?;
+        artifact.write("half of it\n").await?;
+        task.cancelled().cancelled().await;
+        Ok(())
+    });
+    let handle = alice
+        .send_task(Target::Peer(pair.bob.peer_id().clone()), "x")
+        .await
+        .unwrap();
+    within("the artifact begins", handle.artifacts().next())
+        .await
+        .unwrap()
+        .unwrap();
+    let mut command = Command::new(cli::program());
+    command.args(["--daemon", pair.alice.grpc(), "task", handle.id()]);
+    let mut command = command
+        .env_clear()
+        .env("HOME", pair.alice.home().path())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut shown = BufReader::new(command.stdout.take().unwrap()).lines();
+    let mut next = async || {
+        within("the artifact is shown", shown.next_line())
+            .await
+            .unwrap()
+            .unwrap()
+    };
+    while next().await != "half of it" {}
+    let pid = Pid::from_raw(command.id().unwrap() as i32).unwrap();
+    kill_process(pid, Signal::TERM).unwrap();
+    let status = within("the command ends", command.wait()).await.unwrap();
+    assert_eq!(status.code(), Some(143));
+    handle.cancel().await.unwrap();
 }
 
 /// What SendStreamingArtifact does not take.
