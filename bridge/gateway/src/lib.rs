@@ -164,6 +164,14 @@ pub struct Update {
     pub resumed: bool,
 }
 
+impl Update {
+    /// Whether it may stand for a result that has begun, which the task shows by reference: such an update says neither words
+    /// nor results.
+    pub fn is_hint(&self) -> bool {
+        self.message.is_none() && self.artifacts.is_empty() && !is_terminal(self.status)
+    }
+}
+
 /// A node, as gateways see it.
 #[async_trait]
 pub trait Gateway: Send + Sync {

@@ -284,7 +284,9 @@ impl EventFollower {
                     None => self.current = None,
                 },
                 update = self.updates.next(), if !has_halted => match update {
-                    Some(Ok(update)) => self.take(update),
+                    Some(Ok(update)) => if let Err(error) = self.take(update).await {
+                        return Some(Err(error));
+                    },
                     Some(Err(error)) => return Some(Err(of_node(&error))),
                     None => {
                         tokio::time::sleep(AGAIN).await;
@@ -295,14 +297,21 @@ impl EventFollower {
         }
     }
 
-    fn take(&mut self, update: agentanycast_gateway::Update) {
+    async fn take(&mut self, update: agentanycast_gateway::Update) -> Result<(), UppError> {
         self.status = update.status;
-        for artifact in update.artifacts {
+        let artifacts = if update.is_hint() {
+            let task = self.handle.snapshot().await;
+            task.map_err(|error| of_node(&error))?.artifacts
+        } else {
+            update.artifacts
+        };
+        for artifact in artifacts {
             let is_new = |begun: &mut BTreeSet<String>| begun.insert(artifact.artifact_id.clone());
             if is_events(&artifact) && is_reference(&artifact) && is_new(&mut self.begun) {
                 self.waiting.push_back(artifact.artifact_id);
             }
         }
+        Ok(())
     }
 }
 

@@ -1,6 +1,6 @@
 //! Programs of UPP at the gateway of the bridge: agents of the mesh, beyond another node, are their models.
 
-use std::{path::Path, process::Stdio};
+use std::{path::Path, process::Stdio, sync::Arc};
 
 use agentanycast::{AgentCard, Artifact, Skill};
 use agentanycast_tests::{
@@ -8,14 +8,15 @@ use agentanycast_tests::{
 };
 use agentanycast_uap::{AgentOptions, agent, mesh::AgentServer};
 use agentanycast_upp::{
-    ErrorCode, Message, Scripted, ScriptedReply, Tool, llm,
+    ErrorCode, Message, Scripted, ScriptedReply, StreamEventType, Tool, llm,
     providers::proxy,
     wire::sse::{Data, parse},
 };
+use futures::StreamExt as _;
 use http::Method;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
-use tokio::process::Command;
+use tokio::{process::Command, sync::Semaphore};
 
 /// Requests that a client of UPP was recorded to send: each with its `Accept`.
 const RECORDED: &str = include_str!("../../../bridge/upp/tests/fixtures/requests.jsonl");
@@ -143,6 +144,40 @@ async fn a_program_of_upp_has_an_agent_as_its_model() {
         );
     }
     scene.bridge.stop().await;
+}
+
+/// Also those of a stream that begins while the gateway follows the task already.
+#[tokio::test(flavor = "multi_thread")]
+async fn events_come_while_the_agent_works() {
+    let gate = Arc::new(Semaphore::new(0));
+    let waits = Arc::clone(&gate);
+    let wait = Tool::new("wait", "Waits", json!({"type": "object"}), move |_, _| {
+        let waits = Arc::clone(&waits);
+        async move {
+            waits.acquire().await.map_err(|error| error.to_string())?.forget();
+            Ok("waited")
+        }
+    });
+    let calls = Scripted::from_fn(|request| match request.messages.last() {
+        Some(Message::ToolResult(_)) => ScriptedReply::text("done"),
+        _ => ScriptedReply::call("w1", "wait", json!({})),
+    });
+    let scene = UppScene::start(agent(calls.model()).tool(wait)).await;
+    let asked = llm(proxy(scene.far(), "default")).build().unwrap();
+    for _ in 0..5 {
+        let mut stream = asked.stream("hello");
+        loop {
+            let event = within("an event comes", stream.next()).await.unwrap().unwrap();
+            if event.kind == StreamEventType::ToolCallDelta {
+                break;
+            }
+        }
+        gate.add_permits(1);
+        assert_eq!(
+            within("the agent answers", stream.result()).await.unwrap().text(),
+            "done"
+        );
+    }
 }
 
 /// The request that docs/agents.md shows.

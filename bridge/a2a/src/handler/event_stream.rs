@@ -17,7 +17,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::{NumberedEvent, artifact_chunks};
 use crate::protocol::finished::finished_results;
 use crate::protocol::{
-    diff::{self, DiffStep, TaskDiff, TaskEvent},
+    diff::{DiffStep, TaskDiff, TaskEvent},
     error::A2aError,
     event_id::{EventCounter, EventId, missed_events},
 };
@@ -108,7 +108,7 @@ pub(super) fn event_stream(
                 yield NumberedEvent { id: counter.count(&event), event };
             };
             let Some(update) = update.transpose()? else { break };
-            let hint = diff::is_hint(&update);
+            let hint = update.is_hint();
             if is_terminal(update.status) {
                 // With the end come all results.
                 counter.order(&update.artifacts);

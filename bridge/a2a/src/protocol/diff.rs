@@ -60,11 +60,6 @@ pub struct TaskDiff {
     ahead: bool,
 }
 
-/// Whether an update may stand for a result that has begun: such a one says neither words nor results.
-pub fn is_hint(update: &Update) -> bool {
-    update.message.is_none() && update.artifacts.is_empty() && !is_terminal(update.status)
-}
-
 impl TaskDiff {
     /// Of a client that was shown this task. Results that the task shows only by reference are read.
     pub fn new(task: &v1::Task) -> (Self, Vec<DiffStep>) {
