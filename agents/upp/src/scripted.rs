@@ -19,8 +19,11 @@ use crate::{
     usage::TokenUsage,
 };
 
-/// How many characters of text one event of a scripted stream carries.
-const CHARACTERS_PER_EVENT: usize = 5;
+/// How many bytes a delta of a scripted answer has: few, so that short answers have several.
+const SCRIPTED_BYTES_PER_EVENT: usize = 5;
+
+/// How many bytes a delta of an answer has that is there whole. An event costs some hundred bytes more.
+const BYTES_PER_EVENT: usize = 16 << 10;
 
 /// What the scripted model does on one request.
 #[derive(Clone, Debug, PartialEq)]
@@ -172,7 +175,7 @@ impl Provider for Scripted {
             ScriptedReply::Fail(error) => return Err(error),
             ScriptedReply::Hang => return std::future::pending().await,
         };
-        let mut pieces: Vec<_> = events_of(&response.message)
+        let mut pieces: Vec<_> = events_in_pieces(&response.message, SCRIPTED_BYTES_PER_EVENT)
             .into_iter()
             .map(ProviderEvent::Event)
             .collect();
@@ -183,8 +186,13 @@ impl Provider for Scripted {
     }
 }
 
-/// The events with which a provider streams this message.
+/// The events with which a provider streams this message, which is there whole: a text is cut into deltas of at most 16 KiB.
 pub fn events_of(message: &AssistantMessage) -> Vec<StreamEvent> {
+    events_in_pieces(message, BYTES_PER_EVENT)
+}
+
+/// The events of a message, with deltas of at most so many bytes, 4 or more.
+fn events_in_pieces(message: &AssistantMessage, bytes: usize) -> Vec<StreamEvent> {
     let mut events = vec![StreamEvent::bare(StreamEventType::MessageStart, 0)];
     for (index, block) in message.content.iter().enumerate() {
         let index = index as u64;
@@ -193,13 +201,11 @@ pub fn events_of(message: &AssistantMessage) -> Vec<StreamEvent> {
             ContentBlock::Reasoning { text } => (StreamEventType::ReasoningDelta, text),
             _ => continue,
         };
-        let characters: Vec<char> = text.chars().collect();
-        for piece in characters.chunks(CHARACTERS_PER_EVENT) {
-            events.push(StreamEvent::with_text(
-                kind,
-                index,
-                piece.iter().collect::<String>(),
-            ));
+        let mut rest = text.as_str();
+        while !rest.is_empty() {
+            let (piece, after) = rest.split_at(rest.floor_char_boundary(bytes));
+            events.push(StreamEvent::with_text(kind, index, piece));
+            rest = after;
         }
     }
     for (index, call) in message.tool_calls.iter().enumerate() {
@@ -214,4 +220,27 @@ pub fn events_of(message: &AssistantMessage) -> Vec<StreamEvent> {
     }
     events.push(StreamEvent::bare(StreamEventType::MessageStop, 0));
     events
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_that_is_there_has_few_deltas() {
+        let message = AssistantMessage::new([ContentBlock::text("x".repeat(1 << 20))]);
+        assert_eq!(events_of(&message).len(), 2 + (1 << 20) / BYTES_PER_EVENT);
+    }
+
+    proptest! {
+        #[test]
+        fn the_deltas_of_a_text_join_to_it(text in ".{0,40}", bytes in 4_usize..9) {
+            let events = events_in_pieces(&AssistantMessage::new([ContentBlock::text(&text)]), bytes);
+            let deltas: Vec<String> = events.into_iter().filter_map(|event| event.delta.text).collect();
+            prop_assert!(deltas.iter().all(|delta| !delta.is_empty() && delta.len() <= bytes));
+            prop_assert_eq!(deltas.concat(), text);
+        }
+    }
 }
