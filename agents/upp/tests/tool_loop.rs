@@ -316,6 +316,17 @@ async fn a_structured_answer_ends_the_loop() {
 }
 
 #[tokio::test]
+async fn an_approval_that_panics_is_an_error_of_its_tool() {
+    let turn = run_one(tool("t").approval(|_| async { panic!("no rule") }), "t").await;
+    assert_eq!(turn.text(), "done");
+    assert_eq!(
+        turn.tool_executions[0].result,
+        "Tool 't': its approval or a hook panicked"
+    );
+    assert!(turn.tool_executions[0].is_error);
+}
+
+#[tokio::test]
 async fn two_tools_of_one_name_are_refused() {
     let script = Scripted::new([]);
     let error = llm(script.model())

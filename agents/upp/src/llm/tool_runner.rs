@@ -30,7 +30,12 @@ pub(super) async fn run(
         approved: None,
     };
     let outcome = match tools.iter().find(|tool| tool.name() == call.tool_name) {
-        Some(tool) => run_tool(tool, strategy, &mut execution, context).await,
+        Some(tool) => {
+            // A panic of the function is told apart; this one is of the approval or of a hook.
+            let run = AssertUnwindSafe(run_tool(tool, strategy, &mut execution, context)).catch_unwind();
+            let panicked = |_| Err(format!("Tool '{}': its approval or a hook panicked", tool.name()));
+            run.await.unwrap_or_else(panicked)
+        }
         None => Err(format!("Tool '{}' not found", call.tool_name)),
     };
     execution.is_error = outcome.is_err();

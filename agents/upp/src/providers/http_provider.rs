@@ -210,6 +210,8 @@ fn network_error(error: &reqwest::Error) -> UppError {
         (ErrorCode::Timeout, "the request timed out")
     } else if error.is_builder() {
         (ErrorCode::InvalidRequest, "the request cannot be made")
+    } else if error.is_body() || error.is_decode() {
+        (ErrorCode::NetworkError, "the answer broke off")
     } else {
         (ErrorCode::NetworkError, "the provider cannot be reached")
     };

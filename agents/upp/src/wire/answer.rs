@@ -136,6 +136,9 @@ pub fn message_of_error_body(body: &[u8]) -> Option<String> {
     places.into_iter().find_map(Value::as_str).map(str::to_owned)
 }
 
+/// Longer waits are read as this one, 30 years.
+const MAX_RETRY_AFTER_SECONDS: f64 = 1e9;
+
 /// Reads `Retry-After`: seconds, or a date of HTTP. `None` if it is neither; a date in the past is zero.
 ///
 /// ```
@@ -151,7 +154,7 @@ pub fn parse_retry_after(value: &str, now: SystemTime) -> Option<Duration> {
     let value = value.trim();
     if let Ok(seconds) = value.parse::<f64>() {
         // Some servers send fractions. Not a number and negative seconds are no time.
-        return Duration::try_from_secs_f64(seconds).ok();
+        return Duration::try_from_secs_f64(seconds.min(MAX_RETRY_AFTER_SECONDS)).ok();
     }
     let date = httpdate::parse_http_date(value).ok()?;
     Some(date.duration_since(now).unwrap_or_default())
