@@ -209,8 +209,8 @@ impl Node {
         Ok(self.session().list_agents(request).await?.into())
     }
 
-    /// The peers that a `did:web` names by its document on the web, which the daemon fetches. Kind
-    /// `InvalidArgument`: it is no did:web; `PeerNotFound`: its document cannot be had.
+    /// The peer of a `did:key`, or the peers that a `did:web` names by its document on the web, which the daemon fetches.
+    /// Kind `InvalidArgument`: it is neither; `PeerNotFound`: its document cannot be had.
     pub async fn peers_of_did(&self, did: &str) -> Result<Vec<PeerId>, Error> {
         let answer = self.session().resolve_did(did).await?;
         Ok(answer

@@ -5,6 +5,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
+use agentanycast_identity::peer_of_did_key;
 use agentanycast_proto::v1::{
     KnownPeer, ListAgentsRequest, ListAgentsResponse, ListKnownPeersRequest, ListKnownPeersResponse,
     ListedAgent, ResolveDidRequest, ResolveDidResponse, directory_service_server::DirectoryService,
@@ -96,6 +97,10 @@ impl DirectoryService for Api {
         request: Request<ResolveDidRequest>,
     ) -> Result<Response<ResolveDidResponse>, Status> {
         let did = request.into_inner().did;
+        if let Some(peer) = peer_of_did_key(&did) {
+            let peer_ids = vec![peer.to_string()];
+            return Ok(Response::new(ResolveDidResponse { peer_ids }));
+        }
         let peers = self.node.did_web.peers(&did).await.map_err(|error| {
             let text = error.to_string();
             match error {

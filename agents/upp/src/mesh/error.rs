@@ -20,6 +20,8 @@ pub fn error_of_task(error: TaskError) -> UppError {
 /// The error of a call to the daemon.
 pub fn node_error(error: Error) -> UppError {
     let code = match error.kind() {
+        // There is no such agent: the same request fails again.
+        ErrorKind::PeerNotFound | ErrorKind::SkillNotFound => ErrorCode::ModelNotFound,
         _ if error.is_retryable() => ErrorCode::NetworkError,
         ErrorKind::InvalidArgument => ErrorCode::InvalidRequest,
         ErrorKind::Canceled => ErrorCode::Cancelled,
