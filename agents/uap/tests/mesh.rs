@@ -245,11 +245,15 @@ async fn an_agent_that_knows_no_upp_answers_too() {
         (error.code(), error.message()),
         (ErrorCode::RateLimited, "slow down")
     );
-    let unknown = llm(agentanycast(mesh.node.clone(), "gpt-5")).build().unwrap();
-    assert_eq!(
-        unknown.generate("x").await.unwrap_err().code(),
-        ErrorCode::ModelNotFound
-    );
+    for unknown in ["gpt-5", &format!("{}/nobody", mesh.model())] {
+        let unknown = llm(agentanycast(mesh.node.clone(), unknown)).build().unwrap();
+        let error = within(unknown.generate("x")).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::ModelNotFound, "{error}");
+    }
+    let card = mesh.node.card_of(&mesh.peer.parse().unwrap()).await.unwrap();
+    let did = card.p2p.unwrap().did_key;
+    let by_did = llm(agentanycast(mesh.node.clone(), did)).build().unwrap();
+    assert_eq!(within(by_did.generate("hello")).await.unwrap().text(), "HELLO");
     mesh.node.shutdown().await;
 }
 
@@ -394,6 +398,45 @@ async fn a_task_that_is_taken_up_again_goes_on_from_its_last_step() {
         3,
         "input, call and result of the first step"
     );
+    mesh.node.shutdown().await;
+}
+
+/// The checkpoint of a task was damaged while its agent was away: the task fails when the agent is back, and does not wait.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_whose_checkpoint_is_damaged_fails_when_its_agent_is_back() {
+    let mesh = Mesh::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let store = FileCheckpoints::new(dir.path());
+    let card = || AgentCard::new("helper", "Helps");
+    let serve = |node: &Node| {
+        let hanging = Scripted::new([ScriptedReply::Hang]);
+        let hangs = agent(hanging.model()).checkpoints(store.clone()).build().unwrap();
+        AgentServer::new(node.clone(), hangs, card()).serve()
+    };
+    let other = Node::connect(mesh.node.address()).await.unwrap();
+    let service = tokio::spawn(serve(&other).await.unwrap().into_future());
+    let context = uuid::Uuid::new_v4().to_string();
+    let task = mesh.node.task(mesh.target(), "go").context_id(&context);
+    let handle = task.send().await.unwrap();
+    within(async {
+        while store.load_state(&context).await.unwrap().is_none() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    service.abort();
+    let _ = service.await;
+    other.shutdown().await;
+    drop(other);
+    std::fs::write(dir.path().join(&context).join("checkpoint.json"), "{").unwrap();
+    tokio::spawn(serve(&mesh.node).await.unwrap().into_future());
+    match within(handle.wait()).await {
+        Err(TaskError::Failed { reason, .. }) => assert_eq!(
+            reason,
+            "PROVIDER_ERROR: the state of the conversation cannot be read"
+        ),
+        other => panic!("{other:?}"),
+    }
     mesh.node.shutdown().await;
 }
 

@@ -23,7 +23,7 @@ use serde_json::Value;
 
 use crate::{
     agent::{Agent, AgentCall},
-    checkpoint::{Checkpoint, check_session_id},
+    checkpoint::{Checkpoint, CheckpointError, check_session_id},
     event::{AgentStreamEvent, AgentStreamResult},
     result::{AgentError, GenerateResult},
     state::AgentState,
@@ -125,7 +125,8 @@ impl AgentServer {
             Ok(None) => false,
             Err(error) => {
                 tracing::error!(task, %error, "the checkpoint of a task cannot be read");
-                false
+                // What is damaged stays so: the task is taken up, and fails.
+                !matches!(error, CheckpointError::Store { .. })
             }
         }
     }
