@@ -29,7 +29,7 @@ pub(super) fn of_task(refusal: TaskRefusal) -> UampError {
         TaskRefusal::TooManyFollowed(_) => UampError::coded(UampCode::BackendBusy, text),
         TaskRefusal::KeyReused(_) | TaskRefusal::BadKey(_) => UampError::field(
             "id",
-            "was used for another envelope; give each envelope an id of its own",
+            "was used for another envelope or by another caller; give each envelope an id of its own",
         ),
         TaskRefusal::NotFound(_)
         | TaskRefusal::Ended(..)

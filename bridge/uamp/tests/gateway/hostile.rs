@@ -10,7 +10,9 @@ use agentanycast_uamp::{
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::fixture::{TOKEN, TestGateway, draft, gateway_identity, http, now_ms, sender, signed};
+use crate::fixture::{
+    OTHER_TOKEN, TOKEN, TestGateway, draft, gateway_identity, http, now_ms, sender, signed,
+};
 
 async fn refused(gateway: &TestGateway, envelope: Vec<u8>) -> (u16, Value) {
     let response = gateway.post(&http(false), envelope).await;
@@ -201,6 +203,39 @@ async fn a_replay_with_other_content_is_refused() {
     let (status, content) = refused(&gateway, signed(&taken)).await;
     assert_eq!((status, content["field"].as_str().unwrap()), (400, "stream_id"));
     assert_eq!(gateway.node.state().tasks.len(), 2);
+}
+
+#[tokio::test]
+async fn an_envelope_of_another_caller_begins_nothing() {
+    let mut gateway = TestGateway::start().await;
+    let http = http(false);
+    let first = draft(Intent::Ask, "ask");
+    let path = gateway.ask(&http, &first).await;
+    let answer = draft(Intent::Ask, "red").with_reply_to(first.id);
+    assert_eq!(gateway.ask(&http, &answer).await, path);
+    let inform = draft(Intent::Inform, "x");
+    assert_eq!(gateway.post(&http, signed(&inform)).await.status(), 202);
+    let mut other = draft(Intent::Ask, "two");
+    other.id = first.id;
+    for restarts in [false, true] {
+        if restarts {
+            gateway.restart().await;
+        }
+        for envelope in [&first, &answer, &inform, &other] {
+            let response = gateway.post_as(OTHER_TOKEN, &http, signed(envelope)).await;
+            let (status, content) = gateway.refusal(response).await;
+            assert_eq!(
+                (status, content["field"].as_str()),
+                (400, Some("id")),
+                "{content}"
+            );
+        }
+        // Its own caller has the same answers.
+        assert_eq!(gateway.ask(&http, &first).await, path);
+        assert_eq!(gateway.ask(&http, &answer).await, path);
+        assert_eq!(gateway.post(&http, signed(&inform)).await.status(), 202);
+        assert_eq!(gateway.node.state().tasks.len(), 2);
+    }
 }
 
 #[tokio::test]

@@ -317,15 +317,25 @@ impl TaskHandle for ScriptedHandle {
         &self,
         message: v1::Message,
         _: Option<v1::TaskNote>,
-        _: Option<String>,
+        key: Option<String>,
     ) -> Result<String, GatewayError> {
+        let known = key
+            .as_ref()
+            .and_then(|key| self.node.state().keys.get(key).cloned());
+        if let Some(named) = known {
+            return Ok(named);
+        }
         self.node.with(&self.id, |task| {
             if task.task.status() != TaskStatus::InputRequired {
                 return Err(GatewayError::new(ErrorKind::Conflict, "not now"));
             }
             task.work(message);
-            Ok(self.id.clone())
-        })?
+            Ok(())
+        })??;
+        if let Some(key) = key {
+            self.node.state().keys.insert(key, self.id.clone());
+        }
+        Ok(self.id.clone())
     }
 
     async fn cancel(&self) -> Result<v1::Task, GatewayError> {
