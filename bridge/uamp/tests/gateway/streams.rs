@@ -71,6 +71,38 @@ async fn no_frame_is_sent_beyond_the_window() {
 }
 
 #[tokio::test]
+async fn a_result_is_told_while_it_is_produced() {
+    let mut gateway = TestGateway::start().await;
+    let http = http(false);
+    // Small ones, ones that are whole in the task in the end, and ones that are not.
+    for size in [1 << 10, 40 << 10, 100 << 10] {
+        let text = format!("live 4 {size}");
+        let path = gateway.ask(&http, &draft(Intent::Ask, &text)).await;
+        let mut events = gateway.events(&http, &path, None).await;
+        let mut deltas = vec![events.next().await.unwrap()];
+        assert_eq!(deltas[0].payload["state"], "working");
+        for made in 1..=4 {
+            gateway.node.change(&text, |task| task.make(made));
+            // The last piece may not be the only news.
+            while joined(&deltas).len() < made * size {
+                deltas.push(events.next().await.unwrap());
+                assert_eq!(deltas.last().unwrap().kind, DeltaType::Chunk, "{size}");
+            }
+            assert!(joined(&deltas) == whole(made, size));
+            if made == 2 {
+                drop(events);
+                gateway.restart().await;
+                let last = deltas.last().unwrap().seq;
+                events = gateway.events(&http, &path, Some(last)).await;
+            }
+        }
+        let rest = events.rest().await;
+        let kinds: Vec<_> = rest.iter().map(|delta| delta.kind).collect();
+        assert_eq!(kinds, [DeltaType::Done], "nothing is told twice");
+    }
+}
+
+#[tokio::test]
 async fn a_consumer_comes_back_after_a_cut_and_after_a_restart() {
     let mut gateway = TestGateway::start().await;
     let http = http(false);
