@@ -945,7 +945,8 @@ pub(crate) struct UampSignArgs {
     /// Its stream
     #[arg(long, value_name = "ID")]
     pub(crate) stream_id: Option<String>,
-    /// How many frames of the answer may be sent without an acknowledgement, 1 or more [default: the receiver's, 64]
+    /// How many frames of the answer may be sent without an acknowledgement, 1 or more; with 1, also
+    /// the last one waits for it [default: the receiver's, 64]
     #[arg(long, value_name = "N")]
     pub(crate) window: Option<u64>,
     /// The media type of the content [default: text/plain for text, application/octet-stream for bytes]

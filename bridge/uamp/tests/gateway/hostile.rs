@@ -177,6 +177,18 @@ async fn schema_errors_name_their_field() {
         .header("content-type", "text/plain")
         .body(good.to_string());
     assert_eq!(request.send().await.unwrap().status(), 415);
+    for (kind, wanted) in [
+        ("application/uamp+json;v=2", 415),
+        ("application/uamp+json; charset=utf-8; V=\"2\"", 415),
+        ("application/uamp+json; V=\"1\"", 202),
+        ("application/uamp+json", 202),
+        ("application/json", 202),
+    ] {
+        let request = http(false).post(gateway.url("/v1/messages")).bearer_auth(TOKEN);
+        let request = request.header("content-type", kind);
+        let sent = request.body(signed(&draft(Intent::Inform, "x"))).send();
+        assert_eq!(sent.await.unwrap().status(), wanted, "{kind}");
+    }
 }
 
 #[tokio::test]
