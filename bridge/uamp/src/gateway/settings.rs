@@ -208,7 +208,49 @@ impl Setting for UampAlias {
 
 #[cfg(test)]
 mod tests {
+    use agentanycast_gateways::part::{HasPartValues, PartValues, table};
+
     use super::*;
+
+    #[derive(Default)]
+    struct PartConfig(PartValues);
+
+    impl HasPartValues for PartConfig {
+        fn part_values(&self) -> &PartValues {
+            &self.0
+        }
+
+        fn part_values_mut(&mut self) -> &mut PartValues {
+            &mut self.0
+        }
+    }
+
+    #[test]
+    fn numbers_out_of_their_bounds_are_refused() {
+        let keys = table::<PartConfig, UampSettings>("uamp");
+        let set = |name: &str, raw: Raw| {
+            let key = keys
+                .iter()
+                .find(|key| key.name == format!("gateways.uamp.{name}"));
+            key.unwrap().set_value(&mut PartConfig::default(), &raw, None)
+        };
+        for (name, least, most) in [
+            ("max_receivers", 1, MOST_RECEIVERS),
+            ("max_replays", 16, MOST_REPLAYS),
+        ] {
+            for (number, is_taken) in [(least - 1, false), (least, true), (most, true), (most + 1, false)] {
+                let taken = set(name, Raw::Word(number.to_string()));
+                assert_eq!(taken.is_ok(), is_taken, "{name} {number}");
+            }
+        }
+        for (time, is_taken) in [("0", false), ("1s", true), ("1h", true), ("61m", false)] {
+            assert_eq!(
+                set("skew", Raw::Word(time.to_owned())).is_ok(),
+                is_taken,
+                "{time}"
+            );
+        }
+    }
 
     #[test]
     fn aliases_and_forms_are_read() {
