@@ -375,6 +375,11 @@ impl Envelope {
     pub fn extension(&self, name: &str) -> Option<&str> {
         self.object.get("ext")?.get(name)?.as_str()
     }
+
+    /// Whether it has an extension of this name, of any type.
+    pub fn has_extension(&self, name: &str) -> bool {
+        self.object.get("ext").is_some_and(|ext| ext.get(name).is_some())
+    }
 }
 
 /// Reads RFC 3339 in UTC.
