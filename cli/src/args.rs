@@ -961,7 +961,7 @@ pub(crate) struct UampSignArgs {
     /// Write the signature with its payload in it, which some clients need
     #[arg(long)]
     pub(crate) attached: bool,
-    /// The sender's key: a node's key, or a P-256 key in PEM [default: the home's]
+    /// The sender's key: a node's key, or an Ed25519 or P-256 key in PEM [default: the home's]
     #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,
     /// The content: a text, @FILE for a file, or - for standard input

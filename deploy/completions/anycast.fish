@@ -660,7 +660,7 @@ complete -c anycast -n "__fish_anycast_using_subcommand uamp; and __fish_seen_su
 complete -c anycast -n "__fish_anycast_using_subcommand uamp; and __fish_seen_subcommand_from sign" -l type -d 'The media type of the content [default: text/plain for text, application/octet-stream for bytes]' -r
 complete -c anycast -n "__fish_anycast_using_subcommand uamp; and __fish_seen_subcommand_from sign" -l ext -d 'An extension of the envelope, such as x-aa-skill=translate; can be repeated' -r
 complete -c anycast -n "__fish_anycast_using_subcommand uamp; and __fish_seen_subcommand_from sign" -l cap-token -d 'A capability token (JWT)' -r
-complete -c anycast -n "__fish_anycast_using_subcommand uamp; and __fish_seen_subcommand_from sign" -l key -d 'The sender\'s key: a node\'s key, or a P-256 key in PEM [default: the home\'s]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand uamp; and __fish_seen_subcommand_from sign" -l key -d 'The sender\'s key: a node\'s key, or an Ed25519 or P-256 key in PEM [default: the home\'s]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand uamp; and __fish_seen_subcommand_from sign" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand uamp; and __fish_seen_subcommand_from sign" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand uamp; and __fish_seen_subcommand_from sign" -l relay -d 'Keep this relay in the home\'s settings, for the daemon that the command starts: a multiaddr that ends in /p2p/PEER_ID; can be repeated' -r

@@ -178,6 +178,9 @@ impl Envelope {
             let text = format!("the envelope has {} bytes, the limit is {most}", bytes.len());
             return Err(UampError::coded(UampCode::PayloadTooLarge, text));
         }
+        if bytes.iter().all(u8::is_ascii_whitespace) {
+            return Err(UampError::field("envelope", "is empty"));
+        }
         let value = read_strict(bytes).map_err(|error| UampError::field("envelope", error.to_string()))?;
         UampSchema::Envelope.check(&value)?;
         let Value::Object(object) = value else {

@@ -21,7 +21,7 @@ const MOST_REPLAYS: u64 = 8 << 20;
 /// The settings of the gateway, besides those of its front.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UampSettings {
-    /// The key that signs what the gateway says: a node's key, or a P-256 key in PEM. Default: the node's own
+    /// The key that signs what the gateway says: a node's key, or an Ed25519 or P-256 key in PEM. Default: the node's own
     /// in a daemon, else none, and the gateway does not start.
     pub key: Option<PathBuf>,
     /// A JWKS or the document of a hub with keys of senders that are not did:key. Default: none.
@@ -83,7 +83,7 @@ impl Default for UampSettings {
 impl SettingTables for UampSettings {
     #[rustfmt::skip] // A table.
     const OWN: &'static [SettingKey<Self>] = &[
-        key!(UampSettings, "key", key).variable("KEY").flag("key", "FILE", "The key that signs what the gateway says: a node's key, or a P-256 key in PEM"),
+        key!(UampSettings, "key", key).variable("KEY").flag("key", "FILE", "The key that signs what the gateway says: a node's key, or an Ed25519 or P-256 key in PEM"),
         key!(UampSettings, "trust_anchors", trust_anchors).variable("TRUST_ANCHORS").flag("trust-anchors", "FILE", "A JWKS or hub document with keys of senders that are not did:key; read again when it changes"),
         key!(UampSettings, "did_web", did_web).variable("DID_WEB").flag("did-web", "", "Verify senders that are did:web by their documents, fetched over https from public hosts"),
         key!(UampSettings, "skew", skew).variable("SKEW").flag("skew", "TIME", "How much the clock of a sender may differ").bounds(Bounds::Times(Duration::from_secs(1), Duration::from_hours(1))),

@@ -158,6 +158,8 @@ async fn schema_errors_name_their_field() {
         assert_eq!((status, code(&content)), (400, "none"), "{text}");
         assert_eq!(content["field"], field, "{text}");
     }
+    let (_, content) = refused(&gateway, b" \n".to_vec()).await;
+    assert_eq!(content["message"], "envelope: is empty");
     let mut nowhere = draft(Intent::Ask, "x");
     nowhere.to = vec!["did:web:unknown.example".to_owned()];
     let (status, content) = refused(&gateway, signed(&nowhere)).await;
