@@ -194,6 +194,27 @@ async fn schema_errors_name_their_field() {
 }
 
 #[tokio::test]
+async fn a_skill_that_is_not_known_is_refused_by_its_name() {
+    let gateway = TestGateway::start().await;
+    for (skill, wanted) in [("nope", 400), ("none", 400), ("silent", 503)] {
+        let mut by_urn = draft(Intent::Ask, "x");
+        by_urn.to = vec![format!("urn:agentanycast:skill:{skill}")];
+        let mut by_extension = draft(Intent::Ask, "x");
+        by_extension.ext.insert("x-aa-skill".to_owned(), skill.into());
+        for ask in [by_urn, by_extension] {
+            let response = gateway.post(&http(false), signed(&ask)).await;
+            assert_eq!(response.headers().contains_key("retry-after"), wanted == 503);
+            let (status, content) = gateway.refusal(response).await;
+            assert_eq!(status, wanted, "{content}");
+            assert_eq!(content["field"].as_str(), (wanted == 400).then_some("to.0"));
+            let message = content["message"].as_str().unwrap();
+            assert!(message.contains(&format!("{skill:?}")), "{message}");
+            assert!(!message.contains("registry"), "{message}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn routing_that_is_malformed_or_contradicts_itself_is_refused() {
     let gateway = TestGateway::start().await;
     let own = gateway_identity().did().to_owned();

@@ -8,8 +8,8 @@ use std::{
 };
 
 use agentanycast_gateway::{
-    ErrorKind, Gateway, GatewayError, NewTask, REFERENCE, Target, TaskGroup, TaskHandle, TaskListing,
-    TaskQuery, Update, is_reference, is_terminal,
+    ErrorKind, Gateway, GatewayError, NO_DISCOVERY, NewTask, REFERENCE, Target, TaskGroup, TaskHandle,
+    TaskListing, TaskQuery, Update, is_reference, is_terminal,
 };
 use agentanycast_proto::v1::{self, TaskStatus, part::Content};
 use async_trait::async_trait;
@@ -185,6 +185,15 @@ impl Gateway for ScriptedNode {
         }
         if matches!(&outgoing.target, Target::Skill(skill) if skill == "none") {
             return Err(GatewayError::new(ErrorKind::AgentNotFound, "no agent has it"));
+        }
+        if let Target::Skill(skill) = &outgoing.target
+            && let Some(text) = match skill.as_str() {
+                "nope" => Some(format!("{NO_DISCOVERY}; set anycast.registry_addrs")),
+                "silent" => Some("no registry answered: registry.example: refused".to_owned()),
+                _ => None,
+            }
+        {
+            return Err(GatewayError::new(ErrorKind::Unavailable, text));
         }
         let mut state = self.state();
         if let Some(id) = outgoing

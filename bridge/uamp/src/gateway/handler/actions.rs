@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use agentanycast_gateway::{
-    TaskHandle,
+    Target, TaskHandle,
     tasks::{CallerMessage, CallerReply, TaskRefusal},
 };
 use futures::StreamExt as _;
@@ -109,6 +109,10 @@ impl UampHandler {
         // The last one has the message itself.
         let messages = std::iter::repeat_n(message, targets.len());
         for (at, (target, message)) in targets.into_iter().zip(messages).enumerate() {
+            let skill = match &target {
+                Target::Skill(skill) => Some(skill.clone()),
+                _ => None,
+            };
             let mut said = CallerMessage::new(target, message);
             context.clone_into(&mut said.context);
             said.gateway_labels = Self::labels_of(envelope, at, is_body_signed);
@@ -118,7 +122,10 @@ impl UampHandler {
             if let Err(refusal @ TaskRefusal::KeyReused(_)) = begun {
                 return Err(refusals::of_task(refusal));
             }
-            sent.push(begun.map_err(refusals::of_task));
+            sent.push(begun.map_err(|refusal| match skill {
+                Some(skill) => refusals::of_skill(refusal, &skill, at),
+                None => refusals::of_task(refusal),
+            }));
         }
         // What has begun is answered by its stream; an envelope of which nothing has begun is refused.
         if sent.iter().all(Result::is_err)
