@@ -945,7 +945,8 @@ pub(crate) struct UampSignArgs {
     /// Its stream
     #[arg(long, value_name = "ID")]
     pub(crate) stream_id: Option<String>,
-    /// How many frames of the answer may be sent without an acknowledgement, 1 or more [default: the receiver's, 64]
+    /// How many frames of the answer may be sent without an acknowledgement, 1 or more; with 1, also
+    /// the last one waits for it [default: the receiver's, 64]
     #[arg(long, value_name = "N")]
     pub(crate) window: Option<u64>,
     /// The media type of the content [default: text/plain for text, application/octet-stream for bytes]
@@ -960,7 +961,7 @@ pub(crate) struct UampSignArgs {
     /// Write the signature with its payload in it, which some clients need
     #[arg(long)]
     pub(crate) attached: bool,
-    /// The sender's key: a node's key, or a P-256 key in PEM [default: the home's]
+    /// The sender's key: a node's key, or an Ed25519 or P-256 key in PEM [default: the home's]
     #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,
     /// The content: a text, @FILE for a file, or - for standard input

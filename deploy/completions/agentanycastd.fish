@@ -95,7 +95,7 @@ complete -c agentanycastd -l uamp-burst -d 'Requests of one caller at once beyon
 complete -c agentanycastd -l uamp-at-once -d 'Requests and streams of one caller that are open at a time [default: 512]' -r
 complete -c agentanycastd -l uamp-connections-per-address -d 'Connections from one address [default: 1024]' -r
 complete -c agentanycastd -l uamp-max-body -d 'Largest body of a request [default: "24MiB"]' -r
-complete -c agentanycastd -l uamp-key -d 'The key that signs what the gateway says: a node\'s key, or a P-256 key in PEM' -r
+complete -c agentanycastd -l uamp-key -d 'The key that signs what the gateway says: a node\'s key, or an Ed25519 or P-256 key in PEM' -r
 complete -c agentanycastd -l uamp-trust-anchors -d 'A JWKS or hub document with keys of senders that are not did:key; read again when it changes' -r
 complete -c agentanycastd -l uamp-did-web -d 'Verify senders that are did:web by their documents, fetched over https from public hosts' -r
 complete -c agentanycastd -l uamp-skew -d 'How much the clock of a sender may differ [default: "5m"]' -r

@@ -656,11 +656,11 @@ complete -c anycast -n "__fish_anycast_using_subcommand uamp; and __fish_seen_su
 complete -c anycast -n "__fish_anycast_using_subcommand uamp; and __fish_seen_subcommand_from sign" -l intent -d 'What it is for: ask, inform, propose, confirm, deny, progress, cancel, subscribe, notify or error' -r
 complete -c anycast -n "__fish_anycast_using_subcommand uamp; and __fish_seen_subcommand_from sign" -l reply-to -d 'The envelope that it answers or cancels: its id, urn:uuid:…' -r
 complete -c anycast -n "__fish_anycast_using_subcommand uamp; and __fish_seen_subcommand_from sign" -l stream-id -d 'Its stream' -r
-complete -c anycast -n "__fish_anycast_using_subcommand uamp; and __fish_seen_subcommand_from sign" -l window -d 'How many frames of the answer may be sent without an acknowledgement, 1 or more [default: the receiver\'s, 64]' -r
+complete -c anycast -n "__fish_anycast_using_subcommand uamp; and __fish_seen_subcommand_from sign" -l window -d 'How many frames of the answer may be sent without an acknowledgement, 1 or more; with 1, also the last one waits for it [default: the receiver\'s, 64]' -r
 complete -c anycast -n "__fish_anycast_using_subcommand uamp; and __fish_seen_subcommand_from sign" -l type -d 'The media type of the content [default: text/plain for text, application/octet-stream for bytes]' -r
 complete -c anycast -n "__fish_anycast_using_subcommand uamp; and __fish_seen_subcommand_from sign" -l ext -d 'An extension of the envelope, such as x-aa-skill=translate; can be repeated' -r
 complete -c anycast -n "__fish_anycast_using_subcommand uamp; and __fish_seen_subcommand_from sign" -l cap-token -d 'A capability token (JWT)' -r
-complete -c anycast -n "__fish_anycast_using_subcommand uamp; and __fish_seen_subcommand_from sign" -l key -d 'The sender\'s key: a node\'s key, or a P-256 key in PEM [default: the home\'s]' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand uamp; and __fish_seen_subcommand_from sign" -l key -d 'The sender\'s key: a node\'s key, or an Ed25519 or P-256 key in PEM [default: the home\'s]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand uamp; and __fish_seen_subcommand_from sign" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand uamp; and __fish_seen_subcommand_from sign" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand uamp; and __fish_seen_subcommand_from sign" -l relay -d 'Keep this relay in the home\'s settings, for the daemon that the command starts: a multiaddr that ends in /p2p/PEER_ID; can be repeated' -r

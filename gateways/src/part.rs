@@ -8,12 +8,16 @@ use std::{
     collections::BTreeMap,
     fmt,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use agentanycast_daemon_kit::{
     key,
     missing_feature::MissingFeature,
-    settings::{ConfigError, InvalidValue, PartKey, Raw, SettingKey, ValueSource, ValueSources},
+    settings::{
+        Bounds, ByteSize, ConfigError, InvalidValue, PartKey, Raw, Setting as _, SettingKey, ValueSource,
+        ValueSources,
+    },
 };
 
 use crate::front::{FrontSettings, bad_value, bounds};
@@ -184,11 +188,16 @@ struct GatewayKey<S: 'static> {
     key: &'static SettingKey<S>,
     /// Its name in the whole configuration.
     name: &'static str,
+    /// What its value is checked against; those of a front are checked by [`check`].
+    bounds: Option<Bounds>,
 }
 
 impl<C: HasPartValues + 'static, S: Default + fmt::Debug + 'static> PartKey<C> for GatewayKey<S> {
     fn set(&self, config: &mut C, raw: &Raw, home: Option<&Path>) -> Result<(), InvalidValue> {
         self.key.set_value(&mut S::default(), raw, home)?;
+        if let Some(bounds) = self.bounds {
+            check_bounds(bounds, raw, home)?;
+        }
         let part = config.part_values_mut();
         part.values.insert(self.name, raw.clone());
         part.home = home.map(Path::to_owned);
@@ -231,22 +240,23 @@ impl PartValues {
 /// The settings of the gateway of this name, for the table of a program. Made once, when the program starts.
 pub fn table<C: HasPartValues + 'static, S: SettingTables>(gateway: &'static str) -> Vec<SettingKey<C>> {
     let enabled: &'static str = leak(format!("gateways.{gateway}.enabled"));
-    let mut keys: Vec<SettingKey<C>> = ENABLED.iter().map(|key| in_program(gateway, key)).collect();
+    let mut keys: Vec<SettingKey<C>> = ENABLED.iter().map(|key| in_program(gateway, key, None)).collect();
     keys.extend(FRONT.iter().map(|key| {
-        let key: SettingKey<C> = in_program(gateway, key);
+        let key: SettingKey<C> = in_program(gateway, key, None);
         if key.name.ends_with(".listen") {
             key.enabling(enabled)
         } else {
             key
         }
     }));
-    keys.extend(S::OWN.iter().map(|key| in_program(gateway, key)));
+    keys.extend(S::OWN.iter().map(|key| in_program(gateway, key, key.bounds)));
     keys
 }
 
 fn in_program<C: HasPartValues + 'static, S: Default + fmt::Debug + 'static>(
     gateway: &'static str,
     key: &'static SettingKey<S>,
+    bounds: Option<Bounds>,
 ) -> SettingKey<C> {
     let name = leak(format!("gateways.{gateway}.{}", key.name));
     let of_gateway =
@@ -269,8 +279,33 @@ fn in_program<C: HasPartValues + 'static, S: Default + fmt::Debug + 'static>(
         about: key.about,
         bounds: key.bounds,
         schema: key.schema,
-        part: Some(Box::leak(Box::new(GatewayKey { key, name }))),
+        part: Some(Box::leak(Box::new(GatewayKey { key, name, bounds }))),
     }
+}
+
+/// Refuses a value that is out of bounds. It has the type of the setting.
+fn check_bounds(bounds: Bounds, raw: &Raw, home: Option<&Path>) -> Result<(), InvalidValue> {
+    let (is_within, least, most) = match bounds {
+        Bounds::Numbers(least, most) => {
+            let number = u64::read(raw, home)?;
+            ((least..=most).contains(&number), least.show(), most.show())
+        }
+        Bounds::Times(least, most) => {
+            let time = Duration::read(raw, home)?;
+            ((least..=most).contains(&time), least.show(), most.show())
+        }
+        Bounds::Sizes(least, most) => {
+            let size = ByteSize::read(raw, home)?.0;
+            let show = |bytes| ByteSize(bytes).show();
+            ((least..=most).contains(&size), show(least), show(most))
+        }
+        // A list is bounded by its type.
+        Bounds::Items(..) => return Ok(()),
+    };
+    if is_within {
+        return Ok(());
+    }
+    Err(raw.refuse(format!("from {least} to {most}").replace('"', "")))
 }
 
 /// Names of settings live as long as the program.
@@ -324,12 +359,24 @@ mod tests {
     #[derive(Clone, Debug, Default, PartialEq)]
     struct Own {
         greeting: String,
+        most: u64,
+        wait: Duration,
     }
 
     impl SettingTables for Own {
-        const OWN: &'static [SettingKey<Self>] = &[key!(Own, "greeting", greeting)
-            .variable("GREETING")
-            .flag("greeting", "TEXT", "What is said")];
+        const OWN: &'static [SettingKey<Self>] = &[
+            key!(Own, "greeting", greeting)
+                .variable("GREETING")
+                .flag("greeting", "TEXT", "What is said"),
+            key!(Own, "most", most)
+                .variable("MOST")
+                .flag("most", "N", "How many")
+                .bounds(Bounds::Numbers(1, 256)),
+            key!(Own, "wait", wait)
+                .variable("WAIT")
+                .flag("wait", "TIME", "How long")
+                .bounds(Bounds::Times(Duration::from_secs(1), Duration::from_hours(1))),
+        ];
     }
 
     fn load(
@@ -381,6 +428,29 @@ mod tests {
             Some(Path::new("/home/u/t"))
         );
         assert_eq!((read.front.limits.at_once, read.own.greeting.as_str()), (3, "ho"));
+    }
+
+    #[test]
+    fn a_value_out_of_its_bounds_is_refused_though_the_gateway_is_off() {
+        for (most, wait) in [(1, "1s"), (256, "1h")] {
+            let read = load(
+                &[],
+                &format!("[gateways.echo]\nmost = {most}\nwait = '{wait}'\n"),
+                None,
+            );
+            assert_eq!(read.unwrap().own.most, most);
+        }
+        for (line, told) in [
+            ("most = 0", "from 1 to 256"),
+            ("most = 257", "from 1 to 256"),
+            ("wait = '999ms'", "from 1s to 1h"),
+            ("wait = '2h'", "from 1s to 1h"),
+        ] {
+            let error = load(&[], &format!("[gateways.echo]\n{line}\n"), None).unwrap_err();
+            assert!(error.to_string().contains(told), "{error}");
+        }
+        let error = load(&["--echo-most=300"], "", None).unwrap_err();
+        assert!(error.to_string().contains("from 1 to 256"), "{error}");
     }
 
     #[test]

@@ -4,6 +4,15 @@ use std::time::Duration;
 
 use agentanycast_proto::{json::NotJson, v1::ExternalFailure};
 
+/// Where it is set what a host wants of callers, in reasons; a gateway with settings of its own names those instead.
+pub const CALLER_SETTING: &str = "set in [bridge.outbound.HOST]";
+
+/// As [`CALLER_SETTING`], of further roots of certificates.
+pub const ROOTS_SETTING: &str = "set as ca in [bridge.outbound.HOST]";
+
+/// As [`CALLER_SETTING`], of hosts in private networks.
+pub const PRIVATE_SETTING: &str = "set allow_private for it in [bridge.outbound]";
+
 /// Most that a reason may have, in characters: one line for people.
 const LONGEST: usize = 400;
 

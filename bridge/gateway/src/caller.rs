@@ -115,6 +115,8 @@ pub struct Caller {
     is_per_agent: bool,
     /// Labels of the gateway itself that a task of the caller has, or does not have.
     further: BTreeMap<&'static str, Option<String>>,
+    /// Whose its idempotency keys are; `None`: its own.
+    keys_of: Option<String>,
 }
 
 impl Caller {
@@ -126,6 +128,7 @@ impl Caller {
             target: target.label(),
             is_per_agent: true,
             further: BTreeMap::new(),
+            keys_of: None,
         }
     }
 
@@ -137,6 +140,7 @@ impl Caller {
             target: labels.name.to_owned(),
             is_per_agent: false,
             further: BTreeMap::new(),
+            keys_of: None,
         }
     }
 
@@ -147,9 +151,22 @@ impl Caller {
         self
     }
 
-    /// By what its share of memory and its idempotency keys count.
+    /// Whose idempotency keys are those of this owner: all callers with the same owner use the same keys. A key that
+    /// another of them used is refused as one that named another message.
+    #[must_use]
+    pub fn with_keys_of(mut self, owner: String) -> Self {
+        self.keys_of = Some(owner);
+        self
+    }
+
+    /// By what its share of memory counts.
     pub fn share(&self) -> &str {
         self.subject.as_deref().unwrap_or_default()
+    }
+
+    /// By what its idempotency keys count.
+    pub(crate) fn key_owner(&self) -> &str {
+        self.keys_of.as_deref().unwrap_or_else(|| self.share())
     }
 
     /// Whether it has said who it is, or need not.
@@ -313,6 +330,16 @@ mod tests {
                 assert_eq!(everybody.mesh_context("c"), "c");
             }
         }
+    }
+
+    #[test]
+    fn callers_share_the_keys_of_an_owner_and_nothing_else() {
+        let (alice, bob) = (caller(LABELS, "alice"), caller(LABELS, "bob"));
+        assert_ne!(alice.key_owner(), bob.key_owner());
+        let [a, b] = [&alice, &bob].map(|one| one.clone().with_keys_of("owner".to_owned()));
+        assert_eq!((a.key_owner(), b.key_owner()), ("owner", "owner"));
+        assert_eq!((a.share(), b.share()), ("alice", "bob"));
+        assert_eq!((a.group(), b.group()), (alice.group(), bob.group()));
     }
 
     #[test]

@@ -336,6 +336,9 @@ pub enum ErrorKind {
     Internal,
 }
 
+/// How the text of a node begins that has nowhere to look for agents by their skills.
+pub const NO_DISCOVERY: &str = "this node has no discovery configured";
+
 /// A failed call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
@@ -356,5 +359,11 @@ impl GatewayError {
     /// What a gateway decides on.
     pub fn kind(&self) -> ErrorKind {
         self.kind
+    }
+
+    /// Whether the node has nowhere to look for agents by their skills: the same call fails until its settings change.
+    /// Its kind is [`ErrorKind::Unavailable`], as that of a search without an answer.
+    pub fn has_no_discovery(&self) -> bool {
+        self.kind == ErrorKind::Unavailable && self.message.starts_with(NO_DISCOVERY)
     }
 }

@@ -424,7 +424,7 @@ impl CallerTasks<'_> {
 
     /// The node's idempotency key for the one that this caller gave.
     fn node_key(&self, given: Option<&str>) -> Result<Option<String>, TaskRefusal> {
-        let key = given.map(|given| idempotency::key_of(self.caller.share(), given));
+        let key = given.map(|given| idempotency::key_of(self.caller.key_owner(), given));
         key.transpose().map_err(TaskRefusal::BadKey)
     }
 

@@ -7,7 +7,7 @@ use std::{path::PathBuf, time::Duration};
 
 use agentanycast_egress::{
     client::{AnswerBody, HostClient, HostClients, HttpCall, read, read_prefix},
-    error::{Kind, OutboundError, excerpt},
+    error::{CALLER_SETTING, Kind, OutboundError, PRIVATE_SETTING, ROOTS_SETTING, excerpt},
 };
 use agentanycast_gateways::bridge::outbound::{Credentials, HostConfig, OutboundConfig, Secret};
 use bytes::Bytes;
@@ -97,7 +97,7 @@ impl UampClient {
             Vec::new(),
             Bytes::new(),
         )?;
-        let response = self.http.open(call).await?;
+        let response = self.open(call).await?;
         if response.status() != StatusCode::OK {
             return Err(refusal(response).await);
         }
@@ -116,7 +116,7 @@ impl UampClient {
             HeaderValue::from_static("application/uamp+json;v=1"),
         );
         let call = self.call(Method::POST, "/v1/messages", vec![kind], envelope.into())?;
-        let response = self.http.open(call).await?;
+        let response = self.open(call).await?;
         if !response.status().is_success() {
             return Err(refusal(response).await);
         }
@@ -139,7 +139,7 @@ impl UampClient {
             headers.push((HeaderName::from_static("last-event-id"), last.into()));
         }
         let call = self.call(Method::GET, location, headers, Bytes::new())?;
-        let response = self.http.open(call).await?;
+        let response = self.open(call).await?;
         if response.status() != StatusCode::OK {
             return Err(refusal(response).await);
         }
@@ -148,6 +148,10 @@ impl UampClient {
             events: DeltaEvents::default(),
             read: std::collections::VecDeque::new(),
         })
+    }
+
+    async fn open(&self, call: HttpCall) -> Result<Response<AnswerBody>, OutboundError> {
+        self.http.open(call).await.map_err(with_own_settings)
     }
 
     fn call(
@@ -176,6 +180,16 @@ impl UampClient {
     }
 }
 
+/// The same error with the settings of this gateway, where it names those of the bridge.
+fn with_own_settings(error: OutboundError) -> OutboundError {
+    let reason = error
+        .to_string()
+        .replace(ROOTS_SETTING, "set in gateways.uamp.outbound_ca")
+        .replace(CALLER_SETTING, "set in gateways.uamp.outbound_tokens")
+        .replace(PRIVATE_SETTING, "set gateways.uamp.outbound_private = true");
+    error.with_reason(reason)
+}
+
 /// The error of an answer, in the words of its error envelope if it has one.
 async fn refusal(response: Response<AnswerBody>) -> OutboundError {
     let status = response.status().as_u16();
@@ -185,7 +199,7 @@ async fn refusal(response: Response<AnswerBody>) -> OutboundError {
         .map(Duration::from_secs);
     let body = read_prefix(response.into_body(), MAX_REFUSAL).await;
     let said = error_text(&body).unwrap_or_else(|| excerpt(&body));
-    let error = OutboundError::from_status(status, &said);
+    let error = with_own_settings(OutboundError::from_status(status, &said));
     let error = match status {
         // The stream is not there, or not so far: it is gone on with from what is known.
         404 | 409 => OutboundError::new(Kind::TaskGone, error.to_string()),

@@ -178,6 +178,9 @@ impl Envelope {
             let text = format!("the envelope has {} bytes, the limit is {most}", bytes.len());
             return Err(UampError::coded(UampCode::PayloadTooLarge, text));
         }
+        if bytes.iter().all(u8::is_ascii_whitespace) {
+            return Err(UampError::field("envelope", "is empty"));
+        }
         let value = read_strict(bytes).map_err(|error| UampError::field("envelope", error.to_string()))?;
         UampSchema::Envelope.check(&value)?;
         let Value::Object(object) = value else {
@@ -374,6 +377,11 @@ impl Envelope {
     /// An extension that is a text.
     pub fn extension(&self, name: &str) -> Option<&str> {
         self.object.get("ext")?.get(name)?.as_str()
+    }
+
+    /// Whether it has an extension of this name, of any type.
+    pub fn has_extension(&self, name: &str) -> bool {
+        self.object.get("ext").is_some_and(|ext| ext.get(name).is_some())
     }
 }
 

@@ -18,8 +18,10 @@ const KEPT_MS: i64 = 600_000;
 pub enum ReplayVerdict {
     /// It was not taken before. It is remembered now.
     New,
-    /// It was taken before, with the same content.
+    /// It was taken before, with the same content, of the same caller.
     Same,
+    /// It was taken before, with the same content, of another caller.
+    OtherCaller,
     /// Another content was taken under its id.
     Other,
     /// So many are remembered that no more are taken now.
@@ -32,6 +34,7 @@ type ReplayKey = [u8; 16];
 struct ReplayEntry {
     hash: [u8; 32],
     sender: ReplayKey,
+    caller: ReplayKey,
 }
 
 /// The envelopes that were taken lately.
@@ -61,15 +64,22 @@ impl ReplayMap {
         }
     }
 
-    /// Says whether an envelope is new, and remembers it if so.
-    pub fn check(&mut self, from: &str, id: EnvelopeId, hash: &[u8; 32], now_ms: i64) -> ReplayVerdict {
+    /// Says whether an envelope that a caller sends is new, and remembers it if so. Sender and id alone name it.
+    pub fn check(
+        &mut self,
+        caller: &str,
+        (from, id): (&str, EnvelopeId),
+        hash: &[u8; 32],
+        now_ms: i64,
+    ) -> ReplayVerdict {
         self.forget_old(now_ms);
         let key = key_of(&[from, &id.to_string()]);
+        let caller = key_of(&[caller]);
         if let Some(known) = self.entries.get(&key) {
-            return if known.hash == *hash {
-                ReplayVerdict::Same
-            } else {
-                ReplayVerdict::Other
+            return match (known.hash == *hash, known.caller == caller) {
+                (true, true) => ReplayVerdict::Same,
+                (true, false) => ReplayVerdict::OtherCaller,
+                (false, _) => ReplayVerdict::Other,
             };
         }
         let sender = key_of(&[from]);
@@ -78,7 +88,14 @@ impl ReplayMap {
             return ReplayVerdict::Full;
         }
         self.senders.insert(sender, count + 1);
-        self.entries.insert(key, ReplayEntry { hash: *hash, sender });
+        self.entries.insert(
+            key,
+            ReplayEntry {
+                hash: *hash,
+                sender,
+                caller,
+            },
+        );
         self.ends.push_back((now_ms.saturating_add(self.kept_ms), key));
         ReplayVerdict::New
     }
@@ -151,14 +168,15 @@ mod tests {
 
     #[derive(Clone, Debug)]
     enum ReplayStep {
-        Check(u8, u8, u8),
+        Check(u8, u8, u8, u8),
         Forget(u8, u8),
         Wait(i64),
     }
 
     fn any_step() -> impl Strategy<Value = ReplayStep> {
         prop_oneof![
-            8 => (0_u8..3, 0_u8..6, 0_u8..2).prop_map(|(from, id, hash)| ReplayStep::Check(from, id, hash)),
+            8 => (0_u8..2, 0_u8..3, 0_u8..6, 0_u8..2)
+                .prop_map(|(caller, from, id, hash)| ReplayStep::Check(caller, from, id, hash)),
             1 => (0_u8..3, 0_u8..6).prop_map(|(from, id)| ReplayStep::Forget(from, id)),
             2 => (0_i64..900_000).prop_map(ReplayStep::Wait),
         ]
@@ -169,7 +187,7 @@ mod tests {
         #[test]
         fn it_does_as_a_list_does(steps in proptest::collection::vec(any_step(), 0..60)) {
             let mut map = ReplayMap::new(8, 300_000);
-            let mut list: Vec<(u8, u8, u8, i64)> = Vec::new();
+            let mut list: Vec<(u8, u8, u8, i64, u8)> = Vec::new();
             let mut now = 0;
             for step in steps {
                 match step {
@@ -178,20 +196,22 @@ mod tests {
                         map.forget(&from.to_string(), id(number));
                         list.retain(|known| (known.0, known.1) != (from, number));
                     }
-                    ReplayStep::Check(from, number, hash) => {
+                    ReplayStep::Check(caller, from, number, hash) => {
                         list.retain(|known| known.3 + 900_000 > now);
                         let known = list.iter().find(|known| (known.0, known.1) == (from, number));
                         let of_sender = list.iter().filter(|known| known.0 == from).count();
                         let wanted = match known {
-                            Some(known) if known.2 == hash => ReplayVerdict::Same,
+                            Some(known) if known.2 == hash && known.4 == caller => ReplayVerdict::Same,
+                            Some(known) if known.2 == hash => ReplayVerdict::OtherCaller,
                             Some(_) => ReplayVerdict::Other,
                             None if list.len() >= 8 || of_sender >= 2 => ReplayVerdict::Full,
                             None => {
-                                list.push((from, number, hash, now));
+                                list.push((from, number, hash, now, caller));
                                 ReplayVerdict::New
                             }
                         };
-                        let said = map.check(&from.to_string(), id(number), &[hash; 32], now);
+                        let name = (&*from.to_string(), id(number));
+                        let said = map.check(&caller.to_string(), name, &[hash; 32], now);
                         prop_assert_eq!(said, wanted);
                         prop_assert_eq!((map.len(), map.is_empty()), (list.len(), list.is_empty()));
                     }

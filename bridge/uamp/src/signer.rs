@@ -9,7 +9,7 @@ use agentanycast_identity::Keypair;
 use ed25519_dalek::{Signer as _, SigningKey as Ed25519Secret};
 use p256::{
     ecdsa::{Signature as P256Signature, SigningKey as P256Secret},
-    pkcs8::DecodePrivateKey as _,
+    pkcs8::{DecodePrivateKey as _, ObjectIdentifier, PrivateKeyInfo, SecretDocument},
 };
 
 use crate::{
@@ -22,9 +22,14 @@ use crate::{
 #[non_exhaustive]
 pub enum KeyReadError {
     /// It is neither of the two kinds.
-    #[error("it is neither an Ed25519 key nor a P-256 key in PEM (PKCS #8)")]
+    #[error(
+        "it is neither an Ed25519 key nor a P-256 key in PEM of PKCS #8; make one: openssl genpkey -algorithm ED25519"
+    )]
     Unknown,
 }
+
+/// Ed25519 among the algorithms of PKCS #8 (RFC 8410 §3).
+const ED25519: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.101.112");
 
 #[derive(Clone)]
 enum Secret {
@@ -65,13 +70,23 @@ impl SigningIdentity {
         Some(Self::from_ed25519(&seed))
     }
 
-    /// Of a P-256 key in PEM (PKCS #8).
+    /// Of an Ed25519 or P-256 key in PEM (PKCS #8).
     ///
     /// # Errors
     /// When it is none.
-    pub fn from_p256_pem(pem: &str) -> Result<Self, KeyReadError> {
-        let secret = P256Secret::from_pkcs8_pem(pem).map_err(|_| KeyReadError::Unknown)?;
-        Ok(Self::new(Secret::P256(Box::new(secret))))
+    pub fn from_pem(pem: &str) -> Result<Self, KeyReadError> {
+        if let Ok(secret) = P256Secret::from_pkcs8_pem(pem) {
+            return Ok(Self::new(Secret::P256(Box::new(secret))));
+        }
+        let (_, der) = SecretDocument::from_pem(pem).map_err(|_| KeyReadError::Unknown)?;
+        let key = PrivateKeyInfo::try_from(der.as_bytes()).map_err(|_| KeyReadError::Unknown)?;
+        // The key is an octet string of its own within the octet string of PKCS #8 (RFC 8410).
+        let seed = match key.private_key {
+            [4, 32, seed @ ..] if key.algorithm.oid == ED25519 => <[u8; 32]>::try_from(seed).ok(),
+            _ => None,
+        };
+        seed.map(|seed| Self::from_ed25519(&seed))
+            .ok_or(KeyReadError::Unknown)
     }
 
     fn new(secret: Secret) -> Self {
@@ -141,9 +156,20 @@ mod tests {
             assert_eq!(VerificationKey::from_jwk(&bad), None);
         }
         assert!(SigningIdentity::from_p256(&[0; 32]).is_none());
-        assert!(SigningIdentity::from_p256_pem("nonsense").is_err());
+        assert!(SigningIdentity::from_pem("nonsense").is_err());
         let shown = format!("{:?}", SigningIdentity::from_ed25519(&[3; 32]));
         assert!(shown.starts_with("SigningIdentity(\"did:key:z6Mk"), "{shown}");
+    }
+
+    #[test]
+    fn both_kinds_are_read_from_pem() {
+        // As openssl genpkey -algorithm ED25519 writes it.
+        let pem = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIAMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMD\n-----END PRIVATE KEY-----\n";
+        let read = SigningIdentity::from_pem(pem).unwrap();
+        assert_eq!(read.did(), SigningIdentity::from_ed25519(&[3; 32]).did());
+        // X25519 signs nothing.
+        let other = pem.replace("K2Vw", "K2Vu");
+        assert!(SigningIdentity::from_pem(&other).is_err());
     }
 
     #[test]

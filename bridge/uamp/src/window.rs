@@ -59,7 +59,7 @@ pub struct StreamLog {
     pending: VecDeque<FrameContent>,
     end: Option<(DeltaType, Map<String, Value>)>,
     is_ended: bool,
-    /// Ended without a terminal frame, for which the window had no room.
+    /// Its time is over, and the terminal frame waits for an acknowledgement: a window of one has no slot for it.
     is_cut: bool,
     /// Frames with smaller numbers were handed to a consumer.
     handed_out: u64,
@@ -189,6 +189,7 @@ impl StreamLog {
                 },
                 now_ms,
             );
+            self.is_cut = false;
         }
         if self.is_blocked() {
             self.blocked_since.get_or_insert(now_ms);
@@ -237,10 +238,7 @@ impl StreamLog {
     pub fn read(&mut self, seq: u64) -> Result<LogRead<'_>, UampError> {
         let oldest = self.next_seq - self.frames.len() as u64;
         if seq < oldest || seq > self.published {
-            let text = format!(
-                "delta_seq {seq} cannot be read; the stream has {oldest} to {}",
-                self.published
-            );
+            let text = format!("delta_seq {seq} cannot be read; the stream {}", self.has());
             return Err(UampError::coded(UampCode::MissingDelta, text));
         }
         if seq < self.published {
@@ -248,18 +246,33 @@ impl StreamLog {
             let at = usize::try_from(seq - oldest).unwrap_or(usize::MAX);
             return Ok(self.frames.get(at).map_or(LogRead::Wait, LogRead::Frame));
         }
-        let is_over = (self.is_ended && self.published == self.next_seq) || self.is_cut;
-        Ok(if is_over { LogRead::End } else { LogRead::Wait })
+        // One whose time is over goes on for the consumer that has acknowledged all.
+        let is_cut = self.is_cut && self.next_seq - self.acked >= self.window;
+        Ok(if self.is_over() || is_cut {
+            LogRead::End
+        } else {
+            LogRead::Wait
+        })
+    }
+
+    /// Which frames can be read, in words.
+    pub fn has(&self) -> String {
+        let oldest = self.next_seq - self.frames.len() as u64;
+        match self.published.checked_sub(1) {
+            Some(last) if oldest <= last => format!("has {oldest} to {last}"),
+            _ => "has no frames".to_owned(),
+        }
     }
 
     /// When the stream ends without an acknowledgement, in milliseconds of the clock that the log is given.
     /// The time runs while a consumer has all that was published and more waits.
     pub fn deadline(&self) -> Option<i64> {
-        let since = self.blocked_since?;
+        let since = self.blocked_since.filter(|_| !self.is_cut)?;
         (self.handed_out == self.next_seq).then_some(since.saturating_add(ACK_WITHIN_MS))
     }
 
-    /// Ends the stream with 5.04 if its deadline is over.
+    /// Ends the stream with 5.04 if its deadline is over. A window of one has no slot for that frame: consumers
+    /// are at the end until one of them acknowledges the frame before it.
     pub fn expire(&mut self, now_ms: i64) -> bool {
         if self.deadline().is_none_or(|deadline| now_ms < deadline) {
             return false;
@@ -269,20 +282,18 @@ impl StreamLog {
         let payload = UampError::coded(UampCode::BackendBusy, text).payload();
         self.end = Some((DeltaType::Error, payload));
         self.release(now_ms);
-        // A window of one has no slot for it.
         self.is_cut = !self.is_ended;
-        self.end = None;
         true
     }
 
     /// Whether nothing more can be appended.
     pub fn is_closed(&self) -> bool {
-        self.is_ended || self.is_cut || self.end.is_some()
+        self.is_ended || self.end.is_some()
     }
 
     /// Whether the last frame was published.
     pub fn is_over(&self) -> bool {
-        self.is_cut || (self.is_ended && self.published == self.next_seq)
+        self.is_ended && self.published == self.next_seq
     }
 
     /// The number of the next frame.

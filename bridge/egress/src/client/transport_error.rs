@@ -6,7 +6,7 @@ use tokio_rustls::rustls;
 
 use crate::{
     egress_filter::ConnectError,
-    error::{Kind, OutboundError},
+    error::{Kind, OutboundError, PRIVATE_SETTING, ROOTS_SETTING},
 };
 
 /// Of a request that was not answered.
@@ -42,7 +42,7 @@ fn known(error: &(dyn Error + 'static)) -> Option<OutboundError> {
     if let Some(error) = error.downcast_ref::<ConnectError>() {
         return Some(match error {
             ConnectError::Refused { .. } => OutboundError::permanent(format!(
-                "{error}; where that is meant, send with --allow-private, or set allow_private for it in [bridge.outbound]"
+                "{error}; where that is meant, send with --allow-private, or {PRIVATE_SETTING}"
             )),
             ConnectError::NoHost => OutboundError::permanent(error.to_string()),
             error => OutboundError::new(Kind::Unreached, error.to_string()),
@@ -51,10 +51,10 @@ fn known(error: &(dyn Error + 'static)) -> Option<OutboundError> {
     let tls = error.downcast_ref::<rustls::Error>()?;
     let hint = match tls {
         rustls::Error::InvalidCertificate(_) => {
-            "; roots besides the usual ones are set as ca in [bridge.outbound.HOST]"
+            format!("; roots besides the usual ones are {ROOTS_SETTING}")
         }
-        rustls::Error::InvalidMessage(_) => "; what is there may be without TLS: try http://",
-        _ => "",
+        rustls::Error::InvalidMessage(_) => "; what is there may be without TLS: try http://".to_owned(),
+        _ => String::new(),
     };
     Some(OutboundError::permanent(format!(
         "TLS with it failed: {tls}{hint}"

@@ -16,7 +16,7 @@ use super::{
     handler::{Rejected, UampHandler, UampSender},
     manifest,
     session::{SessionOut, UampSession},
-    stream::begin_reading,
+    stream::{ReadFrom, begin_reading},
 };
 use crate::{
     error::{UampCode, UampError},
@@ -133,7 +133,7 @@ impl Agent for UampGrpc {
             .open(&caller.sender().caller, &wanted.stream_id)
             .await
             .map_err(refused)?;
-        begin_reading(&stream, from).map_err(refused)?;
+        begin_reading(&stream, ReadFrom::at(from)).map_err(refused)?;
         let (reader, handler) = (stream.reader(), Arc::clone(&self.0));
         let deltas = stream! {
             let _caller = caller;

@@ -169,6 +169,12 @@ impl UampHandler {
         Caller::with_target(LABELS, Some(caller), &stream)
     }
 
+    /// The caller that sends an envelope for tasks of this stream. What the node remembers of an envelope counts
+    /// by its sender, so that another caller does not begin anything with it, also after a restart.
+    fn sending_caller(caller: &str, stream_id: &str, from: &str) -> Caller {
+        Self::stream_caller(caller, stream_id).with_keys_of(format!("uamp-sender:{from}"))
+    }
+
     /// Takes an envelope that a caller of this name sends.
     ///
     /// # Errors
@@ -213,8 +219,8 @@ impl UampHandler {
         }
         let _one = self.lock_of(envelope).lock().await;
         let verdict = self.replay.lock().unwrap_or_else(PoisonError::into_inner).check(
-            envelope.from(),
-            envelope.id(),
+            caller,
+            (envelope.from(), envelope.id()),
             envelope.hash(),
             now,
         );
@@ -223,6 +229,10 @@ impl UampHandler {
             ReplayVerdict::Same => {
                 self.counters.repeated();
                 return Ok(self.accepted_before(caller, envelope));
+            }
+            ReplayVerdict::OtherCaller => {
+                let text = "was sent by another caller; the stream is for that one alone";
+                return Err(UampError::field("id", text));
             }
             ReplayVerdict::Other => {
                 return Err(UampError::field(

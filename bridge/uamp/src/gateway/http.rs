@@ -33,7 +33,7 @@ use super::{
     handler::{Rejected, UampHandler, UampSender},
     manifest::{self, HUB_PATH, MANIFEST_PATH},
     refusals,
-    stream::begin_reading,
+    stream::{ReadFrom, begin_reading},
     websocket,
 };
 use crate::{
@@ -131,7 +131,7 @@ impl UampFront {
 
     async fn stream(
         &self,
-        from: Result<u64, UampError>,
+        from: Result<ReadFrom, UampError>,
         id: Option<String>,
         admitted: AdmittedRequest,
     ) -> Result<Response, UampError> {
@@ -142,7 +142,7 @@ impl UampFront {
         let (handler, permit) = (Arc::clone(&self.handler), admitted.permit);
         let lines = stream! {
             let _permit = permit;
-            let mut seq = from;
+            let mut seq = from.seq;
             loop {
                 let next = tokio::select! {
                     next = reader.0.next(seq) => next,
@@ -197,14 +197,14 @@ impl UampFront {
 }
 
 /// The frame that a consumer wants first: behind `Last-Event-ID`, or `?from=N`.
-fn first_frame(request: &Request) -> Result<u64, UampError> {
+fn first_frame(request: &Request) -> Result<ReadFrom, UampError> {
     if let Some(last) = request.headers().get("last-event-id") {
         let last = last
             .to_str()
             .ok()
             .and_then(|text| text.trim().parse::<u64>().ok());
         return last
-            .and_then(|last| last.checked_add(1))
+            .and_then(|last| ReadFrom::behind("Last-Event-ID:", last))
             .ok_or_else(|| UampError::field("Last-Event-ID", "has to be a delta_seq"));
     }
     let query = request.uri().query().unwrap_or_default();
@@ -212,8 +212,9 @@ fn first_frame(request: &Request) -> Result<u64, UampError> {
     match from {
         Some((_, text)) => text
             .parse()
+            .map(ReadFrom::at)
             .map_err(|_| UampError::field("from", "has to be a delta_seq")),
-        None => Ok(0),
+        None => Ok(ReadFrom::at(0)),
     }
 }
 
@@ -221,13 +222,14 @@ fn is_envelope(headers: &HeaderMap) -> bool {
     let Some(kind) = headers.get(header::CONTENT_TYPE) else {
         return true;
     };
-    let essence = kind
-        .to_str()
-        .unwrap_or_default()
-        .split(';')
-        .next()
-        .unwrap_or_default();
-    [ENVELOPE_TYPE, JSON].contains(&essence.trim().to_ascii_lowercase().as_str())
+    let text = kind.to_str().unwrap_or_default().to_ascii_lowercase();
+    let mut parts = text.split(';').map(str::trim);
+    let essence = parts.next().unwrap_or_default();
+    let is_version_1 = |parameter: &str| match parameter.split_once('=') {
+        Some((name, value)) if name.trim() == "v" => value.trim().trim_matches('"') == "1",
+        _ => true,
+    };
+    essence == JSON || (essence == ENVELOPE_TYPE && parts.all(is_version_1))
 }
 
 /// A body of at most so many bytes.

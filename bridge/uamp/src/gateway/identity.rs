@@ -33,7 +33,7 @@ pub(super) fn read(path: Option<&Path>) -> anyhow::Result<SigningIdentity> {
     let Some(path) = path else {
         bail!(
             "the gateway uamp needs a key that signs what it says: set gateways.uamp.key (--uamp-key) to a node's key \
-             or to a P-256 key in PEM"
+             or to an Ed25519 or P-256 key in PEM"
         );
     };
     read_file(path).with_context(|| format!("the key {} of the gateway uamp", path.display()))
@@ -45,7 +45,7 @@ fn read_file(path: &Path) -> anyhow::Result<SigningIdentity> {
         .and_then(|file| file.take(MAX_PEM).read_to_end(&mut text))
         .context("it cannot be read")?;
     if text.starts_with(b"-----BEGIN") {
-        return Ok(SigningIdentity::from_p256_pem(&String::from_utf8_lossy(&text))?);
+        return Ok(SigningIdentity::from_pem(&String::from_utf8_lossy(&text))?);
     }
     let key = agentanycast_identity::load(path)?.context("there is none")?;
     SigningIdentity::from_node_key(&key).context("it is not an Ed25519 key")

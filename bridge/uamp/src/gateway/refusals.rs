@@ -3,7 +3,7 @@
 use agentanycast_front::refusal::{Refusal, RefusalKind};
 use agentanycast_gateway::{ErrorKind, GatewayError, tasks::TaskRefusal};
 
-use crate::error::{UampCode, UampError};
+use crate::error::{UampCode, UampError, shown};
 
 /// What the node said no to.
 pub(super) fn of_node(error: &GatewayError) -> UampError {
@@ -29,12 +29,34 @@ pub(super) fn of_task(refusal: TaskRefusal) -> UampError {
         TaskRefusal::TooManyFollowed(_) => UampError::coded(UampCode::BackendBusy, text),
         TaskRefusal::KeyReused(_) | TaskRefusal::BadKey(_) => UampError::field(
             "id",
-            "was used for another envelope; give each envelope an id of its own",
+            "was used for another envelope or by another caller; give each envelope an id of its own",
         ),
         TaskRefusal::NotFound(_)
         | TaskRefusal::Ended(..)
         | TaskRefusal::AsksNothing(_)
         | TaskRefusal::OtherContext { .. } => UampError::field("reply_to", text),
+    }
+}
+
+/// As [`of_task`], of a task for the agents with this skill, which is of the receiver with this number. What the node
+/// says of its registries is for its operator.
+pub(super) fn of_skill(refusal: TaskRefusal, skill: &str, at: usize) -> UampError {
+    let TaskRefusal::Node(error) = &refusal else {
+        return of_task(refusal);
+    };
+    match error.kind() {
+        ErrorKind::Unavailable if !error.has_no_discovery() => {
+            let text = format!(
+                "agents with the skill {:?} cannot be looked for now",
+                shown(skill)
+            );
+            UampError::coded(UampCode::BackendBusy, text)
+        }
+        ErrorKind::AgentNotFound | ErrorKind::Unavailable => {
+            let text = format!("no agent with the skill {:?} is known here", shown(skill));
+            UampError::field(format!("to.{at}"), text)
+        }
+        _ => of_task(refusal),
     }
 }
 

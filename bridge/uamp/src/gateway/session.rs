@@ -16,7 +16,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::{
     handler::{Rejected, UampHandler, UampSender},
     now_ms,
-    stream::{UampStream, begin_reading},
+    stream::{ReadFrom, UampStream, begin_reading},
 };
 use crate::{
     body::EnvelopeBody,
@@ -117,7 +117,7 @@ impl UampSession {
         self.send(SessionOut::Envelope(envelope.into_bytes())).await;
         // An answer to a question goes on with the stream that is followed already.
         if !self.is_followed(stream_id) {
-            self.follow(&stream, 0)?;
+            self.follow(&stream, ReadFrom::at(0))?;
         }
         Ok(())
     }
@@ -131,15 +131,24 @@ impl UampSession {
             .flatten();
         if let Some(from) = from {
             let stream = self.handler.open(&self.sender.caller, &delta.stream_id).await?;
-            return self.follow(&stream, from);
+            return self.follow(&stream, ReadFrom::at(from));
         }
         // Also of a stream whose last frame is on its way: what was sent is not sent again.
-        if self.followed().contains_key(&delta.stream_id) {
+        let is_known = self.followed().contains_key(&delta.stream_id);
+        let stream = self.handler.open(&self.sender.caller, &delta.stream_id).await?;
+        // One that ended without its last frame goes on when the frame before it is acknowledged.
+        if is_known && (self.is_followed(&delta.stream_id) || stream.is_over()) {
             return self.handler.acknowledge(&self.sender.caller, &delta).await;
         }
-        let stream = self.handler.open(&self.sender.caller, &delta.stream_id).await?;
         match delta.acknowledged() {
-            Some(through) => self.follow(&stream, through.saturating_add(1)),
+            Some(through) => {
+                let text = "has to be a delta_seq";
+                let from = ReadFrom::behind("ack", through);
+                self.follow(
+                    &stream,
+                    from.ok_or_else(|| UampError::field("payload.ack", text))?,
+                )
+            }
             None => self.handler.acknowledge(&self.sender.caller, &delta).await,
         }
     }
@@ -158,7 +167,7 @@ impl UampSession {
             .is_some_and(|follower| !follower.is_finished())
     }
 
-    fn follow(&self, stream: &Arc<UampStream>, from: u64) -> Result<(), UampError> {
+    fn follow(&self, stream: &Arc<UampStream>, from: ReadFrom) -> Result<(), UampError> {
         let mut followed = self.followed();
         followed.remove(&stream.id);
         if followed.len() >= MOST_FOLLOWED {
@@ -171,7 +180,7 @@ impl UampSession {
         begin_reading(stream, from)?;
         let (handler, out, reader) = (Arc::clone(&self.handler), self.out.clone(), stream.reader());
         let follower = tokio::spawn(async move {
-            let mut seq = from;
+            let mut seq = from.seq;
             let told = async {
                 while let Ok(Some(delta)) = reader.0.next(seq).await {
                     handler.counters.delta();

@@ -21,7 +21,7 @@ const MOST_REPLAYS: u64 = 8 << 20;
 /// The settings of the gateway, besides those of its front.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UampSettings {
-    /// The key that signs what the gateway says: a node's key, or a P-256 key in PEM. Default: the node's own
+    /// The key that signs what the gateway says: a node's key, or an Ed25519 or P-256 key in PEM. Default: the node's own
     /// in a daemon, else none, and the gateway does not start.
     pub key: Option<PathBuf>,
     /// A JWKS or the document of a hub with keys of senders that are not did:key. Default: none.
@@ -83,7 +83,7 @@ impl Default for UampSettings {
 impl SettingTables for UampSettings {
     #[rustfmt::skip] // A table.
     const OWN: &'static [SettingKey<Self>] = &[
-        key!(UampSettings, "key", key).variable("KEY").flag("key", "FILE", "The key that signs what the gateway says: a node's key, or a P-256 key in PEM"),
+        key!(UampSettings, "key", key).variable("KEY").flag("key", "FILE", "The key that signs what the gateway says: a node's key, or an Ed25519 or P-256 key in PEM"),
         key!(UampSettings, "trust_anchors", trust_anchors).variable("TRUST_ANCHORS").flag("trust-anchors", "FILE", "A JWKS or hub document with keys of senders that are not did:key; read again when it changes"),
         key!(UampSettings, "did_web", did_web).variable("DID_WEB").flag("did-web", "", "Verify senders that are did:web by their documents, fetched over https from public hosts"),
         key!(UampSettings, "skew", skew).variable("SKEW").flag("skew", "TIME", "How much the clock of a sender may differ").bounds(Bounds::Times(Duration::from_secs(1), Duration::from_hours(1))),
@@ -208,7 +208,49 @@ impl Setting for UampAlias {
 
 #[cfg(test)]
 mod tests {
+    use agentanycast_gateways::part::{HasPartValues, PartValues, table};
+
     use super::*;
+
+    #[derive(Default)]
+    struct PartConfig(PartValues);
+
+    impl HasPartValues for PartConfig {
+        fn part_values(&self) -> &PartValues {
+            &self.0
+        }
+
+        fn part_values_mut(&mut self) -> &mut PartValues {
+            &mut self.0
+        }
+    }
+
+    #[test]
+    fn numbers_out_of_their_bounds_are_refused() {
+        let keys = table::<PartConfig, UampSettings>("uamp");
+        let set = |name: &str, raw: Raw| {
+            let key = keys
+                .iter()
+                .find(|key| key.name == format!("gateways.uamp.{name}"));
+            key.unwrap().set_value(&mut PartConfig::default(), &raw, None)
+        };
+        for (name, least, most) in [
+            ("max_receivers", 1, MOST_RECEIVERS),
+            ("max_replays", 16, MOST_REPLAYS),
+        ] {
+            for (number, is_taken) in [(least - 1, false), (least, true), (most, true), (most + 1, false)] {
+                let taken = set(name, Raw::Word(number.to_string()));
+                assert_eq!(taken.is_ok(), is_taken, "{name} {number}");
+            }
+        }
+        for (time, is_taken) in [("0", false), ("1s", true), ("1h", true), ("61m", false)] {
+            assert_eq!(
+                set("skew", Raw::Word(time.to_owned())).is_ok(),
+                is_taken,
+                "{time}"
+            );
+        }
+    }
 
     #[test]
     fn aliases_and_forms_are_read() {

@@ -202,8 +202,21 @@ impl UampStream {
     }
 
     /// Checks that a consumer can read from this frame on.
-    pub(super) fn check_from(&self, seq: u64) -> Result<(), UampError> {
-        self.content().log.read(seq).map(|_| ())
+    fn check_from(&self, from: ReadFrom) -> Result<(), UampError> {
+        let log = &mut self.content().log;
+        let Err(error) = log.read(from.seq) else {
+            return Ok(());
+        };
+        Err(match from.behind {
+            Some((name, last)) => {
+                let text = format!(
+                    "nothing can be read behind {name} {last}; the stream {}",
+                    log.has()
+                );
+                UampError::coded(UampCode::MissingDelta, text)
+            }
+            None => error,
+        })
     }
 
     /// Remembers an envelope that answered a question.
@@ -413,18 +426,43 @@ impl UampStream {
     }
 }
 
+/// Where a consumer begins to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ReadFrom {
+    /// The first frame.
+    pub(super) seq: u64,
+    /// What the consumer said, if that is the frame before: how it is called, and the number.
+    behind: Option<(&'static str, u64)>,
+}
+
+impl ReadFrom {
+    /// At this frame.
+    pub(super) fn at(seq: u64) -> Self {
+        Self { seq, behind: None }
+    }
+
+    /// Behind this frame, which the consumer has named so; `None`: there is no number behind it.
+    pub(super) fn behind(name: &'static str, last: u64) -> Option<Self> {
+        let seq = last.checked_add(1)?;
+        Some(Self {
+            seq,
+            behind: Some((name, last)),
+        })
+    }
+}
+
 /// Lets a consumer read a stream from this frame on; what is before it is acknowledged.
 ///
 /// # Errors
 /// [`UampCode::MissingDelta`] of a frame that is not there any more, [`UampCode::BackendBusy`] when too many
 /// read it.
-pub(super) fn begin_reading(stream: &UampStream, from: u64) -> Result<(), UampError> {
+pub(super) fn begin_reading(stream: &UampStream, from: ReadFrom) -> Result<(), UampError> {
     if stream.readers() >= MOST_READERS {
         let text = format!("{MOST_READERS} consumers read this stream, the most at a time");
         return Err(UampError::coded(UampCode::BackendBusy, text));
     }
     stream.check_from(from)?;
-    match from.checked_sub(1) {
+    match from.seq.checked_sub(1) {
         Some(seen) => stream.acknowledge(seen),
         None => Ok(()),
     }

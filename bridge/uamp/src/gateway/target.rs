@@ -29,6 +29,49 @@ const CARDS_FOR: Duration = Duration::from_mins(1);
 /// Cards that are read for their DIDs.
 const MOST_CARDS: usize = 256;
 
+/// Refuses what chooses an agent and is malformed, or chooses two.
+fn check_routing(envelope: &Envelope, uri: &str, at: usize) -> Result<(), UampError> {
+    for name in [SKILL_EXT, AGENT_EXT] {
+        let is_name = envelope.extension(name).is_some_and(|text| !text.is_empty());
+        if envelope.has_extension(name) && !is_name {
+            let text = "has to be a text that is not empty";
+            return Err(UampError::field(format!("ext.{name}"), text));
+        }
+    }
+    let skill = envelope.extension(SKILL_EXT);
+    let agent = envelope.extension(AGENT_EXT);
+    let of_receiver = if let Some(skill) = uri.strip_prefix(SKILL_URN) {
+        if skill.is_empty() {
+            return Err(UampError::field(
+                format!("to.{at}"),
+                "names no skill behind the last colon",
+            ));
+        }
+        None
+    } else if uri.starts_with("did:") {
+        uri.split_once('#').map(|(_, agent)| agent)
+    } else {
+        None
+    };
+    if of_receiver == Some("") {
+        let text = "names no agent behind #; leave # out for the primary one";
+        return Err(UampError::field(format!("to.{at}"), text));
+    }
+    let contradiction = |first: String, second: String| {
+        let text = format!("{first} and {second} choose two receivers; leave one of them out");
+        Err(UampError::field(format!("to.{at}"), text))
+    };
+    let named = |name: &str, value: &str| format!("ext {name} {:?}", shown(value));
+    match (of_receiver, agent, skill) {
+        (Some(one), Some(other), _) if one != other => {
+            contradiction(format!("#{}", shown(one)), named(AGENT_EXT, other))
+        }
+        (Some(one), _, Some(skill)) => contradiction(format!("#{}", shown(one)), named(SKILL_EXT, skill)),
+        (_, Some(agent), Some(skill)) => contradiction(named(AGENT_EXT, agent), named(SKILL_EXT, skill)),
+        _ => Ok(()),
+    }
+}
+
 /// Finds receivers.
 pub(super) struct Receivers {
     own_did: String,
@@ -60,6 +103,7 @@ impl Receivers {
         node: &dyn Gateway,
     ) -> Result<Target, UampError> {
         let uri = envelope.to().get(at).map_or("", String::as_str);
+        check_routing(envelope, uri, at)?;
         if let Some(skill) = uri.strip_prefix(SKILL_URN) {
             return Ok(Target::Skill(skill.to_owned()));
         }

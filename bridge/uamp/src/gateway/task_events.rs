@@ -11,7 +11,7 @@ use std::{
 };
 
 use agentanycast_gateway::{
-    GatewayError, TaskHandle, is_reference, is_terminal, labels::is_auth_required, tasks::TaskReader,
+    GatewayError, TaskHandle, Update, is_reference, is_terminal, labels::is_auth_required, tasks::TaskReader,
 };
 use agentanycast_proto::v1::{self, TaskStatus};
 use async_stream::stream;
@@ -82,6 +82,27 @@ pub(super) struct TaskPosition {
     pub(super) progress: Map<String, Value>,
 }
 
+impl TaskPosition {
+    /// Moves behind a piece.
+    fn pass(&mut self, event: &FollowEvent) {
+        if let FollowEvent::Piece {
+            artifact,
+            offset,
+            bytes,
+            ..
+        } = event
+        {
+            let end = offset + bytes.len() as u64;
+            self.artifacts.insert(artifact.clone(), end);
+        }
+    }
+}
+
+/// Whether an update may stand for a result that has begun: such a one says neither words nor results.
+fn is_hint(update: &Update) -> bool {
+    update.message.is_none() && update.artifacts.is_empty()
+}
+
 /// What happens to a task from a position on.
 pub(super) fn events(
     handle: Arc<dyn TaskHandle>,
@@ -93,9 +114,11 @@ pub(super) fn events(
         let mut begun: BTreeSet<String> = BTreeSet::new();
         let mut updates = handle.updates();
         let mut has_ended = false;
+        let mut is_first = true;
         loop {
             let update = tokio::select! {
                 Some(piece) = pieces.next(), if !pieces.is_empty() => {
+                    position.pass(&piece);
                     yield piece;
                     continue;
                 }
@@ -104,7 +127,16 @@ pub(super) fn events(
             };
             match update {
                 Some(Ok(update)) => {
-                    for artifact in &update.artifacts {
+                    let mut artifacts = update.artifacts.clone();
+                    // Updates say nothing of a result until it is whole: one that is being produced is in the task.
+                    if !is_terminal(update.status) && (is_first || update.resumed || is_hint(&update)) {
+                        match reader.read(&*handle).await {
+                            Ok(task) => artifacts.extend(task.artifacts),
+                            Err(error) => tracing::debug!(%error, "a task was not read while it goes on"),
+                        }
+                    }
+                    is_first = false;
+                    for artifact in &artifacts {
                         if is_reference(artifact) && begun.insert(artifact.artifact_id.clone()) {
                             let from = position.artifacts.get(&artifact.artifact_id).copied().unwrap_or(0);
                             pieces.push(referenced(&handle, artifact, from));
@@ -137,10 +169,12 @@ pub(super) fn events(
             }
         };
         for artifact in &task.artifacts {
-            if !is_chunked(artifact) {
+            let told = position.artifacts.get(&artifact.artifact_id).copied();
+            // One that was told while it was produced is told to its end, however small it is.
+            if told.is_none() && !is_chunked(artifact) {
                 continue;
             }
-            let from = position.artifacts.get(&artifact.artifact_id).copied().unwrap_or(0);
+            let from = told.unwrap_or(0);
             if !is_reference(artifact) {
                 for piece in pieces_of(artifact, from) {
                     yield piece;

@@ -66,8 +66,16 @@ fn without_an_acknowledgement_it_ends_in_the_slot_that_is_kept() {
             );
         } else {
             assert_eq!(all, got);
+            assert!(matches!(log.read(1), Ok(LogRead::End)) && !log.is_over());
+            assert_eq!((log.deadline(), log.expire(i64::MAX)), (None, false));
+            // The consumer that acknowledges the frame before it has it.
+            log.acknowledge(0, 90_000).unwrap();
+            assert!(matches!(log.read(1), Ok(LogRead::Wait)), "it is on its way");
+            flush(&mut log, 90_000);
+            let last = delta_of(&published(&mut log, 1)[0], "s", None);
+            assert_eq!((last.seq, &last.payload["code"]), (1, &json!("5.04")));
         }
-        assert!(log.is_over() && matches!(log.read(frames as u64), Ok(LogRead::End)));
+        assert!(log.is_over() && matches!(log.read(log.next_seq()), Ok(LogRead::End)));
     }
 }
 

@@ -29,6 +29,9 @@ pub(crate) const SOON: Duration = Duration::from_secs(20);
 /// The token of the one caller.
 pub(crate) const TOKEN: &str = "0123456789abcdef";
 
+/// The token of another one.
+pub(crate) const OTHER_TOKEN: &str = "fedcba9876543210";
+
 /// The result of what should not take long.
 pub(crate) async fn soon<R>(what: impl Future<Output = R>) -> R {
     tokio::time::timeout(SOON, what).await.expect("it takes too long")
@@ -99,7 +102,7 @@ impl TestGateway {
     ) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = |name: &str| directory.path().join(name);
-        std::fs::write(file("tokens"), format!("alice {TOKEN}\nbob fedcba9876543210\n")).unwrap();
+        std::fs::write(file("tokens"), format!("alice {TOKEN}\nbob {OTHER_TOKEN}\n")).unwrap();
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
         std::fs::write(file("cert.pem"), made.cert.pem()).unwrap();
         std::fs::write(file("key.pem"), made.key_pair.serialize_pem()).unwrap();
@@ -218,9 +221,14 @@ pub(crate) fn ack(stream_id: &str, seq: u64) -> Vec<u8> {
 
 impl TestGateway {
     pub(crate) async fn post(&self, http: &Client, envelope: Vec<u8>) -> Response {
+        self.post_as(TOKEN, http, envelope).await
+    }
+
+    /// With the token of a caller.
+    pub(crate) async fn post_as(&self, token: &str, http: &Client, envelope: Vec<u8>) -> Response {
         let request = http
             .post(self.url("/v1/messages"))
-            .bearer_auth(TOKEN)
+            .bearer_auth(token)
             .header("content-type", "application/uamp+json;v=1")
             .body(envelope);
         soon(request.send()).await.unwrap()

@@ -10,7 +10,9 @@ use agentanycast_uamp::{
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::fixture::{TOKEN, TestGateway, draft, gateway_identity, http, now_ms, sender, signed};
+use crate::fixture::{
+    OTHER_TOKEN, TOKEN, TestGateway, draft, gateway_identity, http, now_ms, sender, signed,
+};
 
 async fn refused(gateway: &TestGateway, envelope: Vec<u8>) -> (u16, Value) {
     let response = gateway.post(&http(false), envelope).await;
@@ -156,6 +158,8 @@ async fn schema_errors_name_their_field() {
         assert_eq!((status, code(&content)), (400, "none"), "{text}");
         assert_eq!(content["field"], field, "{text}");
     }
+    let (_, content) = refused(&gateway, b" \n".to_vec()).await;
+    assert_eq!(content["message"], "envelope: is empty");
     let mut nowhere = draft(Intent::Ask, "x");
     nowhere.to = vec!["did:web:unknown.example".to_owned()];
     let (status, content) = refused(&gateway, signed(&nowhere)).await;
@@ -175,6 +179,100 @@ async fn schema_errors_name_their_field() {
         .header("content-type", "text/plain")
         .body(good.to_string());
     assert_eq!(request.send().await.unwrap().status(), 415);
+    for (kind, wanted) in [
+        ("application/uamp+json;v=2", 415),
+        ("application/uamp+json; charset=utf-8; V=\"2\"", 415),
+        ("application/uamp+json; V=\"1\"", 202),
+        ("application/uamp+json", 202),
+        ("application/json", 202),
+    ] {
+        let request = http(false).post(gateway.url("/v1/messages")).bearer_auth(TOKEN);
+        let request = request.header("content-type", kind);
+        let sent = request.body(signed(&draft(Intent::Inform, "x"))).send();
+        assert_eq!(sent.await.unwrap().status(), wanted, "{kind}");
+    }
+}
+
+#[tokio::test]
+async fn a_skill_that_is_not_known_is_refused_by_its_name() {
+    let gateway = TestGateway::start().await;
+    for (skill, wanted) in [("nope", 400), ("none", 400), ("silent", 503)] {
+        let mut by_urn = draft(Intent::Ask, "x");
+        by_urn.to = vec![format!("urn:agentanycast:skill:{skill}")];
+        let mut by_extension = draft(Intent::Ask, "x");
+        by_extension.ext.insert("x-aa-skill".to_owned(), skill.into());
+        for ask in [by_urn, by_extension] {
+            let response = gateway.post(&http(false), signed(&ask)).await;
+            assert_eq!(response.headers().contains_key("retry-after"), wanted == 503);
+            let (status, content) = gateway.refusal(response).await;
+            assert_eq!(status, wanted, "{content}");
+            assert_eq!(content["field"].as_str(), (wanted == 400).then_some("to.0"));
+            let message = content["message"].as_str().unwrap();
+            assert!(message.contains(&format!("{skill:?}")), "{message}");
+            assert!(!message.contains("registry"), "{message}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn routing_that_is_malformed_or_contradicts_itself_is_refused() {
+    let gateway = TestGateway::start().await;
+    let own = gateway_identity().did().to_owned();
+    let urn = "urn:agentanycast:skill:";
+    let (skill, agent) = ("x-aa-skill", "x-aa-agent");
+    let cases = [
+        (
+            own.clone(),
+            vec![(skill, json!(["paint"]))],
+            "ext.x-aa-skill",
+            vec![],
+        ),
+        (own.clone(), vec![(skill, json!(""))], "ext.x-aa-skill", vec![]),
+        (own.clone(), vec![(agent, json!(5))], "ext.x-aa-agent", vec![]),
+        (format!("{own}#"), vec![], "to.0", vec!["#"]),
+        (format!("{}#", sender().did()), vec![], "to.0", vec!["#"]),
+        (urn.to_owned(), vec![], "to.0", vec!["skill"]),
+        (
+            format!("{own}#calc"),
+            vec![(agent, json!("paint"))],
+            "to.0",
+            vec!["#calc", "x-aa-agent \"paint\""],
+        ),
+        (
+            format!("{own}#calc"),
+            vec![(skill, json!("add"))],
+            "to.0",
+            vec!["#calc", "x-aa-skill \"add\""],
+        ),
+        (
+            own.clone(),
+            vec![(skill, json!("add")), (agent, json!("calc"))],
+            "to.0",
+            vec!["x-aa-agent \"calc\"", "x-aa-skill \"add\""],
+        ),
+    ];
+    for intent in [Intent::Ask, Intent::Inform] {
+        for (to, ext, field, named) in &cases {
+            let mut ask = draft(intent, "x");
+            ask.to = vec![to.clone()];
+            for (name, value) in ext {
+                ask.ext.insert((*name).to_owned(), value.clone());
+            }
+            let (status, content) = refused(&gateway, signed(&ask)).await;
+            assert_eq!(
+                (status, content["field"].as_str()),
+                (400, Some(*field)),
+                "{to} {content}"
+            );
+            let message = content["message"].as_str().unwrap();
+            assert!(named.iter().all(|name| message.contains(name)), "{message}");
+        }
+    }
+    assert_eq!(gateway.node.state().tasks.len(), 0);
+    let mut twice = draft(Intent::Ask, "x");
+    twice.to = vec![format!("{own}#calc")];
+    twice.ext.insert(agent.to_owned(), json!("calc"));
+    gateway.ask(&http(false), &twice).await;
 }
 
 #[tokio::test]
@@ -201,6 +299,39 @@ async fn a_replay_with_other_content_is_refused() {
     let (status, content) = refused(&gateway, signed(&taken)).await;
     assert_eq!((status, content["field"].as_str().unwrap()), (400, "stream_id"));
     assert_eq!(gateway.node.state().tasks.len(), 2);
+}
+
+#[tokio::test]
+async fn an_envelope_of_another_caller_begins_nothing() {
+    let mut gateway = TestGateway::start().await;
+    let http = http(false);
+    let first = draft(Intent::Ask, "ask");
+    let path = gateway.ask(&http, &first).await;
+    let answer = draft(Intent::Ask, "red").with_reply_to(first.id);
+    assert_eq!(gateway.ask(&http, &answer).await, path);
+    let inform = draft(Intent::Inform, "x");
+    assert_eq!(gateway.post(&http, signed(&inform)).await.status(), 202);
+    let mut other = draft(Intent::Ask, "two");
+    other.id = first.id;
+    for restarts in [false, true] {
+        if restarts {
+            gateway.restart().await;
+        }
+        for envelope in [&first, &answer, &inform, &other] {
+            let response = gateway.post_as(OTHER_TOKEN, &http, signed(envelope)).await;
+            let (status, content) = gateway.refusal(response).await;
+            assert_eq!(
+                (status, content["field"].as_str()),
+                (400, Some("id")),
+                "{content}"
+            );
+        }
+        // Its own caller has the same answers.
+        assert_eq!(gateway.ask(&http, &first).await, path);
+        assert_eq!(gateway.ask(&http, &answer).await, path);
+        assert_eq!(gateway.post(&http, signed(&inform)).await.status(), 202);
+        assert_eq!(gateway.node.state().tasks.len(), 2);
+    }
 }
 
 #[tokio::test]

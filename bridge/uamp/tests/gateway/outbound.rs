@@ -9,13 +9,17 @@ use agentanycast_gateway::{
     DeliveryReport, ExternalTask, ExternalTasks, GatewayError, external_routes::ExternalRoutes, is_terminal,
 };
 use agentanycast_proto::v1::{self, ExternalAction, MessageRole, TaskStatus, part::Content};
-use agentanycast_uamp::gateway::settings::{HostToken, UampSettings};
+use agentanycast_uamp::{
+    client::{UampClient, UampClientSettings},
+    envelope::Intent,
+    gateway::settings::{HostToken, UampSettings},
+};
 use async_trait::async_trait;
 use tokio::sync::{Mutex as AsyncMutex, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    fixture::{TOKEN, TestGateway, soon},
+    fixture::{TOKEN, TestGateway, draft, signed, soon},
     scripted::{piece, text_part},
 };
 
@@ -319,5 +323,32 @@ async fn urls_that_are_not_ones_of_uamp_end_the_task() {
         pair.tasks.say(id, url, "x");
         let task = pair.tasks.ended(id).await;
         assert_eq!(task.status(), TaskStatus::Failed);
+    }
+}
+
+#[tokio::test]
+async fn what_a_setting_would_change_is_told_by_the_name_of_that_setting() {
+    let far = TestGateway::start().await;
+    let base = format!("https://localhost:{}", far.address().port());
+    let client = |change: fn(&mut UampClientSettings)| {
+        let mut settings = UampClientSettings {
+            allow_private: true,
+            ca: Some(far.certificate()),
+            ..UampClientSettings::default()
+        };
+        change(&mut settings);
+        UampClient::new(&base, &settings).unwrap()
+    };
+    for (client, setting) in [
+        (client(|settings| settings.ca = None), "gateways.uamp.outbound_ca"),
+        (client(|_| ()), "gateways.uamp.outbound_tokens"),
+        (
+            client(|settings| settings.allow_private = false),
+            "gateways.uamp.outbound_private",
+        ),
+    ] {
+        let envelope = signed(&draft(Intent::Inform, "x"));
+        let error = client.send(envelope).await.unwrap_err().to_string();
+        assert!(error.contains(setting) && !error.contains("[bridge."), "{error}");
     }
 }

@@ -1,5 +1,5 @@
 //! A node whose agents do what a message says: `4` and most texts are echoed, `chunks N SIZE` streams a
-//! result, `work` stays in work, `ask` asks a question, `fail` and `reject` end so, `busy` and `denied` are
+//! result, `live N SIZE` does so as the test lets it, `work` stays in work, `ask` asks a question, `fail` and `reject` end so, `busy` and `denied` are
 //! refused.
 
 use std::{
@@ -8,14 +8,17 @@ use std::{
 };
 
 use agentanycast_gateway::{
-    ErrorKind, Gateway, GatewayError, NewTask, REFERENCE, Target, TaskGroup, TaskHandle, TaskListing,
-    TaskQuery, Update, is_terminal,
+    ErrorKind, Gateway, GatewayError, NO_DISCOVERY, NewTask, REFERENCE, Target, TaskGroup, TaskHandle,
+    TaskListing, TaskQuery, Update, is_reference, is_terminal,
 };
 use agentanycast_proto::v1::{self, TaskStatus, part::Content};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt as _, stream::BoxStream};
 use tokio::sync::watch;
+
+/// Streamed results of up to so many bytes stand in the task once they are whole.
+const SMALL: usize = 200 << 10;
 
 pub(crate) const PEER: &str = "12D3KooWTestNode";
 
@@ -27,6 +30,8 @@ pub(crate) struct ScriptedTask {
     changed: watch::Sender<()>,
     /// Pieces of the streamed result: how many, and how large each is.
     pieces: (usize, usize),
+    /// How many of those the agent has made.
+    made: watch::Sender<usize>,
 }
 
 /// The node. Clones are the same one.
@@ -79,7 +84,10 @@ impl ScriptedTask {
             ["ask"] if first => self.set(TaskStatus::InputRequired, Some("which colour?")),
             ["fail"] => self.set(TaskStatus::Failed, Some("it broke")),
             ["reject"] => self.set(TaskStatus::Rejected, Some("not mine")),
-            ["chunks", count, size] => {
+            [script @ ("chunks" | "live"), count, size] => {
+                if *script == "live" {
+                    self.made.send_replace(0);
+                }
                 self.pieces = (count.parse().unwrap(), size.parse().unwrap());
                 let url = format!("{REFERENCE}{}", self.task.task_id);
                 self.task.artifacts.push(v1::Artifact {
@@ -107,6 +115,25 @@ impl ScriptedTask {
             parts: vec![text_part(text)],
             ..v1::Artifact::default()
         });
+        self.set(TaskStatus::Completed, None);
+    }
+
+    /// The agent has made so many pieces of its streamed result.
+    pub(crate) fn make(&mut self, pieces: usize) {
+        self.made.send_replace(pieces);
+    }
+
+    /// Completes the task with its streamed result, which stands in the task when it is small.
+    fn finish(&mut self) {
+        let (count, size) = self.pieces;
+        if count * size <= SMALL {
+            let whole: Vec<u8> = (0..count).flat_map(|number| piece(number, size)).collect();
+            let part = &mut self.task.artifacts[0].parts[0];
+            part.content = Some(Content::RawPart(v1::RawPart {
+                data: whole,
+                filename: String::new(),
+            }));
+        }
         self.set(TaskStatus::Completed, None);
     }
 
@@ -159,6 +186,15 @@ impl Gateway for ScriptedNode {
         if matches!(&outgoing.target, Target::Skill(skill) if skill == "none") {
             return Err(GatewayError::new(ErrorKind::AgentNotFound, "no agent has it"));
         }
+        if let Target::Skill(skill) = &outgoing.target
+            && let Some(text) = match skill.as_str() {
+                "nope" => Some(format!("{NO_DISCOVERY}; set anycast.registry_addrs")),
+                "silent" => Some("no registry answered: registry.example: refused".to_owned()),
+                _ => None,
+            }
+        {
+            return Err(GatewayError::new(ErrorKind::Unavailable, text));
+        }
         let mut state = self.state();
         if let Some(id) = outgoing
             .idempotency_key
@@ -182,6 +218,7 @@ impl Gateway for ScriptedNode {
             notes: BTreeMap::new(),
             changed: watch::Sender::new(()),
             pieces: (0, 0),
+            made: watch::Sender::new(usize::MAX),
         };
         task.work(outgoing.message);
         state.tasks.insert(id.clone(), task);
@@ -281,7 +318,10 @@ impl TaskHandle for ScriptedHandle {
                 changes.mark_unchanged();
                 let Ok(task) = node.with(&id, |task| task.task.clone()) else { return };
                 let status = task.status();
-                yield Ok(Update { status, message: task.status_message, artifacts: task.artifacts, resumed: false });
+                let mut artifacts = task.artifacts;
+                // As of a node: a result that is being produced is in no update.
+                artifacts.retain(|artifact| is_terminal(status) || !is_reference(artifact));
+                yield Ok(Update { status, message: task.status_message, artifacts, resumed: false });
                 if is_terminal(status) || changes.changed().await.is_err() {
                     return;
                 }
@@ -294,15 +334,19 @@ impl TaskHandle for ScriptedHandle {
     fn stream(&self, _: &str) -> BoxStream<'static, Result<Bytes, GatewayError>> {
         let (node, id) = (self.node.clone(), self.id.clone());
         let pieces = async_stream::stream! {
-            let Ok((count, size)) = node.with(&id, |task| task.pieces) else { return };
+            let read = node.with(&id, |task| (task.pieces, task.made.subscribe()));
+            let Ok(((count, size), mut made)) = read else { return };
             for number in 0..count {
+                if made.wait_for(|made| *made > number).await.is_err() {
+                    return;
+                }
                 yield Ok(piece(number, size));
                 // The agent makes one after another.
                 tokio::task::yield_now().await;
             }
             let _ = node.with(&id, |task| {
                 if !is_terminal(task.task.status()) {
-                    task.set(TaskStatus::Completed, None);
+                    task.finish();
                 }
             });
         };
@@ -317,15 +361,25 @@ impl TaskHandle for ScriptedHandle {
         &self,
         message: v1::Message,
         _: Option<v1::TaskNote>,
-        _: Option<String>,
+        key: Option<String>,
     ) -> Result<String, GatewayError> {
+        let known = key
+            .as_ref()
+            .and_then(|key| self.node.state().keys.get(key).cloned());
+        if let Some(named) = known {
+            return Ok(named);
+        }
         self.node.with(&self.id, |task| {
             if task.task.status() != TaskStatus::InputRequired {
                 return Err(GatewayError::new(ErrorKind::Conflict, "not now"));
             }
             task.work(message);
-            Ok(self.id.clone())
-        })?
+            Ok(())
+        })??;
+        if let Some(key) = key {
+            self.node.state().keys.insert(key, self.id.clone());
+        }
+        Ok(self.id.clone())
     }
 
     async fn cancel(&self) -> Result<v1::Task, GatewayError> {

@@ -71,6 +71,38 @@ async fn no_frame_is_sent_beyond_the_window() {
 }
 
 #[tokio::test]
+async fn a_result_is_told_while_it_is_produced() {
+    let mut gateway = TestGateway::start().await;
+    let http = http(false);
+    // Small ones, ones that are whole in the task in the end, and ones that are not.
+    for size in [1 << 10, 40 << 10, 100 << 10] {
+        let text = format!("live 4 {size}");
+        let path = gateway.ask(&http, &draft(Intent::Ask, &text)).await;
+        let mut events = gateway.events(&http, &path, None).await;
+        let mut deltas = vec![events.next().await.unwrap()];
+        assert_eq!(deltas[0].payload["state"], "working");
+        for made in 1..=4 {
+            gateway.node.change(&text, |task| task.make(made));
+            // The last piece may not be the only news.
+            while joined(&deltas).len() < made * size {
+                deltas.push(events.next().await.unwrap());
+                assert_eq!(deltas.last().unwrap().kind, DeltaType::Chunk, "{size}");
+            }
+            assert!(joined(&deltas) == whole(made, size));
+            if made == 2 {
+                drop(events);
+                gateway.restart().await;
+                let last = deltas.last().unwrap().seq;
+                events = gateway.events(&http, &path, Some(last)).await;
+            }
+        }
+        let rest = events.rest().await;
+        let kinds: Vec<_> = rest.iter().map(|delta| delta.kind).collect();
+        assert_eq!(kinds, [DeltaType::Done], "nothing is told twice");
+    }
+}
+
+#[tokio::test]
 async fn a_consumer_comes_back_after_a_cut_and_after_a_restart() {
     let mut gateway = TestGateway::start().await;
     let http = http(false);
@@ -123,6 +155,21 @@ async fn frames_that_were_not_acknowledged_are_the_same_after_a_restart() {
 }
 
 #[tokio::test]
+async fn a_window_of_one_has_its_end_when_a_consumer_comes_back() {
+    let gateway = TestGateway::start().await;
+    let http = http(false);
+    let mut ask = draft(Intent::Ask, "work");
+    ask.delta_window = Some(1);
+    let path = gateway.ask(&http, &ask).await;
+    let mut events = gateway.events(&http, &path, None).await;
+    assert_eq!(events.next().await.unwrap().payload["state"], "working");
+    gateway.node.change("work", |task| task.complete("4"));
+    assert!(events.is_quiet().await, "the second frame waits");
+    let last = gateway.events(&http, &path, Some(0)).await.rest().await;
+    assert_eq!((last.len(), last[0].seq, last[0].kind), (1, 1, DeltaType::Done));
+}
+
+#[tokio::test]
 async fn frames_that_are_not_there_are_missing() {
     let gateway = TestGateway::start().await;
     let http = http(false);
@@ -143,6 +190,18 @@ async fn frames_that_are_not_there_are_missing() {
         let (status, content) = gateway.refusal(get(query, last).await.unwrap()).await;
         assert_eq!((status, content["code"].as_str().unwrap()), (409, "4.09"));
     }
+    let (_, content) = gateway.refusal(get("", Some("999")).await.unwrap()).await;
+    let said = content["message"].as_str().unwrap();
+    assert!(
+        said.contains("Last-Event-ID: 999") && said.contains("has 0 to 0"),
+        "{said}"
+    );
+    let (_, content) = gateway.refusal(get("?from=999", None).await.unwrap()).await;
+    let said = content["message"].as_str().unwrap();
+    assert!(
+        said.contains("delta_seq 999") && said.contains("has 0 to 0"),
+        "{said}"
+    );
     let (status, content) = gateway.refusal(gateway.post(&http, ack("s", 1)).await).await;
     assert_eq!((status, content["code"].as_str().unwrap()), (409, "4.09"));
     for (query, last) in [("?from=x", None), ("", Some("x"))] {

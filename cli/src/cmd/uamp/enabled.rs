@@ -138,7 +138,7 @@ fn identity(context: &Context, given: Option<&Path>) -> Result<SigningIdentity, 
     if let Some(path) = given {
         let read = message_content::read_limited(path, MAX_PEM)?;
         if read.starts_with(b"-----BEGIN") {
-            let read = SigningIdentity::from_p256_pem(&String::from_utf8_lossy(&read));
+            let read = SigningIdentity::from_pem(&String::from_utf8_lossy(&read));
             return read.map_err(|error| failed(format!("{}: {error}", path.display())));
         }
     }

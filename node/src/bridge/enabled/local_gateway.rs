@@ -386,3 +386,17 @@ impl TaskHandle for LocalTask {
         task.ok_or_else(|| incomplete_answer("task"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::anycast::SearchError;
+
+    #[test]
+    fn gateways_tell_a_node_without_discovery_from_one_that_has_no_answer() {
+        let status = Status::unavailable(SearchError::NotConfigured.to_string());
+        assert!(gateway_error(&status, ErrorKind::AgentNotFound).has_no_discovery());
+        let status = Status::unavailable("no registry answered: refused");
+        assert!(!gateway_error(&status, ErrorKind::AgentNotFound).has_no_discovery());
+    }
+}

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use agentanycast_gateway::{
-    TaskHandle,
+    Target, TaskHandle,
     tasks::{CallerMessage, CallerReply, TaskRefusal},
 };
 use futures::StreamExt as _;
@@ -103,16 +103,29 @@ impl UampHandler {
         for at in 0..envelope.to().len() {
             targets.push(self.receivers.target(envelope, at, &**self.node()).await?);
         }
-        let tasks = self.tasks.of_caller(Self::stream_caller(caller, stream_id));
+        let sender = Self::sending_caller(caller, stream_id, envelope.from());
+        let tasks = self.tasks.of_caller(sender);
         let mut sent = Vec::new();
         // The last one has the message itself.
         let messages = std::iter::repeat_n(message, targets.len());
         for (at, (target, message)) in targets.into_iter().zip(messages).enumerate() {
+            let skill = match &target {
+                Target::Skill(skill) => Some(skill.clone()),
+                _ => None,
+            };
             let mut said = CallerMessage::new(target, message);
             context.clone_into(&mut said.context);
             said.gateway_labels = Self::labels_of(envelope, at, is_body_signed);
             said.key = Some(format!("{}:{at}", envelope.id()));
-            sent.push(tasks.send(said).await.map_err(refusals::of_task));
+            let begun = tasks.send(said).await;
+            // Nothing more begins with an envelope that is another one's.
+            if let Err(refusal @ TaskRefusal::KeyReused(_)) = begun {
+                return Err(refusals::of_task(refusal));
+            }
+            sent.push(begun.map_err(|refusal| match skill {
+                Some(skill) => refusals::of_skill(refusal, &skill, at),
+                None => refusals::of_task(refusal),
+            }));
         }
         // What has begun is answered by its stream; an envelope of which nothing has begun is refused.
         if sent.iter().all(Result::is_err)
@@ -250,14 +263,16 @@ impl UampHandler {
             return Ok(None);
         };
         let message = message_of(envelope, raw, self.max_body)?;
-        let tasks = self.tasks.of_caller(Self::stream_caller(caller, &stream.id));
-        for (at, task) in stream.tasks.iter().enumerate() {
-            let Some(task) = task else { continue };
+        let sender = Self::sending_caller(caller, &stream.id, envelope.from());
+        let tasks = self.tasks.of_caller(sender);
+        let mut is_used = None;
+        for task in stream.tasks.iter().flatten() {
             let reply = CallerReply {
                 message: message.clone(),
                 context: String::new(),
                 note: None,
-                key: Some(format!("{}:{at}", envelope.id())),
+                // The key of a first task too: the envelope may not begin one for another caller.
+                key: Some(format!("{}:0", envelope.id())),
             };
             match tasks.reply(task, reply).await {
                 Ok(_) => {
@@ -265,10 +280,12 @@ impl UampHandler {
                     return Ok(Some(stream));
                 }
                 Err(TaskRefusal::AsksNothing(_) | TaskRefusal::Ended(..)) => {}
+                // It answered another of the tasks before a restart, or is another envelope.
+                Err(refusal @ TaskRefusal::KeyReused(_)) => is_used = Some(refusal),
                 Err(refusal) => return Err(refusals::of_task(refusal)),
             }
         }
-        Ok(None)
+        is_used.map_or(Ok(None), |refusal| Err(refusals::of_task(refusal)))
     }
 
     /// The stream that an envelope answers, of its own sender.
