@@ -250,6 +250,8 @@ struct EventFollower {
     waiting: VecDeque<String>,
     current: Option<(BoxStream<'static, Result<Bytes, GatewayError>>, EventLines)>,
     status: TaskStatus,
+    /// An update has come.
+    is_followed: bool,
 }
 
 impl EventFollower {
@@ -261,6 +263,7 @@ impl EventFollower {
             waiting: VecDeque::new(),
             current: None,
             status: TaskStatus::Submitted,
+            is_followed: false,
         }
     }
 
@@ -299,7 +302,9 @@ impl EventFollower {
 
     async fn take(&mut self, update: agentanycast_gateway::Update) -> Result<(), UppError> {
         self.status = update.status;
-        let artifacts = if update.is_hint() {
+        let is_first = !std::mem::replace(&mut self.is_followed, true);
+        // A stream that began before, or while the node was lost, is told by no update.
+        let artifacts = if is_first || update.resumed || update.is_hint() {
             let task = self.handle.snapshot().await;
             task.map_err(|error| of_node(&error))?.artifacts
         } else {

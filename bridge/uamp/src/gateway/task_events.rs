@@ -11,7 +11,7 @@ use std::{
 };
 
 use agentanycast_gateway::{
-    GatewayError, TaskHandle, Update, is_reference, is_terminal, labels::is_auth_required, tasks::TaskReader,
+    GatewayError, TaskHandle, is_reference, is_terminal, labels::is_auth_required, tasks::TaskReader,
 };
 use agentanycast_proto::v1::{self, TaskStatus};
 use async_stream::stream;
@@ -98,11 +98,6 @@ impl TaskPosition {
     }
 }
 
-/// Whether an update may stand for a result that has begun: such a one says neither words nor results.
-fn is_hint(update: &Update) -> bool {
-    update.message.is_none() && update.artifacts.is_empty()
-}
-
 /// What happens to a task from a position on.
 pub(super) fn events(
     handle: Arc<dyn TaskHandle>,
@@ -129,7 +124,7 @@ pub(super) fn events(
                 Some(Ok(update)) => {
                     let mut artifacts = update.artifacts.clone();
                     // Updates say nothing of a result until it is whole: one that is being produced is in the task.
-                    if !is_terminal(update.status) && (is_first || update.resumed || is_hint(&update)) {
+                    if !is_terminal(update.status) && (is_first || update.resumed || update.is_hint()) {
                         match reader.read(&*handle).await {
                             Ok(task) => artifacts.extend(task.artifacts),
                             Err(error) => tracing::debug!(%error, "a task was not read while it goes on"),
