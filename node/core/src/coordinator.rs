@@ -423,7 +423,7 @@ impl Coordinator {
         };
         let id = task.id.clone();
         let has_ended = task.status.is_terminal();
-        let stopped_streams = stop_streams(task);
+        let stopped_streams = inbound::stop_streams(task);
         let routed_to = task.route.as_ref().and(task.role.peer());
         let (is_assignee, agent) = (task.role.is_assignee(), task.agent.clone());
         let has_failed = task.status == Status::Failed;
@@ -587,15 +587,4 @@ fn as_handed_over(mut task: Task) -> Task {
 /// As much of a peer's reason as is kept and shown.
 fn shortened(reason: &str) -> String {
     reason.chars().take(1000).collect()
-}
-
-/// What ends the open streams of a task; `None` if it has none.
-fn stop_streams(task: &Task) -> Option<Effect> {
-    let open = task.open_streams();
-    let open: Vec<String> = open.map(|stream| stream.artifact_id.clone()).collect();
-    let is_incoming = !task.role.is_assignee() && task.role.peer().is_some();
-    (!open.is_empty()).then(|| Effect::StopStreams {
-        task_id: task.id.clone(),
-        incoming: if is_incoming { open } else { Vec::new() },
-    })
 }

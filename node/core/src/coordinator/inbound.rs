@@ -17,6 +17,8 @@ use agentanycast_store::StoreError;
 use bytes::Bytes;
 use prost::Message as _;
 
+pub(super) use self::streams::stop_streams;
+
 use super::{
     Coordinator, admission::sealed_task_id_of, client_commands::deadline_of, reject::RefusedEnvelope,
     shortened,

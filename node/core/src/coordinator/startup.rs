@@ -6,7 +6,7 @@ use std::sync::Arc;
 use agentanycast_identity::PeerId;
 use agentanycast_store::{Store, StoreError};
 
-use super::{Coordinator, stop_streams};
+use super::{Coordinator, inbound::stop_streams};
 use crate::{
     admission::Admission,
     agents::Agents,

@@ -146,3 +146,14 @@ fn stream_refusal(task: &Task, artifact_id: &str) -> Option<String> {
         )
     })
 }
+
+/// What ends the open streams of a task; `None` if it has none.
+pub(in crate::coordinator) fn stop_streams(task: &Task) -> Option<Effect> {
+    let open = task.open_streams();
+    let open: Vec<String> = open.map(|stream| stream.artifact_id.clone()).collect();
+    let is_incoming = !task.role.is_assignee() && task.role.peer().is_some();
+    (!open.is_empty()).then(|| Effect::StopStreams {
+        task_id: task.id.clone(),
+        incoming: if is_incoming { open } else { Vec::new() },
+    })
+}

@@ -1,6 +1,8 @@
 //! Sending one artifact: to the originator's daemon on a stream of its own, with a window and
 //! resumption, or into this node's own files.
 
+mod file_sender;
+
 use std::{collections::VecDeque, sync::atomic::Ordering, time::Duration};
 
 use agentanycast_identity::PeerId;
@@ -13,13 +15,14 @@ use tokio::{
     time::{self, Instant},
 };
 
+use self::file_sender::FileSender;
 use super::{ACKS, OpenSendGuard, StreamStop};
 use crate::{
     coordinator::StreamRoute,
-    delivery::artifact::{AckEffect, PushError, READ_AHEAD, SendWindow, StreamFrame, StreamRefusal, split},
+    delivery::artifact::{AckEffect, PushError, SendWindow, StreamFrame, StreamRefusal, split},
     handle::Engine,
     link::{FrameBatch, LinkWriter},
-    spool::{SpoolWriter, WriteError},
+    spool::WriteError,
     task::StreamOutcome,
     trace_context::TraceContext,
     transaction::EngineError,
@@ -135,7 +138,7 @@ impl ArtifactSender {
         match &mut self.target {
             Some(ArtifactTarget::Peer(road)) => road.event().await,
             Some(ArtifactTarget::File(road)) => {
-                road.stop.token.cancelled().await;
+                road.stopped().await;
                 SendEvent(Event::Stopped)
             }
             None => std::future::pending().await,
@@ -146,7 +149,7 @@ impl ArtifactSender {
     pub async fn handle_event(&mut self, event: SendEvent) -> Result<(), SendError> {
         match &mut self.target {
             Some(ArtifactTarget::Peer(road)) => road.handle_event(event).await,
-            Some(ArtifactTarget::File(road)) => Err(ended(road.writer.start())),
+            Some(ArtifactTarget::File(road)) => Err(road.task_ended()),
             None => Ok(()),
         }
     }
@@ -197,77 +200,6 @@ enum Event {
     Broken,
     /// It is time to open a stream.
     Open,
-}
-
-struct FileSender {
-    engine: Engine,
-    writer: SpoolWriter,
-    stop: StreamStop,
-    most: Option<u64>,
-}
-
-impl FileSender {
-    async fn open(
-        engine: Engine,
-        start: StreamStart,
-        stop: StreamStop,
-        most: Option<u64>,
-    ) -> Result<Self, SendError> {
-        let writer = engine.spool().create(&start).await?;
-        Ok(Self {
-            engine,
-            writer,
-            stop,
-            most,
-        })
-    }
-
-    async fn push(&mut self, data: Bytes, is_last: bool) -> Result<(), SendError> {
-        if let Some(most) = self.most
-            && self.writer.bytes() + data.len() as u64 > most
-        {
-            return Err(SendError::TooLarge(format!(
-                "the task is sealed, or its originator's daemon takes no streams, and an artifact over {most} bytes does not fit into a message"
-            )));
-        }
-        if data.len() as u64 > self.engine.stream_room() {
-            return Err(SendError::TooLarge(
-                "no room for the artifact (store_quota)".into(),
-            ));
-        }
-        let mut furthest = self.writer.furthest_reader();
-        loop {
-            let ahead = furthest
-                .borrow_and_update()
-                .is_some_and(|read| self.writer.bytes() > read + READ_AHEAD);
-            if !ahead {
-                break;
-            }
-            tokio::select! {
-                () = self.stop.token.cancelled() => return Err(ended(self.writer.start())),
-                changed = furthest.changed() => if changed.is_err() { break },
-            }
-        }
-        if self.stop.token.is_cancelled() {
-            return Err(ended(self.writer.start()));
-        }
-        let chunks: Vec<Bytes> = split(data).collect();
-        self.writer.append(&chunks, is_last).await?;
-        Ok(())
-    }
-
-    async fn finish(&mut self, reason: StreamEndReason, message: &str) -> Result<(), SendError> {
-        let StreamStart {
-            task_id, artifact_id, ..
-        } = self.writer.start().clone();
-        self.writer
-            .finish(end_of(self.writer.start(), reason, message))
-            .await?;
-        Ok(self
-            .engine
-            .end_stream(task_id, artifact_id, ended_as(reason), self.writer.bytes())
-            .await?)
-    }
 }
 
 struct PeerSender {
