@@ -170,6 +170,12 @@ impl Update {
     pub fn is_hint(&self) -> bool {
         self.message.is_none() && self.artifacts.is_empty() && !is_terminal(self.status)
     }
+
+    /// Whether the task may have begun results that neither this update nor an earlier one tells of. `is_first`: none was heard
+    /// before. The end of a task tells of all.
+    pub fn may_lack_results(&self, is_first: bool) -> bool {
+        !is_terminal(self.status) && (is_first || self.resumed || self.is_hint())
+    }
 }
 
 /// A node, as gateways see it.

@@ -303,8 +303,7 @@ impl EventFollower {
     async fn take(&mut self, update: agentanycast_gateway::Update) -> Result<(), UppError> {
         self.status = update.status;
         let is_first = !std::mem::replace(&mut self.is_followed, true);
-        // A stream that began before, or while the node was lost, is told by no update.
-        let artifacts = if is_first || update.resumed || update.is_hint() {
+        let artifacts = if update.may_lack_results(is_first) {
             let task = self.handle.snapshot().await;
             task.map_err(|error| of_node(&error))?.artifacts
         } else {

@@ -124,7 +124,7 @@ pub(super) fn events(
                 Some(Ok(update)) => {
                     let mut artifacts = update.artifacts.clone();
                     // Updates say nothing of a result until it is whole: one that is being produced is in the task.
-                    if !is_terminal(update.status) && (is_first || update.resumed || update.is_hint()) {
+                    if update.may_lack_results(is_first) {
                         match reader.read(&*handle).await {
                             Ok(task) => artifacts.extend(task.artifacts),
                             Err(error) => tracing::debug!(%error, "a task was not read while it goes on"),
