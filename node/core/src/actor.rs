@@ -56,6 +56,9 @@ const TICK: Duration = Duration::from_millis(100);
 /// How often otherwise.
 const SLOW_TICK: Duration = Duration::from_secs(1);
 
+/// How long an engine that stops waits for calls whose callers have a place in the queue and did not send yet.
+const REFUSE_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// Reports of couriers that wait.
 const MAX_QUEUED_REPORTS: usize = 256;
 
@@ -163,6 +166,12 @@ impl EngineActor {
                 () = stop.cancelled() => break,
             }
             self.finish_turn();
+        }
+        calls.close();
+        // A call that is queued while the receiver is dropped may stay in the queue, and its caller wait for ever.
+        let refused = async { while calls.recv().await.is_some() {} };
+        if tokio::time::timeout(REFUSE_TIMEOUT, refused).await.is_err() {
+            tracing::debug!("calls that had a place in the queue were not made in time");
         }
         self.drain(&mut progress).await;
     }

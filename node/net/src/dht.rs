@@ -19,6 +19,7 @@ use agentanycast_proto::v1::{AgentCard, AgentRecord};
 use tokio::sync::{mpsc, oneshot};
 
 use self::lookup::SearchRequest;
+use super::request::{answered, ask};
 
 pub(super) use self::behaviour::Behaviour;
 pub use self::record::DescribeError;
@@ -174,22 +175,14 @@ impl DhtControl {
     /// See [`Handle::provide`](super::Handle::provide).
     pub(super) async fn provide(&self, card: Option<&AgentCard>) -> Result<(), ProvideError> {
         let agent = card.map(record::describe).transpose()?;
-        let (reply, taken) = oneshot::channel();
-        let command = Command::Provide { agent, reply };
-        if self.commands.send(command).await.is_err() {
-            return Err(ProvideError::Stopping);
-        }
-        taken.await.map_err(|_| ProvideError::Stopping)
+        let taken = ask(&self.commands, |reply| Command::Provide { agent, reply }).await;
+        taken.ok_or(ProvideError::Stopping)
     }
 
     /// See [`Handle::retract`](super::Handle::retract).
     pub(super) async fn retract(&self) -> Result<(), ProvideError> {
-        let (reply, told) = oneshot::channel();
-        let command = Command::Retract { reply };
-        if self.commands.send(command).await.is_err() {
-            return Err(ProvideError::Stopping);
-        }
-        told.await.map_err(|_| ProvideError::Stopping)
+        let told = ask(&self.commands, |reply| Command::Retract { reply }).await;
+        told.ok_or(ProvideError::Stopping)
     }
 
     /// See [`Handle::find_providers`](super::Handle::find_providers).
@@ -207,7 +200,9 @@ impl DhtControl {
         };
         let skill = skill.to_owned();
         match self.commands.try_send(Command::Find { skill, asker }) {
-            Ok(()) => answer.await.unwrap_or(Err(FindError::Stopping)),
+            Ok(()) => answered(&self.commands, answer)
+                .await
+                .unwrap_or(Err(FindError::Stopping)),
             Err(mpsc::error::TrySendError::Full(_)) => Err(FindError::Busy),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(FindError::Stopping),
         }

@@ -27,6 +27,7 @@ mod handle;
 mod jitter;
 mod listeners;
 mod nat;
+mod request;
 mod reservation;
 mod rotated_peer_probe;
 mod round_trip;

@@ -26,13 +26,10 @@ use libp2p::{
         THandlerOutEvent, ToSwarm,
     },
 };
-use tokio::{
-    sync::{mpsc, oneshot},
-    time::timeout,
-};
+use tokio::{sync::mpsc, time::timeout};
 
 use self::handler::{Handler, OpenRequest};
-use super::{address_book::relay_of, counters::Counters};
+use super::{address_book::relay_of, counters::Counters, request::ask};
 
 /// Longest wait for an outbound stream, from the request to the agreed protocol.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
@@ -229,10 +226,7 @@ impl StreamControl {
 impl ConnectionLink {
     /// Opens a stream on this connection; `None` when it is gone.
     async fn open(&self, protocol: Protocol) -> Option<Result<OutboundStream, OpenError>> {
-        let (reply, answer) = oneshot::channel();
-        // Either fails only when the connection is gone.
-        self.requests.send(OpenRequest { protocol, reply }).await.ok()?;
-        let stream = answer.await.ok()?;
+        let stream = ask(&self.requests, |reply| OpenRequest { protocol, reply }).await?;
         Some(stream.map(|stream| OutboundStream {
             stream,
             connection: self.connection,

@@ -421,12 +421,15 @@ impl SwarmTask {
     async fn close(mut self, stopped: Option<oneshot::Sender<()>>) {
         self.stop.cancel();
         self.tasks.close();
+        self.commands.close();
         let peers: Vec<_> = self.swarm.connected_peers().copied().collect();
         for peer in peers {
             // An error means that it is gone already.
             let _ = self.swarm.disconnect_peer_id(peer);
         }
         let drained = timeout(CLOSE_TIMEOUT, async {
+            // A command that is queued while the receiver is dropped may stay in the queue, and its caller wait for ever.
+            while self.commands.recv().await.is_some() {}
             self.tasks.wait().await;
             while self.swarm.network_info().connection_counters().num_established() > 0 {
                 let event = self.swarm.select_next_some().await;

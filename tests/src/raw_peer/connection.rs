@@ -87,7 +87,11 @@ impl RawConnection {
         let (reply, answer) = oneshot::channel();
         let gone = || io::Error::from(io::ErrorKind::ConnectionAborted);
         self.opener.send(reply).await.map_err(|_| gone())?;
-        answer.await.map_err(|_| gone())?
+        tokio::select! {
+            opened = answer => opened.map_err(|_| gone())?,
+            // A wish that was sent while the driver ended may stay in the queue.
+            () = self.closed() => Err(gone()),
+        }
     }
 
     /// Writes bytes on a stream of their own, ends it, and waits for the other side's end. An error: the other

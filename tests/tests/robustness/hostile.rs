@@ -26,6 +26,7 @@ use agentanycast_tests::{
     proc_stats::{open_files, peak_rss_bytes, rss_bytes, threads},
     rpc::{self, Rpc},
     task_assertions::completed,
+    within,
 };
 use rustix::process::Pid;
 use tokio::sync::watch;
@@ -160,10 +161,8 @@ pub(crate) async fn honest_work(from: &Node, to: &PeerId, tasks: usize) {
     const AT_ONCE: usize = 16;
     let one = |number: usize| async move {
         let text = format!("honest {number}");
-        let handle = from
-            .send_task(Target::Peer(to.clone()), text.as_str())
-            .await
-            .unwrap();
+        let sending = from.send_task(Target::Peer(to.clone()), text.as_str());
+        let handle = within("a task is taken", sending).await.unwrap();
         assert_eq!(completed(&handle).await.text_content(), format!("echo: {text}"));
     };
     let numbers: Vec<usize> = (0..tasks).collect();

@@ -15,6 +15,7 @@ use agentanycast_tests::{
     eventually,
     proc_stats::open_files,
     raw_peer::{A2A, CARD, RawConnection, RawPeer, ReadMode, encoded, envelope, frame, send_task},
+    within,
 };
 use futures::{AsyncWriteExt as _, future::join_all};
 use tokio::{io::AsyncReadExt as _, net::TcpSocket, task::JoinHandle};
@@ -255,9 +256,9 @@ async fn let_in(address: &str, source: Ipv4Addr) -> Option<RawConnection> {
         task_id: "unknown".to_owned(),
     }));
     // The end of the connection shows below.
-    let _ = link
-        .send_bytes(A2A, &encoded(std::slice::from_ref(&question)))
-        .await;
+    let bytes = encoded(std::slice::from_ref(&question));
+    let said = link.send_bytes(A2A, &bytes);
+    let _ = within("a question is taken, or its connection ends", said).await;
     let served = tokio::select! {
         _ = link.ack_of(&question) => true,
         () = link.closed() => false,
