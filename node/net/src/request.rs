@@ -38,7 +38,7 @@ mod tests {
         let mut asked = std::pin::pin!(ask(&queue, |reply| reply));
         assert!(asked.as_mut().now_or_never().is_none());
         requests.close();
-        let answer = tokio::time::timeout(Duration::from_secs(60), asked).await;
+        let answer = tokio::time::timeout(Duration::from_mins(1), asked).await;
         assert_eq!(answer, Ok(None));
     }
 
