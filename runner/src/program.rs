@@ -9,7 +9,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use agentanycast_gateway::agents::AgentTask;
+use agentanycast_gateway::agents::{AgentTask, ResendingStream};
 use agentanycast_proto::v1;
 use async_trait::async_trait;
 use tokio::{
@@ -456,17 +456,9 @@ fn guess(file: &mut File) -> std::io::Result<&'static str> {
     })
 }
 
-async fn stream(task: &dyn AgentTask, mut file: OutputFile, media_type: &str) -> Result<(), RunError> {
-    let refused = |error: agentanycast_gateway::GatewayError| {
-        RunError::new(format!("a result could not be sent: {error}"))
-    };
-    let mut sink = task.stream(&file.name, media_type).await.map_err(refused)?;
-    loop {
-        let piece = file.read(PIECE as u64);
-        let piece = piece.map_err(|error| RunError::new(format!("a result cannot be read: {error}")))?;
-        if piece.is_empty() {
-            return sink.finish().await.map_err(refused);
-        }
-        sink.write(&piece).await.map_err(refused)?;
-    }
+async fn stream(task: &dyn AgentTask, file: OutputFile, media_type: &str) -> Result<(), RunError> {
+    let sent = ResendingStream::new(task, &file.name, media_type, file.file)
+        .finish()
+        .await;
+    sent.map_err(|error| RunError::new(format!("result {} could not be sent: {error}", file.name)))
 }

@@ -1,10 +1,17 @@
 //! A result whose length is not known before its end: short ones become an artifact of the last report, long ones are
-//! streamed as they come. Backends use it for the body of an answer and for the text of an agent.
+//! streamed as they come. Backends use it for the body of an answer and for the text of an agent. What was streamed is
+//! kept until the end, to be sent again when the daemon goes away.
 //!
-//! Invariant: at most [`INLINE_LIMIT`] bytes are held, and never more than the limit that the operator set are taken.
+//! Invariant: at most [`INLINE_LIMIT`] bytes are in memory, and never more than the limit that the operator set are taken.
 
-use agentanycast_gateway::agents::{AgentTask, ArtifactSink};
+use std::io::{Seek as _, SeekFrom, Write as _};
+
+use agentanycast_gateway::{
+    GatewayError,
+    agents::{AgentTask, ResendingStream, stream_whole},
+};
 use agentanycast_proto::v1;
+use tempfile::SpooledTempFile;
 
 use crate::{
     RunError,
@@ -24,7 +31,7 @@ pub(crate) struct ResultStream<'a> {
     limit: usize,
     taken: usize,
     held: Vec<u8>,
-    sink: Option<Box<dyn ArtifactSink>>,
+    sent: Option<ResendingStream<'a, SpooledTempFile>>,
 }
 
 impl<'a> ResultStream<'a> {
@@ -37,14 +44,14 @@ impl<'a> ResultStream<'a> {
             limit,
             taken: 0,
             held: Vec::new(),
-            sink: None,
+            sent: None,
         }
     }
 
     /// Adds bytes. They are held until there are too many.
     pub(crate) async fn hold(&mut self, bytes: &[u8]) -> Result<(), RunError> {
         self.count(bytes)?;
-        if self.sink.is_none() && self.held.len() + bytes.len() <= INLINE_LIMIT {
+        if self.sent.is_none() && self.held.len() + bytes.len() <= INLINE_LIMIT {
             self.held.extend_from_slice(bytes);
             return Ok(());
         }
@@ -66,23 +73,21 @@ impl<'a> ResultStream<'a> {
     }
 
     async fn write(&mut self, bytes: &[u8]) -> Result<(), RunError> {
-        if self.sink.is_none() {
-            let media_type = match essence(&self.media_type) {
-                essence if essence.is_empty() => OCTETS.to_owned(),
-                essence => essence,
-            };
-            let sink = self.task.stream(self.name, &media_type).await;
-            self.sink = Some(sink.map_err(|error| RunError::new(error.to_string()))?);
-        }
-        let Some(sink) = &mut self.sink else { return Ok(()) };
+        let (task, name, media_type) = (self.task, self.name, &self.media_type);
+        let sent = self.sent.get_or_insert_with(|| {
+            let kept = SpooledTempFile::new(INLINE_LIMIT);
+            ResendingStream::new(task, name, &streamed_type(media_type), kept)
+        });
         let held = std::mem::take(&mut self.held);
-        for bytes in [&held, bytes] {
-            if !bytes.is_empty() {
-                let written = sink.write(bytes).await;
-                written.map_err(|error| RunError::new(error.to_string()))?;
-            }
-        }
-        Ok(())
+        keep(sent.content(), &held)
+            .and_then(|()| keep(sent.content(), bytes))
+            .map_err(|error| {
+                RunError::new(format!(
+                    "its output cannot be kept in {}: {error}",
+                    std::env::temp_dir().display()
+                ))
+            })?;
+        sent.send().await.map_err(|error| refused(&error))
     }
 
     /// Whether nothing has come.
@@ -92,10 +97,9 @@ impl<'a> ResultStream<'a> {
 
     /// Ends the result; the artifact that is left to be reported, if it was not streamed.
     pub(crate) async fn finish(self) -> Result<Option<v1::Artifact>, RunError> {
-        match self.sink {
-            Some(sink) => {
-                let finished = sink.finish().await;
-                finished.map_err(|error| RunError::new(error.to_string()))?;
+        match self.sent {
+            Some(sent) => {
+                sent.finish().await.map_err(|error| refused(&error))?;
                 Ok(None)
             }
             None if self.held.is_empty() => Ok(None),
@@ -142,20 +146,26 @@ pub(crate) async fn stream_large(
             };
             match part.content {
                 Some(v1::part::Content::RawPart(raw)) => {
-                    stream_whole(task, &name, &part.media_type, &raw.data).await?;
+                    stream_whole(task, &name, &streamed_type(&part.media_type), &raw.data)
+                        .await
+                        .map_err(|error| refused(&error))?;
                 }
                 Some(v1::part::Content::TextPart(text)) => {
                     let media_type = match part.media_type.as_str() {
                         "" => crate::task_content::PLAIN_TEXT,
                         media_type => media_type,
                     };
-                    stream_whole(task, &name, media_type, text.text.as_bytes()).await?;
+                    stream_whole(task, &name, &streamed_type(media_type), text.text.as_bytes())
+                        .await
+                        .map_err(|error| refused(&error))?;
                 }
                 Some(v1::part::Content::DataPart(_)) => {
                     let json = crate::task_content::json_of(&part)
                         .unwrap_or_default()
                         .to_string();
-                    stream_whole(task, &name, crate::parts::JSON, json.as_bytes()).await?;
+                    stream_whole(task, &name, crate::parts::JSON, json.as_bytes())
+                        .await
+                        .map_err(|error| refused(&error))?;
                 }
                 content => small.push(v1::Artifact {
                     artifact_id: String::new(),
@@ -168,16 +178,21 @@ pub(crate) async fn stream_large(
     Ok(small)
 }
 
-async fn stream_whole(
-    task: &dyn AgentTask,
-    name: &str,
-    media_type: &str,
-    bytes: &[u8],
-) -> Result<(), RunError> {
-    let mut stream = ResultStream::new(task, name, media_type, usize::MAX);
-    stream.send(bytes).await?;
-    stream.finish().await?;
-    Ok(())
+fn keep(kept: &mut SpooledTempFile, bytes: &[u8]) -> std::io::Result<()> {
+    kept.seek(SeekFrom::End(0))?;
+    kept.write_all(bytes)
+}
+
+/// The media type of a streamed result.
+fn streamed_type(media_type: &str) -> String {
+    match essence(media_type) {
+        essence if essence.is_empty() => OCTETS.to_owned(),
+        essence => essence,
+    }
+}
+
+fn refused(error: &GatewayError) -> RunError {
+    RunError::new(error.to_string())
 }
 
 /// The bytes of a part's content, nearly.

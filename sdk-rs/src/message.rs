@@ -141,6 +141,12 @@ impl Artifact {
     pub fn is_streamed(&self) -> bool {
         self.parts.iter().any(|part| part.streamed_artifact().is_some())
     }
+
+    /// Why it broke off, if it did: its producer failed or went away before it was whole. It may have been sent again, as
+    /// another artifact of the same name.
+    pub fn break_reason(&self) -> Option<&str> {
+        self.parts.iter().find_map(Part::break_reason)
+    }
 }
 
 fn join_texts(parts: &[Part]) -> String {

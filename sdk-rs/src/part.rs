@@ -14,6 +14,12 @@ use crate::json::{self, InvalidData};
 /// How a daemon refers to an artifact that it left out because it is large.
 const STREAM_SCHEME: &str = "agentanycast-stream:";
 
+/// How a node marks an artifact that did not end well.
+const STREAM_END: &str = "agentanycast-stream-end";
+
+/// What a node says about it.
+const STREAM_ERROR: &str = "agentanycast-stream-error";
+
 /// A piece of a message or of an artifact.
 ///
 /// ```
@@ -160,6 +166,13 @@ impl Part {
         }
     }
 
+    /// Why the artifact that it stands for broke off, if it did.
+    pub(crate) fn break_reason(&self) -> Option<&str> {
+        self.streamed_artifact()?;
+        let end = self.metadata.get(STREAM_END)?;
+        Some(self.metadata.get(STREAM_ERROR).unwrap_or(end))
+    }
+
     /// The artifact id, if this part stands for an artifact that has to be read with
     /// [`TaskHandle::read_artifact`](crate::TaskHandle::read_artifact).
     pub fn streamed_artifact(&self) -> Option<&str> {
@@ -294,5 +307,27 @@ mod tests {
             Some("art")
         );
         assert_eq!(Part::url("https://example.org/a/b").streamed_artifact(), None);
+    }
+
+    #[test]
+    fn a_broken_artifact_says_why() {
+        let reason = |labels: &[(&str, &str)]| {
+            let mut part = Part::url("agentanycast-stream:task/art");
+            part.metadata = labels
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+                .collect();
+            part.break_reason().map(str::to_owned)
+        };
+        assert_eq!(reason(&[]), None);
+        assert_eq!(
+            reason(&[("agentanycast-stream-end", "error")]).as_deref(),
+            Some("error")
+        );
+        let both = [
+            ("agentanycast-stream-end", "error"),
+            ("agentanycast-stream-error", "it was killed"),
+        ];
+        assert_eq!(reason(&both).as_deref(), Some("it was killed"));
     }
 }

@@ -8,10 +8,10 @@ use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+pub use self::resending_stream::{ResendingStream, stream_whole};
 use crate::GatewayError;
 
-/// The largest piece of a result that is sent piece by piece, in bytes.
-const PIECE: usize = 64 << 10;
+mod resending_stream;
 
 /// A node that agents can be attached to.
 #[async_trait]
@@ -96,28 +96,12 @@ pub trait AgentTask: Send + Sync {
 /// A result that is sent piece by piece. One that is dropped before it was finished is broken off.
 #[async_trait]
 pub trait ArtifactSink: Send {
-    /// Sends bytes; waits while the reader is behind.
+    /// Sends bytes; waits while the reader is behind. [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable): the daemon
+    /// went away, and nobody has what was sent before; see [`ResendingStream`].
     async fn write(&mut self, bytes: &[u8]) -> Result<(), GatewayError>;
 
     /// Ends it as whole; the other side has it all when this returns.
     async fn finish(self: Box<Self>) -> Result<(), GatewayError>;
-}
-
-/// Sends a result that is there whole, piece by piece.
-///
-/// # Errors
-/// Those of the node; mostly, that the task has ended meanwhile.
-pub async fn stream_whole(
-    task: &dyn AgentTask,
-    name: &str,
-    media_type: &str,
-    bytes: &[u8],
-) -> Result<(), GatewayError> {
-    let mut sink = task.stream(name, media_type).await?;
-    for piece in bytes.chunks(PIECE) {
-        sink.write(piece).await?;
-    }
-    sink.finish().await
 }
 
 /// A message as the agent's own. It has an id before it is sent, so that it is known again when it comes back in its task.

@@ -226,7 +226,8 @@ impl<'a> Follower<'a> {
             live.take(handle.id(), event?)?;
         }
         let task = handle.snapshot().await?;
-        self.finish(handle, task, &live).await.map(|()| FollowEnd::Done)
+        self.finish(handle, task, &live).await?;
+        live.all_whole().map(|()| FollowEnd::Done)
     }
 
     /// Shows where the task is.
@@ -338,7 +339,7 @@ impl<'a> Follower<'a> {
         if !self.context.json {
             if task.status == TaskStatus::Failed {
                 // A test that fails has a report all the same.
-                for artifact in task.artifacts.iter().filter(|artifact| !live.has(&artifact.id)) {
+                for artifact in results(&task).iter().filter(|artifact| !live.has(&artifact.id)) {
                     final_output::print(handle, artifact, directory).await?;
                 }
             }
@@ -392,10 +393,23 @@ async fn pressed(keys: &mut Option<TerminalKeys>) -> u8 {
 }
 
 /// What came out of a task. Without artifacts it is what was said at the end: agents of A2A may answer by messages
-/// alone.
+/// alone. One that broke off is no result where it came again, whole, or where the task failed.
 fn results(task: &Task) -> Cow<'_, [Artifact]> {
     if !task.artifacts.is_empty() || task.status != TaskStatus::Completed {
-        return task.artifacts.as_slice().into();
+        let failed = task.status != TaskStatus::Completed;
+        let came_again = |broken: &Artifact| {
+            let mut others = task.artifacts.iter();
+            others.any(|other| other.name == broken.name && other.break_reason().is_none())
+        };
+        let counts =
+            |artifact: &&Artifact| artifact.break_reason().is_none() || !failed && !came_again(artifact);
+        return task
+            .artifacts
+            .iter()
+            .filter(counts)
+            .cloned()
+            .collect::<Vec<_>>()
+            .into();
     }
     let last = task.status_message.as_ref();
     let is_answer = |message: &&Message| {

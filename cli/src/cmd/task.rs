@@ -45,7 +45,11 @@ async fn print(
     if context.json {
         let mut saved = Vec::new();
         if let Some(directory) = &args.output {
-            for artifact in &task.artifacts {
+            for artifact in task
+                .artifacts
+                .iter()
+                .filter(|artifact| artifact.break_reason().is_none())
+            {
                 saved.extend(final_output::save(handle, artifact, directory).await?);
             }
         }
@@ -55,6 +59,11 @@ async fn print(
     show(task)?;
     for artifact in &task.artifacts {
         output::line("")?;
+        if let Some(reason) = artifact.break_reason() {
+            let name = output::brief(&artifact.name);
+            output::line(&format!("{name} broke off: {}", output::flat(reason)))?;
+            continue;
+        }
         final_output::print(handle, artifact, args.output.as_deref()).await?;
     }
     Ok(())

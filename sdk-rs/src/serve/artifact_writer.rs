@@ -24,6 +24,9 @@ const CHUNKS_AHEAD: usize = 4;
 /// Writes an artifact piece by piece; made by
 /// [`IncomingTask::stream_artifact`](crate::IncomingTask::stream_artifact). Dropping it without
 /// [`ArtifactWriter::finish`] ends the artifact with an error that its reader sees.
+///
+/// When the daemon goes away, each call fails with kind `DaemonUnavailable`, and its reader sees the artifact broken off.
+/// Whoever still has the content sends it again, from its start, by another writer.
 #[derive(Debug)]
 pub struct ArtifactWriter {
     task_id: String,
@@ -155,7 +158,7 @@ impl ArtifactWriter {
                     "the daemon went away while artifact {} was sent",
                     self.artifact_id
                 );
-                Err(Error::new(ErrorKind::ArtifactAborted, message).because(status))
+                Err(Error::new(ErrorKind::DaemonUnavailable, message).because(status))
             }
             Ok(Err(status)) => Err(error::from_status(status, Subject::Task)),
             Err(error) => Err(self.ended_early().because(error)),

@@ -1,7 +1,12 @@
 //! Artifacts printed as they come: text to standard output, other bytes into the output directory or
-//! counted; in JSON mode one object per event.
+//! counted; in JSON mode one object per event. One that broke off may come again, whole, under the same name.
 
-use std::{collections::HashMap, fs::File, io::Write, path::PathBuf};
+use std::{
+    collections::HashMap,
+    fs::{self, File},
+    io::Write,
+    path::PathBuf,
+};
 
 use agentanycast::{ArtifactEvent, EndReason};
 use serde_json::json;
@@ -30,12 +35,21 @@ struct OpenArtifact {
     sink: ArtifactSink,
 }
 
+/// An artifact that broke off, and did not come again so far.
+struct BrokenArtifact {
+    name: String,
+    reason: String,
+    /// What came of it.
+    part: Option<PathBuf>,
+}
+
 pub(super) struct StreamOutput {
     json: bool,
     directory: Option<PathBuf>,
     open: HashMap<String, OpenArtifact>,
     seen: Vec<String>,
     saved: Vec<(String, PathBuf)>,
+    broken: Vec<BrokenArtifact>,
 }
 
 impl StreamOutput {
@@ -46,7 +60,25 @@ impl StreamOutput {
             open: HashMap::new(),
             seen: Vec::new(),
             saved: Vec::new(),
+            broken: Vec::new(),
         }
+    }
+
+    /// Fails when an artifact broke off and did not come again.
+    pub(super) fn all_whole(&self) -> Result<(), CommandFailure> {
+        let Some(broken) = self.broken.first() else {
+            return Ok(());
+        };
+        let message = format!(
+            "artifact {} was not finished: {}",
+            output::brief(&broken.name),
+            broken.reason
+        );
+        Err(CommandFailure::new(
+            FailureCode::General,
+            "ArtifactAborted",
+            message,
+        ))
     }
 
     /// Whether the artifact came as a stream.
@@ -140,9 +172,39 @@ impl StreamOutput {
                 "complete": whole, "error": error, "bytes": open.bytes}),
             )?;
         }
+        if !whole {
+            let part = match open.sink {
+                ArtifactSink::Save(_, path) => Some(path),
+                ArtifactSink::Print { ended_line } => {
+                    if !ended_line {
+                        output::line("")?;
+                    }
+                    None
+                }
+                ArtifactSink::Count => None,
+            };
+            let said = output::brief(&open.name);
+            output::warn(&format!(
+                "artifact {said} broke off after {} bytes: {}",
+                open.bytes,
+                output::flat(error)
+            ));
+            self.broken.push(BrokenArtifact {
+                name: open.name,
+                reason: error.to_owned(),
+                part,
+            });
+            return Ok(());
+        }
+        let before = self.broken.iter().position(|broken| broken.name == open.name);
+        let part = before.and_then(|at| self.broken.remove(at).part);
         match open.sink {
             ArtifactSink::Print { ended_line: false } => output::line("")?,
-            ArtifactSink::Save(_, path) => {
+            ArtifactSink::Save(_, written) => {
+                let path = match part {
+                    Some(part) => fs::rename(&written, &part).map(|()| part)?,
+                    None => written,
+                };
                 if !self.json {
                     output::line(&format!("wrote {} ({} bytes)", path.display(), open.bytes))?;
                 }
@@ -153,15 +215,55 @@ impl StreamOutput {
             }
             ArtifactSink::Print { .. } | ArtifactSink::Count => {}
         }
-        if !whole {
-            let message = format!("artifact {} was not finished: {error}", output::brief(&open.name));
-            return Err(CommandFailure::new(
-                FailureCode::General,
-                "ArtifactAborted",
-                message,
-            ));
-        }
         self.seen.push(artifact_id);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn come(live: &mut StreamOutput, id: &str, bytes: &[u8], reason: EndReason) {
+        let artifact_id = || id.to_owned();
+        let events = [
+            ArtifactEvent::Start {
+                artifact_id: artifact_id(),
+                name: "zeros.bin".to_owned(),
+                media_type: "application/octet-stream".to_owned(),
+                metadata: [].into(),
+            },
+            ArtifactEvent::Chunk {
+                artifact_id: artifact_id(),
+                data: bytes.to_vec().into(),
+            },
+            ArtifactEvent::End {
+                artifact_id: artifact_id(),
+                reason,
+                error: "the sending daemon was restarted".to_owned(),
+            },
+        ];
+        for event in events {
+            live.take("t", event).unwrap();
+        }
+    }
+
+    #[test]
+    fn an_artifact_that_came_again_replaces_what_broke_off() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut live = StreamOutput::new(false, Some(directory.path().to_owned()));
+        come(&mut live, "1", b"part", EndReason::Error);
+        let failure = format!("{:?}", live.all_whole().unwrap_err());
+        assert!(
+            failure.contains("zeros.bin was not finished: the sending daemon was restarted"),
+            "{failure}"
+        );
+        come(&mut live, "2", b"part and rest", EndReason::Complete);
+        live.all_whole().unwrap();
+        let path = directory.path().join("zeros.bin");
+        assert_eq!(live.saved(), [("2".to_owned(), path.clone())]);
+        assert_eq!(fs::read(path).unwrap(), b"part and rest");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+        assert!(live.has("2") && !live.has("1"));
     }
 }

@@ -1,8 +1,12 @@
 //! The runner, or the daemon, ends while programs run.
 
-use agentanycast::TaskStatus;
+use agentanycast::{ArtifactEvent, EndReason, TaskStatus};
+use futures::StreamExt as _;
 
-use super::{Duration, Host, Instant, RunningCommand, all_gone, ended, fs, processes, until};
+use super::{
+    super::homes::run as command_output, Duration, Host, Instant, RunningCommand, all_gone, ended, fs,
+    processes, until,
+};
 
 /// Writes its process id and that of a child, and works until there is a file `go`.
 fn working_script(host: &Host) -> String {
@@ -136,5 +140,59 @@ fn a_result_waits_for_the_daemon() {
     assert_eq!(
         ended(&host.halted(&handle)),
         (TaskStatus::Completed, "attempt 1\n".to_owned())
+    );
+}
+
+/// What a program left is sent again when the daemon is killed while it is sent.
+#[test]
+fn a_large_result_is_sent_again_after_the_daemon_was_killed() {
+    const SIZE: usize = 64 << 20;
+    let mut host = Host::start();
+    let script = format!("head -c {SIZE} /dev/zero > \"$ANYCAST_OUTPUT_DIR/zeros.bin\"");
+    let _agent = host.script(&["--max-output", "1GiB"], &script);
+    let handle = host.send("x");
+    let begun = host.runtime.block_on(async {
+        let mut events = handle.artifacts();
+        events.next().await.unwrap().unwrap();
+        events.next().await.unwrap().unwrap()
+    });
+    assert!(matches!(begun, ArtifactEvent::Chunk { .. }), "{begun:?}");
+    let mut daemon = host.daemon.take().unwrap();
+    daemon.process.kill().unwrap();
+    daemon.process.wait().unwrap();
+    host.daemon = Some(RunningCommand::daemon(host.root.path()));
+    let task = host.halted(&handle);
+    assert_eq!(ended(&task).0, TaskStatus::Completed, "{task:?}");
+    let whole = task
+        .artifacts
+        .iter()
+        .filter(|artifact| artifact.break_reason().is_none());
+    let [result] = whole.collect::<Vec<_>>()[..] else {
+        panic!("{:?}", task.artifacts)
+    };
+    assert!(
+        task.artifacts.len() > 1,
+        "the daemon was killed after the result was sent"
+    );
+    let bytes = host.runtime.block_on(async {
+        let mut events = handle.artifact(result.id.clone());
+        let mut bytes = 0;
+        while let Some(event) = events.next().await {
+            match event.unwrap() {
+                ArtifactEvent::Chunk { data, .. } => bytes += data.len(),
+                ArtifactEvent::End { reason, .. } => assert_eq!(reason, EndReason::Complete),
+                _ => {}
+            }
+        }
+        bytes
+    });
+    assert_eq!(bytes, SIZE);
+    let directory = host.path("results");
+    let arguments = ["task", handle.id(), "--output", directory.to_str().unwrap()];
+    let (text, code) = command_output(host.root.path(), &arguments);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(
+        text.contains("zeros.bin broke off: the sending daemon was restarted"),
+        "{text}"
     );
 }
