@@ -14,6 +14,7 @@ mod foreign;
 mod hostile;
 mod http3_client;
 mod outbound;
+mod paths;
 mod scripted;
 mod senders;
 mod socket_clients;
