@@ -15,6 +15,7 @@ mod hostile;
 mod http3_client;
 mod outbound;
 mod paths;
+mod routing;
 mod scripted;
 mod senders;
 mod socket_clients;
