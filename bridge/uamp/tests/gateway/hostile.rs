@@ -96,6 +96,20 @@ async fn what_is_not_allowed_is_4_03() {
     let mut ask = draft(Intent::Ask, "x");
     ask.cap_token = Some(token("uamp:ask"));
     gateway.ask(&http(false), &ask).await;
+    // A token for a skill counts where each receiver is this skill.
+    let skill = |id: &str| format!("urn:agentanycast:skill:{id}");
+    for (to, is_taken) in [
+        (vec![skill("add")], true),
+        (vec![skill("paint")], false),
+        (vec![skill("add"), skill("paint")], false),
+        (vec![skill("add"), gateway_identity().did().to_owned()], false),
+    ] {
+        let mut ask = draft(Intent::Ask, "x");
+        ask.to = to;
+        ask.cap_token = Some(token("skill:add"));
+        let status = gateway.post(&http(false), signed(&ask)).await.status();
+        assert_eq!(status, if is_taken { 202 } else { 403 }, "{:?}", ask.to);
+    }
 }
 
 #[tokio::test]
