@@ -99,23 +99,42 @@ pub enum CheckpointError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The checkpoint is longer than [`MAX_CHECKPOINT_BYTES`].
-    #[error("the checkpoint has {0} bytes; at most {MAX_CHECKPOINT_BYTES} are read")]
-    TooLarge(u64),
+    #[error("{what} has {length} bytes; at most {MAX_CHECKPOINT_BYTES} are read; {REMEDY}")]
+    TooLarge {
+        /// The checkpoint: its session, and where it is.
+        what: String,
+        /// Its length, in bytes.
+        length: u64,
+    },
     /// What is stored is not a checkpoint.
-    #[error("{what} is malformed: {problem}")]
+    #[error("{what} is malformed: {problem}; {REMEDY}")]
     Malformed {
-        /// What is malformed.
+        /// What is malformed: its session, and where it is.
         what: String,
         /// How.
         problem: String,
     },
     /// The state in the checkpoint cannot be read.
-    #[error("the checkpoint holds a malformed state: {0}")]
-    State(#[from] StateError),
+    #[error("{what} holds a malformed state: {source}; {REMEDY}")]
+    State {
+        /// The checkpoint: its session, and where it is.
+        what: String,
+        /// What is wrong with the state.
+        source: StateError,
+    },
     /// The checkpoint is encrypted with another key or for another session, or it was changed.
-    #[error("the checkpoint cannot be decrypted: the key is another one, or the checkpoint was changed")]
-    Decrypt,
+    #[error(
+        "{what} cannot be decrypted: the key is another one, or the checkpoint was changed; give the key that \
+         it was saved with, or {REMEDY}"
+    )]
+    Decrypt {
+        /// The checkpoint: its session, and where it is.
+        what: String,
+    },
 }
+
+/// What helps against a checkpoint that is damaged.
+const REMEDY: &str = "restore it from a backup, or delete the session from the store to begin it anew";
 
 impl CheckpointError {
     /// An error of the store itself.
@@ -148,10 +167,20 @@ pub trait CheckpointStore: Send + Sync {
     /// The ids of all sessions, in no order.
     async fn list(&self) -> Result<Vec<String>, CheckpointError>;
 
+    /// The checkpoint of a session in the words of errors: its session, and where the store keeps it. It need not
+    /// exist.
+    fn describe(&self, session_id: &str) -> String {
+        format!("the checkpoint of session {session_id:?}")
+    }
+
     /// The state of the last checkpoint, with its structure checked; `None` if there is none.
     async fn load_state(&self, session_id: &str) -> Result<Option<AgentState>, CheckpointError> {
         let json = self.load(session_id).await?;
-        Ok(json.map(|json| AgentState::from_json(&json)).transpose()?)
+        let state = json.map(|json| AgentState::from_json(&json)).transpose();
+        state.map_err(|source| CheckpointError::State {
+            what: self.describe(session_id),
+            source,
+        })
     }
 }
 
@@ -162,9 +191,9 @@ pub(crate) fn check_session_id(session_id: &str) -> Result<(), CheckpointError> 
     Ok(())
 }
 
-fn parse<T: serde::de::DeserializeOwned>(bytes: &[u8], what: &str) -> Result<T, CheckpointError> {
+fn parse<T: serde::de::DeserializeOwned>(bytes: &[u8], what: String) -> Result<T, CheckpointError> {
     serde_json::from_slice(bytes).map_err(|error| CheckpointError::Malformed {
-        what: what.to_owned(),
+        what,
         problem: error.to_string(),
     })
 }

@@ -236,20 +236,39 @@ async fn malformed_files_are_errors_that_say_what_is_wrong() {
     let dir = tempfile::tempdir().unwrap();
     let store = FileCheckpoints::new(dir.path());
     std::fs::create_dir(dir.path().join("s")).unwrap();
-    let write = |text: &str| std::fs::write(dir.path().join("s/checkpoint.json"), text).unwrap();
+    let path = dir.path().join("s/checkpoint.json");
+    let write = |text: &str| std::fs::write(&path, text).unwrap();
+    let names_all = |error: &CheckpointError| {
+        let what = format!("the checkpoint of session \"s\" in {} ", path.display());
+        let text = error.to_string();
+        text.starts_with(&what)
+            && text.contains("; restore it from a backup, or delete")
+            && !text.contains('\n')
+    };
     write("{\"version\":");
-    assert!(matches!(
-        store.load_state("s").await,
-        Err(CheckpointError::Malformed { .. })
-    ));
+    let error = store.load_state("s").await.unwrap_err();
+    assert!(
+        matches!(error, CheckpointError::Malformed { .. }) && names_all(&error),
+        "{error}"
+    );
     write("{\"version\": \"9.0.0\"}");
-    assert!(matches!(
-        store.load_state("s").await,
-        Err(CheckpointError::State(_))
-    ));
-    let huge = std::fs::File::create(dir.path().join("s/checkpoint.json")).unwrap();
+    let error = store.load_state("s").await.unwrap_err();
+    assert!(
+        matches!(error, CheckpointError::State { .. }) && names_all(&error),
+        "{error}"
+    );
+    let huge = std::fs::File::create(&path).unwrap();
     huge.set_len(1 << 40).unwrap();
-    assert!(matches!(store.load("s").await, Err(CheckpointError::TooLarge(_))));
+    let error = store.load("s").await.unwrap_err();
+    assert!(
+        matches!(error, CheckpointError::TooLarge { .. }) && names_all(&error),
+        "{error}"
+    );
+    let metadata = dir.path().join("s/metadata.json");
+    std::fs::write(&metadata, "{").unwrap();
+    let error = store.load_metadata("s").await.unwrap_err().to_string();
+    let what = format!("the metadata of session \"s\" in {} ", metadata.display());
+    assert!(error.starts_with(&what), "{error}");
 }
 
 #[cfg(feature = "sled")]
@@ -261,6 +280,15 @@ async fn sled_keeps_checkpoints_over_a_restart() {
     drop(store);
     let store = SledCheckpoints::open(dir.path()).unwrap();
     assert_eq!(store.load_state("a/b").await.unwrap().unwrap().step(), 2);
+    let mut damaged = Checkpoint::new("d", &AgentState::initial());
+    damaged.state = json!({"version": "9.0.0"});
+    store.save("d", damaged).await.unwrap();
+    let error = store.load_state("d").await.unwrap_err().to_string();
+    let what = format!(
+        "the checkpoint of session \"d\" in the sled database {} ",
+        dir.path().display()
+    );
+    assert!(error.starts_with(&what), "{error}");
 }
 
 #[cfg(feature = "encryption")]
@@ -278,13 +306,22 @@ async fn encrypted_checkpoints_need_the_key_and_their_session() {
     assert!(store.load_state("plain").await.unwrap().is_some());
     let other = CheckpointKey::from_passphrase("wrong horse", b"salt of the agent").unwrap();
     let wrong = EncryptedCheckpoints::new(files.clone(), other);
-    assert!(matches!(wrong.load("plain").await, Err(CheckpointError::Decrypt)));
+    let refused = wrong.load("plain").await.unwrap_err();
+    assert!(matches!(refused, CheckpointError::Decrypt { .. }));
+    let what = format!(
+        "the checkpoint of session \"plain\" in {} cannot be decrypted",
+        dir.path().join("plain/checkpoint.json").display()
+    );
+    assert!(refused.to_string().starts_with(&what), "{refused}");
 
     // Moved to another session, or changed.
     let mut moved = Checkpoint::new("a/b", &AgentState::initial());
     moved.state = sealed;
     files.save("a/b", moved).await.unwrap();
-    assert!(matches!(store.load("a/b").await, Err(CheckpointError::Decrypt)));
+    assert!(matches!(
+        store.load("a/b").await,
+        Err(CheckpointError::Decrypt { .. })
+    ));
     let mut garbage = Checkpoint::new("a/b", &AgentState::initial());
     garbage.state = json!({"encrypted": "xchacha20poly1305", "nonce": "AAAA", "data": "AAAA"});
     files.save("a/b", garbage).await.unwrap();

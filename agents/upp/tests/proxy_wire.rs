@@ -187,19 +187,28 @@ fn malformed_requests_are_refused_with_the_field() {
         (json!({"model": 3, "messages": []}), "model"),
         (
             json!({"model": "m", "messages": [], "tools": [{"name": 1}]}),
-            "tools",
+            "tools[0].name",
         ),
         (json!({"model": "m", "messages": [], "system": 3}), "system"),
-        (with("id", json!(3)), "messages[1]"),
-        (with("type", json!("robot")), "messages[1]"),
-        (with("timestamp", json!("yesterday")), "messages[1]"),
-        (with("content", json!("text")), "messages[1]"),
+        (json!({"model": "m", "messages": [], "structure": 3}), "structure"),
+        (
+            json!({"model": "m", "messages": [], "structure": []}),
+            "structure",
+        ),
+        (json!({"model": "m", "messages": [3]}), "messages[0]"),
+        (json!({"model": "m", "messages": [{"id": "1"}]}), "messages[0]"),
+        (with("id", json!(3)), "messages[1].id"),
+        (with("type", json!("robot")), "messages[1].type"),
+        (with("type", json!(3)), "messages[1].type"),
+        (with("timestamp", json!("yesterday")), "messages[1].timestamp"),
+        (with("content", json!("text")), "messages[1].content"),
+        (with("metadata", json!([])), "messages[1].metadata"),
         (
             with(
                 "content",
                 json!([{"type": "image", "source": {"type": "base64", "data": "###"}, "mimeType": "x"}]),
             ),
-            "messages[1]",
+            "messages[1].content[0]",
         ),
     ];
     for (body, expected) in cases {

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use agentanycast_front::{auth::Authenticator, origin_policy::OriginPolicy};
+use agentanycast_front::{
+    auth::Authenticator,
+    origin_policy::{BRIDGE_ORIGINS, OriginPolicy},
+};
 use agentanycast_gateways::{bridge::CardGrpc, front::CallerLimits};
 use agentanycast_identity::Keypair;
 use http::HeaderMap;
@@ -46,6 +49,7 @@ impl A2aFrontConfig {
     pub(crate) fn origin_policy(&self) -> OriginPolicy<'_> {
         OriginPolicy {
             origins: &self.cors_origins,
+            setting: BRIDGE_ORIGINS,
             public_url: self.public_url.as_deref(),
             requires_credentials: self.authenticator.requires_credentials(),
         }

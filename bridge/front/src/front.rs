@@ -34,17 +34,40 @@ pub struct Front {
 pub struct FrontRules {
     admission: Arc<RequestAdmission>,
     cors_origins: Vec<String>,
+    /// The setting with these origins.
+    origins_setting: String,
     public_url: String,
     requires_credentials: bool,
     max_body: usize,
 }
 
 impl Front {
-    /// As the settings say; `request_counts` gets the status of each answer.
+    /// As the settings say; `request_counts` gets the status of each answer. Refusals name settings without the section
+    /// that they are in.
     ///
     /// # Errors
     /// When a file cannot be used.
     pub fn new(settings: FrontSettings, request_counts: Arc<RequestCounts>) -> anyhow::Result<Self> {
+        Self::with_section("", settings, request_counts)
+    }
+
+    /// The front of the gateway of this name, whose settings are in `[gateways.NAME]`. Refusals name them there.
+    ///
+    /// # Errors
+    /// When a file cannot be used.
+    pub fn of_gateway(
+        name: &str,
+        settings: FrontSettings,
+        request_counts: Arc<RequestCounts>,
+    ) -> anyhow::Result<Self> {
+        Self::with_section(&format!("gateways.{name}."), settings, request_counts)
+    }
+
+    fn with_section(
+        section: &str,
+        settings: FrontSettings,
+        request_counts: Arc<RequestCounts>,
+    ) -> anyhow::Result<Self> {
         let authenticator = Authenticator::read(&settings.auth)?;
         let tls = listener::tls(&settings)?;
         let max_body = usize::try_from(settings.max_body.0).unwrap_or(usize::MAX);
@@ -54,6 +77,7 @@ impl Front {
             rules: Arc::new(FrontRules {
                 admission: Arc::new(admission),
                 cors_origins: settings.cors_origins.clone(),
+                origins_setting: format!("{section}cors_origins"),
                 public_url: settings.public_url.clone(),
                 requires_credentials,
                 max_body,
@@ -165,6 +189,7 @@ impl FrontRules {
     fn pages(&self) -> OriginPolicy<'_> {
         OriginPolicy {
             origins: &self.cors_origins,
+            setting: &self.origins_setting,
             public_url: Some(self.public_url.as_str()).filter(|url| !url.is_empty()),
             requires_credentials: self.requires_credentials,
         }

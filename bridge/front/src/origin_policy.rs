@@ -5,11 +5,16 @@ use http::{Method, header};
 
 use crate::{host::RequestHost, refusal::Refusal};
 
+/// The setting with the origins of the bridge: for A2A, and for MCP over HTTP.
+pub const BRIDGE_ORIGINS: &str = "the bridge's cors_origins";
+
 /// Whose pages may call.
 #[derive(Clone, Copy, Debug)]
 pub struct OriginPolicy<'a> {
     /// Origins that are listed.
     pub origins: &'a [String],
+    /// The setting that lists them, for refusals.
+    pub setting: &'a str,
     /// Where the front is, if that is configured.
     pub public_url: Option<&'a str>,
     /// Whether callers must say who they are.
@@ -30,7 +35,7 @@ impl OriginPolicy<'_> {
             return if self.allows_origin(origin.to_str().unwrap_or_default(), request) {
                 Ok(())
             } else {
-                Err(Refusal::foreign_origin())
+                Err(Refusal::foreign_origin(self.setting))
             };
         }
         let only_reads = matches!(*request.method(), Method::GET | Method::HEAD);

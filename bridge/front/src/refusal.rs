@@ -42,6 +42,8 @@ pub struct Refusal {
     wait: Option<Duration>,
     /// The body is compressed, and is taken only as it is.
     is_encoding: bool,
+    /// The body arrived too slowly.
+    is_slow_body: bool,
 }
 
 impl Refusal {
@@ -53,12 +55,18 @@ impl Refusal {
             challenge: None,
             wait: None,
             is_encoding: false,
+            is_slow_body: false,
         }
     }
 
     /// What a gateway decides on.
     pub fn kind(&self) -> RefusalKind {
         self.kind
+    }
+
+    /// Whether the body arrived too slowly, for protocols that have a status for that.
+    pub fn is_slow_body(&self) -> bool {
+        self.is_slow_body
     }
 
     /// After how long it may work, where that is known.
@@ -109,6 +117,15 @@ impl Refusal {
         }
     }
 
+    /// A body that took longer than this to arrive.
+    pub fn slow_body(within: Duration) -> Self {
+        let text = format!("the body took longer than {} s", within.as_secs());
+        Self {
+            is_slow_body: true,
+            ..Self::new(RefusalKind::Invalid, text)
+        }
+    }
+
     fn with_retry_after(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
@@ -133,12 +150,10 @@ impl Refusal {
         Self::new(RefusalKind::Exhausted, text).with_retry_after(Duration::from_secs(1))
     }
 
-    /// A page of another origin that may not call.
-    pub fn foreign_origin() -> Self {
-        Self::new(
-            RefusalKind::Denied,
-            "pages of this origin may not call; the bridge's cors_origins lists those that may",
-        )
+    /// A page of another origin that may not call; `setting` lists the origins that may.
+    pub fn foreign_origin(setting: &str) -> Self {
+        let text = format!("pages of this origin may not call; {setting} lists those that may");
+        Self::new(RefusalKind::Denied, text)
     }
 
     /// Something is read by a name that a page in a browser may have had lead here.

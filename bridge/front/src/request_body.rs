@@ -62,10 +62,7 @@ impl HttpBody for RequestBody {
                     .deadline
                     .get_or_insert_with(|| Box::pin(tokio::time::sleep(within)));
                 match deadline.as_mut().poll(cx) {
-                    Poll::Ready(()) => {
-                        let text = format!("the body took longer than {} s", within.as_secs());
-                        failed(text)
-                    }
+                    Poll::Ready(()) => Poll::Ready(Some(Err(Refusal::slow_body(within)))),
                     Poll::Pending => Poll::Pending,
                 }
             }

@@ -79,7 +79,8 @@ impl<P: ProgramContext> Registration<P> {
                         }
                         return Ok(None);
                     }
-                    let front = Front::new(settings.front, program.request_counts(M::NAME))?;
+                    let counts = program.request_counts(M::NAME);
+                    let front = Front::of_gateway(M::NAME, settings.front, counts)?;
                     let running = M::start(node, front, settings.own).await?;
                     tracing::info!(gateway = M::NAME, address = %running.address(), "a gateway listens");
                     Ok(Some(running))

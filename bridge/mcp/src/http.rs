@@ -18,7 +18,7 @@ use agentanycast_front::{
     drain, json_body,
     json_response::{JSON, response},
     offload,
-    origin_policy::OriginPolicy,
+    origin_policy::{BRIDGE_ORIGINS, OriginPolicy},
     refusal::{Refusal, RefusalKind},
     request_body::RequestBody,
     response_body::bounded_response,
@@ -154,6 +154,7 @@ async fn answer(front: &McpFrontState, request: Request) -> Response {
     let config = &front.config;
     let pages = OriginPolicy {
         origins: &config.cors_origins,
+        setting: BRIDGE_ORIGINS,
         public_url: None,
         requires_credentials: config.authenticator.requires_credentials(),
     };

@@ -90,6 +90,17 @@ pub enum UampError {
     /// This caller has no such stream. HTTP says 404.
     #[error("this caller has no stream {0:?}")]
     UnknownStream(String),
+    /// The path takes another method. HTTP says 405.
+    #[error("{method} is not served here; use {allowed}")]
+    Method {
+        /// The method of the request.
+        method: String,
+        /// The one that the path takes.
+        allowed: &'static str,
+    },
+    /// The body of a request arrived too slowly. HTTP says 408.
+    #[error("{0}; send it again, faster or in smaller parts")]
+    SlowBody(String),
 }
 
 impl UampError {
@@ -111,7 +122,7 @@ impl UampError {
     pub fn code(&self) -> Option<UampCode> {
         match self {
             Self::Coded { code, .. } => Some(*code),
-            Self::Field { .. } | Self::UnknownStream(_) => None,
+            Self::Field { .. } | Self::UnknownStream(_) | Self::Method { .. } | Self::SlowBody(_) => None,
         }
     }
 
@@ -121,6 +132,8 @@ impl UampError {
             Self::Coded { code, .. } => code.status(),
             Self::Field { .. } => 400,
             Self::UnknownStream(_) => 404,
+            Self::Method { .. } => 405,
+            Self::SlowBody(_) => 408,
         }
     }
 

@@ -32,6 +32,18 @@ pub fn write_record(json: &[u8], message: &mut Vec<u8>) {
     message.extend_from_slice(json);
 }
 
+/// Checks the length of a record.
+///
+/// # Errors
+/// [`UampCode::PayloadTooLarge`] of a record with more than `most` bytes.
+pub fn check_record(length: usize, most: usize) -> Result<(), UampError> {
+    if length > most {
+        let text = format!("a record has {length} bytes, the limit is {most}");
+        return Err(UampError::coded(UampCode::PayloadTooLarge, text));
+    }
+    Ok(())
+}
+
 /// The JSON of each record of a message.
 ///
 /// # Errors
@@ -47,10 +59,7 @@ pub fn split_records(mut message: &[u8], most: usize) -> Result<Vec<&[u8]>, Uamp
             ));
         };
         let length = u32::from_be_bytes(*length) as usize;
-        if length > most {
-            let text = format!("a record has {length} bytes, the limit is {most}");
-            return Err(UampError::coded(UampCode::PayloadTooLarge, text));
-        }
+        check_record(length, most)?;
         let Some((record, rest)) = rest.split_at_checked(length) else {
             let text = format!("says {length} bytes, and its message has {} more", rest.len());
             return Err(UampError::field("record", text));
@@ -66,10 +75,7 @@ pub fn split_records(mut message: &[u8], most: usize) -> Result<Vec<&[u8]>, Uamp
 /// # Errors
 /// As [`Envelope::read`] and [`Delta::read`].
 pub fn read_record(json: &[u8], most: usize) -> Result<UampRecord, UampError> {
-    if json.len() > most {
-        let text = format!("a record has {} bytes, the limit is {most}", json.len());
-        return Err(UampError::coded(UampCode::PayloadTooLarge, text));
-    }
+    check_record(json.len(), most)?;
     let value = read_strict(json).map_err(|error| UampError::field("record", error.to_string()))?;
     if value.get("delta_seq").is_some_and(Value::is_number) {
         return Delta::from_value(&value).map(UampRecord::Delta);

@@ -117,12 +117,14 @@ impl<S: CheckpointStore> EncryptedCheckpoints<S> {
 
     fn open(&self, session_id: &str, json: Value) -> Result<Value, CheckpointError> {
         let malformed = |problem: String| CheckpointError::Malformed {
-            what: "the encrypted checkpoint".into(),
+            what: self.store.describe(session_id),
             problem,
         };
         let sealed: Sealed = serde_json::from_value(json).map_err(|error| malformed(error.to_string()))?;
         if sealed.encrypted != ALGORITHM || sealed.nonce.as_ref().len() != 24 {
-            return Err(malformed("the algorithm is not known".to_owned()));
+            return Err(malformed(
+                "the algorithm of its encryption is not known".to_owned(),
+            ));
         }
         let payload = Payload {
             msg: sealed.data.as_ref(),
@@ -131,7 +133,9 @@ impl<S: CheckpointStore> EncryptedCheckpoints<S> {
         let text = self
             .cipher()
             .decrypt(XNonce::from_slice(sealed.nonce.as_ref()), payload)
-            .map_err(|_| CheckpointError::Decrypt)?;
+            .map_err(|_| CheckpointError::Decrypt {
+                what: self.store.describe(session_id),
+            })?;
         serde_json::from_slice(&text).map_err(|error| malformed(error.to_string()))
     }
 }
@@ -158,5 +162,9 @@ impl<S: CheckpointStore> CheckpointStore for EncryptedCheckpoints<S> {
 
     async fn list(&self) -> Result<Vec<String>, CheckpointError> {
         self.store.list().await
+    }
+
+    fn describe(&self, session_id: &str) -> String {
+        self.store.describe(session_id)
     }
 }

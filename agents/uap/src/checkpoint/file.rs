@@ -12,7 +12,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
@@ -68,9 +68,28 @@ impl FileCheckpoints {
         Ok(self.dir.join(folder_name(session_id)))
     }
 
-    async fn read(&self, session_id: &str, name: &'static str) -> Result<Option<Vec<u8>>, CheckpointError> {
+    async fn read<T: DeserializeOwned + Send + 'static>(
+        &self,
+        session_id: &str,
+        name: &'static str,
+    ) -> Result<Option<T>, CheckpointError> {
         let path = self.folder(session_id)?.join(name);
-        blocking(move || read_file(&path)).await
+        let what = self.describe_file(session_id, name);
+        blocking(move || {
+            let bytes = read_file(&path, &what)?;
+            bytes.map(|bytes| parse(&bytes, what)).transpose()
+        })
+        .await
+    }
+
+    fn describe_file(&self, session_id: &str, name: &str) -> String {
+        let kind = if name == METADATA_FILE {
+            "metadata"
+        } else {
+            "checkpoint"
+        };
+        let path = self.dir.join(folder_name(session_id)).join(name);
+        format!("the {kind} of session {session_id:?} in {}", path.display())
     }
 }
 
@@ -89,13 +108,11 @@ impl CheckpointStore for FileCheckpoints {
     }
 
     async fn load(&self, session_id: &str) -> Result<Option<Value>, CheckpointError> {
-        let bytes = self.read(session_id, STATE_FILE).await?;
-        bytes.map(|bytes| parse(&bytes, STATE_FILE)).transpose()
+        self.read(session_id, STATE_FILE).await
     }
 
     async fn load_metadata(&self, session_id: &str) -> Result<Option<CheckpointMetadata>, CheckpointError> {
-        let bytes = self.read(session_id, METADATA_FILE).await?;
-        bytes.map(|bytes| parse(&bytes, METADATA_FILE)).transpose()
+        self.read(session_id, METADATA_FILE).await
     }
 
     async fn delete(&self, session_id: &str) -> Result<(), CheckpointError> {
@@ -117,6 +134,10 @@ impl CheckpointStore for FileCheckpoints {
                 .map_err(|error| CheckpointError::store(format!("list {}", dir.display()), error))
         })
         .await
+    }
+
+    fn describe(&self, session_id: &str) -> String {
+        self.describe_file(session_id, STATE_FILE)
     }
 }
 
@@ -147,7 +168,7 @@ fn write_beside(folder: &Path, name: &str, content: &impl Serialize) -> io::Resu
     Ok(beside)
 }
 
-fn read_file(path: &Path) -> Result<Option<Vec<u8>>, CheckpointError> {
+fn read_file(path: &Path, what: &str) -> Result<Option<Vec<u8>>, CheckpointError> {
     let failed = |error| CheckpointError::store(format!("read {}", path.display()), error);
     let file = match File::open(path) {
         Ok(file) => file,
@@ -156,7 +177,10 @@ fn read_file(path: &Path) -> Result<Option<Vec<u8>>, CheckpointError> {
     };
     let length = file.metadata().map_err(failed)?.len();
     if length > MAX_CHECKPOINT_BYTES {
-        return Err(CheckpointError::TooLarge(length));
+        return Err(CheckpointError::TooLarge {
+            what: what.to_owned(),
+            length,
+        });
     }
     let mut bytes = Vec::new();
     file.take(MAX_CHECKPOINT_BYTES)

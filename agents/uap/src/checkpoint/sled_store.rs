@@ -1,6 +1,6 @@
 //! Checkpoints in a sled database: one tree for states, one for what is known of them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use serde_json::Value;
@@ -27,6 +27,7 @@ use super::{Checkpoint, CheckpointError, CheckpointMetadata, CheckpointStore, ch
 pub struct SledCheckpoints {
     states: sled::Tree,
     metadata: sled::Tree,
+    dir: PathBuf,
 }
 
 impl SledCheckpoints {
@@ -38,9 +39,15 @@ impl SledCheckpoints {
             Ok(Self {
                 states: database.open_tree("checkpoints")?,
                 metadata: database.open_tree("metadata")?,
+                dir: dir.to_owned(),
             })
         };
         open().map_err(|error: sled::Error| CheckpointError::store(format!("open {}", dir.display()), error))
+    }
+
+    fn describe_kind(&self, kind: &str, session_id: &str) -> String {
+        let dir = self.dir.display();
+        format!("the {kind} of session {session_id:?} in the sled database {dir}")
     }
 }
 
@@ -71,7 +78,9 @@ impl CheckpointStore for SledCheckpoints {
             .states
             .get(session_id)
             .map_err(|error| CheckpointError::store("read from sled", error))?;
-        bytes.map(|bytes| parse(&bytes, "the checkpoint")).transpose()
+        bytes
+            .map(|bytes| parse(&bytes, self.describe(session_id)))
+            .transpose()
     }
 
     async fn load_metadata(&self, session_id: &str) -> Result<Option<CheckpointMetadata>, CheckpointError> {
@@ -79,7 +88,8 @@ impl CheckpointStore for SledCheckpoints {
             .metadata
             .get(session_id)
             .map_err(|error| CheckpointError::store("read from sled", error))?;
-        bytes.map(|bytes| parse(&bytes, "the metadata")).transpose()
+        let what = || self.describe_kind("metadata", session_id);
+        bytes.map(|bytes| parse(&bytes, what())).transpose()
     }
 
     async fn delete(&self, session_id: &str) -> Result<(), CheckpointError> {
@@ -105,5 +115,9 @@ impl CheckpointStore for SledCheckpoints {
             Ok(String::from_utf8_lossy(&key).into_owned())
         })
         .collect()
+    }
+
+    fn describe(&self, session_id: &str) -> String {
+        self.describe_kind("checkpoint", session_id)
     }
 }

@@ -1,6 +1,8 @@
-//! The request of the proxy wire. A malformed one is refused with the name of the field.
+//! The request of the proxy wire. A malformed one is refused with the path of the field.
 
-use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -72,6 +74,9 @@ impl From<WireError> for UppError {
 ///
 /// let error = parse_request(br#"{"model": "default", "messages": [{"type": "user"}]}"#).unwrap_err();
 /// assert_eq!(error.to_string(), "`messages[0]`: missing field `id`");
+///
+/// let error = parse_request(br#"{"model": "default", "messages": [{"type": "user", "id": 3}]}"#).unwrap_err();
+/// assert!(error.to_string().starts_with("`messages[0].id`: "));
 /// # Ok::<(), WireError>(())
 /// ```
 pub fn parse_request(body: &[u8]) -> Result<WireRequest, WireError> {
@@ -93,35 +98,63 @@ pub fn parse_request(body: &[u8]) -> Result<WireRequest, WireError> {
         system: optional(&mut fields, "system")?,
         params: optional(&mut fields, "params")?,
         tools: optional(&mut fields, "tools")?,
-        structure: optional(&mut fields, "structure")?,
+        structure: match fields.remove("structure") {
+            None | Some(Value::Null) => None,
+            Some(schema) if schema.is_object() => Some(schema),
+            Some(_) => return Err(field("structure", "it is not an object; give a JSON Schema")),
+        },
     })
 }
 
 fn parse_messages(messages: Vec<Value>) -> Result<Vec<Message>, WireError> {
-    let parse = |(index, message)| {
-        serde_json::from_value(message)
-            .map_err(|error: serde_json::Error| field(&format!("messages[{index}]"), &error.to_string()))
-    };
+    let parse = |(index, message)| parse_message(&format!("messages[{index}]"), message);
     messages.into_iter().enumerate().map(parse).collect()
 }
 
-fn required<T: for<'de> Deserialize<'de>>(
-    fields: &mut Map<String, Value>,
-    name: &str,
-) -> Result<T, WireError> {
-    let value = fields.remove(name).ok_or_else(|| field(name, "it is missing"))?;
-    serde_json::from_value(value).map_err(|error| field(name, &error.to_string()))
+/// Reads a message by its type, as `Message` is read, but with the paths of errors, which a tagged enum loses.
+fn parse_message(name: &str, message: Value) -> Result<Message, WireError> {
+    let kind = match message.get("type") {
+        _ if !message.is_object() => return Err(field(name, "it is not an object")),
+        Some(Value::String(kind)) => kind.as_str(),
+        Some(_) => return Err(field(&format!("{name}.type"), "it is not a text")),
+        None => return Err(field(name, "missing field `type`")),
+    };
+    match kind {
+        "user" => parse(name, message).map(|message| Message::User(Arc::new(message))),
+        "assistant" => parse(name, message).map(|message| Message::Assistant(Arc::new(message))),
+        "tool_result" => parse(name, message).map(|message| Message::ToolResult(Arc::new(message))),
+        _ => Err(field(
+            &format!("{name}.type"),
+            "it is not user, assistant or tool_result",
+        )),
+    }
 }
 
-fn optional<T: for<'de> Deserialize<'de>>(
+/// Reads what has this name. An error has the path from there to what is wrong.
+fn parse<T: DeserializeOwned>(name: &str, value: Value) -> Result<T, WireError> {
+    serde_path_to_error::deserialize(value).map_err(|error| {
+        let path = error.path().to_string();
+        let path = match path.as_str() {
+            "." => name.to_owned(),
+            index if index.starts_with('[') => format!("{name}{index}"),
+            member => format!("{name}.{member}"),
+        };
+        field(&path, &error.inner().to_string())
+    })
+}
+
+fn required<T: DeserializeOwned>(fields: &mut Map<String, Value>, name: &str) -> Result<T, WireError> {
+    let value = fields.remove(name).ok_or_else(|| field(name, "it is missing"))?;
+    parse(name, value)
+}
+
+fn optional<T: DeserializeOwned>(
     fields: &mut Map<String, Value>,
     name: &str,
 ) -> Result<Option<T>, WireError> {
     match fields.remove(name) {
         None | Some(Value::Null) => Ok(None),
-        Some(value) => serde_json::from_value(value)
-            .map(Some)
-            .map_err(|error| field(name, &error.to_string())),
+        Some(value) => parse(name, value).map(Some),
     }
 }
 

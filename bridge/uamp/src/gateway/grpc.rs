@@ -42,6 +42,8 @@ fn status_of(error: &UampError) -> Status {
         },
         UampError::UnknownStream(_) => Code::NotFound,
         UampError::Field { .. } => Code::InvalidArgument,
+        UampError::Method { .. } => Code::Unimplemented,
+        UampError::SlowBody(_) => Code::DeadlineExceeded,
     };
     Status::new(code, error.to_string())
 }

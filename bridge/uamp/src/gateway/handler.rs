@@ -32,7 +32,7 @@ use super::{
     now_ms,
     settings::UampSettings,
     stream_table::{MOST_STREAMS, StreamTable},
-    target::{AGENT_EXT, Receivers, SKILL_EXT},
+    target::{AGENT_EXT, Receivers, SKILL_EXT, SKILL_URN},
 };
 use crate::{
     body::EnvelopeBody,
@@ -268,10 +268,14 @@ impl UampHandler {
         let audiences: Vec<&str> = std::iter::once(self.identity.did())
             .chain(envelope.to().iter().map(String::as_str))
             .collect();
-        let skill = envelope.extension(SKILL_EXT).or_else(|| {
-            let to = envelope.to().first()?;
-            to.strip_prefix("urn:agentanycast:skill:")
-        });
+        // A token for a skill is for that skill alone: each receiver has to be it.
+        let chosen = envelope.extension(SKILL_EXT);
+        let mut skills = envelope
+            .to()
+            .iter()
+            .map(|to| to.strip_prefix(SKILL_URN).or(chosen));
+        let first = skills.next().flatten();
+        let skill = first.filter(|first| skills.all(|skill| skill == Some(*first)));
         let check = CapabilityCheck {
             holder: envelope.from(),
             audiences: &audiences,

@@ -37,9 +37,15 @@ use super::{
     websocket,
 };
 use crate::{
-    error::{UampCode, UampError},
+    error::{UampCode, UampError, shown},
     manifest::MANIFEST_TYPE,
 };
+
+/// Where envelopes are posted.
+const MESSAGES_PATH: &str = "/v1/messages";
+
+/// What paths of streams begin with.
+const STREAM_PREFIX: &str = "/v1/stream/";
 
 /// Where the WebSocket is.
 const SOCKET_PATH: &str = "/uamp/1/ws";
@@ -86,22 +92,26 @@ impl UampFront {
             return self.grpc.answer(request, admitted).await;
         }
         let answered = match (request.method(), request.uri().path()) {
-            (&Method::POST, "/v1/messages") => self.message(request, admitted).await,
+            (&Method::POST, MESSAGES_PATH) => self.message(request, admitted).await,
             (&Method::GET, SOCKET_PATH) => {
                 let handler = Arc::clone(&self.handler);
                 let sender = UampSender::new(&admitted, request.extensions());
                 let opened = websocket::open(&mut request, admitted.permit, handler, sender);
                 opened.map_err(|refusal| refusals::of_front(&refusal).into())
             }
-            (&Method::GET, path) => {
-                let Some(id) = path.strip_prefix("/v1/stream/").map(path_segment::decode) else {
-                    return plain(StatusCode::NOT_FOUND);
-                };
+            (&Method::GET, path) if path.starts_with(STREAM_PREFIX) => {
+                let id = path_segment::decode(&path[STREAM_PREFIX.len()..]);
                 // Not the request itself, whose body is for one thread at a time.
                 let from = first_frame(&request);
                 self.stream(from, id, admitted).await.map_err(Rejected::from)
             }
-            _ => return plain(StatusCode::NOT_FOUND),
+            (method, path) => match method_of(path) {
+                Some(allowed) => {
+                    let method = shown(method.as_str());
+                    Err(UampError::Method { method, allowed }.into())
+                }
+                None => return plain(StatusCode::NOT_FOUND),
+            },
         };
         answered.unwrap_or_else(|rejected| self.refused(&rejected))
     }
@@ -192,7 +202,20 @@ impl UampFront {
             let seconds = after.as_secs().max(1);
             response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
         }
+        if let UampError::Method { allowed, .. } = rejected.error {
+            let allowed = HeaderValue::from_static(allowed);
+            response.headers_mut().insert(header::ALLOW, allowed);
+        }
         response
+    }
+}
+
+/// The method that a path takes; `None` for a path at which there is nothing.
+fn method_of(path: &str) -> Option<&'static str> {
+    match path {
+        MESSAGES_PATH => Some("POST"),
+        SOCKET_PATH | MANIFEST_PATH | HUB_PATH => Some("GET"),
+        path => path.starts_with(STREAM_PREFIX).then_some("GET"),
     }
 }
 
@@ -269,4 +292,30 @@ fn upgrade_required() -> Response {
     headers.insert(header::UPGRADE, HeaderValue::from_static("HTTP/2.0"));
     headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use agentanycast_front::front::Front;
+    use agentanycast_gateways::front::FrontSettings;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_arrives_too_slowly_is_408() {
+        let front = Front::new(FrontSettings::default(), Arc::default()).unwrap();
+        let permit = front.rules().admit_anonymous(&Request::default()).unwrap();
+        let drip = stream! {
+            loop {
+                yield Ok::<_, Infallible>(Bytes::from_static(b" "));
+                tokio::time::sleep(BODY_TIMEOUT / 8).await;
+            }
+        };
+        let begun = tokio::time::Instant::now();
+        let refused = read(Body::from_stream(drip), &permit, 1024).await.unwrap_err();
+        assert_eq!((refused.status(), refused.code()), (408, None));
+        assert!(begun.elapsed() <= BODY_TIMEOUT * 2);
+        let text = refused.to_string();
+        assert!(text.starts_with("the body took longer than 48 s; send"), "{text}");
+    }
 }

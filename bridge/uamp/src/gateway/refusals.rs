@@ -63,6 +63,9 @@ pub(super) fn of_skill(refusal: TaskRefusal, skill: &str, at: usize) -> UampErro
 /// What the front said no to.
 pub(super) fn of_front(refusal: &Refusal) -> UampError {
     let text = refusal.to_string();
+    if refusal.is_slow_body() {
+        return UampError::SlowBody(text);
+    }
     match refusal.kind() {
         RefusalKind::Unauthenticated => UampError::coded(UampCode::Unauthenticated, text),
         RefusalKind::Denied => UampError::coded(UampCode::Unauthorized, text),

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// How skills are named.
-const SKILL_URN: &str = "urn:agentanycast:skill:";
+pub(crate) const SKILL_URN: &str = "urn:agentanycast:skill:";
 
 /// The extensions that choose a skill or an agent behind a DID.
 pub(crate) const SKILL_EXT: &str = "x-aa-skill";
@@ -29,8 +29,14 @@ const CARDS_FOR: Duration = Duration::from_mins(1);
 /// Cards that are read for their DIDs.
 const MOST_CARDS: usize = 256;
 
-/// Refuses what chooses an agent and is malformed, or chooses two.
-fn check_routing(envelope: &Envelope, uri: &str, at: usize) -> Result<(), UampError> {
+/// Refuses what chooses an agent and is malformed, or chooses two. `fixed` is the target of a receiver that chooses
+/// all alone; `is_own` says that the receiver is this gateway, so that a skill may be chosen beside it.
+fn check_routing(
+    envelope: &Envelope,
+    (uri, at): (&str, usize),
+    fixed: Option<&Target>,
+    is_own: bool,
+) -> Result<(), UampError> {
     for name in [SKILL_EXT, AGENT_EXT] {
         let is_name = envelope.extension(name).is_some_and(|text| !text.is_empty());
         if envelope.has_extension(name) && !is_name {
@@ -40,19 +46,12 @@ fn check_routing(envelope: &Envelope, uri: &str, at: usize) -> Result<(), UampEr
     }
     let skill = envelope.extension(SKILL_EXT);
     let agent = envelope.extension(AGENT_EXT);
-    let of_receiver = if let Some(skill) = uri.strip_prefix(SKILL_URN) {
-        if skill.is_empty() {
-            return Err(UampError::field(
-                format!("to.{at}"),
-                "names no skill behind the last colon",
-            ));
-        }
-        None
-    } else if uri.starts_with("did:") {
-        uri.split_once('#').map(|(_, agent)| agent)
-    } else {
-        None
-    };
+    if uri == SKILL_URN {
+        let text = "names no skill behind the last colon";
+        return Err(UampError::field(format!("to.{at}"), text));
+    }
+    let is_did = fixed.is_none() && uri.starts_with("did:");
+    let of_receiver = uri.split_once('#').map(|(_, agent)| agent).filter(|_| is_did);
     if of_receiver == Some("") {
         let text = "names no agent behind #; leave # out for the primary one";
         return Err(UampError::field(format!("to.{at}"), text));
@@ -62,12 +61,24 @@ fn check_routing(envelope: &Envelope, uri: &str, at: usize) -> Result<(), UampEr
         Err(UampError::field(format!("to.{at}"), text))
     };
     let named = |name: &str, value: &str| format!("ext {name} {:?}", shown(value));
+    if let Some(fixed) = fixed {
+        if let Some(skill) = skill.filter(|skill| !matches!(fixed, Target::Skill(one) if one == skill)) {
+            return contradiction(shown(uri), named(SKILL_EXT, skill));
+        }
+        let names = |name: &str| matches!(fixed, Target::Agent { agent, .. } if agent == name);
+        if let Some(agent) = agent.filter(|agent| !names(agent)) {
+            return contradiction(shown(uri), named(AGENT_EXT, agent));
+        }
+        return Ok(());
+    }
     match (of_receiver, agent, skill) {
         (Some(one), Some(other), _) if one != other => {
             contradiction(format!("#{}", shown(one)), named(AGENT_EXT, other))
         }
         (Some(one), _, Some(skill)) => contradiction(format!("#{}", shown(one)), named(SKILL_EXT, skill)),
         (_, Some(agent), Some(skill)) => contradiction(named(AGENT_EXT, agent), named(SKILL_EXT, skill)),
+        // A skill chooses among all agents of the mesh, a foreign DID is one of them.
+        (None, None, Some(skill)) if !is_own => contradiction(shown(uri), named(SKILL_EXT, skill)),
         _ => Ok(()),
     }
 }
@@ -103,14 +114,12 @@ impl Receivers {
         node: &dyn Gateway,
     ) -> Result<Target, UampError> {
         let uri = envelope.to().get(at).map_or("", String::as_str);
-        check_routing(envelope, uri, at)?;
-        if let Some(skill) = uri.strip_prefix(SKILL_URN) {
-            return Ok(Target::Skill(skill.to_owned()));
-        }
-        if let Some(alias) = self.aliases.iter().find(|alias| alias.name == uri) {
-            return Ok(alias.mesh_target());
-        }
+        let fixed = self.fixed_target(uri);
         let (did, agent) = uri.split_once('#').unwrap_or((uri, ""));
+        check_routing(envelope, (uri, at), fixed.as_ref(), did == self.own_did)?;
+        if let Some(target) = fixed {
+            return Ok(target);
+        }
         let agent = match agent {
             "" => envelope.extension(AGENT_EXT).unwrap_or_default(),
             agent => agent,
@@ -138,6 +147,15 @@ impl Receivers {
                 ),
             )),
         }
+    }
+
+    /// The target of a receiver that is the name of a skill or an alias.
+    fn fixed_target(&self, uri: &str) -> Option<Target> {
+        if let Some(skill) = uri.strip_prefix(SKILL_URN) {
+            return Some(Target::Skill(skill.to_owned()));
+        }
+        let alias = self.aliases.iter().find(|alias| alias.name == uri)?;
+        Some(alias.mesh_target())
     }
 
     async fn by_card(&self, did: &str, node: &dyn Gateway) -> Option<String> {

@@ -1,7 +1,7 @@
 //! The WebSocket binding (UAMP 1.0 §7): binary messages of records, each a length of four bytes and JSON.
 //! Text messages are bare JSON, and are answered by such.
 //!
-//! Invariant: a message that is not whole records closes the socket.
+//! Invariant: a message that is not whole records, or has a record that is too large, closes the socket.
 
 use std::{
     sync::{
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     error::UampCode,
-    record::{MAX_RECORD, split_records, write_record},
+    record::{MAX_RECORD, check_record, split_records, write_record},
 };
 
 /// Largest message, in bytes: four of the largest records.
@@ -83,6 +83,11 @@ async fn serve(mut socket: WebSocket, handler: Arc<UampHandler>, peer: UampSende
         match received {
             Some(Ok(WebSocketMessage::Text(text))) => {
                 is_text.store(true, Relaxed);
+                if let Err(error) = check_record(text.len(), MAX_RECORD) {
+                    code = CLOSE_TOO_LARGE;
+                    session.refuse(&Rejected::from(error)).await;
+                    break;
+                }
                 session.take(text.as_bytes()).await;
             }
             Some(Ok(WebSocketMessage::Binary(message))) => match split_records(&message, MAX_RECORD) {

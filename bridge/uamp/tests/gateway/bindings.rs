@@ -216,6 +216,18 @@ async fn a_connection_refuses_by_signed_envelopes() {
     assert_eq!(error_content(&socket.receive().await.unwrap())["code"], "4.13");
     assert!(socket.receive().await.is_none());
     assert_eq!(socket.closed_by, Some(1009));
+    // A text message is a record too.
+    let mut socket = SocketClient::open(&gateway).await;
+    socket.is_text = true;
+    socket.send(&vec![b' '; 1 << 20]).await;
+    assert_eq!(
+        error_content(&socket.receive().await.unwrap())["field"],
+        "envelope"
+    );
+    socket.send(&vec![b' '; (1 << 20) + 1]).await;
+    assert_eq!(error_content(&socket.receive().await.unwrap())["code"], "4.13");
+    assert!(socket.receive().await.is_none());
+    assert_eq!(socket.closed_by, Some(1009));
 
     let mut client = grpc(&gateway);
     for (text, code, uamp) in [

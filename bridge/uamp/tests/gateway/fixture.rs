@@ -143,7 +143,8 @@ impl TestGateway {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
-        let front = Front::new(self.front.clone(), Arc::new(RequestCounts::default())).unwrap();
+        let counts = Arc::new(RequestCounts::default());
+        let front = Front::of_gateway("uamp", self.front.clone(), counts).unwrap();
         let node = NodePort {
             client: Arc::new(self.node.clone()),
             agents: Arc::new(FakeAgents::default()),

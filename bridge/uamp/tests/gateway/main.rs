@@ -14,6 +14,8 @@ mod foreign;
 mod hostile;
 mod http3_client;
 mod outbound;
+mod paths;
+mod routing;
 mod scripted;
 mod senders;
 mod socket_clients;

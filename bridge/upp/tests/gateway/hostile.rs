@@ -17,7 +17,16 @@ async fn a_malformed_request_is_told_its_field() {
             r#"{"model": "x", "messages": [{"type": "user"}]}"#,
             "`messages[0]`",
         ),
+        (
+            r#"{"model": "x", "messages": [{"type": "user", "id": 1}]}"#,
+            "`messages[0].id`",
+        ),
+        (
+            r#"{"model": "x", "messages": [{"type": "robot"}]}"#,
+            "`messages[0].type`",
+        ),
         (r#"{"model": "x", "messages": [], "tools": 1}"#, "`tools`"),
+        (r#"{"model": "x", "messages": [], "structure": 3}"#, "`structure`"),
     ] {
         let request = gateway.post("self", "application/json").body(body);
         let (status, error) = answer(soon(request.send()).await.unwrap()).await;

@@ -14,7 +14,7 @@ use agentanycast_uamp::{
     envelope::{Envelope, EnvelopeDraft, EnvelopeId, Intent, check_stream_id},
     jws::{SignatureForm, SigningIdentity},
 };
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::{
     args::{UampCommand, UampSignArgs},
@@ -69,13 +69,17 @@ async fn sign(context: &Context, args: UampSignArgs) -> Result<(), CommandFailur
         return Err(CommandFailure::usage("--window 0: a window has 1 frame or more"));
     }
     draft.delta_window = args.window;
-    draft.cap_token = args.cap_token;
-    for pair in &args.ext {
-        let Some((name, value)) = pair.split_once('=').filter(|(name, _)| !name.is_empty()) else {
-            return Err(CommandFailure::usage(format!("--ext {pair:?} is not NAME=VALUE")));
-        };
-        draft.ext.insert(name.to_owned(), value.into());
+    if args
+        .cap_token
+        .as_deref()
+        .is_some_and(|token| token.trim().is_empty())
+    {
+        return Err(CommandFailure::usage(
+            "--cap-token \"\": the token is empty; give a JWT, or leave the option out",
+        ));
     }
+    draft.cap_token = args.cap_token;
+    draft.ext = extensions(&args.ext)?;
     let form = if args.attached {
         SignatureForm::Attached
     } else {
@@ -90,9 +94,32 @@ async fn sign(context: &Context, args: UampSignArgs) -> Result<(), CommandFailur
     Ok(output::bytes(&signed)?)
 }
 
+/// The extensions of these pairs. A name has one value: an envelope cannot say two.
+fn extensions(pairs: &[String]) -> Result<Map<String, Value>, CommandFailure> {
+    let mut extensions = Map::new();
+    for pair in pairs {
+        let Some((name, value)) = pair.split_once('=').filter(|(name, _)| !name.is_empty()) else {
+            return Err(CommandFailure::usage(format!("--ext {pair:?} is not NAME=VALUE")));
+        };
+        if extensions.insert(name.to_owned(), value.into()).is_some() {
+            return Err(CommandFailure::usage(format!(
+                "--ext {pair:?}: {name:?} is given twice; give each name once"
+            )));
+        }
+    }
+    Ok(extensions)
+}
+
 /// A receiver as an URI: what has a scheme is one already, all else names a peer.
 async fn receiver_uri(context: &Context, text: &str) -> Result<String, CommandFailure> {
     if text.contains(':') {
+        let did = text.split_once('#').map_or(text, |(did, _)| did);
+        if did.starts_with("did:key:") && key_of_did(did).is_none() {
+            return Err(CommandFailure::usage(format!(
+                "--to {text:?} is not a did:key of an Ed25519 or P-256 key; give the DID that `anycast id` prints \
+                 at the receiver"
+            )));
+        }
         return Ok(text.to_owned());
     }
     let target = PeerTarget::from_option(context, "--to", text).await?;
