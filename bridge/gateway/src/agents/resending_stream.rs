@@ -141,13 +141,15 @@ mod tests {
 
     use super::*;
 
+    /// What each sink took, and whether it was finished.
+    type Taken = Arc<Mutex<Vec<(Vec<u8>, bool)>>>;
+
     /// A task at a daemon that goes away after it has taken so many bytes, once for each number from the last to the first.
     #[derive(Default)]
     struct LossyTask {
         task: v1::Task,
         losses: Arc<Mutex<Vec<usize>>>,
-        /// What each sink took, and whether it was finished.
-        taken: Arc<Mutex<Vec<(Vec<u8>, bool)>>>,
+        taken: Taken,
         claims: Mutex<usize>,
         is_over: bool,
     }
@@ -155,7 +157,7 @@ mod tests {
     struct LossySink {
         number: usize,
         until: Option<usize>,
-        taken: Arc<Mutex<Vec<(Vec<u8>, bool)>>>,
+        taken: Taken,
     }
 
     fn lost() -> GatewayError {
