@@ -153,6 +153,8 @@ mod tests {
             let listen = format!("--listen={remote}");
             let error = load(&[&listen]).unwrap_err().to_string();
             assert!(error.contains("--allow-remote"), "{error}");
+            let same_port = format!("127.0.0.1:{};", remote.rsplit(':').next().unwrap());
+            assert!(error.contains(&same_port), "{error}");
             assert!(load(&[&listen, "--allow-remote"]).is_ok());
             let mcp = format!("--mcp-listen={remote}");
             let error = load(&[&mcp]).unwrap_err().to_string();

@@ -127,8 +127,15 @@ impl FrontSettings {
             );
         }
         if !self.is_local() && !self.is_protected() && !self.allow_remote {
+            let port = self
+                .listen
+                .0
+                .rsplit(':')
+                .next()
+                .and_then(|port| port.parse::<u16>().ok());
+            let port = port.unwrap_or(8090);
             let allowed = format!(
-                "an address of this host alone, such as 127.0.0.1:8090; or give {dashes}tls-cert, {dashes}tls-key and \
+                "an address of this host alone, such as 127.0.0.1:{port}; or give {dashes}tls-cert, {dashes}tls-key and \
                  {dashes}tokens-file, {dashes}auth-issuer or {dashes}client-ca, or {dashes}allow-remote to be reached \
                  without"
             );

@@ -159,7 +159,7 @@ impl Refusal {
     /// Something is read by a name that a page in a browser may have had lead here.
     pub fn foreign_host(host: &str) -> Self {
         let text = format!(
-            "everybody may call this bridge, so it is not read by the name {host}, which a page could have lead here: ask by address, have --public-url name it, or have callers say who they are"
+            "no request by the name {host} is taken: anyone may call here, and a page of another site can lead a browser here by a name of its own; use the address, set public_url to this name, or require credentials"
         );
         Self::new(RefusalKind::Denied, text)
     }
