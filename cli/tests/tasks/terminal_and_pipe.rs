@@ -236,4 +236,10 @@ fn files(runner: &mut Runner, home: &Path) {
         "echo",
     ];
     runner.run(home, &issue, 0, &["VerifiableCredential"]);
+    let (code, words): (i32, &[&str]) = if cfg!(feature = "uamp") {
+        (0, &["signature", "2+2"])
+    } else {
+        (2, &["uamp"])
+    };
+    runner.run(home, &["uamp", "sign", "--to", &subject, "2+2"], code, words);
 }
