@@ -458,6 +458,7 @@ impl NodeService for FakeService {
         while let Some(event) = events.message().await? {
             self.state.lock().unwrap().sent.push(event);
         }
+        self.note("artifact").await;
         Ok(Response::new(v1::SendStreamingArtifactResponse {}))
     }
 

@@ -142,6 +142,12 @@ impl Artifact {
         self.parts.iter().any(|part| part.streamed_artifact().is_some())
     }
 
+    /// Whether all of it is there, here or to be read: it neither broke off nor is still being sent.
+    pub(crate) fn is_whole(&self) -> bool {
+        // One that is being sent is shown by reference, without its size.
+        self.break_reason().is_none() && (!self.is_streamed() || self.size > 0)
+    }
+
     /// Why it broke off, if it did: its producer failed or went away before it was whole. It may have been sent again, as
     /// another artifact of the same name.
     pub fn break_reason(&self) -> Option<&str> {

@@ -237,7 +237,7 @@ fn files(runner: &mut Runner, home: &Path) {
     ];
     runner.run(home, &issue, 0, &["VerifiableCredential"]);
     let (code, words): (i32, &[&str]) = if cfg!(feature = "uamp") {
-        (0, &["signature", "2+2"])
+        (0, &["\"sig\"", "2+2"])
     } else {
         (2, &["uamp"])
     };

@@ -13,6 +13,7 @@ use crate::{
     error::{self, Error, ErrorKind, Subject},
     node::Node,
     serve::task_inbox::TaskInbox,
+    task_handle::get_task,
 };
 
 /// Bytes of one chunk at most: what every node takes.
@@ -29,6 +30,7 @@ const CHUNKS_AHEAD: usize = 4;
 /// Whoever still has the content sends it again, from its start, by another writer.
 #[derive(Debug)]
 pub struct ArtifactWriter {
+    node: Node,
     task_id: String,
     artifact_id: String,
     next_sequence: i32,
@@ -57,13 +59,15 @@ impl ArtifactWriter {
         let mut client = node.session().client();
         // The node is kept with its daemon for as long as the artifact is being sent.
         let node = node.clone();
+        let kept = node.clone();
         let outcome = tokio::spawn(async move {
             let sent = client.send_streaming_artifact(requests).await.map(drop);
-            drop(node);
+            drop(kept);
             sent
         });
         let pump = Some(Pump { events, outcome });
         let mut writer = Self {
+            node,
             task_id: task_id.to_owned(),
             artifact_id,
             next_sequence: 0,
@@ -110,8 +114,16 @@ impl ArtifactWriter {
         Ok(())
     }
 
-    /// Ends the artifact as whole; returns when the other side has it all.
+    /// Ends the artifact as whole; returns when the other side has it all. When the daemon goes away before it answers, the
+    /// task says whether it had it all.
     pub async fn finish(mut self) -> Result<(), Error> {
+        match self.end_as_whole().await {
+            Err(error) if error.kind() == ErrorKind::DaemonUnavailable && self.has_arrived().await => Ok(()),
+            ended => ended,
+        }
+    }
+
+    async fn end_as_whole(&mut self) -> Result<(), Error> {
         let end = end(
             &self.task_id,
             &self.artifact_id,
@@ -120,6 +132,15 @@ impl ArtifactWriter {
         );
         self.send(end).await?;
         self.outcome().await
+    }
+
+    /// Whether the daemon has the artifact whole; waits until it is back.
+    async fn has_arrived(&self) -> bool {
+        let Ok(task) = get_task(&self.node, &self.task_id).await else {
+            return false;
+        };
+        let mut artifacts = task.artifacts.iter();
+        artifacts.any(|artifact| artifact.id == self.artifact_id && artifact.is_whole())
     }
 
     /// Ends the artifact as broken, with a reason that its reader sees.

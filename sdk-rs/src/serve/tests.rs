@@ -30,6 +30,7 @@ in_both_modes! {
     a_daemon_that_is_away_is_given_up_in_time
     handlers_that_do_not_finish_in_time_fail_their_tasks
     an_artifact_is_sent_in_pieces_from_zero_without_gaps
+    an_artifact_whose_end_was_not_answered_is_asked_for
 }
 
 fn status_of(fake: &FakeDaemon, id: &str) -> Status {
@@ -311,4 +312,62 @@ async fn an_artifact_is_sent_in_pieces_from_zero_without_gaps(way: CallMode) {
         .collect();
     assert_eq!(sizes, [(0, 65536), (1, 65536), (2, 22528), (3, 3)]);
     assert!(matches!(events[5], Event::StreamEnd(end) if end.reason() == v1::StreamEndReason::Complete));
+}
+
+/// The daemon goes away before it answers the end of an artifact: what it has of it afterwards says how it ended.
+async fn an_artifact_whose_end_was_not_answered_is_asked_for(way: CallMode) {
+    let lost = Some(ErrorKind::DaemonUnavailable);
+    let reference = |id: &str| crate::Part::url(format!("agentanycast-stream:t/{id}"));
+    let whole = outcome_of_an_unanswered_end(way, |_| Some(crate::Part::text("all")));
+    assert_eq!(whole.await, None);
+    let unknown = outcome_of_an_unanswered_end(way, |_| None);
+    assert_eq!(unknown.await, lost);
+    let open = outcome_of_an_unanswered_end(way, |id| Some(reference(id)));
+    assert_eq!(open.await, lost);
+    let broken = outcome_of_an_unanswered_end(way, |id| {
+        let mut part = reference(id);
+        let end = ("agentanycast-stream-end".to_owned(), "error".to_owned());
+        part.metadata.extend([end]);
+        Some(part)
+    });
+    assert_eq!(broken.await, lost);
+}
+
+/// How the end of an artifact fails that is not answered, if the daemon then has this part of it.
+async fn outcome_of_an_unanswered_end(
+    way: CallMode,
+    shown: impl Fn(&str) -> Option<crate::Part>,
+) -> Option<ErrorKind> {
+    let mut fake = FakeDaemon::start(way);
+    let (done, mut outcome) = tokio::sync::mpsc::channel(1);
+    serving(&fake, move |task| {
+        let done = done.clone();
+        async move {
+            let mut writer = task.stream_artifact("big", "text/plain").await?;
+            writer.write("all").await?;
+            let failure = writer.finish().await.err();
+            done.send(failure.map(|error| error.kind())).await?;
+            Ok(task.complete([]).await?)
+        }
+    })
+    .await;
+    fake.state().unanswered.push("artifact");
+    fake.put("t", Status::Submitted, Vec::new());
+    fake.until("the artifact", |state| state.calls.contains(&"artifact"))
+        .await;
+    {
+        let mut state = fake.state();
+        let Some(Event::StreamStart(start)) = state.sent[0].event.clone() else {
+            panic!("{:?}", state.sent)
+        };
+        let part = shown(&start.artifact_id);
+        let artifact = part.map(|part| v1::Artifact {
+            artifact_id: start.artifact_id,
+            parts: vec![part.into()],
+            ..v1::Artifact::default()
+        });
+        state.tasks.get_mut("t").unwrap().artifacts = artifact.into_iter().collect();
+    }
+    fake.restart();
+    outcome.recv().await.unwrap()
 }

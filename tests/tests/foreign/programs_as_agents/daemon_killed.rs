@@ -77,9 +77,15 @@ async fn each_of_two_hundred_tasks_ends_once() {
         );
         *counts.entry((agent.name, task.status.as_str())).or_default() += 1;
         if task.status == TaskStatus::Completed {
-            let said = format!("{:?}", task.artifacts);
+            // One that the daemon did not take whole is sent again.
+            let whole = task
+                .artifacts
+                .iter()
+                .filter(|artifact| artifact.break_reason().is_none());
+            let whole: Vec<_> = whole.collect();
+            let said = format!("{whole:?}");
             assert!(
-                task.artifacts.len() == 1 && said.contains(agent.answer),
+                whole.len() == 1 && said.contains(agent.answer),
                 "{}: {said}",
                 agent.name
             );
