@@ -43,6 +43,8 @@ pub struct ResendingStream<'a, C> {
     /// Bytes that `sink` has taken.
     sent: u64,
     attempts: u32,
+    /// What is read of the content at a time; for all calls, as a text that grows is sent word by word.
+    piece: Box<[u8]>,
 }
 
 impl<'a, C: Read + Seek + Send> ResendingStream<'a, C> {
@@ -56,6 +58,7 @@ impl<'a, C: Read + Seek + Send> ResendingStream<'a, C> {
             sink: None,
             sent: 0,
             attempts: 0,
+            piece: vec![0; PIECE].into(),
         }
     }
 
@@ -102,13 +105,12 @@ impl<'a, C: Read + Seek + Send> ResendingStream<'a, C> {
         }
         let Some(sink) = &mut self.sink else { return Ok(()) };
         self.content.seek(SeekFrom::Start(self.sent)).map_err(unread)?;
-        let mut piece = vec![0; PIECE];
         loop {
-            let count = self.content.read(&mut piece).map_err(unread)?;
+            let count = self.content.read(&mut self.piece).map_err(unread)?;
             if count == 0 {
                 return Ok(());
             }
-            sink.write(&piece[..count]).await?;
+            sink.write(&self.piece[..count]).await?;
             self.sent += count as u64;
         }
     }
