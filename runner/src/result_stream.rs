@@ -146,26 +146,20 @@ pub(crate) async fn stream_large(
             };
             match part.content {
                 Some(v1::part::Content::RawPart(raw)) => {
-                    stream_whole(task, &name, &streamed_type(&part.media_type), &raw.data)
-                        .await
-                        .map_err(|error| refused(&error))?;
+                    stream(task, &name, &part.media_type, &raw.data).await?;
                 }
                 Some(v1::part::Content::TextPart(text)) => {
                     let media_type = match part.media_type.as_str() {
                         "" => crate::task_content::PLAIN_TEXT,
                         media_type => media_type,
                     };
-                    stream_whole(task, &name, &streamed_type(media_type), text.text.as_bytes())
-                        .await
-                        .map_err(|error| refused(&error))?;
+                    stream(task, &name, media_type, text.text.as_bytes()).await?;
                 }
                 Some(v1::part::Content::DataPart(_)) => {
                     let json = crate::task_content::json_of(&part)
                         .unwrap_or_default()
                         .to_string();
-                    stream_whole(task, &name, crate::parts::JSON, json.as_bytes())
-                        .await
-                        .map_err(|error| refused(&error))?;
+                    stream(task, &name, crate::parts::JSON, json.as_bytes()).await?;
                 }
                 content => small.push(v1::Artifact {
                     artifact_id: String::new(),
@@ -176,6 +170,11 @@ pub(crate) async fn stream_large(
         }
     }
     Ok(small)
+}
+
+async fn stream(task: &dyn AgentTask, name: &str, media_type: &str, bytes: &[u8]) -> Result<(), RunError> {
+    let sent = stream_whole(task, name, &streamed_type(media_type), bytes).await;
+    sent.map_err(|error| refused(&error))
 }
 
 fn keep(kept: &mut SpooledTempFile, bytes: &[u8]) -> std::io::Result<()> {
