@@ -10,7 +10,7 @@ mod support;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use agentanycast::{AgentCard, Artifact, Node, Part, Skill, Target, TaskError};
+use agentanycast::{AgentCard, Artifact, Node, Part, Skill, Target, TaskError, TaskFilter, TaskStatus};
 use agentanycast_uap::{
     Agent, AgentState, AgentStreamEvent, CheckpointStore as _, FileCheckpoints, UapEventType, agent,
     mesh::{AgentServer, remote_agent_tool},
@@ -440,27 +440,31 @@ async fn a_task_whose_checkpoint_is_damaged_fails_when_its_agent_is_back() {
     mesh.node.shutdown().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn cancelling_reaches_the_agent() {
-    /// Tells when it is dropped.
+/// A tool that never answers. It tells when it is called, and when its call is dropped.
+fn hanging_tool(begun: &Arc<Notify>, ended: &Arc<Notify>) -> Tool {
     struct Dropped(Arc<Notify>);
     impl Drop for Dropped {
         fn drop(&mut self) {
             self.0.notify_one();
         }
     }
-    let mesh = Mesh::start().await;
-    let (begun, ended) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let (begin, end) = (begun.clone(), ended.clone());
-    let hang = Tool::new("hang", "", json!({}), move |_, _| {
-        let (begin, guard) = (begin.clone(), Dropped(end.clone()));
+    let (begun, ended) = (begun.clone(), ended.clone());
+    Tool::new("hang", "", json!({}), move |_, _| {
+        let (begun, guard) = (begun.clone(), Dropped(ended.clone()));
         async move {
-            begin.notify_one();
+            begun.notify_one();
             std::future::pending::<()>().await;
             drop(guard);
             Ok("never")
         }
-    });
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cancelling_reaches_the_agent() {
+    let mesh = Mesh::start().await;
+    let (begun, ended) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let hang = hanging_tool(&begun, &ended);
     let far = Scripted::from_fn(|_| ScriptedReply::call("t", "hang", json!({})));
     mesh.serve(agent(far.model()).tool(hang).build().unwrap()).await;
     let near = agent(agentanycast(mesh.node.clone(), mesh.model()))
@@ -471,5 +475,92 @@ async fn cancelling_reaches_the_agent() {
     within(begun.notified()).await;
     run.abort();
     within(ended.notified()).await;
+    mesh.node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_is_dropped_while_it_is_sent_leaves_no_task() {
+    /// Longer than sending takes.
+    const LONGEST: Duration = Duration::from_millis(20);
+    let mesh = Mesh::start().await;
+    let hang = hanging_tool(&Arc::default(), &Arc::default());
+    let far = Scripted::from_fn(|_| ScriptedReply::call("t", "hang", json!({})));
+    mesh.serve(agent(far.model()).tool(hang).build().unwrap()).await;
+    let model = llm(agentanycast(mesh.node.clone(), mesh.model()))
+        .build()
+        .unwrap();
+    for drop_after in (0..100).map(|point| LONGEST * point / 100) {
+        let answer = tokio::time::timeout(drop_after, model.generate("go")).await;
+        assert!(answer.is_err(), "{answer:?}");
+    }
+    let unfinished = TaskFilter {
+        statuses: vec![TaskStatus::Submitted, TaskStatus::Working],
+        ..TaskFilter::default()
+    };
+    within(async {
+        while !mesh.node.tasks(&unfinished).await.unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    })
+    .await;
+    assert!(!mesh.node.tasks(&TaskFilter::default()).await.unwrap().is_empty());
+    mesh.node.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_of_an_agent_is_its_answer() {
+    let mesh = Mesh::start().await;
+    mesh.node
+        .set_card(AgentCard::new("asking", "Asks which language"))
+        .await
+        .unwrap();
+    let handler = |task: agentanycast::IncomingTask| async move {
+        task.ask("into which language?").await?;
+        task.complete([Artifact::text("never")]).await?;
+        Ok(())
+    };
+    tokio::spawn(mesh.node.serve(handler).into_future());
+    let model = llm(agentanycast(mesh.node.clone(), mesh.model()))
+        .build()
+        .unwrap();
+    let turn = within(model.generate("translate this")).await.unwrap();
+    assert_eq!(turn.text(), "into which language?");
+    let mut stream = model.stream("translate this");
+    let mut text = String::new();
+    while let Some(event) = within(stream.next()).await {
+        text.extend(event.unwrap().delta.text);
+    }
+    assert_eq!(text, "into which language?");
+
+    let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}});
+    let tool = remote_agent_tool(
+        &mesh.node,
+        "translate",
+        "Translates",
+        schema,
+        mesh.model().parse().unwrap(),
+    );
+    let near = Scripted::new([
+        ScriptedReply::call("p1", "translate", json!({"text": "hello"})),
+        ScriptedReply::text("asked"),
+    ]);
+    let parent = agent(near.model()).tool(tool).build().unwrap();
+    let mut events = parent.stream("go", &AgentState::initial());
+    while let Some(event) = within(events.next()).await {
+        event.unwrap();
+    }
+    let result = within(events.result()).await.unwrap();
+    let said = result.state.to_json().to_string();
+    assert!(said.contains("into which language?"), "{said}");
+
+    // Nobody answers them: they are cancelled.
+    within(async {
+        let all = || async { mesh.node.tasks(&TaskFilter::default()).await.unwrap() };
+        while all().await.iter().any(|task| task.status != TaskStatus::Canceled) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!(all().await.len(), 3);
+    })
+    .await;
     mesh.node.shutdown().await;
 }

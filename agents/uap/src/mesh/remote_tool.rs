@@ -1,7 +1,7 @@
 //! A tool that asks an agent elsewhere in the mesh. It appears as a sub-agent: with its events, and with a
 //! trace.
 
-use agentanycast::{Message, Node, Part};
+use agentanycast::{Message, Node, Part, Task};
 use agentanycast_upp::{
     Tool, ToolContext, UppError,
     mesh::{MeshTarget, RunningTask},
@@ -15,7 +15,8 @@ use crate::{event::AgentStreamEvent, tool_context::SubagentRun};
 /// text: the one text among them if there is just one argument, else their JSON.
 ///
 /// The parent's stream gets `subagent_start`, the events that the agent streams, and `subagent_end`.
-/// Cancelling the parent cancels the task.
+/// Cancelling the parent cancels the task. A question of the agent is the tool's result, and cancels the task: the
+/// model that called the tool may call it again with the answer.
 ///
 /// ```no_run
 /// use agentanycast_uap::{agent, mesh::remote_agent_tool};
@@ -90,8 +91,7 @@ async fn ask(
                 }
             }
         }
-        let task = task.wait().await?;
-        Ok(task.text_content())
+        Ok(result_of(&task.wait().await?))
     };
     let cancelled = || Err(UppError::cancelled());
     context
@@ -99,6 +99,15 @@ async fn ask(
         .run_until_cancelled(work)
         .await
         .unwrap_or_else(cancelled)
+}
+
+/// The text of the artifacts; of a task without any, what the agent said last: its closing message or its question.
+fn result_of(task: &Task) -> String {
+    let text = task.text_content();
+    match &task.status_message {
+        Some(said) if text.is_empty() => said.text_content(),
+        _ => text,
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! A task that was sent. Dropping it before its end cancels the task at the agent.
 
-use agentanycast::{ArtifactEvent, EndReason, Message, Node, Task, TaskHandle};
+use agentanycast::{ArtifactEvent, EndReason, Message, Node, Task, TaskHandle, TaskStatus};
 use futures::{Stream, StreamExt as _, stream};
 
 use super::{
@@ -20,15 +20,23 @@ pub struct RunningTask {
 }
 
 impl RunningTask {
-    /// Sends a message to an agent.
+    /// Sends a message to an agent. Dropping the future before it is ready cancels the task, too.
     pub async fn send(node: &Node, target: &MeshTarget, message: Message) -> Result<Self, UppError> {
         let (target, agent) = target.resolve(node).await?;
         let mut task = node.task(target, message);
         if let Some(agent) = agent {
             task = task.agent(agent);
         }
-        let handle = task.send().await.map_err(node_error)?;
-        Ok(Self { handle, ended: false })
+        // In a task of its own: the daemon may have begun the task before it answers.
+        let sent = tokio::spawn(async move {
+            let handle = task.send().await.map_err(node_error)?;
+            Ok(Self { handle, ended: false })
+        });
+        sent.await.unwrap_or_else(|error| match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime stops.
+            Err(_) => Err(UppError::cancelled()),
+        })
     }
 
     /// The task.
@@ -36,18 +44,23 @@ impl RunningTask {
         &self.handle
     }
 
-    /// Waits for the end of the task.
+    /// Waits until the task completes or asks a question. A question cancels the task: nobody here answers it.
     pub async fn wait(mut self) -> Result<Task, UppError> {
-        let outcome = self.handle.wait().await;
+        let task = self.handle.wait_or_input().await.map_err(node_error)?;
+        if task.status == TaskStatus::InputRequired {
+            return Ok(task);
+        }
         self.ended = true;
-        outcome.map_err(error_of_task)
+        task.into_result().map_err(error_of_task)
     }
 
     /// The lines of the artifacts in which the agent streams its events ([`is_events`]),
-    /// until the task ends. Other artifacts are left out.
+    /// until the task ends or asks a question. Other artifacts are left out.
     pub fn event_lines(&self) -> impl Stream<Item = Result<String, UppError>> + Send + use<> {
-        let begin = (self.handle.artifacts(), LineCutter::default());
-        stream::try_unfold(begin, |(mut artifacts, mut cutter)| async move {
+        // A task that asks may have further artifacts, so that their stream goes on.
+        let asks = asks_input(self.handle.clone());
+        let artifacts = Box::pin(self.handle.artifacts().take_until(asks));
+        stream::try_unfold((artifacts, LineCutter::default()), |(mut artifacts, mut cutter)| async move {
             loop {
                 if let Some(line) = cutter.next_line()? {
                     return Ok(Some((line, (artifacts, cutter))));
@@ -58,6 +71,15 @@ impl RunningTask {
                 }
             }
         })
+    }
+}
+
+/// Resolves when the task asks a question, and never if it does not.
+async fn asks_input(task: TaskHandle) {
+    match task.wait_or_input().await {
+        Ok(task) if task.status == TaskStatus::InputRequired => {}
+        // The stream of artifacts ends by itself.
+        _ => std::future::pending().await,
     }
 }
 
