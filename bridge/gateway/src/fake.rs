@@ -17,6 +17,7 @@ use agentanycast_proto::v1::{self, TaskStatus};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt as _, stream::BoxStream};
+use tokio::sync::Semaphore;
 
 use crate::{
     ErrorKind, Gateway, GatewayError, NewTask, Target, TaskGroup, TaskHandle, TaskListing, TaskQuery, Update,
@@ -39,9 +40,17 @@ pub struct FakeGateway {
     /// Idempotency keys, and the tasks that they named.
     keys: Arc<Mutex<HashMap<String, String>>>,
     next: Arc<AtomicU64>,
+    /// A permit for each task whose sender is answered; none: all are.
+    answers: Option<Arc<Semaphore>>,
 }
 
 impl FakeGateway {
+    /// Answers whoever sends a task only with a permit of this, when the task has long begun.
+    pub fn with_held_answers(mut self, answers: Arc<Semaphore>) -> Self {
+        self.answers = Some(answers);
+        self
+    }
+
     fn named(&self, key: &str) -> Option<String> {
         self.keys.lock().unwrap().get(key).cloned()
     }
@@ -133,6 +142,9 @@ impl Gateway for FakeGateway {
         }
         if let Some(note) = outgoing.note {
             self.put_note(&id, note, 0).await?;
+        }
+        if let Some(answers) = &self.answers {
+            answers.acquire().await.unwrap().forget();
         }
         Ok(self.task(&id))
     }

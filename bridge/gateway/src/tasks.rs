@@ -3,6 +3,8 @@
 //!
 //! What is refused is a [`TaskRefusal`], which a gateway says in the words of its protocol.
 
+mod awaited_task;
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use agentanycast_proto::v1;
@@ -21,6 +23,8 @@ use crate::{
     read_budget::ReadBudget,
     shorten,
 };
+
+pub use awaited_task::AwaitedTask;
 
 /// What a message, with what it comes with, may have on its way to another node, in bytes: that of nodes.
 const MOST: usize = (16 << 20) - 1024;

@@ -10,7 +10,7 @@ use agentanycast_gateway::{
     caller::{Caller, GatewayLabels},
     is_reference, is_terminal,
     registration::GatewayModule as _,
-    tasks::{CallerMessage, CallerTasks, GatewayTasks, TaskRefusal},
+    tasks::{AwaitedTask, CallerMessage, GatewayTasks, TaskRefusal},
     token_file::read_token,
 };
 use agentanycast_proto::{parts, v1 as mesh};
@@ -150,8 +150,7 @@ impl SessionRunner for MeshRunner {
 
     async fn carry_out(&self, session: AgentSession) -> SessionEnd {
         let caller = Caller::with_one_list(LABELS, Some(&self.entry.url));
-        let tasks = self.tasks.of_caller(caller);
-        let ended = carry_out(&tasks, self.target.clone(), session).await;
+        let ended = carry_out(&self.tasks, caller, self.target.clone(), session).await;
         ended.unwrap_or_else(|refusal| match refusal {
             TaskRefusal::TooLarge { .. } => SessionEnd::invalid(refusal.to_string()),
             refusal => SessionEnd::failed(refusal.to_string()),
@@ -161,7 +160,8 @@ impl SessionRunner for MeshRunner {
 
 /// Does a session by a task for this target.
 async fn carry_out(
-    tasks: &CallerTasks<'_>,
+    tasks: &Arc<GatewayTasks>,
+    caller: Caller,
     target: Target,
     session: AgentSession,
 ) -> Result<SessionEnd, TaskRefusal> {
@@ -183,19 +183,18 @@ async fn carry_out(
         return Ok(SessionEnd::invalid(why));
     }
     let labels = BTreeMap::from([(TYPE.to_owned(), kind.clone())]);
-    let handle = tasks
-        .send(CallerMessage {
-            labels,
-            ..CallerMessage::new(target, message)
-        })
-        .await?;
+    let message = CallerMessage {
+        labels,
+        ..CallerMessage::new(target, message)
+    };
+    let mut begun = AwaitedTask::begin(tasks, caller, message).await?;
+    let handle = Arc::clone(begun.handle());
     let mut updates = handle.updates();
     let status = loop {
         let update = tokio::select! {
             biased;
             () = cancelled.cancelled() => {
-                // It may have ended meanwhile.
-                let _ = handle.cancel().await;
+                begun.cancel().await;
                 return Ok(SessionEnd::failed("the hub ended the session"));
             }
             update = updates.next() => update,
@@ -208,13 +207,16 @@ async fn carry_out(
         }
         if update.status == TaskStatus::InputRequired {
             let question = update.message.as_ref().map(text_of).unwrap_or_default();
-            let _ = handle.cancel().await;
+            begun.cancel().await;
             return Ok(SessionEnd::failed(format!(
                 "the agent asked, and a session has no answers: {question}"
             )));
         }
         tell(&progress, update).await;
     };
+    if is_terminal(status) {
+        begun.set_ended();
+    }
     let task = handle.snapshot().await?;
     let text = task.status_message.as_ref().map(text_of).unwrap_or_default();
     let mut end = match status {

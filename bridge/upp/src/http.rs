@@ -111,7 +111,7 @@ impl UppFront {
         let caller = Caller::with_one_list(LABELS, Some(admitted.caller.as_str()));
         let mut sent = CallerMessage::new(target, message);
         sent.trace = trace_headers(headers);
-        RunningAnswer::begin(Arc::clone(&self.tasks), caller, sent, self.stop.clone()).await
+        RunningAnswer::begin(&self.tasks, caller, sent, self.stop.clone()).await
     }
 }
 

@@ -14,7 +14,7 @@ use agentanycast_gateway::{
     caller::Caller,
     is_halt, is_reference,
     labels::is_auth_required,
-    tasks::{CallerMessage, GatewayTasks},
+    tasks::{AwaitedTask, CallerMessage, GatewayTasks},
 };
 use agentanycast_proto::v1::{self, TaskStatus};
 use agentanycast_upp::{
@@ -59,48 +59,33 @@ pub(super) enum AnswerPiece {
 
 /// A task that was begun. Dropping it before the end of the task cancels the task.
 pub(super) struct RunningAnswer {
-    handle: Arc<dyn TaskHandle>,
+    task: AwaitedTask,
     deadline: Instant,
     stop: CancellationToken,
-    has_ended: bool,
     _slot: OwnedSemaphorePermit,
 }
 
 impl RunningAnswer {
     /// Begins a task. A caller that drops the future cancels the task, also in the middle of its begin.
     pub(super) async fn begin(
-        tasks: Arc<GatewayTasks>,
+        tasks: &Arc<GatewayTasks>,
         caller: Caller,
         message: CallerMessage,
         stop: CancellationToken,
     ) -> Result<Self, UppError> {
         let slot = tasks.follow_slot().map_err(of_task_refusal)?;
-        // In a task of its own, since the node may have begun the task before it says so.
-        let begun = tokio::spawn(async move {
-            let handle = tasks.of_caller(caller).send(message).await?;
-            Ok(Self {
-                handle,
-                deadline: Instant::now() + MAX_TIME,
-                stop,
-                has_ended: false,
-                _slot: slot,
-            })
-        });
-        match begun.await {
-            Ok(begun) => begun.map_err(of_task_refusal),
-            Err(error) => {
-                tracing::error!(%error, "a request was not sent");
-                Err(UppError::new(
-                    ErrorCode::ProviderError,
-                    "the request was not sent",
-                ))
-            }
-        }
+        let task = AwaitedTask::begin(tasks, caller, message).await;
+        Ok(Self {
+            task: task.map_err(of_task_refusal)?,
+            deadline: Instant::now() + MAX_TIME,
+            stop,
+            _slot: slot,
+        })
     }
 
     /// Waits for the answer.
     pub(super) async fn wait(mut self) -> Result<Response, UppError> {
-        let handle = Arc::clone(&self.handle);
+        let handle = Arc::clone(self.task.handle());
         let task = self
             .in_time(handle.halted())
             .await?
@@ -112,7 +97,7 @@ impl RunningAnswer {
     /// answer.
     pub(super) fn pieces(mut self) -> impl Stream<Item = Result<AnswerPiece, UppError>> + Send {
         try_stream! {
-            let mut follower = EventFollower::new(Arc::clone(&self.handle));
+            let mut follower = EventFollower::new(Arc::clone(self.task.handle()));
             let mut has_events = false;
             while let Some(events) = self.in_time(follower.next()).await?.transpose()? {
                 for event in events {
@@ -120,7 +105,7 @@ impl RunningAnswer {
                     yield AnswerPiece::Event(event);
                 }
             }
-            let handle = Arc::clone(&self.handle);
+            let handle = Arc::clone(self.task.handle());
             let task = self.in_time(handle.halted()).await?.map_err(|error| of_node(&error))?;
             let response = self.end(task).await?;
             if !has_events {
@@ -153,15 +138,15 @@ impl RunningAnswer {
         let said = task.status_message.as_ref();
         match task.status() {
             TaskStatus::Completed => {
-                self.has_ended = true;
+                self.task.set_ended();
                 self.response(task).await
             }
             TaskStatus::Failed | TaskStatus::Rejected => {
-                self.has_ended = true;
+                self.task.set_ended();
                 Err(error_of_reason(&text_of(said)))
             }
             TaskStatus::Canceled => {
-                self.has_ended = true;
+                self.task.set_ended();
                 Err(UppError::new(ErrorCode::Cancelled, "the task was cancelled"))
             }
             status if is_auth_required(status, said) => {
@@ -179,7 +164,7 @@ impl RunningAnswer {
         for artifact in &mut task.artifacts {
             if is_reference(artifact) {
                 let content = self
-                    .in_time(read(&*self.handle, &artifact.artifact_id, left))
+                    .in_time(read(&**self.task.handle(), &artifact.artifact_id, left))
                     .await??;
                 left -= content.len();
                 *artifact = with_content(std::mem::take(artifact), content);
@@ -195,24 +180,6 @@ impl RunningAnswer {
             blocks = blocks_of_message(task.status_message.as_ref());
         }
         Ok(message_of_blocks(blocks))
-    }
-}
-
-impl Drop for RunningAnswer {
-    fn drop(&mut self) {
-        if self.has_ended {
-            return;
-        }
-        // Without a runtime the process ends.
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let handle = Arc::clone(&self.handle);
-            runtime.spawn(async move {
-                // A task that ended meanwhile refuses, which is as good.
-                if let Err(error) = handle.cancel().await {
-                    tracing::debug!(%error, task = handle.id(), "a task is not cancelled");
-                }
-            });
-        }
     }
 }
 

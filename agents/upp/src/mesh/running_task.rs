@@ -60,17 +60,20 @@ impl RunningTask {
         // A task that asks may have further artifacts, so that their stream goes on.
         let asks = asks_input(self.handle.clone());
         let artifacts = Box::pin(self.handle.artifacts().take_until(asks));
-        stream::try_unfold((artifacts, LineCutter::default()), |(mut artifacts, mut cutter)| async move {
-            loop {
-                if let Some(line) = cutter.next_line()? {
-                    return Ok(Some((line, (artifacts, cutter))));
+        stream::try_unfold(
+            (artifacts, LineCutter::default()),
+            |(mut artifacts, mut cutter)| async move {
+                loop {
+                    if let Some(line) = cutter.next_line()? {
+                        return Ok(Some((line, (artifacts, cutter))));
+                    }
+                    match artifacts.next().await {
+                        Some(event) => cutter.take(event.map_err(node_error)?)?,
+                        None => return Ok(None),
+                    }
                 }
-                match artifacts.next().await {
-                    Some(event) => cutter.take(event.map_err(node_error)?)?,
-                    None => return Ok(None),
-                }
-            }
-        })
+            },
+        )
     }
 }
 

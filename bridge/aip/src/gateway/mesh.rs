@@ -9,7 +9,7 @@ use agentanycast_gateway::{
     caller::{Caller, GatewayLabels},
     is_reference, is_terminal, read_agent_card,
     registration::GatewayModule as _,
-    tasks::{CallerMessage, GatewayTasks, TaskRefusal},
+    tasks::{AwaitedTask, CallerMessage, GatewayTasks, TaskRefusal},
 };
 use agentanycast_proto::v1 as mesh;
 use futures::StreamExt as _;
@@ -32,7 +32,7 @@ const CARD_WITHIN: Duration = Duration::from_secs(5);
 
 /// Sends tasks to agents of the mesh.
 pub(super) struct MeshTasks {
-    tasks: GatewayTasks,
+    tasks: Arc<GatewayTasks>,
     aliases: BTreeMap<String, Target>,
 }
 
@@ -69,7 +69,7 @@ impl MeshTasks {
     /// On this node.
     pub(super) fn new(node: Arc<dyn Gateway>, aliases: impl IntoIterator<Item = (String, Target)>) -> Self {
         Self {
-            tasks: GatewayTasks::new(node, MOST_FOLLOWED),
+            tasks: Arc::new(GatewayTasks::new(node, MOST_FOLLOWED)),
             aliases: aliases.into_iter().collect(),
         }
     }
@@ -143,15 +143,14 @@ impl MeshTasks {
             parts: request.parts,
             ..mesh::Message::default()
         };
-        let tasks = self
-            .tasks
-            .of_caller(Caller::with_one_list(LABELS, Some(request.caller)));
+        let caller = Caller::with_one_list(LABELS, Some(request.caller));
         let sent = CallerMessage {
             context: request.context.to_owned(),
             ..CallerMessage::new(request.target, message)
         };
-        let handle = tasks.send(sent).await.map_err(|refusal| refusal.to_string())?;
-        let cancel = CancelOnDrop(Some(Arc::clone(&handle)));
+        let begun = AwaitedTask::begin(&self.tasks, caller, sent).await;
+        let mut begun = begun.map_err(|refusal| refusal.to_string())?;
+        let handle = Arc::clone(begun.handle());
         let ended = tokio::select! {
             biased;
             () = request.cancelled.cancelled() => return Err("it was cancelled".to_owned()),
@@ -165,7 +164,7 @@ impl MeshTasks {
             }
             Ended::Task(task) => task,
         };
-        cancel.disarm();
+        begun.set_ended();
         let text = task.status_message.as_ref();
         let text = text.map(|message| text_of(&message.parts)).unwrap_or_default();
         let reason = |otherwise: &str| match text.as_str() {
@@ -244,26 +243,4 @@ async fn whole(
         found.push(artifact);
     }
     Ok(found)
-}
-
-/// Cancels a task when it is dropped.
-struct CancelOnDrop(Option<Arc<dyn TaskHandle>>);
-
-impl CancelOnDrop {
-    fn disarm(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        let (Some(handle), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) else {
-            return;
-        };
-        runtime.spawn(async move {
-            if let Err(error) = handle.cancel().await {
-                tracing::debug!(task = handle.id(), %error, "a task could not be cancelled");
-            }
-        });
-    }
 }
