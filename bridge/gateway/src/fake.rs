@@ -46,6 +46,7 @@ pub struct FakeGateway {
 
 impl FakeGateway {
     /// Answers whoever sends a task only with a permit of this, when the task has long begun.
+    #[must_use]
     pub fn with_held_answers(mut self, answers: Arc<Semaphore>) -> Self {
         self.answers = Some(answers);
         self

@@ -33,13 +33,12 @@ impl AwaitedTask {
                 has_ended: false,
             })
         });
-        begun.await.unwrap_or_else(|error| match error.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            Err(_) => {
-                let error =
-                    GatewayError::new(ErrorKind::Unavailable, "the program stops; the task was not sent");
-                Err(error.into())
+        begun.await.unwrap_or_else(|error| {
+            if let Ok(panic) = error.try_into_panic() {
+                std::panic::resume_unwind(panic);
             }
+            let text = "the program stops; the task was not sent";
+            Err(GatewayError::new(ErrorKind::Unavailable, text).into())
         })
     }
 
