@@ -14,12 +14,12 @@ use agentanycast_node::load_config::{self, LoadedConfig};
 
 use crate::{
     aliases::{self, alias_table::AliasTable},
-    args::{Command, Global, PolicyFile},
     background_daemon::BackgroundDaemon,
     failure::{CommandFailure, FailureCode},
     home::{CONFIG_VARIABLE, Home},
     output,
     settings_file::SettingsFile,
+    shared_args::{Global, PolicyFile},
     system_daemon::{self, SystemDaemon},
 };
 
@@ -56,9 +56,9 @@ impl Context {
         }
     }
 
-    /// Refuses relays that the command would do nothing with.
-    pub(crate) fn check_relays(&self, command: &Command) -> Result<(), CommandFailure> {
-        if self.relays.is_empty() || command.starts_daemon() {
+    /// Refuses relays that a command would do nothing with.
+    pub(crate) fn check_relays(&self, starts_daemon: bool) -> Result<(), CommandFailure> {
+        if self.relays.is_empty() || starts_daemon {
             return Ok(());
         }
         Err(CommandFailure::usage(

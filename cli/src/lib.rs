@@ -10,7 +10,7 @@
 use std::{ffi::OsString, process::ExitCode};
 
 mod aliases;
-mod args;
+mod arg_values;
 mod artifact_files;
 mod background_daemon;
 mod bridge;
@@ -32,6 +32,7 @@ mod progress_line;
 mod relay;
 mod run_args;
 mod settings_file;
+mod shared_args;
 mod short_id;
 mod system_daemon;
 mod tasks_by_id;
@@ -50,7 +51,7 @@ pub fn main_with_args(args: impl Iterator<Item = OsString>) -> ExitCode {
         return cmd::run::run_helper(args.into_iter().skip(2));
     }
     agentanycast_node::know_gateway_settings();
-    let args = match args::Args::parse_from_words(args) {
+    let args = match cmd::Args::parse_from_words(args) {
         Ok(args) => args,
         Err(error) => return usage_errors::report(error),
     };
@@ -58,16 +59,16 @@ pub fn main_with_args(args: impl Iterator<Item = OsString>) -> ExitCode {
         output::errors_as_json();
     }
     let (context, command) = (context::Context::new(args.global), args.command);
-    if let Err(failure) = context.check_relays(&command) {
+    if let Err(failure) = context.check_relays(command.starts_daemon()) {
         return failure.report(context.json);
     }
     let outcome = match command {
         // The daemon brings a runtime of its own.
-        args::Command::Daemon(daemon) => return cmd::daemon::run(&context, daemon.arguments),
-        args::Command::Relay(relay) => {
+        cmd::Command::Daemon(daemon) => return cmd::daemon::run(&context, daemon.arguments),
+        cmd::Command::Relay(relay) => {
             return program_names::Program::Relay.run_as_command(&context, relay.arguments);
         }
-        args::Command::Bridge(bridge) => {
+        cmd::Command::Bridge(bridge) => {
             return program_names::Program::Bridge.run_as_command(&context, bridge.arguments);
         }
         command => run(&context, command),
@@ -79,7 +80,7 @@ pub fn main_with_args(args: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 /// One thread: the command waits, the daemon works.
-fn run(context: &context::Context, command: args::Command) -> Result<(), failure::CommandFailure> {
+fn run(context: &context::Context, command: cmd::Command) -> Result<(), failure::CommandFailure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;

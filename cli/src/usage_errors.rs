@@ -73,7 +73,7 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
-    use crate::args::Args;
+    use crate::cmd::Args;
 
     #[test]
     fn errors_repeat_arguments_without_what_drives_a_terminal_and_without_passwords() {

@@ -1,16 +1,43 @@
 //! `anycast agents`: everybody who is known here, with their skills and how they are reached.
 
 use agentanycast::{ListedAgent, PathKind};
+use clap::{Args, Subcommand, builder::NonEmptyStringValueParser};
 use serde_json::json;
 
 use crate::{
-    args::{AgentsAction, AgentsArgs},
     context::Context,
     failure::{CommandFailure, FailureCode},
     json, output,
     peer_lookup::{self, PeerNames},
     peer_target,
 };
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct AgentsArgs {
+    #[command(subcommand)]
+    pub(crate) action: Option<AgentsAction>,
+    /// Only agents that have this skill. Without it, registries are asked for the skills that are heard of here: they
+    /// answer for one skill at a time
+    #[arg(long, value_name = "SKILL", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) skill: Option<String>,
+    /// Only this node's agent and those of connected peers: no registry is asked
+    #[arg(long)]
+    pub(crate) local: bool,
+    /// Show ids whole
+    #[arg(long)]
+    pub(crate) full: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AgentsAction {
+    /// Remove an agent of this node for which nobody listens; its tasks that have not ended fail
+    Rm {
+        /// Its name on this node, as `anycast agents` shows it behind `self/`
+        #[arg(value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+        name: String,
+    },
+}
 
 pub(crate) async fn run(context: &Context, args: AgentsArgs) -> Result<(), CommandFailure> {
     if let Some(AgentsAction::Rm { name }) = &args.action {

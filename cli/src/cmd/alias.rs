@@ -1,17 +1,43 @@
 //! `anycast alias`: the user's own names for peers.
 
 use agentanycast::PeerId;
+use clap::Subcommand;
 use serde_json::{Value, json};
 
 use crate::{
     aliases::{self, alias_table::Alias},
-    args::AliasCommand,
     context::Context,
     failure::{CommandFailure, FailureCode},
     output,
     peer_target::PeerTarget,
     short_id,
 };
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AliasCommand {
+    /// Give a peer a name
+    Add {
+        /// The name: letters, digits, and - _ . @ behind the first
+        name: String,
+        /// The peer: its id, did:key, did:web, multiaddr, another alias, its card's name, or a unique piece of its id
+        peer: String,
+        /// Take the name from the peer that has it
+        #[arg(long)]
+        force: bool,
+    },
+    /// List the names that were given
+    Ls {
+        /// Show ids whole
+        #[arg(long)]
+        full: bool,
+    },
+    /// Forget names
+    Rm {
+        /// The names
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<String>,
+    },
+}
 
 pub(crate) async fn run(context: &Context, command: AliasCommand) -> Result<(), CommandFailure> {
     match command {

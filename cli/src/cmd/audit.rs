@@ -3,14 +3,30 @@
 use std::{fs::File, io::BufReader, path::PathBuf};
 
 use agentanycast_core::policy::audit::verify::{LogSummary, verify};
+use clap::Subcommand;
 use serde_json::json;
 
 use crate::{
-    args::AuditCommand,
     context::Context,
     failure::{CommandFailure, FailureCode},
     output,
 };
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AuditCommand {
+    /// Check that no line of a chained audit log was changed, removed or added; exit code 1 if one was
+    Verify {
+        /// The log; of one that was rotated all its files, oldest first
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+        /// A last hash that was shown before: its line has to be there still, or the files go on behind it
+        #[arg(long, value_name = "HASH")]
+        before: Option<String>,
+        /// It is an error if there is no line, or one without the hash of the one before
+        #[arg(long)]
+        chained: bool,
+    },
+}
 
 pub(crate) fn run(context: &Context, command: AuditCommand) -> Result<(), CommandFailure> {
     let AuditCommand::Verify {

@@ -15,6 +15,7 @@ use std::{
 use agentanycast::Activity;
 use agentanycast_daemon_kit::VERSION;
 use agentanycast_node::load_config::{self, LoadedConfig};
+use clap::Args;
 use serde_json::{Value, json};
 
 use self::archive::Archive;
@@ -24,11 +25,17 @@ use super::doctor::{
     finding::Finding,
 };
 use crate::{
-    args::BugreportArgs,
     context::Context,
     failure::{CommandFailure, FailureCode},
     json, output,
 };
+
+#[derive(Debug, Args)]
+pub(crate) struct BugreportArgs {
+    /// Where it is written; a file that is there is not replaced [default: anycast-bugreport-TIME.tar.gz here]
+    #[arg(long, short = 'o', value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
 
 /// Lines of its log that a daemon keeps.
 const LOG_LINES: usize = 256;

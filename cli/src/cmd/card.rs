@@ -2,15 +2,22 @@
 
 use agentanycast::{AgentCard, ErrorKind, Node, PeerId};
 use agentanycast_proto::card_agents::whole_card_of_agent;
+use clap::Args;
 
 use crate::{
-    args::CardArgs,
     context::Context,
     failure::{CommandFailure, FailureCode},
     json,
     output::{self, agents_in_words},
     peer_target::PeerQuery,
 };
+
+#[derive(Debug, Args)]
+pub(crate) struct CardArgs {
+    /// The peer: an alias, its card's name, its id or a unique piece of it, did:key, did:web or multiaddr; PEER/AGENT is one
+    /// of several agents there, self/AGENT one of this node; without, this node's card
+    pub(crate) target: Option<String>,
+}
 
 pub(crate) async fn run(context: &Context, args: CardArgs) -> Result<(), CommandFailure> {
     let wanted = args.target.as_deref();

@@ -4,26 +4,54 @@
 mod input_line;
 mod line_editor;
 
-use std::path::Path;
+use std::{path::Path, path::PathBuf, time::Duration};
 
 use agentanycast::{Message, Node, Role, Target, TaskFilter};
+use clap::Args;
 
 use self::{
     input_line::{ChatInput, ChatPart},
     line_editor::LineEditor,
 };
 use super::{
+    follow::FollowArgs,
     follow::Follower,
     send::{ResolvedTarget, SendTarget, short},
 };
 use crate::{
-    args::{ChatArgs, FollowArgs},
+    arg_values::parse_duration,
     context::Context,
     failure::CommandFailure,
     interrupt::Interrupt,
     message_content::{self, PartSource},
     output::{self, Paint},
 };
+
+#[derive(Debug, Args)]
+pub(crate) struct ChatArgs {
+    /// The peer: an alias, its card's name, its id or a unique piece of it, did:key, did:web, an invite, or a multiaddr
+    /// that ends in /p2p/PEER_ID; PEER/AGENT is one of several agents there, self/AGENT one of this node; a skill or URL with
+    /// --skill or --url
+    pub(crate) target: String,
+    /// TARGET is a skill: any agent that has it
+    #[arg(long, conflicts_with = "url")]
+    pub(crate) skill: bool,
+    /// TARGET is the URL of an A2A agent outside the network, which the daemon calls
+    #[arg(long)]
+    pub(crate) url: bool,
+    /// With --url: the agent may be on the daemon's host or on a private network
+    #[arg(long, requires = "url")]
+    pub(crate) allow_private: bool,
+    /// Go on with this conversation, as `anycast task` shows it, and show what was said in it [default: a new one]
+    #[arg(long, value_name = "ID")]
+    pub(crate) context: Option<String>,
+    /// Give up waiting for an answer after this long, such as 30s, 1h30m or 2d; 0 waits for ever
+    #[arg(long, default_value = "5m", value_parser = parse_duration, value_name = "TIME")]
+    pub(crate) timeout: Duration,
+    /// Write artifacts that are not text into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+}
 
 /// What can be typed besides messages.
 const HELP: &str =

@@ -1,13 +1,45 @@
 //! `anycast config`: the settings of the home's daemon, in its file.
 
-use agentanycast_node::config::{self, ValueSource, named_settings};
-use agentanycast_node::load_config;
+use agentanycast_node::{
+    config::{self, ValueSource, named_settings},
+    load_config,
+};
+use clap::Subcommand;
 use serde_json::json;
 
 use crate::{
-    args::ConfigCommand, background_daemon::BackgroundDaemon, context::Context, failure::CommandFailure,
-    output, settings_file::SettingsFile,
+    background_daemon::BackgroundDaemon, context::Context, failure::CommandFailure, output,
+    settings_file::SettingsFile,
 };
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Print the value of a setting, its default where nothing sets it; with --json also where it comes from
+    Get {
+        /// The setting by its name in the file, such as log_level or policy.trust
+        #[arg(value_name = "KEY")]
+        key: String,
+    },
+    /// Set a setting in the home's file, after a check of the whole; a daemon that runs takes over rules of [policy] at
+    /// once, and everything else at its next start
+    Set {
+        /// The setting by its name in the file
+        #[arg(value_name = "KEY")]
+        key: String,
+        /// A word, a comma list for a list, or TOML for tables
+        #[arg(value_name = "VALUE", allow_hyphen_values = true)]
+        value: String,
+    },
+    /// Print a JSON Schema of the settings' file, by which an editor completes and checks it: type, default, bounds and a
+    /// description of each setting
+    Schema,
+    /// Take a setting out of the home's file, so that its default counts
+    Unset {
+        /// The setting by its name in the file
+        #[arg(value_name = "KEY")]
+        key: String,
+    },
+}
 
 /// When a change counts.
 #[derive(Clone, Copy)]

@@ -1,6 +1,9 @@
 //! `anycast credential`: says by a signature what an agent can do, and checks what others say. Without a daemon.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{
+    path::PathBuf,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use agentanycast_core::policy::SourceName;
 use agentanycast_gateways::bridge::outbound::OutboundConfig;
@@ -16,14 +19,103 @@ use agentanycast_node::{
     load_config::{self, LoadedConfig},
     web_fetch::Fetcher,
 };
+use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 
 use crate::{
-    args::{CredentialCommand, IssueArgs, PolicyFile, StatusListArgs, VerifyArgs},
     context::Context,
     failure::{CommandFailure, FailureCode},
     message_content, output,
+    shared_args::PolicyFile,
 };
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CredentialCommand {
+    /// Say by a signature that an agent may be trusted and what it can do; prints the credential
+    Issue(IssueArgs),
+    /// Check a credential: signature, time, and whether it was taken back; exit code 1 if it does not count
+    Verify(VerifyArgs),
+    /// Sign the list of credentials that were taken back, to be served at its URL; prints the list
+    StatusList(StatusListArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct IssueArgs {
+    /// Whom it is about: an alias, a peer id, or a DID
+    #[arg(long)]
+    pub(crate) subject: String,
+    /// What the subject can do, such as the id of a skill; can be repeated
+    #[arg(long = "capability", value_name = "TEXT")]
+    pub(crate) capabilities: Vec<String>,
+    /// How many days it counts; 0 for ever
+    #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u32).range(..=MAX_DAYS))]
+    pub(crate) days: u32,
+    /// The issuer's key file [default: the home's]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: Option<PathBuf>,
+    /// The issuer's did:web, whose document has the key [default: the did:key of the key]
+    #[arg(long, value_name = "DID")]
+    pub(crate) issuer: Option<String>,
+    /// How it is signed: Ed25519Signature2020 is what nodes of version 0.7 check
+    #[arg(long, value_enum, default_value_t = SuiteName::EddsaJcs2022)]
+    pub(crate) suite: SuiteName,
+    /// The https URL of the list that says whether it was taken back
+    #[arg(long, value_name = "URL", requires = "status_index", value_parser = https_url)]
+    pub(crate) status_list: Option<String>,
+    /// Its entry in that list, 0 to 131071
+    #[arg(long, value_name = "N", requires = "status_list", value_parser = clap::value_parser!(u32).range(..=131_071))]
+    pub(crate) status_index: Option<u32>,
+}
+
+/// A way to sign credentials.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum SuiteName {
+    #[value(name = "eddsa-jcs-2022")]
+    EddsaJcs2022,
+    #[value(name = "Ed25519Signature2020")]
+    Ed25519Signature2020,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    /// The credential; - for standard input
+    pub(crate) file: PathBuf,
+    /// It has to be of this issuer, a DID
+    #[arg(long, value_name = "DID")]
+    pub(crate) issuer: Option<String>,
+    #[command(flatten)]
+    pub(crate) file_of_settings: PolicyFile,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusListArgs {
+    /// Where it will be, as the credentials name it
+    #[arg(long, value_parser = https_url)]
+    pub(crate) url: String,
+    /// An entry that was taken back; can be repeated
+    #[arg(long = "revoke", value_name = "N")]
+    pub(crate) revoked: Vec<usize>,
+    /// How many days it counts
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=MAX_DAYS))]
+    pub(crate) days: u32,
+    /// The issuer's key file [default: the home's]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: Option<PathBuf>,
+    /// The issuer's did:web [default: the did:key of the key]
+    #[arg(long, value_name = "DID")]
+    pub(crate) issuer: Option<String>,
+}
+
+/// A hundred years.
+const MAX_DAYS: i64 = 36_500;
+
+/// Lists are asked for over https, and nobody checks another one.
+fn https_url(given: &str) -> Result<String, String> {
+    match given.strip_prefix("https://") {
+        Some(rest) if !rest.is_empty() => Ok(given.to_owned()),
+        _ => Err("a status list has an URL that begins with https://".to_owned()),
+    }
+}
 
 /// How long a document may take.
 const WITHIN: Duration = Duration::from_secs(15);
@@ -199,11 +291,11 @@ fn shown(ms: u64) -> Option<String> {
     Some(at.to_string())
 }
 
-impl From<crate::args::SuiteName> for Suite {
-    fn from(name: crate::args::SuiteName) -> Self {
+impl From<SuiteName> for Suite {
+    fn from(name: SuiteName) -> Self {
         match name {
-            crate::args::SuiteName::EddsaJcs2022 => Self::EddsaJcs2022,
-            crate::args::SuiteName::Ed25519Signature2020 => Self::Ed25519Signature2020,
+            SuiteName::EddsaJcs2022 => Self::EddsaJcs2022,
+            SuiteName::Ed25519Signature2020 => Self::Ed25519Signature2020,
         }
     }
 }

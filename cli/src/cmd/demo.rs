@@ -1,16 +1,26 @@
 //! `anycast demo`: an echo agent on the home's daemon, until Ctrl-C.
 
 use agentanycast::{AgentCard, Artifact, CancellationToken, IncomingTask, Node, Part, Skill};
+use clap::Args;
 use serde_json::json;
 use tokio::sync::mpsc;
 
 use crate::{
-    args::DemoArgs,
     context::Context,
     failure::CommandFailure,
     interrupt::Interrupt,
     output::{self, Paint},
 };
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Start two daemons and two agents in temporary homes and send a task between them
+    #[arg(long, conflicts_with_all = ["name", "home", "daemon"])]
+    pub(crate) pair: bool,
+    /// Name on the echo agent's card
+    #[arg(long, default_value = "echo")]
+    pub(crate) name: String,
+}
 
 /// How often it is asked whether the echo agent listens.
 const LISTEN_POLL: std::time::Duration = std::time::Duration::from_millis(20);

@@ -3,16 +3,32 @@
 use std::collections::BTreeMap;
 
 use agentanycast::{DiscoveredAgent, DiscoveredSkill, DiscoveryResult};
+use clap::Args;
 use serde_json::Value;
 
 use crate::{
-    args::DiscoverArgs,
+    arg_values::parse_label,
     context::Context,
     failure::{CommandFailure, FailureCode},
     json, output,
     peer_lookup::{self, PeerNames},
     peer_target,
 };
+
+#[derive(Debug, Args)]
+pub(crate) struct DiscoverArgs {
+    /// The skill's id
+    pub(crate) skill: String,
+    /// Only agents whose skill has this tag, such as lang=de; can be repeated
+    #[arg(long = "tag", value_parser = parse_label, value_name = "KEY=VALUE")]
+    pub(crate) tags: Vec<(String, String)>,
+    /// Show ids whole
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// At most this many, 1 to 1000
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) limit: u16,
+}
 
 pub(crate) async fn run(context: &Context, args: DiscoverArgs) -> Result<(), CommandFailure> {
     if args.skill.is_empty() {

@@ -4,12 +4,13 @@ use std::{borrow::Cow, io::IsTerminal, path::PathBuf, time::Duration};
 
 use agentanycast::{Artifact, Message, Node, Task, TaskHandle, TaskStatus, TaskUpdate};
 use agentanycast_daemon_kit::duration;
+use clap::Args;
 use futures::StreamExt;
 use serde_json::json;
 
 use self::wait_status::WaitStatus;
 use crate::{
-    args::FollowArgs,
+    arg_values::parse_duration,
     context::Context,
     failure::{CommandFailure, FailureCode},
     interrupt::{Interrupt, StopSignal},
@@ -20,6 +21,23 @@ use crate::{
 
 mod artifact_kind;
 pub(super) mod final_output;
+
+/// How a task is followed once it is sent.
+#[derive(Debug, Args)]
+pub(crate) struct FollowArgs {
+    /// Print the task's id and end; the task goes on, and `anycast task` shows what comes of it
+    #[arg(long, conflicts_with_all = ["stream", "timeout", "output"])]
+    pub(crate) no_wait: bool,
+    /// Print artifacts as they come (with --json: one JSON object per line)
+    #[arg(long)]
+    pub(crate) stream: bool,
+    /// Give up waiting after this long, such as 30s, 1h30m or 2d; 0 waits for ever
+    #[arg(long, default_value = "5m", value_parser = parse_duration, value_name = "TIME")]
+    pub(crate) timeout: Duration,
+    /// Write artifacts that are not text into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+}
 mod prompt;
 mod stream_output;
 mod wait_status;

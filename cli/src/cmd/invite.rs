@@ -6,17 +6,65 @@ use std::{
 };
 
 use agentanycast::{Invite, Network, NewInvite, Node, ReservationState};
+use clap::{Args, Subcommand, builder::NonEmptyStringValueParser};
 use qrcode::{QrCode, render::unicode::Dense1x2};
 use serde_json::{Value, json};
 
 use crate::{
-    args::{InviteArgs, InviteCommand, NewInviteArgs},
+    arg_values::parse_duration,
     context::Context,
     failure::{CommandFailure, FailureCode},
     invite_code::{self, Invitation},
     json, output, peer_lookup, peer_target,
     progress_line::ProgressLine,
 };
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct InviteArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<InviteCommand>,
+    #[command(flatten)]
+    pub(crate) new: NewInviteArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NewInviteArgs {
+    /// The agent beside this node that it is for; it is an error if there is no agent of that name
+    #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) agent: Option<String>,
+    /// The only skill that may be asked for with it; it is an error if the agent beside this node does not have it
+    #[arg(long, value_name = "SKILL", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) skill: Option<String>,
+    /// How many peers it lets in; each may then send any number of tasks
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) uses: u32,
+    /// How long peers can accept it, such as 30m, 1h or 24h; 0 for ever. Those that have accepted it stay until it is revoked
+    #[arg(long, default_value = "24h", value_parser = parse_duration, value_name = "TIME")]
+    pub(crate) expires: Duration,
+    /// What rules call those that accept it: invited:LABEL [default: the id of the invite]
+    #[arg(long, value_name = "LABEL", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) label: Option<String>,
+    /// Say only how this node is reached, and let nobody in
+    #[arg(long, conflicts_with_all = ["skill", "uses", "expires", "label"])]
+    pub(crate) no_right: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum InviteCommand {
+    /// List the invites that this node has given out
+    Ls {
+        /// Show ids whole
+        #[arg(long)]
+        full: bool,
+    },
+    /// Take invites back, with what they let in; tasks that are here go on
+    Revoke {
+        /// The ids of invites, or their labels
+        #[arg(required = true, value_name = "ID|LABEL")]
+        names: Vec<String>,
+    },
+}
 
 /// How long a relay may take to give this node a slot: without one, hosts outside cannot reach it.
 const SLOT_WITHIN: Duration = Duration::from_secs(10);

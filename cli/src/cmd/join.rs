@@ -1,6 +1,7 @@
 //! `anycast join`: accepts an invite. What it says is kept, so that the other node is reached by its name from then on.
 
 use agentanycast::{ErrorKind, Node};
+use clap::Args;
 use serde_json::json;
 
 use crate::{
@@ -8,7 +9,6 @@ use crate::{
         self,
         alias_table::{Alias, check_name},
     },
-    args::JoinArgs,
     context::Context,
     failure::{CommandFailure, FailureCode},
     invite_code::Invitation,
@@ -18,6 +18,16 @@ use crate::{
     settings_file::SettingsFile,
     short_id,
 };
+
+#[derive(Debug, Args)]
+pub(crate) struct JoinArgs {
+    /// What `anycast invite` printed at the other node
+    #[arg(value_name = "STRING")]
+    pub(crate) invite: String,
+    /// The alias for that node [default: the name of its agent, if that is free]
+    #[arg(long = "as", value_name = "NAME")]
+    pub(crate) alias: Option<String>,
+}
 
 pub(crate) async fn run(context: &Context, args: JoinArgs) -> Result<(), CommandFailure> {
     let invitation = Invitation::decode(&args.invite)?;

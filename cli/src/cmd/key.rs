@@ -1,16 +1,30 @@
 //! `anycast key`: the key in the home, while no daemon uses it.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::{
+    path::PathBuf,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use agentanycast_identity::{self as identity, did_key_of};
+use clap::Subcommand;
 use serde_json::json;
 
 use crate::{
-    args::KeyCommand,
     context::Context,
     failure::{CommandFailure, FailureCode},
     output,
 };
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeyCommand {
+    /// Make a new key, and a statement by both keys that it follows; the daemon must not run. Peers and registries take the
+    /// new one for the old one for 30 days
+    Rotate {
+        /// The key file [default: the home's]
+        #[arg(long, value_name = "FILE")]
+        key: Option<PathBuf>,
+    },
+}
 
 pub(crate) async fn run(context: &Context, command: KeyCommand) -> Result<(), CommandFailure> {
     let KeyCommand::Rotate { key } = command;

@@ -9,10 +9,10 @@ use std::{
     time::Duration,
 };
 
+use clap::Args;
 use serde_json::{Value, json};
 
 use crate::{
-    args::LogsArgs,
     background_daemon::BackgroundDaemon,
     context::Context,
     failure::{CommandFailure, FailureCode},
@@ -21,6 +21,16 @@ use crate::{
 };
 
 mod format_line;
+
+#[derive(Debug, Args)]
+pub(crate) struct LogsArgs {
+    /// Go on with what is logged from now on, until Ctrl-C
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+    /// How many of the last lines
+    #[arg(long, short = 'n', default_value_t = 100, value_name = "N")]
+    pub(crate) lines: usize,
+}
 
 /// How often the file is looked at for new lines.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);

@@ -1,19 +1,29 @@
 //! `anycast man`: the manual pages, one printed or all written.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, path::PathBuf};
 
 use agentanycast_daemon_kit::manpages;
+use clap::Args;
 use serde_json::json;
 
 use crate::{
-    args::{self, ManArgs},
     context::Context,
     failure::{CommandFailure, FailureCode},
     output,
 };
 
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// The command whose page is printed, such as send or policy check [default: anycast itself]
+    #[arg(conflicts_with = "output")]
+    pub(crate) command: Vec<String>,
+    /// Write the pages of all commands into this directory
+    #[arg(long, short = 'o', value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+}
+
 pub(crate) fn run(context: &Context, args: &ManArgs) -> Result<(), CommandFailure> {
-    let pages = manpages::manual(args::command())?;
+    let pages = manpages::manual(super::command())?;
     if let Some(directory) = &args.output {
         return write(context, directory, &pages);
     }

@@ -1,10 +1,16 @@
 //! `anycast peers`: who the daemon is connected to, and how.
 
+use clap::Args;
 use serde_json::Value;
 
-use crate::{
-    args::PeersArgs, context::Context, failure::CommandFailure, json, output, peer_lookup, peer_target,
-};
+use crate::{context::Context, failure::CommandFailure, json, output, peer_lookup, peer_target};
+
+#[derive(Debug, Args)]
+pub(crate) struct PeersArgs {
+    /// Show ids whole
+    #[arg(long)]
+    pub(crate) full: bool,
+}
 
 pub(crate) async fn run(context: &Context, args: PeersArgs) -> Result<(), CommandFailure> {
     let node = context.connect_or_start().await?;

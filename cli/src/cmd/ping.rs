@@ -3,16 +3,30 @@
 use std::time::Duration;
 
 use agentanycast::{PathKind, PingAnswer};
+use clap::Args;
 use serde_json::{Value, json};
 
 use crate::{
-    args::PingArgs,
+    arg_values::parse_interval,
     context::Context,
     failure::{CommandFailure, FailureCode},
     interrupt::Interrupt,
     output,
     peer_target::PeerQuery,
 };
+
+#[derive(Debug, Args)]
+pub(crate) struct PingArgs {
+    /// The peer: an alias, its card's name, its id or a unique piece of it, did:key, did:web, or multiaddr that ends in
+    /// /p2p/PEER_ID
+    pub(crate) target: String,
+    /// How many pings; 0 goes on until Ctrl-C
+    #[arg(long, short = 'c', default_value_t = 5)]
+    pub(crate) count: u32,
+    /// Time between two pings, such as 500ms or 2s
+    #[arg(long, short = 'i', default_value = "1s", value_parser = parse_interval, value_name = "TIME")]
+    pub(crate) interval: Duration,
+}
 
 pub(crate) async fn run(context: &Context, args: PingArgs) -> Result<(), CommandFailure> {
     let mut interrupt = Interrupt::new()?;

@@ -14,14 +14,39 @@ use agentanycast_node::{
     config::{AclRule, Config},
     load_config::{self, LoadedConfig},
 };
+use clap::Subcommand;
 use serde_json::{Value, json};
 
 use crate::{
-    args::{PolicyCommand, PolicyFile},
     context::Context,
     failure::{CommandFailure, FailureCode},
     output,
+    shared_args::PolicyFile,
 };
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PolicyCommand {
+    /// Say what would become of a task, and which rule decides; exit code 1 if it would be denied
+    Check {
+        /// Who sends it: an alias, a peer id, did:key:…, did:web:…, did:dns:… or invited:LABEL (taken as proven), http:CALLER, or local; can be
+        /// repeated for a peer with several names, a second key being one that it had before
+        #[arg(long = "source", value_name = "SOURCE", required = true)]
+        sources: Vec<String>,
+        /// As if the peer had shown a credential of one of the trusted_issuers
+        #[arg(long)]
+        vouched: bool,
+        /// The skill it is for; tasks sent to a peer by name have none
+        #[arg(long, default_value = "")]
+        skill: String,
+        /// The agent of the node that it is for, by its name there; without, rules about agents do not match
+        #[arg(long, default_value = "")]
+        agent: String,
+        #[command(flatten)]
+        file: PolicyFile,
+    },
+    /// Show the rules in their order
+    Show(PolicyFile),
+}
 
 pub(crate) fn run(context: &Context, command: PolicyCommand) -> Result<(), CommandFailure> {
     match command {

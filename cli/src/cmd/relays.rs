@@ -2,9 +2,8 @@
 
 use agentanycast::{PeerId, Relay};
 
-use crate::{
-    args::PeersArgs, context::Context, failure::CommandFailure, json, output, peer_lookup, peer_target,
-};
+use super::peers::PeersArgs;
+use crate::{context::Context, failure::CommandFailure, json, output, peer_lookup, peer_target};
 
 pub(crate) async fn run(context: &Context, args: PeersArgs) -> Result<(), CommandFailure> {
     let node = context.connect_or_start().await?;

@@ -1,15 +1,27 @@
 //! `anycast reply`: answers a task that asks for input, and follows it.
 
 use agentanycast::TaskStatus;
+use clap::{Args, builder::NonEmptyStringValueParser};
 
-use super::{follow::Follower, task};
+use super::{follow::FollowArgs, follow::Follower, task};
 use crate::{
-    args::ReplyArgs,
     context::Context,
     failure::{CommandFailure, FailureCode},
     interrupt::Interrupt,
     message_content,
 };
+
+#[derive(Debug, Args)]
+pub(crate) struct ReplyArgs {
+    /// The id of a task that was sent from here and asks for input
+    #[arg(value_name = "TASK_ID", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) task: String,
+    /// The answer, a part of the message each: a text, @FILE for a file, or - for standard input
+    #[arg(required = true, value_name = "PART")]
+    pub(crate) parts: Vec<String>,
+    #[command(flatten)]
+    pub(crate) follow: FollowArgs,
+}
 
 pub(crate) async fn run(context: &Context, args: ReplyArgs) -> Result<(), CommandFailure> {
     let message = message_content::message(&args.parts)?;

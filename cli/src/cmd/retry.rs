@@ -3,15 +3,24 @@
 use std::collections::BTreeMap;
 
 use agentanycast::{Message, Node, PeerId, Role, Target, Task, TaskHandle, TaskSide};
+use clap::{Args, builder::NonEmptyStringValueParser};
 
-use super::{follow::Follower, task};
+use super::{follow::FollowArgs, follow::Follower, task};
 use crate::{
-    args::RetryArgs,
     context::Context,
     failure::{CommandFailure, FailureCode},
     interrupt::Interrupt,
     output,
 };
+
+#[derive(Debug, Args)]
+pub(crate) struct RetryArgs {
+    /// The id of a task that was sent from here and has ended
+    #[arg(value_name = "TASK_ID", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) task: String,
+    #[command(flatten)]
+    pub(crate) follow: FollowArgs,
+}
 
 /// What begins labels that belong to one task alone: how it was sealed, and which gateway it came by.
 const OWN_LABELS: [&str; 3] = ["agentanycast-sealed-", "a2a.", "gateway."];

@@ -1,20 +1,49 @@
 //! `anycast seal` and `anycast unseal`: content for one peer's eyes alone, for ways on which others can read it. Without a
 //! daemon, unless the peer is named by what only a daemon knows.
 
-use std::io::{self, IsTerminal as _};
+use std::{
+    io::{self, IsTerminal as _},
+    path::PathBuf,
+};
 
 use agentanycast_identity::{
     Keypair, PeerId,
     sealed_box::{self, NONCE, OVERHEAD, SealError},
 };
+use clap::Args;
 
 use crate::{
-    args::{SealArgs, UnsealArgs},
     context::Context,
     failure::{CommandFailure, FailureCode},
     message_content, output,
     peer_target::PeerTarget,
 };
+
+#[derive(Debug, Args)]
+pub(crate) struct SealArgs {
+    /// Who can open it: an alias, peer id or did:key, or what else names a peer to the daemon
+    #[arg(long = "for", value_name = "PEER")]
+    pub(crate) reader: String,
+    /// Whose box it is: a key file [default: the home's]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: Option<PathBuf>,
+    /// What goes into it, at most 64 MiB; - reads standard input
+    #[arg(default_value = "-")]
+    pub(crate) file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UnsealArgs {
+    /// The other end of the box: an alias, peer id or did:key, or what else names a peer to the daemon
+    #[arg(long = "from", value_name = "PEER")]
+    pub(crate) writer: String,
+    /// Who opens it: a key file, such as the one from before a change of keys [default: the home's]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: Option<PathBuf>,
+    /// The box; - reads standard input
+    #[arg(default_value = "-")]
+    pub(crate) file: PathBuf,
+}
 
 /// Largest content of a box, in bytes: it is opened whole or not at all, so it is in memory whole.
 const MAX_CONTENT: u64 = 64 << 20;

@@ -1,10 +1,13 @@
 //! `anycast send`: sends a task, and follows it.
 
-use agentanycast::{Message, Node, Target, TaskHandle};
+use std::time::SystemTime;
 
-use super::{follow::Follower, join, task};
+use agentanycast::{Message, Node, Target, TaskHandle};
+use clap::Args;
+
+use super::{follow::FollowArgs, follow::Follower, join, task};
 use crate::{
-    args::SendArgs,
+    arg_values::{parse_deadline, parse_label},
     context::Context,
     failure::CommandFailure,
     interrupt::Interrupt,
@@ -12,6 +15,46 @@ use crate::{
     message_content,
     peer_target::{PeerQuery, PeerTarget},
 };
+
+#[derive(Debug, Args)]
+pub(crate) struct SendArgs {
+    /// The peer: an alias, its card's name, its id or a unique piece of it, did:key, did:web, an invite, or a multiaddr
+    /// that ends in /p2p/PEER_ID; PEER/AGENT is one of several agents there, self/AGENT one of this node; a skill or URL with
+    /// --skill or --url
+    pub(crate) target: String,
+    /// What is sent, a part of the message each: a text, @FILE for a file, or - for standard input
+    #[arg(required = true, value_name = "PART")]
+    pub(crate) parts: Vec<String>,
+    /// TARGET is a skill: any agent that has it
+    #[arg(long, conflicts_with = "url")]
+    pub(crate) skill: bool,
+    /// TARGET is the URL of an A2A agent outside the network, which the daemon calls
+    #[arg(long)]
+    pub(crate) url: bool,
+    /// With --url: the agent may be on the daemon's host or on a private network; allow_private = true in [bridge.outbound] of
+    /// the settings says so for all tasks
+    #[arg(long, requires = "url")]
+    pub(crate) allow_private: bool,
+    /// With --url: seal the task for this peer (named as TARGET is), so that whoever carries it can neither read nor change
+    /// it, and take only answers that it has sealed
+    #[arg(long, value_name = "PEER", requires = "url")]
+    pub(crate) seal_for: Option<String>,
+    #[command(flatten)]
+    pub(crate) follow: FollowArgs,
+    /// The task fails if it has not ended by then: a time from now, such as 10m or 2d, or a date such as
+    /// 2030-01-31T12:00:00Z
+    #[arg(long, value_parser = parse_deadline, value_name = "TIME")]
+    pub(crate) deadline: Option<SystemTime>,
+    /// The conversation that the task belongs to, as `anycast task` shows it [default: a new one]
+    #[arg(long, value_name = "ID")]
+    pub(crate) context: Option<String>,
+    /// A new task in the conversation of this earlier one
+    #[arg(long, value_name = "TASK_ID", conflicts_with = "context")]
+    pub(crate) reply_to: Option<String>,
+    /// Attach a label, such as priority=low; can be repeated
+    #[arg(long = "meta", value_parser = parse_label, value_name = "KEY=VALUE")]
+    pub(crate) metadata: Vec<(String, String)>,
+}
 
 pub(crate) async fn run(context: &Context, args: SendArgs) -> Result<(), CommandFailure> {
     let aim = SendTarget::parse(context, &args.target, args.skill, args.url)?;

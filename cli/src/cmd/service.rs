@@ -1,15 +1,25 @@
 //! `anycast service`: has the system start the home's daemon at login, or not any more, and says whether it does.
 
+use clap::Subcommand;
 use serde_json::json;
 
 use crate::{
-    args::ServiceCommand,
     background_daemon::{BackgroundDaemon, own_program},
     context::Context,
     failure::{CommandFailure, FailureCode},
     output,
     user_service::{Lingering, UserService},
 };
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ServiceCommand {
+    /// Make the service and start it; it starts at each login, and where this user may say so, with the system
+    Install,
+    /// Stop the service and remove it
+    Uninstall,
+    /// Show whether it is there, starts at login, runs, and goes on after the logout; exit code 1 if it does not run
+    Status,
+}
 
 pub(crate) async fn run(context: &Context, command: ServiceCommand) -> Result<(), CommandFailure> {
     context.refuse_address()?;

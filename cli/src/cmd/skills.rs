@@ -3,10 +3,18 @@
 use std::collections::BTreeMap;
 
 use agentanycast::ListedAgent;
+use clap::Args;
 use serde_json::{Value, json};
 
 use super::agents;
-use crate::{args::SkillsArgs, context::Context, failure::CommandFailure, output};
+use crate::{context::Context, failure::CommandFailure, output};
+
+#[derive(Debug, Args)]
+pub(crate) struct SkillsArgs {
+    /// Only of this node's agent and those of connected peers: no registry is asked
+    #[arg(long)]
+    pub(crate) local: bool,
+}
 
 /// Agents that have a skill, and what one of them says of it.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -1,16 +1,35 @@
 //! `anycast task`: one task, with what was said and what came out; on demand after its end.
 
+use std::{path::PathBuf, time::Duration};
+
 use agentanycast::{ErrorKind, Message, Node, Role, Task, TaskHandle, Trace};
+use clap::{Args, builder::NonEmptyStringValueParser};
 
 use super::follow::final_output;
 use crate::{
-    args::TaskArgs,
+    arg_values::parse_duration,
     context::Context,
     failure::{CommandFailure, FailureCode},
     interrupt::Interrupt,
     json, output,
     tasks_by_id::whole_id,
 };
+
+#[derive(Debug, Args)]
+pub(crate) struct TaskArgs {
+    /// The task's id or its beginning, as `anycast tasks` lists it
+    #[arg(value_name = "TASK_ID", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) task: String,
+    /// Wait for its end first, and end as `anycast send` does
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// Give up waiting after this long, such as 30s, 1h30m or 2d; 0 waits for ever
+    #[arg(long, default_value = "5m", value_parser = parse_duration, value_name = "TIME", requires = "wait")]
+    pub(crate) timeout: Duration,
+    /// Write artifacts that are not text into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+}
 
 pub(crate) async fn run(context: &Context, args: TaskArgs) -> Result<(), CommandFailure> {
     let mut interrupt = Interrupt::new()?;

@@ -6,10 +6,10 @@ use std::{
 };
 
 use agentanycast::{Node, Task, TaskFilter, TaskStatus};
+use clap::{Args, ValueEnum};
 use serde_json::Value;
 
 use crate::{
-    args::{State, TasksArgs},
     context::Context,
     failure::CommandFailure,
     interrupt::Interrupt,
@@ -17,6 +17,34 @@ use crate::{
     peer_lookup::{self, PeerNames},
     peer_target, short_id,
 };
+
+#[derive(Debug, Args)]
+pub(crate) struct TasksArgs {
+    /// Only tasks in this state; can be repeated
+    #[arg(long = "status", value_enum, value_name = "STATE")]
+    pub(crate) statuses: Vec<State>,
+    /// Go on, and show each task again when it changes (with --json: one JSON object per line)
+    #[arg(long)]
+    pub(crate) watch: bool,
+    /// Show ids whole
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// At most this many; 0 = all
+    #[arg(long, default_value_t = 50)]
+    pub(crate) limit: usize,
+}
+
+/// A state that tasks can be listed by.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum State {
+    Submitted,
+    Working,
+    InputRequired,
+    Completed,
+    Failed,
+    Canceled,
+    Rejected,
+}
 
 const HEAD: [&str; 6] = ["TASK", "STATE", "CHANGED", "WITH", "SKILL", "ASKED"];
 

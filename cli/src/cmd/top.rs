@@ -11,6 +11,7 @@ use std::{
 };
 
 use agentanycast::{Activity, Network, Node};
+use clap::Args;
 use ratatui::{
     DefaultTerminal,
     buffer::Buffer,
@@ -21,7 +22,19 @@ use tokio::{sync::mpsc, time::MissedTickBehavior};
 
 use self::view_model::{Snapshot, TopView};
 use super::status::healthy;
-use crate::{args::TopArgs, context::Context, failure::CommandFailure, interrupt::Interrupt, output};
+use crate::{
+    arg_values::parse_interval, context::Context, failure::CommandFailure, interrupt::Interrupt, output,
+};
+
+#[derive(Debug, Args)]
+pub(crate) struct TopArgs {
+    /// Show it once and end
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Time between two looks, such as 500ms or 2s
+    #[arg(long, default_value = "1s", value_parser = parse_interval, value_name = "TIME")]
+    pub(crate) interval: Duration,
+}
 
 /// Lines of the log that are asked for: more than any terminal shows.
 const LOG_LINES: usize = 64;

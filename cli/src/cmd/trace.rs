@@ -6,6 +6,15 @@ mod sealed_box;
 mod steps;
 #[cfg(test)]
 pub(super) mod tests;
+
+use clap::{Args, builder::NonEmptyStringValueParser};
+
+#[derive(Debug, Args)]
+pub(crate) struct TraceArgs {
+    /// The task's id or its beginning, as `anycast tasks` lists it, or the id that its sender knows
+    #[arg(value_name = "TASK_ID", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) task: String,
+}
 mod trace_step;
 pub(super) mod verdict;
 pub(super) mod wording;
@@ -18,7 +27,6 @@ use serde_json::{Value, json};
 
 use self::{explanation::Explanation, trace_step::TraceStep};
 use crate::{
-    args::TraceArgs,
     context::Context,
     failure::CommandFailure,
     json,

@@ -1,9 +1,9 @@
 //! `anycast up`: starts the home's daemon in the background, and shows who and where it is.
 
+use clap::Args;
 use serde_json::json;
 
 use crate::{
-    args::UpArgs,
     background_daemon::{BackgroundDaemon, DaemonProcess},
     context::Context,
     failure::CommandFailure,
@@ -11,6 +11,14 @@ use crate::{
     output,
     settings_file::SettingsFile,
 };
+
+#[derive(Debug, Args)]
+pub(crate) struct UpArgs {
+    /// Keep in the home's settings where the daemon listens: multiaddrs such as /ip4/0.0.0.0/tcp/4002; a comma list, or
+    /// repeated
+    #[arg(long, value_name = "ADDRS", value_delimiter = ',')]
+    pub(crate) listen: Vec<String>,
+}
 
 pub(crate) async fn run(context: &Context, args: &UpArgs) -> Result<(), CommandFailure> {
     context.refuse_address()?;

@@ -2,7 +2,8 @@
 
 use agentanycast_daemon_kit::missing_feature::MissingFeature;
 
-use crate::{args::UampCommand, context::Context, failure::CommandFailure};
+use super::UampCommand;
+use crate::{context::Context, failure::CommandFailure};
 
 /// What this program says that envelopes are left out of.
 const LEFT_OUT: MissingFeature = MissingFeature {

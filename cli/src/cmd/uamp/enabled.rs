@@ -17,7 +17,6 @@ use agentanycast_uamp::{
 use serde_json::{Map, Value, json};
 
 use crate::{
-    args::{UampCommand, UampSignArgs},
     context::Context,
     failure::{CommandFailure, FailureCode},
     message_content, output,
