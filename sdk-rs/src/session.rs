@@ -25,7 +25,7 @@ use agentanycast_proto::{
     },
 };
 use prost::Message as _;
-use tokio::{sync::Mutex, time::Instant};
+use tokio::sync::Mutex;
 use tonic::{
     Code, Request, Response, Status, metadata::AsciiMetadataValue, service::Interceptor,
     service::interceptor::InterceptedService, transport::Channel,
@@ -36,23 +36,23 @@ use crate::{
     transport::{self, Address},
 };
 
+mod agents;
+mod backoff;
 mod call_stream;
 mod current_stream;
+mod diagnostics;
+mod directory;
+mod invites;
 mod notes;
 mod task_calls;
 
+pub(crate) use backoff::Backoff;
 use call_stream::CallStreamError;
 use current_stream::CurrentStream;
 pub(crate) use task_calls::TaskCall;
 
 /// Tells the daemon how large its answers may be; without it, it stays below 4 MiB for older clients.
 const MAX_MESSAGE_KEY: &str = "agentanycast-max-message";
-
-/// First pause before a call is made again. A restarting daemon needs some 100 ms.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-
-/// Longest pause: people notice more.
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Unless told otherwise, how long a call waits for a daemon that went away.
 pub(crate) const DEFAULT_PATIENCE: Duration = Duration::from_mins(1);
@@ -438,158 +438,6 @@ impl Session {
         self.call(Subject::Node, v1::GetNetworkRequest {}, rpc).await
     }
 
-    pub(crate) async fn known_peers(&self) -> Result<v1::ListKnownPeersResponse, Error> {
-        let rpc = |_, request: v1::ListKnownPeersRequest| {
-            let mut client = self.directory.clone();
-            async move { client.list_known_peers(request).await }
-        };
-        self.call(Subject::Node, v1::ListKnownPeersRequest {}, rpc).await
-    }
-
-    pub(crate) async fn list_agents(
-        &self,
-        request: v1::ListAgentsRequest,
-    ) -> Result<v1::ListAgentsResponse, Error> {
-        let rpc = |_, request: v1::ListAgentsRequest| {
-            let mut client = self.directory.clone();
-            async move { client.list_agents(request).await }
-        };
-        self.call(Subject::Node, request, rpc).await
-    }
-
-    /// Registers an agent, once: how long a lost daemon is waited for is not this call's to say.
-    pub(crate) async fn register_agent_once(
-        &self,
-        request: v1::RegisterAgentRequest,
-    ) -> Result<v1::RegisterAgentResponse, CallFailure> {
-        let rpc = |_, request: v1::RegisterAgentRequest| {
-            let mut client = self.agents.clone();
-            async move { client.register_agent(request).await }
-        };
-        self.call_once(Subject::Agent, request, rpc).await
-    }
-
-    pub(crate) async fn register_agent(
-        &self,
-        request: v1::RegisterAgentRequest,
-    ) -> Result<v1::RegisterAgentResponse, Error> {
-        let once = || self.register_agent_once(request.clone());
-        self.repeat(once).await.0
-    }
-
-    pub(crate) async fn unregister_agent(&self, name: &str) -> Result<v1::UnregisterAgentResponse, Error> {
-        let rpc = |_, request: v1::UnregisterAgentRequest| {
-            let mut client = self.agents.clone();
-            async move { client.unregister_agent(request).await }
-        };
-        let request = v1::UnregisterAgentRequest {
-            name: name.to_owned(),
-        };
-        self.call(Subject::Agent, request, rpc).await
-    }
-
-    pub(crate) async fn list_node_agents(&self) -> Result<v1::ListNodeAgentsResponse, Error> {
-        let rpc = |_, request: v1::ListNodeAgentsRequest| {
-            let mut client = self.agents.clone();
-            async move { client.list_node_agents(request).await }
-        };
-        self.call(Subject::Node, v1::ListNodeAgentsRequest {}, rpc).await
-    }
-
-    pub(crate) async fn list_agent_programs(&self) -> Result<v1::ListAgentProgramsResponse, Error> {
-        let rpc = |_, request: v1::ListAgentProgramsRequest| {
-            let mut client = self.agents.clone();
-            async move { client.list_agent_programs(request).await }
-        };
-        self.call(Subject::Node, v1::ListAgentProgramsRequest {}, rpc)
-            .await
-    }
-
-    pub(crate) async fn create_invite(
-        &self,
-        request: v1::CreateInviteRequest,
-    ) -> Result<v1::CreateInviteResponse, Error> {
-        let rpc = |_, request: v1::CreateInviteRequest| {
-            let mut client = self.invites.clone();
-            async move { client.create_invite(request).await }
-        };
-        // Nobody would know the secret of the first one.
-        self.call_at_most_once(Subject::Node, request, rpc).await
-    }
-
-    pub(crate) async fn accept_invite(
-        &self,
-        request: v1::AcceptInviteRequest,
-    ) -> Result<v1::AcceptInviteResponse, Error> {
-        let rpc = |_, request: v1::AcceptInviteRequest| {
-            let mut client = self.invites.clone();
-            async move { client.accept_invite(request).await }
-        };
-        self.call(Subject::Node, request, rpc).await
-    }
-
-    pub(crate) async fn list_invites(&self) -> Result<v1::ListInvitesResponse, Error> {
-        let rpc = |_, request: v1::ListInvitesRequest| {
-            let mut client = self.invites.clone();
-            async move { client.list_invites(request).await }
-        };
-        self.call(Subject::Node, v1::ListInvitesRequest {}, rpc).await
-    }
-
-    pub(crate) async fn revoke_invite(&self, name: &str) -> Result<v1::RevokeInviteResponse, Error> {
-        let rpc = |_, request: v1::RevokeInviteRequest| {
-            let mut client = self.invites.clone();
-            async move { client.revoke_invite(request).await }
-        };
-        let request = v1::RevokeInviteRequest {
-            name: name.to_owned(),
-        };
-        // What was revoked the first time would not be found the second time.
-        self.call_at_most_once(Subject::Invite, request, rpc).await
-    }
-
-    pub(crate) async fn resolve_did(&self, did: &str) -> Result<v1::ResolveDidResponse, Error> {
-        let rpc = |_, request: v1::ResolveDidRequest| {
-            let mut client = self.directory.clone();
-            async move { client.resolve_did(request).await }
-        };
-        let request = v1::ResolveDidRequest { did: did.to_owned() };
-        self.call(Subject::Peer, request, rpc).await
-    }
-
-    pub(crate) async fn trace_task(
-        &self,
-        request: v1::TraceTaskRequest,
-    ) -> Result<v1::TraceTaskResponse, Error> {
-        let rpc = |_, request: v1::TraceTaskRequest| {
-            let mut client = self.diagnostics.clone();
-            async move { client.trace_task(request).await }
-        };
-        self.call(Subject::Task, request, rpc).await
-    }
-
-    pub(crate) async fn ping_peer(
-        &self,
-        request: v1::PingPeerRequest,
-    ) -> Result<v1::PingPeerResponse, Error> {
-        let rpc = |_, request: v1::PingPeerRequest| {
-            let mut client = self.diagnostics.clone();
-            async move { client.ping_peer(request).await }
-        };
-        self.call(Subject::Peer, request, rpc).await
-    }
-
-    pub(crate) async fn activity(
-        &self,
-        request: v1::GetActivityRequest,
-    ) -> Result<v1::GetActivityResponse, Error> {
-        let rpc = |_, request: v1::GetActivityRequest| {
-            let mut client = self.diagnostics.clone();
-            async move { client.get_activity(request).await }
-        };
-        self.call(Subject::Node, request, rpc).await
-    }
-
     async fn once<T>(
         &self,
         subject: Subject,
@@ -684,65 +532,4 @@ pub(crate) enum CallFailure {
     /// The connection broke; whether the call took effect is not known.
     Lost(Error),
     Answered(Error),
-}
-
-/// Growing pauses, until the patience is over. Without jitter: the callers of one daemon are the few
-/// agents on its own host.
-#[derive(Debug)]
-pub(crate) struct Backoff {
-    patience: Option<Duration>,
-    /// When the patience is over; unknown before the first pause, endless without a patience.
-    end: Option<Instant>,
-    next: Duration,
-}
-
-impl Backoff {
-    /// Without a patience it never ends.
-    pub(crate) fn new(patience: Option<Duration>) -> Self {
-        Self {
-            patience,
-            end: None,
-            next: FIRST_PAUSE,
-        }
-    }
-
-    /// Waits before the next attempt; false, at once, when the patience is over.
-    pub(crate) async fn pause(&mut self) -> bool {
-        let mut pause = self.next;
-        if let Some(patience) = self.patience {
-            let now = Instant::now();
-            let left = self
-                .end
-                .get_or_insert(now + patience)
-                .saturating_duration_since(now);
-            if left.is_zero() {
-                return false;
-            }
-            pause = pause.min(left);
-        }
-        tokio::time::sleep(pause).await;
-        self.next = (self.next * 2).min(LONGEST_PAUSE);
-        true
-    }
-
-    /// Something worked: the next loss starts a new run.
-    pub(crate) fn reset(&mut self) {
-        (self.end, self.next) = (None, FIRST_PAUSE);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn patience_bounds_the_pauses() {
-        let start = Instant::now();
-        let mut backoff = Backoff::new(Some(Duration::from_secs(10)));
-        while backoff.pause().await {}
-        assert_eq!(start.elapsed(), Duration::from_secs(10));
-        backoff.reset();
-        assert!(backoff.pause().await);
-        assert!(!Backoff::new(Some(Duration::ZERO)).pause().await);
-    }
 }
