@@ -1,6 +1,6 @@
 //! Who may come in, and how often: what one address or caller may have of everything that is shared.
 //!
-//! `rate`, `concurrency`, `byte_quota`, `ip_scope`, `conn_slots` and `network` are PURE: no I/O, and the time is an argument. `swarm_limits` is the
+//! `rate`, `concurrency`, `byte_quota`, `ip_scope`, `conn_slots`, `network` and `log_throttle` are PURE: no I/O, and the time is an argument. `swarm_limits` is the
 //! behaviour that applies them to the connections of libp2p, `http` how long a connection of HTTP is waited for.
 //! `interfaces` watches the addresses of this host.
 
@@ -12,6 +12,8 @@ pub mod http;
 #[cfg(feature = "swarm")]
 mod interfaces;
 pub mod ip_scope;
+#[cfg(feature = "http")]
+mod log_throttle;
 mod network;
 pub mod rate;
 #[cfg(feature = "swarm")]
@@ -22,6 +24,8 @@ pub use concurrency::Concurrency;
 pub use conn_slots::{ConnSlots, NoSlot, Slot, SlotHolder};
 #[cfg(feature = "swarm")]
 pub use interfaces::{AddressChange, Interfaces, ip_of, local_ip};
+#[cfg(feature = "http")]
+pub use log_throttle::LogThrottle;
 pub use network::Network;
 #[cfg(feature = "swarm")]
 pub use swarm_limits::{Behaviour, SwarmLimits, address};

@@ -13,7 +13,7 @@ use std::{
 
 use agentanycast_daemon_kit::listening::canonical;
 use agentanycast_limits::{
-    NoSlot, Slot, SlotHolder,
+    LogThrottle, NoSlot, Slot, SlotHolder,
     http::{AcceptLog, Acceptor},
 };
 use rustix::net::sockopt;
@@ -26,7 +26,6 @@ use tonic::transport::server::{Connected, TcpConnectInfo};
 
 use crate::{
     fd_budget::ListenerLimits,
-    log_throttle::LogThrottle,
     metrics::{Metrics, TurnedAwayLabels},
 };
 

@@ -10,7 +10,6 @@ pub mod federation;
 pub mod fuzz;
 pub mod grpc;
 pub mod http;
-mod log_throttle;
 pub mod metrics;
 pub mod net;
 pub mod node_instances;

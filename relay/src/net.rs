@@ -15,7 +15,7 @@ mod transport;
 use std::{collections::HashMap, io, net::IpAddr, sync::Arc, time::Duration};
 
 pub use addresses::with_peer;
-use agentanycast_limits::{AddressChange, Interfaces};
+use agentanycast_limits::{AddressChange, Interfaces, LogThrottle};
 use libp2p::{
     Multiaddr, Swarm, TransportError,
     core::transport::ListenerId,
@@ -30,7 +30,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{log_throttle::LogThrottle, metrics::Metrics};
+use crate::metrics::Metrics;
 use addresses::{announced_addresses, is_wildcard, quic_beside, with_remedy};
 use agentanycast_daemon_kit::{
     address::{port, with_port},

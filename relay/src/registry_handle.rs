@@ -14,14 +14,16 @@ use std::{
 };
 
 use agentanycast_identity::{Instance, rotation::Rotation};
-use agentanycast_limits::rate::{Rate, Rates};
+use agentanycast_limits::{
+    LogThrottle,
+    rate::{Rate, Rates},
+};
 use agentanycast_proto::v1::{FederatedRegistration, RegistryProof};
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
     clock::{Nanos, Now, nanos, now, since_start},
     clock_skew::{SignerClocks, WrongClock},
-    log_throttle::LogThrottle,
     metrics::Metrics,
     node_instances::InstanceTracker,
     registry::{

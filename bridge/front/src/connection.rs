@@ -85,7 +85,7 @@ const SMALL_CONNECTION_WINDOW: u32 = 4 << 20;
 
 /// Serves until `stop`, then answers what was asked and returns.
 pub async fn serve(listener: TcpListener, door: ConnectionConfig, router: Router, stop: CancellationToken) {
-    let acceptor = Acceptor::new(listener, MOST, door.connections, PlainLog);
+    let acceptor = Acceptor::new(listener, MOST, door.connections, PlainLog::default());
     let builder = Arc::new(builder(door.small_messages));
     let serving = acceptor.serve(&stop, |stream, address, slot| {
         let acceptor = door.tls.as_ref().map(Tls::acceptor);

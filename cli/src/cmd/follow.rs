@@ -413,8 +413,15 @@ async fn pressed(keys: &mut Option<TerminalKeys>) -> u8 {
 /// What came out of a task. Without artifacts it is what was said at the end: agents of A2A may answer by messages
 /// alone. One that broke off is no result where it came again, whole, or where the task failed.
 fn results(task: &Task) -> Cow<'_, [Artifact]> {
-    if !task.artifacts.is_empty() || task.status != TaskStatus::Completed {
-        let failed = task.status != TaskStatus::Completed;
+    let failed = task.status != TaskStatus::Completed;
+    if !task.artifacts.is_empty() || failed {
+        if task
+            .artifacts
+            .iter()
+            .all(|artifact| artifact.break_reason().is_none())
+        {
+            return (&task.artifacts[..]).into();
+        }
         let came_again = |broken: &Artifact| {
             let mut others = task.artifacts.iter();
             others.any(|other| other.name == broken.name && other.break_reason().is_none())

@@ -11,7 +11,7 @@ use std::{
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use crate::{ConnSlots, Network, NoSlot, Slot};
+use crate::{ConnSlots, LogThrottle, Network, NoSlot, Slot};
 
 /// Pause after accepting has failed, as it does when no descriptors are left.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -19,18 +19,31 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// How long requests may take that are being answered at the stop.
 const LAST_ANSWERS: Duration = Duration::from_secs(3);
 
-/// What is logged of a listener that nothing else counts.
+/// What is logged of a listener that nothing else counts: at most a line a second of each kind.
 #[derive(Debug, Default)]
-pub struct PlainLog;
+pub struct PlainLog {
+    failed: LogThrottle,
+    refused: LogThrottle,
+}
 
 impl AcceptLog for PlainLog {
     fn failed(&mut self, error: &io::Error) {
-        tracing::warn!(%error, "a connection could not be accepted");
+        if let Some(unsaid) = self.failed.allow(tokio::time::Instant::now()) {
+            tracing::warn!(%error, unsaid, "a connection could not be accepted");
+        }
     }
 
     fn refused(&mut self, address: SocketAddr, full: NoSlot) {
+        let Some(unsaid) = self.refused.allow(tokio::time::Instant::now()) else {
+            return;
+        };
         let network = Network::from(address.ip());
-        tracing::debug!(%network, ?full, "too many connections; one was refused");
+        match full {
+            NoSlot::All => tracing::warn!(%network, unsaid, "a connection was refused: all places are taken"),
+            NoSlot::Source => {
+                tracing::warn!(%network, unsaid, "a connection was refused: its network has as many as it may have");
+            }
+        }
     }
 }
 

@@ -33,7 +33,7 @@ pub(super) async fn serve(listener: TcpListener, router: Router, stop: Cancellat
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT);
     let builder = Arc::new(builder);
-    let acceptor = Acceptor::new(listener, MAX_CONNECTIONS, MAX_PER_SOURCE, PlainLog);
+    let acceptor = Acceptor::new(listener, MAX_CONNECTIONS, MAX_PER_SOURCE, PlainLog::default());
     let serving = acceptor.serve(&stop, |stream, _, slot| {
         let (builder, router, stop) = (Arc::clone(&builder), router.clone(), stop.clone());
         async move {

@@ -1,4 +1,6 @@
-//! Lines of the log that anybody can cause: one a second at most, with the number of those that were left out. PURE.
+//! Lines of the log that anybody can cause: one a second at most, with the number of those that were left out. Pure.
+//!
+//! Used by listeners and the relay.
 
 use std::time::Duration;
 
@@ -7,16 +9,16 @@ use tokio::time::Instant;
 /// How far two lines are apart at least.
 const APART: Duration = Duration::from_secs(1);
 
-/// One kind of line.
+/// One kind of line of the log.
 #[derive(Debug, Default)]
-pub(crate) struct LogThrottle {
+pub struct LogThrottle {
     last: Option<Instant>,
     unsaid: u64,
 }
 
 impl LogThrottle {
     /// Whether to say it now, and how many were not said before.
-    pub(crate) fn allow(&mut self, now: Instant) -> Option<u64> {
+    pub fn allow(&mut self, now: Instant) -> Option<u64> {
         if self.last.is_some_and(|last| now.duration_since(last) < APART) {
             self.unsaid += 1;
             return None;
