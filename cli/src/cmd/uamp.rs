@@ -5,11 +5,14 @@ mod disabled;
 #[cfg(feature = "uamp")]
 mod enabled;
 
-#[cfg(not(feature = "uamp"))]
-pub(crate) use disabled::run;
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use std::path::PathBuf;
+
+#[cfg(not(feature = "uamp"))]
+pub(crate) use self::disabled::run;
+#[cfg(feature = "uamp")]
+pub(crate) use self::enabled::run;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum UampCommand {
@@ -60,5 +63,3 @@ pub(crate) struct UampSignArgs {
     #[arg(default_value = "-")]
     pub(crate) content: String,
 }
-#[cfg(feature = "uamp")]
-pub(crate) use enabled::run;

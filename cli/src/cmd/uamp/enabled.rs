@@ -16,6 +16,7 @@ use agentanycast_uamp::{
 };
 use serde_json::{Map, Value, json};
 
+use super::{UampCommand, UampSignArgs};
 use crate::{
     context::Context,
     failure::{CommandFailure, FailureCode},
