@@ -10,6 +10,7 @@ mod run;
 use std::{fmt, sync::Arc};
 
 use agentanycast_upp::{Input, Llm, Tool, Turn};
+use serde_json::Value;
 
 use self::options::AgentParts;
 pub use self::{
@@ -24,6 +25,9 @@ use crate::{
     result::{AgentError, GenerateResult},
     state::AgentState,
 };
+
+/// The key of the state's metadata that holds the session of the checkpoints.
+const SESSION_ID: &str = "sessionId";
 
 /// An agent. Clones share everything.
 ///
@@ -107,9 +111,10 @@ impl Agent {
         self.generate(input, state).await
     }
 
-    /// Runs the agent on an empty state, and returns the turn only.
+    /// Runs the agent on an empty state, and returns the turn only. The state is discarded: no checkpoint is saved.
     pub async fn query(&self, input: impl Into<Input>) -> Result<Turn, AgentError> {
-        Ok(self.generate(input, &AgentState::initial()).await?.turn)
+        let call = self.call(input, &AgentState::initial()).without_checkpoints();
+        Ok(call.generate().await?.turn)
     }
 
     /// A run with more options: cancellation and session.
@@ -118,9 +123,46 @@ impl Agent {
     }
 
     /// Goes on from a state whose run was cut short, for example one of [`Agent::restore`]. The number of the
-    /// step goes on too. If nothing is left to do, the turn holds the last answer.
+    /// step goes on too, and so does the session of the state, unless the agent has one. If nothing is left to do, the
+    /// turn holds the last answer.
+    ///
+    /// After an error use [`Agent::retry`]: the state of a run whose first step failed does not have its input.
     pub async fn resume(&self, state: &AgentState) -> Result<GenerateResult, AgentError> {
-        self.generate(Input::default(), state).await
+        self.continued(Input::default(), state).await
+    }
+
+    /// Runs the step that failed once more, and goes on from there: with the input of the run if its first step failed.
+    ///
+    /// ```
+    /// use agentanycast_uap::{AgentState, agent};
+    /// use agentanycast_upp::{ErrorCode, Scripted, ScriptedReply, UppError};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let busy = UppError::new(ErrorCode::RateLimited, "busy");
+    /// let script = Scripted::new([ScriptedReply::Fail(busy), ScriptedReply::text("Hello Ada.")]);
+    /// let agent = agent(script.model()).build()?;
+    /// let failed = agent.ask("I am Ada.", &AgentState::initial()).await.unwrap_err();
+    /// let result = agent.retry(&failed).await?;
+    /// assert_eq!(result.state.messages().len(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn retry(&self, failed: &AgentError) -> Result<GenerateResult, AgentError> {
+        self.continued(failed.input().to_vec(), &failed.state).await
+    }
+
+    async fn continued(
+        &self,
+        input: impl Into<Input>,
+        state: &AgentState,
+    ) -> Result<GenerateResult, AgentError> {
+        let mut call = self.call(input, state);
+        let session = state.metadata().get(SESSION_ID).and_then(Value::as_str);
+        if let Some(session) = session.filter(|_| self.0.session_id.is_none()) {
+            call = call.session_id(session);
+        }
+        call.generate().await
     }
 
     /// Where the checkpoints are kept.

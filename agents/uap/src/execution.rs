@@ -78,7 +78,8 @@ pub trait ExecutionStrategy: Send + Sync {
     where
         Self: Sized + 'static,
     {
-        let cancel = context.cancel.clone();
+        let cancel = context.cancel.child_token();
+        context.cancel = cancel.clone();
         AgentStreamResult::new(cancel, move |events| async move {
             context.set_events(events);
             self.execute(context).await

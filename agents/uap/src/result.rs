@@ -3,7 +3,7 @@
 
 use std::{error::Error, fmt};
 
-use agentanycast_upp::{ErrorCode, Turn, UppError};
+use agentanycast_upp::{ErrorCode, Message, Turn, UppError};
 
 use crate::state::AgentState;
 
@@ -16,8 +16,7 @@ pub struct GenerateResult {
     pub state: AgentState,
 }
 
-/// A failed run. The state is the one before the step that failed, so that the caller can go on from it
-/// ([`crate::Agent::resume`]).
+/// A failed run. The state is the one before the step that failed; [`crate::Agent::retry`] goes on from there.
 ///
 /// ```
 /// use agentanycast_uap::{AgentState, agent};
@@ -32,6 +31,7 @@ pub struct GenerateResult {
 /// let error = agent.generate("hi", &state).await.unwrap_err();
 /// assert!(error.is_retryable());
 /// assert_eq!(error.state, state);
+/// assert_eq!(agent.retry(&error).await.unwrap().turn.text(), "hello");
 /// # Ok(())
 /// # }
 /// ```
@@ -41,6 +41,8 @@ pub struct AgentError {
     pub error: UppError,
     /// The state before the step that failed.
     pub state: AgentState,
+    /// The input of the run if its first step failed, so that the state does not have it.
+    input: Vec<Message>,
 }
 
 impl AgentError {
@@ -49,7 +51,22 @@ impl AgentError {
         Self {
             error,
             state: state.clone(),
+            input: Vec::new(),
         }
+    }
+
+    /// The input of the run, if the run failed before its first step ended: [`AgentError::state`] does not have it. Empty
+    /// otherwise.
+    pub fn input(&self) -> &[Message] {
+        &self.input
+    }
+
+    /// The same error with the input of the run, where no step has put it into the state.
+    pub(crate) fn with_input(mut self, input: &[Message], before: &AgentState) -> Self {
+        if self.state.id() == before.id() {
+            self.input = input.to_vec();
+        }
+        self
     }
 
     /// What kind of failure this is.

@@ -78,16 +78,17 @@ impl AgentToolContext {
 
     async fn emit(&self, kind: UapEventType, data: Map<String, Value>) {
         if let Some(events) = &self.events {
-            let agent_id = self.agent_id.to_string();
-            events
-                .send(AgentStreamEvent::Uap(UapEvent {
-                    kind,
-                    step: self.step,
-                    agent_id,
-                    data,
-                }))
-                .await;
+            events.send(self.event(kind, data)).await;
         }
+    }
+
+    fn event(&self, kind: UapEventType, data: Map<String, Value>) -> AgentStreamEvent {
+        AgentStreamEvent::Uap(UapEvent {
+            kind,
+            step: self.step,
+            agent_id: self.agent_id.to_string(),
+            data,
+        })
     }
 }
 
@@ -101,13 +102,15 @@ impl fmt::Debug for AgentToolContext {
     }
 }
 
-/// A sub-agent that runs: it tells the parent that it began, what happens in it, and how it ended.
+/// A sub-agent that runs: it tells the parent that it began, what happens in it, and how it ended. Dropping it, as at the
+/// time-out of its tool, ends it as failed.
 ///
 /// Tools of other kinds use it to appear as sub-agents too, for example agents elsewhere.
 #[derive(Debug)]
 pub struct SubagentRun {
     parent: Option<AgentToolContext>,
     trace: SubagentExecutionTrace,
+    has_ended: bool,
 }
 
 impl SubagentRun {
@@ -129,8 +132,9 @@ impl SubagentRun {
         let run = Self {
             parent: AgentToolContext::of(context).cloned(),
             trace,
+            has_ended: false,
         };
-        let mut data = run.data();
+        let mut data = ids_of(&run.trace);
         data.insert("prompt".to_owned(), prompt.into());
         data.insert("timestamp".to_owned(), run.trace.start_time.into());
         run.emit(UapEventType::SubagentStart, data).await;
@@ -145,7 +149,7 @@ impl SubagentRun {
     /// Hands an event of the sub-agent to the parent's stream.
     pub async fn event(&self, inner: &AgentStreamEvent) {
         if self.is_streamed() {
-            let mut data = self.data();
+            let mut data = ids_of(&self.trace);
             data.insert(
                 "innerEvent".to_owned(),
                 serde_json::to_value(inner).unwrap_or_default(),
@@ -161,6 +165,17 @@ impl SubagentRun {
         executions: &[ToolExecution],
         usage: Option<TokenUsage>,
     ) {
+        self.finish(outcome, executions, usage);
+        self.emit(UapEventType::SubagentEnd, end_of(&self.trace)).await;
+    }
+
+    /// Puts the trace into the parent's state.
+    fn finish(
+        &mut self,
+        outcome: &Result<String, String>,
+        executions: &[ToolExecution],
+        usage: Option<TokenUsage>,
+    ) {
         let trace = &mut self.trace;
         trace.end_time = Timestamp::now().as_millis();
         trace.success = outcome.is_ok();
@@ -169,42 +184,14 @@ impl SubagentRun {
         let executions: Vec<_> = executions.iter().map(ToolExecutionTrace::from).collect();
         trace.tool_executions = (!executions.is_empty()).then_some(executions);
         trace.usage = usage;
-        let mut data = self.data();
-        data.insert("success".to_owned(), self.trace.success.into());
-        data.insert("timestamp".to_owned(), self.trace.end_time.into());
-        let optional = [
-            ("result", json!(self.trace.result)),
-            ("error", json!(self.trace.error)),
-            ("toolExecutions", json!(self.trace.tool_executions)),
-            ("usage", json!(self.trace.usage)),
-        ];
-        data.extend(
-            optional
-                .into_iter()
-                .filter(|(_, value)| !value.is_null())
-                .map(|(key, value)| (key.to_owned(), value)),
-        );
-        self.emit(UapEventType::SubagentEnd, data).await;
+        self.has_ended = true;
         if let Some(parent) = &self.parent {
             parent
                 .traces
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
-                .push(self.trace);
+                .push(self.trace.clone());
         }
-    }
-
-    fn data(&self) -> Map<String, Value> {
-        let trace = &self.trace;
-        let fields = [
-            ("subagentId", &trace.subagent_id),
-            ("subagentType", &trace.subagent_type),
-            ("parentToolCallId", &trace.parent_tool_call_id),
-        ];
-        fields
-            .map(|(key, value)| (key.to_owned(), value.as_str().into()))
-            .into_iter()
-            .collect()
     }
 
     async fn emit(&self, kind: UapEventType, data: Map<String, Value>) {
@@ -212,4 +199,55 @@ impl SubagentRun {
             parent.emit(kind, data).await;
         }
     }
+}
+
+impl Drop for SubagentRun {
+    fn drop(&mut self) {
+        if self.has_ended {
+            return;
+        }
+        self.finish(
+            &Err("the sub-agent was given up before its end".to_owned()),
+            &[],
+            None,
+        );
+        let data = end_of(&self.trace);
+        if let Some(parent) = &self.parent
+            && let Some(events) = &parent.events
+        {
+            events.send_detached(parent.event(UapEventType::SubagentEnd, data));
+        }
+    }
+}
+
+fn ids_of(trace: &SubagentExecutionTrace) -> Map<String, Value> {
+    let fields = [
+        ("subagentId", &trace.subagent_id),
+        ("subagentType", &trace.subagent_type),
+        ("parentToolCallId", &trace.parent_tool_call_id),
+    ];
+    fields
+        .map(|(key, value)| (key.to_owned(), value.as_str().into()))
+        .into_iter()
+        .collect()
+}
+
+/// The data of `subagent_end`.
+fn end_of(trace: &SubagentExecutionTrace) -> Map<String, Value> {
+    let mut data = ids_of(trace);
+    data.insert("success".to_owned(), trace.success.into());
+    data.insert("timestamp".to_owned(), trace.end_time.into());
+    let optional = [
+        ("result", json!(trace.result)),
+        ("error", json!(trace.error)),
+        ("toolExecutions", json!(trace.tool_executions)),
+        ("usage", json!(trace.usage)),
+    ];
+    data.extend(
+        optional
+            .into_iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(key, value)| (key.to_owned(), value)),
+    );
+    data
 }

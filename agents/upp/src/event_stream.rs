@@ -70,6 +70,25 @@ impl<E> EventSender<E> {
             Sink::Function(function) => function(event).await,
         }
     }
+
+    /// Hands out an event from where nothing can wait, such as a destructor: at once if there is room, else from a task
+    /// of its own. Outside of a runtime an event that has no room is dropped.
+    pub fn send_detached(&self, event: E)
+    where
+        E: Send + 'static,
+    {
+        let sender = self.clone();
+        let event = match &self.0 {
+            Sink::Channel(channel) => match channel.try_send(event) {
+                Err(mpsc::error::TrySendError::Full(event)) => event,
+                Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => return,
+            },
+            Sink::Function(_) => event,
+        };
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { sender.send(event).await });
+        }
+    }
 }
 
 /// Events, and a result at their end.
@@ -161,6 +180,8 @@ impl<E, T: Unpin, X: Clone + Unpin> Stream for EventStream<E, T, X> {
             match work.poll_unpin(context) {
                 Poll::Ready(outcome) => {
                     self.work = None;
+                    // What was sent before is still read. A task that keeps a sender does not keep the stream open.
+                    self.events.close();
                     self.outcome = Some(outcome);
                 }
                 Poll::Pending => {

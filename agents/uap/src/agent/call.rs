@@ -34,6 +34,7 @@ pub struct AgentCall {
     pub(super) state: AgentState,
     pub(super) cancel: CancellationToken,
     pub(super) session_id: Option<String>,
+    pub(super) checkpoints: bool,
 }
 
 impl AgentCall {
@@ -44,6 +45,7 @@ impl AgentCall {
             state: state.clone(),
             cancel: CancellationToken::new(),
             session_id: None,
+            checkpoints: true,
         }
     }
 
@@ -59,13 +61,21 @@ impl AgentCall {
         self
     }
 
+    /// Saves no checkpoints, whatever the agent has.
+    pub(super) fn without_checkpoints(mut self) -> Self {
+        self.checkpoints = false;
+        self
+    }
+
     /// Runs the agent.
     pub async fn generate(self) -> Result<GenerateResult, AgentError> {
         run::run(self, None).await
     }
 
     /// Runs the agent, with events while it runs.
-    pub fn stream(self) -> AgentStreamResult {
+    pub fn stream(mut self) -> AgentStreamResult {
+        // The caller's token may be that of other runs too, which `abort` leaves alone.
+        self.cancel = self.cancel.child_token();
         AgentStreamResult::new(self.cancel.clone(), move |events| run::run(self, Some(events)))
     }
 }

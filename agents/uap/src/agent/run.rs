@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use agentanycast_upp::{EventSender, UppError};
 
-use super::{AgentCall, options::AgentParts};
+use super::{AgentCall, SESSION_ID, options::AgentParts};
 use crate::{
     checkpoint::{check_session_id, save_queue::SaveQueue},
     event::AgentStreamEvent,
@@ -24,9 +24,18 @@ pub(super) async fn run(
         mut state,
         cancel,
         session_id,
+        checkpoints,
     } = call;
     let parts = &*agent.0;
-    let session_id = session_of(parts, session_id);
+    let store = parts.checkpoints.as_ref().filter(|_| checkpoints);
+    let session_id = if checkpoints {
+        session_of(parts, session_id)
+    } else {
+        None
+    };
+    // A run that is dropped is cancelled: tasks that its tools began watch the same token.
+    let cancel = cancel.child_token();
+    let cancel_on_drop = cancel.clone().drop_guard();
     if let Some(session_id) = &session_id {
         check_session_id(session_id).map_err(|error| {
             AgentError::new(
@@ -35,11 +44,12 @@ pub(super) async fn run(
             )
         })?;
         state = state
-            .ensure_metadata("sessionId", session_id)
+            .ensure_metadata(SESSION_ID, session_id)
             .ensure_metadata("agentId", &parts.id);
     }
     let mut around = MiddlewareContext::new(&parts.id, input.into_messages(), state);
-    let saves = parts.checkpoints.as_ref().zip(session_id.clone());
+    let input = around.input.clone();
+    let saves = store.zip(session_id.clone());
     let saves = saves.map(|(store, session_id)| Arc::new(SaveQueue::start(store.clone(), session_id)));
 
     let outcome = async {
@@ -61,9 +71,14 @@ pub(super) async fn run(
     if let Some(saves) = saves.and_then(Arc::into_inner) {
         saves.flush().await;
     }
+    // What a tool leaves running may outlive a run that has ended.
+    cancel_on_drop.disarm();
     match outcome {
         Ok(result) => Ok(result),
-        Err(error) => rescue(parts, &mut around, error).await,
+        Err(error) => {
+            let error = error.with_input(&input, &around.state);
+            rescue(parts, &mut around, error).await
+        }
     }
 }
 
