@@ -11,7 +11,7 @@ use agentanycast_uap::{
     AgentState, AgentStrategy, GenerateResult, PlanStep, PlanStepStatus, agent, loop_, plan, react, stop_when,
 };
 use agentanycast_upp::{
-    AssistantMessage, ContentBlock, ErrorCode, Response, Scripted, ScriptedReply, Tool, ToolCall,
+    AssistantMessage, ContentBlock, ErrorCode, Message, Response, Scripted, ScriptedReply, Tool, ToolCall,
     ToolExecution, ToolUseStrategy, Turn, UppError,
 };
 use serde_json::{Value, json};
@@ -311,6 +311,33 @@ async fn a_failed_step_of_a_plan_makes_a_new_plan_if_that_is_allowed() {
             PlanStepStatus::Pending
         ]
     );
+}
+
+#[tokio::test]
+async fn a_failed_step_of_a_plan_keeps_what_its_tools_did() {
+    let broken = UppError::new(ErrorCode::InvalidResponse, "garbage");
+    let script = Scripted::new([
+        plan_reply(&steps(&["one"])),
+        call(1),
+        ScriptedReply::Fail(broken),
+        plan_reply(&steps(&["two"])),
+        ScriptedReply::text("done"),
+    ]);
+    let agent = agent(script.model())
+        .tool(echo())
+        .execution(plan())
+        .build()
+        .unwrap();
+    let result = agent.generate("go", &AgentState::initial()).await.unwrap();
+    assert_eq!(result.turn.tool_executions.len(), 1);
+    let replanned = &script.requests()[3].messages;
+    assert!(
+        replanned
+            .iter()
+            .any(|message| matches!(message, Message::ToolResult(_))),
+        "{replanned:?}"
+    );
+    assert_eq!(result.turn.text(), "done");
 }
 
 #[tokio::test]

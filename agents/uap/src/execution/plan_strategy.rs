@@ -216,10 +216,11 @@ impl PlanRun<'_> {
         let outcome = self.work(&task, step, tools.clone(), last).await;
         let (mut turn, failure) = match outcome {
             Ok(turn) => (turn, None),
-            Err(error) if self.options.allow_replan && new_plan_may_help(&error) => {
-                (Turn::default(), Some(error))
+            // What its tools did is done, and the new plan has to know it.
+            Err((turn, error)) if self.options.allow_replan && new_plan_may_help(&error) => {
+                (turn, Some(error))
             }
-            Err(error) => return Err(error),
+            Err((_, error)) => return Err(error),
         };
         plan[index].status = if failure.is_some() {
             PlanStepStatus::Failed
@@ -256,14 +257,14 @@ impl PlanRun<'_> {
         }
     }
 
-    /// The loop of the model for one step of the plan.
+    /// The loop of the model for one step of the plan. After an error also what there is of its turn.
     async fn work(
         &self,
         task: &PlanStep,
         step: u64,
         tools: crate::AgentToolContext,
         last: bool,
-    ) -> Result<Turn, UppError> {
+    ) -> Result<Turn, (Turn, UppError)> {
         let context = self.context;
         let hint = task
             .tool
@@ -275,13 +276,18 @@ impl PlanRun<'_> {
         let mut run = context.start(llm, UserMessage::text(prompt), self.state.messages());
         run.set_extension(tools);
         loop {
-            let inference = run.infer().await?;
+            let inference = match run.infer().await {
+                Ok(inference) => inference,
+                Err(error) => return Err((run.into_broken_turn(), error)),
+            };
             if !inference.runs_tools {
-                return run.finish().await;
+                return run.finish().await.map_err(|error| (Turn::default(), error));
             }
             context.act(step, &inference.message.tool_calls).await;
-            let executions = run.run_tools().await?;
-            context.observe(step, executions).await;
+            match run.run_tools().await {
+                Ok(executions) => context.observe(step, executions).await,
+                Err(error) => return Err((run.into_broken_turn(), error)),
+            }
         }
     }
 

@@ -149,6 +149,27 @@ impl TurnRun {
         Ok(turn)
     }
 
+    /// What there is of the turn when the loop failed: its messages up to the last one that is answered, the calls of tools
+    /// that ended, and the tokens. The middleware has had the error, and does not get the turn.
+    pub fn into_broken_turn(mut self) -> Turn {
+        let mut messages = self.messages.split_off(self.turn_begin);
+        let is_unanswered = |message: &Message| {
+            message
+                .as_assistant()
+                .is_some_and(|said| !said.tool_calls.is_empty())
+        };
+        if messages.last().is_some_and(is_unanswered) {
+            messages.pop();
+        }
+        Turn {
+            messages,
+            tool_executions: self.executions,
+            usage: self.usage,
+            cycles: self.cycles,
+            data: None,
+        }
+    }
+
     /// The input and all that was produced so far.
     pub fn messages(&self) -> &[Message] {
         &self.messages[self.turn_begin..]

@@ -1,5 +1,7 @@
 //! Anthropic's messages. A structured answer is the input of a tool that the model has to call.
 
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::{
@@ -63,6 +65,14 @@ impl Dialect for Anthropic {
             let description = "Gives the final answer in the form that is asked for";
             tools.push(json!({"name": ANSWER_TOOL, "description": description, "input_schema": schema}));
         }
+        if tools.is_empty() {
+            // A conversation with calls is refused without their tools, also when none may be called now.
+            let called = tools_of_history(&request.messages);
+            if !called.is_empty() {
+                body["tool_choice"] = json!({"type": "none"});
+                tools = called;
+            }
+        }
         if !tools.is_empty() {
             body["tools"] = tools.into();
         }
@@ -117,6 +127,18 @@ impl Dialect for Anthropic {
             ..AnthropicDecoder::default()
         }
     }
+}
+
+/// The tools that were called, each by its name alone.
+fn tools_of_history(messages: &[Message]) -> Vec<Value> {
+    let calls = messages.iter().filter_map(Message::as_assistant);
+    let names: BTreeSet<&str> = calls
+        .flat_map(|said| said.tool_calls.iter().map(|call| call.tool_name.as_str()))
+        .collect();
+    names
+        .into_iter()
+        .map(|name| json!({"name": name, "input_schema": {"type": "object"}}))
+        .collect()
 }
 
 fn system_block(block: &Value) -> Value {

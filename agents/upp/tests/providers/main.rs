@@ -239,6 +239,27 @@ async fn anthropic_messages() {
 }
 
 #[tokio::test]
+async fn anthropic_gets_the_tools_of_a_conversation_when_none_may_be_called() {
+    let answer =
+        json!({"type": "message", "stop_reason": "end_turn", "content": [{"type": "text", "text": "ok"}]});
+    let stub = Stub::new([Answer::json(&answer), Answer::json(&answer)]).await;
+    let model = options(anthropic("model-1"), &stub)
+        .without_tools()
+        .build()
+        .unwrap();
+    model
+        .generate(Call::new("and now?").history(&history()))
+        .await
+        .unwrap();
+    model.generate("and now?").await.unwrap();
+    let seen = stub.seen();
+    let called = json!([{"name": "weather", "input_schema": {"type": "object"}}]);
+    assert_eq!(seen[0].body["tools"], called);
+    assert_eq!(seen[0].body["tool_choice"], json!({"type": "none"}));
+    assert!(seen[1].body.get("tools").is_none() && seen[1].body.get("tool_choice").is_none());
+}
+
+#[tokio::test]
 async fn google_gemini() {
     let call =
         json!({"functionCall": {"name": "weather", "args": {"city": "Rome"}}, "thoughtSignature": "sig"});
