@@ -33,8 +33,13 @@ const MOST_UNACKED_BYTES: usize = 4 << 20;
 /// What is noted of all unacknowledged frames, in bytes: the rest of a note is for positions.
 const NOTE_BUDGET: usize = 5 << 10;
 
-/// Largest chunk, in bytes: those that wait for the window are joined up to this.
+/// Largest chunk, in bytes: those that wait for the window are joined up to this, or to less where the window has so many
+/// frames that they would be over the bound in bytes first. A consumer that acknowledges each half of its window would then
+/// wait for frames that wait for its acknowledgement.
 pub const MOST_CHUNK: usize = 256 << 10;
+
+/// The least of that bound.
+const LEAST_CHUNK: usize = 32 << 10;
 
 /// Frames that wait for the window.
 const MOST_PENDING: usize = 16;
@@ -108,11 +113,18 @@ impl StreamLog {
         self.append(content, now_ms);
     }
 
+    /// Up to how many bytes pieces are joined.
+    fn most_joined(&self) -> usize {
+        let frames = usize::try_from(self.window).unwrap_or(usize::MAX);
+        (MOST_UNACKED_BYTES / frames).clamp(LEAST_CHUNK, MOST_CHUNK)
+    }
+
     /// Appends a piece of a result; pieces that wait are joined.
     pub fn push_chunk(&mut self, task: u16, artifact: &str, mime: &str, offset: u64, bytes: Bytes) {
         if self.is_closed() || bytes.is_empty() {
             return;
         }
+        let most = self.most_joined();
         if let Some(FrameContent::Chunk {
             task: known_task,
             artifact: known,
@@ -120,7 +132,7 @@ impl StreamLog {
             ..
         }) = self.pending.back_mut()
             && (*known_task, known.as_str()) == (task, artifact)
-            && waiting.len() + bytes.len() <= MOST_CHUNK
+            && waiting.len() + bytes.len() <= most
         {
             *waiting = [waiting.as_ref(), bytes.as_ref()].concat().into();
             return;

@@ -104,6 +104,37 @@ fn chunks_that_wait_are_joined_up_to_a_bound() {
 }
 
 #[test]
+fn a_consumer_that_acknowledges_each_half_of_its_window_is_never_stuck() {
+    let piece = Bytes::from(vec![7; 32 << 10]);
+    let artifact = "5f0c7d3e-93f5-4c9e-8a53-1c2d3e4f5a6b";
+    for window in 2..=MOST_WINDOW {
+        let mut log = StreamLog::new(window);
+        let mut offset = 0;
+        let mut read = 0;
+        while offset < 16 << 20 {
+            // The source is faster than the consumer: what waits is joined.
+            loop {
+                while log.has_room() {
+                    log.push_chunk(0, artifact, "text/plain", offset, piece.clone());
+                    offset += piece.len() as u64;
+                }
+                let before = log.next_seq();
+                flush(&mut log, 0);
+                if log.next_seq() == before {
+                    break;
+                }
+            }
+            read += published(&mut log, read).len() as u64;
+            assert!(
+                read - log.acked() >= window / 2,
+                "{read} frames are read of a window of {window}"
+            );
+            log.acknowledge(read - 1, 0).unwrap();
+        }
+    }
+}
+
+#[test]
 fn what_is_kept_is_bounded() {
     let mut log = StreamLog::new(64);
     let piece = Bytes::from(vec![7; MOST_CHUNK]);

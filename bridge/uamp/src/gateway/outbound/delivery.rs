@@ -50,6 +50,9 @@ const RESENT_FOR_MS: i64 = 240_000;
 /// Frames that are taken before they are reported and acknowledged.
 const ACK_EVERY: u64 = DEFAULT_WINDOW / 2;
 
+/// How long an agent may be silent before all that it said is acknowledged.
+const ACK_WHEN_IDLE: Duration = Duration::from_secs(1);
+
 /// Why a step came to nothing.
 enum StepError {
     Agent(OutboundError),
@@ -275,12 +278,18 @@ impl UampDelivery {
         let last = checkpoint.seq.checked_sub(1);
         let mut deltas = self.client()?.follow(&location, last).await?;
         let mut heard = HeardAnswer::new(&task.task);
-        let mut reported = checkpoint.seq;
+        let mut acknowledged = checkpoint.seq;
         loop {
             let next = tokio::select! {
                 biased;
                 () = shared.stop.cancelled() => return Ok(NextStep::Done),
                 next = deltas.next() => next?,
+                // Its agent may wait for this, having fewer frames than half of the window.
+                () = tokio::time::sleep(ACK_WHEN_IDLE), if acknowledged < checkpoint.seq => {
+                    acknowledged = checkpoint.seq;
+                    self.acknowledge(checkpoint).await?;
+                    continue;
+                }
                 // Something came from this side: a cancel, mostly.
                 () = wake.woken() => return Ok(NextStep::Again),
             };
@@ -301,7 +310,8 @@ impl UampDelivery {
             checkpoint.seq += 1;
             checkpoint.stream_id.clone_from(&delta.stream_id);
             let is_halt = heard.has_ended() || heard.asks;
-            if !is_halt && deltas.ready() > 0 && checkpoint.seq - reported < ACK_EVERY {
+            let is_due = checkpoint.seq - acknowledged >= ACK_EVERY;
+            if !is_halt && deltas.ready() > 0 && !is_due {
                 continue;
             }
             let (artifacts, changes) = heard.report();
@@ -314,11 +324,11 @@ impl UampDelivery {
             };
             self.report(report).await?;
             // What is kept is acknowledged, at the latest when half of the window is used.
-            if is_halt || checkpoint.seq - reported >= ACK_EVERY {
-                reported = checkpoint.seq;
-                let acknowledged = self.acknowledge(checkpoint).await;
+            if is_halt || is_due {
+                acknowledged = checkpoint.seq;
+                let outcome = self.acknowledge(checkpoint).await;
                 if !is_halt {
-                    acknowledged?;
+                    outcome?;
                 }
             }
             if heard.has_ended() {
