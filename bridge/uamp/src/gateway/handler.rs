@@ -13,6 +13,7 @@ pub(super) use verify::{KeySources, UampSender};
 use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::{Arc, Mutex, PoisonError},
+    time::Instant,
 };
 
 use agentanycast_daemon_kit::hot_reload::HotReload;
@@ -120,6 +121,7 @@ pub(super) struct UampHandler {
     keys: KeySources,
     replay: Mutex<ReplayMap>,
     locks: Vec<tokio::sync::Mutex<()>>,
+    started: Instant,
     pub(super) stop: CancellationToken,
 }
 
@@ -139,6 +141,7 @@ impl UampHandler {
             locks: (0..LOCKS).map(|_| tokio::sync::Mutex::new(())).collect(),
             streams: StreamTable::default(),
             counters: UampCounters::default(),
+            started: Instant::now(),
             stop: CancellationToken::new(),
             identity,
             settings,
@@ -255,6 +258,12 @@ impl UampHandler {
                 .forget(envelope.from(), envelope.id()),
         }
         acted
+    }
+
+    /// Whether an envelope may have been taken before this process began: it is taken until its `ts` is older than the
+    /// skew, and its `ts` was at most so far ahead when it was taken first.
+    fn may_be_of_before_start(&self) -> bool {
+        self.started.elapsed() <= self.settings.skew.saturating_mul(2)
     }
 
     fn check_capability(&self, envelope: &Envelope, now_ms: i64) -> Result<(), UampError> {

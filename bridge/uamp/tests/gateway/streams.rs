@@ -155,6 +155,25 @@ async fn frames_that_were_not_acknowledged_are_the_same_after_a_restart() {
 }
 
 #[tokio::test]
+async fn an_envelope_that_is_repeated_after_a_restart_has_the_frames_of_before() {
+    let mut gateway = TestGateway::start().await;
+    let http = http(false);
+    let mut ask = draft(Intent::Ask, "chunks 100 10000");
+    ask.delta_window = Some(8);
+    let path = gateway.ask(&http, &ask).await;
+    let before = gateway.events(&http, &path, None).await.at_once(7).await;
+    // Frame 3 and those before it are acknowledged by this.
+    drop(gateway.events(&http, &path, Some(3)).await.at_once(7).await);
+    gateway.restart().await;
+    assert_eq!(gateway.ask(&http, &ask).await, path);
+    let after = gateway.events(&http, &path, Some(3)).await.at_once(7).await;
+    let said = |deltas: &[Delta]| deltas.iter().map(crate::fixture::said).collect::<Vec<_>>();
+    assert!(said(&before[4..]) == said(&after[..3]));
+    let numbers: Vec<u64> = after.iter().map(|delta| delta.seq).collect();
+    assert_eq!(numbers, [4, 5, 6, 7, 8, 9, 10]);
+}
+
+#[tokio::test]
 async fn a_window_of_one_has_its_end_when_a_consumer_comes_back() {
     let gateway = TestGateway::start().await;
     let http = http(false);

@@ -164,6 +164,11 @@ impl UampHandler {
         let sent = self
             .send_all(caller, envelope, raw, is_body_signed, (&id, &context))
             .await?;
+        // These tasks may be those of before a restart, whose frames are numbered already.
+        if self.may_be_of_before_start() && sent.iter().all(Result::is_ok) {
+            drop(slot);
+            return self.open(caller, &id).await;
+        }
         let origin = StreamOrigin {
             id: envelope.id(),
             from: envelope.from().to_owned(),
