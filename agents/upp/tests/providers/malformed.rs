@@ -2,9 +2,10 @@
 //! the first are errors and not empty successes, the second are read, whole and streamed alike.
 
 use agentanycast_upp::{
-    ErrorCode, Inference, ModelReference, ProviderConfig, Turn, UppError, llm,
+    ErrorCode, Inference, ModelReference, ProviderConfig, StreamEventType, Turn, UppError, llm,
     providers::{gemini, openai, openai_responses, proxy},
 };
+use futures::StreamExt as _;
 use serde_json::{Value, json};
 
 use crate::stub::{Answer, Stub};
@@ -118,6 +119,80 @@ async fn chat_content_is_a_text_or_parts_and_may_be_empty() {
             );
         }
     }
+}
+
+#[tokio::test]
+async fn chat_calls_without_id_and_index_stay_apart() {
+    let call = |name: &str, arguments: &str| json!({"function": {"name": name, "arguments": arguments}});
+    let piece = |arguments: &str| json!({"function": {"arguments": arguments}});
+    let calls = [call("a", "{\"n\": 1}"), call("b", "{\"n\": 2}")];
+    let said = json!({"content": null, "tool_calls": calls});
+    let inference = whole(openai("m"), &chat("message", &said, "tool_calls"))
+        .await
+        .unwrap();
+
+    let delta = |calls: &[Value]| json!({"choices": [{"delta": {"tool_calls": calls}}]});
+    let end = json!({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]});
+    let last = Answer::events(&[chat("delta", &json!({"content": "done"}), "stop")], "");
+    let streams = [
+        // Both calls in one delta.
+        vec![delta(&calls), end.clone()],
+        // One call a delta, and arguments in pieces.
+        vec![
+            delta(&[call("a", "{\"n\"")]),
+            delta(&[piece(": 1}")]),
+            delta(&[call("b", "{\"n\"")]),
+            delta(&[piece(": 2}")]),
+            end.clone(),
+        ],
+    ];
+    let mut answers = vec![(*inference.message).clone()];
+    for events in streams {
+        let turn = streamed(openai("m"), [Answer::events(&events, ""), last.clone()])
+            .await
+            .unwrap();
+        assert_eq!(turn.text(), "done");
+        answers.push(turn.messages[1].as_assistant().unwrap().clone());
+    }
+    for answer in answers {
+        let [first, second] = answer.tool_calls.as_slice() else {
+            panic!("{:?}", answer.tool_calls);
+        };
+        assert_eq!(
+            (first.tool_name.as_str(), &first.arguments),
+            ("a", &json!({"n": 1}))
+        );
+        assert_eq!(
+            (second.tool_name.as_str(), &second.arguments),
+            ("b", &json!({"n": 2}))
+        );
+        assert!(!first.tool_call_id.is_empty() && !second.tool_call_id.is_empty());
+        assert_ne!(first.tool_call_id, second.tool_call_id);
+    }
+}
+
+#[tokio::test]
+async fn chat_calls_with_the_index_of_another_stay_apart_from_those_without() {
+    let delta = |call: Value| json!({"choices": [{"delta": {"tool_calls": [call]}}]});
+    let events = [
+        delta(json!({"index": 3, "id": "c3", "function": {"name": "a", "arguments": "{\"n\""}})),
+        delta(json!({"id": "c4", "function": {"name": "b", "arguments": {"n": 2}}})),
+        delta(json!({"index": 3, "function": {"arguments": ": 1}"}})),
+        json!({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]}),
+    ];
+    let stub = Stub::new([Answer::events(&events, "")]).await;
+    let config = ProviderConfig::new().base_url(&stub.url).api_key("k");
+    let model = llm(openai("m")).config(config).build().unwrap();
+    let mut stream = model.stream("hi");
+    let mut begun = Vec::new();
+    while let Some(Ok(event)) = stream.next().await {
+        match event.kind {
+            StreamEventType::ToolCallDelta => begun.push(event.index),
+            StreamEventType::ToolExecutionStart => break,
+            _ => {}
+        }
+    }
+    assert_eq!(begun, [3, 4, 3]);
 }
 
 #[tokio::test]

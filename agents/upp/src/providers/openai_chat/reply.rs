@@ -109,6 +109,8 @@ struct ReplyReader {
     assembler: ResponseAssembler,
     /// Whether there was content that can be read; that of an empty message is null or an empty text.
     has_content: bool,
+    /// The call that a piece without index, id and name belongs to.
+    open_call: u64,
 }
 
 impl ReplyReader {
@@ -178,10 +180,13 @@ impl ReplyReader {
         let filled = |text: &&str| !text.is_empty();
         let id = call["id"].as_str().filter(filled);
         let name = function["name"].as_str().filter(filled);
-        let index = match calls {
-            Calls::Whole => self.assembler.next_call_index(),
-            Calls::Pieces => count(call, "index"),
+        self.open_call = match call["index"].as_u64() {
+            Some(index) if calls == Calls::Pieces => index,
+            // Some servers send whole calls, one a delta, and number none of them.
+            _ if calls == Calls::Whole || id.is_some() || name.is_some() => self.assembler.next_call_index(),
+            _ => self.open_call,
         };
+        let index = self.open_call;
         let arguments = arguments_text(&function["arguments"])?;
         self.assembler.tool_call(index, id, name, &arguments)?;
         let owned = |text: Option<&str>| text.map(str::to_owned);
