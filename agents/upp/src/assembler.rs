@@ -140,6 +140,13 @@ impl ResponseAssembler {
         }
     }
 
+    /// An index that no call has yet, behind all others.
+    pub fn next_call_index(&self) -> u64 {
+        self.calls
+            .last_key_value()
+            .map_or(0, |(last, _)| last.saturating_add(1))
+    }
+
     /// How many calls there are.
     pub fn call_count(&self) -> u64 {
         self.calls.len() as u64
@@ -189,13 +196,17 @@ fn finish_call(call: PendingCall) -> Result<ToolCall, UppError> {
             "the model calls a tool without a name",
         ));
     }
-    let id = if call.id.is_empty() {
+    let arguments = parse_arguments(&call.name, &call.arguments)?;
+    Ok(ToolCall::new(id_or_new(&call.id), call.name, arguments))
+}
+
+/// The id that a provider gave a call, or a new one where it gave none.
+pub(crate) fn id_or_new(id: &str) -> String {
+    if id.is_empty() {
         format!("call-{}", uuid::Uuid::new_v4())
     } else {
-        call.id
-    };
-    let arguments = parse_arguments(&call.name, &call.arguments)?;
-    Ok(ToolCall::new(id, call.name, arguments))
+        id.to_owned()
+    }
 }
 
 /// The arguments of a call as JSON; no text means no arguments.

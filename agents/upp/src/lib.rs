@@ -78,7 +78,9 @@ pub use retry::{ExponentialBackoff, LinearBackoff, RetryAfterOnly, RetryStrategy
 pub use scripted::{Scripted, ScriptedReply, events_of};
 pub use thread::Thread;
 pub use timestamp::Timestamp;
-pub use tool::{DEFAULT_MAX_RESULT_BYTES, Tool, ToolContext, ToolFailure, ToolOrder, ToolSchema};
+pub use tool::{
+    DEFAULT_MAX_RESULT_BYTES, MAX_ERROR_TEXT_BYTES, Tool, ToolContext, ToolFailure, ToolOrder, ToolSchema,
+};
 pub use tool_strategy::{BeforeCall, DEFAULT_MAX_ITERATIONS, ToolHooks, ToolUseStrategy};
 pub use turn::{ToolExecution, Turn};
 pub use usage::TokenUsage;

@@ -1,7 +1,8 @@
 //! Tools: functions that a model may call, each with an explicit schema.
 //!
 //! The tool loop runs a tool behind three bounds, so that no tool takes the loop down: a panic and a time-out
-//! become error results, and so does a result that is longer than [`DEFAULT_MAX_RESULT_BYTES`].
+//! become error results, and so does a result that is longer than [`DEFAULT_MAX_RESULT_BYTES`]. The text of an
+//! error is cut at [`MAX_ERROR_TEXT_BYTES`].
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
@@ -16,7 +17,11 @@ use crate::message::ToolCall;
 /// state and checkpoint; no context of a model today holds 8 MiB of text.
 pub const DEFAULT_MAX_RESULT_BYTES: usize = 8 << 20;
 
-/// Why a tool failed; its text goes to the model.
+/// How many bytes of the text of an error go to the model; a mark at the end tells that the text was cut. As a
+/// result, it goes into every later request, state and checkpoint. A sentence with a stack trace fits.
+pub const MAX_ERROR_TEXT_BYTES: usize = 8 << 10;
+
+/// Why a tool failed; its text goes to the model, cut at [`MAX_ERROR_TEXT_BYTES`].
 pub type ToolFailure = Box<dyn std::error::Error + Send + Sync>;
 
 type Run = dyn Fn(Value, ToolContext) -> BoxFuture<'static, Result<Value, ToolFailure>> + Send + Sync;

@@ -47,12 +47,12 @@ pub trait ToolHooks: Send + Sync {
         BeforeCall::Run
     }
 
-    /// A tool returned. `Some` replaces its result.
+    /// A tool returned. `Some` replaces its result, within the bound of the tool's own results.
     async fn on_after_call(&self, _tool: &Tool, _arguments: &Value, _result: &Value) -> Option<Value> {
         None
     }
 
-    /// A tool failed. `Some` replaces the error result by a result.
+    /// A tool failed. `Some` replaces the error result by a result, within the bound of the tool's own results.
     async fn on_error(&self, _tool: &Tool, _arguments: &Value, _error: &str) -> Option<Value> {
         None
     }

@@ -237,3 +237,17 @@ async fn middleware_replaces_expands_and_drops_events_but_not_the_turn() {
     assert_eq!(turn.text(), "hello");
     assert!(matches!(turn.messages[0], Message::User(_)));
 }
+
+#[tokio::test]
+async fn aborting_a_stream_leaves_the_token_of_the_caller_alone() {
+    let shared = CancellationToken::new();
+    let hang = || llm(Scripted::new([ScriptedReply::Hang]).model()).build().unwrap();
+    let call = || Call::new("go").cancel(shared.clone());
+    let (one, other) = (hang().stream(call()), hang().stream(call()));
+    one.abort();
+    assert_eq!(one.result().await.unwrap_err().code(), ErrorCode::Cancelled);
+    assert!(!shared.is_cancelled());
+    // The caller's token still ends what it was given to.
+    shared.cancel();
+    assert_eq!(other.result().await.unwrap_err().code(), ErrorCode::Cancelled);
+}

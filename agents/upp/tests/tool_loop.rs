@@ -11,8 +11,9 @@ use std::{
 };
 
 use agentanycast_upp::{
-    AssistantMessage, BeforeCall, Call, CancellationToken, ContentBlock, ErrorCode, Limit, Message, Scripted,
-    ScriptedReply, Tool, ToolCall, ToolHooks, ToolOrder, ToolUseStrategy, Turn, UserMessage, llm,
+    AssistantMessage, BeforeCall, Call, CancellationToken, ContentBlock, ErrorCode, Limit,
+    MAX_ERROR_TEXT_BYTES, Message, Scripted, ScriptedReply, Tool, ToolCall, ToolHooks, ToolOrder,
+    ToolUseStrategy, Turn, UserMessage, llm,
 };
 use serde_json::{Value, json};
 
@@ -113,6 +114,88 @@ async fn failures_of_tools_are_results_for_the_model() {
         assert_eq!(turn.tool_executions[0].result, expected);
         assert_eq!(turn.text(), "done");
     }
+}
+
+#[tokio::test]
+async fn a_long_error_text_is_cut_at_a_character() {
+    let mark = " [the rest of the error text is cut off]";
+    let failing = |text: String| {
+        Tool::new("a", "", json!({}), move |_, _| {
+            let text = text.clone();
+            async move { Err::<Value, _>(text.into()) }
+        })
+    };
+    // `ä` has two bytes; the `x` puts the bound between them.
+    for begin in ["", "x"] {
+        let text = format!("{begin}{}", "ä".repeat(50 << 20));
+        let turn = run_one(failing(text.clone()), "a").await;
+        let told = turn.tool_executions[0].result.as_str().unwrap();
+        assert!(turn.tool_executions[0].is_error);
+        assert!(told.len() <= MAX_ERROR_TEXT_BYTES && told.len() > MAX_ERROR_TEXT_BYTES - 2);
+        assert!(text.starts_with(told.strip_suffix(mark).unwrap()));
+        assert!(serde_json::to_string(&turn.messages).unwrap().len() < 2 * MAX_ERROR_TEXT_BYTES);
+    }
+    // A text that just fits stays whole.
+    let fits = "x".repeat(MAX_ERROR_TEXT_BYTES);
+    let turn = run_one(failing(fits.clone()), "a").await;
+    assert_eq!(turn.tool_executions[0].result, fits);
+    // The model's name of a tool that is missing is a part of the text.
+    let turn = run_one(tool("a"), &"b".repeat(1 << 20)).await;
+    let told = turn.tool_executions[0].result.as_str().unwrap();
+    assert!(
+        told.starts_with("Tool 'bbb") && told.ends_with(mark),
+        "{}",
+        told.len()
+    );
+}
+
+#[tokio::test]
+async fn results_of_hooks_are_bounded_as_those_of_tools() {
+    struct Long;
+    #[async_trait::async_trait]
+    impl ToolHooks for Long {
+        async fn on_after_call(&self, _tool: &Tool, _arguments: &Value, _result: &Value) -> Option<Value> {
+            Some("x".repeat(100).into())
+        }
+        async fn on_error(&self, _tool: &Tool, _arguments: &Value, error: &str) -> Option<Value> {
+            assert!(error.len() <= MAX_ERROR_TEXT_BYTES);
+            Some("x".repeat(100).into())
+        }
+    }
+    let script = Scripted::new([
+        ScriptedReply::calls(["short", "fails", "long"].map(|name| ToolCall::new(name, name, json!({})))),
+        ScriptedReply::text("done"),
+    ]);
+    let fails = Tool::new("fails", "", json!({}), |_, _| async {
+        Err::<Value, _>("x".repeat(1 << 20).into())
+    });
+    let turn = llm(script.model())
+        .tools([
+            tool("short").max_result_bytes(101),
+            fails.max_result_bytes(101),
+            // 100 characters and their two quotes.
+            tool("long").max_result_bytes(102),
+        ])
+        .tool_strategy(ToolUseStrategy::new().hooks(Long))
+        .build()
+        .unwrap()
+        .generate("go")
+        .await
+        .unwrap();
+    let refused = |name: &str| {
+        format!(
+            "A hook of the tool '{name}' returned more than 101 bytes; \
+             return less, or raise its max_result_bytes"
+        )
+    };
+    let results = turn.tool_executions.iter();
+    let results: Vec<_> = results.map(|one| (one.result.clone(), one.is_error)).collect();
+    let expected = [
+        (refused("short").into(), true),
+        (refused("fails").into(), true),
+        ("x".repeat(100).into(), false),
+    ];
+    assert_eq!(results, expected);
 }
 
 #[tokio::test(start_paused = true)]

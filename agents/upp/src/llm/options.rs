@@ -217,7 +217,8 @@ impl Llm {
         self.start(call).run().await
     }
 
-    /// As [`Llm::generate`], with events while it runs. Dropping the stream cancels all of it.
+    /// As [`Llm::generate`], with events while it runs. Dropping the stream cancels all of it. Aborting the
+    /// stream leaves the token of [`Call::cancel`] alone, since other calls may share it.
     ///
     /// ```
     /// use agentanycast_upp::{Scripted, ScriptedReply, llm};
@@ -237,8 +238,9 @@ impl Llm {
     /// # }
     /// ```
     pub fn stream(&self, call: impl Into<Call>) -> StreamResult {
-        let call = call.into();
-        let cancel = call.cancel.clone();
+        let mut call = call.into();
+        let cancel = call.cancel.child_token();
+        call.cancel = cancel.clone();
         let run = self.start(call);
         StreamResult::new(cancel, move |events| run.with_events(events).run())
     }

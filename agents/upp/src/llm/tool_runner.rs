@@ -1,16 +1,24 @@
 //! Runs one call of a tool: hooks, approval, bounds. Every failure becomes an error result for the model.
 
-use std::{io, panic::AssertUnwindSafe, time::Instant};
+use std::{
+    fmt::{self, Display, Write as _},
+    io,
+    panic::AssertUnwindSafe,
+    time::Instant,
+};
 
 use futures::FutureExt as _;
 use serde_json::Value;
 
 use crate::{
     message::ToolCall,
-    tool::{Tool, ToolContext},
+    tool::{MAX_ERROR_TEXT_BYTES, Tool, ToolContext},
     tool_strategy::{BeforeCall, ToolUseStrategy},
     turn::ToolExecution,
 };
+
+/// What stands at the end of an error text that was cut.
+const CUT_MARK: &str = " [the rest of the error text is cut off]";
 
 /// Runs the tool of this call, if there is one.
 pub(super) async fn run(
@@ -39,7 +47,8 @@ pub(super) async fn run(
         None => Err(format!("Tool '{}' not found", call.tool_name)),
     };
     execution.is_error = outcome.is_err();
-    execution.result = outcome.unwrap_or_else(Value::String);
+    // The name of a missing tool is the model's, so that every error text is cut here.
+    execution.result = outcome.unwrap_or_else(|error| error_text(&error).into());
     execution.duration = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
     execution
 }
@@ -70,11 +79,14 @@ async fn run_tool(
     }
     let arguments = &execution.arguments;
     match (bounded(tool, arguments.clone(), context).await, hooks) {
-        (Ok(result), Some(hooks)) => {
-            let replaced = hooks.on_after_call(tool, arguments, &result).await;
-            Ok(replaced.unwrap_or(result))
-        }
-        (Err(error), Some(hooks)) => hooks.on_error(tool, arguments, &error).await.ok_or(error),
+        (Ok(result), Some(hooks)) => match hooks.on_after_call(tool, arguments, &result).await {
+            Some(replaced) => measured(tool, replaced, "A hook of the tool"),
+            None => Ok(result),
+        },
+        (Err(error), Some(hooks)) => match hooks.on_error(tool, arguments, &error).await {
+            Some(replaced) => measured(tool, replaced, "A hook of the tool"),
+            None => Err(error),
+        },
         (outcome, None) => outcome,
     }
 }
@@ -92,7 +104,12 @@ async fn bounded(tool: &Tool, arguments: Value, context: ToolContext) -> Result<
     };
     let result = ended
         .map_err(|_| format!("Tool '{name}' panicked"))?
-        .map_err(|failure| failure.to_string())?;
+        .map_err(|failure| error_text(&failure))?;
+    measured(tool, result, "Tool")
+}
+
+/// The result, unless its JSON is longer than the tool may return.
+fn measured(tool: &Tool, result: Value, source: &str) -> Result<Value, String> {
     let mut counted = ByteCount {
         bytes: 0,
         max: tool.max_result_bytes,
@@ -100,11 +117,41 @@ async fn bounded(tool: &Tool, arguments: Value, context: ToolContext) -> Result<
     if serde_json::to_writer(&mut counted, &result).is_err() {
         // A string of 100 MiB must not reach the next request; dropping it here frees it.
         return Err(format!(
-            "Tool '{name}' returned more than {} bytes; return less, or raise its max_result_bytes",
+            "{source} '{}' returned more than {} bytes; return less, or raise its max_result_bytes",
+            tool.name(),
             tool.max_result_bytes
         ));
     }
     Ok(result)
+}
+
+/// The text of an error, cut at [`MAX_ERROR_TEXT_BYTES`]. A text that was cut once is not cut again.
+fn error_text(error: &impl Display) -> String {
+    let mut kept = ErrorText::default();
+    // Writing ends early where the text is too long; an error that cannot write itself keeps its begin.
+    let _ = write!(kept, "{error}");
+    if kept.is_cut {
+        let end = MAX_ERROR_TEXT_BYTES - CUT_MARK.len();
+        kept.text.truncate(kept.text.floor_char_boundary(end));
+        kept.text.push_str(CUT_MARK);
+    }
+    kept.text
+}
+
+/// Keeps the first [`MAX_ERROR_TEXT_BYTES`] bytes, so that a long text is not copied before it is cut.
+#[derive(Default)]
+struct ErrorText {
+    text: String,
+    is_cut: bool,
+}
+
+impl fmt::Write for ErrorText {
+    fn write_str(&mut self, piece: &str) -> fmt::Result {
+        let kept = piece.floor_char_boundary(MAX_ERROR_TEXT_BYTES - self.text.len());
+        self.text.push_str(&piece[..kept]);
+        self.is_cut |= kept < piece.len();
+        if self.is_cut { Err(fmt::Error) } else { Ok(()) }
+    }
 }
 
 /// Counts written bytes, and refuses more than `max`.

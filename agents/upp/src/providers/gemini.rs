@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     dialect::{Dialect, Flow, HttpCall, StreamDecoder, base_url, broken_off, unsupported},
-    reply_json::{count, inner_error, parse, text},
+    reply_json::{count, inner_error, list_or_empty, parse, text},
 };
 use crate::{
     assembler::ResponseAssembler,
@@ -20,6 +20,18 @@ use crate::{
 
 /// Parameters that stand beside the generation's configuration and not in it.
 const TOP_LEVEL_PARAMS: [&str; 3] = ["cachedContent", "safetySettings", "toolConfig"];
+
+/// Reasons that block an answer, text that was sent before included.
+const BLOCKED: [&str; 3] = ["SAFETY", "PROHIBITED_CONTENT", "BLOCKLIST"];
+
+/// Reasons of a filter that may leave a part of the answer.
+const CUT_BY_FILTER: [&str; 5] = [
+    "RECITATION",
+    "SPII",
+    "IMAGE_SAFETY",
+    "IMAGE_PROHIBITED_CONTENT",
+    "IMAGE_RECITATION",
+];
 
 #[derive(Debug)]
 pub(super) struct Gemini;
@@ -200,6 +212,7 @@ impl StreamDecoder for GeminiDecoder {
         }
         let signatures = std::mem::take(&mut self.signatures);
         let mut response = self.assembler.finish()?;
+        check_said(&response)?;
         let mut by_id = Map::new();
         for (index, signature) in signatures {
             if let Some(call) = response.message.tool_calls.get(index as usize) {
@@ -232,11 +245,17 @@ impl GeminiDecoder {
             self.assembler.usage = read_usage(&chunk["usageMetadata"]);
         }
         let candidate = &chunk["candidates"][0];
-        for part in candidate["content"]["parts"].as_array().into_iter().flatten() {
+        let content = &candidate["content"];
+        if !content.is_null() && !content.is_object() {
+            return Err(UppError::invalid_response(
+                "the `content` of the answer is not an object",
+            ));
+        }
+        for part in list_or_empty(content, "parts")? {
             self.feed_part(part, events)?;
         }
         if let Some(reason) = candidate["finishReason"].as_str() {
-            if ["SAFETY", "PROHIBITED_CONTENT", "BLOCKLIST"].contains(&reason) {
+            if BLOCKED.contains(&reason) {
                 return Err(UppError::new(
                     ErrorCode::ContentFiltered,
                     format!("the answer is blocked: {reason}"),
@@ -276,6 +295,8 @@ impl GeminiDecoder {
             let index = assembler.open_text().unwrap_or(new_index);
             assembler.text(index, said)?;
             events.push(StreamEvent::text(index, said));
+        } else if part.get("text").is_some() || !part.is_object() {
+            return Err(UppError::invalid_response("a part of the answer is malformed"));
         } else if let Some(inline) = part.get("inlineData") {
             let data = Base64Bytes::from_base64(text(inline, "data"))
                 .ok_or_else(|| UppError::invalid_response("the answer holds bytes that are not base64"))?;
@@ -297,6 +318,26 @@ impl GeminiDecoder {
             assembler.block(new_index, image)?;
         }
         Ok(())
+    }
+}
+
+/// Refuses an answer without text, bytes and calls that did not end as an answer ends.
+fn check_said(response: &Response) -> Result<(), UppError> {
+    let is_thought = |block: &ContentBlock| matches!(block, ContentBlock::Reasoning { .. });
+    let message = &response.message;
+    if !message.tool_calls.is_empty() || !message.content.iter().all(is_thought) {
+        return Ok(());
+    }
+    match response.stop_reason.as_deref() {
+        // A budget that is used up by thoughts leaves no text.
+        None | Some("STOP" | "MAX_TOKENS" | "FINISH_REASON_UNSPECIFIED") => Ok(()),
+        Some(reason) if CUT_BY_FILTER.contains(&reason) => Err(UppError::new(
+            ErrorCode::ContentFiltered,
+            format!("the answer is blocked: {reason}"),
+        )),
+        Some(reason) => Err(UppError::invalid_response(format!(
+            "the model ended without an answer: {reason}"
+        ))),
     }
 }
 

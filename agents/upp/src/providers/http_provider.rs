@@ -1,9 +1,12 @@
 //! Sends the requests of an adapter with reqwest, and reads the answers with bounds.
 
-use std::{collections::VecDeque, sync::OnceLock, time::SystemTime};
+use std::{collections::VecDeque, pin::Pin, sync::OnceLock, time::SystemTime};
 
 use async_trait::async_trait;
-use futures::{Stream, StreamExt as _, stream};
+use futures::{
+    Stream, StreamExt as _,
+    stream::{self, Peekable},
+};
 use serde_json::Value;
 
 use super::{
@@ -39,6 +42,23 @@ impl<D: Dialect> HttpProvider<D> {
             dialect,
             client: OnceLock::new(),
         }
+    }
+
+    /// Why there is no stream: the error in the JSON that came instead of one.
+    fn not_streamed(&self, body: &[u8], request: &Request) -> UppError {
+        let body: Value = match serde_json::from_slice(body) {
+            Ok(body) => body,
+            Err(error) => {
+                let message = format!("the answer is neither a stream of events nor JSON: {error}");
+                return UppError::invalid_response(message).with_source(error);
+            }
+        };
+        // Gemini wraps the object into a list.
+        let body = body.get(0).unwrap_or(&body);
+        let whole = self.dialect.response(body, request);
+        whole.err().unwrap_or_else(|| {
+            UppError::invalid_response("the provider answers whole where a stream is asked for")
+        })
     }
 
     fn client(&self) -> Result<&reqwest::Client, UppError> {
@@ -111,13 +131,48 @@ impl<D: Dialect> Provider for HttpProvider<D> {
         let lines = lines(response.bytes_stream().boxed()).boxed();
         Ok(match D::FRAMING {
             Framing::Lines => decoded(lines.filter(|line| filled(line.as_ref())).boxed(), decoder).boxed(),
-            Framing::Events => decoded(event_data(lines).boxed(), decoder).boxed(),
+            Framing::Events => {
+                let mut lines = lines.peekable();
+                if let Some(begin) = json_begin(&mut lines).await {
+                    let body = rest_of_json(begin, lines).await?;
+                    return Err(self.not_streamed(&body, &request));
+                }
+                decoded(event_data(lines).boxed(), decoder).boxed()
+            }
         })
     }
 }
 
 fn filled(line: Result<&String, &UppError>) -> std::future::Ready<bool> {
     std::future::ready(line.map_or(true, |line| !line.trim().is_empty()))
+}
+
+/// The first line, taken, if it begins JSON. No line of server-sent events begins so.
+async fn json_begin<S>(lines: &mut Peekable<S>) -> Option<String>
+where
+    S: Stream<Item = Result<String, UppError>> + Unpin,
+{
+    let mut lines = Pin::new(lines);
+    let blank = |line: &Result<String, UppError>| line.as_ref().is_ok_and(|line| line.trim().is_empty());
+    while lines.as_mut().next_if(blank).await.is_some() {}
+    let json = |line: &Result<String, UppError>| {
+        let line = line.as_ref().map_or("", |line| line.trim_start());
+        line.starts_with(['{', '['])
+    };
+    lines.as_mut().next_if(json).await?.ok()
+}
+
+/// The JSON that begins with this line. The lines are bounded by [`MAX_ANSWER_BYTES`].
+async fn rest_of_json<S>(begin: String, mut lines: S) -> Result<Vec<u8>, UppError>
+where
+    S: Stream<Item = Result<String, UppError>> + Unpin,
+{
+    let mut body = begin.into_bytes();
+    while let Some(line) = lines.next().await.transpose()? {
+        body.push(b'\n');
+        body.extend_from_slice(line.as_bytes());
+    }
+    Ok(body)
 }
 
 /// What a decoder makes of the pieces of an answer.

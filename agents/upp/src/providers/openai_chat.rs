@@ -1,22 +1,20 @@
 //! OpenAI's chat completions, and all servers that speak them: Groq, xAI, OpenRouter, llama.cpp, vLLM.
 
+mod reply;
+
 use serde_json::{Value, json};
 
+use self::reply::{ChatDecoder, read_reply};
 use super::{
-    dialect::{
-        Dialect, Flow, HttpCall, StreamDecoder, add_params, base_url, bearer, broken_off, unsupported,
-    },
-    reply_json::{count, inner_error, list, parse, result_text, text, usage},
+    dialect::{Dialect, HttpCall, add_params, base_url, bearer, unsupported},
+    reply_json::result_text,
 };
 use crate::{
-    assembler::{ResponseAssembler, parse_arguments},
     content::{ContentBlock, DocumentSource, ImageSource, MediaBlock},
     error::UppError,
-    event::{StreamEvent, StreamEventType},
-    message::{AssistantMessage, Message, ToolCall},
+    message::{Message, ToolCall},
     provider::{Request, Response},
     tool::ToolSchema,
-    usage::TokenUsage,
 };
 
 #[derive(Debug)]
@@ -59,36 +57,7 @@ impl Dialect for OpenAiChat {
     }
 
     fn response(&self, body: &Value, _request: &Request) -> Result<Response, UppError> {
-        if body["error"].is_object() {
-            return Err(inner_error(&body["error"]));
-        }
-        let choice = list(body, "choices")?
-            .first()
-            .ok_or_else(|| UppError::invalid_response("the answer has no choice"))?;
-        let said = &choice["message"];
-        if !said.is_object() {
-            return Err(UppError::invalid_response("the answer has no message"));
-        }
-        let mut blocks = Vec::new();
-        let reasoning = reasoning_of(said);
-        if !reasoning.is_empty() {
-            blocks.push(ContentBlock::reasoning(reasoning));
-        }
-        for content in [text(said, "content"), text(said, "refusal")] {
-            if !content.is_empty() {
-                blocks.push(ContentBlock::text(content));
-            }
-        }
-        let mut message = AssistantMessage::new(blocks);
-        for call in said["tool_calls"].as_array().into_iter().flatten() {
-            message.tool_calls.push(read_call(call)?);
-        }
-        Ok(Response {
-            message,
-            usage: chat_usage(&body["usage"]),
-            stop_reason: choice["finish_reason"].as_str().map(str::to_owned),
-            data: None,
-        })
+        read_reply(body)
     }
 
     fn decoder(&self, _request: &Request) -> ChatDecoder {
@@ -133,18 +102,6 @@ fn write_call(call: &ToolCall) -> Value {
     json!({"id": call.tool_call_id, "type": "function", "function": function})
 }
 
-fn read_call(call: &Value) -> Result<ToolCall, UppError> {
-    let function = &call["function"];
-    let name = text(function, "name");
-    if name.is_empty() {
-        return Err(UppError::invalid_response(
-            "the model calls a tool without a name",
-        ));
-    }
-    let arguments = parse_arguments(name, text(function, "arguments"))?;
-    Ok(ToolCall::new(text(call, "id"), name, arguments))
-}
-
 fn part(block: &ContentBlock) -> Result<Value, UppError> {
     Ok(match block {
         ContentBlock::Text { text } | ContentBlock::Reasoning { text } => {
@@ -183,100 +140,5 @@ pub(super) fn image_url(source: &ImageSource, mime_type: &str) -> String {
     match source {
         ImageSource::Url { url } => url.clone(),
         ImageSource::Base64 { data } => format!("data:{mime_type};base64,{}", data.to_base64()),
-    }
-}
-
-/// Servers give reasoning two names.
-fn reasoning_of(said: &Value) -> &str {
-    let first = text(said, "reasoning_content");
-    if first.is_empty() {
-        text(said, "reasoning")
-    } else {
-        first
-    }
-}
-
-fn chat_usage(value: &Value) -> TokenUsage {
-    usage(
-        count(value, "prompt_tokens"),
-        count(value, "completion_tokens"),
-        count(&value["prompt_tokens_details"], "cached_tokens"),
-        0,
-    )
-}
-
-/// Blocks of reasoning and of text have fixed indexes, since a chunk does not name one.
-const REASONING: u64 = 0;
-const TEXT: u64 = 1;
-
-#[derive(Debug, Default)]
-pub(super) struct ChatDecoder {
-    assembler: ResponseAssembler,
-    begun: bool,
-    finished: bool,
-}
-
-impl StreamDecoder for ChatDecoder {
-    fn feed(&mut self, piece: &str, events: &mut Vec<StreamEvent>) -> Result<Flow, UppError> {
-        if piece == "[DONE]" {
-            return Ok(Flow::End);
-        }
-        let chunk = parse(piece)?;
-        if !chunk["error"].is_null() {
-            return Err(inner_error(&chunk["error"]));
-        }
-        if !std::mem::replace(&mut self.begun, true) {
-            events.push(StreamEvent::bare(StreamEventType::MessageStart, 0));
-        }
-        if chunk["usage"].is_object() {
-            self.assembler.usage = chat_usage(&chunk["usage"]);
-        }
-        for choice in chunk["choices"].as_array().into_iter().flatten().take(1) {
-            self.feed_delta(&choice["delta"], events)?;
-            if let Some(reason) = choice["finish_reason"].as_str() {
-                self.finished = true;
-                self.assembler.stop_reason = Some(reason.to_owned());
-                events.push(StreamEvent::bare(StreamEventType::MessageStop, 0));
-            }
-        }
-        Ok(Flow::More)
-    }
-
-    fn finish(self) -> Result<Response, UppError> {
-        if self.finished {
-            self.assembler.finish()
-        } else {
-            Err(broken_off())
-        }
-    }
-}
-
-impl ChatDecoder {
-    fn feed_delta(&mut self, delta: &Value, events: &mut Vec<StreamEvent>) -> Result<(), UppError> {
-        let reasoning = reasoning_of(delta);
-        if !reasoning.is_empty() {
-            self.assembler.reasoning(REASONING, reasoning)?;
-            events.push(StreamEvent::reasoning(REASONING, reasoning));
-        }
-        for content in [text(delta, "content"), text(delta, "refusal")] {
-            if !content.is_empty() {
-                self.assembler.text(TEXT, content)?;
-                events.push(StreamEvent::text(TEXT, content));
-            }
-        }
-        for call in delta["tool_calls"].as_array().into_iter().flatten() {
-            let (index, function) = (count(call, "index"), &call["function"]);
-            let (id, name) = (call["id"].as_str(), function["name"].as_str());
-            let arguments = text(function, "arguments");
-            self.assembler.tool_call(index, id, name, arguments)?;
-            let owned = |text: Option<&str>| text.map(str::to_owned);
-            events.push(StreamEvent::tool_call(
-                index,
-                owned(id),
-                owned(name),
-                Some(arguments.to_owned()),
-            ));
-        }
-        Ok(())
     }
 }

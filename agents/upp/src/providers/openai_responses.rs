@@ -8,12 +8,12 @@ use super::{
         Dialect, Flow, HttpCall, StreamDecoder, add_params, base_url, bearer, broken_off, unsupported,
     },
     openai_chat::image_url,
-    reply_json::{count, inner_error, list, parse, result_text, text, usage},
+    reply_json::{arguments_text, count, inner_error, list, list_or_empty, parse, result_text, text, usage},
 };
 use crate::{
-    assembler::parse_arguments,
+    assembler::{id_or_new, parse_arguments},
     content::{ContentBlock, DocumentSource},
-    error::UppError,
+    error::{ErrorCode, UppError},
     event::{StreamEvent, StreamEventType},
     message::{AssistantMessage, Message, ToolCall},
     provider::{Request, Response},
@@ -122,14 +122,20 @@ fn part(block: &ContentBlock) -> Result<Value, UppError> {
 }
 
 fn read_response(body: &Value) -> Result<Response, UppError> {
-    if body["error"].is_object() {
+    let status = body["status"].as_str();
+    if !body["error"].is_null() || status == Some("failed") {
         return Err(inner_error(&body["error"]));
+    }
+    if let Some(status @ ("cancelled" | "queued" | "in_progress")) = status {
+        return Err(UppError::invalid_response(format!(
+            "the answer is not whole: its status is `{status}`"
+        )));
     }
     let mut message = AssistantMessage::new([]);
     for item in list(body, "output")? {
         match text(item, "type") {
             "message" => {
-                for part in item["content"].as_array().into_iter().flatten() {
+                for part in list(item, "content")? {
                     let said = [text(part, "text"), text(part, "refusal")].concat();
                     if !said.is_empty() {
                         message.content.push(ContentBlock::text(said));
@@ -137,19 +143,20 @@ fn read_response(body: &Value) -> Result<Response, UppError> {
                 }
             }
             "reasoning" => {
-                for part in item["summary"].as_array().into_iter().flatten() {
+                for part in list_or_empty(item, "summary")? {
                     message.content.push(ContentBlock::reasoning(text(part, "text")));
                 }
             }
-            "function_call" => {
-                let name = text(item, "name");
-                let arguments = parse_arguments(name, text(item, "arguments"))?;
-                message
-                    .tool_calls
-                    .push(ToolCall::new(text(item, "call_id"), name, arguments));
-            }
+            "function_call" => message.tool_calls.push(read_call(item)?),
             _ => {}
         }
+    }
+    let is_filtered = body["incomplete_details"]["reason"] == "content_filter";
+    if is_filtered && message.tool_calls.is_empty() && message.text().is_empty() {
+        return Err(UppError::new(
+            ErrorCode::ContentFiltered,
+            "the answer is blocked by the provider's filter",
+        ));
     }
     let counts = &body["usage"];
     let cached = count(&counts["input_tokens_details"], "cached_tokens");
@@ -161,9 +168,20 @@ fn read_response(body: &Value) -> Result<Response, UppError> {
             cached,
             0,
         ),
-        stop_reason: body["status"].as_str().map(str::to_owned),
+        stop_reason: status.map(str::to_owned),
         data: None,
     })
+}
+
+fn read_call(item: &Value) -> Result<ToolCall, UppError> {
+    let name = text(item, "name");
+    if name.is_empty() {
+        return Err(UppError::invalid_response(
+            "the model calls a tool without a name",
+        ));
+    }
+    let arguments = parse_arguments(name, &arguments_text(&item["arguments"])?)?;
+    Ok(ToolCall::new(id_or_new(text(item, "call_id")), name, arguments))
 }
 
 #[derive(Debug, Default)]

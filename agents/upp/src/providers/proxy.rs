@@ -35,6 +35,9 @@ impl Dialect for Proxy {
     }
 
     fn response(&self, body: &Value, _request: &Request) -> Result<Response, UppError> {
+        if let Some(error) = sse::error_in(body) {
+            return Err(error);
+        }
         let turn: Turn = serde::Deserialize::deserialize(body).map_err(|error: serde_json::Error| {
             UppError::invalid_response(format!("the answer is not a turn: {error}")).with_source(error)
         })?;

@@ -1,5 +1,7 @@
 //! Reads the JSON of providers: fields with clear errors, results of tools as text.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use crate::{
@@ -21,6 +23,14 @@ pub(super) fn list<'a>(value: &'a Value, field: &str) -> Result<&'a [Value], Upp
     list.ok_or_else(|| UppError::invalid_response(format!("the answer has no list `{field}`")))
 }
 
+/// The list in this field; empty if the field is absent or null, and an error if it holds anything else.
+pub(super) fn list_or_empty<'a>(value: &'a Value, field: &str) -> Result<&'a [Value], UppError> {
+    match &value[field] {
+        Value::Null => Ok(&[]),
+        _ => list(value, field),
+    }
+}
+
 /// The text in this field; empty if there is none.
 pub(super) fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap_or_default()
@@ -29,6 +39,18 @@ pub(super) fn text<'a>(value: &'a Value, field: &str) -> &'a str {
 /// The number in this field; zero if there is none.
 pub(super) fn count(value: &Value, field: &str) -> u64 {
     value[field].as_u64().unwrap_or_default()
+}
+
+/// The arguments of a call as JSON text; empty if there are none. Some servers send the object itself.
+pub(super) fn arguments_text(arguments: &Value) -> Result<Cow<'_, str>, UppError> {
+    match arguments {
+        Value::Null => Ok("".into()),
+        Value::String(text) => Ok(text.into()),
+        Value::Object(_) => Ok(arguments.to_string().into()),
+        _ => Err(UppError::invalid_response(
+            "the arguments of a call of a tool are neither a text nor an object",
+        )),
+    }
 }
 
 /// Counts of an inference.
@@ -54,7 +76,7 @@ pub(super) fn inner_error(error: &Value) -> UppError {
     let kind = [&error["type"], &error["code"], &error["status"]]
         .into_iter()
         .find_map(Value::as_str);
-    let code = kind.and_then(code_of_kind);
+    let code = kind.and_then(|kind| code_of_kind(kind).or_else(|| ErrorCode::parse(kind)));
     UppError::new(code.unwrap_or(ErrorCode::ProviderError), message)
 }
 

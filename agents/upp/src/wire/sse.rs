@@ -79,16 +79,8 @@ pub fn parse(data: &str) -> Result<Data, UppError> {
         return Ok(Data::Done);
     }
     let value: Value = serde_json::from_str(data).map_err(|error| malformed(&error))?;
-    if let Some(error) = value.get("error") {
-        let message = error
-            .as_str()
-            .or_else(|| error["message"].as_str())
-            .unwrap_or("the stream tells of an error");
-        let code = value["code"]
-            .as_str()
-            .or_else(|| error["code"].as_str())
-            .and_then(ErrorCode::parse);
-        return Err(UppError::new(code.unwrap_or(ErrorCode::ProviderError), message));
+    if let Some(error) = error_in(&value) {
+        return Err(error);
     }
     if ["messages", "usage", "cycles"]
         .iter()
@@ -100,6 +92,20 @@ pub fn parse(data: &str) -> Result<Data, UppError> {
     serde_json::from_value(value)
         .map(Data::Event)
         .map_err(|error| malformed(&error))
+}
+
+/// The error that this JSON tells of, if it tells of one.
+pub(crate) fn error_in(value: &Value) -> Option<UppError> {
+    let error = value.get("error")?;
+    let message = error
+        .as_str()
+        .or_else(|| error["message"].as_str())
+        .unwrap_or("the stream tells of an error");
+    let code = value["code"]
+        .as_str()
+        .or_else(|| error["code"].as_str())
+        .and_then(ErrorCode::parse);
+    Some(UppError::new(code.unwrap_or(ErrorCode::ProviderError), message))
 }
 
 fn malformed(error: &serde_json::Error) -> UppError {

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod failures;
+mod malformed;
 mod stub;
 
 use agentanycast_upp::{
