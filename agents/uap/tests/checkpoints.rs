@@ -7,7 +7,10 @@
 mod support;
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -19,16 +22,20 @@ use agentanycast_uap::{
 };
 #[cfg(feature = "encryption")]
 use agentanycast_uap::{CheckpointKey, EncryptedCheckpoints};
-use agentanycast_upp::{ErrorCode, Scripted, ScriptedReply};
+use agentanycast_upp::{ErrorCode, Scripted, ScriptedReply, Tool};
 use serde_json::{Value, json};
 use support::{call, echo, plan_reply, rounds, state_structure};
+use tokio::sync::Notify;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Mood {
     Keeps,
+    /// Each save takes so long.
+    Slow(Duration),
     Fails,
     Hangs,
     Panics,
+    PanicsOnce,
 }
 
 /// A store in memory that keeps the history of its saves.
@@ -36,6 +43,9 @@ enum Mood {
 struct Memory {
     mood: Mood,
     saves: Arc<Mutex<Vec<(String, Checkpoint)>>>,
+    tries: Arc<AtomicU64>,
+    /// Whether a save began during another one.
+    overlaps: Arc<AtomicBool>,
 }
 
 impl Memory {
@@ -43,7 +53,16 @@ impl Memory {
         Self {
             mood,
             saves: Arc::default(),
+            tries: Arc::default(),
+            overlaps: Arc::default(),
         }
+    }
+
+    fn keep(&self, session_id: &str, checkpoint: Checkpoint) {
+        self.saves
+            .lock()
+            .unwrap()
+            .push((session_id.to_owned(), checkpoint));
     }
 
     fn steps(&self) -> Vec<u64> {
@@ -59,14 +78,21 @@ impl Memory {
 #[async_trait::async_trait]
 impl CheckpointStore for Memory {
     async fn save(&self, session_id: &str, checkpoint: Checkpoint) -> Result<(), CheckpointError> {
+        let first = self.tries.fetch_add(1, Ordering::Relaxed) == 0;
         match self.mood {
-            Mood::Keeps => {
+            Mood::PanicsOnce if first => panic!("the store is not ready"),
+            Mood::Keeps | Mood::PanicsOnce => {
                 // A slow store still saves in order.
                 tokio::task::yield_now().await;
-                self.saves
-                    .lock()
-                    .unwrap()
-                    .push((session_id.to_owned(), checkpoint));
+                self.keep(session_id, checkpoint);
+                Ok(())
+            }
+            Mood::Slow(duration) => {
+                let tries = self.tries.load(Ordering::Relaxed);
+                tokio::time::sleep(duration).await;
+                let overlaps = self.tries.load(Ordering::Relaxed) != tries;
+                self.overlaps.fetch_or(overlaps, Ordering::Relaxed);
+                self.keep(session_id, checkpoint);
                 Ok(())
             }
             Mood::Fails => Err(CheckpointError::store("save", "the disk is full")),
@@ -144,6 +170,87 @@ async fn a_store_that_fails_hangs_or_panics_never_fails_the_run() {
         assert_eq!(result.turn.text(), "done");
         assert!(begun.elapsed() <= Duration::from_secs(5));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_store_ends_at_the_newest_step() {
+    let store = Memory::new(Mood::Slow(Duration::from_millis(700)));
+    let agent = agent(rounds(19).model())
+        .tool(echo())
+        .checkpoints(store.clone())
+        .build()
+        .unwrap();
+    let begun = tokio::time::Instant::now();
+    agent.generate("go", &AgentState::initial()).await.unwrap();
+    assert_eq!(store.steps().last(), Some(&20));
+    assert!(begun.elapsed() < Duration::from_secs(4));
+    let steps = store.steps();
+    assert!(steps.is_sorted() && steps.len() > 1, "{steps:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_later_run_is_saved_behind_an_earlier_one_of_its_session() {
+    // Slower than the patience of the runs, so that each returns before its states are saved.
+    let store = Memory::new(Mood::Slow(Duration::from_secs(6)));
+    let replies = (0..2)
+        .map(call)
+        .chain([ScriptedReply::text("one"), call(2), ScriptedReply::text("two")]);
+    let agent = agent(Scripted::new(replies).model())
+        .tool(echo())
+        .checkpoints(store.clone())
+        .session_id("s")
+        .build()
+        .unwrap();
+    let first = agent.ask("go", &AgentState::initial()).await.unwrap();
+    let second = agent.ask("on", &first.state).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(agent.restore("s").await.unwrap(), Some(second.state));
+    assert!(!store.overlaps.load(Ordering::Relaxed));
+}
+
+#[tokio::test]
+async fn an_earlier_run_that_goes_on_does_not_overwrite_a_later_one() {
+    let store = Memory::new(Mood::Keeps);
+    let (begun, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (tool_begun, tool_goes_on) = (begun.clone(), go_on.clone());
+    let wait = Tool::new("wait", "Waits", json!({"type": "object"}), move |_, _| {
+        let (begun, go_on) = (tool_begun.clone(), tool_goes_on.clone());
+        async move {
+            begun.notify_one();
+            go_on.notified().await;
+            Ok("waited")
+        }
+    });
+    let replies = [
+        ScriptedReply::call("w", "wait", json!({})),
+        ScriptedReply::text("later"),
+        ScriptedReply::text("earlier"),
+    ];
+    let agent = agent(Scripted::new(replies).model())
+        .tool(wait)
+        .checkpoints(store.clone())
+        .session_id("s")
+        .build()
+        .unwrap();
+    let other = agent.clone();
+    let earlier = tokio::spawn(async move { other.generate("go", &AgentState::initial()).await });
+    begun.notified().await;
+    let later = agent.generate("go", &AgentState::initial()).await.unwrap();
+    go_on.notify_one();
+    assert_eq!(earlier.await.unwrap().unwrap().turn.text(), "earlier");
+    assert_eq!(agent.restore("s").await.unwrap(), Some(later.state));
+}
+
+#[tokio::test]
+async fn a_panic_of_one_save_leaves_the_next_ones_alone() {
+    let store = Memory::new(Mood::PanicsOnce);
+    let agent = agent(rounds(5).model())
+        .tool(echo())
+        .checkpoints(store.clone())
+        .build()
+        .unwrap();
+    agent.generate("go", &AgentState::initial()).await.unwrap();
+    assert_eq!(store.steps(), [2, 3, 4, 5, 6]);
 }
 
 #[tokio::test]

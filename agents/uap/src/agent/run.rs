@@ -6,7 +6,7 @@ use agentanycast_upp::{EventSender, UppError};
 
 use super::{AgentCall, options::AgentParts};
 use crate::{
-    checkpoint::{check_session_id, save_queue::SaveQueue},
+    checkpoint::check_session_id,
     event::AgentStreamEvent,
     execution::ExecutionContext,
     middleware::MiddlewareContext,
@@ -39,8 +39,8 @@ pub(super) async fn run(
             .ensure_metadata("agentId", &parts.id);
     }
     let mut around = MiddlewareContext::new(&parts.id, input.into_messages(), state);
-    let saves = parts.checkpoints.as_ref().zip(session_id.clone());
-    let saves = saves.map(|(store, session_id)| Arc::new(SaveQueue::start(store.clone(), session_id)));
+    let saves = parts.checkpoints.as_ref().zip(session_id.as_deref());
+    let saves = saves.map(|(store, session_id)| Arc::new(store.begin(session_id)));
 
     let outcome = async {
         before(parts, &mut around).await?;
