@@ -7,6 +7,7 @@
 mod encrypted;
 mod file;
 pub(crate) mod save_queue;
+mod session_folder;
 pub(crate) mod session_saves;
 #[cfg(feature = "sled")]
 mod sled_store;

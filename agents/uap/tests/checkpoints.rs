@@ -338,6 +338,127 @@ async fn files_keep_checkpoints_in_the_documented_layout() {
     assert!(metadata.contains("\"sessionId\": \"plain\""));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn two_stores_of_one_directory_leave_the_files_whole() {
+    const SAVES: u64 = 60;
+    let dir = tempfile::tempdir().unwrap();
+    let write = |first: u64| {
+        let store = FileCheckpoints::new(dir.path());
+        tokio::spawn(async move {
+            for step in first..first + SAVES {
+                // Long enough that a write takes a while.
+                let state = AgentState::initial()
+                    .with_step(step)
+                    .with_metadata("text", "x".repeat(50_000));
+                store.save("s", Checkpoint::new("s", &state)).await.unwrap();
+            }
+        })
+    };
+    let reader = FileCheckpoints::new(dir.path());
+    let empty = Checkpoint::new("s", &AgentState::initial());
+    reader.save("s", empty).await.unwrap();
+    let writers = [write(1), write(1000)];
+    while !writers.iter().all(tokio::task::JoinHandle::is_finished) {
+        assert!(reader.load_state("s").await.unwrap().is_some());
+        assert!(reader.load_metadata("s").await.unwrap().is_some());
+    }
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    let state = reader.load_state("s").await.unwrap().unwrap();
+    let metadata = reader.load_metadata("s").await.unwrap().unwrap();
+    assert_eq!(state.step(), metadata.step);
+    assert_eq!(
+        names_in(&dir.path().join("s")),
+        ["checkpoint.json", "metadata.json"]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn metadata_that_is_read_behind_a_state_is_not_older() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = FileCheckpoints::new(dir.path());
+    let writer = tokio::spawn(async move {
+        for step in 1..200 {
+            let state = AgentState::initial().with_step(step);
+            store.save("s", Checkpoint::new("s", &state)).await.unwrap();
+        }
+    });
+    let reader = FileCheckpoints::new(dir.path());
+    while !writer.is_finished() {
+        let state = reader.load_state("s").await.unwrap();
+        let metadata = reader.load_metadata("s").await.unwrap();
+        assert!(state.map(|state| state.step()) <= metadata.map(|metadata| metadata.step));
+    }
+    writer.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn saves_and_deletes_of_one_session_take_turns() {
+    let dir = tempfile::tempdir().unwrap();
+    let saves = (0..4).map(|_| {
+        let store = FileCheckpoints::new(dir.path());
+        tokio::spawn(async move {
+            for _ in 0..25 {
+                let checkpoint = Checkpoint::new("s", &AgentState::initial());
+                store.save("s", checkpoint).await.unwrap();
+                store.delete("s").await.unwrap();
+            }
+        })
+    });
+    for ended in futures::future::join_all(saves).await {
+        ended.unwrap();
+    }
+    assert!(names_in(dir.path()).is_empty());
+}
+
+#[tokio::test]
+async fn files_that_a_killed_process_left_are_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = FileCheckpoints::new(dir.path());
+    let folder = dir.path().join("s");
+    std::fs::create_dir(&folder).unwrap();
+    let two_hours_ago = std::time::SystemTime::now() - Duration::from_secs(7200);
+    for (name, is_old) in [
+        (".checkpoint.json.17", true),
+        (".metadata.json.17", true),
+        (".checkpoint.json.18", false),
+        (".notes", true),
+        ("notes.checkpoint.json.19", true),
+    ] {
+        let file = std::fs::File::create(folder.join(name)).unwrap();
+        if is_old {
+            file.set_modified(two_hours_ago).unwrap();
+        }
+    }
+    let checkpoint = Checkpoint::new("s", &AgentState::initial());
+    store.save("s", checkpoint.clone()).await.unwrap();
+    let kept = [
+        ".checkpoint.json.18",
+        ".notes",
+        "checkpoint.json",
+        "metadata.json",
+        "notes.checkpoint.json.19",
+    ];
+    assert_eq!(names_in(&folder), kept);
+
+    // A save that fails leaves nothing beside the files: a folder is in the place of one of them.
+    std::fs::remove_file(folder.join("metadata.json")).unwrap();
+    std::fs::create_dir(folder.join("metadata.json")).unwrap();
+    store.save("s", checkpoint).await.unwrap_err();
+    assert_eq!(names_in(&folder), kept);
+}
+
+/// The sorted names in a directory.
+fn names_in(dir: &std::path::Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).unwrap();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort_unstable();
+    names
+}
+
 #[tokio::test]
 async fn malformed_files_are_errors_that_say_what_is_wrong() {
     let dir = tempfile::tempdir().unwrap();
