@@ -4,6 +4,7 @@
 //! that an operation copies the changed part only, and a clone copies nothing.
 
 mod json;
+pub(crate) mod nesting;
 mod v1_0;
 
 use std::sync::Arc;

@@ -22,7 +22,9 @@ use agentanycast_uap::{
 };
 #[cfg(feature = "encryption")]
 use agentanycast_uap::{CheckpointKey, EncryptedCheckpoints};
-use agentanycast_upp::{ErrorCode, Scripted, ScriptedReply, Tool};
+use agentanycast_upp::{
+    AssistantMessage, ErrorCode, Scripted, ScriptedReply, Tool, ToolCall, ToolResult, ToolResultMessage,
+};
 use serde_json::{Value, json};
 use support::{call, echo, plan_reply, rounds, state_structure};
 use tokio::sync::Notify;
@@ -318,6 +320,40 @@ async fn check_store(store: &dyn CheckpointStore) {
     assert_eq!(store.list().await.unwrap().len(), sessions.len() - 1);
     let refused = store.save("", Checkpoint::new("", &AgentState::initial())).await;
     assert!(matches!(refused, Err(CheckpointError::SessionId(0))));
+    check_depths(store).await;
+}
+
+/// The arguments of a call as deep as a provider's answer can bring them are kept, and what could not be read
+/// is not saved.
+async fn check_depths(store: &dyn CheckpointStore) {
+    let nested = |depth: usize| (0..depth).fold(Value::Null, |inner, _| json!([inner]));
+    let state = |depth: usize| {
+        let call = ToolCall::new("t", "echo", nested(depth));
+        let result = ToolResult {
+            tool_call_id: "t".to_owned(),
+            result: nested(depth),
+            is_error: false,
+        };
+        AgentState::initial()
+            .with_message(AssistantMessage::new([]).with_tool_calls([call]))
+            .with_message(ToolResultMessage::new([result]))
+    };
+    for depth in [120, 126, 127, 155] {
+        let state = state(depth);
+        store.save("deep", Checkpoint::new("deep", &state)).await.unwrap();
+        assert_eq!(store.load_state("deep").await.unwrap(), Some(state), "{depth}");
+    }
+    let kept = store.load("deep").await.unwrap();
+    for depth in [156, 1000] {
+        let refused = store.save("deep", Checkpoint::new("deep", &state(depth))).await;
+        let error = refused.unwrap_err();
+        assert!(
+            matches!(&error, CheckpointError::TooDeep(session) if session == "deep"),
+            "{error}"
+        );
+        assert_eq!(store.load("deep").await.unwrap(), kept, "the last one stays");
+    }
+    store.delete("deep").await.unwrap();
 }
 
 #[tokio::test]

@@ -14,8 +14,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{
-    Checkpoint, CheckpointError, CheckpointMetadata, CheckpointStore, MAX_CHECKPOINT_BYTES, check_session_id,
-    parse,
+    Checkpoint, CheckpointError, CheckpointMetadata, CheckpointStore, MAX_CHECKPOINT_BYTES, check_depth,
+    check_session_id, parse,
     session_folder::{self, METADATA_FILE, STATE_FILE},
 };
 
@@ -90,6 +90,7 @@ impl FileCheckpoints {
 impl CheckpointStore for FileCheckpoints {
     async fn save(&self, session_id: &str, checkpoint: Checkpoint) -> Result<(), CheckpointError> {
         let folder = self.folder(session_id)?;
+        check_depth(session_id, &checkpoint.state)?;
         blocking(move || {
             let failed = |source| CheckpointError::store(format!("write below {}", folder.display()), source);
             session_folder::write(&folder, &checkpoint).map_err(failed)

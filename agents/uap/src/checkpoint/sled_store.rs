@@ -6,7 +6,9 @@ use async_trait::async_trait;
 use serde_json::Value;
 use sled::{Transactional as _, transaction::TransactionError};
 
-use super::{Checkpoint, CheckpointError, CheckpointMetadata, CheckpointStore, check_session_id, parse};
+use super::{
+    Checkpoint, CheckpointError, CheckpointMetadata, CheckpointStore, check_depth, check_session_id, parse,
+};
 
 /// Checkpoints in a sled database. One process may have it open.
 ///
@@ -55,6 +57,7 @@ impl SledCheckpoints {
 impl CheckpointStore for SledCheckpoints {
     async fn save(&self, session_id: &str, checkpoint: Checkpoint) -> Result<(), CheckpointError> {
         check_session_id(session_id)?;
+        check_depth(session_id, &checkpoint.state)?;
         let failed = |error: TransactionError<sled::Error>| CheckpointError::store("write to sled", error);
         let state = checkpoint.state.to_string();
         let metadata = serde_json::to_string(&checkpoint.metadata)

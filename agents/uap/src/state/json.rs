@@ -7,7 +7,7 @@ use agentanycast_upp::Message;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 
-use super::{AgentState, StateFields, v1_0};
+use super::{AgentState, StateFields, nesting::read_json, v1_0};
 
 /// The version that is written.
 pub const UAP_VERSION: &str = "1.1.0";
@@ -115,8 +115,7 @@ impl AgentState {
     /// assert_eq!(AgentState::from_json_text(text), Err(StateError::Version("2.0.0".into())));
     /// ```
     pub fn from_json_text(text: &str) -> Result<Self, StateError> {
-        let json: Value =
-            serde_json::from_str(text).map_err(|error| StateError::NotJson(error.to_string()))?;
+        let json = read_json(text.as_bytes()).map_err(StateError::NotJson)?;
         Self::from_json(&json)
     }
 }
