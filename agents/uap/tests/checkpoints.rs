@@ -318,8 +318,20 @@ async fn check_store(store: &dyn CheckpointStore) {
     store.delete("../up").await.unwrap();
     assert_eq!(store.load("../up").await.unwrap(), None);
     assert_eq!(store.list().await.unwrap().len(), sessions.len() - 1);
-    let refused = store.save("", Checkpoint::new("", &AgentState::initial())).await;
-    assert!(matches!(refused, Err(CheckpointError::SessionId(0))));
+    for bad in ["", &"x".repeat(85)] {
+        let refused = [
+            store
+                .save(bad, Checkpoint::new(bad, &AgentState::initial()))
+                .await
+                .err(),
+            store.load(bad).await.err(),
+            store.load_metadata(bad).await.err(),
+            store.delete(bad).await.err(),
+        ];
+        for error in refused {
+            assert!(matches!(error, Some(CheckpointError::SessionId(length)) if length == bad.len()));
+        }
+    }
     check_depths(store).await;
 }
 

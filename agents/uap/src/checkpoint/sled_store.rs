@@ -77,6 +77,7 @@ impl CheckpointStore for SledCheckpoints {
     }
 
     async fn load(&self, session_id: &str) -> Result<Option<Value>, CheckpointError> {
+        check_session_id(session_id)?;
         let bytes = self
             .states
             .get(session_id)
@@ -87,6 +88,7 @@ impl CheckpointStore for SledCheckpoints {
     }
 
     async fn load_metadata(&self, session_id: &str) -> Result<Option<CheckpointMetadata>, CheckpointError> {
+        check_session_id(session_id)?;
         let bytes = self
             .metadata
             .get(session_id)
@@ -96,6 +98,7 @@ impl CheckpointStore for SledCheckpoints {
     }
 
     async fn delete(&self, session_id: &str) -> Result<(), CheckpointError> {
+        check_session_id(session_id)?;
         let failed = |error: TransactionError<sled::Error>| CheckpointError::store("delete from sled", error);
         (&self.states, &self.metadata)
             .transaction(|(states, known)| {
