@@ -205,7 +205,7 @@ async fn a_later_run_is_saved_behind_an_earlier_one_of_its_session() {
         .unwrap();
     let first = agent.ask("go", &AgentState::initial()).await.unwrap();
     let second = agent.ask("on", &first.state).await.unwrap();
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    tokio::time::sleep(Duration::from_mins(1)).await;
     assert_eq!(agent.restore("s").await.unwrap(), Some(second.state));
     assert!(!store.overlaps.load(Ordering::Relaxed));
 }
@@ -466,7 +466,7 @@ async fn files_that_a_killed_process_left_are_removed() {
     let store = FileCheckpoints::new(dir.path());
     let folder = dir.path().join("s");
     std::fs::create_dir(&folder).unwrap();
-    let two_hours_ago = std::time::SystemTime::now() - Duration::from_secs(7200);
+    let two_hours_ago = std::time::SystemTime::now() - Duration::from_hours(2);
     for (name, is_old) in [
         (".checkpoint.json.17", true),
         (".metadata.json.17", true),

@@ -1,7 +1,7 @@
 //! Checkpoints in files: `<dir>/<session>/checkpoint.json` and `metadata.json`.
 //!
-//! The two files change as a pair ([`session_folder`]). The id of a session becomes a name of a folder that cannot leave the directory: other bytes than letters,
-//! digits, `-` and `_` are written as `%XX`.
+//! The two files change as a pair ([`session_folder`]). The id of a session becomes a name of a folder that
+//! cannot leave the directory: other bytes than letters, digits, `-` and `_` are written as `%XX`.
 
 use std::{
     fs::{self, File},

@@ -29,8 +29,8 @@ use crate::state::AgentState;
 /// memory.
 const QUEUE_CAPACITY: usize = 64;
 
-/// How far the store may be behind the steps before it gets the newest state only. It is the greatest age of a
-/// checkpoint whose save begins, and short beside [`FLUSH_PATIENCE`].
+/// How long a state may wait before a newer one takes its place. Even a store that takes a second for each
+/// save is at the newest state within [`FLUSH_PATIENCE`].
 const MAX_LAG: Duration = Duration::from_secs(1);
 
 /// How long the end of a run waits for the store. A disk takes milliseconds; a store that hangs must not keep

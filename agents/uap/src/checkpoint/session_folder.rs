@@ -1,7 +1,7 @@
 //! The folder of a session with its two files, which change as a pair.
 //!
-//! A file is written beside its place, flushed and renamed, so that a crash leaves the old or the new one. Who
-//! writes locks the folder, and who reads waits for the end of the write: this holds between the stores and
+//! A file is written beside its place, flushed and renamed, so that a crash leaves the old or the new one. A
+//! writer locks the folder, and a reader waits for the end of the write: this holds between the stores and
 //! processes that use one directory. On a file system without locks each file is still whole.
 
 use std::{
@@ -21,7 +21,7 @@ pub(super) const METADATA_FILE: &str = "metadata.json";
 
 /// How old a file that a process left beside its place has to be before it is removed. A write takes
 /// milliseconds.
-const LEFT_OVER_AGE: Duration = Duration::from_secs(3600);
+const LEFT_OVER_AGE: Duration = Duration::from_hours(1);
 
 /// How often a folder is made that another call deletes before it is locked.
 const LOCK_TRIES: u32 = 100;

@@ -29,8 +29,8 @@ fn join(name: &str, error: &PathError) -> String {
     }
 }
 
-/// What is wrong within a block of content, if that is where the path of the error ends: a path ends at a value
-/// whose type is one of its fields.
+/// What is wrong within a block of content, if the path of the error ends at one: its type is one of its
+/// fields, and a path goes no further there.
 fn block_error(value: &Value, error: &PathError) -> Option<PathError> {
     let mut at = value;
     for segment in error.path() {

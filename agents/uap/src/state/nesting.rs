@@ -1,15 +1,15 @@
 //! Reads and bounds JSON that nests more deeply than serde_json reads in one piece.
 //!
 //! A model may call a tool with arguments that are as deep as serde_json reads them; in a state they are some
-//! levels deeper. What is written and what is read have the same bound here, so that each state that was saved
-//! can be restored.
+//! levels deeper. Writing and reading have the same bound here, so that each state that was saved can be
+//! restored.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, value::RawValue};
 
-/// How many lists and objects may be within each other in a state: [`PIECE_DEPTH`] of the arguments of a call,
-/// and those around them, which are less than ten, with room for metadata.
+/// How many lists and objects may be within each other in a state: [`PIECE_DEPTH`] of the arguments of a
+/// call, and those around them, which are less than ten, with room for metadata.
 pub(crate) const MAX_JSON_DEPTH: usize = 160;
 
 /// How many lists and objects may be within each other in a text that serde_json reads in one piece.
@@ -33,17 +33,17 @@ fn is_deeper(value: &Value, levels: usize) -> bool {
 
 /// Reads JSON that nests no more deeply than [`MAX_JSON_DEPTH`].
 pub(crate) fn read_json(text: &[u8]) -> Result<Value, String> {
-    let read = match depth(text) {
-        0..=PIECE_DEPTH => serde_json::from_slice(text),
-        0..=MAX_JSON_DEPTH => {
-            let text = std::str::from_utf8(text).map_err(|error| error.to_string())?;
-            read_pieces(text)
-        }
-        _ => {
-            return Err(format!(
-                "it nests more deeply than {MAX_JSON_DEPTH} lists and objects"
-            ));
-        }
+    let depth = depth(text);
+    if depth > MAX_JSON_DEPTH {
+        return Err(format!(
+            "it nests more deeply than {MAX_JSON_DEPTH} lists and objects"
+        ));
+    }
+    let read = if depth <= PIECE_DEPTH {
+        serde_json::from_slice(text)
+    } else {
+        let text = std::str::from_utf8(text).map_err(|error| error.to_string())?;
+        read_pieces(text)
     };
     read.map_err(|error| error.to_string())
 }
