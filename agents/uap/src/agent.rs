@@ -17,10 +17,8 @@ pub use self::{
     call::AgentCall,
     options::{AgentOptions, agent},
 };
-#[cfg(feature = "mesh")]
-use crate::checkpoint::CheckpointStore;
 use crate::{
-    checkpoint::CheckpointError,
+    checkpoint::{CheckpointError, CheckpointStore},
     event::AgentStreamResult,
     result::{AgentError, GenerateResult},
     state::AgentState,
@@ -168,7 +166,7 @@ impl Agent {
     /// Where the checkpoints are kept.
     #[cfg(feature = "mesh")]
     pub(crate) fn checkpoint_store(&self) -> Option<&dyn CheckpointStore> {
-        self.0.checkpoints.as_deref()
+        self.0.checkpoints.as_deref().map(|store| store as _)
     }
 
     /// The state of the last checkpoint of a session; `None` if there is none, or if the agent has no store.

@@ -7,6 +7,8 @@
 mod encrypted;
 mod file;
 pub(crate) mod save_queue;
+mod session_folder;
+pub(crate) mod session_saves;
 #[cfg(feature = "sled")]
 mod sled_store;
 
@@ -21,7 +23,10 @@ pub use self::encrypted::{CheckpointKey, EncryptedCheckpoints};
 pub use self::file::{DEFAULT_CHECKPOINT_DIR, FileCheckpoints, file_checkpoints};
 #[cfg(feature = "sled")]
 pub use self::sled_store::SledCheckpoints;
-use crate::state::{AgentState, StateError};
+use crate::state::{
+    AgentState, StateError,
+    nesting::{MAX_JSON_DEPTH, is_too_deep, read_json},
+};
 
 /// How long an id of a session may be, in bytes. The id becomes the name of a folder, which may have 255
 /// bytes, and each byte may take three there.
@@ -106,6 +111,12 @@ pub enum CheckpointError {
         /// Its length, in bytes.
         length: u64,
     },
+    /// The state nests more deeply than it would be read. It is not saved, and the last checkpoint stays.
+    #[error(
+        "the state of session {0:?} nests more deeply than {MAX_JSON_DEPTH} lists and objects, which are read \
+         at most; give its tools and its metadata flatter values"
+    )]
+    TooDeep(String),
     /// What is stored is not a checkpoint.
     #[error("{what} is malformed: {problem}; {REMEDY}")]
     Malformed {
@@ -191,9 +202,16 @@ pub(crate) fn check_session_id(session_id: &str) -> Result<(), CheckpointError> 
     Ok(())
 }
 
+/// A state that is saved has to be readable.
+fn check_depth(session_id: &str, state: &Value) -> Result<(), CheckpointError> {
+    if is_too_deep(state) {
+        return Err(CheckpointError::TooDeep(session_id.to_owned()));
+    }
+    Ok(())
+}
+
 fn parse<T: serde::de::DeserializeOwned>(bytes: &[u8], what: String) -> Result<T, CheckpointError> {
-    serde_json::from_slice(bytes).map_err(|error| CheckpointError::Malformed {
-        what,
-        problem: error.to_string(),
-    })
+    let read =
+        read_json(bytes).and_then(|json| serde_json::from_value(json).map_err(|error| error.to_string()));
+    read.map_err(|problem| CheckpointError::Malformed { what, problem })
 }

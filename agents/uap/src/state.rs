@@ -3,7 +3,9 @@
 //! Each operation returns a new state with a new id and leaves the old one alone. The parts are shared, so
 //! that an operation copies the changed part only, and a clone copies nothing.
 
+mod field_path;
 mod json;
+pub(crate) mod nesting;
 mod v1_0;
 
 use std::sync::Arc;

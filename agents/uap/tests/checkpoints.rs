@@ -7,7 +7,10 @@
 mod support;
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -19,16 +22,22 @@ use agentanycast_uap::{
 };
 #[cfg(feature = "encryption")]
 use agentanycast_uap::{CheckpointKey, EncryptedCheckpoints};
-use agentanycast_upp::{ErrorCode, Scripted, ScriptedReply};
+use agentanycast_upp::{
+    AssistantMessage, ErrorCode, Scripted, ScriptedReply, Tool, ToolCall, ToolResult, ToolResultMessage,
+};
 use serde_json::{Value, json};
 use support::{call, echo, plan_reply, rounds, state_structure};
+use tokio::sync::Notify;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Mood {
     Keeps,
+    /// Each save takes so long.
+    Slow(Duration),
     Fails,
     Hangs,
     Panics,
+    PanicsOnce,
 }
 
 /// A store in memory that keeps the history of its saves.
@@ -36,6 +45,9 @@ enum Mood {
 struct Memory {
     mood: Mood,
     saves: Arc<Mutex<Vec<(String, Checkpoint)>>>,
+    tries: Arc<AtomicU64>,
+    /// Whether a save began during another one.
+    overlaps: Arc<AtomicBool>,
 }
 
 impl Memory {
@@ -43,7 +55,16 @@ impl Memory {
         Self {
             mood,
             saves: Arc::default(),
+            tries: Arc::default(),
+            overlaps: Arc::default(),
         }
+    }
+
+    fn keep(&self, session_id: &str, checkpoint: Checkpoint) {
+        self.saves
+            .lock()
+            .unwrap()
+            .push((session_id.to_owned(), checkpoint));
     }
 
     fn steps(&self) -> Vec<u64> {
@@ -59,14 +80,21 @@ impl Memory {
 #[async_trait::async_trait]
 impl CheckpointStore for Memory {
     async fn save(&self, session_id: &str, checkpoint: Checkpoint) -> Result<(), CheckpointError> {
+        let first = self.tries.fetch_add(1, Ordering::Relaxed) == 0;
         match self.mood {
-            Mood::Keeps => {
+            Mood::PanicsOnce if first => panic!("the store is not ready"),
+            Mood::Keeps | Mood::PanicsOnce => {
                 // A slow store still saves in order.
                 tokio::task::yield_now().await;
-                self.saves
-                    .lock()
-                    .unwrap()
-                    .push((session_id.to_owned(), checkpoint));
+                self.keep(session_id, checkpoint);
+                Ok(())
+            }
+            Mood::Slow(duration) => {
+                let tries = self.tries.load(Ordering::Relaxed);
+                tokio::time::sleep(duration).await;
+                let overlaps = self.tries.load(Ordering::Relaxed) != tries;
+                self.overlaps.fetch_or(overlaps, Ordering::Relaxed);
+                self.keep(session_id, checkpoint);
                 Ok(())
             }
             Mood::Fails => Err(CheckpointError::store("save", "the disk is full")),
@@ -146,6 +174,87 @@ async fn a_store_that_fails_hangs_or_panics_never_fails_the_run() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_slow_store_ends_at_the_newest_step() {
+    let store = Memory::new(Mood::Slow(Duration::from_millis(700)));
+    let agent = agent(rounds(19).model())
+        .tool(echo())
+        .checkpoints(store.clone())
+        .build()
+        .unwrap();
+    let begun = tokio::time::Instant::now();
+    agent.generate("go", &AgentState::initial()).await.unwrap();
+    assert_eq!(store.steps().last(), Some(&20));
+    assert!(begun.elapsed() < Duration::from_secs(4));
+    let steps = store.steps();
+    assert!(steps.is_sorted() && steps.len() > 1, "{steps:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_later_run_is_saved_behind_an_earlier_one_of_its_session() {
+    // Slower than the patience of the runs, so that each returns before its states are saved.
+    let store = Memory::new(Mood::Slow(Duration::from_secs(6)));
+    let replies = (0..2)
+        .map(call)
+        .chain([ScriptedReply::text("one"), call(2), ScriptedReply::text("two")]);
+    let agent = agent(Scripted::new(replies).model())
+        .tool(echo())
+        .checkpoints(store.clone())
+        .session_id("s")
+        .build()
+        .unwrap();
+    let first = agent.ask("go", &AgentState::initial()).await.unwrap();
+    let second = agent.ask("on", &first.state).await.unwrap();
+    tokio::time::sleep(Duration::from_mins(1)).await;
+    assert_eq!(agent.restore("s").await.unwrap(), Some(second.state));
+    assert!(!store.overlaps.load(Ordering::Relaxed));
+}
+
+#[tokio::test]
+async fn an_earlier_run_that_goes_on_does_not_overwrite_a_later_one() {
+    let store = Memory::new(Mood::Keeps);
+    let (begun, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (tool_begun, tool_goes_on) = (begun.clone(), go_on.clone());
+    let wait = Tool::new("wait", "Waits", json!({"type": "object"}), move |_, _| {
+        let (begun, go_on) = (tool_begun.clone(), tool_goes_on.clone());
+        async move {
+            begun.notify_one();
+            go_on.notified().await;
+            Ok("waited")
+        }
+    });
+    let replies = [
+        ScriptedReply::call("w", "wait", json!({})),
+        ScriptedReply::text("later"),
+        ScriptedReply::text("earlier"),
+    ];
+    let agent = agent(Scripted::new(replies).model())
+        .tool(wait)
+        .checkpoints(store.clone())
+        .session_id("s")
+        .build()
+        .unwrap();
+    let other = agent.clone();
+    let earlier = tokio::spawn(async move { other.generate("go", &AgentState::initial()).await });
+    begun.notified().await;
+    let later = agent.generate("go", &AgentState::initial()).await.unwrap();
+    go_on.notify_one();
+    assert_eq!(earlier.await.unwrap().unwrap().turn.text(), "earlier");
+    assert_eq!(agent.restore("s").await.unwrap(), Some(later.state));
+}
+
+#[tokio::test]
+async fn a_panic_of_one_save_leaves_the_next_ones_alone() {
+    let store = Memory::new(Mood::PanicsOnce);
+    let agent = agent(rounds(5).model())
+        .tool(echo())
+        .checkpoints(store.clone())
+        .build()
+        .unwrap();
+    agent.generate("go", &AgentState::initial()).await.unwrap();
+    assert_eq!(store.steps(), [2, 3, 4, 5, 6]);
+}
+
 #[tokio::test]
 async fn a_failed_run_keeps_the_checkpoint_before_the_step() {
     let store = Memory::new(Mood::Keeps);
@@ -209,8 +318,54 @@ async fn check_store(store: &dyn CheckpointStore) {
     store.delete("../up").await.unwrap();
     assert_eq!(store.load("../up").await.unwrap(), None);
     assert_eq!(store.list().await.unwrap().len(), sessions.len() - 1);
-    let refused = store.save("", Checkpoint::new("", &AgentState::initial())).await;
-    assert!(matches!(refused, Err(CheckpointError::SessionId(0))));
+    for bad in ["", &"x".repeat(85)] {
+        let refused = [
+            store
+                .save(bad, Checkpoint::new(bad, &AgentState::initial()))
+                .await
+                .err(),
+            store.load(bad).await.err(),
+            store.load_metadata(bad).await.err(),
+            store.delete(bad).await.err(),
+        ];
+        for error in refused {
+            assert!(matches!(error, Some(CheckpointError::SessionId(length)) if length == bad.len()));
+        }
+    }
+    check_depths(store).await;
+}
+
+/// The arguments of a call as deep as a provider's answer can bring them are kept, and what could not be read
+/// is not saved.
+async fn check_depths(store: &dyn CheckpointStore) {
+    let nested = |depth: usize| (0..depth).fold(Value::Null, |inner, _| json!([inner]));
+    let state = |depth: usize| {
+        let call = ToolCall::new("t", "echo", nested(depth));
+        let result = ToolResult {
+            tool_call_id: "t".to_owned(),
+            result: nested(depth),
+            is_error: false,
+        };
+        AgentState::initial()
+            .with_message(AssistantMessage::new([]).with_tool_calls([call]))
+            .with_message(ToolResultMessage::new([result]))
+    };
+    for depth in [120, 126, 127, 155] {
+        let state = state(depth);
+        store.save("deep", Checkpoint::new("deep", &state)).await.unwrap();
+        assert_eq!(store.load_state("deep").await.unwrap(), Some(state), "{depth}");
+    }
+    let kept = store.load("deep").await.unwrap();
+    for depth in [156, 1000] {
+        let refused = store.save("deep", Checkpoint::new("deep", &state(depth))).await;
+        let error = refused.unwrap_err();
+        assert!(
+            matches!(&error, CheckpointError::TooDeep(session) if session == "deep"),
+            "{error}"
+        );
+        assert_eq!(store.load("deep").await.unwrap(), kept, "the last one stays");
+    }
+    store.delete("deep").await.unwrap();
 }
 
 #[tokio::test]
@@ -229,6 +384,127 @@ async fn files_keep_checkpoints_in_the_documented_layout() {
     assert!(text.starts_with("{\n  \""), "it is pretty");
     let metadata = std::fs::read_to_string(inside.join("plain/metadata.json")).unwrap();
     assert!(metadata.contains("\"sessionId\": \"plain\""));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn two_stores_of_one_directory_leave_the_files_whole() {
+    const SAVES: u64 = 60;
+    let dir = tempfile::tempdir().unwrap();
+    let write = |first: u64| {
+        let store = FileCheckpoints::new(dir.path());
+        tokio::spawn(async move {
+            for step in first..first + SAVES {
+                // Long enough that a write takes a while.
+                let state = AgentState::initial()
+                    .with_step(step)
+                    .with_metadata("text", "x".repeat(50_000));
+                store.save("s", Checkpoint::new("s", &state)).await.unwrap();
+            }
+        })
+    };
+    let reader = FileCheckpoints::new(dir.path());
+    let empty = Checkpoint::new("s", &AgentState::initial());
+    reader.save("s", empty).await.unwrap();
+    let writers = [write(1), write(1000)];
+    while !writers.iter().all(tokio::task::JoinHandle::is_finished) {
+        assert!(reader.load_state("s").await.unwrap().is_some());
+        assert!(reader.load_metadata("s").await.unwrap().is_some());
+    }
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    let state = reader.load_state("s").await.unwrap().unwrap();
+    let metadata = reader.load_metadata("s").await.unwrap().unwrap();
+    assert_eq!(state.step(), metadata.step);
+    assert_eq!(
+        names_in(&dir.path().join("s")),
+        ["checkpoint.json", "metadata.json"]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn metadata_that_is_read_behind_a_state_is_not_older() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = FileCheckpoints::new(dir.path());
+    let writer = tokio::spawn(async move {
+        for step in 1..200 {
+            let state = AgentState::initial().with_step(step);
+            store.save("s", Checkpoint::new("s", &state)).await.unwrap();
+        }
+    });
+    let reader = FileCheckpoints::new(dir.path());
+    while !writer.is_finished() {
+        let state = reader.load_state("s").await.unwrap();
+        let metadata = reader.load_metadata("s").await.unwrap();
+        assert!(state.map(|state| state.step()) <= metadata.map(|metadata| metadata.step));
+    }
+    writer.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn saves_and_deletes_of_one_session_take_turns() {
+    let dir = tempfile::tempdir().unwrap();
+    let saves = (0..4).map(|_| {
+        let store = FileCheckpoints::new(dir.path());
+        tokio::spawn(async move {
+            for _ in 0..25 {
+                let checkpoint = Checkpoint::new("s", &AgentState::initial());
+                store.save("s", checkpoint).await.unwrap();
+                store.delete("s").await.unwrap();
+            }
+        })
+    });
+    for ended in futures::future::join_all(saves).await {
+        ended.unwrap();
+    }
+    assert!(names_in(dir.path()).is_empty());
+}
+
+#[tokio::test]
+async fn files_that_a_killed_process_left_are_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = FileCheckpoints::new(dir.path());
+    let folder = dir.path().join("s");
+    std::fs::create_dir(&folder).unwrap();
+    let two_hours_ago = std::time::SystemTime::now() - Duration::from_hours(2);
+    for (name, is_old) in [
+        (".checkpoint.json.17", true),
+        (".metadata.json.17", true),
+        (".checkpoint.json.18", false),
+        (".notes", true),
+        ("notes.checkpoint.json.19", true),
+    ] {
+        let file = std::fs::File::create(folder.join(name)).unwrap();
+        if is_old {
+            file.set_modified(two_hours_ago).unwrap();
+        }
+    }
+    let checkpoint = Checkpoint::new("s", &AgentState::initial());
+    store.save("s", checkpoint.clone()).await.unwrap();
+    let kept = [
+        ".checkpoint.json.18",
+        ".notes",
+        "checkpoint.json",
+        "metadata.json",
+        "notes.checkpoint.json.19",
+    ];
+    assert_eq!(names_in(&folder), kept);
+
+    // A save that fails leaves nothing beside the files: a folder is in the place of one of them.
+    std::fs::remove_file(folder.join("metadata.json")).unwrap();
+    std::fs::create_dir(folder.join("metadata.json")).unwrap();
+    store.save("s", checkpoint).await.unwrap_err();
+    assert_eq!(names_in(&folder), kept);
+}
+
+/// The sorted names in a directory.
+fn names_in(dir: &std::path::Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).unwrap();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort_unstable();
+    names
 }
 
 #[tokio::test]

@@ -112,17 +112,17 @@ fn malformed_states_name_the_field() {
         (
             "messages",
             json!([{"role": "robot", "content": []}]),
-            "messages[0]",
+            "messages[0].role",
         ),
         (
             "messages",
             json!([{"role": "user", "content": [{"type": "text"}]}]),
-            "messages[0]",
+            "messages[0].content[0]",
         ),
         (
             "messages",
             json!([{"role": "assistant", "content": {"content": [], "toolCalls": 3}}]),
-            "messages[0]",
+            "messages[0].content.toolCalls",
         ),
         ("messages", json!([{"content": []}]), "messages[0]"),
         ("reasoning", json!(["a", 3]), "reasoning[1]"),
@@ -130,7 +130,7 @@ fn malformed_states_name_the_field() {
         (
             "plan",
             json!([{"id": "1", "description": "x", "status": "lost"}]),
-            "plan[0]",
+            "plan[0].status",
         ),
         ("subagentTraces", json!([{}]), "subagentTraces[0]"),
     ];
@@ -156,6 +156,96 @@ fn malformed_states_name_the_field() {
         AgentState::from_json_text(&deep),
         Err(StateError::NotJson(_))
     ));
+}
+
+#[test]
+fn errors_name_the_field_inside_of_a_part() {
+    let image = json!({"type": "image", "source": {"type": "url", "url": "u"}, "mimeType": "image/png"});
+    let mut json = full().to_json();
+    json["messages"][0]["content"] = json!([
+        {"type": "text", "text": "t"},
+        image,
+        {"type": "document", "source": {"type": "text", "data": "d"}, "mimeType": "text/plain"},
+        {"type": "audio", "data": "AAAA", "mimeType": "audio/ogg"},
+    ]);
+    AgentState::from_json(&json).unwrap();
+    let mut old = full().to_json_v1_0();
+    old["messages"][0]["metadata"] = json!({});
+    let cases = [
+        (&json, "/messages/0/id", "messages[0].id"),
+        (&json, "/messages/0/type", "messages[0].type"),
+        (&json, "/messages/1/timestamp", "messages[1].timestamp"),
+        (
+            &json,
+            "/messages/1/toolCalls/0/toolCallId",
+            "messages[1].toolCalls[0].toolCallId",
+        ),
+        (
+            &json,
+            "/messages/2/results/0/toolCallId",
+            "messages[2].results[0].toolCallId",
+        ),
+        (
+            &json,
+            "/messages/2/results/0/isError",
+            "messages[2].results[0].isError",
+        ),
+        (&json, "/messages/0/content", "messages[0].content"),
+        (&json, "/messages/0/content/0", "messages[0].content[0]"),
+        (&json, "/messages/0/content/0/type", "messages[0].content[0].type"),
+        (&json, "/messages/0/content/0/text", "messages[0].content[0].text"),
+        (
+            &json,
+            "/messages/0/content/1/mimeType",
+            "messages[0].content[1].mimeType",
+        ),
+        (
+            &json,
+            "/messages/0/content/1/source",
+            "messages[0].content[1].source",
+        ),
+        (
+            &json,
+            "/messages/0/content/2/mimeType",
+            "messages[0].content[2].mimeType",
+        ),
+        (&json, "/messages/0/content/3/data", "messages[0].content[3].data"),
+        (&json, "/messages/1/content/0/text", "messages[1].content[0].text"),
+        (&json, "/plan/0/description", "plan[0].description"),
+        (
+            &json,
+            "/subagentTraces/0/subagentId",
+            "subagentTraces[0].subagentId",
+        ),
+        (&old, "/messages/0/content/0/text", "messages[0].content[0].text"),
+        (&old, "/messages/0/metadata", "messages[0].metadata"),
+        (
+            &old,
+            "/messages/1/content/content/0/text",
+            "messages[1].content.content[0].text",
+        ),
+        (
+            &old,
+            "/messages/1/content/toolCalls/0/toolName",
+            "messages[1].content.toolCalls[0].toolName",
+        ),
+        (
+            &old,
+            "/messages/2/content/0/toolCallId",
+            "messages[2].content[0].toolCallId",
+        ),
+    ];
+    for (json, pointer, expected) in cases {
+        let mut json = json.clone();
+        *json.pointer_mut(pointer).unwrap() = json!(3.5);
+        match AgentState::from_json(&json) {
+            Err(StateError::Field { field, problem }) => {
+                assert_eq!(field, expected, "{problem}");
+                assert!(problem.len() > 10, "{problem}");
+            }
+            other => panic!("{pointer}: {other:?}"),
+        }
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::Agent;
 use crate::{
-    checkpoint::CheckpointStore,
+    checkpoint::{CheckpointStore, session_saves::SessionSaves},
     execution::{ExecutionStrategy, loop_},
     hooks::AgentStrategy,
     middleware::Middleware,
@@ -55,7 +55,7 @@ pub struct AgentOptions {
     execution: Arc<dyn ExecutionStrategy>,
     middleware: Vec<Arc<dyn Middleware>>,
     strategy: Option<Arc<dyn AgentStrategy>>,
-    checkpoints: Option<Arc<dyn CheckpointStore>>,
+    checkpoints: Option<Arc<SessionSaves>>,
     session_id: Option<String>,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct AgentParts {
     pub(super) execution: Arc<dyn ExecutionStrategy>,
     pub(super) middleware: Vec<Arc<dyn Middleware>>,
     pub(super) strategy: Option<Arc<dyn AgentStrategy>>,
-    pub(super) checkpoints: Option<Arc<dyn CheckpointStore>>,
+    pub(super) checkpoints: Option<Arc<SessionSaves>>,
     pub(super) session_id: Option<String>,
 }
 
@@ -152,7 +152,7 @@ impl AgentOptions {
     /// Saves the state after each step.
     #[must_use]
     pub fn checkpoints(mut self, store: impl CheckpointStore + 'static) -> Self {
-        self.checkpoints = Some(Arc::new(store));
+        self.checkpoints = Some(Arc::new(SessionSaves::new(store)));
         self
     }
 

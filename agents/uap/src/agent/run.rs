@@ -6,7 +6,7 @@ use agentanycast_upp::{EventSender, UppError};
 
 use super::{AgentCall, SESSION_ID, options::AgentParts};
 use crate::{
-    checkpoint::{check_session_id, save_queue::SaveQueue},
+    checkpoint::check_session_id,
     event::AgentStreamEvent,
     execution::ExecutionContext,
     middleware::MiddlewareContext,
@@ -49,8 +49,8 @@ pub(super) async fn run(
     }
     let mut around = MiddlewareContext::new(&parts.id, input.into_messages(), state);
     let input = around.input.clone();
-    let saves = store.zip(session_id.clone());
-    let saves = saves.map(|(store, session_id)| Arc::new(SaveQueue::start(store.clone(), session_id)));
+    let saves = store.zip(session_id.as_deref());
+    let saves = saves.map(|(store, session_id)| Arc::new(store.begin(session_id)));
 
     let outcome = async {
         before(parts, &mut around).await?;

@@ -15,7 +15,8 @@ use chacha20poly1305::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Checkpoint, CheckpointError, CheckpointMetadata, CheckpointStore};
+use super::{Checkpoint, CheckpointError, CheckpointMetadata, CheckpointStore, check_depth};
+use crate::state::nesting::read_json;
 
 const ALGORITHM: &str = "xchacha20poly1305";
 
@@ -97,6 +98,7 @@ impl<S: CheckpointStore> EncryptedCheckpoints<S> {
     }
 
     fn seal(&self, session_id: &str, state: &Value) -> Result<Value, CheckpointError> {
+        check_depth(session_id, state)?;
         let nonce: [u8; 24] = rand::random();
         let text = state.to_string();
         let payload = Payload {
@@ -136,7 +138,7 @@ impl<S: CheckpointStore> EncryptedCheckpoints<S> {
             .map_err(|_| CheckpointError::Decrypt {
                 what: self.store.describe(session_id),
             })?;
-        serde_json::from_slice(&text).map_err(|error| malformed(error.to_string()))
+        read_json(&text).map_err(malformed)
     }
 }
 

@@ -1,30 +1,26 @@
 //! Checkpoints in files: `<dir>/<session>/checkpoint.json` and `metadata.json`.
 //!
-//! A file is written beside its place, flushed and renamed, so that a crash leaves the old or the new one.
-//! The id of a session becomes a name of a folder that cannot leave the directory: other bytes than letters,
-//! digits, `-` and `_` are written as `%XX`.
+//! The two files change as a pair ([`session_folder`]). The id of a session becomes a name of a folder that
+//! cannot leave the directory: other bytes than letters, digits, `-` and `_` are written as `%XX`.
 
 use std::{
     fs::{self, File},
-    io::{self, Read as _, Write as _},
+    io::{self, Read as _},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
 };
 
 use async_trait::async_trait;
-use serde::{Serialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::{
-    Checkpoint, CheckpointError, CheckpointMetadata, CheckpointStore, MAX_CHECKPOINT_BYTES, check_session_id,
-    parse,
+    Checkpoint, CheckpointError, CheckpointMetadata, CheckpointStore, MAX_CHECKPOINT_BYTES, check_depth,
+    check_session_id, parse,
+    session_folder::{self, METADATA_FILE, STATE_FILE},
 };
 
 /// Where checkpoints are unless another directory is given (UAP-1.1, 12.4).
 pub const DEFAULT_CHECKPOINT_DIR: &str = ".checkpoints";
-
-const STATE_FILE: &str = "checkpoint.json";
-const METADATA_FILE: &str = "metadata.json";
 
 /// Checkpoints in files below [`DEFAULT_CHECKPOINT_DIR`]; [`FileCheckpoints::new`] takes another directory.
 pub fn file_checkpoints() -> FileCheckpoints {
@@ -50,17 +46,12 @@ pub fn file_checkpoints() -> FileCheckpoints {
 #[derive(Clone, Debug)]
 pub struct FileCheckpoints {
     dir: PathBuf,
-    /// Two writers of one process take turns, so that neither renames the half-written file of the other.
-    writing: Arc<Mutex<()>>,
 }
 
 impl FileCheckpoints {
     /// Checkpoints below this directory. It is made at the first save.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
-        Self {
-            dir: dir.into(),
-            writing: Arc::default(),
-        }
+        Self { dir: dir.into() }
     }
 
     fn folder(&self, session_id: &str) -> Result<PathBuf, CheckpointError> {
@@ -73,10 +64,12 @@ impl FileCheckpoints {
         session_id: &str,
         name: &'static str,
     ) -> Result<Option<T>, CheckpointError> {
-        let path = self.folder(session_id)?.join(name);
+        let folder = self.folder(session_id)?;
         let what = self.describe_file(session_id, name);
         blocking(move || {
-            let bytes = read_file(&path, &what)?;
+            let locked = session_folder::lock_to_read(&folder);
+            let bytes = read_file(&folder.join(name), &what)?;
+            drop(locked);
             bytes.map(|bytes| parse(&bytes, what)).transpose()
         })
         .await
@@ -97,12 +90,10 @@ impl FileCheckpoints {
 impl CheckpointStore for FileCheckpoints {
     async fn save(&self, session_id: &str, checkpoint: Checkpoint) -> Result<(), CheckpointError> {
         let folder = self.folder(session_id)?;
-        let writing = self.writing.clone();
+        check_depth(session_id, &checkpoint.state)?;
         blocking(move || {
-            let _turn = writing.lock().unwrap_or_else(PoisonError::into_inner);
             let failed = |source| CheckpointError::store(format!("write below {}", folder.display()), source);
-            fs::create_dir_all(&folder).map_err(failed)?;
-            write_files(&folder, &checkpoint).map_err(failed)
+            session_folder::write(&folder, &checkpoint).map_err(failed)
         })
         .await
     }
@@ -117,12 +108,9 @@ impl CheckpointStore for FileCheckpoints {
 
     async fn delete(&self, session_id: &str) -> Result<(), CheckpointError> {
         let folder = self.folder(session_id)?;
-        blocking(move || match fs::remove_dir_all(&folder) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(CheckpointError::store(
-                format!("delete {}", folder.display()),
-                error,
-            )),
-            _ => Ok(()),
+        blocking(move || {
+            let failed = |source| CheckpointError::store(format!("delete {}", folder.display()), source);
+            session_folder::delete(&folder).map_err(failed)
         })
         .await
     }
@@ -147,25 +135,6 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T, CheckpointError> {
     let ended = tokio::task::spawn_blocking(work).await;
     ended.unwrap_or_else(|error| Err(CheckpointError::store("run the call", error)))
-}
-
-fn write_files(folder: &Path, checkpoint: &Checkpoint) -> io::Result<()> {
-    let state = write_beside(folder, STATE_FILE, &checkpoint.state)?;
-    let metadata = write_beside(folder, METADATA_FILE, &checkpoint.metadata)?;
-    fs::rename(state, folder.join(STATE_FILE))?;
-    fs::rename(metadata, folder.join(METADATA_FILE))?;
-    // The renames are durable once the folder is.
-    File::open(folder)?.sync_all()
-}
-
-/// Writes and flushes a file beside its place, and returns where. The name has the process in it: another
-/// process with the same session does not write the same file.
-fn write_beside(folder: &Path, name: &str, content: &impl Serialize) -> io::Result<PathBuf> {
-    let beside = folder.join(format!(".{name}.{}", std::process::id()));
-    let mut file = File::create(&beside)?;
-    file.write_all(&serde_json::to_vec_pretty(content)?)?;
-    file.sync_all()?;
-    Ok(beside)
 }
 
 fn read_file(path: &Path, what: &str) -> Result<Option<Vec<u8>>, CheckpointError> {

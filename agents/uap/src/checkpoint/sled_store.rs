@@ -6,7 +6,9 @@ use async_trait::async_trait;
 use serde_json::Value;
 use sled::{Transactional as _, transaction::TransactionError};
 
-use super::{Checkpoint, CheckpointError, CheckpointMetadata, CheckpointStore, check_session_id, parse};
+use super::{
+    Checkpoint, CheckpointError, CheckpointMetadata, CheckpointStore, check_depth, check_session_id, parse,
+};
 
 /// Checkpoints in a sled database. One process may have it open.
 ///
@@ -55,6 +57,7 @@ impl SledCheckpoints {
 impl CheckpointStore for SledCheckpoints {
     async fn save(&self, session_id: &str, checkpoint: Checkpoint) -> Result<(), CheckpointError> {
         check_session_id(session_id)?;
+        check_depth(session_id, &checkpoint.state)?;
         let failed = |error: TransactionError<sled::Error>| CheckpointError::store("write to sled", error);
         let state = checkpoint.state.to_string();
         let metadata = serde_json::to_string(&checkpoint.metadata)
@@ -74,6 +77,7 @@ impl CheckpointStore for SledCheckpoints {
     }
 
     async fn load(&self, session_id: &str) -> Result<Option<Value>, CheckpointError> {
+        check_session_id(session_id)?;
         let bytes = self
             .states
             .get(session_id)
@@ -84,6 +88,7 @@ impl CheckpointStore for SledCheckpoints {
     }
 
     async fn load_metadata(&self, session_id: &str) -> Result<Option<CheckpointMetadata>, CheckpointError> {
+        check_session_id(session_id)?;
         let bytes = self
             .metadata
             .get(session_id)
@@ -93,6 +98,7 @@ impl CheckpointStore for SledCheckpoints {
     }
 
     async fn delete(&self, session_id: &str) -> Result<(), CheckpointError> {
+        check_session_id(session_id)?;
         let failed = |error: TransactionError<sled::Error>| CheckpointError::store("delete from sled", error);
         (&self.states, &self.metadata)
             .transaction(|(states, known)| {

@@ -3,11 +3,11 @@
 
 use std::{fmt, sync::Arc};
 
-use agentanycast_upp::Message;
+use agentanycast_upp::{AssistantMessage, Message, ToolResultMessage, UserMessage};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 
-use super::{AgentState, StateFields, v1_0};
+use super::{AgentState, StateFields, field_path::read, nesting::read_json, v1_0};
 
 /// The version that is written.
 pub const UAP_VERSION: &str = "1.1.0";
@@ -25,7 +25,7 @@ pub enum StateError {
     /// A field is missing or has the wrong form.
     #[error("`{field}`: {problem}")]
     Field {
-        /// Where the field is, for example `messages[2]`.
+        /// Where the field is, for example `messages[2].content[0].text`.
         field: String,
         /// What is wrong with it.
         problem: String,
@@ -115,8 +115,7 @@ impl AgentState {
     /// assert_eq!(AgentState::from_json_text(text), Err(StateError::Version("2.0.0".into())));
     /// ```
     pub fn from_json_text(text: &str) -> Result<Self, StateError> {
-        let json: Value =
-            serde_json::from_str(text).map_err(|error| StateError::NotJson(error.to_string()))?;
+        let json = read_json(text.as_bytes()).map_err(StateError::NotJson)?;
         Self::from_json(&json)
     }
 }
@@ -137,21 +136,30 @@ fn check_version(fields: &Map<String, Value>) -> Result<(), StateError> {
 }
 
 fn read_message((index, json): (usize, &Value)) -> Result<Message, StateError> {
-    let read = if json.get("type").is_some() {
-        from_value(json)
-    } else if json.get("role").is_some() {
-        v1_0::read_message(json)
-    } else {
-        Err("it has neither `type` nor `role`".to_owned())
+    let name = format!("messages[{index}]");
+    let Some(kind) = json.get("type") else {
+        return match json.get("role") {
+            Some(_) => v1_0::read_message(&name, json),
+            None => Err(StateError::field(name, "it has neither `type` nor `role`")),
+        };
     };
-    read.map_err(|problem| StateError::field(format!("messages[{index}]"), problem))
+    // As `Message` is read, but with the paths of errors, which a tagged enum loses.
+    match kind.as_str() {
+        Some("user") => read::<UserMessage>(&name, json).map(Message::from),
+        Some("assistant") => read::<AssistantMessage>(&name, json).map(Message::from),
+        Some("tool_result") => read::<ToolResultMessage>(&name, json).map(Message::from),
+        _ => Err(StateError::field(
+            format!("{name}.type"),
+            "it is none of user, assistant and tool_result",
+        )),
+    }
 }
 
 fn required<T: DeserializeOwned>(fields: &Map<String, Value>, name: &str) -> Result<T, StateError> {
     let value = fields
         .get(name)
         .ok_or_else(|| StateError::field(name, "it is missing"))?;
-    from_value(value).map_err(|problem| StateError::field(name, problem))
+    read(name, value)
 }
 
 fn list<'a>(fields: &'a Map<String, Value>, name: &str) -> Result<&'a [Value], StateError> {
@@ -171,19 +179,13 @@ fn optional_list<T: DeserializeOwned>(
     if fields.get(name).is_none_or(Value::is_null) {
         return Ok(None);
     }
-    let read = |(index, value)| {
-        from_value(value).map_err(|problem| StateError::field(format!("{name}[{index}]"), problem))
-    };
+    let read = |(index, value)| read(&format!("{name}[{index}]"), value);
     list(fields, name)?
         .iter()
         .enumerate()
         .map(read)
         .collect::<Result<_, _>>()
         .map(Some)
-}
-
-fn from_value<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
-    T::deserialize(value).map_err(|error: serde_json::Error| error.to_string())
 }
 
 /// The parts of a state have text keys and finite numbers only, so that they always have a JSON form.
