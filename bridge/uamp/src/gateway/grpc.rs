@@ -30,6 +30,9 @@ use crate::{
 /// What a message of gRPC has besides its JSON, in bytes.
 const BESIDES: usize = 1024;
 
+/// The metadata with the error envelope.
+const ERROR: &str = "uamp-error-bin";
+
 /// The status of an error.
 fn status_of(error: &UampError) -> Status {
     let code = match error {
@@ -74,10 +77,29 @@ impl UampGrpc {
         request.extensions_mut().insert(caller);
         let most = self.0.max_envelope() + BESIDES;
         let server = AgentServer::new(self.clone()).max_decoding_message_size(most);
-        match server.oneshot(request).await {
+        let response = match server.oneshot(request).await {
             Ok(response) => response.map(Body::new),
             Err(never) => match never {},
+        };
+        // The library refuses a message that is too large by itself, with the code of a missing frame.
+        let out_of_range = (Code::OutOfRange as i32).to_string();
+        let headers = response.headers();
+        if headers
+            .get("grpc-status")
+            .is_some_and(|code| *code == out_of_range)
+            && !headers.contains_key(ERROR)
+        {
+            return self.status(&self.too_large().into()).into_http::<Body>();
         }
+        response
+    }
+
+    fn too_large(&self) -> UampError {
+        let most = self.0.max_envelope();
+        UampError::coded(
+            UampCode::PayloadTooLarge,
+            format!("the envelope has more than {most} bytes; send large content by its URL"),
+        )
     }
 
     /// A call that was not let in.
@@ -89,7 +111,7 @@ impl UampGrpc {
         let mut status = status_of(&rejected.error);
         let envelope = self.0.error_envelope(rejected).to_string();
         let metadata = status.metadata_mut();
-        metadata.insert_bin("uamp-error-bin", MetadataValue::from_bytes(envelope.as_bytes()));
+        metadata.insert_bin(ERROR, MetadataValue::from_bytes(envelope.as_bytes()));
         if let Some(after) = rejected.error.retry_after() {
             metadata.insert("retry-after", after.as_secs().max(1).into());
         }
@@ -169,7 +191,7 @@ impl Agent for UampGrpc {
         let caller = caller(&request)?;
         let mut incoming = request.into_inner();
         let (session, mut written) = UampSession::new(Arc::clone(&self.0), caller.sender().clone());
-        let stop = self.0.stop.clone();
+        let (stop, too_large) = (self.0.stop.clone(), self.too_large());
         let reading = tokio::spawn(async move {
             loop {
                 let message = tokio::select! {
@@ -188,6 +210,12 @@ impl Agent for UampGrpc {
                     Ok(Some(Frame { frame: None })) => {}
                     // A client that sends no more still reads until its streams have ended.
                     Ok(None) => {
+                        session.finished().await;
+                        return;
+                    }
+                    // Nothing can be read behind it; the streams that are followed go on to their ends.
+                    Err(status) if status.code() == Code::OutOfRange => {
+                        session.refuse(&too_large.into()).await;
                         session.finished().await;
                         return;
                     }

@@ -255,6 +255,41 @@ async fn a_connection_refuses_by_signed_envelopes() {
 }
 
 #[tokio::test]
+async fn an_envelope_over_grpc_that_is_too_large_is_refused_as_such() {
+    let gateway = TestGateway::start().await;
+    let mut client = grpc(&gateway);
+    let large = || v1::Envelope {
+        json: vec![b' '; 8 << 20].into(),
+    };
+    let status = soon(client.send(large())).await.unwrap_err();
+    assert_eq!(status.code(), tonic::Code::ResourceExhausted);
+    let envelope = status.metadata().get_bin("uamp-error-bin").unwrap();
+    assert_eq!(error_content(&envelope.to_bytes().unwrap())["code"], "4.13");
+
+    // Beside a stream that goes on.
+    let json = signed(&draft(Intent::Ask, "chunks 20 9000")).into();
+    let frames = [v1::Envelope { json }, large()].map(|envelope| v1::Frame {
+        frame: Some(v1::frame::Frame::Envelope(envelope)),
+    });
+    let out = futures::stream::iter(frames);
+    let mut frames = soon(client.connect(out)).await.unwrap().into_inner();
+    let mut heard = Heard::default();
+    while let Some(frame) = soon(frames.message()).await.unwrap() {
+        match frame.frame.unwrap() {
+            v1::frame::Frame::Envelope(envelope) => heard.take(&envelope.json),
+            v1::frame::Frame::Delta(delta) => heard.take(&delta.json),
+        }
+    }
+    assert!(
+        heard
+            .envelopes
+            .iter()
+            .any(|(_, content)| content["code"] == "4.13")
+    );
+    assert!(heard.deltas.last().unwrap().kind.is_terminal());
+}
+
+#[tokio::test]
 async fn a_socket_goes_on_where_another_one_was_cut() {
     let mut gateway = TestGateway::start().await;
     let mut socket = SocketClient::open(&gateway).await;
