@@ -1,6 +1,9 @@
 //! Checkpoints in a sled database: one tree for states, one for what is known of them.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
 
 use async_trait::async_trait;
 use serde_json::Value;
@@ -9,6 +12,10 @@ use sled::{Transactional as _, transaction::TransactionError};
 use super::{
     Checkpoint, CheckpointError, CheckpointMetadata, CheckpointStore, check_depth, check_session_id, parse,
 };
+
+/// How long a database is waited for that is open elsewhere, and how long between two attempts.
+const LOCKED_AT_MOST: Duration = Duration::from_secs(2);
+const LOCKED_PAUSE: Duration = Duration::from_millis(20);
 
 /// Checkpoints in a sled database. One process may have it open.
 ///
@@ -33,7 +40,8 @@ pub struct SledCheckpoints {
 }
 
 impl SledCheckpoints {
-    /// Opens the database in this directory, or makes it.
+    /// Opens the database in this directory, or makes it. One that is open elsewhere is waited for, 2 s at most: a store
+    /// that was dropped lets go of it a moment later.
     pub fn open(dir: impl AsRef<Path>) -> Result<Self, CheckpointError> {
         let dir = dir.as_ref();
         let open = || {
@@ -44,13 +52,27 @@ impl SledCheckpoints {
                 dir: dir.to_owned(),
             })
         };
-        open().map_err(|error: sled::Error| CheckpointError::store(format!("open {}", dir.display()), error))
+        let begun = Instant::now();
+        loop {
+            match open() {
+                Ok(opened) => return Ok(opened),
+                Err(error) if is_locked(&error) && begun.elapsed() < LOCKED_AT_MOST => {
+                    std::thread::sleep(LOCKED_PAUSE);
+                }
+                Err(error) => return Err(CheckpointError::store(format!("open {}", dir.display()), error)),
+            }
+        }
     }
 
     fn describe_kind(&self, kind: &str, session_id: &str) -> String {
         let dir = self.dir.display();
         format!("the {kind} of session {session_id:?} in the sled database {dir}")
     }
+}
+
+/// Whether the database is open elsewhere: sled has no kind of error for that.
+fn is_locked(error: &sled::Error) -> bool {
+    matches!(error, sled::Error::Io(cause) if cause.to_string().contains("could not acquire lock"))
 }
 
 #[async_trait]
