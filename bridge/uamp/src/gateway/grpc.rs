@@ -82,12 +82,9 @@ impl UampGrpc {
             Err(never) => match never {},
         };
         // The library refuses a message that is too large by itself, with the code of a missing frame.
-        let out_of_range = (Code::OutOfRange as i32).to_string();
-        let headers = response.headers();
-        if headers
-            .get("grpc-status")
-            .is_some_and(|code| *code == out_of_range)
-            && !headers.contains_key(ERROR)
+        let refused = Status::from_header_map(response.headers());
+        if refused.is_some_and(|status| status.code() == Code::OutOfRange)
+            && !response.headers().contains_key(ERROR)
         {
             return self.status(&self.too_large().into()).into_http::<Body>();
         }
