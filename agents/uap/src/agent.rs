@@ -17,8 +17,10 @@ pub use self::{
     call::AgentCall,
     options::{AgentOptions, agent},
 };
+#[cfg(feature = "mesh")]
+use crate::checkpoint::session_saves::SessionSaves;
 use crate::{
-    checkpoint::{CheckpointError, CheckpointStore},
+    checkpoint::CheckpointError,
     event::AgentStreamResult,
     result::{AgentError, GenerateResult},
     state::AgentState,
@@ -109,7 +111,8 @@ impl Agent {
         self.generate(input, state).await
     }
 
-    /// Runs the agent on an empty state, and returns the turn only. The state is discarded: no checkpoint is saved.
+    /// Runs the agent on an empty state, and returns the turn only. The state is discarded: no checkpoint is
+    /// saved.
     pub async fn query(&self, input: impl Into<Input>) -> Result<Turn, AgentError> {
         let call = self.call(input, &AgentState::initial()).without_checkpoints();
         Ok(call.generate().await?.turn)
@@ -121,15 +124,16 @@ impl Agent {
     }
 
     /// Goes on from a state whose run was cut short, for example one of [`Agent::restore`]. The number of the
-    /// step goes on too, and so does the session of the state, unless the agent has one. If nothing is left to do, the
-    /// turn holds the last answer.
+    /// step goes on too, and so does the session of the state, unless the agent has one. If nothing is left to
+    /// do, the turn holds the last answer.
     ///
     /// After an error use [`Agent::retry`]: the state of a run whose first step failed does not have its input.
     pub async fn resume(&self, state: &AgentState) -> Result<GenerateResult, AgentError> {
         self.continued(Input::default(), state).await
     }
 
-    /// Runs the step that failed once more, and goes on from there: with the input of the run if its first step failed.
+    /// Runs the step that failed once more, and goes on from there: with the input of the run if its first step
+    /// failed.
     ///
     /// ```
     /// use agentanycast_uap::{AgentState, agent};
@@ -165,8 +169,8 @@ impl Agent {
 
     /// Where the checkpoints are kept.
     #[cfg(feature = "mesh")]
-    pub(crate) fn checkpoint_store(&self) -> Option<&dyn CheckpointStore> {
-        self.0.checkpoints.as_deref().map(|store| store as _)
+    pub(crate) fn checkpoint_store(&self) -> Option<&SessionSaves> {
+        self.0.checkpoints.as_deref()
     }
 
     /// The state of the last checkpoint of a session; `None` if there is none, or if the agent has no store.

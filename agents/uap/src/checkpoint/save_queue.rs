@@ -91,6 +91,7 @@ impl SessionQueue {
 
     /// Saves a checkpoint that belongs to no run, in place of all that wait. The runs that began before this
     /// call save no more. If a later run saved meanwhile, this checkpoint is left out.
+    #[cfg(any(test, feature = "mesh"))]
     pub(super) async fn save_now(&self, checkpoint: Checkpoint) -> Result<(), CheckpointError> {
         let run = self.begin_run();
         let _turn = self.turn.lock().await;

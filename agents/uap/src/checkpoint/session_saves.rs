@@ -8,11 +8,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
-use async_trait::async_trait;
-use serde_json::Value;
-
+#[cfg(feature = "mesh")]
+use super::Checkpoint;
 use super::{
-    Checkpoint, CheckpointError, CheckpointMetadata, CheckpointStore,
+    CheckpointError, CheckpointStore,
     save_queue::{SaveQueue, SessionQueue},
 };
 use crate::state::AgentState;
@@ -37,6 +36,17 @@ impl SessionSaves {
         SaveQueue::new(self.queue(session_id))
     }
 
+    /// Saves a checkpoint that belongs to no run. The runs that began before this call save no more.
+    #[cfg(feature = "mesh")]
+    pub(crate) async fn save(&self, session_id: &str, checkpoint: Checkpoint) -> Result<(), CheckpointError> {
+        self.queue(session_id).save_now(checkpoint).await
+    }
+
+    /// The state of the last checkpoint of a session; `None` if there is none.
+    pub(crate) async fn load_state(&self, session_id: &str) -> Result<Option<AgentState>, CheckpointError> {
+        self.store.load_state(session_id).await
+    }
+
     fn queue(&self, session_id: &str) -> Arc<SessionQueue> {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(queue) = sessions.get(session_id).and_then(Weak::upgrade) {
@@ -46,36 +56,5 @@ impl SessionSaves {
         let queue = Arc::new(SessionQueue::new(self.store.clone(), session_id.to_owned()));
         sessions.insert(session_id.to_owned(), Arc::downgrade(&queue));
         queue
-    }
-}
-
-#[async_trait]
-impl CheckpointStore for SessionSaves {
-    async fn save(&self, session_id: &str, checkpoint: Checkpoint) -> Result<(), CheckpointError> {
-        self.queue(session_id).save_now(checkpoint).await
-    }
-
-    async fn load(&self, session_id: &str) -> Result<Option<Value>, CheckpointError> {
-        self.store.load(session_id).await
-    }
-
-    async fn load_metadata(&self, session_id: &str) -> Result<Option<CheckpointMetadata>, CheckpointError> {
-        self.store.load_metadata(session_id).await
-    }
-
-    async fn delete(&self, session_id: &str) -> Result<(), CheckpointError> {
-        self.store.delete(session_id).await
-    }
-
-    async fn list(&self) -> Result<Vec<String>, CheckpointError> {
-        self.store.list().await
-    }
-
-    fn describe(&self, session_id: &str) -> String {
-        self.store.describe(session_id)
-    }
-
-    async fn load_state(&self, session_id: &str) -> Result<Option<AgentState>, CheckpointError> {
-        self.store.load_state(session_id).await
     }
 }
