@@ -16,7 +16,8 @@ pub struct GenerateResult {
     pub state: AgentState,
 }
 
-/// A failed run. The state is the one before the step that failed; [`crate::Agent::retry`] goes on from there.
+/// A failed run. The state is the one before the step that failed; [`crate::Agent::retry`] goes on from
+/// there.
 ///
 /// ```
 /// use agentanycast_uap::{AgentState, agent};
@@ -55,8 +56,8 @@ impl AgentError {
         }
     }
 
-    /// The input of the run, if the run failed before its first step ended: [`AgentError::state`] does not have it. Empty
-    /// otherwise.
+    /// The input of the run, if the run failed before its first step ended: [`AgentError::state`] does not
+    /// have it. Empty otherwise.
     pub fn input(&self) -> &[Message] {
         &self.input
     }

@@ -102,8 +102,8 @@ impl fmt::Debug for AgentToolContext {
     }
 }
 
-/// A sub-agent that runs: it tells the parent that it began, what happens in it, and how it ended. Dropping it, as at the
-/// time-out of its tool, ends it as failed.
+/// A sub-agent that runs: it tells the parent that it began, what happens in it, and how it ended. Dropping
+/// it, as at the time-out of its tool, ends it as failed.
 ///
 /// Tools of other kinds use it to appear as sub-agents too, for example agents elsewhere.
 #[derive(Debug)]

@@ -71,8 +71,8 @@ impl<E> EventSender<E> {
         }
     }
 
-    /// Hands out an event from where nothing can wait, such as a destructor: at once if there is room, else from a task
-    /// of its own. Outside of a runtime an event that has no room is dropped.
+    /// Hands out an event from where nothing can wait, such as a destructor: at once if there is room, else
+    /// from a task of its own. Outside of a runtime an event that has no room is dropped.
     pub fn send_detached(&self, event: E)
     where
         E: Send + 'static,
@@ -180,7 +180,8 @@ impl<E, T: Unpin, X: Clone + Unpin> Stream for EventStream<E, T, X> {
             match work.poll_unpin(context) {
                 Poll::Ready(outcome) => {
                     self.work = None;
-                    // What was sent before is still read. A task that keeps a sender does not keep the stream open.
+                    // What was sent before is still read. A task that keeps a sender does not keep the stream
+                    // open.
                     self.events.close();
                     self.outcome = Some(outcome);
                 }

@@ -38,9 +38,11 @@ use crate::{
     task_wire::event_of_line,
 };
 
-/// An agent of the mesh as a model. A question of the agent is its answer, as of any model; the task is cancelled, and the
-/// next request brings the whole conversation. Dropping a request or its stream cancels the task. Its id is `peer:<id>`, `peer:<id>/<agent>`, `skill:<id>` or a DID; an id
+/// An agent of the mesh as a model. Its id is `peer:<id>`, `peer:<id>/<agent>`, `skill:<id>` or a DID; an id
 /// of another form fails each request with `MODEL_NOT_FOUND`.
+///
+/// A question of the agent is its answer, as of any model; the task is cancelled, and the next request brings
+/// the whole conversation. Dropping a request or its stream cancels the task.
 pub fn agentanycast(node: Node, id: impl Into<String>) -> ModelReference {
     ModelReference::new(MeshProvider { node }, id)
 }

@@ -47,8 +47,8 @@ const LONGEST_REASON: usize = 120;
 /// How long a client may take that is told that its socket ends.
 const CLOSE_WITHIN: Duration = Duration::from_secs(1);
 
-/// What is read of a socket at a time, in bytes. Each connection has a buffer of this size for as long as it is open: the
-/// library's 128 KiB make 131 MiB for 1000 clients.
+/// What is read of a socket at a time, in bytes. Each connection has a buffer of this size for as long as it
+/// is open: the library's 128 KiB make 131 MiB for 1000 clients.
 const READ_BUFFER: usize = 16 << 10;
 
 /// Messages that are read ahead of who takes them.

@@ -33,9 +33,9 @@ const MOST_UNACKED_BYTES: usize = 4 << 20;
 /// What is noted of all unacknowledged frames, in bytes: the rest of a note is for positions.
 const NOTE_BUDGET: usize = 5 << 10;
 
-/// Largest chunk, in bytes: those that wait for the window are joined up to this, or to less where the window has so many
-/// frames that they would be over the bound in bytes first. A consumer that acknowledges each half of its window would then
-/// wait for frames that wait for its acknowledgement.
+/// Largest chunk, in bytes: those that wait for the window are joined up to this, or to less where the window
+/// has so many frames that they would be over the bound in bytes first. A consumer that acknowledges each
+/// half of its window would then wait for frames that wait for its acknowledgement.
 pub const MOST_CHUNK: usize = 256 << 10;
 
 /// The least of that bound.

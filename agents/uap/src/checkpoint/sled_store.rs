@@ -40,8 +40,8 @@ pub struct SledCheckpoints {
 }
 
 impl SledCheckpoints {
-    /// Opens the database in this directory, or makes it. One that is open elsewhere is waited for, 2 s at most: a store
-    /// that was dropped lets go of it a moment later.
+    /// Opens the database in this directory, or makes it. One that is open elsewhere is waited for, 2 s at
+    /// most: a store that was dropped lets go of it a moment later.
     pub fn open(dir: impl AsRef<Path>) -> Result<Self, CheckpointError> {
         let dir = dir.as_ref();
         let open = || {

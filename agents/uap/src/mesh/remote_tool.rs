@@ -15,8 +15,8 @@ use crate::{event::AgentStreamEvent, tool_context::SubagentRun};
 /// text: the one text among them if there is just one argument, else their JSON.
 ///
 /// The parent's stream gets `subagent_start`, the events that the agent streams, and `subagent_end`.
-/// Cancelling the parent cancels the task. A question of the agent is the tool's result, and cancels the task: the
-/// model that called the tool may call it again with the answer.
+/// Cancelling the parent cancels the task. A question of the agent is the tool's result, and cancels the
+/// task: the model that called the tool may call it again with the answer.
 ///
 /// ```no_run
 /// use agentanycast_uap::{agent, mesh::remote_agent_tool};
@@ -101,7 +101,8 @@ async fn ask(
         .unwrap_or_else(cancelled)
 }
 
-/// The text of the artifacts; of a task without any, what the agent said last: its closing message or its question.
+/// The text of the artifacts; of a task without any, what the agent said last: its closing message or its
+/// question.
 fn result_of(task: &Task) -> String {
     let text = task.text_content();
     match &task.status_message {

@@ -149,8 +149,9 @@ impl TurnRun {
         Ok(turn)
     }
 
-    /// What there is of the turn when the loop failed: its messages up to the last one that is answered, the calls of tools
-    /// that ended, and the tokens. The middleware has had the error, and does not get the turn.
+    /// What there is of the turn when the loop failed: its messages up to the last one that is answered, the
+    /// calls of tools that ended, and the tokens. The middleware has had the error, and does not get the
+    /// turn.
     pub fn into_broken_turn(mut self) -> Turn {
         let mut messages = self.messages.split_off(self.turn_begin);
         let is_unanswered = |message: &Message| {

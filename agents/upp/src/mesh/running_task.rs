@@ -44,7 +44,8 @@ impl RunningTask {
         &self.handle
     }
 
-    /// Waits until the task completes or asks a question. A question cancels the task: nobody here answers it.
+    /// Waits until the task completes or asks a question. A question cancels the task: a request has no second
+    /// message to answer it with.
     pub async fn wait(mut self) -> Result<Task, UppError> {
         let task = self.handle.wait_or_input().await.map_err(node_error)?;
         if task.status == TaskStatus::InputRequired {

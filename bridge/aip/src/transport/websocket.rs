@@ -42,8 +42,8 @@ const ACCEPT_WITHIN: Duration = Duration::from_secs(10);
 /// How long a peer may take that is told why its message is not taken.
 const CLOSE_WITHIN: Duration = Duration::from_secs(1);
 
-/// What is read of a socket at a time, in bytes. Each connection has a buffer of this size for as long as it is open: the
-/// library's 128 KiB make 131 MiB for 1000 devices.
+/// What is read of a socket at a time, in bytes. Each connection has a buffer of this size for as long as it
+/// is open: the library's 128 KiB make 131 MiB for 1000 devices.
 const READ_BUFFER: usize = 16 << 10;
 
 /// Messages that are read before they are taken.

@@ -1,7 +1,7 @@
 //! A task that somebody waits for, and that is of no use without them.
 //!
-//! Invariant: a task that was begun has ended, or is being cancelled, when its [`AwaitedTask`], or the future that begins it, is
-//! dropped.
+//! Invariant: a task that was begun has ended, or is being cancelled, when its [`AwaitedTask`], or the future
+//! that begins it, is dropped.
 
 use std::sync::Arc;
 

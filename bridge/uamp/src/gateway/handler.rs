@@ -260,8 +260,8 @@ impl UampHandler {
         acted
     }
 
-    /// Whether an envelope may have been taken before this process began: it is taken until its `ts` is older than the
-    /// skew, and its `ts` was at most so far ahead when it was taken first.
+    /// Whether an envelope may have been taken before this process began: it is taken until its `ts` is older
+    /// than the skew, and its `ts` was at most so far ahead when it was taken first.
     fn may_be_of_before_start(&self) -> bool {
         self.started.elapsed() <= self.settings.skew.saturating_mul(2)
     }
