@@ -1,0 +1,8 @@
+//! Readers for text that programs and servers of others write. Used by every adapter that reads such text.
+//!
+//! Each reader takes text that has one meaning only and returns an error for all other text. Callers bound
+//! the bytes before they call [`json`]; [`sse`] bounds an event itself. PURE.
+
+pub mod excerpt;
+pub mod json;
+pub mod sse;

@@ -1,0 +1,190 @@
+//! Server-sent events out of pieces of bytes. PURE.
+//!
+//! Invariants: an event has at most the bytes that its reader allows, and the same bytes in other pieces give
+//! the same events. Lines end with LF, CR or CRLF; comments, names and ids of events are left out.
+
+use crate::json::without_bom;
+
+/// Reads the data of events as their bytes come.
+#[derive(Debug)]
+pub struct SseReader {
+    /// Longest event, in bytes.
+    max_event: usize,
+    /// A line that has not ended yet.
+    line: Vec<u8>,
+    /// The data of an event that has not ended yet.
+    data: Vec<u8>,
+    has_data: bool,
+    /// Nothing has come yet: a byte order mark may.
+    has_begun: bool,
+    /// The last line ended with CR: an LF behind it is part of the same end.
+    after_cr: bool,
+}
+
+impl SseReader {
+    /// An event may have `max_event` bytes.
+    #[must_use]
+    pub const fn new(max_event: usize) -> Self {
+        Self {
+            max_event,
+            line: Vec::new(),
+            data: Vec::new(),
+            has_data: false,
+            has_begun: false,
+            after_cr: false,
+        }
+    }
+
+    /// The data of each event that ends in these bytes.
+    ///
+    /// # Errors
+    /// [`EventTooLarge`]. The stream cannot be read on.
+    pub fn take(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, EventTooLarge> {
+        let mut events = Vec::new();
+        let mut rest = bytes;
+        if std::mem::take(&mut self.after_cr) && rest.first() == Some(&b'\n') {
+            rest = &rest[1..];
+        }
+        while let Some(end) = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r')) {
+            self.line.extend_from_slice(&rest[..end]);
+            let is_cr = rest[end] == b'\r';
+            rest = &rest[end + 1..];
+            if is_cr {
+                if rest.is_empty() {
+                    self.after_cr = true;
+                } else if rest[0] == b'\n' {
+                    rest = &rest[1..];
+                }
+            }
+            events.extend(self.end_line());
+            self.check()?;
+        }
+        self.line.extend_from_slice(rest);
+        self.check()?;
+        Ok(events)
+    }
+
+    /// The data of the last event of a stream that ended without the empty line behind it. The standard drops
+    /// such an event; servers that end their stream so mean it.
+    pub fn finish(&mut self) -> Option<Vec<u8>> {
+        if !self.line.is_empty() {
+            self.end_line();
+        }
+        self.end_line()
+    }
+
+    fn end_line(&mut self) -> Option<Vec<u8>> {
+        let line = std::mem::take(&mut self.line);
+        if line.is_empty() {
+            self.has_begun = true;
+            let data = std::mem::take(&mut self.data);
+            return std::mem::take(&mut self.has_data).then_some(data);
+        }
+        let line = if std::mem::replace(&mut self.has_begun, true) {
+            &line[..]
+        } else {
+            without_bom(&line)
+        };
+        // Comments, names and ids of events say nothing here.
+        let data = match line.strip_prefix(b"data") {
+            Some([]) => &[][..],
+            Some([b':', b' ', data @ ..] | [b':', data @ ..]) => data,
+            _ => return None,
+        };
+        if self.has_data {
+            self.data.push(b'\n');
+        }
+        self.data.extend_from_slice(data);
+        self.has_data = true;
+        None
+    }
+
+    fn check(&self) -> Result<(), EventTooLarge> {
+        let max_event = self.max_event;
+        if self.line.len() + self.data.len() > max_event {
+            return Err(EventTooLarge { max_event });
+        }
+        Ok(())
+    }
+}
+
+/// An event is larger than its reader allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a server-sent event has more than {max_event} bytes")]
+pub struct EventTooLarge {
+    /// How many bytes an event may have.
+    pub max_event: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MAX_EVENT: usize = 1000;
+
+    fn read(text: &str) -> Vec<String> {
+        let events = SseReader::new(MAX_EVENT).take(text.as_bytes()).unwrap();
+        events
+            .into_iter()
+            .map(|event| String::from_utf8(event).unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn events_are_read_as_the_standard_says() {
+        let text =
+            ": hi\r\n\r\ndata: a\ndata:b\n\nevent: x\nid: 1\ndata\n\n\rretry: 5\n\ndata: c\r\rdata: half";
+        assert_eq!(read(text), ["a\nb", "", "c"]);
+        assert_eq!(
+            read("\u{feff}data: a\n\n\u{feff}data: b\n\ndata: c\n\n"),
+            ["a", "c"]
+        );
+    }
+
+    #[test]
+    fn an_event_without_end_is_refused() {
+        let mut reader = SseReader::new(MAX_EVENT);
+        assert_eq!(reader.take(&[b'x'; MAX_EVENT]), Ok(Vec::new()));
+        assert_eq!(reader.take(b"x"), Err(EventTooLarge { max_event: MAX_EVENT }));
+        let mut reader = SseReader::new(MAX_EVENT);
+        assert!((0..=MAX_EVENT).any(|_| reader.take(b"data: x\n").is_err()));
+    }
+
+    #[test]
+    fn an_event_at_the_end_of_its_stream_is_not_lost() {
+        for (text, last) in [
+            ("data: a", Some(&b"a"[..])),
+            ("data: a\r", Some(b"a")),
+            ("data: a\n\n", None),
+            (": x", None),
+            ("", None),
+        ] {
+            let mut reader = SseReader::new(MAX_EVENT);
+            reader.take(text.as_bytes()).unwrap();
+            assert_eq!(reader.finish().as_deref(), last, "{text:?}");
+        }
+    }
+
+    proptest! {
+        /// However the bytes are cut, the events are the same.
+        #[test]
+        fn cuts_do_not_matter(
+            lines in prop::collection::vec(prop_oneof!["data: ?[a-z]{0,5}", ":[a-z]{0,3}", Just(String::new())], 0..20),
+            ends in prop::collection::vec(prop_oneof![Just("\n"), Just("\r\n"), Just("\r")], 20),
+            cuts in prop::collection::vec(1..6_usize, 1..60),
+        ) {
+            let text: String = lines.iter().zip(ends).flat_map(|(line, end)| [line.as_str(), end]).collect();
+            let mut reader = SseReader::new(MAX_EVENT);
+            let (mut events, mut rest) = (Vec::new(), text.as_bytes());
+            for cut in cuts {
+                let (piece, after) = rest.split_at(cut.min(rest.len()));
+                events.extend(reader.take(piece).unwrap());
+                rest = after;
+            }
+            events.extend(reader.take(rest).unwrap());
+            prop_assert_eq!(events, SseReader::new(MAX_EVENT).take(text.as_bytes()).unwrap());
+        }
+    }
+}
