@@ -1,4 +1,4 @@
-//! Ports and transports in multiaddrs, and what of a URL may be shown.
+//! Ports and transports in multiaddrs, what of a URL may be shown, and a path below a URL.
 //!
 //! PURE.
 
@@ -21,6 +21,19 @@ pub fn bare_url(url: &str) -> String {
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     let host = authority.rsplit('@').next().unwrap_or_default();
     format!("{scheme}://{host}{path}")
+}
+
+/// A URL with a path below its own, which begins with a slash and may have a query. The URL's own query is kept.
+#[must_use]
+pub fn join_path(url: &str, path: &str) -> String {
+    let url = url.split('#').next().unwrap_or_default();
+    let (base, query) = url.split_once('?').unwrap_or((url, ""));
+    let base = base.strip_suffix('/').unwrap_or(base);
+    match (query.is_empty(), path.contains('?')) {
+        (true, _) => format!("{base}{path}"),
+        (false, false) => format!("{base}{path}?{query}"),
+        (false, true) => format!("{base}{path}&{query}"),
+    }
 }
 
 /// The same address with another port.
@@ -67,6 +80,18 @@ mod tests {
             ("a?b", "a"),
         ] {
             assert_eq!(bare_url(url), shown);
+        }
+    }
+
+    #[test]
+    fn a_urls_slash_and_query_are_kept() {
+        for (url, path, whole) in [
+            ("https://h", "/x", "https://h/x"),
+            ("https://h/a/", "/x", "https://h/a/x"),
+            ("https://h/a?k=/", "/x", "https://h/a/x?k=/"),
+            ("https://h/a/?k=v#f", "/x?y=1", "https://h/a/x?y=1&k=v"),
+        ] {
+            assert_eq!(join_path(url, path), whole);
         }
     }
 

@@ -6,14 +6,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agentanycast_daemon_kit::address::bare_url;
+use agentanycast_daemon_kit::address::{bare_url, join_path};
 use agentanycast_egress::client::{HostClients, HttpCall, read, read_prefix};
 use bytes::Bytes;
 use http::{HeaderValue, Method, StatusCode, Uri, header};
 use serde_json::Value;
 
 use super::{
-    encode::{join_path, without_bom},
+    encode::without_bom,
     error::{EXCERPT, Kind, OutboundError, excerpt},
     interface::{self, InterfaceChoice},
 };

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use agentanycast_daemon_kit::address::join_path;
 use agentanycast_front::path_segment::encode;
 use http::Method;
 use serde_json::{Map, Value, json};
@@ -278,18 +279,6 @@ pub(crate) fn without_bom(bytes: &[u8]) -> &[u8] {
     bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes)
 }
 
-/// A URL with a path below its own, which begins with a slash and may have a query. The URL's own query is kept.
-pub(crate) fn join_path(url: &str, path: &str) -> String {
-    let url = url.split('#').next().unwrap_or_default();
-    let (base, query) = url.split_once('?').unwrap_or((url, ""));
-    let base = base.strip_suffix('/').unwrap_or(base);
-    match (query.is_empty(), path.contains('?')) {
-        (true, _) => format!("{base}{path}"),
-        (false, false) => format!("{base}{path}?{query}"),
-        (false, true) => format!("{base}{path}&{query}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -339,14 +328,6 @@ mod tests {
 
     #[test]
     fn a_urls_slash_and_query_are_kept() {
-        for (url, path, whole) in [
-            ("https://h", "/x", "https://h/x"),
-            ("https://h/a/", "/x", "https://h/a/x"),
-            ("https://h/a?k=/", "/x", "https://h/a/x?k=/"),
-            ("https://h/a/?k=v#f", "/x?y=1", "https://h/a/x?y=1&k=v"),
-        ] {
-            assert_eq!(join_path(url, path), whole);
-        }
         let rpc = RemoteInterface {
             url: "https://h/a/?k=v".to_owned(),
             ..interface(Binding::JsonRpc, Version::V10)
