@@ -1,5 +1,5 @@
 //! The directory of one run of a program: `in` with the files of the task, `out` for results, and a file for what it prints
-//! when that is much. Removed when this is dropped. What it takes on the disk is looked at while the program runs.
+//! when that is much. Removed when this is dropped. What the program adds to it on the disk is looked at while it runs.
 
 use std::{
     collections::HashMap,
@@ -19,15 +19,29 @@ use crate::parts::message_json;
 /// The file with all messages of a task.
 const MESSAGES: &str = "messages.json";
 
-/// Most files and directories that are looked at.
+/// Most files and directories that are looked at, besides those of the task itself.
 const MOST_FILES: usize = 10_000;
+
+/// A usual block of a disk, in bytes.
+const BLOCK: u64 = 4 << 10;
 
 /// Deepest directories that are looked into.
 const DEEPEST: usize = 16;
 
 /// See the module's text.
 #[derive(Debug)]
-pub(super) struct TaskDirectory(PathBuf);
+pub(super) struct TaskDirectory {
+    path: PathBuf,
+    /// What the files of the task take, before the program starts.
+    given: DiskUse,
+}
+
+/// Files and directories, and what they take on the disk.
+#[derive(Clone, Copy, Debug, Default)]
+struct DiskUse {
+    count: usize,
+    bytes: u64,
+}
 
 /// A result in the directory.
 #[derive(Debug)]
@@ -45,23 +59,37 @@ impl TaskDirectory {
         let path = above.join(uuid::Uuid::new_v4().simple().to_string());
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700);
-        let directory = Self(path);
+        let mut directory = Self {
+            path,
+            given: DiskUse::default(),
+        };
         builder.create(directory.input())?;
         builder.create(directory.output())?;
         let messages = directory.write_files(task)?;
         let text = serde_json::to_vec_pretty(&Value::from(messages))?;
         directory.write(MESSAGES, &text)?;
+        let mut given = DiskUse::default();
+        let walked = walk(&directory.path, usize::MAX, &mut |_, about| {
+            given.count += 1;
+            // Not every file system knows yet how many blocks a new file takes.
+            given.bytes += blocks(about).max(about.len().next_multiple_of(BLOCK));
+            true
+        });
+        if let Err(WalkError::Io(error)) = walked {
+            return Err(error);
+        }
+        directory.given = given;
         Ok(directory)
     }
 
     /// `ANYCAST_INPUT_DIR`.
     pub(super) fn input(&self) -> PathBuf {
-        self.0.join("in")
+        self.path.join("in")
     }
 
     /// `ANYCAST_OUTPUT_DIR`.
     pub(super) fn output(&self) -> PathBuf {
-        self.0.join("out")
+        self.path.join("out")
     }
 
     /// A new file for what does not fit into memory.
@@ -70,7 +98,7 @@ impl TaskDirectory {
             .read(true)
             .write(true)
             .create_new(true)
-            .open(self.0.join("stdout"))
+            .open(self.path.join("stdout"))
     }
 
     fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
@@ -118,14 +146,17 @@ impl TaskDirectory {
         Ok(messages)
     }
 
-    /// Fails when all files together take more than `most` bytes on the disk, or are too many; with the reason.
+    /// Fails when the program's files together take more than `most` bytes on the disk, or are too many; with the reason.
     pub(super) fn check_size(&self, most: u64) -> Result<(), String> {
         let mut bytes = 0;
         let mut over = None;
-        let counted = walk(&self.0, &mut |_, about| {
-            // What a file takes, not what it claims: it may be sparse, or smaller than a block.
-            bytes += about.blocks().saturating_mul(512);
-            if bytes > most {
+        let (most_files, most_bytes) = (
+            MOST_FILES + self.given.count,
+            most.saturating_add(self.given.bytes),
+        );
+        let counted = walk(&self.path, most_files, &mut |_, about| {
+            bytes += blocks(about);
+            if bytes > most_bytes {
                 over = Some(format!("its files take more than {most} bytes (--max-output)"));
             }
             over.is_none()
@@ -142,7 +173,7 @@ impl TaskDirectory {
     pub(super) fn outputs(&self) -> io::Result<Vec<OutputFile>> {
         let out = self.output();
         let mut paths = Vec::new();
-        let walked = walk(&out, &mut |path, about| {
+        let walked = walk(&out, MOST_FILES, &mut |path, about| {
             if about.is_file() {
                 paths.push(path.to_owned());
             }
@@ -193,10 +224,10 @@ impl OutputFile {
 
 impl Drop for TaskDirectory {
     fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.0)
+        if let Err(error) = fs::remove_dir_all(&self.path)
             && error.kind() != io::ErrorKind::NotFound
         {
-            tracing::warn!(%error, directory = %self.0.display(), "the files of a task could not be removed");
+            tracing::warn!(%error, directory = %self.path.display(), "the files of a task could not be removed");
         }
     }
 }
@@ -206,14 +237,19 @@ enum WalkError {
     Io(io::Error),
 }
 
-/// Shows every entry below a directory, links as such; until `show` is false.
-fn walk(top: &Path, show: &mut dyn FnMut(&Path, &Metadata) -> bool) -> Result<(), WalkError> {
+/// What a file takes on the disk, not what it claims: it may be sparse, or smaller than a block.
+fn blocks(about: &Metadata) -> u64 {
+    about.blocks().saturating_mul(512)
+}
+
+/// Shows every entry below a directory, links as such; until `show` is false. More than `most` are an error.
+fn walk(top: &Path, most: usize, show: &mut dyn FnMut(&Path, &Metadata) -> bool) -> Result<(), WalkError> {
     let mut count = 0;
     let mut open = vec![(top.to_owned(), 0)];
     while let Some((directory, depth)) = open.pop() {
         for entry in fs::read_dir(&directory).map_err(WalkError::Io)? {
             count += 1;
-            if count > MOST_FILES {
+            if count > most {
                 return Err(WalkError::TooMany);
             }
             let entry = entry.map_err(WalkError::Io)?;
@@ -272,6 +308,19 @@ mod tests {
         assert_eq!(messages[0]["parts"][3]["data"], serde_json::json!([1]));
         drop(directory);
         assert_eq!(fs::read_dir(above.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_the_task_brings_is_no_output() {
+        let above = tempfile::tempdir().unwrap();
+        let parts = vec![raw_part(vec![7; 300 << 10], "large", "")];
+        let directory = TaskDirectory::new(above.path(), &task(parts)).unwrap();
+        assert_eq!(directory.check_size(64 << 10), Ok(()));
+        assert_eq!(directory.check_size(0), Ok(()));
+        let added = directory.input().join("added");
+        fs::write(&added, vec![7; 80 << 10]).unwrap();
+        File::open(&added).unwrap().sync_all().unwrap();
+        assert!(directory.check_size(64 << 10).is_err());
     }
 
     #[test]
