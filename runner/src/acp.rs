@@ -18,7 +18,7 @@ mod turn;
 mod turns;
 
 use std::{
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -81,16 +81,14 @@ pub struct AcpBackend {
 }
 
 impl AcpBackend {
-    /// The agent of this command. It is started when it is needed, with the files of its processes in `directory`; `helper`
-    /// as for [`Supervisor::new`].
+    /// The agent of this command. It is started when it is needed; `helper` as for [`Supervisor::new`].
     ///
     /// # Errors
-    /// When the working directory is not there, or `directory` cannot be made.
-    pub fn new(mut config: AcpConfig, directory: &Path, helper: Option<PathBuf>) -> Result<Self, RunError> {
-        let failed =
-            |path: &Path, error: &std::io::Error| RunError::new(format!("{}: {error}", path.display()));
-        let files = ConfinedFiles::new(&config.cwd).map_err(|error| failed(&config.cwd, &error))?;
-        let supervisor = Supervisor::new(directory, helper).map_err(|error| failed(directory, &error))?;
+    /// When the working directory is not there, or as for [`Supervisor::new`].
+    pub fn new(mut config: AcpConfig, helper: Option<PathBuf>) -> Result<Self, RunError> {
+        let files = ConfinedFiles::new(&config.cwd)
+            .map_err(|error| RunError::new(format!("{}: {error}", config.cwd.display())))?;
+        let supervisor = Supervisor::new(helper).map_err(|error| RunError::new(error.to_string()))?;
         config.command.cwd = Some(files.root().to_owned());
         Ok(Self {
             sessions: Sessions::open(config.session_file.clone()),

@@ -85,9 +85,7 @@ async fn backend(settings: &RunSettings, runner: &Runner) -> Result<Arc<dyn Back
             };
             Arc::new(ProgramBackend::new(settings, &directory, None).map_err(no_files)?)
         }
-        RunWork::Jsonl(program) => {
-            Arc::new(JsonlBackend::new(command(program)?, &directory, None).map_err(no_files)?)
-        }
+        RunWork::Jsonl(program) => Arc::new(JsonlBackend::new(command(program)?, None).map_err(no_files)?),
         RunWork::Acp {
             program,
             permit,
@@ -108,11 +106,11 @@ async fn backend(settings: &RunSettings, runner: &Runner) -> Result<Arc<dyn Back
                 session_file: runner.agent_directory().join(SESSIONS),
                 max_output,
             };
-            Arc::new(AcpBackend::new(config, &directory, None)?)
+            Arc::new(AcpBackend::new(config, None)?)
         }
         RunWork::McpProgram(program) => {
             let endpoint = McpEndpoint::Command(command(program)?);
-            Arc::new(McpBackend::new(endpoint, &directory, None, max_output).map_err(no_files)?)
+            Arc::new(McpBackend::new(endpoint, None, max_output).map_err(no_files)?)
         }
         RunWork::McpUrl { url, api_key_env } => {
             url_of(url)?;
@@ -120,7 +118,7 @@ async fn backend(settings: &RunSettings, runner: &Runner) -> Result<Arc<dyn Back
                 url: url.clone(),
                 token: token(api_key_env.as_deref())?,
             };
-            Arc::new(McpBackend::new(endpoint, &directory, None, max_output).map_err(no_files)?)
+            Arc::new(McpBackend::new(endpoint, None, max_output).map_err(no_files)?)
         }
         RunWork::Http {
             url,

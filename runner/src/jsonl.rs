@@ -7,7 +7,7 @@
 
 use std::{
     collections::HashMap,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -67,14 +67,14 @@ struct Current {
 }
 
 impl JsonlBackend {
-    /// With its files in `directory`; `helper` as for [`Supervisor::new`].
+    /// `helper` as for [`Supervisor::new`].
     ///
     /// # Errors
-    /// When the directory cannot be made.
-    pub fn new(command: ProgramCommand, directory: &Path, helper: Option<PathBuf>) -> std::io::Result<Self> {
+    /// As for [`Supervisor::new`].
+    pub fn new(command: ProgramCommand, helper: Option<PathBuf>) -> std::io::Result<Self> {
         Ok(Self {
             command,
-            supervisor: Supervisor::new(directory, helper)?,
+            supervisor: Supervisor::new(helper)?,
             current: Mutex::default(),
             stopping: CancellationToken::new(),
         })

@@ -11,7 +11,7 @@ mod tools;
 
 use std::{
     io,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
@@ -53,20 +53,15 @@ pub struct McpBackend {
 }
 
 impl McpBackend {
-    /// The tools of this server, whose results have at most `max_output` bytes. It is started when it is needed, with
-    /// its files in `directory`; `helper` as for [`Supervisor::new`].
+    /// The tools of this server, whose results have at most `max_output` bytes. It is started when it is needed;
+    /// `helper` as for [`Supervisor::new`].
     ///
     /// # Errors
-    /// When the directory cannot be made.
-    pub fn new(
-        endpoint: McpEndpoint,
-        directory: &Path,
-        helper: Option<PathBuf>,
-        max_output: usize,
-    ) -> io::Result<Self> {
+    /// As for [`Supervisor::new`].
+    pub fn new(endpoint: McpEndpoint, helper: Option<PathBuf>, max_output: usize) -> io::Result<Self> {
         Ok(Self {
             endpoint,
-            supervisor: Arc::new(Supervisor::new(directory, helper)?),
+            supervisor: Arc::new(Supervisor::new(helper)?),
             max_output,
             server: OnceLock::new(),
             told: Mutex::new(None),

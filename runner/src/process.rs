@@ -1,30 +1,34 @@
 //! Starts the programs of agents, so that none of them outlives the runner. Each program runs under a process of its own,
 //! the helper (`anycast run-helper`, [`crate::run_helper`]), which ends it and all that it started when the runner is gone.
 //!
-//! A [`Supervisor`] has a directory with a FIFO whose writing end this process holds for as long as it lives; each helper
-//! reads it, and takes its end of file for the end of the runner. SIGTERM to a helper ends one program. Both ways the
-//! program's process group gets SIGTERM, and after [`crate::run_helper::TERM_GRACE`] SIGKILL.
+//! Each helper has a socket to this process: the end of this process, or of the wish for the program, is its end of file. Then
+//! the program's process group gets SIGTERM, and after [`crate::run_helper::TERM_GRACE`] SIGKILL. The helper tells by it how
+//! the program ended. Of a helper that is gone without that word, the group is ended here.
 
 use std::{
     ffi::{OsStr, OsString},
-    fmt,
-    fs::{self, File, OpenOptions},
-    io,
-    os::unix::fs::DirBuilderExt as _,
-    path::{Path, PathBuf},
-    process::Stdio,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+    fmt, io,
+    os::{
+        fd::{AsFd as _, OwnedFd},
+        unix::net::UnixStream,
     },
+    path::PathBuf,
+    process::Stdio,
+    sync::Arc,
 };
 
-use rustix::process::{Pid, Signal, kill_process};
-use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use rustix::{
+    net::Shutdown,
+    process::{Signal, kill_process_group},
+};
+use tokio::{
+    io::AsyncReadExt as _,
+    process::{Child, ChildStderr, ChildStdin, ChildStdout, Command},
+};
 
 use crate::{
     RunError,
-    run_helper::{HELPER_COMMAND, ProgramEnd},
+    run_helper::{HELPER_COMMAND, HelperReport, ProgramEnd, WATCH, own_program, send_stdio},
 };
 
 mod cgroup;
@@ -32,9 +36,6 @@ mod last_lines;
 
 use cgroup::TaskCgroup;
 pub use last_lines::LastLines;
-
-/// The FIFO inside the directory of a supervisor.
-const LIFE: &str = "life";
 
 /// What is started for an agent.
 #[derive(Clone, Debug)]
@@ -63,46 +64,42 @@ impl fmt::Display for ProgramCommand {
 /// Starts programs that end with this process.
 #[derive(Debug)]
 pub struct Supervisor {
-    directory: PathBuf,
-    /// Open for as long as the programs may run. Nothing is written to it.
-    _life: File,
     helper: PathBuf,
-    number: AtomicU64,
+}
+
+/// The pipes of a program: the runner's ends, and the program's.
+struct ProgramPipes {
+    stdin: ChildStdin,
+    stdout: ChildStdout,
+    stderr: ChildStderr,
+    of_program: [OwnedFd; 3],
+}
+
+impl ProgramPipes {
+    fn new() -> io::Result<Self> {
+        let ((input, stdin), (stdout, output), (stderr, error)) = (io::pipe()?, io::pipe()?, io::pipe()?);
+        Ok(Self {
+            stdin: ChildStdin::from_std(OwnedFd::from(stdin).into())?,
+            stdout: ChildStdout::from_std(OwnedFd::from(stdout).into())?,
+            stderr: ChildStderr::from_std(OwnedFd::from(stderr).into())?,
+            of_program: [input.into(), output.into(), error.into()],
+        })
+    }
 }
 
 impl Supervisor {
-    /// With files of its own in `directory`, which is made if it is missing and has to be on a local disk. `helper` is the
-    /// program that is called as `HELPER run-helper …`; `None`: this one.
+    /// `helper` is the program that is called as `HELPER run-helper …`; `None`: this one. Ends what runners that are gone have
+    /// left in cgroups of theirs.
     ///
     /// # Errors
-    /// When the directory or the FIFO in it cannot be made.
-    pub fn new(directory: &Path, helper: Option<PathBuf>) -> io::Result<Self> {
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(directory)?;
-        let life = directory.join(LIFE);
-        match fs::remove_file(&life) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        rustix::fs::mknodat(
-            rustix::fs::CWD,
-            &life,
-            rustix::fs::FileType::Fifo,
-            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
-            0,
-        )?;
-        // Both ways, so that it opens while no reader is there.
-        let life = OpenOptions::new().read(true).write(true).open(life)?;
+    /// When it is not known which program this is.
+    pub fn new(helper: Option<PathBuf>) -> io::Result<Self> {
+        TaskCgroup::end_left_behind();
         Ok(Self {
-            directory: directory.to_owned(),
-            _life: life,
             helper: match helper {
                 Some(helper) => helper,
                 None => own_program()?,
             },
-            number: AtomicU64::new(0),
         })
     }
 
@@ -112,15 +109,19 @@ impl Supervisor {
     /// When the helper cannot be started. That the program itself cannot be started is known by
     /// [`SupervisedProcess::wait`].
     pub fn start(&self, command: &ProgramCommand) -> Result<SupervisedProcess, RunError> {
-        let number = self.number.fetch_add(1, Relaxed);
-        let status = self.directory.join(format!("status-{number}"));
-        let cgroup = command.max_processes.and_then(TaskCgroup::new);
+        self.try_start(command)
+            .map_err(|error| RunError::new(cannot_start(command, &error.to_string())))
+    }
+
+    fn try_start(&self, command: &ProgramCommand) -> io::Result<SupervisedProcess> {
+        let pipes = ProgramPipes::new()?;
+        let (life, of_helper) = UnixStream::pair()?;
+        send_stdio(&life, &pipes.of_program.each_ref().map(|end| end.as_fd()))?;
+        let cgroup = TaskCgroup::new(command.max_processes);
         let mut helper = Command::new(&self.helper);
         helper
             .arg0("anycast")
-            .arg(HELPER_COMMAND)
-            .arg(self.directory.join(LIFE))
-            .arg(&status)
+            .args([HELPER_COMMAND, WATCH])
             .arg(
                 cgroup
                     .as_ref()
@@ -130,24 +131,25 @@ impl Supervisor {
             .arg(&command.program)
             .args(&command.args)
             .envs(command.env.iter().map(|(name, value)| (name, value)))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
+            .stdin(OwnedFd::from(of_helper))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
             // Signals of the runner's terminal are for the runner.
             .process_group(0);
         if let Some(cwd) = &command.cwd {
             helper.current_dir(cwd);
         }
-        let mut child = helper
-            .spawn()
-            .map_err(|error| RunError::new(cannot_start(command, &error.to_string())))?;
+        let child = helper.spawn()?;
+        life.set_nonblocking(true)?;
         Ok(SupervisedProcess {
-            stdin: child.stdin.take(),
-            stdout: child.stdout.take(),
-            stderr: child.stderr.take(),
+            stdin: Some(pipes.stdin),
+            stdout: Some(pipes.stdout),
+            stderr: Some(pipes.stderr),
             child,
+            life: tokio::net::UnixStream::from_std(life)?,
+            told: Vec::new(),
+            end: None,
             command: Arc::from(command.to_string()),
-            status,
             cgroup,
         })
     }
@@ -162,15 +164,6 @@ fn cannot_start(command: &ProgramCommand, reason: &str) -> String {
     format!("the program cannot be started{place}: {reason}: {command}")
 }
 
-/// This program, also when a new one has been installed in its place meanwhile.
-fn own_program() -> io::Result<PathBuf> {
-    let running = Path::new("/proc/self/exe");
-    if running.exists() {
-        return Ok(running.to_owned());
-    }
-    std::env::current_exe()
-}
-
 /// A program that was started. Dropping it ends the program: gently, and by force after a while.
 #[derive(Debug)]
 pub struct SupervisedProcess {
@@ -180,43 +173,56 @@ pub struct SupervisedProcess {
     pub stdout: Option<ChildStdout>,
     /// Its standard error, until it is taken.
     pub stderr: Option<ChildStderr>,
+    /// The helper.
     child: Child,
+    life: tokio::net::UnixStream,
+    /// What the helper has told.
+    told: Vec<u8>,
+    end: Option<ProgramEnd>,
     command: Arc<str>,
-    status: PathBuf,
     cgroup: Option<TaskCgroup>,
 }
 
 impl SupervisedProcess {
     /// Waits for its end, and for that of all that it started in its process group. May be dropped and called again.
     pub async fn wait(&mut self) -> ProgramEnd {
+        if let Some(end) = &self.end {
+            return end.clone();
+        }
+        // Its end is that of the helper.
+        while self
+            .life
+            .read_buf(&mut self.told)
+            .await
+            .is_ok_and(|count| count > 0)
+        {}
         let helper = self.child.wait().await;
-        let said = fs::read_to_string(&self.status).ok();
-        let _ = fs::remove_file(&self.status);
+        let report = HelperReport::parse(&self.told);
+        let end = report.end.unwrap_or_else(|| {
+            // It told of the group before the program began. The system has ended the program with it, on Linux.
+            if let Some(group) = report.group {
+                let _ = kill_process_group(group, Signal::KILL);
+            }
+            let how = match helper {
+                Ok(status) => ProgramEnd::of(status).to_string(),
+                Err(error) => error.to_string(),
+            };
+            ProgramEnd::Unknown(format!(
+                "its helper ended without a word, and it was ended then: {how}"
+            ))
+        });
         // What has left the process group.
         drop(self.cgroup.take());
-        match (said.as_deref().and_then(ProgramEnd::parse), helper) {
-            (Some(end), _) => end,
-            (None, Ok(status)) => ProgramEnd::Unknown(format!("its helper ended with {status}")),
-            (None, Err(error)) => ProgramEnd::Unknown(error.to_string()),
-        }
+        self.end.insert(end).clone()
     }
 
     /// Ends it: SIGTERM, and SIGKILL after 5 s. Returns at once; [`SupervisedProcess::wait`] waits for the end.
     pub fn end(&self) {
-        if let Some(helper) = self.child.id().and_then(|id| Pid::from_raw(id.cast_signed())) {
-            let _ = kill_process(helper, Signal::TERM);
-        }
+        let _ = rustix::net::shutdown(&self.life, Shutdown::Write);
     }
 
     /// What was started, as it was typed.
     pub fn command(&self) -> &str {
         &self.command
-    }
-}
-
-impl Drop for SupervisedProcess {
-    fn drop(&mut self) {
-        self.end();
-        // The status file of a program that was not waited for is removed with the directory.
     }
 }

@@ -90,7 +90,7 @@ impl ProgramBackend {
     /// With its files in `directory`; `helper` as for [`Supervisor::new`].
     ///
     /// # Errors
-    /// When the directory cannot be made.
+    /// As for [`Supervisor::new`].
     pub fn new(
         settings: ProgramSettings,
         directory: &Path,
@@ -98,7 +98,7 @@ impl ProgramBackend {
     ) -> std::io::Result<Self> {
         Ok(Self {
             settings,
-            supervisor: Supervisor::new(directory, helper)?,
+            supervisor: Supervisor::new(helper)?,
             directory: directory.to_owned(),
             ending: TaskTracker::new(),
         })

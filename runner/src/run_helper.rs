@@ -1,31 +1,45 @@
-//! The helper between a runner and a program (`anycast run-helper`): starts the program in a process group of its own with
-//! the helper's standard input, output and error, and ends the group when the program has ended, when it is told to by
-//! SIGTERM, or when the runner is gone, which it sees by the end of file of a FIFO.
+//! The helper between a runner and a program (`anycast run-helper`): starts the program in a process group of its own, and ends
+//! the group when the program has ended, when it is told to by SIGTERM, or when the runner is gone.
 //!
-//! How the program ended is written into a file, since an exit code alone does not tell a program that could not be started
-//! from one that ended with that code. Processes that have left the group are found among the helper's own children (it is
-//! their subreaper), and ended too.
+//! The standard input of the helper is a socket whose other end the runner holds: the life line. The runner sends the
+//! program's standard input, output and error by it, and the helper tells by it which group it has started and how the
+//! program ended. Its end of file is the end of the runner, at whatever moment: it is inherited open and read before anything is
+//! started.
+//!
+//! The program starts in two stages: a child of the helper asks the system for SIGKILL when the helper ends (Linux), compares
+//! its parent, and becomes the program only then. So a program does not outlive a helper that was killed. Processes that have
+//! left the group are found among the helper's own children (it is their subreaper), and ended too.
 
 use std::{
     ffi::{OsStr, OsString},
     fs::{self, File},
-    io,
-    os::unix::process::{CommandExt as _, ExitStatusExt as _},
+    io::{self, Read as _, Write as _},
+    os::{
+        fd::{AsFd as _, OwnedFd},
+        unix::{
+            net::UnixStream,
+            process::{CommandExt as _, ExitStatusExt as _},
+        },
+    },
     path::{Path, PathBuf},
-    process::{ExitCode, ExitStatus},
+    process::{ExitCode, ExitStatus, Stdio},
     time::Duration,
 };
 
-use rustix::process::{
-    Pid, Signal, kill_process, kill_process_group, set_child_subreaper, test_kill_process_group,
-};
+use rustix::process::{Pid, Signal, getppid, kill_process, kill_process_group, test_kill_process_group};
+#[cfg(target_os = "linux")]
+use rustix::process::{set_child_subreaper, set_parent_process_death_signal};
 use tokio::{
-    io::AsyncReadExt as _,
-    net::unix::pipe,
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
     process::{Child, Command},
     signal::unix::{SignalKind, signal},
     time::Instant,
 };
+
+use self::stdio_handover::receive_stdio;
+pub(crate) use self::stdio_handover::send_stdio;
+
+mod stdio_handover;
 
 /// The hidden command of `anycast`.
 pub const HELPER_COMMAND: &str = "run-helper";
@@ -110,23 +124,54 @@ impl std::fmt::Display for ProgramEnd {
     }
 }
 
-/// What the helper is called with, behind `run-helper`: `LIFE STATUS CGROUP -- COMMAND ARGS`.
+/// What the helper tells the runner by the life line, a line each.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct HelperReport {
+    /// The process group of the program, which is started.
+    pub(crate) group: Option<Pid>,
+    /// How the program ended.
+    pub(crate) end: Option<ProgramEnd>,
+}
+
+/// Begins the line that names the process group.
+const GROUP: &str = "group ";
+
+impl HelperReport {
+    /// Reads what the helper has told so far.
+    pub(crate) fn parse(told: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(told);
+        let mut report = Self::default();
+        for line in text.lines() {
+            match line.strip_prefix(GROUP) {
+                Some(group) => {
+                    let id = group.parse::<u32>().ok().and_then(|id| i32::try_from(id).ok());
+                    report.group = id.and_then(Pid::from_raw);
+                }
+                None => report.end = ProgramEnd::parse(line),
+            }
+        }
+        report
+    }
+}
+
+/// The first word behind `run-helper`: which of the two stages it is.
+pub(crate) const WATCH: &str = "watch";
+const BECOME: &str = "become";
+
+/// What stands behind the stage: `WHAT -- COMMAND ARGS`. `WHAT` is the cgroup of the program, or empty, for [`WATCH`], and the
+/// process id of the helper for [`BECOME`].
 struct HelperArgs {
-    life: PathBuf,
-    status: PathBuf,
-    cgroup: Option<PathBuf>,
+    what: OsString,
     program: OsString,
     args: Vec<OsString>,
 }
 
 impl HelperArgs {
     fn parse(mut words: impl Iterator<Item = OsString>) -> Option<Self> {
-        let (life, status, cgroup) = (words.next()?, words.next()?, words.next()?);
+        let what = words.next()?;
         (words.next()? == OsStr::new("--")).then_some(())?;
         Some(Self {
-            life: life.into(),
-            status: status.into(),
-            cgroup: Some(cgroup).filter(|path| !path.is_empty()).map(Into::into),
+            what,
             program: words.next()?,
             args: words.collect(),
         })
@@ -135,63 +180,173 @@ impl HelperArgs {
 
 /// Runs the helper; `words` are those behind `run-helper`. Its exit code is the program's, 128 and the signal's number for
 /// one that a signal ended, 127 for one that cannot be started.
-pub fn main(words: impl Iterator<Item = OsString>) -> ExitCode {
+pub fn main(mut words: impl Iterator<Item = OsString>) -> ExitCode {
+    let stage = words.next().unwrap_or_default();
     let Some(args) = HelperArgs::parse(words) else {
         return ExitCode::from(2);
     };
+    let code = match stage.to_str() {
+        Some(WATCH) => watch(&args),
+        Some(BECOME) => become_program(&args),
+        _ => 2,
+    };
+    ExitCode::from(code)
+}
+
+/// This program, also when a new one has been installed in its place meanwhile.
+pub(crate) fn own_program() -> io::Result<PathBuf> {
+    let running = Path::new("/proc/self/exe");
+    if running.exists() {
+        return Ok(running.to_owned());
+    }
+    std::env::current_exe()
+}
+
+/// The socket that this process has as its standard input.
+fn socket_of_stdin() -> io::Result<UnixStream> {
+    let socket = rustix::stdio::stdin().try_clone_to_owned()?;
+    // The socket has one holder: the other side sees its end when that is dropped.
+    rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+    Ok(UnixStream::from(socket))
+}
+
+/// The helper: see the module's text.
+fn watch(args: &HelperArgs) -> u8 {
+    // What the runner has inherited, for one: locks and pipes of its caller are not for the program.
+    close_fds::set_fds_cloexec(3, &[]);
+    let life = match socket_of_stdin() {
+        Ok(life) => life,
+        Err(error) => return ProgramEnd::NotStarted(error.to_string()).code(),
+    };
+    let stdio = match receive_stdio(&life) {
+        Ok(Some(stdio)) => stdio,
+        // The runner is gone already.
+        Ok(None) => return 0,
+        Err(error) => return tell_end(&life, &ProgramEnd::NotStarted(error.to_string())),
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let end = match runtime {
-        Ok(runtime) => runtime.block_on(run(&args)),
+        Ok(runtime) => runtime.block_on(run(args, &life, stdio)),
         Err(error) => Err(error),
     };
     let end = end.unwrap_or_else(|error| ProgramEnd::NotStarted(error.to_string()));
-    // Without the file the runner says that it is not known.
-    let _ = fs::write(&args.status, end.to_line());
-    ExitCode::from(end.code())
+    tell_end(&life, &end)
 }
 
-async fn run(args: &HelperArgs) -> io::Result<ProgramEnd> {
+/// Tells the runner how the program ended; the code to end with.
+fn tell_end(mut life: &UnixStream, end: &ProgramEnd) -> u8 {
+    let line = end.to_line().replace('\n', " ");
+    // The runtime reads without waiting. A runner that is gone needs no word.
+    let _ = life.set_nonblocking(false);
+    let _ = life.write_all(format!("{line}\n").as_bytes());
+    end.code()
+}
+
+/// The second stage: this process becomes the program.
+fn become_program(args: &HelperArgs) -> u8 {
+    #[cfg(target_os = "linux")]
+    let _ = set_parent_process_death_signal(Some(Signal::KILL));
+    let helper = args.what.to_str().and_then(|id| id.parse().ok());
+    let parent = getppid().map(Pid::as_raw_nonzero);
+    let code = ProgramEnd::NotStarted(String::new()).code();
+    if parent.map(std::num::NonZero::get) != helper {
+        // The helper ended before the system knew that this process is to end with it.
+        return code;
+    }
+    let Ok(mut helper) = socket_of_stdin() else {
+        return code;
+    };
+    let error = match receive_stdio(&helper) {
+        Ok(Some(stdio)) => exec(args, stdio),
+        Ok(None) => return code,
+        Err(error) => error,
+    };
+    let _ = helper.write_all(error.to_string().as_bytes());
+    code
+}
+
+/// Replaces this process by the program; why it could not.
+fn exec(args: &HelperArgs, [stdin, stdout, stderr]: [OwnedFd; 3]) -> io::Error {
+    let placed = rustix::stdio::dup2_stdin(&stdin)
+        .and_then(|()| rustix::stdio::dup2_stdout(&stdout))
+        .and_then(|()| rustix::stdio::dup2_stderr(&stderr));
+    match placed {
+        Ok(()) => std::process::Command::new(&args.program).args(&args.args).exec(),
+        Err(error) => error.into(),
+    }
+}
+
+/// Moves the helper into the cgroup of the program.
+fn enter_cgroup(cgroup: &Path) -> io::Result<()> {
+    let entered = fs::write(cgroup.join("cgroup.procs"), std::process::id().to_string());
+    // Without a bound the cgroup is there only to find processes that have left the group.
+    if cgroup.join("pids.max").exists() {
+        entered
+    } else {
+        Ok(())
+    }
+}
+
+async fn run(args: &HelperArgs, life: &UnixStream, stdio: [OwnedFd; 3]) -> io::Result<ProgramEnd> {
     // Before the program is there: none of these may go unheard.
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
-    let mut life = pipe::OpenOptions::new().open_receiver(&args.life)?;
     #[cfg(target_os = "linux")]
     set_child_subreaper(Some(rustix::process::getpid()))?;
-    if let Some(cgroup) = &args.cgroup {
-        fs::write(cgroup.join("cgroup.procs"), std::process::id().to_string())?;
+    if !args.what.is_empty() {
+        enter_cgroup(Path::new(&args.what))?;
     }
-    let mut program = std::process::Command::new(&args.program);
-    program.args(&args.args).process_group(0);
-    let mut program = match Command::from(program).spawn() {
-        Ok(program) => program,
-        Err(error) => return Ok(ProgramEnd::NotStarted(error.to_string())),
-    };
-    let group = program.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-    let _ = let_go_of_stdio();
+    let (mut told, stage) = UnixStream::pair()?;
+    life.set_nonblocking(true)?;
     let mut byte = [0];
+    match (&*life).read(&mut byte) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+        // The runner is gone already, or wants the program no more.
+        _ => return Ok(ProgramEnd::NotStarted("the runner has ended".to_owned())),
+    }
+    let mut life = tokio::net::UnixStream::from_std(life.try_clone()?)?;
+    let mut program = std::process::Command::new(own_program()?);
+    program
+        .arg0("anycast")
+        .args([HELPER_COMMAND, BECOME, &std::process::id().to_string(), "--"])
+        .arg(&args.program)
+        .args(&args.args)
+        .stdin(OwnedFd::from(stage))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0);
+    let mut program = Command::from(program).spawn()?;
+    let group = program.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+    if let Some(group) = group {
+        // It becomes the program when it has its descriptors, which it is given below: the runner knows the group by then.
+        let line = format!("{GROUP}{}\n", group.as_raw_nonzero());
+        let _ = life.write_all(line.as_bytes()).await;
+    }
+    // One that has ended already says by its status why.
+    let _ = send_stdio(&told, &stdio.each_ref().map(|descriptor| descriptor.as_fd()));
+    // The pipes are the program's alone: each side sees when the other has closed its end.
+    drop(stdio);
     let end = tokio::select! {
         status = program.wait() => ProgramEnd::of(status?),
         _ = terminate.recv() => terminated(&mut program, group).await?,
         _ = interrupt.recv() => terminated(&mut program, group).await?,
         _ = hangup.recv() => terminated(&mut program, group).await?,
-        // Nothing is ever written: it is the end of the runner, or a FIFO that cannot be read.
+        // The runner says nothing more: it is its end, or that of its wish for the program.
         _ = life.read(&mut byte) => terminated(&mut program, group).await?,
     };
     if let Some(group) = group {
         let _ = kill_process_group(group, Signal::KILL);
     }
     kill_children().await;
-    Ok(end)
-}
-
-/// The pipes are the program's alone: each side sees when the other has closed its end.
-fn let_go_of_stdio() -> io::Result<()> {
-    let nothing = File::options().read(true).write(true).open("/dev/null")?;
-    rustix::stdio::dup2_stdin(&nothing)?;
-    rustix::stdio::dup2_stdout(&nothing)?;
-    rustix::stdio::dup2_stderr(&nothing)?;
-    Ok(())
+    let mut reason = String::new();
+    // Its end is here: the process that holds the other one is gone, or has become the program.
+    told.read_to_string(&mut reason)?;
+    Ok(if reason.is_empty() {
+        end
+    } else {
+        ProgramEnd::NotStarted(reason)
+    })
 }
 
 /// SIGTERM to the group; waits until it is gone, for [`TERM_GRACE`] at most, and kills it then.
@@ -261,19 +416,31 @@ mod tests {
     }
 
     #[test]
+    fn what_the_helper_tells_is_read() {
+        let read = |text: &str| HelperReport::parse(text.as_bytes());
+        assert_eq!(read(""), HelperReport::default());
+        let started = read("group 17\n");
+        assert_eq!((started.group, started.end), (Pid::from_raw(17), None));
+        assert_eq!(read("group 17\nexit 3\n").end, Some(ProgramEnd::Exited(3)));
+        let not_started = read("not-started no room\n");
+        let reason = ProgramEnd::NotStarted("no room".to_owned());
+        assert_eq!((not_started.group, not_started.end), (None, Some(reason)));
+        // A group of 0 or less would be another one, or all processes.
+        for torn in ["group 0", "group x", "gro", "group -1x"] {
+            assert_eq!(read(torn).group, None, "{torn}");
+        }
+    }
+
+    #[test]
     fn the_words_behind_the_dashes_are_the_command() {
-        let words = ["life", "status", "", "--", "sh", "--", "-c"].map(OsString::from);
+        let words = ["", "--", "sh", "--", "-c"].map(OsString::from);
         let args = HelperArgs::parse(words.into_iter()).unwrap();
-        assert!(args.cgroup.is_none());
+        assert!(args.what.is_empty());
         assert_eq!(
             (args.program, args.args),
             ("sh".into(), vec!["--".into(), "-c".into()])
         );
-        for short in [
-            &["life", "status", ""][..],
-            &["life", "status", "", "sh"],
-            &["a", "b", "c", "--"],
-        ] {
+        for short in [&[""][..], &["", "sh"], &["", "--"]] {
             assert!(
                 HelperArgs::parse(short.iter().map(OsString::from)).is_none(),
                 "{short:?}"

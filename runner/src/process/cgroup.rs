@@ -1,8 +1,12 @@
-//! Bounds the processes of a program by a cgroup (version 2) of its own, where this process may make one: below its own
-//! cgroup, with the controller `pids`. Elsewhere the bound is left out, which is said once.
+//! A cgroup (version 2) of its own for a program, where this process may make one below its own cgroup. All that the program
+//! starts is in it, and is ended with it, also what has left the process group. With the controller `pids` it bounds the
+//! processes; where it cannot, that is said once.
+//!
+//! Invariant: the directory is locked by the runner for as long as it lives, so that one without a lock was left behind.
 
 use std::{
-    fs, io,
+    fs::{self, File},
+    io,
     path::{Path, PathBuf},
     sync::{
         Once,
@@ -10,8 +14,11 @@ use std::{
     },
 };
 
-/// Where cgroups of version 2 are mounted.
-const MOUNT: &str = "/sys/fs/cgroup";
+/// Where cgroups of version 2 are mounted: alone, or beside those of version 1.
+const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
+
+/// Begins the names of the cgroups of programs.
+const PREFIX: &str = "anycast-run-";
 
 /// Said once that there is no bound.
 static WITHOUT: Once = Once::new();
@@ -20,57 +27,87 @@ static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 /// A cgroup of one program; removed, with what still runs in it, when it is dropped.
 #[derive(Debug)]
-pub(super) struct TaskCgroup(PathBuf);
+pub(super) struct TaskCgroup {
+    path: PathBuf,
+    /// Locked.
+    _lock: File,
+}
 
 impl TaskCgroup {
-    /// A cgroup with room for this many processes and the helper; `None`, with a warning once, where there can be none.
-    pub(super) fn new(most: u32) -> Option<Self> {
+    /// A cgroup, with room for this many processes and the helper; `None` where there can be none, with a warning once if
+    /// processes are to be bounded.
+    pub(super) fn new(most: Option<u32>) -> Option<Self> {
         match Self::make(most) {
             Ok(cgroup) => Some(cgroup),
             Err(error) => {
-                WITHOUT.call_once(|| {
-                    tracing::warn!(%error, "--max-processes is not kept: this process may make no cgroup");
-                });
+                if most.is_some() {
+                    WITHOUT.call_once(|| {
+                        tracing::warn!(%error, "--max-processes is not kept: this process may make no cgroup");
+                    });
+                }
                 None
             }
         }
     }
 
-    fn make(most: u32) -> io::Result<Self> {
+    fn make(most: Option<u32>) -> io::Result<Self> {
         let own = own_cgroup(&fs::read_to_string("/proc/self/cgroup")?)
             .ok_or_else(|| io::Error::other("the system has no cgroups of version 2"))?;
-        let control = own.join("cgroup.subtree_control");
-        if !fs::read_to_string(&control)?
-            .split_whitespace()
-            .any(|name| name == "pids")
-        {
-            enable_pids(&own, &control)?;
+        if most.is_some() {
+            let control = own.join("cgroup.subtree_control");
+            if !fs::read_to_string(&control)?
+                .split_whitespace()
+                .any(|name| name == "pids")
+            {
+                enable_pids(&own, &control)?;
+            }
         }
         let number = NUMBER.fetch_add(1, Relaxed);
-        let path = own.join(format!("anycast-run-{}-{number}", std::process::id()));
+        let path = own.join(format!("{PREFIX}{}-{number}", std::process::id()));
         fs::create_dir(&path)?;
-        let cgroup = Self(path);
-        // The helper counts too.
-        fs::write(cgroup.0.join("pids.max"), most.saturating_add(1).to_string())?;
+        let lock = File::open(&path)?;
+        lock.try_lock()?;
+        let cgroup = Self { path, _lock: lock };
+        if let Some(most) = most {
+            // The helper counts too.
+            fs::write(cgroup.path.join("pids.max"), most.saturating_add(1).to_string())?;
+        }
         Ok(cgroup)
     }
 
     pub(super) fn path(&self) -> &Path {
-        &self.0
+        &self.path
+    }
+
+    /// Ends the programs of runners that are gone, where those and their helpers were killed at once.
+    pub(super) fn end_left_behind() {
+        let said = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let Some(own) = own_cgroup(&said) else { return };
+        for entry in fs::read_dir(own).into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().starts_with(PREFIX)
+                && let Ok(lock) = File::open(entry.path())
+                && lock.try_lock().is_ok()
+            {
+                drop(Self {
+                    path: entry.path(),
+                    _lock: lock,
+                });
+            }
+        }
     }
 }
 
 impl Drop for TaskCgroup {
     fn drop(&mut self) {
-        let _ = fs::write(self.0.join("cgroup.kill"), "1");
+        let _ = fs::write(self.path.join("cgroup.kill"), "1");
         // Processes that were killed are gone in a moment, not at once.
         for _ in 0..20 {
-            if fs::remove_dir(&self.0).is_ok() {
+            if fs::remove_dir(&self.path).is_ok() {
                 return;
             }
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
-        tracing::debug!(cgroup = %self.0.display(), "a cgroup could not be removed");
+        tracing::debug!(cgroup = %self.path.display(), "a cgroup could not be removed");
     }
 }
 
@@ -94,12 +131,12 @@ fn enable_pids(own: &Path, control: &Path) -> io::Result<()> {
 
 /// The directory of the cgroup by `/proc/self/cgroup`.
 fn own_cgroup(said: &str) -> Option<PathBuf> {
-    let path = said.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    let path = Path::new(MOUNT).join(path);
+    let below = Path::new(said.lines().find_map(|line| line.strip_prefix("0::/"))?);
     // After the move below, this is the cgroup that the program was started in.
-    let path = match path.strip_prefix(MOUNT).ok()?.file_name() {
-        Some(name) if name == "anycast-runner" => path.parent()?.to_owned(),
-        _ => path,
+    let below = match below.file_name() {
+        Some(name) if name == "anycast-runner" => below.parent()?,
+        _ => below,
     };
-    path.join("cgroup.controllers").exists().then_some(path)
+    let mut paths = MOUNTS.iter().map(|mount| Path::new(mount).join(below));
+    paths.find(|path| path.join("cgroup.controllers").exists())
 }

@@ -44,12 +44,7 @@ impl Setting {
     }
 
     fn agent(&self) -> AcpBackend {
-        AcpBackend::new(
-            self.config.clone(),
-            &self.folder.path().join("files"),
-            Some(helper()),
-        )
-        .unwrap()
+        AcpBackend::new(self.config.clone(), Some(helper())).unwrap()
     }
 
     fn file(&self, name: &str) -> String {
@@ -291,5 +286,5 @@ async fn an_agent_that_does_not_start_is_said() {
     let why = setting.agent().skills().await.unwrap_err().to_string();
     assert!(why.contains("exit code 3") && why.contains("wrong"), "{why}");
     setting.config.cwd = "/no/such/directory".into();
-    assert!(AcpBackend::new(setting.config, setting.folder.path(), Some(helper())).is_err());
+    assert!(AcpBackend::new(setting.config, Some(helper())).is_err());
 }

@@ -14,30 +14,11 @@ use crate::fake_task::{FIRST, FakeTask, PATIENCE, command, failure, helper, run,
 
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/backends/mcp_server.py");
 
-/// A server, and the directory with its files.
-struct Stub {
-    server: McpBackend,
-    _files: tempfile::TempDir,
+fn started_as(command: ProgramCommand) -> McpBackend {
+    McpBackend::new(McpEndpoint::Command(command), Some(helper()), 4 << 20).unwrap()
 }
 
-impl std::ops::Deref for Stub {
-    type Target = McpBackend;
-
-    fn deref(&self) -> &McpBackend {
-        &self.server
-    }
-}
-
-fn started_as(command: ProgramCommand) -> Stub {
-    let files = tempfile::tempdir().unwrap();
-    let endpoint = McpEndpoint::Command(command);
-    Stub {
-        server: McpBackend::new(endpoint, files.path(), Some(helper()), 4 << 20).unwrap(),
-        _files: files,
-    }
-}
-
-fn server() -> Stub {
+fn server() -> McpBackend {
     started_as(command("python3", &["-u", SERVER]))
 }
 
