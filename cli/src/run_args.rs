@@ -3,7 +3,7 @@
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use agentanycast_daemon_kit::duration;
-use agentanycast_gateways::run::{MAX_CONCURRENCY, RunSkill};
+use agentanycast_gateways::run::{MAX_CONCURRENCY, RunSkill, is_variable_name};
 use agentanycast_proto::agent_name::is_agent_name;
 use clap::{Args as ClapArgs, ValueEnum};
 
@@ -69,6 +69,13 @@ pub(crate) struct RunArgs {
     /// Set a variable of the program's environment; can be repeated
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]
     pub(crate) env: Vec<(String, String)>,
+    /// Of the variables of this environment, pass the program only PATH, HOME, LANG and the like (docs/run.md), and those of
+    /// --pass-env
+    #[arg(long)]
+    pub(crate) clean_env: bool,
+    /// Pass a variable of this environment, with --clean-env; can be repeated
+    #[arg(long = "pass-env", value_name = "NAME", requires = "clean_env", value_parser = variable_name)]
+    pub(crate) pass_env: Vec<String>,
     /// The directory that the program is started in [default: this one]
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<PathBuf>,
@@ -96,9 +103,16 @@ fn skill(text: &str) -> Result<RunSkill, String> {
 
 fn variable(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        Some((name, value)) if is_variable_name(name) => Ok((name.to_owned(), value.to_owned())),
         _ => Err("expected NAME=VALUE".to_owned()),
     }
+}
+
+fn variable_name(text: &str) -> Result<String, String> {
+    if is_variable_name(text) {
+        return Ok(text.to_owned());
+    }
+    Err("expected the name of a variable, without '='".to_owned())
 }
 
 fn time(text: &str) -> Result<Duration, String> {

@@ -3481,7 +3481,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__run)
-            opts="-h --name --skill --description --protocol --concurrency --timeout --retry --drain --type --progress --max-output --max-processes --env --cwd --http --style --model --api-key-env --mcp --acp --permit --permit-timeout --terminal --home --daemon --json --no-start --relay --help"
+            opts="-h --name --skill --description --protocol --concurrency --timeout --retry --drain --type --progress --max-output --max-processes --env --clean-env --pass-env --cwd --http --style --model --api-key-env --mcp --acp --permit --permit-timeout --terminal --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3532,6 +3532,10 @@ _anycast() {
                     return 0
                     ;;
                 --env)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --pass-env)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

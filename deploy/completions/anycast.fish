@@ -354,6 +354,7 @@ complete -c anycast -n "__fish_anycast_using_subcommand run" -l type -d 'The med
 complete -c anycast -n "__fish_anycast_using_subcommand run" -l max-output -d 'Most that the program may print for a task, and that the task\'s files may take on the disk; a task beyond fails' -r
 complete -c anycast -n "__fish_anycast_using_subcommand run" -l max-processes -d 'Most processes and threads of a program at a time, where this process may make cgroups (version 2)' -r
 complete -c anycast -n "__fish_anycast_using_subcommand run" -l env -d 'Set a variable of the program\'s environment; can be repeated' -r
+complete -c anycast -n "__fish_anycast_using_subcommand run" -l pass-env -d 'Pass a variable of this environment, with --clean-env; can be repeated' -r
 complete -c anycast -n "__fish_anycast_using_subcommand run" -l cwd -d 'The directory that the program is started in [default: this one]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand run" -l http -d 'Do the tasks by this HTTP service, instead of a program; it may be on this host or a private network' -r
 complete -c anycast -n "__fish_anycast_using_subcommand run" -l style -d 'How the service is spoken to [default: a2a if the service has a card, else post]' -r -f -a "post\t'The message is the body of a request, and the answer is the result'
@@ -371,6 +372,7 @@ complete -c anycast -n "__fish_anycast_using_subcommand run" -l home -d 'Directo
 complete -c anycast -n "__fish_anycast_using_subcommand run" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand run" -l relay -d 'Keep this relay in the home\'s settings, for the daemon that the command starts: a multiaddr that ends in /p2p/PEER_ID; can be repeated' -r
 complete -c anycast -n "__fish_anycast_using_subcommand run" -l progress -d 'Report the lines that the program writes to standard error as progress, at most one a second'
+complete -c anycast -n "__fish_anycast_using_subcommand run" -l clean-env -d 'Of the variables of this environment, pass the program only PATH, HOME, LANG and the like (docs/run.md), and those of --pass-env'
 complete -c anycast -n "__fish_anycast_using_subcommand run" -l acp -d 'The program behind -- is an agent of the Agent Client Protocol. What it does by itself is not confined: it has the files, the network and the rights of this user. --cwd bounds the files that are read and written for it'
 complete -c anycast -n "__fish_anycast_using_subcommand run" -l terminal -d 'Run commands for the agent'
 complete -c anycast -n "__fish_anycast_using_subcommand run" -l json -d 'Print JSON for scripts'

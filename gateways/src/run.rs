@@ -2,12 +2,20 @@
 //! `[[agents.run]]` or `[[agents.mcp]]` of the daemon's configuration.
 
 mod entry;
+mod passed_env;
 
-use std::{ffi::OsString, num::NonZero, path::PathBuf, thread, time::Duration};
+use std::{
+    ffi::{OsStr, OsString},
+    num::NonZero,
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
 
 use agentanycast_daemon_kit::{missing_feature::MissingFeature, words};
 
 pub use entry::{McpEntry, RunEntry};
+pub use passed_env::{PassedEnv, is_variable_name};
 
 /// What a program says that the runner is left out of.
 pub const LEFT_OUT: MissingFeature = MissingFeature {
@@ -120,12 +128,34 @@ impl RunSkill {
 pub struct RunProgram {
     /// The program, a path or a name that is looked for in `PATH`, and its arguments; not empty.
     pub command: Vec<OsString>,
-    /// Variables of its environment, besides those of the runner.
+    /// Variables that are set for it.
     pub env: Vec<(String, String)>,
+    /// Which variables of the runner it gets besides.
+    pub passed_env: PassedEnv,
     /// The directory that it is started in; `None`: the runner's.
     pub cwd: Option<PathBuf>,
     /// Most processes and threads of it at a time, where the system has cgroups for it; `None`: no bound.
     pub max_processes: Option<u32>,
+}
+
+/// The name of a program, without its directories.
+pub fn program_name(program: impl AsRef<OsStr>) -> String {
+    let path = Path::new(program.as_ref());
+    let name = path.file_name().unwrap_or(path.as_os_str());
+    name.to_string_lossy().into_owned()
+}
+
+/// A URL without its user, its query and its fragment: a key may be in them.
+pub fn shown_url(text: &str) -> String {
+    let Ok(mut url) = url::Url::parse(text) else {
+        return "a URL that cannot be read".to_owned();
+    };
+    // Neither fails on a URL with a host; another one has no user.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url.set_query(None);
+    url.set_fragment(None);
+    url.into()
 }
 
 /// What does the tasks of an agent.
@@ -190,14 +220,34 @@ impl RunWork {
     /// What is started or called, for people: the command or the URL.
     pub fn target(&self) -> String {
         match self {
+            Self::McpUrl { url, .. } | Self::Http { url, .. } => url.clone(),
+            _ => {
+                let words = self.program().into_iter().flat_map(|program| &program.command);
+                let words = words.map(|word| word.to_string_lossy());
+                words.collect::<Vec<_>>().join(" ")
+            }
+        }
+    }
+
+    /// The same for a log and for others: the name of the program without its arguments, or the URL without what may be a key.
+    pub fn shown(&self) -> String {
+        match self {
+            Self::McpUrl { url, .. } | Self::Http { url, .. } => shown_url(url),
+            _ => {
+                let program = self.program().and_then(|program| program.command.first());
+                program.map(program_name).unwrap_or_default()
+            }
+        }
+    }
+
+    /// The program that is started, if one is.
+    pub fn program(&self) -> Option<&RunProgram> {
+        match self {
             Self::Program { program, .. }
             | Self::Jsonl(program)
             | Self::Acp { program, .. }
-            | Self::McpProgram(program) => {
-                let words = program.command.iter().map(|word| word.to_string_lossy());
-                words.collect::<Vec<_>>().join(" ")
-            }
-            Self::McpUrl { url, .. } | Self::Http { url, .. } => url.clone(),
+            | Self::McpProgram(program) => Some(program),
+            Self::McpUrl { .. } | Self::Http { .. } => None,
         }
     }
 
@@ -260,5 +310,30 @@ impl RunSettings {
     pub fn timeout(&self) -> Option<Duration> {
         let default = self.work.is_mcp().then_some(MCP_TIMEOUT);
         self.timeout.or(default).filter(|limit| !limit.is_zero())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_has_no_keys() {
+        let program = RunProgram {
+            command: ["/opt/tools/sum.sh", "--token", "hunter22"]
+                .map(Into::into)
+                .to_vec(),
+            ..RunProgram::default()
+        };
+        let work = RunWork::Jsonl(program);
+        assert_eq!(work.target(), "/opt/tools/sum.sh --token hunter22");
+        assert_eq!(work.shown(), "sum.sh");
+        for (url, shown) in [
+            ("http://h:1/v1?api_key=hunter22#hunter22", "http://h:1/v1"),
+            ("https://me:hunter22@h/mcp", "https://h/mcp"),
+            ("hunter22", "a URL that cannot be read"),
+        ] {
+            assert_eq!(shown_url(url), shown);
+        }
     }
 }

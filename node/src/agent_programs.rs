@@ -27,6 +27,17 @@ struct ProgramList {
     listening: BTreeMap<u64, ServingProgram>,
     /// Agents of the configuration that are not served at the moment: they are started, or have failed.
     unserved: BTreeMap<String, ServingProgram>,
+    /// Why those of them that failed did, without words of their programs.
+    reasons: BTreeMap<String, String>,
+}
+
+/// Why an agent cannot be served.
+#[cfg(feature = "run")]
+pub(crate) struct FailureText {
+    /// With the words of its program, for the operator.
+    pub(crate) whole: String,
+    /// Without.
+    pub(crate) for_log: String,
 }
 
 /// An open stream in the list, until it is dropped.
@@ -83,19 +94,23 @@ impl AgentPrograms {
 
     /// An agent of the configuration cannot be served for this reason, and is tried again after the pause.
     #[cfg(feature = "run")]
-    pub(crate) fn set_failed(&self, agent: &str, program: AgentProgram, error: String, pause: Duration) {
+    pub(crate) fn set_failed(&self, agent: &str, program: AgentProgram, why: FailureText, pause: Duration) {
         let entry = ServingProgram {
-            error: shortened(error),
+            error: shortened(why.whole),
             next_start: Some((SystemTime::now() + pause).into()),
             ..unserved(agent, program)
         };
-        self.state().unserved.insert(agent.to_owned(), entry);
+        let mut state = self.state();
+        state.unserved.insert(agent.to_owned(), entry);
+        state.reasons.insert(agent.to_owned(), shortened(why.for_log));
     }
 
     /// An agent of the configuration is served.
     #[cfg(feature = "run")]
     pub(crate) fn set_serving(&self, agent: &str) {
-        self.state().unserved.remove(agent);
+        let mut state = self.state();
+        state.unserved.remove(agent);
+        state.reasons.remove(agent);
     }
 
     /// What does not work as the configuration says, a line each.
@@ -104,9 +119,10 @@ impl AgentPrograms {
         let failed = state.unserved.values().filter(|entry| !entry.error.is_empty());
         failed
             .map(|entry| {
+                let reason = state.reasons.get(&entry.agent).map_or("", String::as_str);
                 format!(
-                    "the agent {} of the settings cannot be served, and is tried again: {}",
-                    entry.agent, entry.error
+                    "the agent {} of the settings cannot be served, and is tried again: {reason}; `anycast ps` shows all of it",
+                    entry.agent
                 )
             })
             .collect()
@@ -183,10 +199,21 @@ mod tests {
         programs.set_starting("a", AgentProgram::default());
         assert!(programs.list()[0].starting && programs.problems().is_empty());
         let pause = Duration::from_secs(1);
-        programs.set_failed("a", AgentProgram::default(), "no such file".to_owned(), pause);
+        let why = FailureText {
+            whole: "exit code 1: hunter22".to_owned(),
+            for_log: "exit code 1".to_owned(),
+        };
+        programs.set_failed("a", AgentProgram::default(), why, pause);
         let listed = programs.list();
-        assert_eq!((listed.len(), listed[0].error.as_str()), (1, "no such file"));
-        assert!(programs.problems()[0].ends_with("no such file"));
+        assert_eq!(
+            (listed.len(), listed[0].error.as_str()),
+            (1, "exit code 1: hunter22")
+        );
+        let problem = programs.problems().remove(0);
+        assert!(
+            problem.contains("exit code 1") && !problem.contains("hunter22"),
+            "{problem}"
+        );
         programs.set_serving("a");
         assert!(programs.list().is_empty() && programs.problems().is_empty());
     }

@@ -38,6 +38,7 @@ use self::{
 };
 use crate::{
     Attempt, Backend, RunError, TaskResult,
+    log_words::said,
     parts::text_message,
     process::{ProgramCommand, Supervisor},
     task_content::newest_request,
@@ -154,7 +155,7 @@ impl AcpBackend {
                         return Ok(session.id.clone());
                     }
                     Err(reason) => {
-                        tracing::warn!(session = %session.id.0, reason, "a session cannot be loaded");
+                        tracing::warn!(session = %session.id.0, reason = said(&reason), "a session cannot be loaded");
                     }
                 }
             }

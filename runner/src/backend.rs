@@ -7,6 +7,8 @@ use agentanycast_gateway::agents::AgentTask;
 use agentanycast_proto::v1;
 use async_trait::async_trait;
 
+use crate::{host_want, log_words};
+
 /// Largest text of a [`RunError`], in bytes.
 const ERROR_LIMIT: usize = 4 << 10;
 
@@ -65,6 +67,10 @@ pub enum TaskResult {
 pub struct RunError {
     text: String,
     interrupted: bool,
+    /// The host lacked something for a while, and nothing was started.
+    unstarted: bool,
+    /// The text without words of a program, a service or the task.
+    summary: Option<String>,
 }
 
 impl RunError {
@@ -78,6 +84,54 @@ impl RunError {
         Self {
             text,
             interrupted: false,
+            unstarted: false,
+            summary: None,
+        }
+    }
+
+    /// As [`RunError::new`], of a text that the log may show: it has no words of a program, a service or the task.
+    pub fn plain(text: impl Into<String>) -> Self {
+        let error = Self::new(text);
+        let summary = error.text.clone();
+        error.summarised(summary)
+    }
+
+    /// As [`RunError::plain`], of work that could not be started since the host lacked something that passes: it is tried again
+    /// then.
+    pub(crate) fn unstarted(text: impl Into<String>) -> Self {
+        Self {
+            unstarted: true,
+            ..Self::plain(text)
+        }
+    }
+
+    /// An error of the system before anything was started: one that passes, or not.
+    pub(crate) fn of_start(what: &str, error: &std::io::Error) -> Self {
+        let text = format!("{what}: {error}");
+        if host_want::is_passing(error) {
+            Self::unstarted(text)
+        } else {
+            Self::plain(text)
+        }
+    }
+
+    /// Whether nothing was started, and the host may have what is needed later.
+    pub(crate) fn is_unstarted(&self) -> bool {
+        self.unstarted
+    }
+
+    /// With what the log may show of it.
+    #[must_use]
+    pub fn summarised(mut self, summary: impl Into<String>) -> Self {
+        self.summary = Some(summary.into());
+        self
+    }
+
+    /// What the log shows of it.
+    pub fn for_log(&self) -> &str {
+        match &self.summary {
+            Some(summary) if !log_words::are_shown() => summary,
+            _ => log_words::said(&self.text),
         }
     }
 
@@ -111,6 +165,14 @@ impl From<&str> for RunError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_log_shows_no_words_of_others() {
+        let failed = RunError::new("exit code 1: hunter22");
+        assert!(!failed.for_log().contains("hunter22"), "{}", failed.for_log());
+        assert_eq!(failed.summarised("exit code 1").for_log(), "exit code 1");
+        assert_eq!(RunError::plain("exit code 1").for_log(), "exit code 1");
+    }
 
     #[test]
     fn a_long_text_is_cut_between_characters() {

@@ -1,8 +1,8 @@
 //! The runner and the backend of an agent, by its settings. A further kind of work has its arm here.
 
-use std::{env, io, path::PathBuf, sync::Arc, time::Duration};
+use std::{env, ffi::OsString, io, path::PathBuf, sync::Arc, time::Duration};
 
-use agentanycast_gateways::run::{RunProgram, RunSettings, RunWork, check_url};
+use agentanycast_gateways::run::{PassedEnv, RunProgram, RunSettings, RunWork, check_url};
 use agentanycast_proto::v1;
 
 use crate::{
@@ -53,6 +53,17 @@ fn agent_settings(settings: &RunSettings, state: PathBuf) -> AgentSettings {
         program: program_of(settings),
         state,
     }
+}
+
+/// Looks whether the program of this agent, if it has one, is there.
+///
+/// # Errors
+/// When it cannot be started.
+pub fn check_program(settings: &RunSettings) -> Result<(), RunError> {
+    settings
+        .work
+        .program()
+        .map_or(Ok(()), |program| command(program).map(drop))
 }
 
 /// What does the tasks of this agent, for people.
@@ -148,17 +159,24 @@ fn url_of(url: &str) -> Result<(), RunError> {
 fn command(program: &RunProgram) -> Result<ProgramCommand, RunError> {
     let mut words = program.command.iter().cloned();
     let cwd = program.cwd.as_ref().map(std::path::absolute).transpose();
-    Ok(ProgramCommand {
+    // The one that is set last counts.
+    let set = program.env.iter();
+    let set = set.map(|(name, value)| (name.into(), value.into()));
+    let command = ProgramCommand {
         program: words.next().ok_or("the command is empty")?,
         args: words.collect(),
-        env: program
-            .env
-            .iter()
-            .map(|(name, value)| (name.into(), value.into()))
-            .collect(),
+        env: passed(&program.passed_env).chain(set).collect(),
         cwd: cwd.map_err(|error| no_directory(&error))?,
         max_processes: program.max_processes,
-    })
+    };
+    // Said now, not by the first task.
+    command.check()?;
+    Ok(command)
+}
+
+/// The variables of this process that a program gets.
+fn passed(passed: &PassedEnv) -> impl Iterator<Item = (OsString, OsString)> {
+    env::vars_os().filter(|(name, _)| passed.passes(&name.to_string_lossy()))
 }
 
 fn no_directory(error: &io::Error) -> RunError {

@@ -16,6 +16,7 @@ mod post;
 use std::time::Duration;
 
 pub use agentanycast_gateways::run::HttpStyle;
+use agentanycast_gateways::run::shown_url;
 use reqwest::{Response, header::CONTENT_TYPE};
 
 use self::{a2a::A2aBackend, card::NoCard, openai::OpenAiBackend, post::PostBackend};
@@ -52,8 +53,9 @@ impl HttpConfig {
             Some(style) => style,
             None => match card::find(&http, &self.url, self.token.as_deref()).await {
                 Ok(_) => HttpStyle::A2a,
-                Err(NoCard::None(reason)) => {
-                    tracing::info!(url = self.url, reason, "the style is post: no A2A card was found");
+                Err(NoCard::None(_)) => {
+                    let url = shown_url(&self.url);
+                    tracing::info!(url, "the style is post: no A2A card was found");
                     HttpStyle::Post
                 }
                 Err(NoCard::Unknown(reason)) => {

@@ -7,7 +7,7 @@ use agentanycast_gateway::agents::Agents;
 use agentanycast_gateways::run::RunSettings;
 use tokio::time::{Instant, sleep};
 
-use crate::{Runner, RunnerError, RunnerStop, restart_pause::RestartPause};
+use crate::{Runner, RunnerError, RunnerState, RunnerStop, restart_pause::RestartPause};
 
 /// What is told of an agent that is kept.
 pub trait RunnerObserver: Send + Sync {
@@ -16,6 +16,9 @@ pub trait RunnerObserver: Send + Sync {
 
     /// It takes tasks.
     fn attached(&self);
+
+    /// It takes none for a while, since the host lacks this.
+    fn wants(&self, what: &str);
 
     /// Its runner has ended for this reason; the next one begins after the pause.
     fn failed(&self, error: &RunnerError, pause: Duration);
@@ -41,7 +44,10 @@ pub async fn keep_serving(
         let outcome = match started {
             Ok((runner, backend)) => {
                 runner
-                    .run(agents, backend, stop.clone(), || observer.attached())
+                    .run(agents, backend, stop.clone(), |state| match state {
+                        RunnerState::TakesTasks => observer.attached(),
+                        RunnerState::Wants(what) => observer.wants(what),
+                    })
                     .await
             }
             Err(error) => Err(error),

@@ -1,5 +1,5 @@
 //! A program that runs beside the runner and is spoken to by its standard input and output: an MCP server, an ACP
-//! agent, a command of a terminal. Its standard error goes to the log.
+//! agent, a command of a terminal. Its standard error is shown on the terminal of `anycast run`.
 //!
 //! The program runs under a [`Supervisor`]: it ends with the runner, and all that it started with it.
 
@@ -15,6 +15,7 @@ use tokio::{
 };
 
 use crate::{
+    log_words,
     process::{LastLines, ProgramCommand, SupervisedProcess, Supervisor},
     read_pace::{LogRate, ReadPace},
     run_helper::{ProgramEnd, TERM_GRACE},
@@ -126,7 +127,7 @@ impl PipedChild {
     }
 }
 
-/// Writes each line to the log, in bounded memory.
+/// Writes each line to a log that shows it, in bounded memory, and keeps the last ones.
 async fn log_lines(stderr: impl AsyncRead + Unpin, program: String, last_lines: Arc<Mutex<LastLines>>) {
     let mut lines = BufReader::new(stderr);
     let (mut pace, mut logged) = (ReadPace::new(), LogRate::new(MOST_LOGGED));
@@ -143,7 +144,9 @@ async fn log_lines(stderr: impl AsyncRead + Unpin, program: String, last_lines: 
         let is_cut = !line.ends_with(b"\n") && line.len() == LINE_LIMIT;
         let text = String::from_utf8_lossy(&line);
         if !text.trim().is_empty() {
-            if let Some(left_out) = logged.next() {
+            if log_words::are_shown()
+                && let Some(left_out) = logged.next()
+            {
                 if left_out > 0 {
                     tracing::info!(program, lines = left_out, "lines of the program were left out");
                 }

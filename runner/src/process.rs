@@ -7,17 +7,18 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    fmt, io,
+    fmt, fs, io,
     os::{
         fd::{AsFd as _, OwnedFd},
-        unix::net::UnixStream,
+        unix::{ffi::OsStrExt as _, net::UnixStream},
     },
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::Stdio,
     sync::Arc,
 };
 
 use rustix::{
+    fs::Access,
     net::Shutdown,
     process::{Signal, kill_process_group},
 };
@@ -26,8 +27,11 @@ use tokio::{
     process::{Child, ChildStderr, ChildStdin, ChildStdout, Command},
 };
 
+use agentanycast_gateways::run::program_name;
+
 use crate::{
     RunError,
+    host_want::is_passing,
     run_helper::{HELPER_COMMAND, HelperReport, ProgramEnd, WATCH, own_program, send_stdio},
 };
 
@@ -44,7 +48,7 @@ pub struct ProgramCommand {
     pub program: OsString,
     /// Its arguments.
     pub args: Vec<OsString>,
-    /// Variables of its environment, besides those of the runner.
+    /// Its whole environment; of two variables of one name the later one counts.
     pub env: Vec<(OsString, OsString)>,
     /// The directory that it is started in; `None`: the runner's.
     pub cwd: Option<PathBuf>,
@@ -52,12 +56,10 @@ pub struct ProgramCommand {
     pub max_processes: Option<u32>,
 }
 
+/// The name of the program alone: its arguments may be secrets, and senders and logs get to see it.
 impl fmt::Display for ProgramCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.program.to_string_lossy())?;
-        self.args
-            .iter()
-            .try_for_each(|argument| write!(f, " {}", argument.to_string_lossy()))
+        f.write_str(&program_name(&self.program))
     }
 }
 
@@ -109,8 +111,14 @@ impl Supervisor {
     /// When the helper cannot be started. That the program itself cannot be started is known by
     /// [`SupervisedProcess::wait`].
     pub fn start(&self, command: &ProgramCommand) -> Result<SupervisedProcess, RunError> {
-        self.try_start(command)
-            .map_err(|error| RunError::new(cannot_start(command, &error.to_string())))
+        self.try_start(command).map_err(|error| {
+            let text = cannot_start(command, &error.to_string());
+            if is_passing(&error) {
+                RunError::unstarted(text)
+            } else {
+                RunError::plain(text)
+            }
+        })
     }
 
     fn try_start(&self, command: &ProgramCommand) -> io::Result<SupervisedProcess> {
@@ -130,6 +138,7 @@ impl Supervisor {
             .arg("--")
             .arg(&command.program)
             .args(&command.args)
+            .env_clear()
             .envs(command.env.iter().map(|(name, value)| (name, value)))
             .stdin(OwnedFd::from(of_helper))
             .stdout(Stdio::null())
@@ -155,13 +164,57 @@ impl Supervisor {
     }
 }
 
+impl ProgramCommand {
+    /// Looks whether the program is there, without starting it.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn check(&self) -> Result<(), RunError> {
+        self.find()
+            .map_err(|error| RunError::plain(cannot_start(self, &error.to_string())))
+    }
+
+    fn find(&self) -> io::Result<()> {
+        let cwd = self.cwd.as_deref().unwrap_or(Path::new("."));
+        if self.program.as_bytes().contains(&b'/') {
+            return can_be_run(&cwd.join(&self.program));
+        }
+        let path = self.env.iter().rev().find(|(name, _)| name == "PATH");
+        let path = path.map_or(OsStr::new(DEFAULT_PATH), |(_, path)| path);
+        let mut found = Err(io::ErrorKind::NotFound.into());
+        for directory in std::env::split_paths(path) {
+            match can_be_run(&cwd.join(directory).join(&self.program)) {
+                Ok(()) => return Ok(()),
+                // One that may not be run is said, unless a later one may.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => found = Err(error),
+            }
+        }
+        found
+    }
+}
+
+/// Where the system looks for programs without `PATH`.
+const DEFAULT_PATH: &str = "/bin:/usr/bin";
+
+fn can_be_run(program: &Path) -> io::Result<()> {
+    let is_file = fs::metadata(program)?.is_file();
+    rustix::fs::access(program, Access::EXEC_OK)?;
+    if is_file {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::PermissionDenied.into())
+    }
+}
+
 /// The text of a program that cannot be started.
 fn cannot_start(command: &ProgramCommand, reason: &str) -> String {
-    let cwd = command.cwd.as_ref();
-    let place = cwd
-        .map(|cwd| format!(" in {}", cwd.display()))
-        .unwrap_or_default();
-    format!("the program cannot be started{place}: {reason}: {command}")
+    let cwd = if command.cwd.as_ref().is_some_and(|cwd| !cwd.is_dir()) {
+        " in its directory, which is not there"
+    } else {
+        ""
+    };
+    format!("the program cannot be started{cwd}: {reason}: {command}")
 }
 
 /// A program that was started. Dropping it ends the program: gently, and by force after a while.
@@ -221,8 +274,49 @@ impl SupervisedProcess {
         let _ = rustix::net::shutdown(&self.life, Shutdown::Write);
     }
 
-    /// What was started, as it was typed.
+    /// The name of what was started.
     pub fn command(&self) -> &str {
         &self.command
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn command(program: &str, cwd: &Path, path: &Path) -> ProgramCommand {
+        ProgramCommand {
+            program: program.into(),
+            args: vec!["--key=hunter22".into()],
+            env: vec![("PATH".into(), path.into())],
+            cwd: Some(cwd.to_owned()),
+            max_processes: None,
+        }
+    }
+
+    #[test]
+    fn a_program_is_found_as_the_system_finds_it() {
+        let root = tempfile::tempdir().unwrap();
+        let (cwd, path) = (root.path().join("cwd"), root.path().join("path"));
+        for (directory, name, mode) in [
+            (&cwd, "here", 0o755),
+            (&path, "there", 0o755),
+            (&path, "text", 0o644),
+        ] {
+            fs::create_dir_all(directory).unwrap();
+            let file = directory.join(name);
+            fs::write(&file, "").unwrap();
+            fs::set_permissions(file, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        for found in ["./here", "there"] {
+            assert_eq!(command(found, &cwd, &path).check(), Ok(()), "{found}");
+        }
+        for missing in ["here", "./there", "text", "../cwd", "/no/such/program", ""] {
+            let error = command(missing, &cwd, &path).check().unwrap_err().to_string();
+            assert!(error.starts_with("the program cannot be started"), "{error}");
+            assert!(!error.contains("hunter22") && !error.contains("/such"), "{error}");
+        }
     }
 }

@@ -21,6 +21,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     Attempt, Backend, RunError, TaskResult,
+    host_want::is_passing_text,
     parts::{artifact, newest_message, printed_part, raw_part, text_message, text_of},
     process::{LastLines, ProgramCommand, SupervisedProcess, Supervisor},
     read_pace::ReadPace,
@@ -146,7 +147,7 @@ impl Backend for ProgramBackend {
         let directory = tokio::task::spawn_blocking(move || TaskDirectory::new(&above, &shown)).await;
         let directory = directory
             .map_err(|error| RunError::new(error.to_string()))?
-            .map_err(|error| RunError::new(format!("the task's files cannot be written: {error}")))?;
+            .map_err(|error| RunError::of_start("the task's files cannot be written", &error))?;
         let process = self
             .supervisor
             .start(&self.command(task.task(), attempt, &directory))?;
@@ -234,7 +235,7 @@ impl ProgramRun {
             loop {
                 look.tick().await;
                 if let Err(reason) = directory.check_size(max_output) {
-                    return RunError::new(reason);
+                    return RunError::plain(reason);
                 }
             }
         };
@@ -274,19 +275,27 @@ impl ProgramRun {
         } else {
             let text =
                 format!("a process that it started outside of its group holds its output open: {command}");
-            return Err(RunError::new(text));
+            return Err(RunError::plain(text));
         };
         if let Err(reason) = directory.check_size(max_output) {
-            return Err(RunError::new(reason));
+            return Err(RunError::plain(reason));
         }
         match end {
             ProgramEnd::Exited(0) => results(task, settings, directory, printed).await,
             ProgramEnd::Exited(ASKS) => Ok(TaskResult::Question(question(printed)?)),
-            ProgramEnd::NotStarted(reason) => Err(RunError::new(format!(
-                "the program cannot be started: {reason}: {command}"
-            ))),
-            end => Err(RunError::new(failure(&end, &last))),
+            ProgramEnd::NotStarted(reason) => Err(not_started(&reason, &command)),
+            end => Err(RunError::new(failure(&end, &last)).summarised(end.to_string())),
         }
+    }
+}
+
+/// The error of a program that the helper could not start.
+pub(crate) fn not_started(reason: &str, command: &str) -> RunError {
+    let text = format!("the program cannot be started: {reason}: {command}");
+    if is_passing_text(reason) {
+        RunError::unstarted(text)
+    } else {
+        RunError::plain(text)
     }
 }
 
@@ -345,7 +354,7 @@ async fn read_printed(
     directory: &TaskDirectory,
     most: u64,
 ) -> Result<Printed, RunError> {
-    let full = |error: std::io::Error| RunError::new(format!("its output cannot be written: {error}"));
+    let full = |error: std::io::Error| RunError::plain(format!("its output cannot be written: {error}"));
     let (mut memory, mut file) = (Vec::new(), None::<File>);
     let mut size = 0_u64;
     let mut buffer = vec![0; PIECE];
@@ -353,11 +362,11 @@ async fn read_printed(
         let count = match stdout.read(&mut buffer).await {
             Ok(0) => break,
             Ok(count) => count,
-            Err(error) => return Err(RunError::new(format!("its output cannot be read: {error}"))),
+            Err(error) => return Err(RunError::plain(format!("its output cannot be read: {error}"))),
         };
         size += count as u64;
         if size > most {
-            return Err(RunError::new(format!(
+            return Err(RunError::plain(format!(
                 "it printed more than {most} bytes (--max-output)"
             )));
         }
@@ -407,7 +416,7 @@ async fn results(
     directory: &TaskDirectory,
     printed: Printed,
 ) -> Result<TaskResult, RunError> {
-    let unread = |error: std::io::Error| RunError::new(format!("its results cannot be read: {error}"));
+    let unread = |error: std::io::Error| RunError::plain(format!("its results cannot be read: {error}"));
     let mut artifacts = Vec::new();
     let mut inline = 0;
     match printed {

@@ -67,7 +67,7 @@ pub enum ProgramEnd {
 }
 
 impl ProgramEnd {
-    fn of(status: ExitStatus) -> Self {
+    pub(crate) fn of(status: ExitStatus) -> Self {
         match (status.code(), status.signal()) {
             (Some(code), _) => Self::Exited(code),
             (None, Some(signal)) => Self::Signaled(signal),

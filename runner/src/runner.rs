@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Attempt, Backend, RunError, TaskResult,
+    host_want::{Host, LOOK},
     ledger::{Ledger, StartedTask},
     tracked_task::{Slots, TrackedTask},
 };
@@ -95,10 +96,29 @@ pub enum RunnerError {
     Detached,
 }
 
+/// What is told of a runner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunnerState<'a> {
+    /// It takes tasks.
+    TakesTasks,
+    /// It takes none for a while, since the host lacks this.
+    Wants(&'a str),
+}
+
 /// One agent. Made by [`Runner::new`], run by [`Runner::run`].
 pub struct Runner {
     settings: AgentSettings,
     ledger: Arc<Ledger>,
+}
+
+impl RunnerError {
+    /// What the log shows of it: no words of a program or a service.
+    pub fn for_log(&self) -> String {
+        match self {
+            Self::Backend(error) => error.for_log().to_owned(),
+            error => error.to_string(),
+        }
+    }
 }
 
 impl Runner {
@@ -128,7 +148,8 @@ impl Runner {
         self.ledger.agent_directory()
     }
 
-    /// Serves the agent until it is told to stop or the node detaches it. `attached` is called once, when it takes tasks.
+    /// Serves the agent until it is told to stop or the node detaches it. `told` hears when it takes tasks, and when it takes none
+    /// since the host lacks something: then the agent is detached, so that tasks go to other runners of it.
     ///
     /// # Errors
     /// When the agent cannot be attached, or its backend cannot be started.
@@ -137,9 +158,9 @@ impl Runner {
         agents: &dyn Agents,
         backend: Arc<dyn Backend>,
         stop: RunnerStop,
-        attached: impl FnOnce(),
+        told: impl Fn(RunnerState<'_>),
     ) -> Result<(), RunnerError> {
-        let outcome = self.serve(agents, &backend, &stop, attached).await;
+        let outcome = self.serve(agents, &backend, &stop, &told).await;
         backend.stop().await;
         outcome
     }
@@ -149,58 +170,93 @@ impl Runner {
         agents: &dyn Agents,
         backend: &Arc<dyn Backend>,
         stop: &RunnerStop,
-        attached: impl FnOnce(),
+        told: &impl Fn(RunnerState<'_>),
     ) -> Result<(), RunnerError> {
         let settings = &self.settings;
-        let skills = tokio::select! {
-            biased;
-            () = stop.gently.cancelled() => return Ok(()),
-            () = stop.now.cancelled() => return Ok(()),
-            skills = backend.skills() => skills?,
-        };
-        let card = card(settings, skills);
-        let program = Some(settings.program.clone());
-        let agent = agents.attach(&settings.name, card, program).await?;
-        attached();
-        let work = Arc::new(AgentWork {
-            agent: Arc::clone(&agent),
-            backend: Arc::clone(backend),
-            ledger: Arc::clone(&self.ledger),
-            slots: Slots::new(settings.concurrency),
-            timeout: settings.timeout,
-            attempts: settings.retry.saturating_add(1),
-            gently: stop.gently.clone(),
-            now: stop.now.child_token(),
-        });
+        let host = Arc::new(Host::new(self.ledger.directory().to_owned()));
+        let slots = Slots::new(settings.concurrency);
+        let now = stop.now.child_token();
         let mut running = JoinSet::new();
-        let served = take_tasks(&work, settings, stop, &mut running).await;
-        agent.detach();
+        let served = loop {
+            let skills = tokio::select! {
+                biased;
+                () = stop.gently.cancelled() => break Ok(()),
+                () = stop.now.cancelled() => break Ok(()),
+                skills = backend.skills() => skills,
+            };
+            let attached = match skills {
+                Ok(skills) => {
+                    let (card, program) = (card(settings, skills), settings.program.clone());
+                    agents.attach(&settings.name, card, Some(program)).await
+                }
+                Err(error) => break Err(error.into()),
+            };
+            let agent = match attached {
+                Ok(agent) => agent,
+                Err(error) => break Err(error.into()),
+            };
+            told(RunnerState::TakesTasks);
+            let work = Arc::new(AgentWork {
+                agent: Arc::clone(&agent),
+                backend: Arc::clone(backend),
+                ledger: Arc::clone(&self.ledger),
+                host: Arc::clone(&host),
+                slots: slots.clone(),
+                timeout: settings.timeout,
+                attempts: settings.retry.saturating_add(1),
+                gently: stop.gently.clone(),
+                now: now.clone(),
+            });
+            let served = take_tasks(&work, settings, stop, &mut running).await;
+            agent.detach();
+            let want = match served {
+                Ok(TakingEnd::Wants(want)) => want,
+                Ok(TakingEnd::Stopped) => break Ok(()),
+                Err(error) => break Err(error),
+            };
+            tracing::warn!(want, "the agent takes no tasks while the host lacks something");
+            told(RunnerState::Wants(&want));
+            tokio::select! {
+                biased;
+                () = stop.gently.cancelled() => break Ok(()),
+                () = stop.now.cancelled() => break Ok(()),
+                () = host.has_recovered() => {}
+            }
+        };
         let until = Instant::now() + settings.drain;
         loop {
             tokio::select! {
                 done = running.join_next() => if done.is_none() { break },
-                () = sleep_until(until), if !work.now.is_cancelled() => work.now.cancel(),
+                () = sleep_until(until), if !now.is_cancelled() => now.cancel(),
             }
         }
         served
     }
 }
 
-/// Takes tasks until told to stop, or the agent is detached.
+/// Why no more tasks are taken.
+enum TakingEnd {
+    /// It was told to.
+    Stopped,
+    /// The host lacks this.
+    Wants(String),
+}
+
+/// Takes tasks until told to stop, the host lacks something, or the agent is detached.
 async fn take_tasks(
     work: &Arc<AgentWork>,
     settings: &AgentSettings,
     stop: &RunnerStop,
     running: &mut JoinSet<()>,
-) -> Result<(), RunnerError> {
+) -> Result<TakingEnd, RunnerError> {
     let mut look = interval_at(Instant::now(), TAKE_OVER_EVERY);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut next = Box::pin(work.next());
     loop {
         tokio::select! {
             biased;
-            () = stop.now.cancelled() => return Ok(()),
-            () = stop.gently.cancelled() => return Ok(()),
+            () = stop.now.cancelled() => return Ok(TakingEnd::Stopped),
+            () = stop.gently.cancelled() => return Ok(TakingEnd::Stopped),
             Some(_) = running.join_next() => {}
             () = work.backend.skills_changed() => {
                 let skills = work.backend.skills().await?;
@@ -211,7 +267,11 @@ async fn take_tasks(
                 running.spawn(async move { work.resume(started).await });
             },
             taken = &mut next => {
-                let Some((task, slot)) = taken else { return Err(RunnerError::Detached) };
+                let (task, slot) = match taken {
+                    NextTask::Taken(task, slot) => (task, slot),
+                    NextTask::Detached => return Err(RunnerError::Detached),
+                    NextTask::Wants(want) => return Ok(TakingEnd::Wants(want)),
+                };
                 let working = Arc::clone(work);
                 running.spawn(async move { working.begin(task, slot).await });
                 next.set(work.next());
@@ -221,7 +281,7 @@ async fn take_tasks(
 }
 
 fn not_noted(error: &io::Error) -> RunError {
-    RunError::new(format!("the runner cannot note that the program starts: {error}"))
+    RunError::of_start("the runner cannot note that the program starts", error)
 }
 
 /// The card of the agent.
@@ -239,6 +299,7 @@ struct AgentWork {
     agent: Arc<dyn AgentPort>,
     backend: Arc<dyn Backend>,
     ledger: Arc<Ledger>,
+    host: Arc<Host>,
     slots: Slots,
     timeout: Option<Duration>,
     /// How often a task is started at most.
@@ -259,14 +320,33 @@ enum AttemptEnd {
     RunnerEnds,
 }
 
+/// What is asked for next.
+enum NextTask {
+    /// A task, with the slot that it runs in.
+    Taken(Box<dyn AgentTask>, OwnedSemaphorePermit),
+    /// The agent is detached.
+    Detached,
+    /// The host lacks this.
+    Wants(String),
+}
+
 impl AgentWork {
-    /// The next task, with the slot that it runs in. Nothing is claimed while there is no slot.
-    async fn next(&self) -> Option<(Box<dyn AgentTask>, OwnedSemaphorePermit)> {
+    /// The next task, with the slot that it runs in. Nothing is claimed while there is no slot, or the host lacks something.
+    async fn next(&self) -> NextTask {
         loop {
-            let slot = Arc::clone(&self.slots.running).acquire_owned().await.ok()?;
+            let Ok(slot) = Arc::clone(&self.slots.running).acquire_owned().await else {
+                return NextTask::Detached;
+            };
+            if let Some(want) = self.host.want() {
+                return NextTask::Wants(want);
+            }
             tokio::select! {
                 biased;
-                task = self.agent.next() => return Some((task?, slot)),
+                task = self.agent.next() => return match task {
+                    Some(task) => NextTask::Taken(task, slot),
+                    None => NextTask::Detached,
+                },
+                want = self.host.wants() => return NextTask::Wants(want),
                 // The slot goes to the one that waits longest.
                 () = self.slots.wanted() => {}
             }
@@ -313,7 +393,28 @@ impl AgentWork {
         match (known, noted) {
             (Some(known), _) => self.go_on(task, known).await,
             (None, Ok(())) => self.attempt(task, 1, true).await,
-            (None, Err(error)) => self.end(&task, Err(not_noted(&error))).await,
+            (None, Err(error)) => match self.waits(&task, not_noted(&error)).await {
+                Ok(true) => self.attempt(task, 1, false).await,
+                Ok(false) => task.leave(),
+                Err(error) => self.end(&task, Err(error)).await,
+            },
+        }
+    }
+
+    /// Waits a moment if the task could not be begun since the host lacks something; whether it is tried again then, or the task
+    /// is over or left. The error, if it is another one.
+    async fn waits(&self, task: &TrackedTask, error: RunError) -> Result<bool, RunError> {
+        if !error.is_unstarted() {
+            return Err(error);
+        }
+        tracing::warn!(task = task.id(), summary = error.for_log(), "a task waits");
+        self.host.set_lacked(error.to_string());
+        let cancelled = task.cancelled();
+        tokio::select! {
+            biased;
+            () = self.now.cancelled() => Ok(false),
+            () = cancelled.cancelled() => Ok(false),
+            () = tokio::time::sleep(LOOK) => Ok(true),
         }
     }
 
@@ -346,7 +447,7 @@ impl AgentWork {
         } else if started.attempt < self.attempts {
             self.attempt(task, started.attempt + 1, false).await;
         } else {
-            self.end(&task, Err(RunError::new(started.lost()))).await;
+            self.end(&task, Err(RunError::plain(started.lost()))).await;
         }
     }
 
@@ -362,7 +463,11 @@ impl AgentWork {
             if !std::mem::take(&mut is_noted)
                 && let Err(error) = self.note(started.clone()).await
             {
-                return self.end(&task, Err(not_noted(&error))).await;
+                match self.waits(&task, not_noted(&error)).await {
+                    Ok(true) => continue,
+                    Ok(false) => return task.leave(),
+                    Err(error) => return self.end(&task, Err(error)).await,
+                }
             }
             match self.run_once(&task, number).await {
                 AttemptEnd::Canceled => return self.ledger.remove(task.id()),
@@ -372,14 +477,34 @@ impl AgentWork {
                         "the program ran for longer than {} (--timeout)",
                         agentanycast_daemon_kit::duration::format(limit)
                     );
-                    return self.end(&task, Err(RunError::new(reason))).await;
+                    return self.end(&task, Err(RunError::plain(reason))).await;
                 }
                 // The next runner gives it again.
                 AttemptEnd::RunnerEnds if number < self.attempts => return task.leave(),
-                AttemptEnd::RunnerEnds => return self.end(&task, Err(RunError::new(started.lost()))).await,
+                AttemptEnd::RunnerEnds => return self.end(&task, Err(RunError::plain(started.lost()))).await,
                 AttemptEnd::Done(Err(error)) if error.is_interrupted() && number < self.attempts => {
-                    tracing::warn!(task = task.id(), %error, attempt = number, "the task is given again");
+                    tracing::warn!(
+                        task = task.id(),
+                        summary = error.for_log(),
+                        attempt = number,
+                        "the task is given again"
+                    );
                     number += 1;
+                }
+                // It is noted as started, and was not.
+                AttemptEnd::Done(Err(error)) if error.is_unstarted() => {
+                    match self.waits(&task, error).await {
+                        Ok(true) => is_noted = true,
+                        Ok(false) => {
+                            // The next runner begins it.
+                            let unstarted = StartedTask::new(task.id(), number - 1, false);
+                            if task.is_over() || self.note(unstarted).await.is_err() {
+                                self.ledger.remove(task.id());
+                            }
+                            return task.leave();
+                        }
+                        Err(error) => return self.end(&task, Err(error)).await,
+                    }
                 }
                 AttemptEnd::Done(Ok(TaskResult::Question(question))) => {
                     if let Err(error) = self.note(StartedTask::new(task.id(), number, true)).await {
@@ -456,7 +581,7 @@ impl AgentWork {
     /// Reports how the task ended, until the daemon knows it.
     async fn end(&self, task: &TrackedTask, result: Result<TaskResult, RunError>) {
         if let Err(error) = &result {
-            tracing::warn!(task = task.id(), %error, "a task fails");
+            tracing::warn!(task = task.id(), summary = error.for_log(), "a task fails");
         }
         let mut reason = result.as_ref().err().map(ToString::to_string);
         loop {

@@ -3,6 +3,7 @@
 
 mod archive;
 mod redact;
+mod shown_settings;
 mod store_sizes;
 
 use std::{
@@ -49,8 +50,9 @@ const LOG_FILES: [&str; 2] = ["logs/daemon.log", "logs/daemon.log.1"];
 const README: &str = "For a report of a fault in AgentAnycast, made by `anycast bugreport`.
 
 report.json    versions, what `anycast doctor` found, and what the daemon said of itself: peers, relays, counts of tasks
-settings.txt   the daemon's settings, each with where it comes from; without passwords
-log.txt        what the daemon logged last; logs/ has the ends of the log files
+settings.txt   the daemon's settings, each with where it comes from; *** in the place of values that are not on a list of
+               harmless ones: variables and arguments of programs, keys, rules
+log.txt        what the daemon logged last; logs/ has the ends of the log files; without what programs say
 store.json     how many files and bytes the store has, and how much room its disk
 
 No keys, no tokens and nothing of what tasks say is in it. Peer ids, addresses and paths are: look through it before you
@@ -100,7 +102,8 @@ fn add_all(
     archive.add("README.txt", README)?;
     let report = redact::text(&format!("{:#}\n", report(facts, findings)));
     archive.add("report.json", &report)?;
-    archive.add("settings.txt", &redact::text(&settings(context, facts)))?;
+    let settings = shown_settings::text(&settings(context, facts));
+    archive.add("settings.txt", &redact::text(&settings))?;
     let log = facts.daemon_report().map(|told| told.activity.log.as_slice());
     let lines: Vec<String> = log
         .unwrap_or_default()
@@ -110,7 +113,8 @@ fn add_all(
     archive.add("log.txt", &(lines.join("\n") + "\n"))?;
     for (name, path) in log_files(facts) {
         if let Some(text) = end_of(&path)? {
-            archive.add(name, &redact::text(&text))?;
+            let lines: Vec<_> = text.split('\n').map(redact::log_line).collect();
+            archive.add(name, &redact::text(&lines.join("\n")))?;
         }
     }
     if let Some(config) = facts.config() {

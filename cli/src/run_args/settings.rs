@@ -1,6 +1,6 @@
 //! The agent of the options of `anycast run`, as the runner takes it.
 
-use agentanycast_gateways::run::{HttpStyle, Permit, RunProgram, RunSettings, RunWork};
+use agentanycast_gateways::run::{HttpStyle, PassedEnv, Permit, RunProgram, RunSettings, RunWork};
 
 use super::{Protocol, RunArgs, acp::PermitOption, http::Style, mcp};
 use crate::failure::CommandFailure;
@@ -11,6 +11,11 @@ impl RunArgs {
         let program = RunProgram {
             command: self.command,
             env: self.env,
+            passed_env: if self.clean_env {
+                PassedEnv::Listed(self.pass_env)
+            } else {
+                PassedEnv::All
+            },
             cwd: self.cwd,
             max_processes: self.max_processes,
         };

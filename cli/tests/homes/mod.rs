@@ -46,8 +46,14 @@ pub(crate) struct RunningCommand {
 impl RunningCommand {
     /// Started, and after its first line of output.
     pub(crate) fn start(home: &Path, arguments: &[&str]) -> Self {
+        Self::start_with(home, arguments, &[])
+    }
+
+    /// The same with variables of its environment.
+    pub(crate) fn start_with(home: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut child = command(home)
             .args(arguments)
+            .envs(variables.iter().copied())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()

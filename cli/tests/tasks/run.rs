@@ -4,6 +4,7 @@ mod configured;
 mod jsonl;
 mod process;
 mod runner_ends;
+mod secrets;
 mod services;
 
 use std::{
@@ -106,8 +107,14 @@ struct AgentRun {
 
 impl AgentRun {
     fn start(home: &Path, options: &[&str], program: &[&str]) -> Self {
+        Self::start_with(home, options, program, &[])
+    }
+
+    /// The same with variables of its environment.
+    fn start_with(home: &Path, options: &[&str], program: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut process = command(home)
             .env("PATH", std::env::var_os("PATH").unwrap())
+            .envs(variables.iter().copied())
             .args(["--no-start", "run", "--name", "worker"])
             .args(options)
             .arg("--")

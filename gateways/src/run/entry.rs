@@ -11,8 +11,8 @@ use agentanycast_proto::agent_name::is_agent_name;
 use serde_json::{Map, json};
 
 use super::{
-    DAEMON_DRAIN, DEFAULT_PERMIT_TIMEOUT, HttpStyle, MAX_CONCURRENCY, Permit, Protocol, RunProgram,
-    RunSettings, RunSkill, RunWork,
+    DAEMON_DRAIN, DEFAULT_PERMIT_TIMEOUT, HttpStyle, MAX_CONCURRENCY, PassedEnv, Permit, Protocol,
+    RunProgram, RunSettings, RunSkill, RunWork, is_variable_name,
 };
 
 /// One `[[agents.run]]` entry: a program or an HTTP service as an agent.
@@ -29,11 +29,12 @@ const MCP_FORM: &str =
     r#"a table with name = "NAME" and command = ["PROGRAM", "ARGUMENT", …] or url = "URL""#;
 
 /// Keys of both kinds of entries.
-const COMMON_KEYS: [&str; 11] = [
+const COMMON_KEYS: [&str; 12] = [
     "name",
     "description",
     "command",
     "env",
+    "pass_env",
     "cwd",
     "concurrency",
     "timeout",
@@ -65,6 +66,7 @@ struct Given {
     skills: Option<Vec<String>>,
     command: Option<Vec<String>>,
     env: Option<Vec<(String, String)>>,
+    pass_env: Option<Vec<String>>,
     cwd: Option<PathBuf>,
     concurrency: Option<u32>,
     timeout: Option<Duration>,
@@ -110,13 +112,26 @@ fn number(raw: &Raw, least: u32, most: u32) -> Result<u32, InvalidValue> {
 fn environment(raw: &Raw) -> Result<Vec<(String, String)>, InvalidValue> {
     let mut variables = Vec::new();
     for (name, value) in raw.entries(r#"a table { NAME = "VALUE", … }"#)? {
-        if name.is_empty() || name.contains(['=', '\0']) {
+        if !is_variable_name(name) {
             let allowed = format!("a table of variables whose names have no '=', and {name:?} is none");
             return Err(refuse_entry(value, Some("env"), allowed));
         }
         variables.push((name.clone(), String::read(value, None)?));
     }
     Ok(variables)
+}
+
+/// Names of variables.
+fn variable_names(raw: &Raw, home: Option<&Path>) -> Result<Vec<String>, InvalidValue> {
+    let names: Vec<String> = Vec::read(raw, home)?;
+    if names.iter().all(|name| is_variable_name(name)) {
+        return Ok(names);
+    }
+    Err(refuse_entry(
+        raw,
+        Some("pass_env"),
+        "a list of names of variables, which have no '='",
+    ))
 }
 
 impl Given {
@@ -141,6 +156,7 @@ impl Given {
                 "skills" => given.skills = Some(Vec::read(value, home)?),
                 "command" => given.command = Some(Vec::read(value, home)?),
                 "env" => given.env = Some(environment(value)?),
+                "pass_env" => given.pass_env = Some(variable_names(value, home)?),
                 "cwd" => given.cwd = Some(PathBuf::read(value, home)?),
                 "concurrency" => given.concurrency = Some(number(value, 1, MAX_CONCURRENCY)?),
                 "timeout" => given.timeout = Some(Duration::read(value, home)?),
@@ -183,6 +199,7 @@ impl Given {
         Ok(RunProgram {
             command: command.into_iter().map(Into::into).collect(),
             env: self.env.take().unwrap_or_default(),
+            passed_env: PassedEnv::Listed(self.pass_env.take().unwrap_or_default()),
             cwd: self.cwd.take(),
             max_processes: self.max_processes.take(),
         })
@@ -193,6 +210,7 @@ impl Given {
         let others = [
             (self.command.is_some(), "command"),
             (self.env.is_some(), "env"),
+            (self.pass_env.is_some(), "pass_env"),
             (self.cwd.is_some(), "cwd"),
             (self.max_processes.is_some(), "max_processes"),
             (self.media_type.is_some(), "type"),
@@ -344,6 +362,8 @@ fn show(settings: &RunSettings) -> String {
             "env",
             (!variables.is_empty()).then(|| format!("{{ {} }}", variables.join(", "))),
         );
+        let passed = program.passed_env.named();
+        add("pass_env", (!passed.is_empty()).then(|| passed.to_vec().show()));
         add("cwd", program.cwd.as_ref().map(Setting::show));
         add(
             "max_processes",
@@ -419,6 +439,7 @@ fn schema(own: Value, url: &str) -> Value {
             "env".to_owned(),
             json!({ "type": "object", "additionalProperties": { "type": "string" } }),
         ),
+        ("pass_env".to_owned(), Vec::<String>::schema()),
         ("cwd".to_owned(), PathBuf::schema()),
         ("concurrency".to_owned(), count(1, MAX_CONCURRENCY)),
         ("timeout".to_owned(), Duration::schema()),

@@ -8,8 +8,15 @@ use agentanycast_proto::v1::AgentProgram;
 use agentanycast_runner::{RunnerError, RunnerObserver, RunnerStop, keep_serving, program_of};
 use tokio::task::JoinSet;
 
+mod withheld_variables;
+
 use super::agents_of;
-use crate::{agent_programs::AgentPrograms, api::Api, bridge::local_agents, config::Config};
+use crate::{
+    agent_programs::{AgentPrograms, FailureText},
+    api::Api,
+    bridge::local_agents,
+    config::Config,
+};
 
 /// It is in this program.
 pub(crate) const MISSING: Option<MissingFeature> = None;
@@ -26,6 +33,7 @@ impl ConfiguredAgents {
         let stop = RunnerStop::default();
         let mut serving = JoinSet::new();
         let agents = local_agents(api.clone(), net.clone());
+        withheld_variables::tell_once(&agents_of(config), &state_directory(config));
         for settings in agents_of(config) {
             let (agents, stop) = (agents.clone(), stop.clone());
             let (state, programs) = (state_directory(config), api.programs().clone());
@@ -33,6 +41,7 @@ impl ConfiguredAgents {
                 let observer = Observer {
                     agent: settings.name.clone(),
                     program: program_of(&settings),
+                    shown: settings.work.shown(),
                     programs,
                 };
                 keep_serving(&settings, &state, &*agents, &stop, &observer).await;
@@ -65,6 +74,8 @@ fn state_directory(config: &Config) -> PathBuf {
 struct Observer {
     agent: String,
     program: AgentProgram,
+    /// The same for the log.
+    shown: String,
     programs: AgentPrograms,
 }
 
@@ -74,23 +85,38 @@ impl RunnerObserver for Observer {
     }
 
     fn attached(&self) {
-        tracing::info!(
-            agent = self.agent,
-            command = self.program.command,
-            "an agent takes tasks"
-        );
+        tracing::info!(agent = self.agent, program = self.shown, "an agent takes tasks");
         self.programs.set_serving(&self.agent);
+    }
+
+    fn wants(&self, what: &str) {
+        tracing::warn!(
+            agent = self.agent,
+            what,
+            "an agent takes no tasks while the host lacks something"
+        );
+        let text = || format!("it takes no tasks, since the host lacks something: {what}");
+        let reason = FailureText {
+            whole: text(),
+            for_log: text(),
+        };
+        self.programs
+            .set_failed(&self.agent, self.program.clone(), reason, Duration::ZERO);
     }
 
     fn failed(&self, error: &RunnerError, pause: Duration) {
         tracing::warn!(
             agent = self.agent,
-            command = self.program.command,
-            %error,
+            program = self.shown,
+            summary = error.for_log(),
             seconds = pause.as_secs_f64(),
             "an agent is not served; it is tried again"
         );
+        let reason = FailureText {
+            whole: error.to_string(),
+            for_log: error.for_log(),
+        };
         self.programs
-            .set_failed(&self.agent, self.program.clone(), error.to_string(), pause);
+            .set_failed(&self.agent, self.program.clone(), reason, pause);
     }
 }

@@ -37,6 +37,7 @@ use super::{
     turns::{TurnEvent, Turns},
 };
 use crate::{
+    log_words::said,
     piped_child::PipedChild,
     process::{ProgramCommand, Supervisor},
     restart_pause::RestartPause,
@@ -135,7 +136,7 @@ impl AgentKeeper {
             let pause = pause.after(began.elapsed());
             tracing::warn!(
                 agent = shown,
-                reason,
+                reason = said(&reason),
                 ?pause,
                 "an ACP agent has ended and is started again"
             );
@@ -166,7 +167,10 @@ impl AgentKeeper {
         let incoming = incoming.map(|line| line.map_err(io_error));
         let outgoing = SinkExt::<String>::sink_map_err(FramedWrite::new(stdin, LinesCodec::new()), io_error);
         let lines = Lines::new(outgoing, incoming);
-        let terminals = Arc::new(Terminals::new(Arc::clone(&self.offer.supervisor)));
+        let terminals = Arc::new(Terminals::new(
+            Arc::clone(&self.offer.supervisor),
+            self.command.env.clone(),
+        ));
         let (state, stop, terminal) = (self.state.clone(), self.stop.clone(), self.offer.terminal);
         let ended = builder(self.offer.clone(), &terminals)
             .connect_with(lines, async move |connection: ConnectionTo<Agent>| {

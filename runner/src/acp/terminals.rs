@@ -5,6 +5,7 @@
 
 use std::{
     collections::HashMap,
+    ffi::OsString,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -35,6 +36,8 @@ const OUTPUT_LIMIT: usize = 1 << 20;
 #[derive(Debug)]
 pub(super) struct Terminals {
     supervisor: Arc<Supervisor>,
+    /// The environment of the agent, which its commands have too.
+    env: Vec<(OsString, OsString)>,
     running: Mutex<HashMap<TerminalId, RunningCommand>>,
 }
 
@@ -48,10 +51,11 @@ struct RunningCommand {
 }
 
 impl Terminals {
-    /// No terminals yet, whose commands this supervisor starts.
-    pub(super) fn new(supervisor: Arc<Supervisor>) -> Self {
+    /// No terminals yet, whose commands this supervisor starts with this environment.
+    pub(super) fn new(supervisor: Arc<Supervisor>, env: Vec<(OsString, OsString)>) -> Self {
         Self {
             supervisor,
+            env,
             running: Mutex::default(),
         }
     }
@@ -70,9 +74,8 @@ impl Terminals {
         let mut command = command_of(request);
         command.cwd = Some(cwd);
         let env = request.env.iter();
-        command.env = env
-            .map(|variable| (variable.name.clone().into(), variable.value.clone().into()))
-            .collect();
+        let env = env.map(|variable| (variable.name.clone().into(), variable.value.clone().into()));
+        command.env = self.env.iter().cloned().chain(env).collect();
         let (child, stdout, stderr) = PipedChild::start_for_output(&self.supervisor, &command)?;
         let asked = request
             .output_byte_limit
@@ -256,11 +259,12 @@ mod tests {
         let request = |command: &str, args: &[&str]| {
             let args = args.iter().map(ToString::to_string).collect();
             let session = agent_client_protocol::v1::schema::SessionId::new("s");
-            command_of(&CreateTerminalRequest::new(session, command).args(args)).to_string()
+            let command = command_of(&CreateTerminalRequest::new(session, command).args(args));
+            [vec![command.program], command.args].concat()
         };
-        assert_eq!(request("ls -l", &[]), "sh -c ls -l");
-        assert_eq!(request("ls", &[]), "ls");
-        assert_eq!(request("my program", &["x"]), "my program x");
+        assert_eq!(request("ls -l", &[]), ["sh", "-c", "ls -l"]);
+        assert_eq!(request("ls", &[]), ["ls"]);
+        assert_eq!(request("my program", &["x"]), ["my program", "x"]);
     }
 
     #[test]

@@ -17,8 +17,9 @@ use tokio_util::sync::CancellationToken;
 use super::protocol::{self, BadLine, ProgramLine, Said};
 use crate::{
     RunError,
+    log_words::said,
     process::{LastLines, SupervisedProcess},
-    program::{failure, read_lines},
+    program::{failure, not_started, read_lines},
     read_pace::{LogRate, ReadPace},
     run_helper::ProgramEnd,
 };
@@ -235,13 +236,15 @@ async fn serve(
     let (end, last) = tokio::join!(process.wait(), last_lines);
     let why = match (read, &end) {
         (Err(reason), _) => RunError::interrupted(reason),
-        (Ok(()), ProgramEnd::NotStarted(reason)) => RunError::new(format!(
-            "the program cannot be started: {reason}: {}",
-            process.command()
-        )),
-        (Ok(()), end) => RunError::interrupted(format!("the program ended: {}", failure(end, &last))),
+        (Ok(()), ProgramEnd::NotStarted(reason)) => not_started(reason, process.command()),
+        (Ok(()), end) => RunError::interrupted(format!("the program ended: {}", failure(end, &last)))
+            .summarised(end.to_string()),
     };
-    tracing::warn!(command = process.command(), %why, "the program of an agent has ended");
+    tracing::warn!(
+        command = process.command(),
+        summary = why.for_log(),
+        "the program of an agent has ended"
+    );
     {
         let mut state = shared.state();
         state.ended = Some(why);
@@ -286,8 +289,8 @@ async fn read_stdout(stdout: impl AsyncRead + Unpin, shared: &Shared, command: &
                     tracing::warn!(
                         program = command,
                         task = id,
-                        reason,
-                        line = begin,
+                        reason = said(&reason),
+                        line = said(begin),
                         left_out,
                         "a line of the program is not understood"
                     );

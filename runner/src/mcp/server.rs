@@ -5,6 +5,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use agentanycast_gateways::run::shown_url;
 use futures::FutureExt as _;
 use rmcp::{
     ServiceExt as _,
@@ -23,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::client::{ProgressRoutes, ToolClient};
 use crate::{
+    log_words::said,
     piped_child::PipedChild,
     process::{ProgramCommand, Supervisor},
     restart_pause::RestartPause,
@@ -64,7 +66,7 @@ impl McpEndpoint {
     pub fn shown(&self) -> String {
         match self {
             Self::Command(command) => command.to_string(),
-            Self::Url { url, .. } => url.clone(),
+            Self::Url { url, .. } => shown_url(url),
         }
     }
 }
@@ -149,7 +151,7 @@ impl ServerKeeper {
             let pause = pause.after(began.elapsed());
             tracing::warn!(
                 server = shown,
-                reason,
+                reason = said(&reason),
                 ?pause,
                 "an MCP server has ended and is started again"
             );

@@ -32,6 +32,8 @@ struct FakeNode {
     answers: Mutex<HashMap<String, String>>,
     answered: Notify,
     cancels: Mutex<HashMap<String, CancellationToken>>,
+    /// How often an agent was attached.
+    attached: AtomicUsize,
     /// How many ends are refused, since the daemon is away.
     away: AtomicUsize,
 }
@@ -91,6 +93,7 @@ impl Agents for FakeAgents {
         _: v1::AgentCard,
         _: Option<v1::AgentProgram>,
     ) -> Result<Arc<dyn AgentPort>, GatewayError> {
+        self.0.attached.fetch_add(1, SeqCst);
         Ok(Arc::new(FakePort(Arc::clone(&self.0))))
     }
 
@@ -263,6 +266,7 @@ impl FakeBackend {
                 task.cancelled().cancelled().await;
                 Err(RunError::new("ended"))
             }
+            "crowded" if self.runs.load(SeqCst) < 4 => Err(RunError::unstarted("no room")),
             "stumble" if attempt.number < 3 => Err(RunError::interrupted("stumbled")),
             text => {
                 let messages = task.task().messages.len();
@@ -317,7 +321,7 @@ impl Bench {
         let (agents, stop) = (FakeAgents(Arc::clone(&self.node)), RunnerStop::default());
         let (backend, stopped) = (Arc::clone(&self.backend), stop.clone());
         let running = tokio::spawn(async move {
-            runner.run(&agents, backend, stopped, || {}).await.unwrap();
+            runner.run(&agents, backend, stopped, |_| {}).await.unwrap();
         });
         (stop, running)
     }
@@ -388,6 +392,36 @@ async fn what_was_interrupted_is_given_again_as_often_as_wanted() {
         bench.node.send("t", "stumble");
         assert_eq!(bench.node.ended("t").await, end);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_waits_until_the_host_has_what_it_needs() {
+    let bench = Bench::new();
+    let _runner = bench.runner(|_| {});
+    bench.node.send("t", "crowded");
+    // It is no further attempt: none was started.
+    assert_eq!(bench.node.ended("t").await, Ok("crowded 1 1".to_owned()));
+    assert_eq!(bench.runs(), 4);
+    bench.node.send("u", "hello");
+    assert_eq!(bench.node.ended("u").await, Ok("hello 1 1".to_owned()));
+    until("it took no tasks meanwhile", || {
+        bench.node.attached.load(SeqCst) > 1
+    })
+    .await;
+    until("no notes", || bench.notes() == 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_was_not_started_is_begun_by_the_next_runner() {
+    let bench = Bench::new();
+    let (stop, running) = bench.runner(|_| {});
+    bench.node.send("t", "crowded");
+    until("it waits", || bench.runs() == 1).await;
+    stop.now.cancel();
+    running.await.unwrap();
+    assert!(bench.node.task("t").left && bench.notes() == 1);
+    let _next = bench.runner(|_| {});
+    assert_eq!(bench.node.ended("t").await, Ok("resumed 1 1".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]

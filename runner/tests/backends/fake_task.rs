@@ -36,7 +36,7 @@ pub(crate) fn command(program: &str, args: &[&str]) -> ProgramCommand {
     ProgramCommand {
         program: program.into(),
         args: args.iter().map(Into::into).collect(),
-        env: Vec::new(),
+        env: std::env::vars_os().collect(),
         cwd: None,
         max_processes: None,
     }

@@ -5,4 +5,5 @@
 mod acp;
 mod fake_task;
 mod http;
+mod kills;
 mod mcp;

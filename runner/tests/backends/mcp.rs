@@ -14,11 +14,27 @@ use crate::fake_task::{FIRST, FakeTask, PATIENCE, command, failure, helper, run,
 
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/backends/mcp_server.py");
 
-fn started_as(command: ProgramCommand) -> McpBackend {
-    McpBackend::new(McpEndpoint::Command(command), Some(helper()), 4 << 20).unwrap()
+/// A server.
+struct Stub {
+    server: McpBackend,
 }
 
-fn server() -> McpBackend {
+impl std::ops::Deref for Stub {
+    type Target = McpBackend;
+
+    fn deref(&self) -> &McpBackend {
+        &self.server
+    }
+}
+
+fn started_as(command: ProgramCommand) -> Stub {
+    let endpoint = McpEndpoint::Command(command);
+    Stub {
+        server: McpBackend::new(endpoint, Some(helper()), 4 << 20).unwrap(),
+    }
+}
+
+fn server() -> Stub {
     started_as(command("python3", &["-u", SERVER]))
 }
 
@@ -149,7 +165,7 @@ async fn a_server_that_does_not_start_is_said() {
     let missing = started_as(command("/no/such/server", &["x"]));
     let why = missing.skills().await.unwrap_err().to_string();
     assert!(
-        why.contains("cannot be started") && why.contains("/no/such/server x"),
+        why.contains("cannot be started") && why.ends_with(": server"),
         "{why}"
     );
     let wrong = started_as(command("sh", &["-c", "echo wrong >&2; exit 3"]));

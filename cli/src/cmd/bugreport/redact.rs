@@ -1,9 +1,10 @@
 //! PURE: texts without what looks like a secret.
 
-use std::sync::LazyLock;
+use std::{borrow::Cow, sync::LazyLock};
 
 use agentanycast_daemon_kit::sanitize;
 use regex::Regex;
+use serde_json::Value;
 
 /// What stands in its place.
 const HIDDEN: &str = "***";
@@ -29,6 +30,56 @@ static PEM: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\z)")
         .expect("a regular expression")
 });
+
+/// Begin the targets of lines about programs of agents, in which earlier versions had words of these programs.
+const OF_PROGRAMS: [&str; 2] = ["agentanycast_runner", "agentanycast_node::configured_agents"];
+
+/// The target of what such a program wrote to its standard error.
+const WRITTEN: &str = "agentanycast_runner::piped_child";
+
+/// What is shown of a line about a program, besides its text.
+const SHOWN_FIELDS: [&str; 11] = [
+    "timestamp",
+    "level",
+    "message",
+    "target",
+    "task",
+    "agent",
+    "attempt",
+    "seconds",
+    "tools",
+    "lines",
+    "summary",
+];
+
+/// Of a line for people about a program: the time, the level and the target, and the text without its fields.
+#[allow(clippy::expect_used, reason = "the test compiles them")]
+static ABOUT_PROGRAM: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(
+        r"^(\S+\s+[A-Z]+\s+(agentanycast_(?:runner|node::configured_agents)[\w:]*):)\s(.*?)(?:\s\w+=.*)?$",
+    )
+    .expect("a regular expression")
+});
+
+/// A line of a log file without the words of programs.
+pub(super) fn log_line(line: &str) -> Cow<'_, str> {
+    if let Some(about) = ABOUT_PROGRAM.captures(line) {
+        let said = if &about[2] == WRITTEN { HIDDEN } else { &about[3] };
+        return format!("{} {said}", &about[1]).into();
+    }
+    let Ok(Value::Object(mut fields)) = serde_json::from_str(line) else {
+        return line.into();
+    };
+    let target = fields.get("target").and_then(Value::as_str).unwrap_or_default();
+    if !OF_PROGRAMS.iter().any(|of| target.starts_with(of)) {
+        return line.into();
+    }
+    if target == WRITTEN {
+        fields.remove("message");
+    }
+    fields.retain(|name, _| SHOWN_FIELDS.contains(&name.as_str()));
+    Value::Object(fields).to_string().into()
+}
 
 pub(super) fn text(text: &str) -> String {
     let lines: Vec<_> = text.split('\n').map(sanitize::without_passwords).collect();
@@ -65,6 +116,29 @@ mod tests {
                 "{secret} -> {left}"
             );
         }
+    }
+
+    #[test]
+    fn a_line_about_a_program_has_no_words_of_it() {
+        for line in [
+            r#"2026-01-01T00:00:00.1Z  WARN agentanycast_runner::runner: a task fails task="t1" error=exit code 1: hunter22 a=b"#,
+            r#"2026-01-01T00:00:00.1Z  INFO agentanycast_runner::piped_child: hunter22 program="x""#,
+            r#"{"timestamp":"t","level":"WARN","message":"a task fails","task":"t1","error":"hunter22","target":"agentanycast_runner::runner"}"#,
+            r#"{"timestamp":"t","level":"INFO","message":"hunter22","target":"agentanycast_runner::piped_child"}"#,
+            r#"{"message":"an agent takes tasks","command":"sh -c hunter22","target":"agentanycast_node::configured_agents::enabled"}"#,
+        ] {
+            let left = log_line(line);
+            assert!(
+                !left.contains("hunter22") && left.contains("agentanycast_"),
+                "{line} -> {left}"
+            );
+        }
+        let other = r#"{"message":"m","error":"no route","target":"agentanycast_net::dial"}"#;
+        assert_eq!(log_line(other), other);
+        assert_eq!(log_line("hello"), "hello");
+        let text =
+            log_line("2026-01-01T00:00:00.1Z  WARN agentanycast_runner::runner: a task fails task=\"t1\"");
+        assert!(text.ends_with("a task fails"), "{text}");
     }
 
     #[test]

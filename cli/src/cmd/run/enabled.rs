@@ -1,13 +1,21 @@
 //! Runs an agent on the daemon by the runner.
 
-use std::sync::Arc;
+use std::{
+    io::IsTerminal as _,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
 
 use agentanycast_daemon_kit::{
     logging,
     settings::{LogFormat, LogLevel},
 };
 use agentanycast_gateway::SdkGateway;
-use agentanycast_runner::{Runner, RunnerError, RunnerStop};
+use agentanycast_runner::{
+    Runner, RunnerError, RunnerState, RunnerStop, check_program, show_words_of_programs, wait_for_service,
+};
 use serde_json::json;
 
 use crate::{
@@ -23,6 +31,7 @@ pub(crate) use agentanycast_runner::run_helper::main as run_helper;
 
 pub(crate) async fn run(context: &Context, args: RunArgs) -> Result<(), CommandFailure> {
     let settings = args.into_settings()?;
+    check_program(&settings).map_err(RunnerError::from)?;
     let mut interrupt = Interrupt::new()?;
     let format = if context.json {
         LogFormat::Json
@@ -33,18 +42,37 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> Result<(), CommandF
     let says_much = matches!(settings.work.kind(), "acp" | "http" | "mcp");
     let level = if says_much { LogLevel::Info } else { LogLevel::Warn };
     logging::init(level, format, None)?;
+    if std::io::stderr().is_terminal() {
+        show_words_of_programs();
+    }
     let node = interrupt.or(context.connect_or_start()).await?;
     let info = node.info().await?;
     let peer = info.peer_id.ok_or_else(CommandFailure::unnamed_daemon)?;
     let name = settings.name.clone();
-    let (runner, backend) = Runner::from_settings(&settings, context.home.directory()?).await?;
+    let home = context.home.directory()?;
+    let starting = async {
+        wait_for_service(&settings.work, |what| output::warn(what)).await;
+        Ok(Runner::from_settings(&settings, home).await?)
+    };
+    let (runner, backend) = interrupt.or(starting).await?;
     let agents = SdkGateway::new(node.clone());
     let stop = RunnerStop::default();
-    let announced = || {
-        // A closed standard output is no reason to take no tasks.
-        let _ = announce(context, &name, peer.as_str());
+    let was_announced = AtomicBool::new(false);
+    let told = |state: RunnerState<'_>| match state {
+        RunnerState::TakesTasks if was_announced.swap(true, Relaxed) => {
+            output::warn(&format!("the agent {name} takes tasks again"));
+        }
+        RunnerState::TakesTasks => {
+            // A closed standard output is no reason to take no tasks.
+            let _ = announce(context, &name, peer.as_str());
+        }
+        RunnerState::Wants(what) => {
+            output::warn(&format!(
+                "the agent {name} takes no tasks, since the host lacks something: {what}"
+            ));
+        }
     };
-    let running = runner.run(&agents, Arc::clone(&backend), stop.clone(), announced);
+    let running = runner.run(&agents, Arc::clone(&backend), stop.clone(), told);
     let mut running = std::pin::pin!(running);
     let outcome = loop {
         tokio::select! {
@@ -72,7 +100,8 @@ fn announce(context: &Context, name: &str, peer: &str) -> std::io::Result<()> {
         (" takes tasks at ", Paint::Plain),
         (peer, Paint::Good),
         ("; Ctrl-C ends it.", Paint::Plain),
-    ])
+    ])?;
+    output::line(&format!("Try it: anycast send self/{name} \"…\""))
 }
 
 impl From<RunnerError> for CommandFailure {

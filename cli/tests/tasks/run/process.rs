@@ -1,9 +1,11 @@
 //! One process per task.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use agentanycast::{Content, Message, TaskStatus};
 use serde_json::{Value, json};
 
-use super::{Host, all_gone, ended, fs, processes, until, with_file};
+use super::{super::homes::run, Host, all_gone, ended, fs, processes, until, with_file};
 
 #[test]
 fn a_script_reads_a_text_and_prints_the_result() {
@@ -158,12 +160,54 @@ fn a_program_that_fails_says_why() {
         let (_, reason) = ended(&host.does("slow"));
         assert_eq!(reason, "the program ran for longer than 1s (--timeout)");
     }
-    let _agent = host.run(&[], &["/nowhere/at-all", "--flag"]);
+    let program = host.path("gone.sh");
+    fs::write(&program, "#!/bin/sh\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let _agent = host.run(&[], &[program.to_str().unwrap(), "--key=hunter22"]);
+    fs::remove_file(&program).unwrap();
     let (status, reason) = ended(&host.does("x"));
     assert_eq!(status, TaskStatus::Failed);
-    assert!(
-        reason.contains("No such file") && reason.ends_with(": /nowhere/at-all --flag"),
-        "{reason}"
+    // The sender hears its name alone.
+    let expected = "the program cannot be started: No such file or directory (os error 2): gone.sh";
+    assert_eq!(reason, expected);
+}
+
+#[test]
+fn a_program_that_is_not_there_is_said_at_the_start() {
+    let home = tempfile::tempdir().unwrap();
+    for protocol in ["process", "jsonl"] {
+        let arguments = [
+            "run",
+            "--name",
+            "x",
+            "--protocol",
+            protocol,
+            "--",
+            "./nosuch",
+            "hunter22",
+        ];
+        let (said, code) = run(home.path(), &arguments);
+        assert_eq!((said.lines().count(), code), (1, Some(1)), "{said}");
+        assert!(
+            said.contains("No such file") && said.contains("nosuch") && !said.contains("hunter22"),
+            "{said}"
+        );
+    }
+    // No daemon was started for it.
+    assert!(!home.path().join("home/daemon.sock").exists());
+}
+
+#[test]
+fn what_the_task_brings_does_not_count_as_output() {
+    let host = Host::start();
+    let _agent = host.script(
+        &["--max-output", "64KiB"],
+        "wc -c < \"$ANYCAST_INPUT_DIR/in.bin\"",
+    );
+    let task = host.send(with_file("count", "in.bin", &vec![b'x'; 200 << 10]));
+    assert_eq!(
+        ended(&host.halted(&task)),
+        (TaskStatus::Completed, "204800\n".to_owned())
     );
 }
 

@@ -199,6 +199,54 @@ fn an_http_service_and_a_model_are_agents() {
     service.wait().unwrap();
 }
 
+/// A service that is started at the same time as its runner, and is slower.
+#[test]
+fn a_service_that_comes_late_is_waited_for() {
+    let host = Host::start();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap();
+    drop(free);
+    let mut agent = command(host.root.path())
+        .args([
+            "--no-start",
+            "run",
+            "--name",
+            "late",
+            "--http",
+            &format!("http://{address}/"),
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut warned = String::new();
+    std::io::BufReader::new(agent.stderr.take().unwrap())
+        .read_line(&mut warned)
+        .unwrap();
+    assert!(
+        warned.contains("waiting") && warned.contains(&address.to_string()),
+        "{warned}"
+    );
+    let service = std::net::TcpListener::bind(address).unwrap();
+    std::thread::spawn(move || {
+        for connection in service.incoming() {
+            use std::io::{Read as _, Write as _};
+            let mut connection = connection.unwrap();
+            let _ = connection.read(&mut [0; 4096]);
+            let _ = connection
+                .write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+        }
+    });
+    let mut said = std::io::BufReader::new(agent.stdout.take().unwrap()).lines();
+    assert!(said.next().unwrap().unwrap().contains("late"));
+    assert_eq!(
+        said.next().unwrap().unwrap(),
+        "Try it: anycast send self/late \"…\""
+    );
+    agent.kill().unwrap();
+    agent.wait().unwrap();
+}
+
 #[test]
 fn options_that_do_not_fit_are_refused() {
     let home = tempfile::tempdir().unwrap();

@@ -30,6 +30,7 @@ fn an_entry_has_the_options_of_a_run() {
         ("skills", list(&["sum=Adds = up", "plain"])),
         command(),
         ("env", raw(&[("A", text("b"))])),
+        ("pass_env", list(&["KEY", "TOKEN"])),
         ("cwd", text("~/work")),
         ("type", text("text/markdown")),
         ("progress", Raw::Truth(true)),
@@ -66,6 +67,7 @@ fn an_entry_has_the_options_of_a_run() {
     assert_eq!(media_type.as_deref(), Some("text/markdown"));
     assert_eq!(program.command, ["./x.sh", "--short"]);
     assert_eq!(program.env, [("A".to_owned(), "b".to_owned())]);
+    assert_eq!(program.passed_env.named(), ["KEY", "TOKEN"]);
     assert_eq!(program.cwd.as_deref(), Some(Path::new("/home/me/work")));
     assert_eq!(program.max_processes, Some(9));
 }
@@ -98,6 +100,7 @@ fn what_is_shown_is_read_back() {
             name.clone(),
             command(),
             ("protocol", text("jsonl")),
+            ("pass_env", list(&["KEY"])),
             ("retry", Raw::Integer(1)),
         ],
         vec![
