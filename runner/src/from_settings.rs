@@ -77,6 +77,10 @@ pub fn program_of(settings: &RunSettings) -> v1::AgentProgram {
 
 async fn backend(settings: &RunSettings, runner: &Runner) -> Result<Arc<dyn Backend>, RunnerError> {
     let directory = runner.directory();
+    let command = |program: &RunProgram| {
+        let held = Some(runner.lock());
+        command(program).map(|command| ProgramCommand { held, ..command })
+    };
     let no_files = |source| RunnerError::State {
         path: directory.clone(),
         source,
@@ -168,6 +172,7 @@ fn command(program: &RunProgram) -> Result<ProgramCommand, RunError> {
         env: passed(&program.passed_env).chain(set).collect(),
         cwd: cwd.map_err(|error| no_directory(&error))?,
         max_processes: program.max_processes,
+        held: None,
     };
     // Said now, not by the first task.
     command.check()?;

@@ -1,6 +1,7 @@
 //! Which tasks have been started and have not ended, on disk, so that a runner that comes after this one knows it.
 //!
-//! Each runner has a directory `STATE/run/NAME/RUNNER` with a file `lock`, which it holds locked while it lives, and one file
+//! Each runner has a directory `STATE/run/NAME/RUNNER` with a file `lock`, which it and the helpers of its programs hold locked while
+//! they live, so that no two attempts of a task run at once, and one file
 //! per started task below `tasks`. A file is written and synced before the task's program starts, and removed when the daemon
 //! knows the task's end. A directory whose lock is free is that of a runner that is gone: the next runner of the same agent
 //! takes over its entries ([`Ledger::take_over`]) and removes it. So several runners of one agent do not disturb each other.
@@ -11,7 +12,7 @@ use std::{
     io::{self, Write as _},
     os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -72,8 +73,8 @@ pub(crate) struct Ledger {
     agent: PathBuf,
     /// Of this one.
     own: PathBuf,
-    /// Locked until this is dropped.
-    _lock: File,
+    /// Locked until this and the helpers of its programs are gone.
+    lock: Arc<File>,
     state: Mutex<LedgerState>,
 }
 
@@ -100,7 +101,7 @@ impl Ledger {
                 return Ok(Self {
                     agent,
                     own,
-                    _lock: lock,
+                    lock: Arc::new(lock),
                     state: Mutex::default(),
                 });
             }
@@ -113,6 +114,11 @@ impl Ledger {
     /// The directory of this runner, for its other files.
     pub(crate) fn directory(&self) -> &Path {
         &self.own
+    }
+
+    /// The lock of this runner. Who holds it open keeps the next runner from taking over.
+    pub(crate) fn lock(&self) -> Arc<File> {
+        Arc::clone(&self.lock)
     }
 
     /// The directory of all runners of the agent, which stays; for files of the agent.

@@ -7,7 +7,9 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    fmt, fs, io,
+    fmt,
+    fs::{self, File},
+    io,
     os::{
         fd::{AsFd as _, OwnedFd},
         unix::{ffi::OsStrExt as _, net::UnixStream},
@@ -54,6 +56,8 @@ pub struct ProgramCommand {
     pub cwd: Option<PathBuf>,
     /// Most processes and threads that it may have at a time, where the system has cgroups for it; `None`: no bound.
     pub max_processes: Option<u32>,
+    /// Held open by the helper until the program and all that it started have ended: a lock, for one.
+    pub held: Option<Arc<File>>,
 }
 
 /// The name of the program alone: its arguments may be secrets, and senders and logs get to see it.
@@ -124,7 +128,9 @@ impl Supervisor {
     fn try_start(&self, command: &ProgramCommand) -> io::Result<SupervisedProcess> {
         let pipes = ProgramPipes::new()?;
         let (life, of_helper) = UnixStream::pair()?;
-        send_stdio(&life, &pipes.of_program.each_ref().map(|end| end.as_fd()))?;
+        let ends = pipes.of_program.iter().map(|end| end.as_fd());
+        let held = command.held.iter().map(|held| held.as_fd());
+        send_stdio(&life, &ends.chain(held).collect::<Vec<_>>())?;
         let cgroup = TaskCgroup::new(command.max_processes);
         let mut helper = Command::new(&self.helper);
         helper
@@ -293,6 +299,7 @@ mod tests {
             env: vec![("PATH".into(), path.into())],
             cwd: Some(cwd.to_owned()),
             max_processes: None,
+            held: None,
         }
     }
 

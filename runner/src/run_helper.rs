@@ -218,8 +218,9 @@ fn watch(args: &HelperArgs) -> u8 {
         Ok(life) => life,
         Err(error) => return ProgramEnd::NotStarted(error.to_string()).code(),
     };
-    let stdio = match receive_stdio(&life) {
-        Ok(Some(stdio)) => stdio,
+    // What is held says to the next runner that the program may still run.
+    let (stdio, _held) = match receive_stdio(&life) {
+        Ok(Some(received)) => received,
         // The runner is gone already.
         Ok(None) => return 0,
         Err(error) => return tell_end(&life, &ProgramEnd::NotStarted(error.to_string())),
@@ -257,7 +258,7 @@ fn become_program(args: &HelperArgs) -> u8 {
         return code;
     };
     let error = match receive_stdio(&helper) {
-        Ok(Some(stdio)) => exec(args, stdio),
+        Ok(Some((stdio, _))) => exec(args, stdio),
         Ok(None) => return code,
         Err(error) => error,
     };

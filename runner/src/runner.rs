@@ -6,6 +6,7 @@
 //! attempt.
 
 use std::{
+    fs::File,
     io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -32,7 +33,7 @@ use crate::{
 };
 
 /// How often notes of runners that have gone are looked for.
-const TAKE_OVER_EVERY: Duration = Duration::from_secs(15);
+const TAKE_OVER_EVERY: Duration = Duration::from_secs(2);
 
 /// How long a backend may take to end what it does for a task: the grace of SIGTERM, and time to reap.
 const END_LIMIT: Duration = Duration::from_secs(8);
@@ -141,6 +142,11 @@ impl Runner {
     /// The directory of this runner, which is removed when it ends: for the files of its backend.
     pub fn directory(&self) -> PathBuf {
         self.ledger.directory().join("work")
+    }
+
+    /// Held for as long as a program of this runner runs, so that the next runner waits for its end.
+    pub(crate) fn lock(&self) -> Arc<File> {
+        self.ledger.lock()
     }
 
     /// The directory of the agent, which stays: for what its backend knows over a restart.

@@ -150,6 +150,7 @@ fn program(program: &str, args: &[String]) -> ProgramCommand {
         env: Vec::new(),
         cwd: None,
         max_processes: None,
+        held: None,
     }
 }
 

@@ -39,6 +39,7 @@ pub(crate) fn command(program: &str, args: &[&str]) -> ProgramCommand {
         env: std::env::vars_os().collect(),
         cwd: None,
         max_processes: None,
+        held: None,
     }
 }
 

@@ -258,3 +258,27 @@ async fn a_program_that_cannot_be_started_says_why() {
     let end = ended.wait().await.to_string();
     assert!(end.contains("SIGTERM") || end.contains("has ended"), "{end}");
 }
+
+/// The lock of a runner is held until its programs have ended, so that no other runner begins their tasks again before.
+#[tokio::test]
+async fn what_is_held_is_let_go_when_the_program_has_ended() {
+    use tokio::io::AsyncReadExt as _;
+
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("lock");
+    let lock = fs::File::create(&path).unwrap();
+    lock.try_lock().unwrap();
+    let held = ProgramCommand {
+        held: Some(lock.into()),
+        ..command("sh", &["-c", "trap '' TERM; echo ready; sleep 600 & wait"])
+    };
+    let mut process = Supervisor::new(Some(helper())).unwrap().start(&held).unwrap();
+    drop(held);
+    process.stdout.as_mut().unwrap().read_u8().await.unwrap();
+    let other = fs::File::open(&path).unwrap();
+    assert!(other.try_lock().is_err());
+    process.end();
+    assert!(other.try_lock().is_err(), "it has not ended yet");
+    process.wait().await;
+    other.try_lock().unwrap();
+}
