@@ -49,6 +49,7 @@ mod peer_id;
 mod serve;
 mod session;
 mod task;
+mod task_again;
 mod task_builder;
 mod task_handle;
 mod transport;
@@ -71,7 +72,7 @@ pub use node::{
     ping::PingAnswer,
     trace::{
         AuditTrail, ExternalAction, ExternalFailure, ExternalStep, FormerKey, Hop, PeerReach, QueueState,
-        QueuedEnvelope, SendRecord, TaskSide, Trace,
+        QueuedEnvelope, SendRecord, TaskAddressee, TaskSide, Trace,
     },
 };
 pub use node_agents::{AgentBuilder, AgentProgram, NodeAgent};

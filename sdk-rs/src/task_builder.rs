@@ -142,6 +142,21 @@ impl TaskBuilder {
         }
     }
 
+    /// A task whose request is made.
+    pub(crate) fn of_request(node: Node, target: Target, request: v1::SendTaskRequest) -> Self {
+        Self {
+            node,
+            target: Some(target),
+            request,
+            deadline: None,
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn into_request(self) -> (Option<Target>, v1::SendTaskRequest) {
+        (self.target, self.request)
+    }
+
     /// Adds a label that travels to the agent.
     pub fn metadata(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.request.metadata.insert(key.into(), value.into());

@@ -15,8 +15,9 @@ use agentanycast_daemon_kit::{address::bare_url, logging};
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{
     AuditTrail, ConnectionType, FormerKey, GetActivityRequest, GetActivityResponse, PeerQueue, PeerReach,
-    PingPeerRequest, PingPeerResponse, QueueState, QueuedEnvelope, Refusal, StatusCount, TaskPath, TaskSent,
-    TaskSide, TaskTurn, TraceTaskRequest, TraceTaskResponse, diagnostics_service_server::DiagnosticsService,
+    PingPeerRequest, PingPeerResponse, QueueState, QueuedEnvelope, Refusal, StatusCount, TaskAddressee,
+    TaskPath, TaskSent, TaskSide, TaskTurn, TraceTaskRequest, TraceTaskResponse,
+    diagnostics_service_server::DiagnosticsService, task_addressee::Target,
 };
 use tonic::{Request, Response, Status};
 
@@ -262,8 +263,38 @@ fn answer(
                 role: message.role,
             })
             .collect(),
+        addressee: addressee(task, me),
         ..base
     }
+}
+
+/// Whom a task was sent to from here.
+fn addressee(task: &Task, me: PeerId) -> Option<TaskAddressee> {
+    let agent = task.agent.as_deref().unwrap_or_default();
+    let by_skill = task.route.is_some();
+    let target = match (task.role, &task.external) {
+        (Role::Assignee(_), _) => return None,
+        (_, Some(outside)) => Target::Url(outside.url.clone()),
+        _ if by_skill => Target::SkillId(task.skill.clone()),
+        (Role::Originator(peer), None) => Target::PeerId(peer.to_string()),
+        (Role::Both, None) => Target::PeerId(me.to_string()),
+        (Role::External, None) => return None,
+    };
+    let is_peer = matches!(target, Target::PeerId(_));
+    Some(TaskAddressee {
+        target: Some(target),
+        skill_of_peer: if is_peer {
+            task.skill.clone()
+        } else {
+            String::new()
+        },
+        allow_private: task
+            .external
+            .as_ref()
+            .is_some_and(|outside| outside.allow_private),
+        // Of a task by skill the agent is the choice of its node.
+        target_agent: if is_peer { agent.to_owned() } else { String::new() },
+    })
 }
 
 fn side(task: &Task) -> TaskSide {

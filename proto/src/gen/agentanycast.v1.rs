@@ -7679,6 +7679,35 @@ pub struct TraceTaskResponse {
     /// How many agents here ended while they had the task, before they reported anything of it.
     #[prost(uint32, tag = "28")]
     pub agent_ends: u32,
+    /// Of a task that was sent from here: whom it was sent to, as SendTask was told, so that it can be sent again. Nodes before
+    /// this field told it of no task.
+    #[prost(message, optional, tag = "29")]
+    pub addressee: ::core::option::Option<TaskAddressee>,
+}
+/// Whom a task was sent to: the fields of SendTaskRequest that say so.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TaskAddressee {
+    #[prost(string, tag = "4")]
+    pub skill_of_peer: ::prost::alloc::string::String,
+    #[prost(bool, tag = "5")]
+    pub allow_private: bool,
+    #[prost(string, tag = "6")]
+    pub target_agent: ::prost::alloc::string::String,
+    #[prost(oneof = "task_addressee::Target", tags = "1, 2, 3")]
+    pub target: ::core::option::Option<task_addressee::Target>,
+}
+/// Nested message and enum types in `TaskAddressee`.
+pub mod task_addressee {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Target {
+        #[prost(string, tag = "1")]
+        PeerId(::prost::alloc::string::String),
+        #[prost(string, tag = "2")]
+        SkillId(::prost::alloc::string::String),
+        /// Whole, with its query.
+        #[prost(string, tag = "3")]
+        Url(::prost::alloc::string::String),
+    }
 }
 /// One step of the delivery of a task to an external agent. Texts have at most 400 bytes.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

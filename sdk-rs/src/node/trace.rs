@@ -10,6 +10,7 @@ use crate::{
     message::{Role, to_system_time},
     peer_id::PeerId,
     task::Task,
+    task_builder::Target,
 };
 
 /// The way of a task, as the daemon knows it.
@@ -71,6 +72,22 @@ pub struct Trace {
     pub audit: Option<AuditTrail>,
     /// Of a task that is not there: those that were refused here lately under this id, or sealed under it; the newest first.
     pub refusals: Vec<Refusal>,
+    /// Of a task that was sent from here: whom it was sent to. `None`: it was not, or the daemon is too old
+    /// to say it.
+    pub addressee: Option<TaskAddressee>,
+}
+
+/// Whom a task was sent to, as whoever sent it has said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskAddressee {
+    /// The peer, the skill or the URL.
+    pub target: Target,
+    /// Of a peer: the skill that was asked of its agent; empty: none.
+    pub skill_of_peer: String,
+    /// Of a URL: the agent may be on the daemon's host or on a private network.
+    pub allow_private: bool,
+    /// Of a peer: the agent of its node; empty: none was named.
+    pub agent: String,
 }
 
 /// What something goes over between two daemons.
@@ -341,7 +358,31 @@ impl From<v1::TraceTaskResponse> for Trace {
                 .collect(),
             audit: answer.audit.map(AuditTrail::from),
             refusals: answer.refusals.into_iter().map(Refusal::from).collect(),
+            addressee: answer.addressee.and_then(TaskAddressee::from_daemon),
         }
+    }
+}
+
+impl TaskAddressee {
+    /// `None`: whom it was sent to is of a kind that is not known here.
+    fn from_daemon(told: v1::TaskAddressee) -> Option<Self> {
+        let v1::TaskAddressee {
+            target,
+            skill_of_peer,
+            allow_private,
+            target_agent,
+        } = told;
+        let target = match target? {
+            v1::task_addressee::Target::PeerId(peer) => Target::Peer(PeerId::from_daemon(peer)?),
+            v1::task_addressee::Target::SkillId(skill) => Target::Skill(skill),
+            v1::task_addressee::Target::Url(url) => Target::Url(url),
+        };
+        Some(Self {
+            target,
+            skill_of_peer,
+            allow_private,
+            agent: target_agent,
+        })
     }
 }
 

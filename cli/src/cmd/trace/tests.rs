@@ -86,6 +86,7 @@ pub(in crate::cmd) fn trace(side: TaskSide, task: Option<Task>) -> Trace {
         queued: Vec::new(),
         turns: Vec::new(),
         audit: None,
+        addressee: None,
     }
 }
 
