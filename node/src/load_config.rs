@@ -3,6 +3,7 @@
 //! The layers are those of all our daemons (`agentanycast_daemon_kit::settings`, pure). `validate` has each part of the
 //! node check its section. The daemon and `anycast` use this module.
 
+mod home_settings;
 mod policy_rules;
 mod validate;
 
@@ -141,7 +142,7 @@ fn load_reading(
     let home = std::env::home_dir();
     settings::load(
         program(),
-        args.iter().cloned(),
+        in_home(args.to_vec()).into_iter(),
         settings::variables(program())?,
         read_file,
         home.as_deref(),
@@ -156,7 +157,18 @@ pub fn schema() -> settings::Json {
 
 /// The configuration from the arguments, environment, files and home directory of this process.
 pub fn load_from_process(args: impl Iterator<Item = OsString>) -> Result<LoadedConfig, ConfigError> {
+    let args = in_home(args.collect()).into_iter();
     settings::load_from_process(program(), args).map_err(|error| tell_left_out(error, program().keys))
+}
+
+/// The arguments, with the settings of the home that they and the environment of this process give.
+fn in_home(args: Vec<OsString>) -> Vec<OsString> {
+    let variable = |name: &str| {
+        let value = std::env::var_os(format!("{ENVIRONMENT_PREFIX}{name}"));
+        value.filter(|value| !value.is_empty())
+    };
+    // A link that leads nowhere is there, too: no daemon starts without the rules that it was made for.
+    home_settings::with_home_settings(args, variable, |file| file.symlink_metadata().is_ok())
 }
 
 #[cfg(test)]
