@@ -8,7 +8,14 @@ mod program_link;
 mod single_instance;
 mod terminal_hints;
 
-use std::{ffi::OsString, io, net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
+use std::{
+    ffi::OsString,
+    io,
+    net::SocketAddr,
+    process::ExitCode,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use agentanycast_core::Engine;
 use agentanycast_core::policy::audit::Audit;
@@ -228,6 +235,7 @@ impl RunningNode {
             card: unfindable.subscribe(),
             other_daemons: other_daemons.clone(),
             programs: AgentPrograms::default(),
+            metrics: Arc::default(),
         };
         let shown = identity_resolver::own_identity::load(&config.identity, &config.key_path, me)?;
         let rules = assemble::read_rules(&config.policy)?;
@@ -291,7 +299,8 @@ impl RunningNode {
             health.clone(),
             counted.clone(),
         );
-        let (metrics_addr, face) = serve_metrics(config, face, face_stop.clone()).await;
+        let metrics_problem = Arc::clone(&health.metrics);
+        let (metrics_addr, face) = serve_metrics(config, face, &metrics_problem, face_stop.clone()).await;
         let audit_log = config.policy.audit_log_path.clone();
         let api = Api::new(
             engine.clone(),
@@ -401,9 +410,15 @@ impl RunningNode {
 async fn serve_metrics(
     config: &Config,
     face: MetricsHttp,
+    problem: &OnceLock<String>,
     stop: CancellationToken,
 ) -> (Option<SocketAddr>, tokio::task::JoinHandle<()>) {
-    let listener = telemetry::bind(&config.metrics).await;
+    let listener = telemetry::bind(&config.metrics).await.unwrap_or_else(|why| {
+        tracing::error!("{why}");
+        // Set once: it is bound once.
+        let _ = problem.set(why);
+        None
+    });
     let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
     (address, tokio::spawn(telemetry::serve(listener, face, stop)))
 }

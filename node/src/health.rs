@@ -1,8 +1,12 @@
 //! How the daemon is doing besides its work: whether the rules are those of the file, whether decisions can
-//! be written down, whether a store was lost, whether others can find all that the agent's card says, whether another
-//! daemon runs with the key, whether the agents of the settings are served. Told by gRPC health, `/health`, and `anycast status`.
+//! be written down, whether a store was lost, whether others can find all that the agent's card says, whether
+//! another daemon runs with the key, whether the agents of the settings are served, whether figures are
+//! shown. Told by gRPC health, `/health`, and `anycast status`.
 
-use std::path::PathBuf;
+use std::{
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+};
 
 use agentanycast_core::policy::audit;
 use agentanycast_net::duplicate_key::DuplicateKeyReports;
@@ -31,6 +35,8 @@ pub(crate) struct Health {
     pub(crate) other_daemons: DuplicateKeyReports,
     /// What serves the agents.
     pub(crate) programs: AgentPrograms,
+    /// Why figures are not shown, where they were to be.
+    pub(crate) metrics: Arc<OnceLock<String>>,
 }
 
 impl Health {
@@ -57,6 +63,7 @@ impl Health {
             .chain(unfindable)
             .chain(self.other_daemons.problem())
             .chain(self.programs.problems())
+            .chain(self.metrics.get().cloned())
             .collect()
     }
 

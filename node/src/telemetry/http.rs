@@ -90,20 +90,16 @@ impl MetricsHttp {
     }
 }
 
-/// Where figures and health are shown, if that is wanted. A port that is taken is an error in the log: tasks go on
-/// without it.
-pub async fn bind(metrics: &config::ListenerConfig) -> Option<TcpListener> {
+/// Where figures and health are shown, if that is wanted. The error, such as a port that is taken, says so to
+/// people: tasks go on without it.
+pub async fn bind(metrics: &config::ListenerConfig) -> Result<Option<TcpListener>, String> {
     if !metrics.enabled {
-        return None;
+        return Ok(None);
     }
     let address = metrics.listen.to_bind();
-    match listening::bind(&metrics.listen).await {
-        Ok(listener) => Some(listener),
-        Err(error) => {
-            tracing::error!(address, %error, "metrics are not shown; free metrics.listen or set another");
-            None
-        }
-    }
+    listening::bind(&metrics.listen).await.map(Some).map_err(|error| {
+        format!("metrics are not shown at {address}: {error}; free metrics.listen or set another")
+    })
 }
 
 /// Shows them there until `stop`; without a listener, only waits for it.
