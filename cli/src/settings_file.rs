@@ -3,9 +3,9 @@
 
 use std::{
     ffi::OsString,
-    fs::{self, DirBuilder, File},
-    io::{self, Write as _},
-    os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
+    fs::{DirBuilder, File},
+    io,
+    os::unix::fs::DirBuilderExt as _,
     path::{Path, PathBuf},
 };
 
@@ -17,6 +17,7 @@ use toml_edit::{Array, DocumentMut, Item, Table, TableLike, Value};
 use crate::{
     failure::{CommandFailure, FailureCode},
     home::Home,
+    kept_file,
 };
 
 /// The mode of a file that is made: settings may name what others need not know.
@@ -118,6 +119,8 @@ impl SettingsFile {
         {
             return Err(failed("lock the directory of")(error));
         }
+        // A new file would be without the rules that the link was made for.
+        kept_file::behind(&self.path).map_err(failed("change"))?;
         let before = match settings::read_file(&self.path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.stand_in()?,
@@ -132,7 +135,7 @@ impl SettingsFile {
             return Ok(false);
         }
         self.check(&after)?;
-        self.replace(&after).map_err(failed("write"))?;
+        kept_file::write(&self.path, &after, MODE).map_err(failed("write"))?;
         Ok(true)
     }
 
@@ -167,26 +170,6 @@ impl SettingsFile {
         let reason = error.message().replace('\n', " ");
         let message = format!("{}:{line}: not valid TOML: {reason}", self.path.display());
         CommandFailure::new(FailureCode::Usage, "Settings", message)
-    }
-
-    /// In one step, with the old file's rights; where a link is, the file behind it.
-    fn replace(&self, text: &str) -> io::Result<()> {
-        let path = match fs::canonicalize(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => self.path.clone(),
-            path => path?,
-        };
-        let mode = fs::metadata(&path).map_or(MODE, |old| old.permissions().mode());
-        let directory = path.parent().unwrap_or(Path::new("/"));
-        let mut new = tempfile::Builder::new()
-            .prefix(".config")
-            .permissions(fs::Permissions::from_mode(MODE))
-            .tempfile_in(directory)?;
-        new.write_all(text.as_bytes())?;
-        new.as_file().set_permissions(fs::Permissions::from_mode(mode))?;
-        new.as_file().sync_all()?;
-        new.persist(&path).map_err(|error| error.error)?;
-        // The name is on the disk too.
-        File::open(directory)?.sync_all()
     }
 }
 
@@ -252,6 +235,8 @@ fn general(message: String) -> CommandFailure {
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt as _};
+
     use super::*;
 
     const RELAY: &str = "/ip4/192.0.2.1/tcp/4001/p2p/12D3KooWRBy97UB99e3J6hiPesre1MZeuNQvfan4gBziswrRJsNK";
@@ -373,15 +358,15 @@ mod tests {
     }
 
     #[test]
-    fn a_link_stays_and_the_file_behind_it_keeps_its_rights() {
-        let (home, mut file) = file("log_level = \"info\"\n");
-        fs::set_permissions(&file.path, fs::Permissions::from_mode(0o640)).unwrap();
-        let link = home.path().join("link.toml");
-        std::os::unix::fs::symlink(&file.path, &link).unwrap();
-        let behind = std::mem::replace(&mut file.path, link.clone());
-        file.set("log_level", "debug").unwrap();
-        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-        assert_eq!(fs::metadata(&behind).unwrap().permissions().mode() & 0o777, 0o640);
-        assert!(fs::read_to_string(&behind).unwrap().contains("debug"));
+    fn a_link_that_leads_nowhere_is_refused() {
+        let (home, mut file) = file("");
+        let shared = home.path().join("shared.toml");
+        fs::write(&shared, "enable_mdns = false\n").unwrap();
+        file.stand_in = Some(shared);
+        std::os::unix::fs::symlink("gone.toml", &file.path).unwrap();
+        let error = file.set("log_level", "debug").unwrap_err();
+        assert!(error.message().contains("gone.toml"), "{error:?}");
+        assert!(file.unset("log_level").is_err());
+        assert!(file.path.is_symlink() && !home.path().join("gone.toml").exists());
     }
 }

@@ -15,7 +15,10 @@ use std::{
 
 use tokio::process::Command;
 
-use crate::failure::{CommandFailure, FailureCode};
+use crate::{
+    failure::{CommandFailure, FailureCode},
+    kept_file,
+};
 
 /// A program of the service manager that was run.
 #[derive(Debug)]
@@ -264,12 +267,7 @@ fn words(program: &Path, arguments: &[OsString]) -> Result<Vec<String>, CommandF
 fn write(path: &Path, text: &str) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("/"));
     DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
-    let new = tempfile::Builder::new()
-        .prefix(".agentanycast")
-        .tempfile_in(directory)?;
-    fs::write(new.path(), text)?;
-    new.persist(path).map_err(|error| error.error)?;
-    Ok(())
+    kept_file::write(path, text, 0o644)
 }
 
 async fn systemctl(arguments: &[&str]) -> Result<(), CommandFailure> {
