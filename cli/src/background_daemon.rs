@@ -5,6 +5,7 @@
 //! on the home's file `start.lock`, and find what the first one did.
 
 mod home_process;
+pub(crate) mod lifetime;
 
 use std::{
     ffi::{OsStr, OsString},
@@ -25,9 +26,11 @@ use tokio::{
 };
 
 pub(crate) use self::home_process::HomeProcess;
+use self::lifetime::Lifetime;
 use crate::{
     failure::{CommandFailure, FailureCode},
     home::Home,
+    output,
     user_service::UserService,
 };
 
@@ -183,16 +186,36 @@ impl BackgroundDaemon {
         {
             return Ok(DaemonProcess { pid, is_new: true });
         }
-        let (mut child, said) = self.spawn()?;
+        let lifetime = Lifetime::here();
+        let scope = match &lifetime {
+            Lifetime::Unit(_) => lifetime::scope().await,
+            Lifetime::Lasting | Lifetime::Job(_) => None,
+        };
+        let StartedDaemon {
+            mut child,
+            said,
+            announced,
+        } = self.spawn(scope.as_deref().unwrap_or_default())?;
         // A command that is given up meanwhile leaves no daemon behind of which nothing was said.
         let mut begun = StartingDaemon(child.id().and_then(|id| Pid::from_raw(id.cast_signed())));
         let began = Instant::now();
         loop {
             let ended = child.try_wait()?;
+            let serving = self.process.pid().await?;
+            let is_child = |pid: &Pid| child.id() == Some(pid.as_raw_nonzero().get().cast_unsigned());
+            // Ours has its socket before its gateways, and may end for one of these.
+            let is_ready =
+                |pid: &Pid| !is_child(pid) || announced.metadata().is_ok_and(|said| said.len() > 0);
             // Another daemon of the home may have been quicker, such as one that an SDK starts; then ours ends.
-            if let Some(pid) = self.process.pid().await? {
-                let is_new = child.id() == Some(pid.as_raw_nonzero().get().cast_unsigned());
+            if let Some(pid) = serving.filter(is_ready) {
+                let is_new = is_child(&pid);
                 begun.0 = None;
+                if is_new
+                    && scope.is_none()
+                    && let Some(caution) = lifetime.caution()
+                {
+                    output::warn(&format!("anycast: {caution}"));
+                }
                 return Ok(DaemonProcess { pid, is_new });
             }
             if let Some(status) = ended {
@@ -214,19 +237,21 @@ impl BackgroundDaemon {
         }
     }
 
-    /// The daemon, and what it says on standard error: it logs into its file, and why it ends it says there too.
-    fn spawn(&self) -> Result<(Child, File), CommandFailure> {
-        let said: File = rustix::fs::memfd_create("stderr", rustix::fs::MemfdFlags::CLOEXEC)
-            .map_err(io::Error::from)?
-            .into();
-        let mut command = Command::new(own_program()?);
+    /// The daemon: it logs into its file, and why it ends it says on standard error too. `before`: the words
+    /// of a program that runs it in its own place.
+    fn spawn(&self, before: &[OsString]) -> Result<StartedDaemon, CommandFailure> {
+        let (said, announced) = (file_in_memory("stderr")?, file_in_memory("stdout")?);
+        let program = own_program()?.into_os_string();
+        let mut words = before.iter().chain([&program]);
+        let mut command = Command::new(words.next().unwrap_or(&program));
         command
+            .args(words)
             .arg("daemon")
             .args(&self.arguments)
             .env(MARKER, "1")
             .current_dir(self.process.home())
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
+            .stdout(announced.try_clone()?)
             .stderr(said.try_clone()?);
         for name in SERVICE_VARIABLES {
             command.env_remove(name);
@@ -236,7 +261,11 @@ impl BackgroundDaemon {
         let child = command
             .spawn()
             .map_err(|error| general(format!("cannot start the daemon: {error}")))?;
-        Ok((child, said))
+        Ok(StartedDaemon {
+            child,
+            said,
+            announced,
+        })
     }
 
     /// Makes the log if it is missing, since a daemon that cannot write it says so nowhere else; its length.
@@ -266,6 +295,20 @@ impl BackgroundDaemon {
         );
         CommandFailure::new(FailureCode::Daemon, "DaemonUnavailable", message)
     }
+}
+
+/// The process of a daemon, and what it writes.
+struct StartedDaemon {
+    child: Child,
+    /// Why it ends.
+    said: File,
+    /// Who it is and where, once all of it serves.
+    announced: File,
+}
+
+fn file_in_memory(name: &str) -> io::Result<File> {
+    let file = rustix::fs::memfd_create(name, rustix::fs::MemfdFlags::CLOEXEC)?;
+    Ok(file.into())
 }
 
 /// A daemon that is being started; ends when it is dropped before its socket answers.

@@ -49,22 +49,28 @@ impl Program {
         }
     }
 
-    /// Runs it as a command of `anycast`. The options of all commands say where a daemon is, which these two are not.
+    /// Runs it as a command of `anycast`. The options of all commands say where a daemon is: the bridge is
+    /// beside that one, and a relay has to do with none.
     pub(crate) fn run_as_command(self, context: &Context, arguments: Vec<OsString>) -> ExitCode {
-        let given = [
-            ("--home", context.home.is_given()),
-            ("--daemon", context.daemon_given()),
+        let is_beside_daemon = self == Self::Bridge;
+        let refused = [
+            ("--home", context.home.is_given() && !is_beside_daemon),
+            ("--daemon", context.daemon_given() && !is_beside_daemon),
             ("--json", context.json),
         ];
-        if let Some((option, _)) = given.iter().find(|(_, is_given)| *is_given) {
+        if let Some((option, _)) = refused.iter().find(|(_, is_refused)| *is_refused) {
             let command = self.command();
             let failure = CommandFailure::usage(format!(
                 "{option} is no option of `{command}`; `{command} --help` lists those that it has"
             ));
             return failure.report(context.json);
         }
-        let args = std::iter::once(self.command().into()).chain(arguments);
-        self.run(args.collect())
+        let daemon = match context.daemon_argument() {
+            Ok(daemon) => daemon.filter(|_| is_beside_daemon),
+            Err(failure) => return failure.report(context.json),
+        };
+        let args = [self.command().into()].into_iter().chain(daemon);
+        self.run(args.chain(arguments).collect())
     }
 }
 

@@ -8,6 +8,7 @@ mod dns;
 pub(super) mod facts;
 pub(super) mod finding;
 mod key;
+mod lifetime;
 mod program_link;
 mod registries;
 mod relays;
@@ -60,6 +61,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), CommandFailure> {
 pub(super) async fn check(facts: &DoctorFacts) -> Vec<Finding> {
     let mut findings = settings::check(facts);
     findings.extend(daemon::check(facts));
+    findings.extend(lifetime::check(facts).await);
     findings.extend(version::check(facts));
     findings.extend(key::check(facts));
     findings.extend(disk::check(facts));

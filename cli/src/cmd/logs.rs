@@ -114,18 +114,28 @@ impl LogFollower {
     /// Prints what has been added, also where the file was begun anew in between.
     fn show(&mut self, form: LogOutput) -> Result<(), CommandFailure> {
         self.read_on(form)?;
-        if let Ok(there) = std::fs::metadata(&self.path)
-            && !is_same(&there, &self.file.metadata()?)
-        {
+        let here = self.file.metadata()?;
+        if std::fs::metadata(&self.path).is_ok_and(|there| !is_same(&there, &here)) {
             // What was added to the old file before it was moved.
             self.read_on(form)?;
-            if !self.begun.is_empty() {
-                print(&std::mem::take(&mut self.begun), form)?;
-            }
+            self.end_line(form)?;
             self.file = File::open(&self.path)?;
+            self.read_on(form)?;
+        } else if here.len() < self.file.stream_position()? {
+            // It was copied and emptied, as by logrotate's `copytruncate`.
+            self.end_line(form)?;
+            self.file.seek(SeekFrom::Start(0))?;
             self.read_on(form)?;
         }
         Ok(())
+    }
+
+    /// Prints a line whose end will not come.
+    fn end_line(&mut self, form: LogOutput) -> Result<(), CommandFailure> {
+        match std::mem::take(&mut self.begun) {
+            begun if begun.is_empty() => Ok(()),
+            begun => print(&begun, form),
+        }
     }
 
     fn read_on(&mut self, form: LogOutput) -> Result<(), CommandFailure> {
@@ -146,10 +156,7 @@ impl LogFollower {
 
     /// Prints a last line without its end.
     fn show_rest(mut self, form: LogOutput) -> Result<(), CommandFailure> {
-        match std::mem::take(&mut self.begun) {
-            rest if rest.is_empty() => Ok(()),
-            rest => print(&rest, form),
-        }
+        self.end_line(form)
     }
 }
 
@@ -242,5 +249,22 @@ mod tests {
         assert_eq!(log.begun, b"fo");
         let ino = std::fs::metadata(&path).unwrap().ino();
         assert_eq!(log.file.metadata().unwrap().ino(), ino);
+    }
+
+    #[test]
+    fn lines_are_followed_in_a_file_that_was_emptied() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("log");
+        std::fs::write(&path, "one\ntwo\nthr").unwrap();
+        let mut log = LogFollower::open(path.clone(), 1)
+            .map_err(|(_, error)| error)
+            .unwrap();
+        log.show(LogOutput::Raw).unwrap();
+        std::fs::write(&path, "").unwrap();
+        log.show(LogOutput::Raw).unwrap();
+        assert_eq!((log.begun.len(), log.file.stream_position().unwrap()), (0, 0));
+        std::fs::write(&path, "fo").unwrap();
+        log.show(LogOutput::Raw).unwrap();
+        assert_eq!(log.begun, b"fo");
     }
 }
