@@ -243,5 +243,28 @@ pub(crate) fn display_name(names: &PeerNames, peer: &PeerId, full: bool) -> Stri
     }
 }
 
+/// The same of an agent of the peer, as tasks are sent to it: `NAME/AGENT` and the id; of this node's own,
+/// `self/AGENT`.
+pub(crate) fn display_agent(
+    names: &PeerNames,
+    own: Option<&PeerId>,
+    peer: &PeerId,
+    agent: &str,
+    full: bool,
+) -> String {
+    let of_peer = |name: &str| match agent {
+        "" => name.to_owned(),
+        agent => format!("{name}/{}", crate::output::brief(agent)),
+    };
+    if own == Some(peer) {
+        return of_peer("self");
+    }
+    let shown = display_name(names, peer, full);
+    match shown.rsplit_once(' ') {
+        Some((name, id)) if !agent.is_empty() => format!("{} {id}", of_peer(name)),
+        _ => of_peer(&shown),
+    }
+}
+
 #[cfg(test)]
 mod tests;

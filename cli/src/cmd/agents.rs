@@ -9,7 +9,7 @@ use crate::{
     failure::{CommandFailure, FailureCode},
     json, output,
     peer_lookup::{self, PeerNames},
-    peer_target,
+    peer_target, table,
 };
 
 #[derive(Debug, Args)]
@@ -79,9 +79,10 @@ pub(crate) async fn run(context: &Context, args: AgentsArgs) -> Result<(), Comma
         .iter()
         .map(|agent| row(agent, &names, args.full))
         .collect();
-    Ok(output::table(
+    Ok(table::print(
         ["AGENT", "PEER", "REACHED", "SKILLS", "DESCRIPTION"],
         &rows,
+        args.full,
     )?)
 }
 
@@ -123,18 +124,13 @@ pub(super) fn reached(agent: &ListedAgent) -> &'static str {
 
 fn row(agent: &ListedAgent, names: &PeerNames, full: bool) -> [String; 5] {
     let skills: Vec<_> = agent.skills.iter().map(|skill| skill.id.as_str()).collect();
-    let peer = agent.peer_id.as_ref();
-    let peer = peer.map(|peer| match (agent.own, agent.agent.is_empty()) {
-        (true, false) => "self".to_owned(),
-        _ => peer_lookup::display_name(names, peer, full),
+    let peer = agent.peer_id.as_ref().map(|peer| {
+        let own = Some(peer).filter(|_| agent.own);
+        peer_lookup::display_agent(names, own, peer, &agent.agent, full)
     });
-    let mut peer = peer.unwrap_or_default();
-    if !agent.agent.is_empty() {
-        peer = format!("{peer}/{}", agent.agent);
-    }
     [
         output::brief(&agent.name),
-        peer,
+        peer.unwrap_or_default(),
         reached(agent).to_owned(),
         output::brief(&skills.join(" ")),
         output::brief(&agent.description),

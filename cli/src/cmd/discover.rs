@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use agentanycast::{DiscoveredAgent, DiscoveredSkill, DiscoveryResult};
+use agentanycast::{DiscoveredAgent, DiscoveredSkill, DiscoveryResult, PeerId};
 use clap::Args;
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ use crate::{
     failure::{CommandFailure, FailureCode},
     json, output,
     peer_lookup::{self, PeerNames},
-    peer_target,
+    peer_target, table,
 };
 
 #[derive(Debug, Args)]
@@ -59,14 +59,16 @@ pub(crate) async fn run(context: &Context, args: DiscoverArgs) -> Result<(), Com
     if context.json {
         return Ok(());
     }
+    let own = node.info().await?.peer_id;
     let names = peer_target::names(context, &node).await?;
     let rows = found
         .into_iter()
-        .map(|agent| row(agent, &args.skill, &names, args.full));
+        .map(|agent| row(agent, &args.skill, &names, own.as_ref(), args.full));
     let rows: Vec<_> = rows.collect();
-    Ok(output::table(
+    Ok(table::print(
         ["PEER", "AGENT", "PROVEN", "TAGS", "DESCRIPTION"],
         &rows,
+        args.full,
     )?)
 }
 
@@ -110,20 +112,23 @@ fn nobody(skill: &str, tags: &BTreeMap<String, String>) -> String {
     format!("no agent with skill {skill}{with} is known")
 }
 
-fn row(agent: DiscoveredAgent, asked: &str, names: &PeerNames, full: bool) -> [String; 5] {
+fn row(
+    agent: DiscoveredAgent,
+    asked: &str,
+    names: &PeerNames,
+    own: Option<&PeerId>,
+    full: bool,
+) -> [String; 5] {
     let skill = agent.skills.iter().find(|skill| skill.id == asked);
     let tags = |skill: &DiscoveredSkill| {
         let tags = skill.tags.iter().map(|(key, value)| format!("{key}={value}"));
         tags.collect::<Vec<_>>().join(" ")
     };
     [
-        address(
-            agent
-                .peer_id
-                .map(|peer| peer_lookup::display_name(names, &peer, full))
-                .unwrap_or_default(),
-            &agent.agent,
-        ),
+        agent
+            .peer_id
+            .map(|peer| peer_lookup::display_agent(names, own, &peer, &agent.agent, full))
+            .unwrap_or_default(),
         output::brief(&agent.name),
         if agent.verified { "yes" } else { "no" }.to_owned(),
         output::brief(&skill.map(tags).unwrap_or_default()),
@@ -131,24 +136,9 @@ fn row(agent: DiscoveredAgent, asked: &str, names: &PeerNames, full: bool) -> [S
     ]
 }
 
-/// What a task is sent to: `PEER/AGENT` where the node has several agents.
-fn address(peer: String, agent: &str) -> String {
-    if agent.is_empty() {
-        peer
-    } else {
-        format!("{peer}/{}", output::brief(agent))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_agent_of_several_is_named_behind_its_peer() {
-        assert_eq!(address("host".to_owned(), ""), "host");
-        assert_eq!(address("host".to_owned(), "translator"), "host/translator");
-    }
 
     #[test]
     fn a_tag_is_given_once() {

@@ -17,6 +17,7 @@ use crate::{
     invite_code::{self, Invitation},
     json, output, peer_lookup, peer_target,
     progress_line::ProgressLine,
+    table,
 };
 
 #[derive(Debug, Args)]
@@ -258,9 +259,10 @@ async fn list(context: &Context, node: &Node, full: bool) -> Result<(), CommandF
         ]
     });
     let rows: Vec<_> = rows.collect();
-    Ok(output::table(
+    Ok(table::print(
         ["INVITE", "LABEL", "USED", "EXPIRES", "SKILL", "PEERS"],
         &rows,
+        full,
     )?)
 }
 

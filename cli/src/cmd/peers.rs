@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::Value;
 
-use crate::{context::Context, failure::CommandFailure, json, output, peer_lookup, peer_target};
+use crate::{context::Context, failure::CommandFailure, json, output, peer_lookup, peer_target, table};
 
 #[derive(Debug, Args)]
 pub(crate) struct PeersArgs {
@@ -37,8 +37,9 @@ pub(crate) async fn run(context: &Context, args: PeersArgs) -> Result<(), Comman
             peer.addresses.join(" "),
         ]
     });
-    Ok(output::table(
+    Ok(table::print(
         ["PEER", "VIA", "SINCE", "ADDRESSES"],
         &rows.collect::<Vec<_>>(),
+        args.full,
     )?)
 }

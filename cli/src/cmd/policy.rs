@@ -22,6 +22,7 @@ use crate::{
     failure::{CommandFailure, FailureCode},
     output,
     shared_args::PolicyFile,
+    table,
 };
 
 #[derive(Debug, Subcommand)]
@@ -222,7 +223,12 @@ fn show(context: &Context, file: &PolicyFile) -> Result<(), CommandFailure> {
         "*".into(),
         "*".into(),
     ]);
-    Ok(output::table(["RULE", "", "SOURCE", "SKILL", "AGENT"], &rows)?)
+    // A rule that is cut would be another one.
+    Ok(table::print(
+        ["RULE", "", "SOURCE", "SKILL", "AGENT"],
+        &rows,
+        true,
+    )?)
 }
 
 /// Settings, and the rules in them.

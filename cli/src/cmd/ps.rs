@@ -5,7 +5,7 @@ use std::fs;
 use agentanycast::AgentProgram;
 use serde_json::{Value, json};
 
-use crate::{context::Context, failure::CommandFailure, json, output};
+use crate::{context::Context, failure::CommandFailure, json, output, table};
 
 pub(crate) async fn run(context: &Context) -> Result<(), CommandFailure> {
     let node = context.connect().await?;
@@ -26,9 +26,10 @@ pub(crate) async fn run(context: &Context) -> Result<(), CommandFailure> {
         .iter()
         .map(|program| row(program, tasks_of(&program.agent)))
         .collect();
-    Ok(output::table(
+    Ok(table::print(
         ["AGENT", "KIND", "PID", "STATE", "SINCE", "TASKS", "COMMAND"],
         &rows,
+        false,
     )?)
 }
 

@@ -3,7 +3,7 @@
 use agentanycast::{PeerId, Relay};
 
 use super::peers::PeersArgs;
-use crate::{context::Context, failure::CommandFailure, json, output, peer_lookup, peer_target};
+use crate::{context::Context, failure::CommandFailure, json, output, peer_lookup, peer_target, table};
 
 pub(crate) async fn run(context: &Context, args: PeersArgs) -> Result<(), CommandFailure> {
     let node = context.connect_or_start().await?;
@@ -17,24 +17,29 @@ pub(crate) async fn run(context: &Context, args: PeersArgs) -> Result<(), Comman
     if network.relays.is_empty() {
         output::warn("no relay: none of the bootstrap peers is one, or there are none");
     } else {
-        let rows = network.relays.into_iter().map(|relay| {
+        let name = |relay: &Relay| {
+            let id = relay.id.as_ref();
+            id.map_or_else(|| output::flat(&relay.address), &shown)
+        };
+        let rows = network.relays.iter().map(|relay| {
             [
-                relay
-                    .id
-                    .as_ref()
-                    .map_or_else(|| output::flat(&relay.address), &shown),
+                name(relay),
                 relay.state.to_string(),
                 output::ago(relay.since),
                 output::ahead(relay.next_try),
-                limit(&relay),
-                // The last column, and the whole of it is needed.
-                output::flat(&relay.last_error),
+                limit(relay),
             ]
         });
-        output::table(
-            ["RELAY", "SLOT", "SINCE", "NEXT TRY", "A CIRCUIT", "LAST ERROR"],
+        table::print(
+            ["RELAY", "SLOT", "SINCE", "NEXT TRY", "A CIRCUIT"],
             &rows.collect::<Vec<_>>(),
+            args.full,
         )?;
+        // The whole of each is needed.
+        for relay in network.relays.iter().filter(|relay| !relay.last_error.is_empty()) {
+            let error = format!("{}: {}", name(relay), output::flat(&relay.last_error));
+            output::fields(&[("last error", error)])?;
+        }
     }
     for registry in &network.registries {
         output::fields(&[output::registration(registry)])?;
@@ -54,9 +59,10 @@ pub(crate) async fn run(context: &Context, args: PeersArgs) -> Result<(), Comman
             peer.addresses.join(" "),
         ]
     });
-    Ok(output::table(
+    Ok(table::print(
         ["PEER", "VIA", "ROUND TRIP", "ADDRESSES"],
         &rows.collect::<Vec<_>>(),
+        args.full,
     )?)
 }
 

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::agents;
-use crate::{context::Context, failure::CommandFailure, output};
+use crate::{context::Context, failure::CommandFailure, output, table};
 
 #[derive(Debug, Args)]
 pub(crate) struct SkillsArgs {
@@ -45,9 +45,10 @@ pub(crate) async fn run(context: &Context, args: SkillsArgs) -> Result<(), Comma
             output::brief(&offer.description),
         ]
     });
-    Ok(output::table(
+    Ok(table::print(
         ["SKILL", "AGENTS", "DESCRIPTION"],
         &rows.collect::<Vec<_>>(),
+        false,
     )?)
 }
 

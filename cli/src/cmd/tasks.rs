@@ -15,7 +15,7 @@ use crate::{
     interrupt::Interrupt,
     json, output,
     peer_lookup::{self, PeerNames},
-    peer_target, short_id,
+    peer_target, short_id, table,
 };
 
 #[derive(Debug, Args)]
@@ -80,7 +80,7 @@ pub(crate) async fn run(context: &Context, args: TasksArgs) -> Result<(), Comman
         .into_iter()
         .map(|task| row(task, own.as_ref(), &names, args.full));
     let rows: Vec<_> = rows.collect();
-    Ok(output::table(HEAD, &rows)?)
+    Ok(table::print(HEAD, &rows, args.full)?)
 }
 
 /// Shows tasks, oldest change first, and each again when it changes, until somebody interrupts.
@@ -92,7 +92,7 @@ async fn watch(
 ) -> Result<(), CommandFailure> {
     let mut interrupt = Interrupt::new()?;
     let own = node.info().await?.peer_id;
-    let mut table = output::Table::new(HEAD);
+    let mut table = table::Table::new(HEAD, full);
     let mut shown: HashMap<String, (TaskStatus, Option<SystemTime>)> = HashMap::new();
     loop {
         let mut tasks = node.tasks(&filter).await?;
@@ -145,11 +145,18 @@ fn row(task: Task, own: Option<&agentanycast::PeerId>, names: &PeerNames, full: 
     } else {
         ("from", task.originator)
     };
-    let agent = match task.agent.as_str() {
-        agent if sent && !agent.is_empty() => format!("/{agent}"),
-        _ => String::new(),
+    let (there, here) = if sent {
+        (task.agent.as_str(), "")
+    } else {
+        ("", task.agent.as_str())
     };
-    let other = other.map(|peer| format!("{arrow} {}{agent}", peer_lookup::display_name(names, &peer, full)));
+    let other = other.map(|peer| {
+        let other = peer_lookup::display_agent(names, own, &peer, there, full);
+        match here {
+            "" => format!("{arrow} {other}"),
+            here => format!("{arrow} {other} for {}", output::brief(here)),
+        }
+    });
     let status = task.status.to_string();
     [
         output::brief(if full { &task.id } else { short_id::task(&task.id) }),

@@ -20,6 +20,17 @@ pub(crate) struct UpArgs {
     pub(crate) listen: Vec<String>,
 }
 
+/// What is done with a daemon that runs.
+const NEXT_STEPS: [(&str, &str); 4] = [
+    ("run -- COMMAND", "makes an agent of a program"),
+    ("invite", "lets another machine send to it"),
+    ("send TARGET TEXT", "sends a task; `agents` lists who is known"),
+    ("status", "shows where it listens, and how it is"),
+];
+
+/// The width of the commands among them, without options.
+const WIDEST: usize = 24;
+
 pub(crate) async fn run(context: &Context, args: &UpArgs) -> Result<(), CommandFailure> {
     context.refuse_address()?;
     let mut is_changed = context.keep_relays()?;
@@ -66,8 +77,11 @@ pub(super) async fn show(
         ("peer id", peer.to_string()),
         ("log", log),
     ])?;
-    for address in addresses {
-        output::fields(&[("listens", address)])?;
+    let option = context.home.option();
+    for (number, (command, what)) in NEXT_STEPS.iter().enumerate() {
+        let head = if number == 0 { "next" } else { "" };
+        let command = format!("anycast {option}{command}");
+        output::line(&format!("{head:<7}  {command:<WIDEST$}  {what}"))?;
     }
     Ok(())
 }

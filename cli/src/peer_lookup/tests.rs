@@ -235,3 +235,18 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_agent_is_shown_as_tasks_are_sent_to_it() {
+    let names = names(&[("bob", 1)], &[(2, "")]);
+    let shown =
+        |peer: u8, agent: &str| display_agent(&names, Some(&numbered(9)), &numbered(peer), agent, false);
+    let short = |peer: u8| short_id::peer(numbered(peer).as_str()).to_owned();
+    assert_eq!(shown(1, ""), format!("bob {}", short(1)));
+    assert_eq!(shown(1, "words"), format!("bob/words {}", short(1)));
+    assert_eq!(shown(2, "words"), format!("{}/words", short(2)));
+    assert_eq!(
+        (shown(9, "").as_str(), shown(9, "words").as_str()),
+        ("self", "self/words")
+    );
+}
