@@ -5,13 +5,16 @@
 
 use std::{
     fs::{self, File},
-    io::{self, Write as _},
-    path::{Path, PathBuf},
+    io,
+    path::Path,
 };
 
 use rustix::fs::{FlockOperation, flock};
 
-use crate::failure::{CommandFailure, FailureCode};
+use crate::{
+    failure::{CommandFailure, FailureCode},
+    kept_file,
+};
 
 pub(crate) mod alias_table;
 
@@ -20,6 +23,9 @@ use alias_table::AliasTable;
 /// The file inside a home, and the one that is locked while it is changed.
 const FILE: &str = "aliases.toml";
 const LOCK: &str = ".aliases.lock";
+
+/// The mode of a file that is made.
+const MODE: u32 = 0o600;
 
 /// The aliases of a home; none if the home or the file is not there.
 pub(crate) fn load(home: &Path) -> Result<AliasTable, CommandFailure> {
@@ -33,7 +39,13 @@ pub(crate) fn load(home: &Path) -> Result<AliasTable, CommandFailure> {
             )));
         }
         Ok(_) => {}
-        Err(error) if is_missing(&error) => return Ok(AliasTable::default()),
+        Err(error) if is_missing(&error) => {
+            // A link is there: its names are somewhere else, and not known.
+            return match kept_file::behind(&path) {
+                Err(error) if !is_missing(&error) => Err(failed(error.to_string())),
+                _ => Ok(AliasTable::default()),
+            };
+        }
         Err(error) => return Err(failed(error.to_string())),
     }
     let text = fs::read_to_string(&path).map_err(|error| failed(error.to_string()))?;
@@ -52,27 +64,16 @@ pub(crate) fn change<T>(
         .write(true)
         .open(home.join(LOCK))?;
     flock(&lock, FlockOperation::LockExclusive).map_err(io::Error::from)?;
+    let path = home.join(FILE);
+    let failed = |error: io::Error| broken(&path, &error.to_string());
+    kept_file::behind(&path).map_err(failed)?;
     let mut book = load(home)?;
     let before = book.clone();
     let done = change(&mut book)?;
     if book != before {
-        write(home, &book)?;
+        kept_file::write(&path, &book.to_text(), MODE).map_err(failed)?;
     }
     Ok(done)
-}
-
-fn write(home: &Path, book: &AliasTable) -> Result<(), CommandFailure> {
-    // Through a link: it may be kept elsewhere, with other settings.
-    let path = home.join(FILE);
-    let path: PathBuf = fs::canonicalize(&path).unwrap_or(path);
-    let directory = path.parent().unwrap_or(home);
-    let mut fresh = tempfile::NamedTempFile::new_in(directory)?;
-    fresh.write_all(book.to_text().as_bytes())?;
-    fresh.as_file().sync_all()?;
-    fresh
-        .persist(&path)
-        .map_err(|error| broken(&path, &error.error.to_string()))?;
-    Ok(())
 }
 
 fn is_missing(error: &io::Error) -> bool {

@@ -1,10 +1,10 @@
 //! Whom a command is about, in the order in which that can be known: at once (what holds the key, an alias), or with
-//! the daemon (cards, pieces of ids, a did:web).
+//! the daemon (agents of its own node, cards, pieces of ids, a did:web).
 
-use agentanycast::{ErrorKind, Node, PeerId};
+use agentanycast::{ErrorKind, ListedAgent, Node, PeerId};
 
 use crate::{
-    aliases::alias_table::AliasTable,
+    aliases::alias_table::{Alias, AliasTable},
     context::Context,
     did,
     failure::{CommandFailure, FailureCode},
@@ -17,6 +17,8 @@ use crate::{
 pub(crate) struct PeerTarget {
     pub(crate) peer: PeerId,
     pub(crate) addresses: Vec<String>,
+    /// The agent of its node that the name means; empty: it means none.
+    pub(crate) agent: String,
     /// It was given by its address: that it cannot be reached there is an error.
     must_answer: bool,
 }
@@ -57,7 +59,16 @@ impl PeerTarget {
         Self {
             peer,
             addresses,
+            agent: String::new(),
             must_answer: false,
+        }
+    }
+
+    /// What the user has named.
+    fn of_alias(alias: &Alias) -> Self {
+        Self {
+            agent: alias.agent.clone(),
+            ..Self::new(alias.peer.clone(), alias.addresses.clone())
         }
     }
 
@@ -65,16 +76,22 @@ impl PeerTarget {
     pub(crate) fn from_invitation(invitation: &Invitation) -> Result<Self, CommandFailure> {
         let unreadable = |error| CommandFailure::usage(format!("the invite names no peer: {error}"));
         let peer = invitation.peer.to_string().parse().map_err(unreadable)?;
-        Ok(Self {
-            peer,
-            addresses: invitation.dialled(),
-            must_answer: false,
-        })
+        Ok(Self::new(peer, invitation.dialled()))
     }
 
-    /// The peer that a text means; a daemon is asked only for what aliases and the text do not say.
+    /// The peer that a text means, and the agent of its node where it says one; a daemon is asked only for
+    /// what aliases and the text do not say.
     pub(crate) async fn find_offline_first(context: &Context, text: &str) -> Result<Self, CommandFailure> {
-        let wanted = match PeerQuery::parse(context, text)? {
+        let (wanted, agent) = PeerQuery::parse_with_agent(context, text)?;
+        let mut target = Self::find_peer(context, wanted, text).await?;
+        if !agent.is_empty() {
+            target.agent = agent;
+        }
+        Ok(target)
+    }
+
+    async fn find_peer(context: &Context, wanted: PeerQuery, text: &str) -> Result<Self, CommandFailure> {
+        let wanted = match wanted {
             PeerQuery::Resolved(target) => return Ok(target),
             wanted => wanted,
         };
@@ -105,7 +122,10 @@ impl PeerTarget {
         option: &str,
         text: &str,
     ) -> Result<Self, CommandFailure> {
-        let found = Self::find_offline_first(context, text).await;
+        let found = match PeerQuery::parse(context, text) {
+            Ok(wanted) => Self::find_peer(context, wanted, text).await,
+            Err(failure) => Err(failure),
+        };
         found.map_err(|failure| failure.with_option(option))
     }
 
@@ -129,8 +149,8 @@ impl PeerTarget {
 const OWN_NODE: &str = "self";
 
 impl PeerQuery {
-    /// What `PEER/AGENT` says: the peer, and the agent of its node; `self/AGENT` is one of this node. Without an agent its name
-    /// is empty.
+    /// What `PEER/AGENT` says: the peer, and the agent of its node; `self/AGENT` is one of this node, and
+    /// `self` its primary one. Without an agent its name is empty.
     pub(crate) fn parse_with_agent(context: &Context, text: &str) -> Result<(Self, String), CommandFailure> {
         let is_alias = context.aliases()?.get(text).is_some();
         let named = text.split_once('/').filter(|(peer, agent)| {
@@ -142,6 +162,7 @@ impl PeerQuery {
         match named.filter(|_| !is_alias) {
             Some((OWN_NODE, agent)) => Ok((Self::OwnNode, agent.to_owned())),
             Some((peer, agent)) => Ok((Self::parse(context, peer)?, agent.to_owned())),
+            None if text == OWN_NODE && !is_alias => Ok((Self::OwnNode, String::new())),
             None => Ok((Self::parse(context, text)?, String::new())),
         }
     }
@@ -158,9 +179,8 @@ impl PeerQuery {
         }
         match PeerReference::parse(text)? {
             PeerReference::Peer(peer, address) => Ok(Self::Resolved(PeerTarget {
-                peer,
                 must_answer: address.is_some(),
-                addresses: address.into_iter().collect(),
+                ..PeerTarget::new(peer, address.into_iter().collect())
             })),
             PeerReference::DidWeb(did) => Ok(Self::DidWeb(did)),
             PeerReference::Name(name) if context.is_unused() => {
@@ -175,17 +195,17 @@ impl PeerQuery {
     pub(crate) async fn find(self, context: &Context, node: &Node) -> Result<PeerTarget, CommandFailure> {
         let peer = match self {
             Self::Resolved(target) => return Ok(target),
-            Self::OwnNode => {
-                let own = node.info().await?.peer_id;
-                own.ok_or_else(|| {
-                    CommandFailure::new(
-                        FailureCode::NotFound,
-                        "PeerNotFound",
-                        "the daemon does not say its peer id".to_owned(),
-                    )
-                })?
+            Self::OwnNode => own_peer(node).await?,
+            Self::Name(name) => {
+                // What this node's user has called an agent goes before what peers say of themselves.
+                if let Some(agent) = own_agent(node, &name).await? {
+                    return Ok(PeerTarget {
+                        agent,
+                        ..PeerTarget::new(own_peer(node).await?, Vec::new())
+                    });
+                }
+                names(context, node).await?.find(&name)?
             }
-            Self::Name(name) => names(context, node).await?.find(&name)?,
             Self::DidWeb(did) => by_did_web(node, &did).await?,
         };
         let book = context.aliases()?;
@@ -196,8 +216,33 @@ impl PeerQuery {
 }
 
 fn aliased(book: &AliasTable, text: &str) -> Option<PeerTarget> {
-    let alias = book.get(text)?;
-    Some(PeerTarget::new(alias.peer.clone(), alias.addresses.clone()))
+    book.get(text).map(PeerTarget::of_alias)
+}
+
+/// Who the node of the daemon is.
+async fn own_peer(node: &Node) -> Result<PeerId, CommandFailure> {
+    let own = node.info().await?.peer_id;
+    own.ok_or_else(CommandFailure::unnamed_daemon)
+}
+
+/// The agent of this node that a name means: by its name on the node, else by the one on its card. Empty: the
+/// node's only one.
+async fn own_agent(node: &Node, name: &str) -> Result<Option<String>, CommandFailure> {
+    let listed = match node.agents(None, true).await {
+        Ok(directory) => directory.agents,
+        // The daemon is too old to list them.
+        Err(error) if error.kind() == ErrorKind::Unsupported => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    Ok(own_among(&listed, name))
+}
+
+fn own_among(listed: &[ListedAgent], name: &str) -> Option<String> {
+    let own = || listed.iter().filter(|agent| agent.own);
+    let called = own().find(|agent| agent.agent == name);
+    let mut on_cards = own().filter(|agent| agent.name == name);
+    let only_card = || on_cards.next().filter(|_| on_cards.next().is_none());
+    called.or_else(only_card).map(|agent| agent.agent.clone())
 }
 
 /// All names that are known: aliases, and what the daemon knows of peers.
@@ -242,5 +287,42 @@ async fn by_did_web(node: &Node, did: &str) -> Result<PeerId, CommandFailure> {
                 message,
             ))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(name: &str, agent: &str, own: bool) -> ListedAgent {
+        ListedAgent {
+            peer_id: None,
+            name: name.to_owned(),
+            description: String::new(),
+            skills: Vec::new(),
+            own,
+            via: None,
+            lan: false,
+            registered: false,
+            verified: false,
+            agent: agent.to_owned(),
+        }
+    }
+
+    #[test]
+    fn an_own_agent_is_found_by_its_name_before_its_card() {
+        let all = [
+            listed("Words", "words", true),
+            listed("words", "second", true),
+            listed("Twice", "a", true),
+            listed("Twice", "b", true),
+            listed("Alone", "", true),
+            listed("far", "far", false),
+        ];
+        let found = |name: &str| own_among(&all, name);
+        assert_eq!(found("words").as_deref(), Some("words"));
+        assert_eq!(found("Words").as_deref(), Some("words"));
+        assert_eq!(found("Alone").as_deref(), Some(""));
+        assert_eq!((found("Twice"), found("far")), (None, None));
     }
 }

@@ -27,6 +27,8 @@ pub(crate) struct Alias {
     pub(crate) peer: PeerId,
     /// Where it was dialled, each ending in /p2p/ and its id; tried first.
     pub(crate) addresses: Vec<String>,
+    /// The agent of its node that is meant; empty: the peer as such.
+    pub(crate) agent: String,
 }
 
 /// All aliases of a home.
@@ -42,6 +44,8 @@ struct AliasRecord {
     peer: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     addresses: Vec<String>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    agent: String,
 }
 
 /// Whether a text can be an alias; else why not.
@@ -66,11 +70,21 @@ impl AliasTable {
         let written: BTreeMap<String, AliasRecord> =
             toml::from_str(text).map_err(|error| error.to_string())?;
         let mut book = Self::default();
-        for (name, AliasRecord { peer, addresses }) in written {
+        for (name, record) in written {
+            let AliasRecord {
+                peer,
+                addresses,
+                agent,
+            } = record;
             let peer = peer
                 .parse()
                 .map_err(|error| format!("the alias {name:?}: {error}"))?;
-            book.set(&name, Alias { peer, addresses })?;
+            let alias = Alias {
+                peer,
+                addresses,
+                agent,
+            };
+            book.set(&name, alias)?;
         }
         Ok(book)
     }
@@ -78,9 +92,17 @@ impl AliasTable {
     /// The text of the file.
     pub(crate) fn to_text(&self) -> String {
         let written = self.aliases.iter().map(|(name, alias)| {
-            let Alias { peer, addresses } = alias.clone();
-            let peer = peer.to_string();
-            (name.clone(), AliasRecord { peer, addresses })
+            let Alias {
+                peer,
+                addresses,
+                agent,
+            } = alias.clone();
+            let record = AliasRecord {
+                peer: peer.to_string(),
+                addresses,
+                agent,
+            };
+            (name.clone(), record)
         });
         let written: BTreeMap<String, AliasRecord> = written.collect();
         // Names and texts only, which TOML always can write.
@@ -96,6 +118,12 @@ impl AliasTable {
             return Err(format!(
                 "the address {wrong:?} of the alias {name:?} does not end in /p2p/{}",
                 alias.peer
+            ));
+        }
+        if !alias.agent.is_empty() && !agentanycast_proto::agent_name::is_agent_name(&alias.agent) {
+            return Err(format!(
+                "the agent {:?} of the alias {name:?} is no name of an agent",
+                alias.agent
             ));
         }
         if alias.addresses.len() > MAX_ADDRESSES {
@@ -126,9 +154,9 @@ impl AliasTable {
         self.aliases.iter().map(|(name, alias)| (name.as_str(), alias))
     }
 
-    /// Whom each name means.
+    /// Whom each name of a peer means; those of agents name no peer.
     pub(crate) fn peers(&self) -> BTreeMap<String, PeerId> {
-        let peers = self.aliases.iter();
+        let peers = self.aliases.iter().filter(|(_, alias)| alias.agent.is_empty());
         peers
             .map(|(name, alias)| (name.clone(), alias.peer.clone()))
             .collect()
@@ -150,6 +178,7 @@ mod tests {
                 .iter()
                 .map(|address| format!("{address}/p2p/{PEER}"))
                 .collect(),
+            agent: String::new(),
         }
     }
 
@@ -195,6 +224,13 @@ mod tests {
             assert!(said.contains(word), "{text}: {said}");
         }
         let mut book = AliasTable::default();
+        let mut strange = alias(&[]);
+        strange.agent = "No Name".to_owned();
+        assert!(
+            book.set("bob", strange)
+                .unwrap_err()
+                .contains("no name of an agent")
+        );
         let mut stranger = alias(&[]);
         stranger.addresses.push("/ip4/192.0.2.1/tcp/1/p2p/x".to_owned());
         assert!(book.set("bob", stranger).unwrap_err().contains("does not end"));
@@ -210,8 +246,9 @@ mod tests {
         ) {
             let mut book = AliasTable::default();
             let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
-            for name in &names {
-                book.set(name, alias(&addresses)).unwrap();
+            for (at, name) in names.iter().enumerate() {
+                let agent = if at % 2 == 0 { String::new() } else { "words".to_owned() };
+                book.set(name, Alias { agent, ..alias(&addresses) }).unwrap();
             }
             if let Some(name) = names.get(removed) {
                 prop_assert!(book.remove(name).is_some());

@@ -10,7 +10,7 @@ use crate::{
     failure::{CommandFailure, FailureCode},
     output,
     peer_target::PeerTarget,
-    short_id,
+    short_id, table,
 };
 
 #[derive(Debug, Subcommand)]
@@ -19,7 +19,9 @@ pub(crate) enum AliasCommand {
     Add {
         /// The name: letters, digits, and - _ . @ behind the first
         name: String,
-        /// The peer: its id, did:key, did:web, multiaddr, another alias, its card's name, or a unique piece of its id
+        /// The peer: its id, did:key, did:web, multiaddr, another alias, its card's name, or a unique piece
+        /// of its id; PEER/AGENT is one of several agents there, self/AGENT or its name alone one of this
+        /// node
         peer: String,
         /// Take the name from the peer that has it
         #[arg(long)]
@@ -53,17 +55,18 @@ async fn add(context: &Context, name: &str, peer: &str, force: bool) -> Result<(
     let alias = Alias {
         peer: target.peer,
         addresses: target.addresses,
+        agent: target.agent,
     };
     let home = context.home.directory()?;
     let before = aliases::change(&home, |book| {
         let before = book.get(name).cloned();
         if let Some(before) = before
             .as_ref()
-            .filter(|before| before.peer != alias.peer && !force)
+            .filter(|before| !is_same(before, &alias) && !force)
         {
             let message = format!(
-                "{name} is {} already; --force gives the name to another peer",
-                before.peer
+                "{name} is {} already; --force gives the name to another one",
+                meant(before)
             );
             return Err(CommandFailure::new(FailureCode::General, "AliasTaken", message));
         }
@@ -73,13 +76,29 @@ async fn add(context: &Context, name: &str, peer: &str, force: bool) -> Result<(
     if context.json {
         return Ok(output::json(&document(name, &alias))?);
     }
-    let was = before.filter(|before| before.peer != alias.peer);
-    let was = was.map(|before| format!(" (it was {})", before.peer));
+    let was = before.filter(|before| !is_same(before, &alias));
+    let was = was.map(|before| format!(" (it was {})", meant(&before)));
     Ok(output::line(&format!(
         "{name} is {}{}",
-        alias.peer,
+        meant(&alias),
         was.unwrap_or_default()
     ))?)
+}
+
+fn is_same(one: &Alias, other: &Alias) -> bool {
+    (&one.peer, &one.agent) == (&other.peer, &other.agent)
+}
+
+/// Whom a name means, whole.
+fn meant(alias: &Alias) -> String {
+    with_agent(alias.peer.as_str(), alias)
+}
+
+fn with_agent(peer: &str, alias: &Alias) -> String {
+    match alias.agent.as_str() {
+        "" => peer.to_owned(),
+        agent => format!("{peer}/{agent}"),
+    }
 }
 
 fn list(context: &Context, full: bool) -> Result<(), CommandFailure> {
@@ -93,7 +112,7 @@ fn list(context: &Context, full: bool) -> Result<(), CommandFailure> {
         output::warn("no alias; `anycast alias add NAME PEER` makes one");
         return Ok(());
     }
-    Ok(output::table(["ALIAS", "PEER", "ADDRESSES"], &rows)?)
+    Ok(table::print(["ALIAS", "PEER", "ADDRESSES"], &rows, full)?)
 }
 
 fn row(name: &str, alias: &Alias, full: bool) -> [String; 3] {
@@ -101,7 +120,11 @@ fn row(name: &str, alias: &Alias, full: bool) -> [String; 3] {
         let id = peer.as_str();
         if full { id } else { short_id::peer(id) }.to_owned()
     };
-    [name.to_owned(), id(&alias.peer), alias.addresses.join(" ")]
+    [
+        name.to_owned(),
+        with_agent(&id(&alias.peer), alias),
+        alias.addresses.join(" "),
+    ]
 }
 
 fn remove(context: &Context, names: &[String]) -> Result<(), CommandFailure> {
@@ -124,11 +147,13 @@ fn remove(context: &Context, names: &[String]) -> Result<(), CommandFailure> {
         return Ok(output::json(&Value::Array(documents.collect()))?);
     }
     for (name, alias) in removed {
-        output::line(&format!("removed {name}, which was {}", alias.peer))?;
+        output::line(&format!("removed {name}, which was {}", meant(&alias)))?;
     }
     Ok(())
 }
 
 fn document(name: &str, alias: &Alias) -> Value {
-    json!({"alias": name, "peer_id": alias.peer.as_str(), "addresses": alias.addresses})
+    json!({
+        "alias": name, "peer_id": alias.peer.as_str(), "agent": alias.agent, "addresses": alias.addresses,
+    })
 }

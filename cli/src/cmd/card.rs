@@ -10,6 +10,7 @@ use crate::{
     json,
     output::{self, agents_in_words},
     peer_target::PeerQuery,
+    table,
 };
 
 #[derive(Debug, Args)]
@@ -29,6 +30,7 @@ pub(crate) async fn run(context: &Context, args: CardArgs) -> Result<(), Command
         let target = wanted.find(context, &node).await?;
         target.reach(&node).await?;
         let known = node.known_card_of(&target.peer).await?;
+        let agent = if agent.is_empty() { &target.agent } else { &agent };
         let card = match agent.as_str() {
             "" => known.card,
             agent => card_of(&node, &target.peer, known.card, agent).await?,
@@ -128,7 +130,7 @@ fn show(card: AgentCard, successor: Option<&PeerId>) -> Result<(), CommandFailur
         return Ok(());
     }
     output::line("")?;
-    Ok(output::table(["SKILL", "TAGS", "ABOUT"], &rows)?)
+    Ok(table::print(["SKILL", "TAGS", "ABOUT"], &rows, false)?)
 }
 
 #[cfg(test)]

@@ -161,6 +161,7 @@ async fn keep_alias(
     let alias = Alias {
         peer: target.peer.clone(),
         addresses: target.addresses.clone(),
+        agent: String::new(),
     };
     let is_asked = args.alias.is_some();
     aliases::change(&context.home.directory()?, |book| {
