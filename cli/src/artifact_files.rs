@@ -15,14 +15,18 @@ const MAX_NAME: usize = 120;
 /// How many names are tried before giving up.
 const MAX_TRIES: u32 = 1000;
 
-/// Opens a new file for a foreign name.
-pub(crate) fn create(directory: &Path, foreign_name: &str) -> Result<(File, PathBuf), CommandFailure> {
+/// Opens a new file for a foreign name and type.
+pub(crate) fn create(
+    directory: &Path,
+    foreign_name: &str,
+    media_type: &str,
+) -> Result<(File, PathBuf), CommandFailure> {
     let wrong = |error: &io::Error| {
         let message = format!("cannot write into {}: {error}", directory.display());
         CommandFailure::new(FailureCode::General, "Io", message)
     };
     fs::create_dir_all(directory).map_err(|error| wrong(&error))?;
-    let name = safe_name(foreign_name);
+    let name = with_ending(safe_name(foreign_name), media_type);
     for number in 0..MAX_TRIES {
         let path = directory.join(numbered(&name, number));
         match OpenOptions::new().write(true).create_new(true).open(&path) {
@@ -51,6 +55,23 @@ fn safe_name(foreign: &str) -> String {
     }
 }
 
+/// A name without an ending gets that of its type, by which other programs know it.
+fn with_ending(name: String, media_type: &str) -> String {
+    if name.contains('.') {
+        return name;
+    }
+    let media_type = media_type.split(';').next().unwrap_or_default().trim();
+    let ending = match media_type.to_ascii_lowercase().as_str() {
+        "text/markdown" => "md",
+        "text/html" => "html",
+        "text/csv" => "csv",
+        media_type if media_type.ends_with("json") => "json",
+        media_type if media_type.starts_with("text/") => "txt",
+        _ => return name,
+    };
+    format!("{name}.{ending}")
+}
+
 fn numbered(name: &str, number: u32) -> String {
     match (number, name.rsplit_once('.')) {
         (0, _) => name.to_owned(),
@@ -73,10 +94,20 @@ mod tests {
     }
 
     #[test]
+    fn a_name_has_an_ending() {
+        let named = |name: &str, media_type: &str| with_ending(name.to_owned(), media_type);
+        assert_eq!(named("echo", "text/plain; charset=utf-8"), "echo.txt");
+        assert_eq!(named("notes", "text/markdown"), "notes.md");
+        assert_eq!(named("result", "application/a2a+json"), "result.json");
+        assert_eq!(named("a.tar", "text/plain"), "a.tar");
+        assert_eq!(named("image", "image/png"), "image");
+    }
+
+    #[test]
     fn a_file_that_exists_is_not_touched() {
         let directory = tempfile::tempdir().unwrap();
-        let first = create(directory.path(), "a.png").unwrap().1;
-        let second = create(directory.path(), "a.png").unwrap().1;
+        let first = create(directory.path(), "a.png", "text/plain").unwrap().1;
+        let second = create(directory.path(), "a.png", "").unwrap().1;
         assert_eq!(first.file_name().unwrap(), "a.png");
         assert_eq!(second.file_name().unwrap(), "a-1.png");
     }

@@ -8,7 +8,7 @@ use crate::{
     context::Context,
     failure::{CommandFailure, FailureCode},
     interrupt::Interrupt,
-    message_content,
+    message_content::MessageArgs,
 };
 
 #[derive(Debug, Args)]
@@ -16,15 +16,14 @@ pub(crate) struct ReplyArgs {
     /// The id of a task that was sent from here and asks for input
     #[arg(value_name = "TASK_ID", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) task: String,
-    /// The answer, a part of the message each: a text, @FILE for a file, or - for standard input
-    #[arg(required = true, value_name = "PART")]
-    pub(crate) parts: Vec<String>,
+    #[command(flatten)]
+    pub(crate) content: MessageArgs,
     #[command(flatten)]
     pub(crate) follow: FollowArgs,
 }
 
 pub(crate) async fn run(context: &Context, args: ReplyArgs) -> Result<(), CommandFailure> {
-    let message = message_content::message(&args.parts)?;
+    let message = args.content.message()?;
     let mut interrupt = Interrupt::new()?;
     let node = interrupt.or(context.connect_or_start()).await?;
     let (_, task) = interrupt.or(task::find(&node, &args.task)).await?;
@@ -41,11 +40,6 @@ pub(crate) async fn run(context: &Context, args: ReplyArgs) -> Result<(), Comman
         handle.reply(message).await?;
         Ok(handle.clone())
     };
-    let mut follower = Follower::new(
-        context,
-        &node,
-        &args.follow,
-        message_content::reads_input(&args.parts),
-    );
+    let mut follower = Follower::new(context, &node, &args.follow, args.content.reads_input());
     follower.send(&mut interrupt, sending).await
 }

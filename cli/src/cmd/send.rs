@@ -12,7 +12,7 @@ use crate::{
     failure::CommandFailure,
     interrupt::Interrupt,
     invite_code::{self, Invitation},
-    message_content,
+    message_content::MessageArgs,
     peer_target::{PeerQuery, PeerTarget},
 };
 
@@ -22,9 +22,8 @@ pub(crate) struct SendArgs {
     /// that ends in /p2p/PEER_ID; PEER/AGENT is one of several agents there, self/AGENT one of this node; a skill or URL with
     /// --skill or --url
     pub(crate) target: String,
-    /// What is sent, a part of the message each: a text, @FILE for a file, or - for standard input
-    #[arg(required = true, value_name = "PART")]
-    pub(crate) parts: Vec<String>,
+    #[command(flatten)]
+    pub(crate) content: MessageArgs,
     /// TARGET is a skill: any agent that has it
     #[arg(long, conflicts_with = "url")]
     pub(crate) skill: bool,
@@ -61,15 +60,10 @@ pub(crate) async fn run(context: &Context, args: SendArgs) -> Result<(), Command
     let reader = args.seal_for.as_deref();
     let reader = reader.map(|peer| PeerQuery::parse(context, peer)).transpose();
     let reader = reader.map_err(|failure| failure.with_option("--seal-for"))?;
-    let message = message_content::message(&args.parts)?;
+    let message = args.content.message()?;
     let mut interrupt = Interrupt::new()?;
     let node = interrupt.or(context.connect_or_start()).await?;
-    let mut follower = Follower::new(
-        context,
-        &node,
-        &args.follow,
-        message_content::reads_input(&args.parts),
-    );
+    let mut follower = Follower::new(context, &node, &args.follow, args.content.reads_input());
     if aim.is_peer() {
         follower = follower.named(short(&args.target));
     }
@@ -140,6 +134,8 @@ impl SendTarget {
             Self::Peer(wanted, agent) => {
                 let peer = wanted.find(context, node).await.map_err(no_peer)?;
                 peer.reach(node).await?;
+                // What is typed behind the name goes before what the name means.
+                let agent = if agent.is_empty() { peer.agent } else { agent };
                 Ok(ResolvedTarget {
                     agent,
                     ..Target::Peer(peer.peer).into()

@@ -26,7 +26,7 @@ pub(crate) struct TaskArgs {
     /// Give up waiting after this long, such as 30s, 1h30m or 2d; 0 waits for ever
     #[arg(long, default_value = "5m", value_parser = parse_duration, value_name = "TIME", requires = "wait")]
     pub(crate) timeout: Duration,
-    /// Write artifacts that are not text into this directory
+    /// Write what comes back into files in this directory, texts too
     #[arg(long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
 }

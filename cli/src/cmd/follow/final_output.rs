@@ -1,4 +1,5 @@
-//! Artifacts of a finished task: texts are printed, bytes are saved or summarised.
+//! Artifacts of a finished task: saved where a directory was given, else texts are printed and bytes
+//! summarised.
 
 use std::{
     io::Write,
@@ -13,44 +14,61 @@ use super::artifact_kind::{is_text, summary};
 use crate::{
     artifact_files,
     failure::{CommandFailure, FailureCode},
-    output,
+    output::{self, TextPieces},
 };
 
-/// Prints an artifact; bytes go into the directory, if there is one.
+/// The label of a part with the name of the file that it was.
+const FILENAME: &str = "filename";
+
+/// Prints an artifact; all that it holds goes into the directory, if there is one.
 pub(in crate::cmd) async fn print(
     handle: &TaskHandle,
     artifact: &Artifact,
     directory: Option<&Path>,
 ) -> Result<(), CommandFailure> {
     for part in &artifact.parts {
-        match &part.content {
-            Content::Text(text) => output::untrusted_text(text)?,
-            Content::Data(_) => {
-                let document = format!("{:#}", part.to_json().unwrap_or_default());
-                output::untrusted_text(&sanitize::json(&document))?;
-            }
-            Content::Url { url, .. } if part.streamed_artifact().is_none() => output::line(url)?,
-            Content::Url { .. } if is_text(&part.media_type) && directory.is_none() => {
-                copy(handle, part, &mut |data| output::bytes(data)).await?;
-                output::line("")?;
-            }
-            Content::Raw { data, .. } if directory.is_none() => {
-                output::line(&summary(&artifact.name, &part.media_type, data.len() as u64))?;
-            }
-            Content::Url { .. } if directory.is_none() => {
-                output::line(&summary(&artifact.name, &part.media_type, artifact.size))?;
-            }
-            _ => {
-                if let Some(path) = save_part(handle, artifact, part, directory).await? {
-                    output::line(&format!("wrote {}", path.display()))?;
-                }
-            }
+        if let Some(directory) = directory
+            && let Some(path) = save_part(handle, artifact, part, directory).await?
+        {
+            output::line(&format!("wrote {}", path.display()))?;
+        } else {
+            print_part(handle, artifact, part, directory.is_some()).await?;
         }
     }
     Ok(())
 }
 
-/// Saves the bytes of an artifact; returns its id with each file.
+/// `is_saved`: what can be in a file is in one, or is nothing.
+async fn print_part(
+    handle: &TaskHandle,
+    artifact: &Artifact,
+    part: &Part,
+    is_saved: bool,
+) -> Result<(), CommandFailure> {
+    match &part.content {
+        Content::Url { url, .. } if part.streamed_artifact().is_none() => output::line(url)?,
+        _ if is_saved => {}
+        Content::Text(text) => output::untrusted_text(text)?,
+        Content::Data(_) => output::untrusted_text(&sanitize::json(&json_text(part)))?,
+        Content::Url { .. } if is_text(&part.media_type) => {
+            let mut text = TextPieces::default();
+            copy(handle, part, &mut |data| text.print(data)).await?;
+            text.end()?;
+        }
+        Content::Raw { data, .. } => {
+            output::line(&summary(&artifact.name, &part.media_type, data.len() as u64))?;
+        }
+        _ => output::line(&summary(&artifact.name, &part.media_type, artifact.size))?,
+    }
+    Ok(())
+}
+
+/// JSON as people read it.
+fn json_text(part: &Part) -> String {
+    format!("{:#}", part.to_json().unwrap_or_default())
+}
+
+/// Saves an artifact; returns its id with each file.
 pub(in crate::cmd) async fn save(
     handle: &TaskHandle,
     artifact: &Artifact,
@@ -58,37 +76,40 @@ pub(in crate::cmd) async fn save(
 ) -> Result<Vec<(String, PathBuf)>, CommandFailure> {
     let mut files = Vec::new();
     for part in &artifact.parts {
-        if let Some(path) = save_part(handle, artifact, part, Some(directory)).await? {
+        if let Some(path) = save_part(handle, artifact, part, directory).await? {
             files.push((artifact.id.clone(), path));
         }
     }
     Ok(files)
 }
 
+/// `None`: there is nothing to save, as of a link.
 async fn save_part(
     handle: &TaskHandle,
     artifact: &Artifact,
     part: &Part,
-    directory: Option<&Path>,
+    directory: &Path,
 ) -> Result<Option<PathBuf>, CommandFailure> {
-    let Some(directory) = directory else {
-        return Ok(None);
+    let label = part.metadata.get(FILENAME).map_or("", String::as_str);
+    let (filename, usual, text) = match &part.content {
+        Content::Text(text) if text.is_empty() && label.is_empty() => return Ok(None),
+        Content::Text(text) => (label, "text/plain", Some(text.clone())),
+        Content::Data(_) => (label, "application/json", Some(json_text(part) + "\n")),
+        Content::Raw { filename, .. } => (filename.as_str(), "", None),
+        Content::Url { filename, .. } if part.streamed_artifact().is_some() => (filename.as_str(), "", None),
+        _ => return Ok(None),
     };
-    let (Content::Raw { filename, .. } | Content::Url { filename, .. }) = &part.content else {
-        return Ok(None);
+    // A file keeps its name; the name of an artifact is that of no file yet.
+    let (name, media_type) = match (filename, part.media_type.as_str()) {
+        ("", "") => (artifact.name.as_str(), usual),
+        ("", media_type) => (artifact.name.as_str(), media_type),
+        (filename, _) => (filename, ""),
     };
-    if part.as_raw().is_none() && part.streamed_artifact().is_none() {
-        return Ok(None);
-    }
-    let name = if filename.is_empty() {
-        &artifact.name
-    } else {
-        filename
-    };
-    let (mut file, path) = artifact_files::create(directory, name)?;
-    match part.as_raw() {
-        Some(data) => file.write_all(data)?,
-        None => copy(handle, part, &mut |data| file.write_all(data)).await?,
+    let (mut file, path) = artifact_files::create(directory, name, media_type)?;
+    match (text, part.as_raw()) {
+        (Some(text), _) => file.write_all(text.as_bytes())?,
+        (None, Some(data)) => file.write_all(data)?,
+        (None, None) => copy(handle, part, &mut |data| file.write_all(data)).await?,
     }
     Ok(Some(path))
 }

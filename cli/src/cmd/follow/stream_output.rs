@@ -1,5 +1,6 @@
-//! Artifacts printed as they come: text to standard output, other bytes into the output directory or
-//! counted; in JSON mode one object per event. One that broke off may come again, whole, under the same name.
+//! Artifacts as they come: into the output directory, if there is one; else text to standard output, and
+//! other bytes counted; in JSON mode one object per event. One that broke off may come again, whole, under
+//! the same name.
 
 use std::{
     collections::HashMap,
@@ -15,15 +16,14 @@ use super::artifact_kind::{is_text, summary};
 use crate::{
     artifact_files,
     failure::{CommandFailure, FailureCode},
-    json, output,
+    json,
+    output::{self, TextPieces},
 };
 
 /// Where the bytes of one artifact go.
 enum ArtifactSink {
-    /// Standard output; whether the last byte was a newline.
-    Print {
-        ended_line: bool,
-    },
+    /// Standard output.
+    Print(TextPieces),
     Save(File, PathBuf),
     Count,
 }
@@ -126,14 +126,14 @@ impl StreamOutput {
     }
 
     fn sink(&self, name: &str, media_type: &str) -> Result<ArtifactSink, CommandFailure> {
-        if is_text(media_type) && !self.json {
-            return Ok(ArtifactSink::Print { ended_line: true });
+        if let Some(directory) = &self.directory {
+            let (file, path) = artifact_files::create(directory, name, "")?;
+            return Ok(ArtifactSink::Save(file, path));
         }
-        let Some(directory) = &self.directory else {
-            return Ok(ArtifactSink::Count);
-        };
-        let (file, path) = artifact_files::create(directory, name)?;
-        Ok(ArtifactSink::Save(file, path))
+        if is_text(media_type) && !self.json {
+            return Ok(ArtifactSink::Print(TextPieces::default()));
+        }
+        Ok(ArtifactSink::Count)
     }
 
     fn chunk(&mut self, task_id: &str, artifact_id: &str, data: &[u8]) -> Result<(), CommandFailure> {
@@ -145,10 +145,7 @@ impl StreamOutput {
         };
         open.bytes += data.len() as u64;
         match &mut open.sink {
-            ArtifactSink::Print { ended_line } => {
-                *ended_line = data.last().map_or(*ended_line, |byte| *byte == b'\n');
-                output::bytes(data)?;
-            }
+            ArtifactSink::Print(text) => text.print(data)?,
             ArtifactSink::Save(file, _) => file.write_all(data)?,
             ArtifactSink::Count => {}
         }
@@ -175,10 +172,8 @@ impl StreamOutput {
         if !whole {
             let part = match open.sink {
                 ArtifactSink::Save(_, path) => Some(path),
-                ArtifactSink::Print { ended_line } => {
-                    if !ended_line {
-                        output::line("")?;
-                    }
+                ArtifactSink::Print(text) => {
+                    text.end()?;
                     None
                 }
                 ArtifactSink::Count => None,
@@ -199,7 +194,7 @@ impl StreamOutput {
         let before = self.broken.iter().position(|broken| broken.name == open.name);
         let part = before.and_then(|at| self.broken.remove(at).part);
         match open.sink {
-            ArtifactSink::Print { ended_line: false } => output::line("")?,
+            ArtifactSink::Print(text) => text.end()?,
             ArtifactSink::Save(_, written) => {
                 let path = match part {
                     Some(part) => fs::rename(&written, &part).map(|()| part)?,
@@ -213,7 +208,7 @@ impl StreamOutput {
             ArtifactSink::Count if !self.json => {
                 output::line(&summary(&open.name, &open.media_type, open.bytes))?;
             }
-            ArtifactSink::Print { .. } | ArtifactSink::Count => {}
+            ArtifactSink::Count => {}
         }
         self.seen.push(artifact_id);
         Ok(())

@@ -20,7 +20,8 @@ use super::{UampCommand, UampSignArgs};
 use crate::{
     context::Context,
     failure::{CommandFailure, FailureCode},
-    message_content, output,
+    message_content::{self, PartSource},
+    output,
     peer_target::PeerTarget,
 };
 
@@ -133,7 +134,7 @@ async fn receiver_uri(context: &Context, text: &str) -> Result<String, CommandFa
 }
 
 fn body(content: &str, media_type: Option<&str>) -> Result<EnvelopeBody, CommandFailure> {
-    let message = message_content::message(&[content])?;
+    let message = message_content::message_from(&[PartSource::parse(content)])?;
     let content = message.parts.into_iter().next().map(|part| part.content);
     match content {
         Some(Content::Text(text)) => match media_type {
