@@ -75,6 +75,21 @@ impl Context {
         self.daemon.is_some()
     }
 
+    /// The argument that names the daemon to a program beside it, if one was named: by its address, or by its
+    /// home.
+    pub(crate) fn daemon_argument(&self) -> Result<Option<OsString>, CommandFailure> {
+        let mut argument = OsString::from("--daemon=");
+        match &self.daemon {
+            Some(address) => argument.push(address),
+            None if self.home.is_given() => {
+                argument.push("unix://");
+                argument.push(self.home.socket()?);
+            }
+            None => return Ok(None),
+        }
+        Ok(Some(argument))
+    }
+
     /// The daemon's settings that were given, or those of the home.
     pub(crate) fn settings(&self, given: &PolicyFile) -> Result<Option<PathBuf>, CommandFailure> {
         match &given.config {

@@ -1,4 +1,4 @@
-//! Writing to the terminal or to a pipe: plain lines, JSON, tables, colour only where a terminal shows
+//! Writing to the terminal or to a pipe: plain lines, JSON, colour only where a terminal shows
 //! it, and nothing from outside that could drive the terminal.
 
 use std::{
@@ -10,7 +10,10 @@ use std::{
 use agentanycast_daemon_kit::sanitize::{self, printable};
 use serde_json::Value;
 
-use crate::json;
+use crate::{
+    columns, json,
+    terminal_line::{self, takes_escapes},
+};
 
 /// Prints the text as one line on standard output.
 pub(crate) fn line(text: &str) -> io::Result<()> {
@@ -30,6 +33,47 @@ pub(crate) fn bytes(data: &[u8]) -> io::Result<()> {
         write(printable(&String::from_utf8_lossy(data)).as_bytes())
     } else {
         write(data)
+    }
+}
+
+/// Text that comes in pieces, on standard output: what has come of a character waits for its rest.
+#[derive(Debug, Default)]
+pub(crate) struct TextPieces {
+    begun: Vec<u8>,
+    in_line: bool,
+}
+
+impl TextPieces {
+    /// Prints a piece.
+    pub(crate) fn print(&mut self, piece: &[u8]) -> io::Result<()> {
+        self.begun.extend_from_slice(piece);
+        let rest = self.begun.split_off(whole_characters(&self.begun));
+        let text = std::mem::replace(&mut self.begun, rest);
+        self.put(&text)
+    }
+
+    /// Prints what waits, and ends a line that was begun.
+    pub(crate) fn end(mut self) -> io::Result<()> {
+        let rest = std::mem::take(&mut self.begun);
+        self.put(&rest)?;
+        if self.in_line { line("") } else { Ok(()) }
+    }
+
+    fn put(&mut self, text: &[u8]) -> io::Result<()> {
+        self.in_line = text.last().map_or(self.in_line, |last| *last != b'\n');
+        bytes(text)
+    }
+}
+
+/// How many of these bytes are before a character of UTF-8 that only begins at their end.
+fn whole_characters(bytes: &[u8]) -> usize {
+    let tail = bytes
+        .utf8_chunks()
+        .last()
+        .map_or(&[][..], |chunk| chunk.invalid());
+    match std::str::from_utf8(tail) {
+        Err(error) if error.error_len().is_none() => bytes.len() - tail.len(),
+        _ => bytes.len(),
     }
 }
 
@@ -61,13 +105,16 @@ pub(crate) fn errors_as_json() {
 /// One JSON document on one line of standard error. A closed standard error is ignored.
 pub(crate) fn json_error(document: &Value) {
     let text = json::versioned(document).to_string();
+    terminal_line::begin();
     let _ = writeln!(io::stderr().lock(), "{}", sanitize::json(&text));
 }
 
 /// All writing to standard output.
 fn write(data: &[u8]) -> io::Result<()> {
+    terminal_line::wipe();
     let mut stdout = io::stdout().lock();
     let written = stdout.write_all(data).and_then(|()| stdout.flush());
+    terminal_line::printed(data);
     // The kind stays: a closed pipe has an exit code of its own.
     written.map_err(|error| io::Error::new(error.kind(), format!("cannot write to standard output: {error}")))
 }
@@ -80,8 +127,24 @@ pub(crate) fn warn(text: &str) {
         let text = text.strip_prefix("anycast: ").unwrap_or(&text);
         json_error(&serde_json::json!({"warning": text}));
     } else {
+        terminal_line::begin();
         let _ = writeln!(io::stderr().lock(), "{text}");
     }
+}
+
+/// What drives the terminal behind standard output, and shows nothing.
+pub(crate) fn control(sequence: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(sequence.as_bytes())?;
+    stdout.flush()
+}
+
+/// Asks at the terminal: lines on standard error, and the cursor behind them.
+pub(crate) fn ask(text: &str) -> io::Result<()> {
+    terminal_line::begin();
+    let mut stderr = io::stderr().lock();
+    stderr.write_all(text.as_bytes())?;
+    stderr.flush()
 }
 
 /// As [`printable`], with all lines but the first moved in, so that none looks as if this program said it.
@@ -99,14 +162,9 @@ pub(crate) fn brief(text: &str) -> String {
     brief_to(text, 72)
 }
 
-/// As [`flat`], and not longer than that many characters.
+/// As [`flat`], and not wider than that many columns.
 pub(crate) fn brief_to(text: &str, width: usize) -> String {
-    let flat = flat(text);
-    if flat.chars().count() <= width {
-        flat
-    } else {
-        flat.chars().take(width.saturating_sub(1)).chain(['…']).collect()
-    }
+    columns::cut(&flat(text), width)
 }
 
 /// What colours mean here.
@@ -118,7 +176,8 @@ pub(crate) enum Paint {
     Faint,
 }
 
-/// A text on one line, coloured if standard output is a terminal and `NO_COLOR` is not set.
+/// A text on one line, coloured if standard output is a terminal that takes escape sequences and `NO_COLOR`
+/// is not set.
 fn paint(text: &str, paint: Paint) -> String {
     let text = sanitize::one_line(text);
     let code = match paint {
@@ -128,52 +187,10 @@ fn paint(text: &str, paint: Paint) -> String {
         Paint::Faint => 2,
     };
     let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    if wanted && io::stdout().is_terminal() {
+    if wanted && takes_escapes() && io::stdout().is_terminal() {
         format!("\u{1b}[{code}m{text}\u{1b}[0m")
     } else {
         text.into_owned()
-    }
-}
-
-/// Rows under a head, in columns as wide as their widest cell, each on one line.
-pub(crate) fn table<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> io::Result<()> {
-    Table::new(head).print(rows)
-}
-
-/// A table whose rows come one after the other.
-#[derive(Debug)]
-pub(crate) struct Table<const N: usize> {
-    head: Option<[String; N]>,
-    widths: [usize; N],
-}
-
-impl<const N: usize> Table<N> {
-    pub(crate) fn new(head: [&str; N]) -> Self {
-        Self {
-            widths: head.map(|cell| cell.chars().count()),
-            head: Some(head.map(str::to_owned)),
-        }
-    }
-
-    /// Prints further rows, and the head before the first; columns do not become narrower.
-    pub(crate) fn print(&mut self, rows: &[[String; N]]) -> io::Result<()> {
-        for row in rows {
-            for (width, cell) in self.widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.chars().count());
-            }
-        }
-        if let Some(head) = self.head.take() {
-            pieces(&[(&self.render(&head), Paint::Faint)])?;
-        }
-        rows.iter().try_for_each(|row| line(&self.render(row)))
-    }
-
-    fn render(&self, cells: &[String; N]) -> String {
-        let padded = cells
-            .iter()
-            .zip(self.widths)
-            .map(|(cell, width)| format!("{cell:<width$}"));
-        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     }
 }
 
@@ -248,6 +265,21 @@ mod tests {
         assert_eq!(flat("good \u{202e}live\u{2069}"), "good \u{fffd}live\u{fffd}");
         assert_eq!(indented("a\n> b\r\n"), "a\n    > b\u{fffd}");
         assert_eq!(brief(&"x".repeat(100)).chars().count(), 72);
+    }
+
+    #[test]
+    fn a_character_in_two_pieces_waits_for_its_rest() {
+        let text = "aé日🙂".as_bytes();
+        for at in 0..=text.len() {
+            let whole = whole_characters(&text[..at]);
+            assert!(
+                std::str::from_utf8(&text[..whole]).is_ok() && at - whole < 4,
+                "{at}"
+            );
+        }
+        // What can become no character does not wait.
+        assert_eq!(whole_characters(b"a\xff"), 2);
+        assert_eq!(whole_characters(b"\xff\xe6\x97"), 1);
     }
 
     #[test]

@@ -1,18 +1,20 @@
-//! The line that shows that something goes on: on standard error, only on a terminal, wiped before
-//! anything else is printed.
+//! The line that shows that something goes on: on standard error, only on a terminal that takes escape
+//! sequences. What is printed meanwhile stands in its place; it is not drawn where a line of text has not
+//! ended (`terminal_line`).
 
 use std::{
-    io::{self, IsTerminal, Write},
+    io::{self, IsTerminal as _},
     time::{Duration, Instant},
 };
 
-use crate::output::{brief_to, flat};
+use crate::{
+    columns,
+    output::flat,
+    terminal_line::{self, takes_escapes},
+};
 
 /// How often the time shown grows.
 const TICK: Duration = Duration::from_secs(1);
-
-/// Where the terminal does not say how wide it is.
-const WIDTH: usize = 80;
 
 /// A line of progress with the time since it was made.
 #[derive(Debug)]
@@ -28,7 +30,7 @@ impl ProgressLine {
     /// Silent in JSON mode and away from a terminal.
     pub(crate) fn new(json: bool) -> Self {
         let mut progress = Self::silent();
-        progress.shown = !json && io::stderr().is_terminal();
+        progress.shown = !json && io::stderr().is_terminal() && takes_escapes();
         progress
     }
 
@@ -70,27 +72,17 @@ impl ProgressLine {
 
     /// Wipes the line.
     pub(crate) fn clear(&self) {
-        self.write("");
+        if self.shown {
+            terminal_line::wipe();
+        }
     }
 
     fn draw(&self) {
         if self.shown {
-            self.write(&line(&self.text, &self.hint, self.start.elapsed(), width()));
+            let width = columns::of_terminal(rustix::stdio::stderr());
+            terminal_line::draw(&line(&self.text, &self.hint, self.start.elapsed(), width));
         }
     }
-
-    fn write(&self, text: &str) {
-        if self.shown {
-            let mut stderr = io::stderr().lock();
-            // Progress that cannot be shown is no reason to fail.
-            drop(write!(stderr, "\r\u{1b}[K{text}").and_then(|()| stderr.flush()));
-        }
-    }
-}
-
-fn width() -> usize {
-    let size = rustix::termios::tcgetwinsize(rustix::stdio::stderr());
-    size.map_or(WIDTH, |size| usize::from(size.ws_col)).max(WIDTH / 2)
 }
 
 /// The line, short of the terminal's width: one that wraps could not be wiped.
@@ -99,8 +91,11 @@ fn line(text: &str, hint: &str, since: Duration, width: usize) -> String {
         "" => format!(" ({} s)", since.as_secs()),
         hint => format!("; {hint} ({} s)", since.as_secs()),
     };
-    let room = width.saturating_sub(end.chars().count() + 1);
-    brief_to(&format!("{}{end}", brief_to(text, room.max(1))), width - 1)
+    let room = width.saturating_sub(columns::width(&end) + 1);
+    columns::cut(
+        &format!("{}{end}", columns::cut(text, room.max(1))),
+        width.saturating_sub(1),
+    )
 }
 
 impl Drop for ProgressLine {
@@ -119,20 +114,24 @@ mod tests {
     fn what_can_be_done_is_shown_whole() {
         let since = Duration::from_secs(7);
         assert_eq!(line("working", "", since, 80), "working (7 s)");
-        let hint = "Ctrl-C cancels, d leaves it queued";
+        let hint = "Ctrl-C cancels, Ctrl-D leaves it queued";
         let long = "bob is not connected: ".repeat(9);
         let shown = line(&long, hint, since, 80);
-        assert!(shown.starts_with("bob is") && shown.contains("…; Ctrl-C cancels, d leaves it queued (7 s)"));
-        assert_eq!(shown.chars().count(), 79);
+        assert!(
+            shown.starts_with("bob is") && shown.contains("…; Ctrl-C cancels, Ctrl-D leaves it queued (7 s)")
+        );
+        assert_eq!(columns::width(&shown), 79);
+        let wide = line(&"日本語".repeat(30), hint, since, 80);
+        assert!(columns::width(&wide) < 80, "{wide}");
     }
 
     proptest! {
         #[test]
         fn a_line_is_shorter_than_the_terminal(
-            text in ".{0,200}", hint in ".{0,60}", seconds in any::<u32>(), width in 40..300_usize
+            text in ".{0,200}", hint in ".{0,60}", seconds in any::<u32>(), width in 1..300_usize
         ) {
             let shown = line(&flat(&text), &flat(&hint), Duration::from_secs(seconds.into()), width);
-            prop_assert!(shown.chars().count() < width);
+            prop_assert!(columns::width(&shown) < width);
         }
     }
 }

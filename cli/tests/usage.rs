@@ -352,3 +352,17 @@ fn no_error_repeats_a_password_or_drives_the_terminal() {
         }
     }
 }
+
+/// The bridge is beside the daemon that the options of all commands name.
+#[cfg(feature = "bridge")]
+#[test]
+fn the_bridge_takes_the_daemon_that_is_named() {
+    for before in [
+        &["bridge", "--daemon", "unix:///nowhere/daemon.sock"][..],
+        &["--home", "/nowhere", "bridge"],
+    ] {
+        let version = stdout(&anycast(&[before, &["--version"]].concat()).success());
+        assert!(version.contains("bridge"), "{version}");
+    }
+    anycast(&["relay", "--daemon", "unix:///nowhere/daemon.sock"]).code(2);
+}

@@ -3387,12 +3387,16 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__reply)
-            opts="-h --no-wait --stream --timeout --output --home --daemon --json --no-start --relay --help"
+            opts="-h --data --no-wait --stream --timeout --output --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --data)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --timeout)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -3625,12 +3629,16 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__send)
-            opts="-h --skill --url --allow-private --seal-for --no-wait --stream --timeout --output --deadline --context --reply-to --meta --home --daemon --json --no-start --relay --help"
+            opts="-h --data --skill --url --allow-private --seal-for --no-wait --stream --timeout --output --deadline --context --reply-to --meta --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --data)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --seal-for)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

@@ -303,9 +303,10 @@ complete -c anycast -n "__fish_anycast_using_subcommand demo" -l pair -d 'Start 
 complete -c anycast -n "__fish_anycast_using_subcommand demo" -l json -d 'Print JSON for scripts'
 complete -c anycast -n "__fish_anycast_using_subcommand demo" -l no-start -d 'Start no daemon where none runs'
 complete -c anycast -n "__fish_anycast_using_subcommand demo" -s h -l help -d 'Print help'
+complete -c anycast -n "__fish_anycast_using_subcommand send" -l data -d 'A part of JSON behind the others, for agents that take data: the JSON, @FILE for a file that has it, or - for standard input; can be repeated' -r
 complete -c anycast -n "__fish_anycast_using_subcommand send" -l seal-for -d 'With --url: seal the task for this peer (named as TARGET is), so that whoever carries it can neither read nor change it, and take only answers that it has sealed' -r
 complete -c anycast -n "__fish_anycast_using_subcommand send" -l timeout -d 'Give up waiting after this long, such as 30s, 1h30m or 2d; 0 waits for ever' -r
-complete -c anycast -n "__fish_anycast_using_subcommand send" -l output -d 'Write artifacts that are not text into this directory' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand send" -l output -d 'Write what comes back into files in this directory, texts too' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand send" -l deadline -d 'The task fails if it has not ended by then: a time from now, such as 10m or 2d, or a date such as 2030-01-31T12:00:00Z' -r
 complete -c anycast -n "__fish_anycast_using_subcommand send" -l context -d 'The conversation that the task belongs to, as `anycast task` shows it [default: a new one]' -r
 complete -c anycast -n "__fish_anycast_using_subcommand send" -l reply-to -d 'A new task in the conversation of this earlier one' -r
@@ -321,8 +322,9 @@ complete -c anycast -n "__fish_anycast_using_subcommand send" -l stream -d 'Prin
 complete -c anycast -n "__fish_anycast_using_subcommand send" -l json -d 'Print JSON for scripts'
 complete -c anycast -n "__fish_anycast_using_subcommand send" -l no-start -d 'Start no daemon where none runs'
 complete -c anycast -n "__fish_anycast_using_subcommand send" -s h -l help -d 'Print help'
+complete -c anycast -n "__fish_anycast_using_subcommand reply" -l data -d 'A part of JSON behind the others, for agents that take data: the JSON, @FILE for a file that has it, or - for standard input; can be repeated' -r
 complete -c anycast -n "__fish_anycast_using_subcommand reply" -l timeout -d 'Give up waiting after this long, such as 30s, 1h30m or 2d; 0 waits for ever' -r
-complete -c anycast -n "__fish_anycast_using_subcommand reply" -l output -d 'Write artifacts that are not text into this directory' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand reply" -l output -d 'Write what comes back into files in this directory, texts too' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand reply" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand reply" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand reply" -l relay -d 'Keep this relay in the home\'s settings, for the daemon that the command starts: a multiaddr that ends in /p2p/PEER_ID; can be repeated' -r
@@ -332,7 +334,7 @@ complete -c anycast -n "__fish_anycast_using_subcommand reply" -l json -d 'Print
 complete -c anycast -n "__fish_anycast_using_subcommand reply" -l no-start -d 'Start no daemon where none runs'
 complete -c anycast -n "__fish_anycast_using_subcommand reply" -s h -l help -d 'Print help'
 complete -c anycast -n "__fish_anycast_using_subcommand retry" -l timeout -d 'Give up waiting after this long, such as 30s, 1h30m or 2d; 0 waits for ever' -r
-complete -c anycast -n "__fish_anycast_using_subcommand retry" -l output -d 'Write artifacts that are not text into this directory' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand retry" -l output -d 'Write what comes back into files in this directory, texts too' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand retry" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand retry" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand retry" -l relay -d 'Keep this relay in the home\'s settings, for the daemon that the command starts: a multiaddr that ends in /p2p/PEER_ID; can be repeated' -r
@@ -380,7 +382,7 @@ complete -c anycast -n "__fish_anycast_using_subcommand run" -l no-start -d 'Sta
 complete -c anycast -n "__fish_anycast_using_subcommand run" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c anycast -n "__fish_anycast_using_subcommand chat" -l context -d 'Go on with this conversation, as `anycast task` shows it, and show what was said in it [default: a new one]' -r
 complete -c anycast -n "__fish_anycast_using_subcommand chat" -l timeout -d 'Give up waiting for an answer after this long, such as 30s, 1h30m or 2d; 0 waits for ever' -r
-complete -c anycast -n "__fish_anycast_using_subcommand chat" -l output -d 'Write artifacts that are not text into this directory' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand chat" -l output -d 'Write what comes back into files in this directory, texts too' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand chat" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand chat" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand chat" -l relay -d 'Keep this relay in the home\'s settings, for the daemon that the command starts: a multiaddr that ends in /p2p/PEER_ID; can be repeated' -r
@@ -450,7 +452,7 @@ complete -c anycast -n "__fish_anycast_using_subcommand tasks" -l json -d 'Print
 complete -c anycast -n "__fish_anycast_using_subcommand tasks" -l no-start -d 'Start no daemon where none runs'
 complete -c anycast -n "__fish_anycast_using_subcommand tasks" -s h -l help -d 'Print help'
 complete -c anycast -n "__fish_anycast_using_subcommand task" -l timeout -d 'Give up waiting after this long, such as 30s, 1h30m or 2d; 0 waits for ever' -r
-complete -c anycast -n "__fish_anycast_using_subcommand task" -l output -d 'Write artifacts that are not text into this directory' -r -F
+complete -c anycast -n "__fish_anycast_using_subcommand task" -l output -d 'Write what comes back into files in this directory, texts too' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand task" -l home -d 'Directory of the daemon\'s key, socket, data, log and settings (config.toml) [default: ~/.agentanycast]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand task" -l daemon -d 'Use the daemon at this address (unix:///PATH or tcp://HOST:PORT) instead of the home\'s' -r
 complete -c anycast -n "__fish_anycast_using_subcommand task" -l relay -d 'Keep this relay in the home\'s settings, for the daemon that the command starts: a multiaddr that ends in /p2p/PEER_ID; can be repeated' -r

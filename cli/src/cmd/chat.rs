@@ -48,7 +48,7 @@ pub(crate) struct ChatArgs {
     /// Give up waiting for an answer after this long, such as 30s, 1h30m or 2d; 0 waits for ever
     #[arg(long, default_value = "5m", value_parser = parse_duration, value_name = "TIME")]
     pub(crate) timeout: Duration,
-    /// Write artifacts that are not text into this directory
+    /// Write what comes back into files in this directory, texts too
     #[arg(long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
 }
@@ -56,8 +56,8 @@ pub(crate) struct ChatArgs {
 /// What can be typed besides messages.
 const HELP: &str =
     "Each line is sent as it is; @FILE in it sends that file (Tab completes it), @@ stands for @.
-/help shows this, /context the id of the conversation, /quit or Ctrl-D ends.
-While an answer is awaited Ctrl-C cancels the task, and d leaves it.";
+/help shows this, /context the id of the conversation, /quit or Ctrl-D ends. Pasted lines are one message.
+While an answer is awaited Ctrl-C cancels the task, and Ctrl-D leaves it; what is typed meanwhile is the next line.";
 
 pub(crate) async fn run(context: &Context, args: ChatArgs) -> Result<(), CommandFailure> {
     let mut interrupt = Interrupt::new()?;
@@ -135,7 +135,10 @@ impl<'a> Chat<'a> {
             let prompt = if self.asking.is_some() { "answer> " } else { "> " };
             let typed = tokio::select! {
                 typed = self.editor.line(prompt) => typed?,
-                wish = interrupt.stop_signal() => return Err(wish.failure("interrupted")),
+                wish = interrupt.stop_signal() => {
+                    output::line("")?;
+                    return Err(wish.failure("interrupted"));
+                }
             };
             let Some(typed) = typed else { return Ok(()) };
             let parts = match input_line::parse(&typed) {
@@ -197,6 +200,7 @@ impl<'a> Chat<'a> {
             }
             Ok(task.context_id(&self.conversation).send().await?)
         };
+        self.editor.keep_pastes_whole();
         let outcome = follower.send(interrupt, sending).await;
         if let Err(failure) = &outcome
             && failure.is_question()

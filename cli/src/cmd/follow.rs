@@ -16,7 +16,7 @@ use crate::{
     interrupt::{Interrupt, StopSignal},
     json, output,
     progress_line::ProgressLine,
-    terminal_keys::TerminalKeys,
+    type_ahead::TypeAhead,
 };
 
 mod artifact_kind;
@@ -34,7 +34,7 @@ pub(crate) struct FollowArgs {
     /// Give up waiting after this long, such as 30s, 1h30m or 2d; 0 waits for ever
     #[arg(long, default_value = "5m", value_parser = parse_duration, value_name = "TIME")]
     pub(crate) timeout: Duration,
-    /// Write artifacts that are not text into this directory
+    /// Write what comes back into files in this directory, texts too
     #[arg(long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
 }
@@ -47,6 +47,9 @@ const LAST_ARTIFACTS: Duration = Duration::from_secs(10);
 
 /// How long a cancel may take after Ctrl-C.
 const CANCEL_LIMIT: Duration = Duration::from_secs(2);
+
+/// When it is said, where no line of progress says it, what a task waits for that has not arrived.
+const SILENCE: Duration = Duration::from_secs(3);
 
 /// How long it may take to say what a task waits for.
 const TRACE_LIMIT: Duration = Duration::from_secs(2);
@@ -73,7 +76,7 @@ pub(super) struct Follower<'a> {
     /// Whether the terminal is there to answer at.
     may_ask: bool,
     progress: ProgressLine,
-    keys: Option<TerminalKeys>,
+    typed: Option<TypeAhead>,
     /// What the agent said last.
     news: String,
     /// The task, once the daemon has it.
@@ -95,7 +98,7 @@ impl<'a> Follower<'a> {
             args,
             whom: None,
             may_ask: !context.json && !input_is_read && std::io::stdin().is_terminal(),
-            keys: progress.is_shown().then(TerminalKeys::new).flatten(),
+            typed: progress.is_shown().then(TypeAhead::new).flatten(),
             progress,
             news: String::new(),
             task: None,
@@ -141,7 +144,7 @@ impl<'a> Follower<'a> {
         self.task = Some(handle.id().to_owned());
         let outcome = self.follow(&handle, interrupt).await;
         // Whoever goes on with the terminal has it as it was.
-        (self.progress, self.keys) = (ProgressLine::silent(), None);
+        (self.progress, self.typed) = (ProgressLine::silent(), None);
         outcome
     }
 
@@ -219,6 +222,8 @@ impl<'a> Follower<'a> {
             futures::stream::empty().boxed()
         }
         .fuse();
+        let mut silence = std::pin::pin!(tokio::time::sleep(SILENCE));
+        let mut is_silent = !self.progress.is_shown();
         loop {
             tokio::select! {
                 Some(event) = artifacts.next() => {
@@ -233,10 +238,12 @@ impl<'a> Follower<'a> {
                     }
                     None => break,
                 },
-                key = pressed(&mut self.keys) => if key == b'd' {
-                    return Ok(FollowEnd::Left);
-                },
+                () = left(&mut self.typed) => return Ok(FollowEnd::Left),
                 () = self.progress.tick() => self.say_where(handle).await,
+                () = &mut silence, if is_silent => {
+                    is_silent = false;
+                    self.warn_where(handle).await;
+                }
             }
         }
         self.progress.clear();
@@ -256,9 +263,9 @@ impl<'a> Follower<'a> {
         let Some(waiting) = WaitStatus::from_trace(&trace, self.whom.as_deref()) else {
             return;
         };
-        let hint = match (&self.keys, waiting.arrived) {
-            (Some(_), false) => "Ctrl-C cancels, d leaves it queued",
-            (Some(_), true) => "Ctrl-C cancels, d leaves it running",
+        let hint = match (&self.typed, waiting.arrived) {
+            (Some(_), false) => "Ctrl-C cancels, Ctrl-D leaves it queued",
+            (Some(_), true) => "Ctrl-C cancels, Ctrl-D leaves it running",
             (None, _) => "Ctrl-C cancels",
         };
         let text = if waiting.worked_on && !self.news.is_empty() {
@@ -267,6 +274,25 @@ impl<'a> Follower<'a> {
             &waiting.says
         };
         self.progress.show_with(text, hint);
+    }
+
+    /// Says once where a task is that has not arrived, and what is done meanwhile.
+    async fn warn_where(&self, handle: &TaskHandle) {
+        let trace = tokio::time::timeout(TRACE_LIMIT, self.node.trace_without_audit(handle.id())).await;
+        let Ok(Ok(trace)) = trace else { return };
+        let Some(waiting) = WaitStatus::from_trace(&trace, self.whom.as_deref()).filter(|at| !at.arrived)
+        else {
+            return;
+        };
+        let until = match self.args.timeout {
+            limit if limit.is_zero() => "its end".to_owned(),
+            limit => format!("{} at most", duration::format(limit)),
+        };
+        output::warn(&format!(
+            "anycast: {}; task {} is kept and sent as soon as that changes, and this command waits for {until}",
+            waiting.says,
+            handle.id()
+        ));
     }
 
     async fn changed(&mut self, handle: &TaskHandle, update: TaskUpdate) -> Result<(), CommandFailure> {
@@ -285,10 +311,12 @@ impl<'a> Follower<'a> {
             self.news = in_words(&text);
             return Err(self.unanswered(handle, &text).await?);
         }
-        // What is typed now is the answer.
-        let keys = self.keys.take();
-        let had_keys = keys.is_some();
-        drop(keys);
+        // What is typed from now on is the answer.
+        let typed = self.typed.take();
+        let had_typed = typed.is_some();
+        if let Some(typed) = typed {
+            typed.forget();
+        }
         let Some(answer) = prompt::ask(&in_words(&text)).await? else {
             let id = handle.id();
             let message = format!(
@@ -297,7 +325,7 @@ impl<'a> Follower<'a> {
             );
             return Err(CommandFailure::new(FailureCode::Input, "InputRequired", message).with_task(id));
         };
-        self.keys = had_keys.then(TerminalKeys::new).flatten();
+        self.typed = had_typed.then(TypeAhead::new).flatten();
         handle.reply(answer).await?;
         self.progress.show("answered");
         Ok(())
@@ -402,10 +430,10 @@ async fn cancel(handle: &TaskHandle, interrupt: &mut Interrupt) -> CommandFailur
     CommandFailure::new(FailureCode::Interrupted, "Interrupted", message)
 }
 
-/// The next key, if there is a terminal to press it at.
-async fn pressed(keys: &mut Option<TerminalKeys>) -> u8 {
-    match keys {
-        Some(keys) => keys.pressed().await,
+/// Resolves when the wait is left, if there is a terminal to leave it at.
+async fn left(typed: &mut Option<TypeAhead>) {
+    match typed {
+        Some(typed) => typed.left().await,
         None => std::future::pending().await,
     }
 }

@@ -24,6 +24,7 @@ use self::view_model::{Snapshot, TopView};
 use super::status::healthy;
 use crate::{
     arg_values::parse_interval, context::Context, failure::CommandFailure, interrupt::Interrupt, output,
+    terminal_line::takes_escapes,
 };
 
 #[derive(Debug, Args)]
@@ -50,13 +51,18 @@ pub(crate) async fn run(context: &Context, args: TopArgs) -> Result<(), CommandF
     if context.json {
         return stream(&node, args.interval).await;
     }
-    if !io::stdout().is_terminal() {
+    if !io::stdout().is_terminal() || !takes_escapes() {
         return Err(CommandFailure::usage(
-            "anycast top needs a terminal; without one use --once or --json",
+            "anycast top needs a terminal that can be drawn on (TERM is missing or dumb where it cannot); without one use \
+             --once or --json",
         ));
     }
+    let mut interrupt = Interrupt::new()?;
     let mut terminal = ratatui::try_init()?;
-    let done = live(&mut terminal, &node, args.interval).await;
+    let done = tokio::select! {
+        done = live(&mut terminal, &node, args.interval) => done,
+        wish = interrupt.stop_signal() => Err(wish.failure("interrupted")),
+    };
     ratatui::try_restore()?;
     done
 }

@@ -170,3 +170,58 @@ fn a_store_that_cannot_be_written_is_named() {
         "{said}"
     );
 }
+
+/// A daemon that has its socket already and ends for one of its gateways is told of with its reason.
+#[cfg(feature = "bridge")]
+#[test]
+fn a_gateway_that_cannot_start_is_the_reason_why_up_fails() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap();
+    drop(free);
+    fs::create_dir_all(home.join("home")).unwrap();
+    let settings = format!(
+        "listen_addrs = [\"/ip4/127.0.0.1/tcp/0\"]\n[bridge]\nenabled = true\nlisten = \"{address}\"\n\
+         [mcp]\nenabled = true\nlisten = \"{address}\"\n"
+    );
+    fs::write(home.join("home/config.toml"), settings).unwrap();
+    for start in [&["up"][..], &["send", "self", "hello"]] {
+        let (text, code) = run(home, start);
+        assert!(
+            code != Some(0) && text.contains(&address.to_string()) && text.contains("did not start"),
+            "{start:?} {code:?}: {text}"
+        );
+    }
+}
+
+/// Metrics that are not shown are told by `status` and found by `doctor`; tasks go on.
+#[test]
+fn a_port_of_metrics_that_is_taken_is_told() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let config = home.join("config.toml");
+    fs::write(
+        &config,
+        format!("[metrics]\nenabled = true\nlisten = \"{address}\"\n"),
+    )
+    .unwrap();
+    let _daemon = RunningCommand::start(
+        home,
+        &[
+            "daemon",
+            "--listen=/ip4/127.0.0.1/tcp/0",
+            "--config",
+            config.to_str().unwrap(),
+        ],
+    );
+    let (text, code) = run(home, &["status"]);
+    let says = format!("metrics are not shown at {address}");
+    assert!(
+        code == Some(0) && text.contains("degraded") && text.contains(&says),
+        "{code:?}: {text}"
+    );
+    finds(home, "daemon", &[&says]);
+}

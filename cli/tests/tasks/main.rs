@@ -5,14 +5,18 @@
 mod asking_agent;
 mod bugreport;
 mod doctor;
+mod files;
 #[path = "../homes/mod.rs"]
 mod homes;
 mod json_schema;
+mod own_agents;
 mod ping;
 mod run;
 mod send_and_reply;
 mod terminal;
 mod terminal_and_pipe;
+mod terminal_waits;
+mod typing;
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},

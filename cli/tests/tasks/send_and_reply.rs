@@ -139,6 +139,35 @@ fn a_task_goes_on_without_a_wait_and_ends_by_its_deadline() {
     assert!(code == Some(5) && text.contains(&trace), "{code:?}: {text}");
 }
 
+/// Off a terminal, too, it is said soon what a task waits for, and what is done meanwhile.
+#[test]
+fn off_a_terminal_a_peer_that_is_not_reached_is_told() {
+    let scene = SendSetup::start();
+    for json in [false, true] {
+        let mut command = command(scene.home());
+        if json {
+            command.arg("--json");
+        }
+        let output = command
+            .args(["send", ABSENT_PEER, "hello", "--timeout", "8s"])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(5), "{said}");
+        let first = said.lines().next().unwrap_or_default();
+        for part in ["is not connected: no address known", "waits for 8s at most"] {
+            assert!(first.contains(part), "{part:?} is missing in {said}");
+        }
+        assert_eq!(first.contains("\"warning\""), json, "{said}");
+    }
+    // What is soon done says nothing.
+    let output = command(scene.home())
+        .args(["send", scene.peer(), "slow"])
+        .output()
+        .unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}
+
 /// A signal ends the wait: Ctrl-C the task too, the others not.
 #[test]
 fn signals_end_the_wait() {
@@ -214,8 +243,8 @@ fn on_a_terminal_the_wait_says_where_it_hangs_and_is_left() {
     let home = scene.home();
     let mut terminal = Terminal::run(home, &["send", ABSENT_PEER, "hello"]);
     terminal.shows("is not connected: no address known");
-    terminal.shows("Ctrl-C cancels, d leaves it queued");
-    terminal.types("xd");
+    terminal.shows("Ctrl-C cancels, Ctrl-D leaves it queued");
+    terminal.types("\u{4}");
     let (text, code) = terminal.ended();
     let id = newest(home);
     assert_eq!(code, Some(0), "{text}");
@@ -236,8 +265,8 @@ fn on_a_terminal_the_wait_says_where_it_hangs_and_is_left() {
 
     let mut terminal = Terminal::run(home, &["send", scene.peer(), "wait"]);
     terminal.shows("working thinking");
-    terminal.shows("d leaves it running");
-    terminal.types("d");
+    terminal.shows("Ctrl-D leaves it running");
+    terminal.types("\u{4}");
     assert_eq!(terminal.ended().1, Some(0));
     assert_eq!(scene.status(&newest(home)), "working");
 }

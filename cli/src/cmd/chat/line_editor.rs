@@ -15,10 +15,14 @@ use rustyline::{
     validate::Validator,
 };
 
-use crate::failure::CommandFailure;
+use crate::{failure::CommandFailure, output, terminal_line::takes_escapes, type_ahead::TypeAhead};
 
 /// Longest line, in bytes.
 const MAX_LINE: u64 = 1 << 20;
+
+/// Has a terminal mark what is pasted, as the editor does while it reads, and not mark it any more.
+const MARK_PASTES: &str = "\u{1b}[?2004h";
+const MARK_NO_PASTES: &str = "\u{1b}[?2004l";
 
 type RustylineEditor = rustyline::Editor<FileCompleter, MemHistory>;
 
@@ -26,13 +30,18 @@ type RustylineEditor = rustyline::Editor<FileCompleter, MemHistory>;
 pub(super) struct LineEditor {
     /// None: there is no terminal.
     lines: Option<Arc<Mutex<RustylineEditor>>>,
+    /// Gives the terminal back as it was, also from the middle of a line.
+    _terminal: Option<TypeAhead>,
 }
 
 impl LineEditor {
     /// With JSON there is nothing but answers on the terminal.
     pub(super) fn new(json: bool) -> Result<Self, CommandFailure> {
         if json || !io::stdin().is_terminal() || !io::stdout().is_terminal() {
-            return Ok(Self { lines: None });
+            return Ok(Self {
+                lines: None,
+                _terminal: None,
+            });
         }
         let config = Config::builder()
             .completion_type(CompletionType::List)
@@ -43,11 +52,25 @@ impl LineEditor {
         lines.set_helper(Some(FileCompleter(FilenameCompleter::new())));
         Ok(Self {
             lines: Some(Arc::new(Mutex::new(lines))),
+            // One that takes no escape sequences shows itself what is typed.
+            _terminal: if takes_escapes() { TypeAhead::new() } else { None },
         })
     }
 
     pub(super) fn is_terminal(&self) -> bool {
         self.lines.is_some()
+    }
+
+    /// Has lines that are pasted while nothing is read be one line too, when it is read.
+    pub(super) fn keep_pastes_whole(&self) {
+        self.tell_terminal(MARK_PASTES);
+    }
+
+    fn tell_terminal(&self, sequence: &str) {
+        if self.is_terminal() && takes_escapes() {
+            // A terminal that is gone needs nothing.
+            let _ = output::control(sequence);
+        }
     }
 
     /// The next line; None: there is none. Ctrl-C empties the line.
@@ -58,6 +81,12 @@ impl LineEditor {
             None => read(),
         });
         reading.await.map_err(io::Error::other)?
+    }
+}
+
+impl Drop for LineEditor {
+    fn drop(&mut self) {
+        self.tell_terminal(MARK_NO_PASTES);
     }
 }
 
