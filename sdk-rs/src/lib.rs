@@ -48,6 +48,7 @@ mod part;
 mod peer_id;
 mod serve;
 mod session;
+mod target;
 mod task;
 mod task_again;
 mod task_builder;
@@ -79,8 +80,9 @@ pub use node_agents::{AgentBuilder, AgentProgram, NodeAgent};
 pub use part::{Content, Part};
 pub use peer_id::{InvalidPeerId, PeerId};
 pub use serve::{ArtifactWriter, HandlerError, IncomingTask, Serve};
+pub use target::Target;
 pub use task::{Attempt, Task, TaskError, TaskFilter, TaskPage, TaskStatus, TaskUpdate};
-pub use task_builder::{Target, TaskBuilder};
+pub use task_builder::TaskBuilder;
 pub use task_handle::{
     MAX_ARTIFACT_IN_MEMORY, TaskHandle,
     artifacts::{ArtifactEvent, EndReason},

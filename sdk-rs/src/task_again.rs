@@ -14,8 +14,9 @@ use crate::{
         trace::{TaskAddressee, Trace},
     },
     peer_id::PeerId,
+    target::Target,
     task::Task,
-    task_builder::{Target, TaskBuilder},
+    task_builder::TaskBuilder,
 };
 
 /// What begins labels that belong to one task alone: how it was sealed, and which gateway it came by.

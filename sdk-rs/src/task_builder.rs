@@ -6,59 +6,20 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use agentanycast_proto::v1::{self, send_task_request};
+use agentanycast_proto::v1;
 
 use crate::{
     error::{Error, ErrorKind, Subject},
     message::Message,
     node::{Node, missing, notes::TaskNote},
     peer_id::PeerId,
+    target::Target,
     task::{Task, TaskError},
     task_handle::TaskHandle,
 };
 
 /// The metadata key that ends a task when the time in it passes.
 const DEADLINE_KEY: &str = "deadline";
-
-/// Whom a task is for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Target {
-    /// The agent of this peer.
-    Peer(PeerId),
-    /// Any agent with this skill; the daemon chooses.
-    Skill(String),
-    /// An agent beyond a bridge, such as an A2A server's URL.
-    Url(String),
-}
-
-impl Target {
-    /// Any agent with this skill.
-    pub fn skill(id: impl Into<String>) -> Self {
-        Self::Skill(id.into())
-    }
-
-    /// An agent beyond a bridge.
-    pub fn url(url: impl Into<String>) -> Self {
-        Self::Url(url.into())
-    }
-}
-
-impl From<PeerId> for Target {
-    fn from(peer: PeerId) -> Self {
-        Self::Peer(peer)
-    }
-}
-
-impl From<Target> for send_task_request::Target {
-    fn from(target: Target) -> Self {
-        match target {
-            Target::Peer(peer) => Self::PeerId(peer.to_string()),
-            Target::Skill(skill) => Self::SkillId(skill),
-            Target::Url(url) => Self::Url(url),
-        }
-    }
-}
 
 impl Node {
     /// Sends a task. When this returns, the task is durable: it is delivered also if the peer is

@@ -9,8 +9,8 @@ use crate::{
     error::Error,
     message::{Role, to_system_time},
     peer_id::PeerId,
+    target::Target,
     task::Task,
-    task_builder::Target,
 };
 
 /// The way of a task, as the daemon knows it.
