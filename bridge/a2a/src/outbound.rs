@@ -5,7 +5,7 @@
 //! before the next step is taken; after a restart it is gone on from there, and what is in doubt is looked for and
 //! never said again.
 //!
-//! PURE: `interface` (how an agent is spoken to), `encode` and `decode` (what is asked and said), `sse`, `unseal` (what of it
+//! PURE: `interface` (how an agent is spoken to), `encode` and `decode` (what is asked and said), `unseal` (what of it
 //! counts where it is sealed), `report_builder` (what is news), `checkpoint` (how far it has got), `error`. Around
 //! them: `card_cache`, `remote_agent` (one agent), `delivery` (one task). HTTP to agents is `agentanycast_egress`.
 
@@ -18,7 +18,6 @@ mod error;
 mod interface;
 mod remote_agent;
 mod report_builder;
-mod sse;
 mod unseal;
 
 use std::{sync::Arc, time::Duration};
@@ -34,8 +33,9 @@ use self::{card_cache::CardCache, delivery::DeliveryJob};
 /// See `fuzz.rs`: what an agent outside says, as an answer, as a card, as events in pieces of this size.
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) fn fuzz(piece: usize, bytes: &[u8]) {
-    let whole = sse::SseReader::default().take(bytes).ok();
-    let mut reader = sse::SseReader::default();
+    let new_reader = || agentanycast_readers::sse::SseReader::new(agentanycast_egress::client::MAX_ANSWER);
+    let whole = new_reader().take(bytes).ok();
+    let mut reader = new_reader();
     let mut events = Vec::new();
     for piece in bytes.chunks(piece.max(1)) {
         events.extend(reader.take(piece).ok().into_iter().flatten());

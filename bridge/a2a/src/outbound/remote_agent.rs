@@ -8,6 +8,7 @@ use std::{sync::Arc, time::Duration};
 use agentanycast_egress::client::{HostClient, HostClients, HttpCall, MAX_ANSWER, from_error, read};
 use agentanycast_gateway::is_terminal;
 use agentanycast_proto::v1;
+use agentanycast_readers::sse::SseReader;
 use async_stream::try_stream;
 use bytes::Bytes;
 use futures::{StreamExt as _, stream::BoxStream};
@@ -20,7 +21,6 @@ use super::{
     encode::{self, FILES, RemoteCall, without_bom},
     error::{Kind, OutboundError, excerpt},
     interface::{Binding, RemoteInterface},
-    sse,
 };
 use crate::protocol::{JsonScan, task::write_state, v0_3_protojson, version::Version};
 
@@ -228,14 +228,15 @@ impl RemoteAgent {
         }
         let mut body = response.into_body();
         let events = try_stream! {
-            let mut reader = sse::SseReader::default();
+            let mut reader = SseReader::new(MAX_ANSWER);
             // An event that nothing is known of does not end a task. It is told if nothing else comes.
             let mut strange = None;
             let mut has_begun = false;
             while let Some(frame) = unless_silent(body.frame()).await {
                 let frame = frame.map_err(|error| from_error(&*error, false))?;
                 let Ok(data) = frame.into_data() else { continue };
-                for event in reader.take(&data)? {
+                let events = reader.take(&data);
+                for event in events.map_err(|error| OutboundError::permanent(error.to_string()))? {
                     if event.is_empty() {
                         continue;
                     }
