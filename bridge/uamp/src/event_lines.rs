@@ -2,6 +2,8 @@
 //!
 //! Invariant: an event is bounded before it is whole; what comes in other pieces gives the same deltas. PURE.
 
+use agentanycast_readers::sse::SseReader;
+
 use crate::{
     delta::Delta,
     error::{UampCode, UampError},
@@ -11,12 +13,13 @@ use crate::{
 pub const MAX_EVENT: usize = 8 << 20;
 
 /// Reads events as their bytes come.
-#[derive(Debug, Default)]
-pub struct DeltaEvents {
-    /// A line that has not ended yet.
-    line: Vec<u8>,
-    /// The data of an event that has not ended yet.
-    data: Vec<u8>,
+#[derive(Debug)]
+pub struct DeltaEvents(SseReader);
+
+impl Default for DeltaEvents {
+    fn default() -> Self {
+        Self(SseReader::new(MAX_EVENT))
+    }
 }
 
 impl DeltaEvents {
@@ -25,30 +28,11 @@ impl DeltaEvents {
     /// # Errors
     /// [`UampCode::PayloadTooLarge`] of an event, [`UampError::Field`] of data that is not a delta.
     pub fn take(&mut self, bytes: &[u8]) -> Result<Vec<Delta>, UampError> {
-        let mut deltas = Vec::new();
-        for &byte in bytes {
-            if byte != b'\n' {
-                self.line.push(byte);
-                if self.line.len() + self.data.len() > MAX_EVENT {
-                    let text = format!("an event has more than {MAX_EVENT} bytes");
-                    return Err(UampError::coded(UampCode::PayloadTooLarge, text));
-                }
-                continue;
-            }
-            let line = std::mem::take(&mut self.line);
-            let line = line.strip_suffix(b"\r").unwrap_or(&line);
-            if line.is_empty() {
-                let data = std::mem::take(&mut self.data);
-                if !data.is_empty() {
-                    deltas.push(Delta::read(&data, MAX_EVENT)?);
-                }
-            } else if let Some(data) = line.strip_prefix(b"data:") {
-                // Names, ids and comments say nothing that the delta does not.
-                self.data
-                    .extend_from_slice(data.strip_prefix(b" ").unwrap_or(data));
-            }
-        }
-        Ok(deltas)
+        let events = self.0.take(bytes);
+        let events =
+            events.map_err(|error| UampError::coded(UampCode::PayloadTooLarge, error.to_string()))?;
+        let filled = events.iter().filter(|data| !data.is_empty());
+        filled.map(|data| Delta::read(data, MAX_EVENT)).collect()
     }
 }
 
