@@ -2,6 +2,8 @@
 
 use agentanycast_daemon_kit::sanitize::{one_line, without_passwords};
 
+use crate::json::without_bom;
+
 /// Longest excerpt, in characters: a terminal shows it in four lines, and it holds the beginning of most
 /// stack traces and error objects.
 pub const MAX_CHARS: usize = 300;
@@ -29,9 +31,72 @@ pub fn excerpt(line: &[u8]) -> String {
     shown
 }
 
+/// Largest part of a page that [`words`] looks at, in bytes: pages of errors are smaller.
+const MAX_PAGE: usize = 64 << 10;
+
+/// As [`excerpt`], of a whole answer: where that is a page of HTML or XML, only the text of the page.
+///
+/// ```
+/// use agentanycast_readers::excerpt::words;
+///
+/// assert_eq!(words(b"<html><style>b {}</style><h1>Bad gateway</h1></html>"), "Bad gateway");
+/// ```
+pub fn words(answer: &[u8]) -> String {
+    let answer = without_bom(answer);
+    let page = String::from_utf8_lossy(&answer[..answer.len().min(MAX_PAGE)]);
+    if !page.trim_start().starts_with('<') {
+        return excerpt(answer);
+    }
+    let mut text = String::new();
+    let mut rest = page.as_ref();
+    while let Some(begin) = rest.find('<') {
+        text.push_str(&rest[..begin]);
+        text.push(' ');
+        let tag = &rest[begin..];
+        let is = |name: &str| {
+            let begin = tag.as_bytes().get(1..=name.len());
+            begin.is_some_and(|begin| begin.eq_ignore_ascii_case(name.as_bytes()))
+        };
+        let end = match () {
+            () if is("!--") => "-->",
+            () if is("script") => "</script>",
+            () if is("style") => "</style>",
+            () => ">",
+        };
+        rest = behind(tag, end);
+    }
+    text.push_str(rest);
+    let text: Vec<&str> = text.split_whitespace().collect();
+    match text.is_empty() {
+        true => excerpt(answer),
+        false => excerpt(text.join(" ").as_bytes()),
+    }
+}
+
+/// The text behind the first `end`, in either case.
+fn behind<'a>(text: &'a str, end: &str) -> &'a str {
+    let windows = text.as_bytes().windows(end.len());
+    let at = windows
+        .into_iter()
+        .position(|window| window.eq_ignore_ascii_case(end.as_bytes()));
+    at.map_or("", |at| &text[at + end.len()..])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_page_the_text_is_shown() {
+        let page = "\u{feff}<!DOCTYPE html>\n<html><head><title>502 Bad\nGateway</title><STYLE>b > c {}</Style>\
+                    <script>if (a<b) {}</script></head><!-- <p>no</p> --><p class=\"x\">ä &amp; so</p></html>";
+        assert_eq!(words(page.as_bytes()), "502 Bad Gateway ä &amp; so");
+        assert_eq!(words(b"<p>cut <b"), "cut");
+        assert_eq!(words(b"<img>"), "<img>");
+        assert_eq!(words(b"a < b"), "a < b");
+        assert_eq!(words(b"<script>"), "<script>");
+        assert_eq!(words(b""), "");
+    }
 
     #[test]
     fn a_line_is_shown_in_part() {

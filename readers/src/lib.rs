@@ -4,5 +4,6 @@
 //! the bytes before they call [`json`]; [`sse`] bounds an event itself. PURE.
 
 pub mod excerpt;
+pub mod gzip;
 pub mod json;
 pub mod sse;
