@@ -214,7 +214,7 @@ pub(crate) fn parse_arguments(tool: &str, text: &str) -> Result<Value, UppError>
     if text.trim().is_empty() {
         return Ok(Value::Object(Map::new()));
     }
-    serde_json::from_str(text).map_err(|error| {
+    agentanycast_readers::json::value(text.as_bytes()).map_err(|error| {
         UppError::invalid_response(format!(
             "the arguments of the call of `{tool}` are not JSON: {error}"
         ))

@@ -23,17 +23,19 @@
 //! Groq, xAI, OpenRouter, llama.cpp and vLLM speak OpenAI's chat completions: [`openai`] with
 //! [`ProviderConfig::base_url`](crate::ProviderConfig::base_url).
 
+mod answer_reader;
 mod anthropic;
+mod chat_answer;
 mod dialect;
 mod gemini;
 mod http_provider;
-mod line_reader;
 mod ollama;
 mod openai_chat;
 mod openai_responses;
 mod proxy;
 mod reply_json;
 
+pub use self::chat_answer::ChatAnswer;
 use self::{dialect::Dialect, http_provider::HttpProvider};
 use crate::provider::ModelReference;
 

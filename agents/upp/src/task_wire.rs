@@ -3,6 +3,9 @@
 //!
 //! All of it is pure. Invariant: both sides read what the other one writes by the same rules.
 
+use agentanycast_daemon_kit::json_lines;
+use agentanycast_readers::json as lenient;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::{
@@ -87,13 +90,30 @@ pub fn event_of_line(line: &[u8]) -> Result<Option<StreamEvent>, UppError> {
     let malformed = |error: serde_json::Error| {
         UppError::invalid_response(format!("an event of the agent is malformed: {error}"))
     };
-    let mut json: Value = serde_json::from_slice(line).map_err(malformed)?;
+    let mut json = lenient::value(line).map_err(malformed)?;
     let event = match json["source"].as_str() {
         None => json,
         Some("upp") => json["upp"].take(),
         Some(_) => return Ok(None),
     };
     serde_json::from_value(event).map(Some).map_err(malformed)
+}
+
+/// Adds an event as a line. Some readers end a line at characters that JSON allows raw, so that those are escaped.
+///
+/// ```
+/// use agentanycast_upp::{StreamEvent, task_wire::{event_of_line, push_line}};
+///
+/// let (event, mut lines) = (StreamEvent::text(0, "a\u{2028}b"), Vec::new());
+/// push_line(&mut lines, &event);
+/// assert!(lines.is_ascii() && lines.ends_with(b"\n"));
+/// assert_eq!(event_of_line(&lines).unwrap(), Some(event));
+/// ```
+pub fn push_line(lines: &mut Vec<u8>, event: &impl Serialize) {
+    // An event has text keys only, so that it always has a JSON form.
+    let line = serde_json::to_string(event).unwrap_or_default();
+    lines.extend_from_slice(json_lines::escape(&line).as_bytes());
+    lines.push(b'\n');
 }
 
 /// Bytes of this media type as a block: text, an image, a document, audio, video, or else binary.

@@ -16,7 +16,7 @@ use agentanycast::{
 use agentanycast_upp::{
     ErrorCode, Input, Message, Turn, UppError, UserMessage,
     mesh::{blocks_of_parts, parts_of_turn, request_of_parts},
-    task_wire::UAP_EVENTS,
+    task_wire::{self, UAP_EVENTS},
 };
 use futures::{FutureExt as _, StreamExt as _};
 use serde_json::Value;
@@ -296,9 +296,8 @@ async fn write_events(stream: &mut AgentStreamResult, mut writer: ArtifactWriter
 
 /// Events become lines. An error does not: the task ends with its reason.
 fn push_line(lines: &mut Vec<u8>, event: Result<AgentStreamEvent, AgentError>) {
-    if let Ok(line) = event.map(|event| serde_json::to_vec(&event).unwrap_or_default()) {
-        lines.extend(line);
-        lines.push(b'\n');
+    if let Ok(event) = event {
+        task_wire::push_line(lines, &event);
     }
 }
 

@@ -363,7 +363,7 @@ fn result_of(execution: &ToolExecution) -> ToolResult {
 }
 
 fn parse_structured(text: &str) -> Result<Value, UppError> {
-    serde_json::from_str(text).map_err(|error| {
+    agentanycast_readers::json::value(text.as_bytes()).map_err(|error| {
         UppError::invalid_response(format!("the structured answer is not JSON: {error}")).with_source(error)
     })
 }

@@ -69,7 +69,7 @@ pub fn request_of_parts(parts: &[Part]) -> Result<Option<WireRequest>, UppError>
 /// The JSON of a data part, or of bytes of this type.
 fn part_json(part: &Part, media_type: &str) -> Option<Value> {
     match part.as_raw() {
-        Some(bytes) if part.media_type == media_type => serde_json::from_slice(bytes).ok(),
+        Some(bytes) if part.media_type == media_type => agentanycast_readers::json::value(bytes).ok(),
         Some(_) => None,
         None => part.to_json(),
     }

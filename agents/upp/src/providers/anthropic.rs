@@ -1,12 +1,12 @@
 //! Anthropic's messages. A structured answer is the input of a tool that the model has to call.
 
-use std::collections::BTreeSet;
+use std::{borrow::Cow, collections::BTreeSet};
 
 use serde_json::{Value, json};
 
 use super::{
-    dialect::{Dialect, Flow, HttpCall, StreamDecoder, add_params, base_url, broken_off, unsupported},
-    reply_json::{count, inner_error, list, parse, result_text, text, usage},
+    dialect::{Dialect, Flow, HttpCall, StreamDecoder, add_params, endpoint, unsupported},
+    reply_json::{bad_end, count, end_reason, filtered, list, result_text, text, usage},
 };
 use crate::{
     assembler::ResponseAssembler,
@@ -15,6 +15,7 @@ use crate::{
     event::{StreamEvent, StreamEventType},
     message::{AssistantMessage, Message},
     provider::{Request, Response, System},
+    scripted::events_of,
     usage::TokenUsage,
 };
 
@@ -88,37 +89,10 @@ impl Dialect for Anthropic {
                 .map(|key| ("x-api-key", key.expose().to_owned())),
         );
         Ok(HttpCall {
-            url: format!("{}/v1/messages", base_url(request, "https://api.anthropic.com")),
+            url: endpoint(request, "https://api.anthropic.com", "/v1/messages"),
             headers,
             body,
         })
-    }
-
-    fn response(&self, body: &Value, request: &Request) -> Result<Response, UppError> {
-        if body["type"] == "error" {
-            return Err(inner_error(&body["error"]));
-        }
-        let mut assembler = ResponseAssembler::default();
-        let mut thinking = Vec::new();
-        for (index, block) in list(body, "content")?.iter().enumerate() {
-            let index = index as u64;
-            match text(block, "type") {
-                "text" => assembler.text(index, text(block, "text"))?,
-                "thinking" => {
-                    assembler.reasoning(index, text(block, "thinking"))?;
-                    thinking.push(block.clone());
-                }
-                "redacted_thinking" => thinking.push(block.clone()),
-                "tool_use" => {
-                    let (id, name) = (block["id"].as_str(), block["name"].as_str());
-                    assembler.tool_call(index, id, name, &block["input"].to_string())?;
-                }
-                _ => {}
-            }
-        }
-        assembler.usage = read_usage(&body["usage"]);
-        assembler.stop_reason = body["stop_reason"].as_str().map(str::to_owned);
-        finish(assembler, &thinking, request.structure.is_some())
     }
 
     fn decoder(&self, request: &Request) -> AnthropicDecoder {
@@ -247,6 +221,17 @@ fn read_usage(value: &Value) -> TokenUsage {
     )
 }
 
+/// Refuses an answer that did not end as an answer ends. One that a limit of tokens cut is the caller's own wish.
+fn check_end(response: &Response) -> Result<(), UppError> {
+    let has_calls = !response.message.tool_calls.is_empty();
+    match response.stop_reason.as_deref() {
+        None | Some("end_turn" | "stop_sequence" | "max_tokens" | "model_context_window_exceeded") => Ok(()),
+        Some("tool_use") if has_calls => Ok(()),
+        Some("refusal") => Err(filtered("refusal", Some(&response.message.text()))),
+        Some(reason) => Err(bad_end(reason, None)),
+    }
+}
+
 /// Moves the input of the answer tool to the data, and keeps the signatures.
 fn finish(
     mut assembler: ResponseAssembler,
@@ -259,6 +244,7 @@ fn finish(
             .insert("anthropic".to_owned(), json!({"thinking": thinking}));
     }
     let mut response = assembler.finish()?;
+    check_end(&response)?;
     if structured {
         let calls = &mut response.message.tool_calls;
         if let Some(at) = calls.iter().position(|call| call.tool_name == ANSWER_TOOL) {
@@ -286,10 +272,9 @@ pub(super) struct AnthropicDecoder {
 }
 
 impl StreamDecoder for AnthropicDecoder {
-    fn feed(&mut self, piece: &str, events: &mut Vec<StreamEvent>) -> Result<Flow, UppError> {
-        let event = parse(piece)?;
-        let index = count(&event, "index");
-        match text(&event, "type") {
+    fn feed(&mut self, event: &Value, events: &mut Vec<StreamEvent>) -> Result<Flow, UppError> {
+        let index = count(event, "index");
+        match text(event, "type") {
             "message_start" => {
                 self.assembler.usage = read_usage(&event["message"]["usage"]);
                 events.push(StreamEvent::bare(StreamEventType::MessageStart, 0));
@@ -300,28 +285,57 @@ impl StreamDecoder for AnthropicDecoder {
             "content_block_delta" => self.feed_delta(index, &event["delta"], events)?,
             "content_block_stop" => events.push(StreamEvent::bare(StreamEventType::ContentBlockStop, index)),
             "message_delta" => {
-                self.assembler.stop_reason = event["delta"]["stop_reason"].as_str().map(str::to_owned);
-                let output = count(&event["usage"], "output_tokens");
-                let so_far = &mut self.assembler.usage;
-                so_far.output_tokens = output;
-                so_far.total_tokens = so_far.input_tokens.saturating_add(output);
+                if let Some(reason) = end_reason(&event["delta"]["stop_reason"]) {
+                    self.assembler.stop_reason = Some(reason.into_owned());
+                }
+                if let Some(output) = event["usage"]["output_tokens"].as_u64() {
+                    let so_far = &mut self.assembler.usage;
+                    so_far.output_tokens = output;
+                    so_far.total_tokens = so_far.input_tokens.saturating_add(output);
+                }
             }
             "message_stop" => {
                 self.finished = true;
                 events.push(StreamEvent::bare(StreamEventType::MessageStop, 0));
                 return Ok(Flow::End);
             }
-            "error" => return Err(inner_error(&event["error"])),
             _ => {}
         }
         Ok(Flow::More)
     }
 
+    fn is_whole(&self) -> bool {
+        self.finished
+    }
+
     fn finish(self) -> Result<Response, UppError> {
-        if !self.finished {
-            return Err(broken_off());
-        }
         finish(self.assembler, &self.thinking, self.structured)
+    }
+
+    fn read(self, body: &Value, events: &mut Vec<StreamEvent>) -> Result<Response, UppError> {
+        let mut assembler = ResponseAssembler::default();
+        let mut thinking = Vec::new();
+        for (index, block) in list(body, "content")?.iter().enumerate() {
+            let index = index as u64;
+            match text(block, "type") {
+                "text" => assembler.text(index, text(block, "text"))?,
+                "thinking" => {
+                    assembler.reasoning(index, text(block, "thinking"))?;
+                    thinking.push(block.clone());
+                }
+                "redacted_thinking" => thinking.push(block.clone()),
+                "tool_use" => {
+                    let (id, name) = (block["id"].as_str(), block["name"].as_str());
+                    assembler.tool_call(index, id, name, &block["input"].to_string())?;
+                }
+                _ => {}
+            }
+        }
+        assembler.usage = read_usage(&body["usage"]);
+        assembler.stop_reason = end_reason(&body["stop_reason"]).map(Cow::into_owned);
+        let response = finish(assembler, &thinking, self.structured)?;
+        events.extend(events_of(&response.message));
+        Ok(response)
     }
 }
 

@@ -1,5 +1,6 @@
 //! What an adapter is: a pure translation between UPP and the JSON of one provider.
 
+use agentanycast_daemon_kit::address::join_path;
 use serde_json::{Map, Value};
 
 use crate::{
@@ -27,7 +28,7 @@ pub(super) struct HttpCall {
 
 /// The translation for one provider.
 pub(super) trait Dialect: std::fmt::Debug + Send + Sync + 'static {
-    /// What reads a streamed answer.
+    /// What reads an answer.
     type Decoder: StreamDecoder;
 
     const NAME: &'static str;
@@ -36,8 +37,6 @@ pub(super) trait Dialect: std::fmt::Debug + Send + Sync + 'static {
     const KEY_VARIABLE: Option<&'static str> = None;
 
     fn call(&self, request: &Request, streamed: bool) -> Result<HttpCall, UppError>;
-
-    fn response(&self, body: &Value, request: &Request) -> Result<Response, UppError>;
 
     fn decoder(&self, request: &Request) -> Self::Decoder;
 }
@@ -51,23 +50,27 @@ pub(super) enum Flow {
     End,
 }
 
-/// Reads a streamed answer piece by piece.
-pub(super) trait StreamDecoder: Send + 'static {
-    /// Reads a piece, and adds the events that it holds.
-    fn feed(&mut self, piece: &str, events: &mut Vec<StreamEvent>) -> Result<Flow, UppError>;
+/// Reads an answer, piece by piece or whole. An error that a piece or the answer tells of was taken out before.
+pub(super) trait StreamDecoder: std::fmt::Debug + Send + 'static {
+    /// Reads a piece of a stream, and adds the events that it holds.
+    fn feed(&mut self, piece: &Value, events: &mut Vec<StreamEvent>) -> Result<Flow, UppError>;
 
-    /// The whole answer; an error if the stream ended before its end.
+    /// The server says that its stream is over, by `[DONE]`.
+    fn done(&mut self) {}
+
+    /// Whether the pieces of a stream hold the end of the answer.
+    fn is_whole(&self) -> bool;
+
+    /// The answer of a stream that is whole.
     fn finish(self) -> Result<Response, UppError>;
+
+    /// Reads an answer that is no stream, and adds its events.
+    fn read(self, body: &Value, events: &mut Vec<StreamEvent>) -> Result<Response, UppError>;
 }
 
-/// The base URL of the configuration, or the provider's own, without a slash at its end.
-pub(super) fn base_url<'a>(request: &'a Request, default: &'a str) -> &'a str {
-    request
-        .config
-        .base_url
-        .as_deref()
-        .unwrap_or(default)
-        .trim_end_matches('/')
+/// This path below the base URL of the configuration, or below the provider's own.
+pub(super) fn endpoint(request: &Request, default: &str, path: &str) -> String {
+    join_path(request.config.base_url.as_deref().unwrap_or(default), path)
 }
 
 /// The header with the key, if there is one.
@@ -90,9 +93,4 @@ pub(super) fn unsupported(provider: &str, what: &str) -> UppError {
     UppError::invalid_request(format!(
         "{provider} does not take {what}; leave it out or use another provider"
     ))
-}
-
-/// The error for a stream that ended before its end.
-pub(super) fn broken_off() -> UppError {
-    UppError::invalid_response("the stream ended before the answer was whole")
 }

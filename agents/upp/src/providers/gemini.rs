@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use serde_json::{Map, Value, json};
 
 use super::{
-    dialect::{Dialect, Flow, HttpCall, StreamDecoder, base_url, broken_off, unsupported},
-    reply_json::{count, inner_error, list_or_empty, parse, text},
+    dialect::{Dialect, Flow, HttpCall, StreamDecoder, endpoint, unsupported},
+    reply_json::{bad_end, count, end_reason, filtered, list_or_empty, text},
 };
 use crate::{
     assembler::ResponseAssembler,
@@ -21,11 +21,11 @@ use crate::{
 /// Parameters that stand beside the generation's configuration and not in it.
 const TOP_LEVEL_PARAMS: [&str; 3] = ["cachedContent", "safetySettings", "toolConfig"];
 
-/// Reasons that block an answer, text that was sent before included.
-const BLOCKED: [&str; 3] = ["SAFETY", "PROHIBITED_CONTENT", "BLOCKLIST"];
-
-/// Reasons of a filter that may leave a part of the answer.
-const CUT_BY_FILTER: [&str; 5] = [
+/// Reasons of a filter. What was sent before is no answer.
+const FILTERED: [&str; 8] = [
+    "SAFETY",
+    "PROHIBITED_CONTENT",
+    "BLOCKLIST",
     "RECITATION",
     "SPII",
     "IMAGE_SAFETY",
@@ -74,9 +74,9 @@ impl Dialect for Gemini {
         } else {
             "generateContent"
         };
-        let base = base_url(request, "https://generativelanguage.googleapis.com");
+        let path = format!("/v1beta/{}:{method}", model_path(&request.model)?);
         Ok(HttpCall {
-            url: format!("{base}/v1beta/{}:{method}", model_path(&request.model)?),
+            url: endpoint(request, "https://generativelanguage.googleapis.com", &path),
             headers: request
                 .api_key
                 .iter()
@@ -84,12 +84,6 @@ impl Dialect for Gemini {
                 .collect(),
             body,
         })
-    }
-
-    fn response(&self, body: &Value, request: &Request) -> Result<Response, UppError> {
-        let mut decoder = self.decoder(request);
-        decoder.feed_value(body, &mut Vec::new())?;
-        decoder.finish()
     }
 
     fn decoder(&self, _request: &Request) -> GeminiDecoder {
@@ -200,19 +194,29 @@ pub(super) struct GeminiDecoder {
 }
 
 impl StreamDecoder for GeminiDecoder {
-    fn feed(&mut self, piece: &str, events: &mut Vec<StreamEvent>) -> Result<Flow, UppError> {
-        self.feed_value(&parse(piece)?, events)?;
+    fn feed(&mut self, chunk: &Value, events: &mut Vec<StreamEvent>) -> Result<Flow, UppError> {
+        self.feed_value(chunk, events)?;
         Ok(Flow::More)
     }
 
-    fn finish(mut self) -> Result<Response, UppError> {
+    fn is_whole(&self) -> bool {
         // The last piece has the reason; a stream without one broke off.
-        if self.assembler.stop_reason.is_none() {
-            return Err(broken_off());
+        self.assembler.stop_reason.is_some()
+    }
+
+    fn read(mut self, body: &Value, events: &mut Vec<StreamEvent>) -> Result<Response, UppError> {
+        self.feed_value(body, events)?;
+        if !self.is_whole() {
+            return Err(UppError::invalid_response(
+                "the answer has no candidate that has ended",
+            ));
         }
+        self.finish()
+    }
+
+    fn finish(mut self) -> Result<Response, UppError> {
         let signatures = std::mem::take(&mut self.signatures);
         let mut response = self.assembler.finish()?;
-        check_said(&response)?;
         let mut by_id = Map::new();
         for (index, signature) in signatures {
             if let Some(call) = response.message.tool_calls.get(index as usize) {
@@ -229,9 +233,6 @@ impl StreamDecoder for GeminiDecoder {
 
 impl GeminiDecoder {
     fn feed_value(&mut self, chunk: &Value, events: &mut Vec<StreamEvent>) -> Result<(), UppError> {
-        if !chunk["error"].is_null() {
-            return Err(inner_error(&chunk["error"]));
-        }
         if let Some(reason) = chunk["promptFeedback"]["blockReason"].as_str() {
             return Err(UppError::new(
                 ErrorCode::ContentFiltered,
@@ -254,14 +255,14 @@ impl GeminiDecoder {
         for part in list_or_empty(content, "parts")? {
             self.feed_part(part, events)?;
         }
-        if let Some(reason) = candidate["finishReason"].as_str() {
-            if BLOCKED.contains(&reason) {
-                return Err(UppError::new(
-                    ErrorCode::ContentFiltered,
-                    format!("the answer is blocked: {reason}"),
-                ));
+        if let Some(reason) = end_reason(&candidate["finishReason"]) {
+            let why = candidate["finishMessage"].as_str();
+            match &*reason {
+                "STOP" | "MAX_TOKENS" => {}
+                filter if FILTERED.contains(&filter) => return Err(filtered(filter, why)),
+                reason => return Err(bad_end(reason, why)),
             }
-            self.assembler.stop_reason = Some(reason.to_owned());
+            self.assembler.stop_reason = Some(reason.into_owned());
             events.push(StreamEvent::bare(StreamEventType::MessageStop, 0));
         }
         Ok(())
@@ -318,26 +319,6 @@ impl GeminiDecoder {
             assembler.block(new_index, image)?;
         }
         Ok(())
-    }
-}
-
-/// Refuses an answer without text, bytes and calls that did not end as an answer ends.
-fn check_said(response: &Response) -> Result<(), UppError> {
-    let is_thought = |block: &ContentBlock| matches!(block, ContentBlock::Reasoning { .. });
-    let message = &response.message;
-    if !message.tool_calls.is_empty() || !message.content.iter().all(is_thought) {
-        return Ok(());
-    }
-    match response.stop_reason.as_deref() {
-        // A budget that is used up by thoughts leaves no text.
-        None | Some("STOP" | "MAX_TOKENS" | "FINISH_REASON_UNSPECIFIED") => Ok(()),
-        Some(reason) if CUT_BY_FILTER.contains(&reason) => Err(UppError::new(
-            ErrorCode::ContentFiltered,
-            format!("the answer is blocked: {reason}"),
-        )),
-        Some(reason) => Err(UppError::invalid_response(format!(
-            "the model ended without an answer: {reason}"
-        ))),
     }
 }
 

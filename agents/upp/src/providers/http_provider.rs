@@ -1,17 +1,23 @@
 //! Sends the requests of an adapter with reqwest, and reads the answers with bounds.
 
-use std::{collections::VecDeque, pin::Pin, sync::OnceLock, time::SystemTime};
+use std::{
+    collections::VecDeque,
+    sync::OnceLock,
+    time::{Duration, SystemTime},
+};
 
+use agentanycast_readers::{excerpt::words, json};
 use async_trait::async_trait;
+use bytes::Bytes;
 use futures::{
-    Stream, StreamExt as _,
-    stream::{self, Peekable},
+    StreamExt as _,
+    stream::{self, BoxStream},
 };
 use serde_json::Value;
 
 use super::{
-    dialect::{Dialect, Flow, Framing, HttpCall, StreamDecoder},
-    line_reader::{MAX_ANSWER_BYTES, event_data, lines},
+    answer_reader::{AnswerLimits, AnswerReader, unpacked},
+    dialect::{Dialect, Framing, HttpCall, StreamDecoder},
     reply_json::code_of_kind,
 };
 use crate::{
@@ -25,8 +31,9 @@ use crate::{
 /// How much of the body of an error is read; its sentence is in the first lines.
 const MAX_ERROR_BYTES: usize = 64 << 10;
 
-/// How many characters of an error without a sentence are shown.
-const SHOWN_CHARACTERS: usize = 200;
+/// How long is waited for more of an answer that has its end: its usage may follow. Some servers keep the
+/// stream open.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// A provider behind HTTP.
 #[derive(Debug)]
@@ -42,23 +49,6 @@ impl<D: Dialect> HttpProvider<D> {
             dialect,
             client: OnceLock::new(),
         }
-    }
-
-    /// Why there is no stream: the error in the JSON that came instead of one.
-    fn not_streamed(&self, body: &[u8], request: &Request) -> UppError {
-        let body: Value = match serde_json::from_slice(body) {
-            Ok(body) => body,
-            Err(error) => {
-                let message = format!("the answer is neither a stream of events nor JSON: {error}");
-                return UppError::invalid_response(message).with_source(error);
-            }
-        };
-        // Gemini wraps the object into a list.
-        let body = body.get(0).unwrap_or(&body);
-        let whole = self.dialect.response(body, request);
-        whole.err().unwrap_or_else(|| {
-            UppError::invalid_response("the provider answers whole where a stream is asked for")
-        })
     }
 
     fn client(&self) -> Result<&reqwest::Client, UppError> {
@@ -102,10 +92,20 @@ impl<D: Dialect> HttpProvider<D> {
             .send()
             .await
             .map_err(|error| network_error(&error))?;
-        if response.status().is_success() {
-            Ok(response)
-        } else {
-            Err(error_of(response).await)
+        if !response.status().is_success() {
+            return Err(error_of(response).await);
+        }
+        check_encoding(&response)?;
+        Ok(response)
+    }
+
+    fn answer(&self, request: &Request, response: reqwest::Response) -> Answer<D::Decoder> {
+        let reader = AnswerReader::new(self.dialect.decoder(request), D::FRAMING, AnswerLimits::default());
+        Answer {
+            bytes: response.bytes_stream().boxed(),
+            reader: Some(reader),
+            waiting: VecDeque::new(),
+            last: None,
         }
     }
 }
@@ -118,112 +118,128 @@ impl<D: Dialect> Provider for HttpProvider<D> {
 
     async fn complete(&self, mut request: Request) -> Result<Response, UppError> {
         let response = self.send(&mut request, false).await?;
-        let body = read_body(response, MAX_ANSWER_BYTES).await?;
-        let body: Value = serde_json::from_slice(&body).map_err(|error| {
-            UppError::invalid_response(format!("the answer is not JSON: {error}")).with_source(error)
-        })?;
-        self.dialect.response(&body, &request)
+        let mut answer = self.answer(&request, response);
+        loop {
+            match answer.next().await? {
+                Some(ProviderEvent::Event(_)) => {}
+                Some(ProviderEvent::Done(response)) => return Ok(*response),
+                None => return Err(UppError::invalid_response("the answer is empty")),
+            }
+        }
     }
 
     async fn stream(&self, mut request: Request) -> Result<ProviderStream, UppError> {
         let response = self.send(&mut request, true).await?;
-        let decoder = self.dialect.decoder(&request);
-        let lines = lines(response.bytes_stream().boxed()).boxed();
-        Ok(match D::FRAMING {
-            Framing::Lines => decoded(lines.filter(|line| filled(line.as_ref())).boxed(), decoder).boxed(),
-            Framing::Events => {
-                let mut lines = lines.peekable();
-                if let Some(begin) = json_begin(&mut lines).await {
-                    let body = rest_of_json(begin, lines).await?;
-                    return Err(self.not_streamed(&body, &request));
-                }
-                decoded(event_data(lines).boxed(), decoder).boxed()
-            }
-        })
+        let mut answer = self.answer(&request, response);
+        // An answer that is no stream is read whole, so that its error is the one of this call.
+        answer.begin().await?;
+        let events = stream::try_unfold(answer, |mut answer| async move {
+            let next = answer.next().await?;
+            Ok(next.map(|event| (event, answer)))
+        });
+        Ok(events.boxed())
     }
 }
 
-fn filled(line: Result<&String, &UppError>) -> std::future::Ready<bool> {
-    std::future::ready(line.map_or(true, |line| !line.trim().is_empty()))
+/// An answer that is read.
+struct Answer<C> {
+    bytes: BoxStream<'static, reqwest::Result<Bytes>>,
+    /// `None`: all of it was read.
+    reader: Option<AnswerReader<C>>,
+    waiting: VecDeque<StreamEvent>,
+    /// What follows the events that wait.
+    last: Option<Result<Box<Response>, UppError>>,
 }
 
-/// The first line, taken, if it begins JSON. No line of server-sent events begins so.
-async fn json_begin<S>(lines: &mut Peekable<S>) -> Option<String>
-where
-    S: Stream<Item = Result<String, UppError>> + Unpin,
-{
-    let mut lines = Pin::new(lines);
-    let blank = |line: &Result<String, UppError>| line.as_ref().is_ok_and(|line| line.trim().is_empty());
-    while lines.as_mut().next_if(blank).await.is_some() {}
-    let json = |line: &Result<String, UppError>| {
-        let line = line.as_ref().map_or("", |line| line.trim_start());
-        line.starts_with(['{', '['])
-    };
-    lines.as_mut().next_if(json).await?.ok()
-}
-
-/// The JSON that begins with this line. The lines are bounded by [`MAX_ANSWER_BYTES`].
-async fn rest_of_json<S>(begin: String, mut lines: S) -> Result<Vec<u8>, UppError>
-where
-    S: Stream<Item = Result<String, UppError>> + Unpin,
-{
-    let mut body = begin.into_bytes();
-    while let Some(line) = lines.next().await.transpose()? {
-        body.push(b'\n');
-        body.extend_from_slice(line.as_bytes());
+impl<C: StreamDecoder> Answer<C> {
+    /// Reads until it is known to be a stream, or to its end.
+    async fn begin(&mut self) -> Result<(), UppError> {
+        while self
+            .reader
+            .as_ref()
+            .is_some_and(|reader| reader.is_stream() != Some(true))
+        {
+            self.read().await;
+        }
+        match &self.last {
+            Some(Err(error)) if self.waiting.is_empty() => Err(error.clone()),
+            _ => Ok(()),
+        }
     }
-    Ok(body)
-}
 
-/// What a decoder makes of the pieces of an answer.
-fn decoded<P, C>(pieces: P, decoder: C) -> impl Stream<Item = Result<ProviderEvent, UppError>> + Send
-where
-    P: Stream<Item = Result<String, UppError>> + Send + Unpin + 'static,
-    C: StreamDecoder,
-{
-    let begin = (pieces, Some(decoder), VecDeque::<StreamEvent>::new(), Flow::More);
-    stream::try_unfold(
-        begin,
-        |(mut pieces, mut decoder, mut waiting, mut flow)| async move {
-            loop {
-                if let Some(event) = waiting.pop_front() {
-                    return Ok(Some((
-                        ProviderEvent::Event(event),
-                        (pieces, decoder, waiting, flow),
-                    )));
-                }
-                let Some(mut active) = decoder.take() else {
-                    return Ok(None);
-                };
-                if flow == Flow::End {
-                    let done = ProviderEvent::Done(Box::new(active.finish()?));
-                    return Ok(Some((done, (pieces, None, waiting, flow))));
-                }
-                let mut events = Vec::new();
-                flow = match pieces.next().await.transpose()? {
-                    Some(piece) => active.feed(&piece, &mut events)?,
-                    None => Flow::End,
-                };
-                waiting.extend(events);
-                decoder = Some(active);
+    async fn next(&mut self) -> Result<Option<ProviderEvent>, UppError> {
+        loop {
+            if let Some(event) = self.waiting.pop_front() {
+                return Ok(Some(ProviderEvent::Event(event)));
             }
-        },
-    )
+            if let Some(last) = self.last.take() {
+                return last.map(|response| Some(ProviderEvent::Done(response)));
+            }
+            if self.reader.is_none() {
+                return Ok(None);
+            }
+            self.read().await;
+        }
+    }
+
+    /// Reads the next bytes, or the end. An answer that has its end is not lost by what follows.
+    async fn read(&mut self) {
+        let Some(mut reader) = self.reader.take() else {
+            return;
+        };
+        let mut events = Vec::new();
+        let piece = match () {
+            () if reader.is_over() => None,
+            () if reader.is_whole() => {
+                let piece = tokio::time::timeout(LAST_WORDS, self.bytes.next()).await;
+                piece.ok().flatten().and_then(Result::ok)
+            }
+            () => match self.bytes.next().await.transpose() {
+                Ok(piece) => piece,
+                Err(error) => {
+                    self.last = Some(Err(network_error(&error)));
+                    return;
+                }
+            },
+        };
+        let taken = match piece {
+            Some(bytes) => reader
+                .take(&bytes, &mut events)
+                .map(|()| self.reader = Some(reader)),
+            None => reader
+                .finish(&mut events)
+                .map(|response| self.last = Some(Ok(Box::new(response)))),
+        };
+        self.waiting.extend(events);
+        if let Err(error) = taken {
+            self.last = Some(Err(error));
+        }
+    }
 }
 
-async fn read_body(response: reqwest::Response, max: usize) -> Result<Vec<u8>, UppError> {
+/// Refuses an answer in an encoding that was not asked for, other than gzip.
+fn check_encoding(response: &reqwest::Response) -> Result<(), UppError> {
+    let encoding = response.headers().get("content-encoding");
+    let encoding = encoding.map(|value| String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase());
+    match encoding.as_deref().map(str::trim) {
+        None | Some("" | "identity" | "gzip" | "x-gzip") => Ok(()),
+        Some(other) => Err(UppError::invalid_response(format!(
+            "the answer is packed with `{}`, which was not asked for",
+            other.escape_debug()
+        ))),
+    }
+}
+
+/// The beginning of the body of an error.
+async fn error_body(response: reqwest::Response) -> Vec<u8> {
     let mut body = Vec::new();
     let mut pieces = response.bytes_stream();
-    while let Some(piece) = pieces.next().await {
-        let piece = piece.map_err(|error| network_error(&error))?;
-        if body.len() + piece.len() > max {
-            return Err(UppError::invalid_response(format!(
-                "the answer has more than {max} bytes"
-            )));
-        }
-        body.extend_from_slice(&piece);
+    while body.len() < MAX_ERROR_BYTES
+        && let Some(Ok(piece)) = pieces.next().await
+    {
+        body.extend_from_slice(&piece[..piece.len().min(MAX_ERROR_BYTES - body.len())]);
     }
-    Ok(body)
+    unpacked(&body, MAX_ERROR_BYTES).into_owned()
 }
 
 async fn error_of(response: reqwest::Response) -> UppError {
@@ -233,14 +249,9 @@ async fn error_of(response: reqwest::Response) -> UppError {
         .get("retry-after")
         .and_then(|value| value.to_str().ok())
         .and_then(|value| parse_retry_after(value, SystemTime::now()));
-    let body = read_body(response, MAX_ERROR_BYTES).await.unwrap_or_default();
-    let message = message_of_error_body(&body).unwrap_or_else(|| {
-        let text: String = String::from_utf8_lossy(&body)
-            .chars()
-            .take(SHOWN_CHARACTERS)
-            .collect();
-        format!("the provider answered with the status {status}: {text}")
-    });
+    let body = error_body(response).await;
+    let message = message_of_error_body(&body)
+        .unwrap_or_else(|| format!("the provider answered with the status {status}: {}", words(&body)));
     let error = UppError::new(code_of_error(status, &body), message).with_status(status);
     match retry_after {
         Some(wait) => error.with_retry_after(wait),
@@ -251,7 +262,7 @@ async fn error_of(response: reqwest::Response) -> UppError {
 /// The status decides, except where the body says more.
 fn code_of_error(status: u16, body: &[u8]) -> ErrorCode {
     let by_status = ErrorCode::from_status(status);
-    let body: Value = serde_json::from_slice(body).unwrap_or_default();
+    let body: Value = json::value(body).unwrap_or_default();
     let named = body["error"]["code"].as_str().or_else(|| body["code"].as_str());
     let by_name = named.and_then(|name| code_of_kind(name).or_else(|| ErrorCode::parse(name)));
     match (by_status, by_name) {

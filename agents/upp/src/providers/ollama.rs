@@ -1,11 +1,13 @@
 //! Ollama. A streamed answer is lines of JSON, not server-sent events.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 
 use super::{
-    dialect::{Dialect, Flow, Framing, HttpCall, StreamDecoder, base_url, bearer, broken_off, unsupported},
+    dialect::{Dialect, Flow, Framing, HttpCall, StreamDecoder, bearer, endpoint, unsupported},
     openai_chat::function_tool,
-    reply_json::{count, inner_error, parse, result_text, text, usage},
+    reply_json::{arguments_text, bad_end, count, end_reason, list_or_empty, result_text, text, usage},
 };
 use crate::{
     assembler::ResponseAssembler,
@@ -54,16 +56,10 @@ impl Dialect for Ollama {
             body["options"] = options.into();
         }
         Ok(HttpCall {
-            url: format!("{}/api/chat", base_url(request, "http://127.0.0.1:11434")),
+            url: endpoint(request, "http://127.0.0.1:11434", "/api/chat"),
             headers: bearer(request),
             body,
         })
-    }
-
-    fn response(&self, body: &Value, request: &Request) -> Result<Response, UppError> {
-        let mut decoder = self.decoder(request);
-        decoder.feed_value(body, &mut Vec::new())?;
-        decoder.finish()
     }
 
     fn decoder(&self, _request: &Request) -> OllamaDecoder {
@@ -135,25 +131,30 @@ pub(super) struct OllamaDecoder {
 }
 
 impl StreamDecoder for OllamaDecoder {
-    fn feed(&mut self, piece: &str, events: &mut Vec<StreamEvent>) -> Result<Flow, UppError> {
-        self.feed_value(&parse(piece)?, events)?;
+    fn feed(&mut self, line: &Value, events: &mut Vec<StreamEvent>) -> Result<Flow, UppError> {
+        self.feed_value(line, events)?;
         Ok(if self.finished { Flow::End } else { Flow::More })
     }
 
-    fn finish(self) -> Result<Response, UppError> {
-        if self.finished {
-            self.assembler.finish()
-        } else {
-            Err(broken_off())
+    fn is_whole(&self) -> bool {
+        self.finished
+    }
+
+    fn read(mut self, body: &Value, events: &mut Vec<StreamEvent>) -> Result<Response, UppError> {
+        self.feed_value(body, events)?;
+        if !self.finished {
+            return Err(UppError::invalid_response("the answer is not done"));
         }
+        self.finish()
+    }
+
+    fn finish(self) -> Result<Response, UppError> {
+        self.assembler.finish()
     }
 }
 
 impl OllamaDecoder {
     fn feed_value(&mut self, line: &Value, events: &mut Vec<StreamEvent>) -> Result<(), UppError> {
-        if !line["error"].is_null() {
-            return Err(inner_error(&line["error"]));
-        }
         let said = &line["message"];
         if !said.is_object() {
             return Err(UppError::invalid_response("the answer has no message"));
@@ -170,12 +171,12 @@ impl OllamaDecoder {
             self.assembler.text(TEXT, content)?;
             events.push(StreamEvent::text(TEXT, content));
         }
-        for call in said["tool_calls"].as_array().into_iter().flatten() {
+        for call in list_or_empty(said, "tool_calls")? {
             let (index, function) = (self.assembler.call_count(), &call["function"]);
             let id = call["id"]
                 .as_str()
                 .map_or_else(|| format!("call-{}", uuid::Uuid::new_v4()), str::to_owned);
-            let arguments = function["arguments"].to_string();
+            let arguments = arguments_text(&function["arguments"])?.into_owned();
             let name = function["name"].as_str();
             self.assembler.tool_call(index, Some(&id), name, &arguments)?;
             events.push(StreamEvent::tool_call(
@@ -186,8 +187,15 @@ impl OllamaDecoder {
             ));
         }
         if line["done"] == true {
+            // Older servers name no reason.
+            let reason = end_reason(&line["done_reason"]).map(Cow::into_owned);
+            if let Some(reason) = reason.as_deref()
+                && !["stop", "length"].contains(&reason)
+            {
+                return Err(bad_end(reason, None));
+            }
             self.finished = true;
-            self.assembler.stop_reason = line["done_reason"].as_str().map(str::to_owned);
+            self.assembler.stop_reason = reason;
             self.assembler.usage = usage(count(line, "prompt_eval_count"), count(line, "eval_count"), 0, 0);
             events.push(StreamEvent::bare(StreamEventType::MessageStop, 0));
         }

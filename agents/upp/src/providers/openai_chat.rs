@@ -4,16 +4,16 @@ mod reply;
 
 use serde_json::{Value, json};
 
-use self::reply::{ChatDecoder, read_reply};
+pub(super) use self::reply::{ChatDecoder, REFUSAL, is_cut};
 use super::{
-    dialect::{Dialect, HttpCall, add_params, base_url, bearer, unsupported},
+    dialect::{Dialect, HttpCall, add_params, bearer, endpoint, unsupported},
     reply_json::result_text,
 };
 use crate::{
     content::{ContentBlock, DocumentSource, ImageSource, MediaBlock},
     error::UppError,
     message::{Message, ToolCall},
-    provider::{Request, Response},
+    provider::Request,
     tool::ToolSchema,
 };
 
@@ -47,17 +47,10 @@ impl Dialect for OpenAiChat {
         }
         add_params(&mut body, &request.params);
         Ok(HttpCall {
-            url: format!(
-                "{}/chat/completions",
-                base_url(request, "https://api.openai.com/v1")
-            ),
+            url: endpoint(request, "https://api.openai.com/v1", "/chat/completions"),
             headers: bearer(request),
             body,
         })
-    }
-
-    fn response(&self, body: &Value, _request: &Request) -> Result<Response, UppError> {
-        read_reply(body)
     }
 
     fn decoder(&self, _request: &Request) -> ChatDecoder {

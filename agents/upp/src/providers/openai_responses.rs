@@ -1,22 +1,26 @@
 //! OpenAI's responses. The last event of a stream holds the whole answer, so that both ways read the same
 //! object.
 
+use std::borrow::Cow;
+
 use serde_json::{Value, json};
 
 use super::{
-    dialect::{
-        Dialect, Flow, HttpCall, StreamDecoder, add_params, base_url, bearer, broken_off, unsupported,
-    },
+    dialect::{Dialect, Flow, HttpCall, StreamDecoder, add_params, bearer, endpoint, unsupported},
     openai_chat::image_url,
-    reply_json::{arguments_text, count, inner_error, list, list_or_empty, parse, result_text, text, usage},
+    reply_json::{
+        arguments_text, bad_end, count, end_reason, error_in, filtered, inner_error, list, list_or_empty,
+        result_text, text, usage,
+    },
 };
 use crate::{
     assembler::{id_or_new, parse_arguments},
     content::{ContentBlock, DocumentSource},
-    error::{ErrorCode, UppError},
+    error::UppError,
     event::{StreamEvent, StreamEventType},
     message::{AssistantMessage, Message, ToolCall},
     provider::{Request, Response},
+    scripted::events_of,
 };
 
 #[derive(Debug)]
@@ -53,14 +57,10 @@ impl Dialect for OpenAiResponses {
         }
         add_params(&mut body, &request.params);
         Ok(HttpCall {
-            url: format!("{}/responses", base_url(request, "https://api.openai.com/v1")),
+            url: endpoint(request, "https://api.openai.com/v1", "/responses"),
             headers: bearer(request),
             body,
         })
-    }
-
-    fn response(&self, body: &Value, _request: &Request) -> Result<Response, UppError> {
-        read_response(body)
     }
 
     fn decoder(&self, _request: &Request) -> ResponsesDecoder {
@@ -122,14 +122,16 @@ fn part(block: &ContentBlock) -> Result<Value, UppError> {
 }
 
 fn read_response(body: &Value) -> Result<Response, UppError> {
-    let status = body["status"].as_str();
-    if !body["error"].is_null() || status == Some("failed") {
-        return Err(inner_error(&body["error"]));
+    if let Some(error) = error_in(body) {
+        return Err(error);
     }
-    if let Some(status @ ("cancelled" | "queued" | "in_progress")) = status {
-        return Err(UppError::invalid_response(format!(
-            "the answer is not whole: its status is `{status}`"
-        )));
+    let status = end_reason(&body["status"]);
+    let cut = end_reason(&body["incomplete_details"]["reason"]);
+    match (status.as_deref(), cut.as_deref()) {
+        (None | Some("completed"), None) | (Some("incomplete"), Some("max_output_tokens")) => {}
+        (Some("failed"), _) => return Err(inner_error(&Value::Null)),
+        (_, Some("content_filter")) => return Err(filtered("content_filter", None)),
+        (status, cut) => return Err(bad_end(cut.or(status).unwrap_or_default(), None)),
     }
     let mut message = AssistantMessage::new([]);
     for item in list(body, "output")? {
@@ -151,13 +153,6 @@ fn read_response(body: &Value) -> Result<Response, UppError> {
             _ => {}
         }
     }
-    let is_filtered = body["incomplete_details"]["reason"] == "content_filter";
-    if is_filtered && message.tool_calls.is_empty() && message.text().is_empty() {
-        return Err(UppError::new(
-            ErrorCode::ContentFiltered,
-            "the answer is blocked by the provider's filter",
-        ));
-    }
     let counts = &body["usage"];
     let cached = count(&counts["input_tokens_details"], "cached_tokens");
     Ok(Response {
@@ -168,7 +163,7 @@ fn read_response(body: &Value) -> Result<Response, UppError> {
             cached,
             0,
         ),
-        stop_reason: status.map(str::to_owned),
+        stop_reason: status.map(Cow::into_owned),
         data: None,
     })
 }
@@ -187,18 +182,17 @@ fn read_call(item: &Value) -> Result<ToolCall, UppError> {
 #[derive(Debug, Default)]
 pub(super) struct ResponsesDecoder {
     whole: Option<Value>,
+    /// The text so far: some servers leave it out of the whole answer.
+    said: String,
 }
 
 impl StreamDecoder for ResponsesDecoder {
-    fn feed(&mut self, piece: &str, events: &mut Vec<StreamEvent>) -> Result<Flow, UppError> {
-        if piece == "[DONE]" {
-            return Ok(Flow::End);
-        }
-        let mut event = parse(piece)?;
-        let (index, delta) = (count(&event, "output_index"), text(&event, "delta"));
-        match text(&event, "type") {
+    fn feed(&mut self, event: &Value, events: &mut Vec<StreamEvent>) -> Result<Flow, UppError> {
+        let (index, delta) = (count(event, "output_index"), text(event, "delta"));
+        match text(event, "type") {
             "response.created" => events.push(StreamEvent::bare(StreamEventType::MessageStart, 0)),
             "response.output_text.delta" | "response.refusal.delta" => {
+                self.said.push_str(delta);
                 events.push(StreamEvent::text(index, delta));
             }
             "response.reasoning_summary_text.delta" => events.push(StreamEvent::reasoning(index, delta)),
@@ -216,10 +210,10 @@ impl StreamDecoder for ResponsesDecoder {
             }
             "response.completed" | "response.incomplete" => {
                 events.push(StreamEvent::bare(StreamEventType::MessageStop, 0));
-                self.whole = Some(event["response"].take());
+                self.whole = Some(event["response"].clone());
             }
             "response.failed" => return Err(inner_error(&event["response"]["error"])),
-            "error" => return Err(inner_error(&event)),
+            "response.cancelled" => return Err(bad_end("cancelled", None)),
             _ => {}
         }
         // The stream may stay open behind its last event, so that the next piece or its end is not waited
@@ -231,7 +225,22 @@ impl StreamDecoder for ResponsesDecoder {
         })
     }
 
+    fn is_whole(&self) -> bool {
+        self.whole.is_some()
+    }
+
     fn finish(self) -> Result<Response, UppError> {
-        read_response(&self.whole.ok_or_else(broken_off)?)
+        let mut response = read_response(&self.whole.unwrap_or_default())?;
+        let message = &mut response.message;
+        if message.text().is_empty() && message.tool_calls.is_empty() && !self.said.is_empty() {
+            message.content.push(ContentBlock::text(self.said));
+        }
+        Ok(response)
+    }
+
+    fn read(self, body: &Value, events: &mut Vec<StreamEvent>) -> Result<Response, UppError> {
+        let response = read_response(body)?;
+        events.extend(events_of(&response.message));
+        Ok(response)
     }
 }

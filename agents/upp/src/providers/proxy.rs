@@ -2,11 +2,12 @@
 
 use serde_json::Value;
 
-use super::dialect::{Dialect, Flow, HttpCall, StreamDecoder, bearer, broken_off};
+use super::dialect::{Dialect, Flow, HttpCall, StreamDecoder, bearer};
 use crate::{
     error::UppError,
     event::StreamEvent,
     provider::{Request, Response},
+    scripted::events_of,
     turn::Turn,
     wire::{WireRequest, response_of, sse},
 };
@@ -34,16 +35,6 @@ impl Dialect for Proxy {
         })
     }
 
-    fn response(&self, body: &Value, _request: &Request) -> Result<Response, UppError> {
-        if let Some(error) = sse::error_in(body) {
-            return Err(error);
-        }
-        let turn: Turn = serde::Deserialize::deserialize(body).map_err(|error: serde_json::Error| {
-            UppError::invalid_response(format!("the answer is not a turn: {error}")).with_source(error)
-        })?;
-        response_of(turn)
-    }
-
     fn decoder(&self, _request: &Request) -> ProxyDecoder {
         ProxyDecoder::default()
     }
@@ -55,8 +46,8 @@ pub(super) struct ProxyDecoder {
 }
 
 impl StreamDecoder for ProxyDecoder {
-    fn feed(&mut self, piece: &str, events: &mut Vec<StreamEvent>) -> Result<Flow, UppError> {
-        match sse::parse(piece)? {
+    fn feed(&mut self, piece: &Value, events: &mut Vec<StreamEvent>) -> Result<Flow, UppError> {
+        match sse::read(piece)? {
             sse::Data::Event(event) => events.push(event),
             sse::Data::Turn(turn) => self.turn = Some(*turn),
             sse::Data::Done => return Ok(Flow::End),
@@ -64,7 +55,23 @@ impl StreamDecoder for ProxyDecoder {
         Ok(Flow::More)
     }
 
+    fn is_whole(&self) -> bool {
+        self.turn.is_some()
+    }
+
     fn finish(self) -> Result<Response, UppError> {
-        response_of(self.turn.ok_or_else(broken_off)?)
+        let turn = self
+            .turn
+            .ok_or_else(|| UppError::invalid_response("the stream has no turn"))?;
+        response_of(turn)
+    }
+
+    fn read(self, body: &Value, events: &mut Vec<StreamEvent>) -> Result<Response, UppError> {
+        let turn: Turn = serde::Deserialize::deserialize(body).map_err(|error: serde_json::Error| {
+            UppError::invalid_response(format!("the answer is not a turn: {error}")).with_source(error)
+        })?;
+        let response = response_of(turn)?;
+        events.extend(events_of(&response.message));
+        Ok(response)
     }
 }

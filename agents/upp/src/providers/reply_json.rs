@@ -2,20 +2,13 @@
 
 use std::borrow::Cow;
 
+use agentanycast_readers::excerpt::excerpt;
 use serde_json::Value;
 
 use crate::{
     error::{ErrorCode, UppError},
     usage::TokenUsage,
 };
-
-/// Parses a piece of a stream.
-pub(super) fn parse(piece: &str) -> Result<Value, UppError> {
-    serde_json::from_str(piece).map_err(|error| {
-        UppError::invalid_response(format!("the answer holds a piece that is not JSON: {error}"))
-            .with_source(error)
-    })
-}
 
 /// The list in this field, which has to be there.
 pub(super) fn list<'a>(value: &'a Value, field: &str) -> Result<&'a [Value], UppError> {
@@ -67,17 +60,93 @@ pub(super) fn result_text(result: &Value) -> String {
     result.as_str().map_or_else(|| result.to_string(), str::to_owned)
 }
 
+/// The error that an answer or a piece of it tells of, where it tells of one.
+pub(super) fn error_in(value: &Value) -> Option<UppError> {
+    let says_nothing = |error: &Value| match error {
+        Value::Null | Value::Bool(false) => true,
+        Value::String(text) => text.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    };
+    let error = &value["error"];
+    if !says_nothing(error) {
+        return Some(read_error(error, value));
+    }
+    // vLLM's own form, and that of Responses.
+    let is_error = value["object"] == "error" || value["type"] == "error";
+    is_error.then(|| inner_error(value))
+}
+
 /// The error that a provider reports inside of an answer with the status 200.
 pub(super) fn inner_error(error: &Value) -> UppError {
+    read_error(error, &Value::Null)
+}
+
+/// An error whose code may stand beside it.
+fn read_error(error: &Value, beside: &Value) -> UppError {
     let message = error
         .as_str()
         .or_else(|| error["message"].as_str())
-        .unwrap_or("the provider reports an error");
-    let kind = [&error["type"], &error["code"], &error["status"]]
-        .into_iter()
-        .find_map(Value::as_str);
-    let code = kind.and_then(|kind| code_of_kind(kind).or_else(|| ErrorCode::parse(kind)));
+        .or_else(|| error["error"]["message"].as_str())
+        .filter(|message| !message.is_empty());
+    let message = message.map_or_else(
+        || match error {
+            Value::Null => "the provider reports an error".to_owned(),
+            _ => format!(
+                "the provider reports an error: {}",
+                excerpt(error.to_string().as_bytes())
+            ),
+        },
+        str::to_owned,
+    );
+    let kinds = [&error["code"], &error["type"], &error["status"], &beside["code"]];
+    let by_name = |kind: &&Value| {
+        let kind = kind.as_str()?;
+        code_of_kind(kind).or_else(|| ErrorCode::parse(kind))
+    };
+    let by_status = |kind: &&Value| {
+        let status = kind.as_u64().and_then(|status| u16::try_from(status).ok())?;
+        (400..600)
+            .contains(&status)
+            .then(|| ErrorCode::from_status(status))
+    };
+    let code = kinds.iter().find_map(by_name);
+    let code = code.or_else(|| kinds.iter().find_map(by_status));
     UppError::new(code.unwrap_or(ErrorCode::ProviderError), message)
+}
+
+/// The error of an answer that did not end as an answer ends, by the provider's own word for its end.
+pub(super) fn bad_end(reason: &str, why: Option<&str>) -> UppError {
+    let reason = excerpt(reason.as_bytes());
+    let why = why.filter(|why| !why.is_empty());
+    let why = why
+        .map(|why| format!(": {}", excerpt(why.as_bytes())))
+        .unwrap_or_default();
+    UppError::invalid_response(format!(
+        "the answer ended with `{reason}`, which is no good end{why}"
+    ))
+}
+
+/// The error of an answer that a filter held back, wholly or in part.
+pub(super) fn filtered(reason: &str, why: Option<&str>) -> UppError {
+    let why = why.filter(|why| !why.is_empty());
+    let why = why
+        .map(|why| format!(": {}", excerpt(why.as_bytes())))
+        .unwrap_or_default();
+    UppError::new(
+        ErrorCode::ContentFiltered,
+        format!("the answer is blocked by the provider's filter ({reason}){why}"),
+    )
+}
+
+/// The reason for which an answer ended: a text that is not empty. Other values are read as their JSON, which
+/// is the name of no good end.
+pub(super) fn end_reason(value: &Value) -> Option<Cow<'_, str>> {
+    match value {
+        Value::Null => None,
+        Value::String(reason) => (!reason.is_empty()).then_some(reason.as_str().into()),
+        other => Some(other.to_string().into()),
+    }
 }
 
 /// The code of a provider's own name for an error. Names that say no more than the HTTP status are left out.

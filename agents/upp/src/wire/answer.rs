@@ -124,7 +124,7 @@ pub fn error_answer(error: &UppError) -> ErrorAnswer {
 /// assert_eq!(message_of_error_body(b"<html>"), None);
 /// ```
 pub fn message_of_error_body(body: &[u8]) -> Option<String> {
-    let body: Value = serde_json::from_slice(body).ok()?;
+    let body = agentanycast_readers::json::value(body).ok()?;
     // Gemini wraps the object into a list.
     let body = body.get(0).unwrap_or(&body);
     let places = [

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use agentanycast_readers::json;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
@@ -83,7 +84,7 @@ pub fn parse_request(body: &[u8]) -> Result<WireRequest, WireError> {
     if body.len() > MAX_REQUEST_BYTES {
         return Err(WireError::TooLong(body.len()));
     }
-    let value: Value = serde_json::from_slice(body).map_err(|error| WireError::NotJson(error.to_string()))?;
+    let value = json::value(body).map_err(|error| WireError::NotJson(error.to_string()))?;
     let Value::Object(mut fields) = value else {
         return Err(field("request", "it is not an object"));
     };

@@ -3,6 +3,9 @@
 //! A stream is `data: <StreamEvent>` lines, then `data: <TurnJSON>`, then `data: [DONE]`. An error in its
 //! middle is `data: {"error": sentence}`.
 
+use agentanycast_daemon_kit::json_lines;
+use agentanycast_readers::json as lenient;
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use crate::{
@@ -46,8 +49,8 @@ pub fn error(error: &UppError) -> String {
 }
 
 fn frame(value: &str) -> String {
-    // JSON has no raw line ends, so that one line holds it.
-    format!("data: {value}\n\n")
+    // Some readers end a line at characters that JSON allows raw.
+    format!("data: {}\n\n", json_lines::escape(value))
 }
 
 /// What one `data:` of a stream holds.
@@ -78,24 +81,28 @@ pub fn parse(data: &str) -> Result<Data, UppError> {
     if data == "[DONE]" {
         return Ok(Data::Done);
     }
-    let value: Value = serde_json::from_str(data).map_err(|error| malformed(&error))?;
-    if let Some(error) = error_in(&value) {
+    read(&lenient::value(data.as_bytes()).map_err(|error| malformed(&error))?)
+}
+
+/// Reads the JSON behind one `data:`.
+pub(crate) fn read(value: &Value) -> Result<Data, UppError> {
+    if let Some(error) = error_in(value) {
         return Err(error);
     }
     if ["messages", "usage", "cycles"]
         .iter()
         .all(|key| value.get(key).is_some())
     {
-        let turn = serde_json::from_value(value).map_err(|error| malformed(&error))?;
+        let turn = Turn::deserialize(value).map_err(|error| malformed(&error))?;
         return Ok(Data::Turn(Box::new(turn)));
     }
-    serde_json::from_value(value)
+    StreamEvent::deserialize(value)
         .map(Data::Event)
         .map_err(|error| malformed(&error))
 }
 
 /// The error that this JSON tells of, if it tells of one.
-pub(crate) fn error_in(value: &Value) -> Option<UppError> {
+fn error_in(value: &Value) -> Option<UppError> {
     let error = value.get("error")?;
     let message = error
         .as_str()

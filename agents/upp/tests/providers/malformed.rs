@@ -3,10 +3,14 @@
 
 use agentanycast_upp::{
     ErrorCode, Inference, ModelReference, ProviderConfig, StreamEventType, Turn, UppError, llm,
-    providers::{gemini, openai, openai_responses, proxy},
+    providers::{anthropic, gemini, ollama, openai, openai_responses, proxy},
 };
 use futures::StreamExt as _;
 use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
+};
 
 use crate::stub::{Answer, Stub};
 
@@ -221,9 +225,18 @@ async fn gemini_reasons_without_content_are_errors() {
             .unwrap_err();
         assert_eq!(error.code(), code, "streamed: {error}");
     }
-    // Text that a reason cuts stays, and an empty answer that ends well is one.
-    let cut = candidate(parts(json!([{"text": "half"}])), "RECITATION");
-    assert_eq!(whole(gemini("m"), &cut).await.unwrap().message.text(), "half");
+    // Text that a reason cuts is no answer, and an empty answer that ends well is one.
+    for (reason, code) in [
+        ("RECITATION", ErrorCode::ContentFiltered),
+        ("OTHER", ErrorCode::InvalidResponse),
+        ("FINISH_REASON_UNSPECIFIED", ErrorCode::InvalidResponse),
+        ("A_NEW_REASON", ErrorCode::InvalidResponse),
+    ] {
+        let cut = candidate(parts(json!([{"text": "half"}])), reason);
+        let error = whole(gemini("m"), &cut).await.unwrap_err();
+        assert_eq!(error.code(), code, "{reason}");
+        assert!(error.message().contains(reason), "{error}");
+    }
     for reason in ["STOP", "MAX_TOKENS"] {
         let empty = candidate(json!({"role": "model"}), reason);
         assert_eq!(whole(gemini("m"), &empty).await.unwrap().message.text(), "");
@@ -284,7 +297,7 @@ async fn a_json_error_instead_of_a_stream_is_that_error() {
     let cases = [
         (openai("m"), error.clone()),
         (openai_responses("m"), error),
-        (agentanycast_upp::providers::anthropic("m"), claude),
+        (anthropic("m"), claude),
         (gemini("m"), exhausted),
         (
             proxy("http://unused.invalid", "m"),
@@ -303,10 +316,142 @@ async fn a_json_error_instead_of_a_stream_is_that_error() {
         );
         assert_eq!(error.provider(), Some(name.as_str()));
     }
-    // A whole answer is not a stream, and neither is half of one.
+    // Half of an answer is none.
     let body = chat("message", &json!({"content": "hi"}), "stop").to_string();
-    for body in [&body, &body[..20]] {
-        let error = streamed(openai("m"), [Answer::new(200, body)]).await.unwrap_err();
-        assert_eq!(error.code(), ErrorCode::InvalidResponse);
+    let error = streamed(openai("m"), [Answer::new(200, &body[..20])])
+        .await
+        .unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidResponse);
+}
+
+/// Servers answer whole where a stream is asked for, and stream where an answer is asked for.
+#[tokio::test]
+async fn an_answer_in_the_other_form_is_read() {
+    let candidate = json!({"candidates": [{"content": {"parts": [{"text": "hi"}]}, "finishReason": "STOP"}]});
+    let message = json!([{"type": "text", "text": "hi"}]);
+    let claude = json!({"type": "message", "stop_reason": "end_turn", "content": message});
+    let output = json!([{"type": "message", "content": [{"type": "output_text", "text": "hi"}]}]);
+    let llama = json!({"message": {"content": "hi"}, "done": true, "done_reason": "stop"});
+    let cases: [(fn(&str) -> ModelReference, Value); 5] = [
+        (
+            |id| openai(id),
+            chat("message", &json!({"content": "hi"}), "stop"),
+        ),
+        (
+            |id| openai_responses(id),
+            json!({"status": "completed", "output": output}),
+        ),
+        (|id| anthropic(id), claude),
+        (|id| gemini(id), candidate),
+        (|id| ollama(id), llama),
+    ];
+    for (model, body) in cases {
+        // Laid out over lines, behind a byte order mark.
+        let answer = Answer::new(200, format!("\u{feff}{body:#}"));
+        assert_eq!(
+            streamed(model("m"), [answer]).await.unwrap().text(),
+            "hi",
+            "{body}"
+        );
     }
+    let events = Answer::events(
+        &[chat("delta", &json!({"content": "hi"}), "stop")],
+        "data: [DONE]\n\n",
+    );
+    let stub = Stub::new([events]).await;
+    let config = ProviderConfig::new().base_url(&stub.url).api_key("k");
+    let model = llm(openai("m")).config(config).build().unwrap();
+    assert_eq!(model.generate("hi").await.unwrap().text(), "hi");
+}
+
+#[tokio::test]
+async fn an_end_that_is_not_known_is_an_error() {
+    let text = json!([{"type": "text", "text": "half"}]);
+    let claude = |reason: &str| json!({"type": "message", "stop_reason": reason, "content": text});
+    let claude_events = |reason: &str| {
+        [
+            json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "half"}}),
+            json!({"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 1}}),
+            json!({"type": "message_stop"}),
+        ]
+    };
+    for (reason, code) in [
+        ("end_turn", None),
+        ("max_tokens", None),
+        ("refusal", Some(ErrorCode::ContentFiltered)),
+        ("pause_turn", Some(ErrorCode::InvalidResponse)),
+        ("tool_use", Some(ErrorCode::InvalidResponse)),
+        ("a_new_reason", Some(ErrorCode::InvalidResponse)),
+    ] {
+        let at_once = whole(anthropic("m"), &claude(reason)).await;
+        assert_eq!(at_once.err().map(|error| error.code()), code, "{reason}");
+        let events = Answer::events(&claude_events(reason), "");
+        let turn = streamed(anthropic("m"), [events]).await;
+        assert_eq!(turn.err().map(|error| error.code()), code, "streamed {reason}");
+    }
+    for (reason, is_good) in [
+        ("stop", true),
+        ("length", true),
+        ("load", false),
+        ("a_new_reason", false),
+    ] {
+        let line = json!({"message": {"content": "half"}, "done": true, "done_reason": reason});
+        assert_eq!(whole(ollama("m"), &line).await.is_ok(), is_good, "{reason}");
+        let answer = Answer::new(200, format!("{line}\n"));
+        assert_eq!(
+            streamed(ollama("m"), [answer]).await.is_ok(),
+            is_good,
+            "streamed {reason}"
+        );
+    }
+    let output = json!([{"type": "message", "content": [{"type": "output_text", "text": "half"}]}]);
+    for (status, details, is_good) in [
+        ("completed", json!(null), true),
+        ("incomplete", json!({"reason": "max_output_tokens"}), true),
+        ("incomplete", json!({"reason": "content_filter"}), false),
+        ("incomplete", json!({"reason": "a_new_reason"}), false),
+        ("incomplete", json!(null), false),
+        ("a_new_status", json!(null), false),
+    ] {
+        let body = json!({"status": status, "incomplete_details": details, "output": output});
+        assert_eq!(
+            whole(openai_responses("m"), &body).await.is_ok(),
+            is_good,
+            "{body}"
+        );
+    }
+}
+
+/// A server that answers one request with this chunk, and closes the connection without the last one.
+async fn broken_chunks(body: String) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let (mut connection, _) = listener.accept().await.unwrap();
+        let mut request = Vec::new();
+        // The body of the request ends with the object that it is.
+        while !request.ends_with(b"}") {
+            connection.read_buf(&mut request).await.unwrap();
+        }
+        let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+        let answer = format!("{head}{:x}\r\n{body}\r\n", body.len());
+        connection.write_all(answer.as_bytes()).await.unwrap();
+    });
+    url
+}
+
+/// The connection breaks behind an answer that has its end.
+#[tokio::test]
+async fn an_answer_that_has_its_end_is_not_lost_by_what_follows() {
+    let event = chat("delta", &json!({"content": "hi"}), "stop");
+    let config = ProviderConfig::new().base_url(broken_chunks(format!("data: {event}\n\n")).await);
+    let model = llm(openai("m")).config(config).build().unwrap();
+    assert_eq!(model.stream("hi").result().await.unwrap().text(), "hi");
+    // Text that the last event leaves out was sent before.
+    let events = [
+        json!({"type": "response.output_text.delta", "delta": "hi"}),
+        json!({"type": "response.completed", "response": {"status": "completed", "output": []}}),
+    ];
+    let turn = streamed(openai_responses("m"), [Answer::events(&events, "")]).await;
+    assert_eq!(turn.unwrap().text(), "hi");
 }

@@ -1,9 +1,10 @@
-//! Reads the answers of OpenAI's chat completions, whole and streamed, for the adapter above.
+//! Reads the answers of OpenAI's chat completions, whole and streamed.
 //!
 //! Many servers speak this dialect, and some of them badly. Both ways feed the same reader, so that both give
-//! the same message. An answer that holds nothing to read is an error and not an empty success.
+//! the same message. An answer that holds nothing to read, or ends with a reason that is not known to be good,
+//! is an error and not a success.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     assembler::ResponseAssembler,
@@ -11,86 +12,163 @@ use crate::{
     event::{StreamEvent, StreamEventType},
     provider::Response,
     providers::{
-        dialect::{Flow, StreamDecoder, broken_off},
-        reply_json::{arguments_text, count, inner_error, list, list_or_empty, parse, text, usage},
+        dialect::{Flow, StreamDecoder},
+        reply_json::{
+            arguments_text, bad_end, count, end_reason, error_in, filtered, list, list_or_empty, text, usage,
+        },
     },
-    usage::TokenUsage,
 };
 
-/// Blocks of reasoning and of text have fixed indexes, since a chunk does not name one.
+/// Blocks of reasoning, of text and of a refusal have fixed indexes, since a chunk does not name one.
 const REASONING: u64 = 0;
 const TEXT: u64 = 1;
+pub(in crate::providers) const REFUSAL: u64 = 2;
 
-/// Reads a whole answer.
-pub(super) fn read_reply(body: &Value) -> Result<Response, UppError> {
-    if !body["error"].is_null() {
-        return Err(inner_error(&body["error"]));
-    }
-    let choice = list(body, "choices")?
-        .first()
-        .ok_or_else(|| UppError::invalid_response("the answer has no choice"))?;
-    if !choice["error"].is_null() {
-        return Err(inner_error(&choice["error"]));
-    }
-    let said = &choice["message"];
-    if !said.is_object() {
-        return Err(UppError::invalid_response("the answer has no message"));
-    }
-    let mut reader = ReplyReader::default();
-    // A call of a whole answer has its place in the list; an index in it says nothing more.
-    reader.read(said, Calls::Whole, &mut Vec::new())?;
-    reader.assembler.usage = chat_usage(&body["usage"]);
-    reader.finish(choice["finish_reason"].as_str())
+/// What the reason says with which an answer ends. Servers write them in either case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// The answer is whole.
+    Whole,
+    /// The model calls tools.
+    Calls,
+    /// A limit of tokens cut it.
+    Cut,
+    /// A filter cut it.
+    Filtered,
+    /// The server failed.
+    Failed,
+    /// Nothing is known of this reason.
+    Unknown,
 }
 
-/// Reads a streamed answer.
+impl End {
+    fn of(reason: &str) -> Self {
+        match reason.to_ascii_lowercase().as_str() {
+            "stop" | "end_turn" | "stop_sequence" | "eos" | "eos_token" | "complete" => Self::Whole,
+            "tool_calls" | "tool_call" | "tool_use" | "function_call" => Self::Calls,
+            "length" | "max_tokens" | "max_output_tokens" | "model_length" => Self::Cut,
+            "content_filter"
+            | "content_filtered"
+            | "safety"
+            | "recitation"
+            | "blocklist"
+            | "prohibited_content"
+            | "spii"
+            | "sensitive"
+            | "refusal"
+            | "guardrail_intervened" => Self::Filtered,
+            "error" | "abort" | "aborted" | "cancelled" | "canceled" | "insufficient_system_resource" => {
+                Self::Failed
+            }
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// Whether this reason says that a limit of tokens cut the answer.
+pub(in crate::providers) fn is_cut(reason: &str) -> bool {
+    End::of(reason) == End::Cut
+}
+
+/// Reads an answer.
 #[derive(Debug, Default)]
 pub(in crate::providers) struct ChatDecoder {
     reader: ReplyReader,
     begun: bool,
     finish_reason: Option<String>,
+    /// `[DONE]` has come.
+    is_done: bool,
+    /// A piece has come that has nothing of an answer.
+    is_strange: bool,
 }
 
-impl StreamDecoder for ChatDecoder {
-    fn feed(&mut self, piece: &str, events: &mut Vec<StreamEvent>) -> Result<Flow, UppError> {
-        if piece == "[DONE]" {
-            return Ok(Flow::End);
-        }
-        let chunk = parse(piece)?;
-        if !chunk["error"].is_null() {
-            return Err(inner_error(&chunk["error"]));
-        }
+impl ChatDecoder {
+    fn begin(&mut self, events: &mut Vec<StreamEvent>) {
         if !std::mem::replace(&mut self.begun, true) {
             events.push(StreamEvent::bare(StreamEventType::MessageStart, 0));
         }
+    }
+
+    /// Notes why the answer ends. A reason that says more than that it is whole stays.
+    fn end(&mut self, reason: &Value, events: &mut Vec<StreamEvent>) {
+        let Some(reason) = end_reason(reason) else {
+            return;
+        };
+        let known = self.finish_reason.as_deref();
+        if known.is_none() {
+            events.push(StreamEvent::bare(StreamEventType::MessageStop, 0));
+        }
+        if known.is_none_or(|known| End::of(known) == End::Whole) {
+            self.finish_reason = Some(reason.into_owned());
+        }
+    }
+}
+
+impl StreamDecoder for ChatDecoder {
+    fn feed(&mut self, chunk: &Value, events: &mut Vec<StreamEvent>) -> Result<Flow, UppError> {
         if chunk["usage"].is_object() {
-            self.reader.assembler.usage = chat_usage(&chunk["usage"]);
+            self.reader.take_usage(&chunk["usage"]);
+        } else if chunk["choices"].is_null() && chunk["type"] != "ping" {
+            self.is_strange = true;
         }
-        if let Some(choice) = list_or_empty(&chunk, "choices")?.first() {
-            if !choice["error"].is_null() {
-                return Err(inner_error(&choice["error"]));
+        let Some(choice) = first_choice(chunk)? else {
+            return Ok(Flow::More);
+        };
+        self.begin(events);
+        match (&choice["delta"], &choice["message"]) {
+            // The last chunk may lack it.
+            (Value::Null, Value::Null) => {}
+            (delta, _) if delta.is_object() => self.reader.read(delta, Calls::Pieces, events)?,
+            (Value::Null, message) if message.is_object() => {
+                self.reader.read(message, Calls::Whole, events)?;
             }
-            match &choice["delta"] {
-                // The last chunk may lack it.
-                Value::Null => {}
-                delta if delta.is_object() => self.reader.read(delta, Calls::Pieces, events)?,
-                _ => {
-                    return Err(UppError::invalid_response(
-                        "the `delta` of the answer is not an object",
-                    ));
-                }
-            }
-            if let Some(reason) = choice["finish_reason"].as_str() {
-                self.finish_reason = Some(reason.to_owned());
-                events.push(StreamEvent::bare(StreamEventType::MessageStop, 0));
+            _ => {
+                return Err(UppError::invalid_response(
+                    "the `delta` of the answer is not an object",
+                ));
             }
         }
+        self.end(&choice["finish_reason"], events);
         Ok(Flow::More)
     }
 
+    fn done(&mut self) {
+        self.is_done = true;
+    }
+
+    /// A server that says that its stream is over may leave the reason out.
+    fn is_whole(&self) -> bool {
+        self.finish_reason.is_some() || self.is_done && self.begun && !self.is_strange
+    }
+
     fn finish(self) -> Result<Response, UppError> {
-        let reason = self.finish_reason.ok_or_else(broken_off)?;
-        self.reader.finish(Some(&reason))
+        self.reader.finish(self.finish_reason.as_deref())
+    }
+
+    fn read(mut self, body: &Value, events: &mut Vec<StreamEvent>) -> Result<Response, UppError> {
+        list(body, "choices")?;
+        let choice =
+            first_choice(body)?.ok_or_else(|| UppError::invalid_response("the answer has no choice"))?;
+        let said = &choice["message"];
+        if !said.is_object() {
+            return Err(UppError::invalid_response("the answer has no message"));
+        }
+        self.begin(events);
+        // A call of a whole answer has its place in the list; an index in it says nothing more.
+        self.reader.read(said, Calls::Whole, events)?;
+        self.reader.take_usage(&body["usage"]);
+        self.end(&choice["finish_reason"], events);
+        self.finish()
+    }
+}
+
+/// The first choice; more than one is not asked for.
+fn first_choice(value: &Value) -> Result<Option<&Value>, UppError> {
+    let is_first = |choice: &&Value| choice["index"].as_u64().unwrap_or_default() == 0;
+    let choice = list_or_empty(value, "choices")?.iter().find(is_first);
+    match choice.and_then(error_in) {
+        Some(error) => Err(error),
+        None => Ok(choice),
     }
 }
 
@@ -119,11 +197,26 @@ impl ReplyReader {
         if let Some(content) = said.get("content") {
             self.content(content, events)?;
         }
-        self.text(text(said, "refusal"), events)?;
+        self.refusal(text(said, "refusal"), events)?;
         for call in list_or_empty(said, "tool_calls")? {
             self.call(call, calls, events)?;
         }
-        Ok(())
+        // The form before `tool_calls`.
+        match &said["function_call"] {
+            function if function.is_object() => {
+                self.call(&json!({"index": 0, "function": function}), calls, events)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn take_usage(&mut self, value: &Value) {
+        self.assembler.usage = usage(
+            count(value, "prompt_tokens"),
+            count(value, "completion_tokens"),
+            count(&value["prompt_tokens_details"], "cached_tokens"),
+            0,
+        );
     }
 
     /// A text, or a list of parts. The texts of the parts are one text, as they are in a stream.
@@ -146,9 +239,12 @@ impl ReplyReader {
                 .iter()
                 .try_for_each(|thought| self.reasoning(text(thought, "text"), events));
         }
-        if let Some(said) = part["text"].as_str().or_else(|| part["refusal"].as_str()) {
+        if let Some(said) = part["text"].as_str() {
             self.has_content = true;
             return self.text(said, events);
+        }
+        if let Some(said) = part["refusal"].as_str() {
+            return self.refusal(said, events);
         }
         match part["type"].as_str() {
             // Parts of other types, such as references, stand beside the text.
@@ -163,6 +259,14 @@ impl ReplyReader {
         if !said.is_empty() {
             self.assembler.text(TEXT, said)?;
             events.push(StreamEvent::text(TEXT, said));
+        }
+        Ok(())
+    }
+
+    fn refusal(&mut self, said: &str, events: &mut Vec<StreamEvent>) -> Result<(), UppError> {
+        if !said.is_empty() {
+            self.assembler.text(REFUSAL, said)?;
+            events.push(StreamEvent::text(REFUSAL, said));
         }
         Ok(())
     }
@@ -200,27 +304,34 @@ impl ReplyReader {
         Ok(())
     }
 
-    /// The whole answer; an error if the answer holds nothing to read.
+    /// The whole answer; an error if the answer holds nothing to read or did not end well.
     fn finish(mut self, finish_reason: Option<&str>) -> Result<Response, UppError> {
         self.assembler.stop_reason = finish_reason.map(str::to_owned);
+        let end = finish_reason.map(|reason| (End::of(reason), reason));
+        match end {
+            None | Some((End::Whole | End::Cut | End::Calls, _)) => {}
+            Some((End::Filtered, reason)) => return Err(filtered(reason, None)),
+            Some((End::Failed, reason)) => {
+                let text = format!("the model failed in the middle of its answer: it ended with `{reason}`");
+                return Err(UppError::new(ErrorCode::ProviderError, text));
+            }
+            Some((End::Unknown, reason)) => return Err(bad_end(reason, None)),
+        }
         let response = self.assembler.finish()?;
         let message = &response.message;
-        if !message.tool_calls.is_empty() || !message.text().is_empty() {
+        if let Some((End::Calls, reason)) = end
+            && message.tool_calls.is_empty()
+        {
+            return Err(UppError::invalid_response(format!(
+                "the answer ends with `{reason}` and holds no call of a tool"
+            )));
+        }
+        if self.has_content || !message.tool_calls.is_empty() || !message.content.is_empty() {
             return Ok(response);
         }
-        match finish_reason {
-            Some("content_filter") => Err(UppError::new(
-                ErrorCode::ContentFiltered,
-                "the answer is blocked by the provider's filter",
-            )),
-            Some(reason @ ("tool_calls" | "function_call")) => Err(UppError::invalid_response(format!(
-                "the answer ends with `{reason}` and holds no call of a tool"
-            ))),
-            _ if self.has_content || !message.content.is_empty() => Ok(response),
-            _ => Err(UppError::invalid_response(
-                "the message of the answer has neither content nor calls of tools",
-            )),
-        }
+        Err(UppError::invalid_response(
+            "the message of the answer has neither content nor calls of tools",
+        ))
     }
 }
 
@@ -232,13 +343,4 @@ fn reasoning_of(said: &Value) -> &str {
     } else {
         first
     }
-}
-
-fn chat_usage(value: &Value) -> TokenUsage {
-    usage(
-        count(value, "prompt_tokens"),
-        count(value, "completion_tokens"),
-        count(&value["prompt_tokens_details"], "cached_tokens"),
-        0,
-    )
 }
