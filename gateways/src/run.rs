@@ -74,6 +74,8 @@ words! {
     HttpStyle {
         /// The message is the body of a request, and the answer is the result.
         Post = "post",
+        /// The message is a JSON document, and the answer is the result.
+        Json = "json",
         /// A2A 1.0 or 0.3, by the service's card.
         A2a = "a2a",
         /// Chat completions of OpenAI.

@@ -1,5 +1,5 @@
-//! An HTTP service as an agent, in one of three styles: `post` sends the message as the body of a request, `openai`
-//! speaks chat completions, `a2a` speaks A2A.
+//! An HTTP service as an agent, in one of four styles: `post` sends the message as the body of a request, `json`
+//! does so with a JSON document, `openai` speaks chat completions, `a2a` speaks A2A.
 //!
 //! The operator names the URL, so that it may be on this host or a private network. Redirects are not followed, and
 //! every answer is bounded.
@@ -8,7 +8,6 @@ mod a2a;
 mod card;
 mod chat;
 mod errands;
-mod event_lines;
 mod history;
 mod openai;
 mod post;
@@ -17,13 +16,29 @@ use std::time::Duration;
 
 pub use agentanycast_gateways::run::HttpStyle;
 use agentanycast_gateways::run::shown_url;
-use reqwest::{Response, header::CONTENT_TYPE};
+use agentanycast_readers::{
+    excerpt::{excerpt, words},
+    gzip::Unpacker,
+    json::without_bom,
+};
+use reqwest::{
+    Response,
+    header::{CONTENT_ENCODING, CONTENT_TYPE},
+};
 
-use self::{a2a::A2aBackend, card::NoCard, openai::OpenAiBackend, post::PostBackend};
+use self::{
+    a2a::A2aBackend,
+    card::NoCard,
+    openai::OpenAiBackend,
+    post::{PostBackend, PostForm},
+};
 use crate::{Backend, RunError, http_client, task_content::shortened};
 
 /// Most of the answer that an error shows, in bytes.
 const ERROR_SHOWN: usize = 4 << 10;
+
+/// Most of the answer that is read for an error, in bytes: pages have long heads.
+const ERROR_READ: usize = 64 << 10;
 
 /// A service.
 #[derive(Clone)]
@@ -66,11 +81,12 @@ impl HttpConfig {
             },
         };
         Ok(match style {
-            HttpStyle::Post => Box::new(PostBackend {
+            HttpStyle::Post | HttpStyle::Json => Box::new(PostBackend {
                 http,
                 url: self.url,
                 token: self.token,
                 max_output: self.max_output,
+                form: PostForm::of(style),
             }),
             HttpStyle::OpenAi => Box::new(OpenAiBackend::new(
                 http,
@@ -93,29 +109,71 @@ fn media_type_of(answer: &Response) -> String {
         .to_owned()
 }
 
-/// The error of an answer that is no result: its status, and the beginning of what it says.
-async fn answer_error(mut answer: Response, secret: Option<&str>) -> RunError {
+/// Refuses an answer in an encoding that was not asked for, other than gzip.
+fn check_encoding(answer: &Response) -> Result<(), RunError> {
+    match encoding_of(answer).as_str() {
+        "" | "identity" | "gzip" | "x-gzip" => Ok(()),
+        other => Err(RunError::new(format!(
+            "the service packed its answer with `{}`, which was not asked for",
+            excerpt(other.as_bytes())
+        ))),
+    }
+}
+
+/// How an answer is packed; empty: the service does not say.
+fn encoding_of(answer: &Response) -> String {
+    let value = answer.headers().get(CONTENT_ENCODING);
+    let value = value.map(|value| {
+        String::from_utf8_lossy(value.as_bytes())
+            .trim()
+            .to_ascii_lowercase()
+    });
+    value.unwrap_or_default()
+}
+
+/// An answer that is no result.
+struct AnswerError {
+    /// Its status, and the beginning of what it says.
+    error: RunError,
+    /// The beginning of what it says.
+    body: String,
+}
+
+/// The error of an answer that is no result.
+async fn answer_error(mut answer: Response, secret: Option<&str>) -> AnswerError {
     let status = answer.status();
     if status.is_redirection() {
-        return RunError::new(format!(
+        let error = RunError::new(format!(
             "the service answered {status}, and redirects are not followed"
         ));
+        return AnswerError {
+            error,
+            body: String::new(),
+        };
     }
-    let mut said = Vec::new();
-    while said.len() < ERROR_SHOWN
+    let mut packed = Vec::new();
+    while packed.len() < ERROR_READ
         && let Ok(Some(piece)) = answer.chunk().await
     {
-        said.extend_from_slice(&piece[..piece.len().min(ERROR_SHOWN - said.len())]);
+        packed.extend_from_slice(&piece[..piece.len().min(ERROR_READ - packed.len())]);
     }
-    let mut said = String::from_utf8_lossy(&said).trim().to_owned();
+    let mut unpacker = Unpacker::new(ERROR_READ);
+    let unpacked = unpacker.take(&packed).unwrap_or_default();
+    let said = without_bom(&unpacked);
+    let mut body = match said.trim_ascii_start().first() {
+        // Of a page only its text is shown.
+        Some(b'<') => words(said),
+        _ => String::from_utf8_lossy(said).trim().to_owned(),
+    };
     if let Some(secret) = secret.filter(|secret| !secret.is_empty()) {
-        said = said.replace(secret, "***");
+        body = body.replace(secret, "***");
     }
-    let said = shortened(&said, ERROR_SHOWN);
-    RunError::new(format!(
-        "the service answered {status}{}{said}",
-        if said.is_empty() { "" } else { ": " }
-    ))
+    let body = shortened(&body, ERROR_SHOWN);
+    let error = RunError::new(format!(
+        "the service answered {status}{}{body}",
+        if body.is_empty() { "" } else { ": " }
+    ));
+    AnswerError { error, body }
 }
 
 /// The error of a request that got no answer, or not all of it.

@@ -2,7 +2,7 @@
 //! parts, bytes as the part that fits. PURE.
 
 use agentanycast_proto::v1;
-use serde_json::Value;
+use agentanycast_readers::json;
 
 use crate::parts::{JSON, data_part, newest_message, raw_part, text_part};
 
@@ -33,7 +33,7 @@ pub(crate) fn typed_text(text: impl Into<String>, media_type: &str) -> v1::Part 
 pub(crate) fn part_of_bytes(bytes: Vec<u8>, media_type: &str) -> v1::Part {
     let essence = essence(media_type);
     if is_json(&essence)
-        && let Ok(value) = serde_json::from_slice::<Value>(&bytes)
+        && let Ok(value) = json::value(&bytes)
     {
         return data_part(&value);
     }
@@ -94,6 +94,8 @@ mod tests {
 
     #[test]
     fn bytes_become_the_part_that_fits() {
+        let half = part_of_bytes(b"\xef\xbb\xbf[\"\\ud83d\"]".to_vec(), "application/json");
+        assert_eq!(json_of(&half), Some(json!(["\u{fffd}"])));
         let json = part_of_bytes(b"[1, 2]".to_vec(), "Application/JSON; charset=utf-8");
         assert_eq!(json_of(&json), Some(json!([1, 2])));
         let no_json = part_of_bytes(b"{".to_vec(), "application/json");

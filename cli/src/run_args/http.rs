@@ -7,6 +7,8 @@ use clap::{Args as ClapArgs, ValueEnum};
 pub(crate) enum Style {
     /// The message is the body of a request, and the answer is the result
     Post,
+    /// As post, for a service that takes JSON documents alone
+    Json,
     /// A2A 1.0 or 0.3, as the service's card says
     A2a,
     /// Chat completions of OpenAI, below the URL

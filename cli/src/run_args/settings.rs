@@ -24,6 +24,7 @@ impl RunArgs {
                 url: without_command(url, &program)?,
                 style: self.http.style.map(|style| match style {
                     Style::Post => HttpStyle::Post,
+                    Style::Json => HttpStyle::Json,
                     Style::A2a => HttpStyle::A2a,
                     Style::Openai => HttpStyle::OpenAi,
                 }),

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use agentanycast_daemon_kit::address::join_path;
 use agentanycast_proto::v1;
+use agentanycast_readers::{excerpt::words, gzip::Unpacker, json};
 use reqwest::{Client, header::ACCEPT};
 use serde_json::Value;
 
@@ -37,10 +39,9 @@ impl NoCard {
 
 /// The card of the agent at this URL.
 pub(super) async fn find(http: &Client, url: &str, token: Option<&str>) -> Result<Value, NoCard> {
-    let base = url.trim_end_matches('/');
     let (mut reasons, mut is_known) = (Vec::new(), true);
     for place in WELL_KNOWN {
-        let place = format!("{base}{place}");
+        let place = join_path(url, place);
         match tokio::time::timeout(CARD_WITHIN, read(http, &place, token)).await {
             Ok(Ok(card)) => return Ok(card),
             Ok(Err(no_card)) => {
@@ -82,11 +83,22 @@ async fn read(http: &Client, url: &str, token: Option<&str>) -> Result<Value, No
             return Err(NoCard::None(format!("it has more than {CARD_LIMIT} bytes")));
         }
     }
-    let card: Value = serde_json::from_slice(&bytes).map_err(|error| NoCard::None(error.to_string()))?;
+    let card = read_card(&bytes).map_err(NoCard::None)?;
     if !is_card(&card) {
         return Err(NoCard::None("it is no card of an A2A agent".to_owned()));
     }
     Ok(card)
+}
+
+/// The JSON of a card, which may be packed.
+fn read_card(bytes: &[u8]) -> Result<Value, String> {
+    let mut unpacker = Unpacker::new(CARD_LIMIT);
+    let mut card = unpacker
+        .take(bytes)
+        .map_err(|error| error.to_string())?
+        .into_owned();
+    card.extend(unpacker.finish().map_err(|error| error.to_string())?);
+    json::value(&card).map_err(|error| format!("{error}: {}", words(&card)))
 }
 
 /// Whether it says where an agent is.

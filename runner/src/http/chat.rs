@@ -1,17 +1,20 @@
-//! Chat completions as JSON: messages of the mesh as messages of a chat, and answers. PURE.
+//! Chat completions: messages of the mesh as messages of a chat, and what is no answer. PURE.
 
 use agentanycast_proto::v1::{self, part::Content};
+use agentanycast_readers::{excerpt::excerpt, sse::EventTooLarge};
+use agentanycast_upp::{Response, StreamEvent, StreamEventType, TokenUsage, UppError, providers::ChatAnswer};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
 use crate::{
     RunError,
-    parts::text_of,
-    task_content::{OCTETS, essence, json_of, shortened},
+    parts::{data_part, text_of},
+    result_stream::too_large,
+    task_content::{OCTETS, essence, json_of, message},
 };
 
-/// Most of an answer that an error shows, in bytes.
-const SHOWN: usize = 500;
+/// How much of a refusal or of reasoning is kept, in bytes: more than an error shows.
+const KEPT: usize = 2 << 10;
 
 /// A message of the sender. One of text alone is a text; other parts are listed by their kinds.
 pub(super) fn user_message(message: &v1::Message) -> Result<Value, RunError> {
@@ -54,59 +57,81 @@ fn part(part: &v1::Part) -> Value {
     }
 }
 
-/// A piece of an answer, or a whole one.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct ChatPiece {
-    pub(super) text: String,
-    /// Why the answer ends, in the last piece.
-    pub(super) finish: Option<String>,
+/// What a model has said, besides its answer.
+#[derive(Debug, Default)]
+pub(super) struct ChatAsides {
+    refusal: String,
+    reasoning: String,
 }
 
-/// Reads a piece of an answer, or a whole one.
-pub(super) fn read(json: &[u8]) -> Result<ChatPiece, RunError> {
-    let strange = || {
-        let shown = shortened(&String::from_utf8_lossy(json), SHOWN);
-        RunError::new(format!("the answer is no chat completion: {shown}"))
-    };
-    let value: Value = serde_json::from_slice(json).map_err(|_| strange())?;
-    if let Some(error) = value.get("error").filter(|error| !error.is_null()) {
-        let message = error.get("message").and_then(Value::as_str);
-        let said = message.map_or_else(|| error.to_string(), str::to_owned);
-        return Err(RunError::new(format!("the model failed: {said}")));
+impl ChatAsides {
+    /// The text of the answer in this event; other text is kept.
+    pub(super) fn answer_in(&mut self, event: &StreamEvent) -> Option<String> {
+        let text = event.delta.text.as_deref()?;
+        match event.kind {
+            StreamEventType::TextDelta if event.index == ChatAnswer::REFUSAL => push(&mut self.refusal, text),
+            StreamEventType::TextDelta => return Some(text.to_owned()),
+            StreamEventType::ReasoningDelta => push(&mut self.reasoning, text),
+            _ => {}
+        }
+        None
     }
-    let Some(choices) = value.get("choices").and_then(Value::as_array) else {
-        return Err(strange());
-    };
-    // The last piece may hold the usage alone.
-    let Some(choice) = choices.first() else {
-        return Ok(ChatPiece::default());
-    };
-    let said = choice.get("delta").or_else(|| choice.get("message"));
-    let text = said.and_then(|said| said.get("content")).and_then(Value::as_str);
-    let finish = choice.get("finish_reason").and_then(Value::as_str);
-    Ok(ChatPiece {
-        text: text.unwrap_or_default().to_owned(),
-        finish: finish.map(str::to_owned),
-    })
+
+    /// Refuses an answer that is none: a refusal, a call of a tool, half an answer, or nothing.
+    pub(super) fn check(&self, response: &Response, has_text: bool) -> Result<(), RunError> {
+        let called = &response.message.tool_calls;
+        let shown = |text: &str| excerpt(text.as_bytes());
+        Err(RunError::new(if !self.refusal.is_empty() {
+            format!("the model refuses: {}", shown(&self.refusal))
+        } else if let Some(call) = called.first() {
+            let name = shown(&call.tool_name);
+            format!("the model calls the tool `{name}`, and the runner offers none")
+        } else if ChatAnswer::is_cut(response) {
+            "the model stopped at its limit of tokens".to_owned()
+        } else if has_text {
+            return Ok(());
+        } else if self.reasoning.is_empty() {
+            "the model ended without an answer".to_owned()
+        } else {
+            format!(
+                "the model ended without an answer, after this reasoning: {}",
+                shown(&self.reasoning)
+            )
+        }))
+    }
 }
 
-/// Whether an answer ended well.
-pub(super) fn check_finish(finish: Option<&str>, is_empty: bool) -> Result<(), RunError> {
-    match finish {
-        Some("length") => Err(RunError::new("the model stopped at its limit of tokens")),
-        Some("content_filter") => Err(RunError::new("the answer was withheld by a content filter")),
-        Some("tool_calls" | "function_call") if is_empty => Err(RunError::new(
-            "the model calls a tool, and the runner offers none",
-        )),
-        _ => Ok(()),
+fn push(kept: &mut String, text: &str) {
+    // More than that is not shown.
+    if kept.len() <= KEPT {
+        kept.push_str(text);
     }
+}
+
+/// Why an answer cannot be used.
+pub(super) fn failure(error: &UppError, max_output: usize) -> RunError {
+    let source = std::error::Error::source(error);
+    if source.is_some_and(|source| source.is::<EventTooLarge>()) {
+        return too_large(max_output);
+    }
+    RunError::new(format!("the model failed: {}", error.message()))
+}
+
+/// The message with which a task is completed: the tokens that the answer took.
+pub(super) fn usage_message(usage: &TokenUsage) -> Option<v1::Message> {
+    if usage.total_tokens == 0 {
+        return None;
+    }
+    let usage = json!({"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens, "cached_tokens": usage.cache_read_tokens});
+    Some(message(vec![data_part(&json!({"usage": usage}))]))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parts::{data_part, raw_part};
-    use crate::task_content::{message, typed_text};
+    use crate::parts::raw_part;
+    use crate::task_content::typed_text;
 
     #[test]
     fn text_is_text_and_other_parts_have_their_kinds() {
@@ -132,44 +157,62 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_read_whole_and_in_pieces() {
-        let piece = |text: &str, finish: Option<&str>| ChatPiece {
-            text: text.to_owned(),
-            finish: finish.map(str::to_owned),
+    fn what_is_no_answer_is_a_failure() {
+        let checked = |answer: &str| {
+            let (mut reader, mut events) = (ChatAnswer::new(1000), Vec::new());
+            reader.take(answer.as_bytes(), &mut events).unwrap();
+            let response = reader.finish(&mut events).unwrap();
+            let mut asides = ChatAsides::default();
+            let text: String = events
+                .iter()
+                .filter_map(|event| asides.answer_in(event))
+                .collect();
+            asides
+                .check(&response, !text.is_empty())
+                .map(|()| text)
+                .map_err(|error| error.to_string())
         };
-        for (json, read_as) in [
+        let whole = |message: Value, reason: &str| {
+            checked(&json!({"choices": [{"message": message, "finish_reason": reason}]}).to_string())
+        };
+        let parts = json!([{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "hi"}]);
+        assert_eq!(whole(json!({"content": parts}), "stop").unwrap(), "hi");
+        let call = json!({"id": "1", "function": {"name": "look", "arguments": "{}"}});
+        for (message, reason, why) in [
             (
-                json!({"choices": [{"delta": {"content": "a"}, "finish_reason": null}]}),
-                piece("a", None),
+                json!({"content": null, "refusal": "I will not"}),
+                "stop",
+                "I will not",
             ),
             (
-                json!({"choices": [{"delta": {"role": "assistant"}}]}),
-                piece("", None),
+                json!({"content": "", "reasoning_content": "I wonder"}),
+                "stop",
+                "I wonder",
             ),
             (
-                json!({"choices": [{"delta": {}, "finish_reason": "stop"}]}),
-                piece("", Some("stop")),
+                json!({"content": "let me look", "tool_calls": [call]}),
+                "stop",
+                "`look`",
             ),
-            (json!({"choices": [], "usage": {}}), piece("", None)),
             (
-                json!({"choices": [{"message": {"content": "b"}, "finish_reason": "stop"}]}),
-                piece("b", Some("stop")),
+                json!({"content": null, "function_call": {"name": "look"}}),
+                "function_call",
+                "`look`",
             ),
+            (json!({"content": "half"}), "length", "limit of tokens"),
+            (json!({"content": "half"}), "max_tokens", "limit of tokens"),
+            (json!({"content": ""}), "stop", "without an answer"),
         ] {
-            assert_eq!(read(json.to_string().as_bytes()), Ok(read_as), "{json}");
+            let said = whole(message.clone(), reason).unwrap_err();
+            assert!(said.contains(why), "{message}: {said}");
         }
-        let why = |json: &[u8]| read(json).unwrap_err().to_string();
-        assert_eq!(why(br#"{"error": {"message": "no"}}"#), "the model failed: no");
-        assert!(why(b"<html>").contains("<html>"));
-        assert!(why(b"{}").contains("no chat completion"));
     }
 
     #[test]
-    fn an_end_may_be_a_failure() {
-        assert_eq!(check_finish(Some("stop"), false), Ok(()));
-        assert_eq!(check_finish(None, false), Ok(()));
-        for finish in ["length", "content_filter", "tool_calls"] {
-            assert!(check_finish(Some(finish), true).is_err(), "{finish}");
-        }
+    fn usage_is_told_where_it_is_known() {
+        assert_eq!(usage_message(&TokenUsage::default()), None);
+        let told = usage_message(&TokenUsage::new(3, 4)).unwrap();
+        let expected = json!({"usage": {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7, "cached_tokens": 0}});
+        assert_eq!(json_of(&told.parts[0]), Some(expected));
     }
 }

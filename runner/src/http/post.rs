@@ -1,20 +1,24 @@
 //! An HTTP service that does a task by one request: the message is the body, and the answer is the result.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use agentanycast_gateway::agents::AgentTask;
 use agentanycast_proto::v1::{self, part::Content};
+use agentanycast_readers::gzip::{UnpackError, Unpacker};
 use async_trait::async_trait;
 use reqwest::{
-    Client, RequestBuilder, Response,
+    Client, RequestBuilder, Response, StatusCode,
     header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue},
 };
+use serde_json::Value;
 use uuid::Uuid;
 
-use super::{answer_error, broken, media_type_of};
+use super::{HttpStyle, answer_error, broken, check_encoding, encoding_of, media_type_of};
 use crate::{
     Attempt, Backend, RunError, TaskResult,
     parts::{JSON, text_of},
-    result_stream::ResultStream,
-    task_content::{OCTETS, json_of, newest_request},
+    result_stream::{ResultStream, too_large},
+    task_content::{OCTETS, essence, json_of, newest_request},
 };
 
 /// The name of an answer as a result.
@@ -29,6 +33,36 @@ pub(super) struct PostBackend {
     pub(super) url: String,
     pub(super) token: Option<String>,
     pub(super) max_output: usize,
+    pub(super) form: PostForm,
+}
+
+/// In which form text that is JSON is posted.
+pub(super) enum PostForm {
+    /// Everything is a JSON document.
+    Json,
+    /// As text; as JSON once the service has refused text and taken JSON.
+    Text(AtomicBool),
+}
+
+impl PostForm {
+    pub(super) fn of(style: HttpStyle) -> Self {
+        match style {
+            HttpStyle::Json => Self::Json,
+            _ => Self::Text(AtomicBool::new(false)),
+        }
+    }
+
+    /// The body for this message.
+    fn body(&self, message: &v1::Message) -> Result<PostBody, RunError> {
+        match (self, PostBody::json(message)) {
+            (Self::Json, None) => Err(RunError::new(
+                "the service takes JSON, and the message is not one JSON object or list; send it as data",
+            )),
+            (Self::Json, Some(json)) => Ok(json),
+            (Self::Text(takes_json), Some(json)) if takes_json.load(Ordering::Relaxed) => Ok(json),
+            (Self::Text(_), _) => Ok(PostBody::new(message)),
+        }
+    }
 }
 
 #[async_trait]
@@ -43,28 +77,53 @@ impl Backend for PostBackend {
     }
 }
 
+/// Whether the service refused the form of a message, and did nothing.
+fn refuses_form(answer: &Response) -> bool {
+    matches!(
+        answer.status(),
+        StatusCode::UNSUPPORTED_MEDIA_TYPE | StatusCode::UNPROCESSABLE_ENTITY
+    )
+}
+
 impl PostBackend {
     async fn post(&self, task: &dyn AgentTask) -> Result<TaskResult, RunError> {
-        let body = PostBody::new(&newest_request(task.task()));
+        let message = newest_request(task.task());
+        let body = self.form.body(&message)?;
+        let was_json = body.media_type == JSON;
+        let mut answer = self.send(task.task(), body).await?;
+        if let PostForm::Text(takes_json) = &self.form
+            && !was_json
+            && refuses_form(&answer)
+            && let Some(json) = PostBody::json(&message)
+        {
+            answer = self.send(task.task(), json).await?;
+            if !refuses_form(&answer) {
+                takes_json.store(true, Ordering::Relaxed);
+            }
+        }
+        if !answer.status().is_success() {
+            return Err(answer_error(answer, self.token.as_deref()).await.error);
+        }
+        check_encoding(&answer)?;
+        let artifact = read_result(task, answer, self.max_output).await?;
+        Ok(TaskResult::Completed {
+            artifacts: artifact.into_iter().collect(),
+            message: None,
+        })
+    }
+
+    async fn send(&self, task: &v1::Task, body: PostBody) -> Result<Response, RunError> {
         let mut request = self
             .http
             .post(&self.url)
             .header(ACCEPT, "*/*")
             .header(CONTENT_TYPE, body.media_type)
             .body(body.bytes);
-        request = with_task_headers(request, task.task());
+        request = with_task_headers(request, task);
         if let Some(token) = &self.token {
             request = request.bearer_auth(token);
         }
-        let answer = request.send().await.map_err(|error| broken(&error))?;
-        if !answer.status().is_success() {
-            return Err(answer_error(answer, self.token.as_deref()).await);
-        }
-        let artifact = read_result(task, answer, self.max_output).await?;
-        Ok(TaskResult::Completed {
-            artifacts: artifact.into_iter().collect(),
-            message: None,
-        })
+        request.send().await.map_err(|error| broken(&error))
     }
 }
 
@@ -75,11 +134,29 @@ async fn read_result(
     max_output: usize,
 ) -> Result<Option<v1::Artifact>, RunError> {
     let media_type = media_type_of(&answer);
+    let mut unpacker = may_be_packed(&answer, &media_type).then(|| Unpacker::new(max_output));
+    let failed = |error| match error {
+        UnpackError::TooLarge { .. } => too_large(max_output),
+        error => RunError::new(error.to_string()),
+    };
     let mut result = ResultStream::new(task, ANSWER, &media_type, max_output);
     while let Some(bytes) = answer.chunk().await.map_err(|error| broken(&error))? {
-        result.hold(&bytes).await?;
+        match &mut unpacker {
+            Some(unpacker) => result.hold(&unpacker.take(&bytes).map_err(failed)?).await?,
+            None => result.hold(&bytes).await?,
+        }
+    }
+    if let Some(unpacker) = &mut unpacker {
+        result.hold(&unpacker.finish().map_err(failed)?).await?;
     }
     result.finish().await
+}
+
+/// Whether bytes of gzip are text that was packed on its way, and not a file.
+fn may_be_packed(answer: &Response, media_type: &str) -> bool {
+    let essence = essence(media_type);
+    let is_text = essence.starts_with("text/") || essence == JSON || essence.ends_with("+json");
+    is_text || matches!(encoding_of(answer).as_str(), "gzip" | "x-gzip")
 }
 
 /// Adds the headers that say which task it is.
@@ -106,6 +183,24 @@ struct PostBody {
 }
 
 impl PostBody {
+    /// The message as a JSON document: its only part, where that is data, or text that is an object or a list.
+    fn json(message: &v1::Message) -> Option<Self> {
+        let [part] = message.parts.as_slice() else {
+            return None;
+        };
+        let bytes = match &part.content {
+            Some(Content::DataPart(_)) => json_of(part)?.to_string().into_bytes(),
+            Some(Content::TextPart(text)) => {
+                let value: Value = serde_json::from_str(&text.text).ok()?;
+                (value.is_object() || value.is_array()).then(|| text.text.clone().into_bytes())?
+            }
+            Some(Content::RawPart(file)) if essence(&part.media_type) == JSON => file.data.clone(),
+            _ => return None,
+        };
+        let media_type = JSON.to_owned();
+        Some(Self { bytes, media_type })
+    }
+
     /// Text is plain text, one other part is itself, and several parts of which one is no text are form data.
     fn new(message: &v1::Message) -> Self {
         let is_text = |part: &v1::Part| matches!(part.content, Some(Content::TextPart(_)) | None);

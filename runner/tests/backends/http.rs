@@ -10,7 +10,7 @@ use std::{
 
 use agentanycast_proto::v1::{self, part::Content};
 use agentanycast_runner::{
-    Backend,
+    Backend, TaskResult,
     http::{HttpConfig, HttpStyle},
 };
 use axum::{
@@ -21,6 +21,8 @@ use axum::{
     response::{IntoResponse as _, Response},
     routing::{get, post},
 };
+use flate2::{Compression, write::GzEncoder};
+use futures::StreamExt as _;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -74,6 +76,57 @@ async fn posted(Path(what): Path<String>, headers: HeaderMap, body: Bytes) -> Re
         "moved" => (StatusCode::FOUND, [(header::LOCATION, "/echo")]).into_response(),
         _ => std::future::pending().await,
     }
+}
+
+/// Takes JSON alone, and says what it got.
+async fn takes_json(State(asked): State<Asked>, headers: HeaderMap, body: Bytes) -> Response {
+    let kind = headers["content-type"].to_str().unwrap().to_owned();
+    let body = String::from_utf8_lossy(&body).into_owned();
+    asked.lock().unwrap().push(json!([kind, body]));
+    match serde_json::from_str::<Value>(&body) {
+        Ok(_) if kind == "application/json" => {
+            let mut packed = GzEncoder::new(Vec::new(), Compression::default());
+            std::io::Write::write_all(&mut packed, body.as_bytes()).unwrap();
+            // Without a word that it is packed.
+            (
+                [(header::CONTENT_TYPE, "application/json")],
+                packed.finish().unwrap(),
+            )
+                .into_response()
+        }
+        _ => (StatusCode::UNPROCESSABLE_ENTITY, "a valid dictionary is wanted").into_response(),
+    }
+}
+
+#[tokio::test]
+async fn a_service_that_takes_json_is_given_json() {
+    let asked = Asked::default();
+    let router = Router::new()
+        .route("/", post(takes_json))
+        .with_state(Arc::clone(&asked));
+    let url = serve(router).await;
+    let given = |words: &str| FakeTask::text("c", "", words);
+    let seen = || std::mem::take(&mut *asked.lock().unwrap());
+
+    let service = backend(&url, HttpStyle::Post).await;
+    for tries in [2, 1] {
+        let artifacts = run(&*service, &given("{\"n\": 1}")).await.unwrap();
+        let said = agentanycast_proto::parts::data_of(&artifacts[0].parts[0]);
+        assert_eq!(said, Some(json!({"n": 1})));
+        // The form is remembered.
+        assert_eq!(seen().len(), tries);
+    }
+    // Text that is no JSON goes as text, once.
+    let why = failure(&*service, &given("hello")).await;
+    assert!(why.contains("a valid dictionary"), "{why}");
+    assert_eq!(seen(), [json!(["text/plain; charset=utf-8", "hello"])]);
+
+    let service = backend(&url, HttpStyle::Json).await;
+    run(&*service, &given("[1]")).await.unwrap();
+    assert_eq!(seen(), [json!(["application/json", "[1]"])]);
+    let why = failure(&*service, &given("hello")).await;
+    assert!(why.contains("takes JSON"), "{why}");
+    assert!(seen().is_empty());
 }
 
 async fn post_service() -> String {
@@ -166,6 +219,41 @@ async fn complete(State(asked): State<Asked>, headers: HeaderMap, Json(request):
         "whole" => Json(json!({"choices": [{"message": {"content": "at once"}, "finish_reason": "stop"}]}))
             .into_response(),
         "cut" => events(piece("half")),
+        "cut-empty-reason" => events(event(
+            json!({"choices": [{"delta": {"content": "half"}, "finish_reason": ""}]}),
+        )),
+        "page" => (
+            [(header::CONTENT_TYPE, "text/html")],
+            "<title>Bad gateway</title>",
+        )
+            .into_response(),
+        "packed" => {
+            let mut packed = GzEncoder::new(Vec::new(), Compression::default());
+            std::io::Write::write_all(&mut packed, b"{\"detail\": \"no such model\"}").unwrap();
+            let packed = packed.finish().unwrap();
+            ([(header::CONTENT_ENCODING, "gzip")], packed).into_response()
+        }
+        "brotli" => ([(header::CONTENT_ENCODING, "br")], "x").into_response(),
+        "abort" => events(piece("half") + &end("abort")),
+        "blocked" => events(piece("half") + &end("SAFETY")),
+        "refusal" => events(event(json!({"choices": [{"delta": {"refusal": "I will not"}}]})) + &end("stop")),
+        "key" => Json(json!({"error": "the-secret is no key"})).into_response(),
+        // Stays open behind its end.
+        "open" => {
+            let told = futures::stream::iter([Ok::<_, std::io::Error>(piece("open") + &end("stop"))]);
+            let body = Body::from_stream(told.chain(futures::stream::pending()));
+            ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+        }
+        "strict" if request.get("stream_options").is_some() => {
+            (StatusCode::UNPROCESSABLE_ENTITY, "extra field: stream_options").into_response()
+        }
+        "usage" => events(
+            piece("counted")
+                + &end("stop").replace("data: [DONE]\n\n", "")
+                + ": ping\n\ndata:\n\ndata: ping\n\n"
+                + &event(json!({"choices": null, "usage": {"prompt_tokens": 3, "completion_tokens": 4}}))
+                + "data: [DONE]\n\n",
+        ),
         "long" => events(piece("half") + &end("length")),
         "broken" => events(event(json!({"error": {"message": "out of memory"}}))),
         said => events(piece("you said ") + &piece(said) + &end("stop")),
@@ -208,6 +296,14 @@ async fn a_model_streams_its_answer_and_knows_the_conversation() {
         ("cut", "broke off"),
         ("long", "limit of tokens"),
         ("broken", "out of memory"),
+        ("cut-empty-reason", "broke off"),
+        ("page", "Bad gateway"),
+        ("packed", "no such model"),
+        ("brotli", "`br`"),
+        ("abort", "`abort`"),
+        ("blocked", "SAFETY"),
+        ("refusal", "I will not"),
+        ("key", "*** is no key"),
     ] {
         let task = FakeTask::text("a", "", words);
         let why = failure(&*model, &task).await;
@@ -225,6 +321,34 @@ async fn a_model_streams_its_answer_and_knows_the_conversation() {
     let asked = asked.lock().unwrap();
     // What failed is no part of the conversation.
     assert_eq!(asked[requests]["messages"].as_array().unwrap().len(), 5);
+}
+
+#[tokio::test]
+async fn a_model_behind_a_query_tells_its_usage() {
+    let asked = Asked::default();
+    let router = Router::new()
+        .route("/v1/chat/completions", post(complete))
+        .with_state(Arc::clone(&asked));
+    let url = serve(router).await;
+    let model = backend(&format!("{url}/v1?api-version=1"), HttpStyle::OpenAi).await;
+    let done = model.run(&FakeTask::text("", "", "usage"), FIRST).await.unwrap();
+    let TaskResult::Completed {
+        message: Some(message),
+        ..
+    } = done
+    else {
+        panic!("{done:?}")
+    };
+    let usage = agentanycast_proto::parts::data_of(&message.parts[0]).unwrap();
+    assert_eq!(usage["usage"]["total_tokens"], 7);
+
+    // A server that keeps its stream open is not waited for, and one that knows fewer options is asked again.
+    for words in ["open", "strict", "strict"] {
+        let task = FakeTask::text("", "", words);
+        run(&*model, &task).await.unwrap();
+        assert!(task.streamed_text().contains(words));
+    }
+    assert_eq!(asked.lock().unwrap().len(), 5);
 }
 
 /// An A2A agent: `ask` asks back, `wait` works until it is canceled, everything else is echoed.
