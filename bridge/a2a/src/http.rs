@@ -19,7 +19,6 @@ use std::{convert::Infallible, sync::Arc};
 use agentanycast_front::{
     admission::{AdmittedRequest, ClientConnection, RequestAdmission},
     cors::cors,
-    drain,
     host::RequestHost,
     json_response::{JSON, response},
     refusal::whole_seconds,
@@ -139,7 +138,7 @@ pub(crate) fn router(
 impl A2aFront {
     /// Answers a request, and sees to what surrounds an answer.
     async fn serve(&self, request: Request) -> Response {
-        let response = drain::answer(request, async |request| match &self.0.cors {
+        let response = match &self.0.cors {
             None => self.extended(request).await,
             Some(cors) => {
                 let inner = service_fn(|request: Request| async move {
@@ -148,8 +147,7 @@ impl A2aFront {
                 let Ok(response) = cors.layer(inner).oneshot(request).await;
                 response
             }
-        })
-        .await;
+        };
         self.0.request_counts.count(&response);
         response
     }

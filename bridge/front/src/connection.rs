@@ -3,14 +3,14 @@
 //! The one rule: a client that is slow to ask, or slow to read, costs a place for a bounded time, and one address has
 //! its share of the places; in it, who asks nothing gives way to who comes.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 
 use agentanycast_gateways::front::FrontSettings;
 use agentanycast_limits::{
     Network, Slot,
     http::{self, Acceptor, ClientTimeouts, PlainLog},
 };
-use axum::{Extension, Router};
+use axum::{Extension, Router, extract::Request};
 use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
     server::conn::auto::Builder,
@@ -20,9 +20,9 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 use tokio_util::sync::CancellationToken;
-use tower::Layer as _;
+use tower::{Layer as _, ServiceExt as _, service_fn};
 
-use super::{admission::ClientConnection, tls::Tls};
+use super::{admission::ClientConnection, drain, lingering_io::LingeringIo, tls::Tls};
 use crate::auth::ClientCertificate;
 
 /// Connections at once. Each takes a descriptor and, while it is idle, some KiB.
@@ -87,6 +87,7 @@ const SMALL_CONNECTION_WINDOW: u32 = 4 << 20;
 pub async fn serve(listener: TcpListener, door: ConnectionConfig, router: Router, stop: CancellationToken) {
     let acceptor = Acceptor::new(listener, MOST, door.connections, PlainLog::default());
     let builder = Arc::new(builder(door.small_messages));
+    let router = drained(router);
     let serving = acceptor.serve(&stop, |stream, address, slot| {
         let acceptor = door.tls.as_ref().map(Tls::acceptor);
         let connection = HttpConnection {
@@ -104,6 +105,20 @@ pub async fn serve(listener: TcpListener, door: ConnectionConfig, router: Router
         }
     });
     serving.await;
+}
+
+/// The same routes; what they leave of a request's body is seen to.
+fn drained(routes: Router) -> Router {
+    Router::new().fallback_service(service_fn(move |request: Request| {
+        let routes = routes.clone();
+        async move {
+            let answered = drain::answer(request, async |request| {
+                let Ok(response) = routes.oneshot(request).await;
+                response
+            });
+            Ok::<_, Infallible>(answered.await)
+        }
+    }))
 }
 
 fn builder(small_messages: bool) -> Builder<TokioExecutor> {
@@ -169,8 +184,10 @@ impl HttpConnection {
             local_addr: self.local_addr,
             slot: Arc::downgrade(&self.slot),
         };
+        // An answer that leaves a body unread is not lost with the socket.
+        let (stream, linger) = LingeringIo::new(stream, Some(Arc::clone(&self.slot)));
         // It says who is there.
-        let service = Extension(peer).layer(self.router);
+        let service = Extension(linger).layer(Extension(peer).layer(self.router));
         http::serve(
             &self.builder,
             stream,

@@ -2,7 +2,8 @@
 //!
 //! HTTP/1 can take the next request only behind it, and over HTTP/2 there are clients (curl 7.88) that lose an answer
 //! which comes while they write. The one rule: the rest is read and thrown away while it is small, otherwise an answer of
-//! HTTP/1 says that the connection closes; a client never sends its next request into a closed one.
+//! HTTP/1 says that the connection closes; a client never sends its next request into a closed one. The socket then
+//! lingers, so that a client that still writes reads its answer.
 
 use std::{
     pin::Pin,
@@ -19,6 +20,8 @@ use futures::StreamExt as _;
 use http::{HeaderValue, Version, header};
 use http_body::{Frame, SizeHint};
 use tokio::sync::oneshot;
+
+use crate::lingering_io::LingerSwitch;
 
 /// Most that is read for the sake of the connection, in bytes: it is cheaper than another handshake.
 const MOST: usize = 1 << 20;
@@ -67,7 +70,7 @@ impl Drop for ReturnedBody {
 }
 
 /// Has a request answered, and sees to what is left of its body.
-pub async fn answer(request: Request, next: impl AsyncFnOnce(Request) -> Response) -> Response {
+pub(crate) async fn answer(request: Request, next: impl AsyncFnOnce(Request) -> Response) -> Response {
     if request.body().is_end_stream() {
         return next(request).await;
     }
@@ -75,6 +78,7 @@ pub async fn answer(request: Request, next: impl AsyncFnOnce(Request) -> Respons
     let is_shared = request.version() >= Version::HTTP_2;
     // It sends the body only when it is asked for it.
     let expects = request.headers().contains_key(header::EXPECT);
+    let linger = request.extensions().get::<LingerSwitch>().cloned();
     let (back, mut left) = oneshot::channel();
     let back = Some(back);
     let mut response = next(request.map(|body| Body::new(ReturnedBody { body, back }))).await;
@@ -84,6 +88,9 @@ pub async fn answer(request: Request, next: impl AsyncFnOnce(Request) -> Respons
     {
         let close = HeaderValue::from_static("close");
         response.headers_mut().insert(header::CONNECTION, close);
+        if let Some(linger) = linger {
+            linger.turn_on();
+        }
     }
     response
 }

@@ -14,7 +14,7 @@ pub mod admission;
 pub mod auth;
 pub mod connection;
 pub mod cors;
-pub mod drain;
+mod drain;
 pub mod front;
 pub mod grpc_size;
 pub mod host;

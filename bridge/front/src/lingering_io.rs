@@ -14,12 +14,15 @@ use std::{
 
 use agentanycast_limits::Slot;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf},
     time::timeout,
 };
 
 /// How long what the peer still sends is read and dropped.
 const LINGER: Duration = Duration::from_secs(5);
+
+/// Most bytes that are dropped so: more than the largest body that a gateway takes.
+const MOST: u64 = 128 << 20;
 
 /// The socket `T`. It keeps its connection's slot while it lingers.
 pub(crate) struct LingeringIo<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> {
@@ -73,7 +76,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Drop for LingeringIo<T>
             runtime.spawn(async move {
                 let drained = async {
                     inner.shutdown().await?;
-                    tokio::io::copy(&mut inner, &mut tokio::io::sink()).await
+                    tokio::io::copy(&mut inner.take(MOST), &mut tokio::io::sink()).await
                 };
                 // Its peer ends it, or the time.
                 let _ = timeout(LINGER, drained).await;
@@ -100,6 +103,18 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> AsyncWrite for Lingerin
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         self.poll_inner(|inner| inner.poll_write(context, bytes))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_inner(|inner| inner.poll_write_vectored(context, pieces))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.as_ref().is_some_and(AsyncWrite::is_write_vectored)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

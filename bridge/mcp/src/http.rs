@@ -15,7 +15,7 @@ use agentanycast_front::{
     admission::{AdmittedRequest, ClientConnection, RequestAdmission, RequestPermit},
     auth::Authenticator,
     cors::cors,
-    drain, json_body,
+    json_body,
     json_response::{JSON, response},
     offload,
     origin_policy::{BRIDGE_ORIGINS, OriginPolicy},
@@ -123,7 +123,7 @@ pub(crate) fn router(tools: Arc<ToolHandler>, config: McpFrontConfig, stop: Canc
 
 impl McpFront {
     async fn serve(&self, request: Request) -> Response {
-        drain::answer(request, async |request| match &self.0.cors {
+        match &self.0.cors {
             None => answer(&self.0, request).await,
             Some(cors) => {
                 let inner = service_fn(|request: Request| async move {
@@ -132,8 +132,7 @@ impl McpFront {
                 let Ok(response) = cors.layer(inner).oneshot(request).await;
                 response
             }
-        })
-        .await
+        }
     }
 }
 
