@@ -97,7 +97,9 @@ pub(super) fn turn_of_artifacts(artifacts: &[v1::Artifact]) -> Result<Option<Tur
 
 fn json_of_part(part: &v1::Part) -> Option<Value> {
     match part.content.as_ref()? {
-        Content::RawPart(raw) if part.media_type == UPP_TURN => serde_json::from_slice(&raw.data).ok(),
+        Content::RawPart(raw) if part.media_type == UPP_TURN => {
+            agentanycast_readers::json::value(&raw.data).ok()
+        }
         _ => data_of(part),
     }
 }

@@ -87,9 +87,11 @@ impl UppFront {
         let most = self.rules.max_body().min(MAX_REQUEST_BYTES);
         let raw = read(&head.headers, body, &admitted.permit, most).await?;
         let permit = admitted.permit.clone();
-        let message = offload::offload(raw.len(), move || message_of_body(&raw, &permit)).await?;
+        let (message, is_structured) =
+            offload::offload(raw.len(), move || message_of_body(&raw, &permit)).await?;
         let form = form_of(&head.headers);
         let running = self.begin(target, message, &admitted, &head.headers).await?;
+        let running = running.structured(is_structured);
         // The node has it.
         admitted.permit.release_body();
         match form {
@@ -97,7 +99,7 @@ impl UppFront {
                 let response = running.wait().await?;
                 Ok(json(StatusCode::OK, turn_json(&turn_of(response))))
             }
-            AnswerForm::EventStream => Ok(events(running)),
+            AnswerForm::EventStream => events(running).await,
         }
     }
 
@@ -115,8 +117,8 @@ impl UppFront {
     }
 }
 
-/// The message of a task for this body.
-fn message_of_body(raw: &[u8], permit: &RequestPermit) -> Result<v1::Message, UppError> {
+/// The message of a task for this body, and whether a structured answer is asked for.
+fn message_of_body(raw: &[u8], permit: &RequestPermit) -> Result<(v1::Message, bool), UppError> {
     let scan = JsonScan::new(raw);
     if scan.values > MAX_VALUES {
         let text = format!("the request has more than {MAX_VALUES} values of JSON");
@@ -124,7 +126,8 @@ fn message_of_body(raw: &[u8], permit: &RequestPermit) -> Result<v1::Message, Up
     }
     scan.check_numbers().map_err(|refusal| of_refusal(&refusal))?;
     charge(permit, raw.len(), scan.values).map_err(|refusal| of_refusal(&refusal))?;
-    message_of_request(&parse_request(raw)?)
+    let request = parse_request(raw)?;
+    Ok((message_of_request(&request)?, request.structure.is_some()))
 }
 
 fn form_of(headers: &HeaderMap) -> AnswerForm {
@@ -182,11 +185,16 @@ async fn read(
 }
 
 /// The answer as events: those of the agent, the turn, and the mark of the end. An error ends it without the
-/// mark.
-fn events(running: RunningAnswer) -> Response {
+/// mark; one before the first event is the error of the request.
+async fn events(running: RunningAnswer) -> Result<Response, UppError> {
+    let mut pieces = running.pieces().boxed();
+    let first = pieces.next().await.transpose()?;
     let lines = stream! {
-        let mut pieces = std::pin::pin!(running.pieces());
-        while let Some(piece) = pieces.next().await {
+        let mut first = first.map(Ok);
+        while let Some(piece) = match first.take() {
+            Some(first) => Some(first),
+            None => pieces.next().await,
+        } {
             match piece {
                 Ok(AnswerPiece::Event(event)) => yield Ok::<_, Infallible>(line(&sse::event(&event))),
                 Ok(AnswerPiece::Done(response)) => {
@@ -200,7 +208,7 @@ fn events(running: RunningAnswer) -> Response {
             }
         }
     };
-    front_sse::events(lines)
+    Ok(front_sse::events(lines))
 }
 
 /// A frame of the wire as an event of the response, which adds the field's name and the blank line.

@@ -17,6 +17,7 @@ use agentanycast_gateway::{
     tasks::{AwaitedTask, CallerMessage, GatewayTasks},
 };
 use agentanycast_proto::v1::{self, TaskStatus};
+use agentanycast_readers::{excerpt::excerpt, json};
 use agentanycast_upp::{
     AssistantMessage, ContentBlock, ErrorCode, Response, StreamEvent, UppError, events_of,
     task_wire::error_of_reason, wire::response_of,
@@ -62,6 +63,7 @@ pub(super) struct RunningAnswer {
     task: AwaitedTask,
     deadline: Instant,
     stop: CancellationToken,
+    is_structured: bool,
     _slot: OwnedSemaphorePermit,
 }
 
@@ -79,8 +81,17 @@ impl RunningAnswer {
             task: task.map_err(of_task_refusal)?,
             deadline: Instant::now() + MAX_TIME,
             stop,
+            is_structured: false,
             _slot: slot,
         })
+    }
+
+    /// Whether the answer has to be JSON, which is its data.
+    pub(super) fn structured(self, is_structured: bool) -> Self {
+        Self {
+            is_structured,
+            ..self
+        }
     }
 
     /// Waits for the answer.
@@ -139,7 +150,12 @@ impl RunningAnswer {
         match task.status() {
             TaskStatus::Completed => {
                 self.task.set_ended();
-                self.response(task).await
+                let response = self.response(task).await?;
+                if self.is_structured {
+                    with_data(response)
+                } else {
+                    Ok(response)
+                }
             }
             TaskStatus::Failed | TaskStatus::Rejected => {
                 self.task.set_ended();
@@ -191,6 +207,37 @@ fn blocks_of_message(message: Option<&v1::Message>) -> Vec<ContentBlock> {
 
 fn message_of_blocks(blocks: Vec<ContentBlock>) -> Response {
     Response::new(AssistantMessage::new(blocks))
+}
+
+/// The same answer, whose data is the JSON that an agent without UPP wrote as text.
+fn with_data(mut response: Response) -> Result<Response, UppError> {
+    let message = &response.message;
+    if response.data.is_some() || !message.tool_calls.is_empty() {
+        return Ok(response);
+    }
+    // The text as a whole, or the last of its blocks that is JSON: some agents say something besides.
+    let blocks = message.content.iter().rev().filter_map(|block| match block {
+        ContentBlock::Text { text } => Some(text.clone()),
+        _ => None,
+    });
+    let mut texts = std::iter::once(message.text()).chain(blocks);
+    let data = texts.find_map(|text| json::value(in_fence(&text).as_bytes()).ok());
+    if data.is_none() {
+        let said = excerpt(message.text().as_bytes());
+        let text = format!("the answer of the agent is not JSON, which `structure` asks for: {said}");
+        return Err(UppError::invalid_response(text));
+    }
+    response.data = data;
+    Ok(response)
+}
+
+/// What stands in the fence of Markdown in which models like to put their JSON.
+fn in_fence(text: &str) -> &str {
+    let inside = || {
+        let text = text.trim().strip_prefix("```")?.strip_suffix("```")?;
+        Some(text.strip_prefix("json").unwrap_or(text))
+    };
+    inside().unwrap_or(text)
 }
 
 /// The content of a result of at most so many bytes.

@@ -6,7 +6,7 @@ use futures::StreamExt as _;
 use serde_json::{Value, json};
 
 use crate::{
-    fixture::{TestGateway, answer, body, data, soon},
+    fixture::{MAX_BODY, TestGateway, answer, body, data, soon},
     scripted::text_of,
 };
 
@@ -137,12 +137,52 @@ async fn failures_have_a_status_and_a_code() {
         let told = json!({"error": {"code": code, "message": message}});
         assert_eq!(gateway.ask(text).await, (status, told), "{text}");
     }
-    let told = gateway.events("fail TIMEOUT: too slow").await;
-    assert_eq!(told.len(), 1, "{told:?}");
-    let told: Value = serde_json::from_str(&told[0]).unwrap();
-    assert_eq!(told, json!({"code": "TIMEOUT", "error": "too slow"}));
-    let broken = gateway.events("garbage").await;
-    assert!(broken[0].contains("INVALID_RESPONSE"), "{broken:?}");
+    // A stream that fails before its first event is no stream.
+    for (text, status, code) in [
+        ("fail TIMEOUT: too slow", 408, "TIMEOUT"),
+        ("fail RATE_LIMITED: slow down", 429, "RATE_LIMITED"),
+        ("garbage", 502, "INVALID_RESPONSE"),
+    ] {
+        let request = gateway.post("self", "text/event-stream").body(body(text));
+        let (told, error) = answer(soon(request.send()).await.unwrap()).await;
+        assert_eq!((told, &error["error"]["code"]), (status, &json!(code)), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_structured_answer_is_data() {
+    let gateway = TestGateway::start().await;
+    let ask = async |text: &str| {
+        let user = json!({"type": "user", "id": "1", "timestamp": "2026-01-01T00:00:00Z", "content": [{"type": "text", "text": text}]});
+        let body = json!({"model": "m", "messages": [user], "structure": {"type": "object"}});
+        let request = gateway.post("self", "application/json").body(body.to_string());
+        answer(soon(request.send()).await.unwrap()).await
+    };
+    for text in ["say {\"n\": 1}", "say ```json\n{\"n\": 1}\n```"] {
+        let (status, turn) = ask(text).await;
+        assert_eq!((status, &turn["data"]), (200, &json!({"n": 1})), "{turn}");
+    }
+    let (status, error) = ask("say hello").await;
+    assert_eq!(
+        (status, &error["error"]["code"]),
+        (502, &json!("INVALID_RESPONSE"))
+    );
+    assert!(error.to_string().contains("hello"), "{error}");
+}
+
+/// A body above the limit, of which the client still writes when it is refused.
+#[tokio::test]
+async fn a_body_that_is_too_large_is_refused_so_that_its_client_reads_why() {
+    let gateway = TestGateway::start().await;
+    for _ in 0..5 {
+        let body = vec![b' '; 16 * MAX_BODY];
+        let request = gateway.post("self", "application/json").body(body);
+        let (status, error) = answer(soon(request.send()).await.unwrap()).await;
+        assert_eq!(
+            (status, &error["error"]["code"]),
+            (413, &json!("CONTEXT_LENGTH_EXCEEDED"))
+        );
+    }
 }
 
 #[tokio::test]

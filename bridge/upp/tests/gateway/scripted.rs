@@ -1,5 +1,5 @@
 //! A node whose agents do what the text of a message says: `wait` stays in work, `ask` asks, `fail WHY` fails,
-//! `weather?` is answered with a turn, `stream`, `open` and `garbage` write events, `large` and `huge` stream
+//! `say WORDS` says them, `weather?` is answered with a turn, `stream`, `open` and `garbage` write events, `large` and `huge` stream
 //! their result, `denied`, `busy` and `x` are refused by the node, and the agent of the fake echoes `hi`.
 
 use std::{
@@ -133,6 +133,10 @@ impl ScriptedTask {
                     // Cut in the middle of a line.
                     scripted.content.extend([bytes.slice(..9), bytes.slice(9..)]);
                 }
+            }
+            said if said.starts_with("say ") => {
+                task.artifacts
+                    .push(artifact("a", text_part(&said["say ".len()..])));
             }
             "garbage" => {
                 task.artifacts
