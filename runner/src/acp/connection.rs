@@ -20,6 +20,7 @@ use agent_client_protocol::{
         },
     },
 };
+use agentanycast_daemon_kit::json_lines;
 use futures::{SinkExt, StreamExt as _};
 use tokio::{
     process::{ChildStdin, ChildStdout},
@@ -166,6 +167,10 @@ impl AgentKeeper {
         let incoming = FramedRead::new(stdout, LinesCodec::new_with_max_length(longest));
         let incoming = incoming.map(|line| line.map_err(io_error));
         let outgoing = SinkExt::<String>::sink_map_err(FramedWrite::new(stdin, LinesCodec::new()), io_error);
+        // Some readers of lines end one at characters that JSON allows raw.
+        let outgoing = outgoing.with(|line: String| {
+            std::future::ready(Ok::<_, std::io::Error>(json_lines::escape(&line).into_owned()))
+        });
         let lines = Lines::new(outgoing, incoming);
         let terminals = Arc::new(Terminals::new(
             Arc::clone(&self.offer.supervisor),

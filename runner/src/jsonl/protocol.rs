@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use agentanycast_daemon_kit::json_lines;
 use agentanycast_gateway::base64_text;
 use agentanycast_proto::v1;
 use serde::Deserialize;
@@ -54,7 +55,8 @@ pub(super) fn cancel_line(id: &str) -> String {
 }
 
 fn ended(line: &Value) -> String {
-    let mut text = line.to_string();
+    // Some readers of lines end one at characters that JSON allows raw.
+    let mut text = json_lines::to_line(line);
     text.push('\n');
     text
 }

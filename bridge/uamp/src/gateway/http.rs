@@ -5,6 +5,7 @@
 
 use std::{convert::Infallible, sync::Arc};
 
+use agentanycast_daemon_kit::json_lines;
 use agentanycast_front::{
     admission::{AdmittedRequest, RequestPermit},
     front::FrontRules,
@@ -161,7 +162,7 @@ impl UampFront {
                 // A consumer that has fallen behind what is kept comes back and is told so.
                 let Ok(Some(delta)) = next else { return };
                 handler.counters.delta();
-                let line = Event::default().id(seq.to_string()).data(delta.to_json());
+                let line = Event::default().id(seq.to_string()).data(json_lines::escape(&delta.to_json()));
                 yield Ok::<_, Infallible>(line);
                 seq += 1;
             }
