@@ -1,9 +1,13 @@
 //! Server-sent events out of pieces of bytes. PURE.
 //!
 //! Invariants: an event has at most the bytes that its reader allows, and the same bytes in other pieces give
-//! the same events. Lines end with LF, CR or CRLF; comments, names and ids of events are left out.
+//! the same events. Lines end with LF, CR or CRLF; comments, names and ids of events are left out, and so are
+//! events whose name says that they are a sign of life alone: the data of some is a bare date.
 
 use crate::json::without_bom;
+
+/// Names of events that say no more than that the server is there.
+const SIGNS_OF_LIFE: [&[u8]; 4] = [b"ping", b"heartbeat", b"keepalive", b"keep-alive"];
 
 /// Reads the data of events as their bytes come.
 #[derive(Debug)]
@@ -15,6 +19,8 @@ pub struct SseReader {
     /// The data of an event that has not ended yet.
     data: Vec<u8>,
     has_data: bool,
+    /// The event is named as a sign of life.
+    is_ping: bool,
     /// Nothing has come yet: a byte order mark may.
     has_begun: bool,
     /// The last line ended with CR: an LF behind it is part of the same end.
@@ -30,6 +36,7 @@ impl SseReader {
             line: Vec::new(),
             data: Vec::new(),
             has_data: false,
+            is_ping: false,
             has_begun: false,
             after_cr: false,
         }
@@ -78,14 +85,19 @@ impl SseReader {
         if line.is_empty() {
             self.has_begun = true;
             let data = std::mem::take(&mut self.data);
-            return std::mem::take(&mut self.has_data).then_some(data);
+            let is_ping = std::mem::take(&mut self.is_ping);
+            return (std::mem::take(&mut self.has_data) && !is_ping).then_some(data);
         }
         let line = if std::mem::replace(&mut self.has_begun, true) {
             &line[..]
         } else {
             without_bom(&line)
         };
-        // Comments, names and ids of events say nothing here.
+        if let Some([b':', name @ ..]) = line.strip_prefix(b"event") {
+            let is = |sign: &&[u8]| name.trim_ascii().eq_ignore_ascii_case(sign);
+            self.is_ping = SIGNS_OF_LIFE.iter().any(is);
+        }
+        // Comments, other names and ids of events say nothing here.
         let data = match line.strip_prefix(b"data") {
             Some([]) => &[][..],
             Some([b':', b' ', data @ ..] | [b':', data @ ..]) => data,
@@ -141,6 +153,12 @@ mod tests {
             read("\u{feff}data: a\n\n\u{feff}data: b\n\ndata: c\n\n"),
             ["a", "c"]
         );
+    }
+
+    #[test]
+    fn signs_of_life_are_left_out() {
+        let text = "event: ping\ndata: 2026-01-01 10:00:00\n\nevent:Keep-Alive\ndata: x\n\ndata: a\n\n";
+        assert_eq!(read(text), ["a"]);
     }
 
     #[test]

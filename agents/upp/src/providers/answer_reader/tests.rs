@@ -61,6 +61,7 @@ fn pieces_beside_the_answer_do_not_harm_it() {
         "data: {\"choices\": [], \"usage\": null}\n\n",
         "data: {\"type\": \"ping\"}\n\n",
         "event: ping\ndata: {}\n\n",
+        "event: ping\ndata: 2026-01-01 10:00:00\n\n",
         "data: ping\n\n",
         "data:\n\n",
         "data: \n\n",
