@@ -3552,7 +3552,7 @@ _anycast() {
                     return 0
                     ;;
                 --style)
-                    COMPREPLY=($(compgen -W "post a2a openai" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "post json a2a openai" -- "${cur}"))
                     return 0
                     ;;
                 --model)

@@ -360,6 +360,7 @@ complete -c anycast -n "__fish_anycast_using_subcommand run" -l pass-env -d 'Pas
 complete -c anycast -n "__fish_anycast_using_subcommand run" -l cwd -d 'The directory that the program is started in [default: this one]' -r -F
 complete -c anycast -n "__fish_anycast_using_subcommand run" -l http -d 'Do the tasks by this HTTP service, instead of a program; it may be on this host or a private network' -r
 complete -c anycast -n "__fish_anycast_using_subcommand run" -l style -d 'How the service is spoken to [default: a2a if the service has a card, else post]' -r -f -a "post\t'The message is the body of a request, and the answer is the result'
+json\t'As post, for a service that takes JSON documents alone'
 a2a\t'A2A 1.0 or 0.3, as the service\'s card says'
 openai\t'Chat completions of OpenAI, below the URL'"
 complete -c anycast -n "__fish_anycast_using_subcommand run" -l model -d 'The model that is asked for, with --style openai' -r
