@@ -220,7 +220,6 @@ impl Runner {
                 Ok(TakingEnd::Stopped) => break Ok(()),
                 Err(error) => break Err(error),
             };
-            tracing::warn!(want, "the agent takes no tasks while the host lacks something");
             told(RunnerState::Wants(&want));
             tokio::select! {
                 biased;
