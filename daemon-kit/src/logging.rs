@@ -105,6 +105,12 @@ pub fn newest(most: usize) -> Vec<String> {
     LAST.lock().unwrap_or_else(PoisonError::into_inner).newest(most)
 }
 
+/// PURE: whether a terminal is to show colours: it takes escape sequences, as `TERM` says, and `NO_COLOR` is not set.
+fn wants_colours(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> bool {
+    let set = |name| variable(name).filter(|value| !value.is_empty());
+    set("NO_COLOR").is_none() && set("TERM").is_some_and(|term| term != "dumb")
+}
+
 /// Begins to log, to standard error or to the file.
 ///
 /// # Errors
@@ -122,7 +128,8 @@ pub fn init(level: LogLevel, format: LogFormat, file: Option<&Path>) -> io::Resu
         LogFormat::Auto => is_shown,
     };
     let lines = if is_text {
-        lines.fmt_fields(text::TextFields).with_ansi(is_shown).boxed()
+        let is_coloured = is_shown && wants_colours(|name| std::env::var_os(name));
+        lines.fmt_fields(text::TextFields).with_ansi(is_coloured).boxed()
     } else {
         lines
             .fmt_fields(JsonFields::new())
@@ -179,6 +186,24 @@ fn filter(level: LogLevel) -> EnvFilter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn colours_are_for_terminals_that_take_them() {
+        let wanted = |set: &[(&str, &str)]| {
+            wants_colours(|name| {
+                let found = set.iter().find(|(other, _)| *other == name);
+                found.map(|(_, value)| (*value).into())
+            })
+        };
+        assert!(wanted(&[("TERM", "xterm")]) && wanted(&[("TERM", "xterm"), ("NO_COLOR", "")]));
+        for set in [
+            &[][..],
+            &[("TERM", "dumb")],
+            &[("TERM", "xterm"), ("NO_COLOR", "1")],
+        ] {
+            assert!(!wanted(set), "{set:?}");
+        }
+    }
 
     #[test]
     fn the_last_lines_are_kept() {
