@@ -236,7 +236,7 @@ impl IdentityCache {
         self.in_flight = self.in_flight.saturating_sub(1);
         let times = self.times;
         let Some(entry) = self.sources.get_mut(source) else {
-            return; // Others have taken its place meanwhile; whoever needs it asks again.
+            return; // Others have taken its place meanwhile; the next tick asks again for peers that wait.
         };
         entry.is_asked = false;
         entry.has_answered = true;
@@ -290,13 +290,12 @@ impl IdentityCache {
             .map(|(source, _)| source.clone())
             .collect();
         let has_changed = |known: &ClaimingPeer| known.recheck_at.is_some_and(|at| at <= now.unix);
-        let asks = &self.required;
+        let (asks, sources) = (&self.required, &self.sources);
+        // A source that others displaced while a peer waits for its answer is not asked any more.
         let needs = |known: &ClaimingPeer| {
-            known
-                .claims
-                .sources(asks)
-                .iter()
-                .any(|source| over.contains(source))
+            let is_missing = |source| !known.is_settled && !sources.contains(source);
+            let mut named = known.claims.sources(asks).into_iter();
+            named.any(|source| over.contains(&source) || is_missing(&source))
         };
         let due = self
             .peers

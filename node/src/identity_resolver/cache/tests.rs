@@ -274,6 +274,59 @@ fn another_reason_is_told_when_it_changes_and_once_for_each_answer() {
     assert_eq!(next(Ok(document(WEB, 4))), "");
 }
 
+/// The shrunk case of a failure of `what_counts_was_said`: the third claim within seconds waits for the pause between two
+/// questions, and no longer.
+#[test]
+fn a_peer_that_claims_a_name_thrice_within_seconds_waits_for_the_pause_only() {
+    let mut roll = roll(names());
+    let claim = |roll: &mut IdentityCache, now| {
+        roll.on_claims(at(now), peer(0), web(0, WEB));
+        roll.take_resolved(at(now));
+        asked(roll)
+    };
+    let hear = |roll: &mut IdentityCache, now, key| {
+        roll.on_answer(at(now), &source(WEB), Ok(document(WEB, key)));
+        assert_eq!(told(roll, at(now)), nothing(0));
+    };
+    assert_eq!(claim(&mut roll, 0), [source(WEB)]);
+    hear(&mut roll, 0, 2);
+    assert_eq!(claim(&mut roll, 1), [source(WEB)]);
+    hear(&mut roll, 1, 1);
+    for now in 2..6 {
+        roll.tick(at(now), |_| true);
+        // Further claims do not prolong the pause.
+        assert_eq!(claim(&mut roll, now), []);
+        assert!(roll.is_pending(peer(0)), "{now}");
+    }
+    roll.tick(at(6), |_| true);
+    roll.take_resolved(at(6));
+    assert_eq!(asked(&mut roll), [source(WEB)]);
+    hear(&mut roll, 6, 3);
+    assert!(!roll.is_pending(peer(0)));
+}
+
+#[test]
+fn a_peer_whose_source_was_displaced_while_it_waits_is_asked_about_again() {
+    for has_answer in [false, true] {
+        let mut roll = roll(names());
+        roll.on_claims(at(0), peer(1), web(1, WEB));
+        roll.take_resolved(at(0));
+        assert_eq!(asked(&mut roll), [source(WEB)]);
+        // As many other sources as there is room for.
+        roll.sources.pop(&source(WEB));
+        if has_answer {
+            roll.on_answer(at(1), &source(WEB), Ok(document(WEB, 1)));
+        }
+        roll.take_resolved(at(1));
+        assert!(roll.is_pending(peer(1)));
+        roll.tick(at(2), |_| true);
+        assert!(told(&mut roll, at(2)).is_empty());
+        assert_eq!(asked(&mut roll), [source(WEB)]);
+        roll.on_answer(at(3), &source(WEB), Ok(document(WEB, 1)));
+        assert_eq!(told(&mut roll, at(3)), proven(1));
+    }
+}
+
 #[test]
 fn it_is_asked_again_in_time_and_ends_with_its_document() {
     let mut roll = roll(names());
@@ -480,7 +533,8 @@ fn steps() -> impl Strategy<Value = Vec<CacheStep>> {
 
 proptest! {
     /// Whatever is claimed, answered and when: a name that counts was said by its source within the time that it counts,
-    /// nothing is asked twice at once, and whoever claims is told when everything has been answered.
+    /// nothing is asked twice at once, and a peer that claims is told when everything has been answered. A question that was
+    /// asked a moment ago is asked again after a pause, and a peer waits no longer than that for it.
     #[test]
     fn what_counts_was_said(steps in steps()) {
         let did = |n: u8| format!("did:web:h{n}.example");
@@ -491,6 +545,8 @@ proptest! {
         let mut said: HashMap<ClaimSource, (u64, Option<u8>)> = HashMap::new();
         let mut believed: HashMap<u8, Vec<String>> = HashMap::new();
         let mut claimed: HashMap<u8, u8> = HashMap::new();
+        // Since when the questions of peers wait that are neither asked nor answered.
+        let mut paused: HashMap<ClaimSource, u64> = HashMap::new();
         for step in steps {
             match step {
                 CacheStep::Claim(n, which) => {
@@ -535,10 +591,17 @@ proptest! {
                     prop_assert!(now - when <= 300 + 3600 + 400 || flying.contains(&source(name)));
                 }
             }
-            if flying.is_empty() {
-                for n in claimed.keys() {
-                    prop_assert!(!roll.is_pending(peer(*n)));
-                }
+            let waited: Vec<ClaimSource> = claimed
+                .iter()
+                .filter(|(n, _)| roll.is_pending(peer(**n)))
+                .map(|(_, which)| self::source(&did(*which)))
+                .filter(|source| !flying.contains(source))
+                .collect();
+            paused.retain(|source, _| waited.contains(source));
+            for source in waited {
+                prop_assert!(said.contains_key(&source), "it was never asked");
+                let since = *paused.entry(source).or_insert(now);
+                prop_assert!(now - since < REFRESH_PAUSE.as_secs(), "since {}, at {}", since, now);
             }
         }
     }
