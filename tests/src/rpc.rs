@@ -110,11 +110,13 @@ pub async fn get(rpc: &mut Rpc, task_id: &str) -> Result<Task, Status> {
     Ok(answer.into_inner().task.expect("a task that is there"))
 }
 
-/// Listens for tasks.
+/// Listens for tasks and their ends.
 pub async fn listen(rpc: &mut Rpc) -> Streaming<v1::SubscribeIncomingTasksResponse> {
-    let answer = rpc
-        .subscribe_incoming_tasks(v1::SubscribeIncomingTasksRequest::default())
-        .await;
+    let request = v1::SubscribeIncomingTasksRequest {
+        ends: true,
+        ..Default::default()
+    };
+    let answer = rpc.subscribe_incoming_tasks(request).await;
     answer.unwrap().into_inner()
 }
 

@@ -139,17 +139,18 @@ impl Dispatch {
         self.listeners.get(&listener)?.agent.clone()
     }
 
-    /// An agent begins to listen.
+    /// An agent begins to listen. `wants_ends`: it is told that tasks have ended.
     pub(crate) fn attach(
         &mut self,
         now: Now,
         listener: ListenerId,
         agent: Option<Arc<str>>,
         connection: Option<u64>,
+        wants_ends: bool,
     ) -> Vec<ListenerDelivery> {
-        let deliveries = self
-            .queue_mut(agent.as_deref())
-            .attach(listener, connection, now.mono);
+        let deliveries =
+            self.queue_mut(agent.as_deref())
+                .attach(listener, connection, wants_ends, now.mono);
         self.listeners
             .insert(listener, ListenerSeat { connection, agent });
         deliveries

@@ -490,6 +490,11 @@ impl Task {
         Some(next)
     }
 
+    /// Whether its originator has answered a question of its agent, and the agent has reported nothing since.
+    pub fn is_answered(&self) -> bool {
+        self.status == Status::Working && !self.claimed && !self.has_no_report()
+    }
+
     /// Whether its agent has said no more than that it works on it, so that another one may begin anew.
     pub fn has_no_report(&self) -> bool {
         matches!(self.status, Status::Submitted | Status::Working)

@@ -198,12 +198,13 @@ impl NodeService for Api {
             .as_ref()
             .map_or((0, false), |caller| (caller.pid, caller.is_in_process));
         let key = caller_key(&request);
-        let SubscribeIncomingTasksRequest { agent, program } = request.into_inner();
+        let SubscribeIncomingTasksRequest { agent, program, ends } = request.into_inner();
         let program = told_program(program, pid);
         let has_ended = move || caller.as_ref().is_some_and(CallerInfo::has_ended);
         let listen = ListenRequest {
             connection: Some(connection),
             caller: key,
+            wants_ends: ends || !agent.is_empty(),
             agent,
         };
         let listening = self.engine().listen(listen, has_ended).await;

@@ -112,6 +112,7 @@ async fn subscribe(
             v1::SubscribeIncomingTasksRequest {
                 agent: name,
                 program: agent.and_then(|agent| agent.program.clone()),
+                ends: true,
             },
             rpc,
         )

@@ -116,6 +116,7 @@ const ADDED: &[&str] = &[
     "message SendTaskRequest: target_agent = 112",
     "message SubscribeIncomingTasksRequest: agent = 100",
     "message SubscribeIncomingTasksRequest: program = 101",
+    "message SubscribeIncomingTasksRequest: ends = 102",
     "message SubscribeTaskUpdatesRequest: or_input = 101",
     "message SubscribeTaskStreamRequest: from_sequence = 101",
     "message SyncRegistrationsRequest: epoch = 100",

@@ -14,7 +14,7 @@ use agentanycast_proto::v1::{
 use agentanycast_store::StoreError;
 use prost::Message as _;
 
-use super::{Coordinator, client_commands::fits, send_envelope};
+use super::{Coordinator, ListenRequest, client_commands::fits, send_envelope};
 use crate::{
     delivery::outbox::EnvelopeKind,
     dispatch::DeclineOutcome,
@@ -89,7 +89,7 @@ impl Coordinator {
         now: Now,
         listener: ListenerId,
         agent: Option<Arc<str>>,
-        connection: Option<u64>,
+        request: &ListenRequest,
     ) -> Result<(), EngineError> {
         if !self.dispatch.has_listeners_of(agent.as_deref()) {
             let tasks = &self.tasks;
@@ -99,7 +99,10 @@ impl Coordinator {
             };
             self.dispatch.restart_claim_grace(now, is_unclaimed);
         }
-        let deliveries = self.dispatch.attach(now, listener, agent, connection);
+        let (connection, wants_ends) = (request.connection, request.wants_ends);
+        let deliveries = self
+            .dispatch
+            .attach(now, listener, agent, connection, wants_ends);
         self.release_lost(now)?;
         Ok(self.hand_over(now, deliveries)?)
     }
@@ -352,7 +355,12 @@ impl Coordinator {
                         .seal_report(&mut self.transaction, now, &advanced, said, results)?;
             }
             let is_claim = next == Status::Working && was != Status::Working && said.is_none();
-            if self.peers.is_sequenced(&self.transaction, peer)? {
+            let is_sequenced = self.peers.is_sequenced(&self.transaction, peer)?;
+            if !is_sequenced && task.is_answered() {
+                // A deployed originator has its task INPUT_REQUIRED until it hears WORKING.
+                steps = Status::Submitted.steps_to(next).unwrap_or(steps);
+            }
+            if is_sequenced {
                 // It goes through the states in between by itself; a deployed one refuses to.
                 steps = if is_claim {
                     &[]

@@ -25,6 +25,8 @@ pub struct ListenRequest {
     pub caller: CallerKey,
     /// The registered agent for which it listens; empty: the agent of the card that it has set, else the primary one.
     pub agent: String,
+    /// It is told that tasks have ended.
+    pub wants_ends: bool,
 }
 
 impl ListenRequest {
@@ -34,6 +36,7 @@ impl ListenRequest {
             connection: Some(connection),
             caller: CallerKey::Connection(connection),
             agent: String::new(),
+            wants_ends: true,
         }
     }
 }
@@ -260,7 +263,7 @@ impl Coordinator {
             self.agents
                 .on_attached(&mut self.transaction, now, name, caller, is_first);
         }
-        self.attach_to(now, listener, written, request.connection)?;
+        self.attach_to(now, listener, written, request)?;
         Ok(name)
     }
 

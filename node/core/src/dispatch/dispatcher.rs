@@ -1,6 +1,6 @@
 //! Handing the tasks of one agent to its listeners. Pure.
 //!
-//! The setting `agents.deliver` chooses the way: [`DeliverOne`] hands a task to one listener at a time, [`DeliverAll`] hands
+//! The setting `agents.deliver` chooses the way: [`DeliverOne`] hands a task to one connection at a time, [`DeliverAll`] hands
 //! it to every listener. This file only passes each call on. Common to both: a listener is sent no more than it has room for
 //! (`send_window`), a task that ends its agents goes behind the others and is handed out alone later (`lane`), and what a
 //! listener's client cannot take goes to another listener.
@@ -46,7 +46,7 @@ impl Dispatcher {
     /// How many listen.
     pub(super) fn listener_count(&self) -> usize {
         match self {
-            Self::One(one) => one.listener_count(),
+            Self::One(one) => one.stream_count(),
             Self::All(all) => all.listener_count(),
         }
     }
@@ -59,16 +59,17 @@ impl Dispatcher {
         }
     }
 
-    /// An agent begins to listen, on this gRPC connection if that is known.
+    /// An agent begins to listen, on this gRPC connection if that is known. `wants_ends`: it is told that tasks have ended.
     pub(super) fn attach(
         &mut self,
         id: ListenerId,
         connection: Option<u64>,
+        wants_ends: bool,
         now: Duration,
     ) -> Vec<ListenerDelivery> {
         match self {
-            Self::One(one) => one.attach(id, connection, now),
-            Self::All(all) => all.attach(id, now),
+            Self::One(one) => one.attach(id, connection, wants_ends, now),
+            Self::All(all) => all.attach(id, wants_ends, now),
         }
     }
 

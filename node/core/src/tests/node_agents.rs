@@ -57,6 +57,7 @@ impl TestCluster {
             connection: Some(id),
             caller: caller.clone(),
             agent: String::new(),
+            wants_ends: false,
         };
         self.call(B, |core, now| core.set_card_of(now, caller, id, card))
             .unwrap();
@@ -223,6 +224,7 @@ fn programs_of_deployed_sdks_are_agents_when_they_listen() {
         connection: Some(id),
         caller: process("p2"),
         agent: String::new(),
+        wants_ends: false,
     };
     lab.call(B, |core, now| core.listen(now, 12, &again(12))).unwrap();
     assert_eq!(lab.handed_to(&task), [2, 12]);

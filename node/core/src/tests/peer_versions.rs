@@ -10,9 +10,14 @@ use agentanycast_proto::v1::{
 
 use super::{
     cluster::{A, B, TestCluster, ack_of, numbered, plain, send_task, stranger},
-    harness::{artifact, limits},
+    harness::{artifact, limits, text},
 };
-use crate::{SendTask, StreamRoute, peers::MAX_ANSWERS, task::Status, transaction::EngineLimits};
+use crate::{
+    SendTask, StreamRoute,
+    peers::MAX_ANSWERS,
+    task::Status,
+    transaction::{EngineError, EngineLimits},
+};
 
 const UNKNOWN_TO_DEPLOYED: [EnvelopeType; 5] = [
     EnvelopeType::GetTask,
@@ -88,6 +93,54 @@ fn a_deployed_peers_duplicates_are_known_after_a_flood_of_others_and_a_restart()
             .iter()
             .all(|(outcome, _)| *outcome == AckOutcome::Accepted)
     );
+}
+
+/// A deployed originator takes no end of a task that is INPUT_REQUIRED: it hears WORKING first.
+#[test]
+fn a_deployed_originator_hears_working_before_what_follows_on_its_answer() {
+    use EnvelopeType::{TaskComplete, TaskFail, TaskStatusUpdate};
+    type Report = fn(&mut TestCluster) -> Result<(), EngineError>;
+    let reports: [(Report, &[EnvelopeType]); 4] = [
+        (|lab| lab.complete(B, "t", "done"), &[TaskStatusUpdate, TaskComplete]),
+        (
+            |lab| lab.call(B, |core, now| core.fail(now, "t", "no")),
+            &[TaskStatusUpdate, TaskFail],
+        ),
+        (
+            |lab| lab.update(B, "t", Status::InputRequired),
+            &[TaskStatusUpdate, TaskStatusUpdate],
+        ),
+        (|lab| lab.update(B, "t", Status::Working), &[TaskStatusUpdate]),
+    ];
+    for (report, expected) in reports {
+        let mut lab = TestCluster::new();
+        lab.join(B, stranger());
+        lab.listen(B);
+        lab.receive(B, stranger(), send_task("t"));
+        for next in [Status::Working, Status::InputRequired] {
+            lab.update(B, "t", next).unwrap();
+        }
+        let mut answer = send_task("t");
+        if let Payload::SendTask(send) = &mut answer {
+            send.message = Some(text("m2", "the answer"));
+        }
+        lab.receive(B, stranger(), answer);
+        assert!(lab.view(B, "t").is_answered());
+        let before = lab.types_to(stranger()).len();
+        report(&mut lab).unwrap();
+        assert_eq!(lab.types_to(stranger())[before..], *expected);
+        let update = lab.wire.iter().filter_map(|(_, to, envelope)| match &envelope.payload {
+            Some(Payload::TaskStatusUpdate(update)) if *to == stranger() => Some(update.status()),
+            _ => None,
+        });
+        assert_eq!(update.clone().nth(2), Some(TaskStatus::Working));
+        // A claim in between is the WORKING; nothing is said twice.
+        if expected.len() == 1 {
+            let before = lab.types_to(stranger()).len();
+            lab.complete(B, "t", "done").unwrap();
+            assert_eq!(lab.types_to(stranger())[before..], [TaskComplete]);
+        }
+    }
 }
 
 /// A task whose result expired on its way: the originator was away for longer than the queue waits.

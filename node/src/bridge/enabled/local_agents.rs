@@ -62,6 +62,7 @@ impl Agents for LocalGateway {
         let request = connection.request(SubscribeIncomingTasksRequest {
             agent: name.clone(),
             program,
+            ends: true,
         });
         let subscribed = api.subscribe_incoming_tasks(request);
         let mut handed = subscribed.await.map_err(task_error)?.into_inner();

@@ -334,7 +334,12 @@ impl DeliverAll {
     }
 
     /// An agent begins to listen.
-    pub(super) fn attach(&mut self, id: ListenerId, now: Duration) -> Vec<ListenerDelivery> {
+    pub(super) fn attach(
+        &mut self,
+        id: ListenerId,
+        wants_ends: bool,
+        now: Duration,
+    ) -> Vec<ListenerDelivery> {
         if self.idle_since.take().is_some() {
             // A listener that can take what was declined has the time to come from now on.
             let declined = self
@@ -343,7 +348,8 @@ impl DeliverAll {
                 .filter_map(|offer| offer.declined.as_mut());
             declined.for_each(|declined| declined.since = Some(now));
         }
-        self.listeners.insert(id, ListenerState::new(self.next));
+        self.listeners
+            .insert(id, ListenerState::new(self.next, wants_ends));
         self.dispatch()
     }
 

@@ -1,6 +1,7 @@
 //! `deliver = "one"`: a task is handed to one listener at a time.
 //!
-//! Pure. A task goes to the listener that has the fewest tasks in hand, of those that have room for it
+//! Pure. A listener is a connection: each task that it is handed goes to every stream that it has open for the agent
+//! ([`connection_streams`]). A task goes to the listener that has the fewest tasks in hand, of those that have room for it
 //! ([`super::send_window`]); of equals to the one that came first. There it stays, however long its agent says nothing. It
 //! goes to another listener
 //! - when the listener or its agent ended before the agent reported on the task ([`DeliverOne::detach`]),
@@ -14,7 +15,8 @@
 //!
 //! What follows on a task goes to the listener that has it, which is the one whose agent claimed it if one did. A listener takes
 //! over what an earlier one on the same gRPC connection had. The end of a task is told to the listeners that were sent the
-//! task; where it is not known who has it, as after a restart of the node, to all.
+//! task; where it is not known who has it, as after a restart of the node, to all. Streams that are not told of ends are passed
+//! over.
 //!
 //! A task may end the agent that works on it. Each task counts the agents that ended while they had it
 //! ([`DeliverOne::agent_ended`]). A task that ended one agent goes behind those that ended none. A task that ended
@@ -25,6 +27,7 @@
 mod assignment;
 mod assignments;
 mod claims;
+mod connection_streams;
 mod connections;
 mod declined;
 mod end_notices;
@@ -61,6 +64,8 @@ pub(in super::super) struct DeliverOne {
     /// When tasks are taken away from their holders.
     deadlines: BTreeSet<(Duration, u64)>,
     connections: ListenerConnections,
+    /// The listener of each stream: the id of its first one.
+    listener_of: HashMap<ListenerId, ListenerId>,
     end_notices: EndNotices,
     last_follow_up: u64,
     /// The tasks that ended in this turn, and the listeners that were sent them.
@@ -83,6 +88,7 @@ impl DeliverOne {
             waiting: WaitingTasks::default(),
             deadlines: BTreeSet::new(),
             connections: ListenerConnections::default(),
+            listener_of: HashMap::new(),
             end_notices: EndNotices::default(),
             last_follow_up: 0,
             ended: HashMap::new(),
@@ -96,8 +102,14 @@ impl DeliverOne {
         self.idle_since
     }
 
-    pub(super) fn listener_count(&self) -> usize {
-        self.assignments.listener_count()
+    /// How many streams are open.
+    pub(super) fn stream_count(&self) -> usize {
+        self.listener_of.len()
+    }
+
+    /// The listener to which a stream belongs.
+    fn listener_of(&self, stream: ListenerId) -> ListenerId {
+        self.listener_of.get(&stream).copied().unwrap_or(stream)
     }
 
     pub(super) fn note_activity(&mut self, now: Duration) {
@@ -240,17 +252,17 @@ impl DeliverOne {
         deliveries: &mut Vec<ListenerDelivery>,
     ) {
         for id in listeners {
+            let listener = self.assignments.listener(id);
+            if listener.is_none_or(|listener| !listener.streams.wants_ends()) {
+                continue;
+            }
             let end = FollowUp::End {
                 task: task.to_owned(),
                 weight,
             };
             let order = self.next_follow_up();
-            let is_there = self
-                .assignments
+            self.assignments
                 .edit_listener(id, |listener| listener.follow_ups.insert(order, end));
-            if is_there.is_none() {
-                continue;
-            }
             if let Some((other, dropped)) = self.end_notices.push(order, id, task) {
                 self.remove_follow_up(other, dropped);
             }
@@ -258,11 +270,12 @@ impl DeliverOne {
         }
     }
 
-    /// An agent begins to listen.
+    /// A stream is opened. It belongs to the listener of its connection, if there is one.
     pub(super) fn attach(
         &mut self,
-        id: ListenerId,
+        stream: ListenerId,
         connection: Option<u64>,
+        wants_ends: bool,
         now: Duration,
     ) -> Vec<ListenerDelivery> {
         if self.idle_since.take().is_some() {
@@ -276,24 +289,59 @@ impl DeliverOne {
                 });
             }
         }
-        self.assignments.add_listener(id, connection);
-        if let Some(connection) = connection {
+        let there = connection.and_then(|connection| self.living_listener_on(connection));
+        let id = there.unwrap_or(stream);
+        self.listener_of.insert(stream, id);
+        if there.is_some() {
+            self.assignments.edit_listener(id, |listener| {
+                listener.streams.add(stream, wants_ends);
+                listener.is_stuck = false;
+            });
+        } else {
+            self.assignments.add_listener(id, connection, wants_ends);
+        }
+        if let Some(connection) = connection.filter(|_| there.is_none()) {
             for key in self.connections.join(connection, id) {
                 self.assignments.edit(key, |task| task.departed_from = None);
                 self.assignments.give(key, id);
             }
         }
         let mut deliveries = Vec::new();
-        for (task, weight) in std::mem::take(&mut self.untold_ends) {
-            self.tell_end_to(vec![id], &task, weight, now, &mut deliveries);
+        if wants_ends {
+            for (task, weight) in std::mem::take(&mut self.untold_ends) {
+                self.tell_end_to(vec![id], &task, weight, now, &mut deliveries);
+            }
         }
         self.serve(id, now, &mut deliveries);
         deliveries
     }
 
-    /// An agent stopped listening: what it held without a report goes to another listener. What its library had claimed stays
-    /// claimed, unless the agent has ended ([`DeliverOne::agent_ended`]).
-    pub(super) fn detach(&mut self, id: ListenerId, now: Duration) -> Vec<ListenerDelivery> {
+    /// The listener on this connection whose agent has not ended.
+    fn living_listener_on(&self, connection: u64) -> Option<ListenerId> {
+        let mut there = self.connections.listeners_on(connection).into_iter();
+        there.find(|id| {
+            let listener = self.assignments.listener(*id);
+            listener.is_some_and(|listener| !listener.has_ended)
+        })
+    }
+
+    /// A stream is closed; with the last one of its connection the listener ends. What that held without a report goes to another
+    /// listener. What its library had claimed stays claimed, unless the agent has ended ([`DeliverOne::agent_ended`]).
+    pub(super) fn detach(&mut self, stream: ListenerId, now: Duration) -> Vec<ListenerDelivery> {
+        let Some(id) = self.listener_of.remove(&stream) else {
+            return Vec::new();
+        };
+        let others = self.assignments.edit_listener(id, |listener| {
+            (listener.streams.count() > 1).then(|| (listener.streams.remove(stream), listener.has_ended))
+        });
+        if let Some((lost, has_ended)) = others.flatten() {
+            let mut deliveries = Vec::new();
+            // What an agent had that has ended is looked after with its last stream.
+            if !has_ended {
+                self.leave_to_other_streams(id, &lost, now, &mut deliveries);
+            }
+            return deliveries;
+        }
         let Some(gone) = self.assignments.remove_listener(id) else {
             return Vec::new();
         };
@@ -322,6 +370,43 @@ impl DeliverOne {
             self.assign(key, now, &mut deliveries);
         }
         deliveries
+    }
+
+    /// A stream of the listener is closed, and others are open: what none of these was sent is handed out again. The closed one
+    /// alone had not read `lost`.
+    fn leave_to_other_streams(
+        &mut self,
+        id: ListenerId,
+        lost: &[u64],
+        now: Duration,
+        deliveries: &mut Vec<ListenerDelivery>,
+    ) {
+        for key in lost {
+            self.count_read(*key, id);
+        }
+        let Some(listener) = self.assignments.listener(id) else {
+            return;
+        };
+        let is_unknown = |key: &u64| {
+            let task = self.assignments.task(*key).filter(|task| task.holder == Some(id));
+            let is_sent = |number| number > 0 && !listener.streams.reaches(number);
+            task.is_some_and(|task| {
+                let sent = task.sent_to.iter().find(|sent| sent.listener == id);
+                let is_open = task.offer.as_ref().is_some_and(|offer| !offer.reserved);
+                is_open && sent.is_some_and(|sent| is_sent(sent.number))
+            })
+        };
+        let unknown: Vec<u64> = listener.had.iter().copied().filter(is_unknown).collect();
+        for key in unknown {
+            if self.assignments.offer(key).is_some_and(|offer| offer.own) {
+                self.add_update(key, id);
+            } else {
+                self.stop_waiting(key);
+                self.take_from_holder(key);
+                self.assign(key, now, deliveries);
+            }
+        }
+        self.serve(id, now, deliveries);
     }
 
     /// A listener that is gone has the task no more. `is_agent_there`: its agent goes on with what it has reported on, and has
@@ -396,17 +481,19 @@ impl DeliverOne {
         }
     }
 
-    /// The agent that listens as `id` has ended. It is still to be detached. Returns the tasks that it had read and had not
-    /// reported on, each of which counts it.
-    pub(super) fn agent_ended(&mut self, id: ListenerId, read: usize) -> Vec<String> {
+    /// The agent that has this stream has ended. It is still to be detached. Returns the tasks that it had read and had not
+    /// reported on, each of which counts it, with the last of its streams.
+    pub(super) fn agent_ended(&mut self, stream: ListenerId, read: usize) -> Vec<String> {
+        let id = self.listener_of(stream);
         let read = self.assignments.edit_listener(id, |listener| {
             listener.has_ended = true;
-            listener.read(read)
+            listener.read(stream, read)
         });
         for key in read.unwrap_or_default() {
             self.count_read(key, id);
         }
-        let Some(listener) = self.assignments.listener(id) else {
+        let listener = self.assignments.listener(id);
+        let Some(listener) = listener.filter(|listener| listener.streams.count() == 1) else {
             return Vec::new();
         };
         let had: Vec<u64> = listener.had.iter().copied().collect();
@@ -440,11 +527,17 @@ impl DeliverOne {
         has_read.unwrap_or(false)
     }
 
-    /// A listener has read `count` tasks.
-    pub(super) fn credit(&mut self, id: ListenerId, count: usize, now: Duration) -> Vec<ListenerDelivery> {
+    /// `count` tasks were read off a stream.
+    pub(super) fn credit(
+        &mut self,
+        stream: ListenerId,
+        count: usize,
+        now: Duration,
+    ) -> Vec<ListenerDelivery> {
+        let id = self.listener_of(stream);
         let read = self
             .assignments
-            .edit_listener(id, |listener| listener.read(count));
+            .edit_listener(id, |listener| listener.read(stream, count));
         for key in read.unwrap_or_default() {
             if self.count_read(key, id) {
                 self.on_all_read(key, id, now);

@@ -16,6 +16,8 @@ pub(super) struct ListenerState {
     /// The last offer of each shared lane that it has come to.
     cursors: [u64; Lane::SHARED.len()],
     attached_at: u64,
+    /// It is told that tasks have ended.
+    wants_ends: bool,
     /// The numbers of what it was sent.
     window: SendWindow<u64>,
     /// Since when it has read nothing of that, as far as was noticed.
@@ -25,10 +27,15 @@ pub(super) struct ListenerState {
 
 impl ListenerState {
     /// One that begins to listen when the offer of this sequence is the next.
-    pub(super) fn new(attached_at: u64) -> Self {
+    pub(super) fn new(attached_at: u64, wants_ends: bool) -> Self {
+        let mut cursors = Lane::SHARED.map(|lane| lane.number(0));
+        if !wants_ends {
+            cursors[Lane::Ended as usize] = *Lane::Ended.numbers().end();
+        }
         Self {
-            cursors: Lane::SHARED.map(|lane| lane.number(0)),
+            cursors,
             attached_at,
+            wants_ends,
             window: SendWindow::new(),
             behind_since: None,
             is_stuck: false,
@@ -57,6 +64,7 @@ impl ListenerState {
         let lanes = Lane::SHARED.into_iter().zip(self.cursors);
         let ahead = lanes
             .filter(|(lane, _)| !is_reserved || *lane == Lane::Ended)
+            .filter(|(lane, _)| self.wants_ends || *lane != Lane::Ended)
             .filter_map(|(lane, cursor)| offers.range(cursor + 1..=*lane.numbers().end()).next());
         let number = ahead
             .map(|(&number, _)| number)

@@ -263,7 +263,7 @@ impl DispatcherModel {
                         unread: std::collections::VecDeque::new(),
                     },
                 );
-                feed.attach(self.next_listener, NOW)
+                feed.attach(self.next_listener, true, NOW)
             }
             Event::Detach { which } => {
                 let Some(id) = self.pick(which) else {
@@ -475,18 +475,18 @@ fn ended_tasks_keep_their_place_among_the_others() {
     feed.offer("a", OfferKind::New, 1);
     feed.offer("b", OfferKind::Ended, 1);
     feed.offer("c", OfferKind::InProgress, 1);
-    let told: Vec<String> = feed.attach(1, NOW).into_iter().map(|told| told.task).collect();
+    let told: Vec<String> = feed.attach(1, true, NOW).into_iter().map(|told| told.task).collect();
     assert_eq!(told, ["a", "b", "c", "once"]);
 }
 
 #[test]
 fn a_task_that_nobody_can_take_is_known_as_such() {
     let mut feed = DeliverAll::new(NOW);
-    feed.attach(1, NOW);
+    feed.attach(1, true, NOW);
     feed.offer("a", OfferKind::New, 1);
     assert_eq!(decline(&mut feed, 1, "unknown"), DeclineOutcome::NotOffered);
     assert_eq!(decline(&mut feed, 1, "a"), DeclineOutcome::Undeliverable);
-    feed.attach(2, NOW);
+    feed.attach(2, true, NOW);
     feed.offer("b", OfferKind::New, 1);
     assert_eq!(
         decline(&mut feed, 1, "b"),
@@ -510,9 +510,9 @@ fn a_task_that_nobody_can_take_is_known_as_such() {
 #[test]
 fn who_came_later_is_asked_too() {
     let mut feed = DeliverAll::new(NOW);
-    feed.attach(1, NOW);
+    feed.attach(1, true, NOW);
     feed.offer("a", OfferKind::New, 1);
-    assert_eq!(feed.attach(2, NOW), []);
+    assert_eq!(feed.attach(2, true, NOW), []);
     assert_eq!(decline(&mut feed, 1, "a"), DeclineOutcome::Reoffer);
     assert_eq!(feed.offer_again("a"), [shared(1, "a"), shared(2, "a")]);
     assert_eq!(decline(&mut feed, 1, "a"), DeclineOutcome::StillOffered);
@@ -523,8 +523,8 @@ fn who_came_later_is_asked_too() {
 #[test]
 fn a_task_waits_for_who_has_not_come_to_it() {
     let mut feed = DeliverAll::new(NOW);
-    feed.attach(1, NOW);
-    feed.attach(2, NOW);
+    feed.attach(1, true, NOW);
+    feed.attach(2, true, NOW);
     fill(&mut feed);
     feed.credit(1, LISTENER_CREDIT);
     assert_eq!(feed.offer("a", OfferKind::New, 1), [shared(1, "a")]);
@@ -538,8 +538,8 @@ fn a_task_waits_for_who_has_not_come_to_it() {
 #[test]
 fn a_task_that_somebody_had_waits_for_that_one() {
     let mut feed = DeliverAll::new(NOW);
-    feed.attach(1, NOW);
-    feed.attach(2, NOW);
+    feed.attach(1, true, NOW);
+    feed.attach(2, true, NOW);
     feed.offer("a", OfferKind::New, 1);
     assert_eq!(decline(&mut feed, 1, "a"), DeclineOutcome::StillOffered);
     assert_eq!(feed.detach(2, NOW * 10), [shared(1, "a")]);
@@ -547,14 +547,14 @@ fn a_task_that_somebody_had_waits_for_that_one() {
     assert_eq!(feed.undeliverable(NOW * 13, NOW * 3), []);
     let over = [("a".to_owned(), "too large".to_owned())];
     assert_eq!(feed.undeliverable(NOW * 14, NOW * 3), over);
-    assert_eq!(feed.attach(3, NOW * 14), [shared(3, "a")]);
+    assert_eq!(feed.attach(3, true, NOW * 14), [shared(3, "a")]);
     assert_eq!(feed.undeliverable(NOW * 14, NOW * 3), [], "it can");
     // While no program listens, nobody's time is over.
     assert_eq!(feed.detach(3, NOW * 20), [shared(1, "a")]);
     decline(&mut feed, 1, "a");
     feed.detach(1, NOW * 20);
     assert_eq!(feed.undeliverable(NOW * 99, NOW * 3), []);
-    assert_eq!(feed.attach(4, NOW * 99), [shared(4, "a")]);
+    assert_eq!(feed.attach(4, true, NOW * 99), [shared(4, "a")]);
     assert_eq!(decline(&mut feed, 4, "a"), DeclineOutcome::StillOffered);
     assert_eq!(feed.undeliverable(NOW * 102, NOW * 3), []);
     assert_eq!(feed.undeliverable(NOW * 103, NOW * 3), over);
@@ -564,8 +564,8 @@ fn a_task_that_somebody_had_waits_for_that_one() {
 #[test]
 fn news_is_not_declined() {
     let mut feed = DeliverAll::new(NOW);
-    feed.attach(1, NOW);
-    feed.attach(2, NOW);
+    feed.attach(1, true, NOW);
+    feed.attach(2, true, NOW);
     fill(&mut feed);
     feed.credit(1, LISTENER_CREDIT);
     assert_eq!(feed.offer("a", OfferKind::Ended, 1), [shared(1, "a")]);
@@ -599,15 +599,15 @@ fn alone(listener: ListenerId, task: &str) -> ListenerDelivery {
 #[test]
 fn a_task_is_exclusive_once() {
     let mut feed = DeliverAll::new(NOW);
-    feed.attach(1, NOW);
+    feed.attach(1, true, NOW);
     assert_eq!(feed.offer("a", OfferKind::New, 1), [alone(1, "a")]);
     assert_eq!(
         feed.offer("before", OfferKind::Again { ends: 0 }, 1),
         [shared(1, "before")]
     );
     feed.detach(1, NOW);
-    assert_eq!(feed.attach(2, NOW), [shared(2, "a"), shared(2, "before")]);
-    feed.attach(3, NOW);
+    assert_eq!(feed.attach(2, true, NOW), [shared(2, "a"), shared(2, "before")]);
+    feed.attach(3, true, NOW);
     assert_eq!(
         feed.offer("b", OfferKind::New, 1),
         [shared(2, "b"), shared(3, "b")]
@@ -622,15 +622,15 @@ fn a_task_offered_to_nobody_waits_for_the_first_listener() {
     let mut feed = DeliverAll::new(NOW);
     assert_eq!(feed.offer("t", OfferKind::New, 1), []);
     assert_eq!(feed.idle_since(), Some(NOW));
-    assert_eq!(feed.attach(1, NOW), [alone(1, "t")]);
-    assert_eq!(feed.attach(2, NOW), [], "the first listener may still take it");
+    assert_eq!(feed.attach(1, true, NOW), [alone(1, "t")]);
+    assert_eq!(feed.attach(2, true, NOW), [], "the first listener may still take it");
     assert_eq!(feed.detach(1, NOW), [shared(2, "t")]);
 }
 
 #[test]
 fn a_slow_listener_gets_no_more_than_its_credit() {
     let mut feed = DeliverAll::new(NOW);
-    feed.attach(1, NOW);
+    feed.attach(1, true, NOW);
     let given = (0..LISTENER_CREDIT + 5)
         .flat_map(|task| feed.offer(&task.to_string(), OfferKind::New, 1))
         .count();
@@ -642,23 +642,23 @@ fn a_slow_listener_gets_no_more_than_its_credit() {
 #[test]
 fn news_is_told_once_and_forgotten() {
     let mut feed = DeliverAll::new(NOW);
-    feed.attach(1, NOW);
+    feed.attach(1, true, NOW);
     assert_eq!(feed.offer("t", OfferKind::Ended, 1).len(), 1);
     assert_eq!((feed.ended_count, feed.offers.len()), (0, 0));
     assert_eq!(feed.detach(1, NOW), []);
-    assert_eq!(feed.attach(2, NOW), []);
+    assert_eq!(feed.attach(2, true, NOW), []);
 }
 
 /// The one that heard it left, and whoever was behind; who came after it is not owed it.
 #[test]
 fn news_whose_hearer_left_is_forgotten() {
     let mut feed = DeliverAll::new(NOW);
-    feed.attach(1, NOW);
-    feed.attach(2, NOW);
+    feed.attach(1, true, NOW);
+    feed.attach(2, true, NOW);
     fill(&mut feed);
     feed.credit(1, LISTENER_CREDIT);
     assert_eq!(feed.offer("t", OfferKind::Ended, 1), [shared(1, "t")]);
-    assert_eq!(feed.attach(3, NOW), []);
+    assert_eq!(feed.attach(3, true, NOW), []);
     assert_eq!(feed.detach(1, NOW), []);
     assert_eq!(feed.ended_count, 1, "the second has not come to it");
     assert_eq!(feed.detach(2, NOW).len(), LISTENER_CREDIT);
@@ -683,7 +683,7 @@ fn acting_without_listening_is_a_sign_of_life() {
     let mut feed = DeliverAll::new(NOW);
     feed.note_activity(NOW * 5);
     assert_eq!(feed.idle_since(), Some(NOW * 5));
-    feed.attach(1, NOW);
+    feed.attach(1, true, NOW);
     feed.note_activity(NOW * 6);
     assert_eq!(feed.idle_since(), None);
     feed.detach(1, NOW * 7);
@@ -694,7 +694,7 @@ fn acting_without_listening_is_a_sign_of_life() {
 #[test]
 fn large_tasks_wait_until_there_is_room() {
     let mut feed = DeliverAll::new(NOW);
-    feed.attach(1, NOW);
+    feed.attach(1, true, NOW);
     let mut sent = 0;
     for task in 0..10 {
         sent += feed
@@ -740,12 +740,12 @@ fn only_the_task_that_ends_its_agents_goes_on_counting() {
     };
     for _ in 0..2 {
         listener += 1;
-        assert_eq!(feed.attach(listener, NOW).len(), 5, "all at once");
+        assert_eq!(feed.attach(listener, true, NOW).len(), 5, "all at once");
         count(&mut feed, listener);
     }
     for _ in 0..3 {
         listener += 1;
-        let mut handed = feed.attach(listener, NOW);
+        let mut handed = feed.attach(listener, true, NOW);
         loop {
             assert_eq!(handed.len(), 1, "alone");
             feed.credit(listener, 1);
@@ -761,7 +761,7 @@ fn only_the_task_that_ends_its_agents_goes_on_counting() {
     }
     assert_eq!(ends.remove("poison"), Some(5));
     assert!(ends.values().all(|ends| *ends == 2), "{ends:?}");
-    assert_eq!(names(&feed.attach(99, NOW)), ["poison"]);
+    assert_eq!(names(&feed.attach(99, true, NOW)), ["poison"]);
 }
 
 #[test]
@@ -771,7 +771,7 @@ fn counted_tasks_go_behind_uncounted_ones() {
     feed.offer("once", OfferKind::Again { ends: 1 }, 1);
     feed.offer("new", OfferKind::New, 1);
     feed.offer("further", OfferKind::InProgress, 1);
-    assert_eq!(names(&feed.attach(1, NOW)), ["new", "further", "once"]);
+    assert_eq!(names(&feed.attach(1, true, NOW)), ["new", "further", "once"]);
     feed.credit(1, 3);
     for task in ["new", "further", "once"] {
         feed.withdraw(task);
@@ -788,7 +788,7 @@ fn counted_tasks_go_behind_uncounted_ones() {
 #[test]
 fn what_an_agent_has_not_read_does_not_count_its_end() {
     let mut feed = DeliverAll::new(NOW);
-    feed.attach(1, NOW);
+    feed.attach(1, true, NOW);
     for task in ["read", "read too", "unread"] {
         feed.offer(task, OfferKind::New, 1);
     }
@@ -800,11 +800,11 @@ fn what_an_agent_has_not_read_does_not_count_its_end() {
 #[test]
 fn what_a_library_has_claimed_is_handed_out_again_when_its_agent_ends() {
     let mut feed = DeliverAll::new(NOW);
-    feed.attach(1, NOW);
+    feed.attach(1, true, NOW);
     feed.offer("a", OfferKind::New, 1);
     assert!(!feed.reserve_for(2, "a"));
     assert!(feed.reserve_for(1, "a"));
-    assert_eq!(feed.attach(2, NOW), []);
+    assert_eq!(feed.attach(2, true, NOW), []);
     assert_eq!(feed.agent_ended(1, 0), ["a"]);
     assert_eq!(feed.detach(1, NOW), [shared(2, "a")]);
     assert!(feed.reserve_for(2, "a"));
@@ -820,7 +820,7 @@ fn a_task_that_is_handed_out_alone_gets_its_turn() {
     const GRACE: Duration = Duration::from_mins(5);
     for reports in [true, false] {
         let mut feed = DeliverAll::new(NOW);
-        feed.attach(1, NOW);
+        feed.attach(1, true, NOW);
         feed.offer("busy", OfferKind::New, 1);
         feed.offer("alone", OfferKind::Again { ends: 2 }, 1);
         feed.credit(1, 1);
@@ -839,7 +839,7 @@ fn a_task_that_is_handed_out_alone_gets_its_turn() {
         }
         // It was handed to a listener that reads it and says nothing of it: one more gets it.
         feed.credit(1, 1);
-        feed.attach(2, NOW);
+        feed.attach(2, true, NOW);
         feed.credit(2, LISTENER_CREDIT);
         feed.withdraw("still more");
         assert_eq!(feed.tick(NOW + GRACE * 3, GRACE), []);
@@ -857,10 +857,10 @@ fn a_stuck_listener_costs_the_others_nothing() {
         for task in 0..3 * LISTENER_CREDIT {
             feed.offer(&task.to_string(), OfferKind::New, 1);
         }
-        assert_eq!(feed.attach(1, NOW).len(), LISTENER_CREDIT);
+        assert_eq!(feed.attach(1, true, NOW).len(), LISTENER_CREDIT);
         // It has read some: they may lie in its socket.
         feed.credit(1, 10);
-        feed.attach(2, NOW);
+        feed.attach(2, true, NOW);
         let mut had = BTreeSet::new();
         let mut reads = |feed: &mut DeliverAll, mut deliveries: Vec<ListenerDelivery>| {
             while let Some(delivery) = deliveries.pop() {
@@ -872,7 +872,7 @@ fn a_stuck_listener_costs_the_others_nothing() {
             had.len()
         };
         if !comes_later {
-            let handed = feed.attach(3, NOW);
+            let handed = feed.attach(3, true, NOW);
             assert!(reads(&mut feed, handed) < 2 * LISTENER_CREDIT);
         }
         for seconds in 0..=3 {
@@ -880,7 +880,7 @@ fn a_stuck_listener_costs_the_others_nothing() {
             reads(&mut feed, handed);
         }
         if comes_later {
-            let handed = feed.attach(3, NOW);
+            let handed = feed.attach(3, true, NOW);
             reads(&mut feed, handed);
         }
         assert_eq!(reads(&mut feed, Vec::new()), 3 * LISTENER_CREDIT);
@@ -889,4 +889,21 @@ fn a_stuck_listener_costs_the_others_nothing() {
         assert!(again.iter().all(|delivery| delivery.listener == 1));
         assert_eq!(feed.tick(NOW + GRACE, GRACE), []);
     }
+}
+
+#[test]
+fn ends_go_only_to_listeners_that_ask_for_them() {
+    let mut feed = DeliverAll::new(NOW);
+    feed.attach(1, false, NOW);
+    feed.attach(2, true, NOW);
+    offer(&mut feed, "a", OfferKind::New);
+    assert_eq!(offer(&mut feed, "a", OfferKind::InProgress).len(), 2);
+    let told = offer(&mut feed, "a", OfferKind::Ended);
+    assert_eq!(told.iter().map(|told| told.listener).collect::<Vec<_>>(), [2]);
+    assert_eq!(feed.offers.len(), 0, "nothing waits for the other one");
+    feed.detach(2, NOW);
+    assert_eq!(offer(&mut feed, "b", OfferKind::Ended), []);
+    assert_eq!(feed.attach(3, false, NOW), []);
+    assert_eq!(feed.attach(4, true, NOW).len(), 1);
+    assert_eq!(offer(&mut feed, "c", OfferKind::New).len(), 3);
 }

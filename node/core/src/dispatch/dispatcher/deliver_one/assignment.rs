@@ -39,6 +39,8 @@ pub(super) struct Recipient {
     pub(crate) unread: usize,
     /// The version of the task that it was sent last.
     pub(crate) version: u64,
+    /// The number of the last delivery of the task among those to its streams; 0: none.
+    pub(crate) number: u64,
 }
 
 /// What is on offer of a task.
@@ -119,12 +121,12 @@ impl TaskAssignment {
         current.map(|sent| sent.listener)
     }
 
-    /// A delivery of the task is sent to this listener.
-    pub(super) fn count_sent(&mut self, id: ListenerId) {
+    /// The delivery of this number is sent to this listener.
+    pub(super) fn count_sent(&mut self, id: ListenerId, number: u64) {
         let version = self.version;
         if let Some(sent) = self.recipient(id) {
             sent.unread += 1;
-            sent.version = version;
+            (sent.version, sent.number) = (version, number);
         }
     }
 

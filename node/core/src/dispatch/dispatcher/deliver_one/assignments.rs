@@ -3,7 +3,10 @@
 //! The counts of each listener follow from the tasks: every change of a task goes through [`Assignments::edit`], which counts
 //! it, so the two never differ. The listeners that can be given a task stand in the order of how many they have.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    time::Duration,
+};
 
 use super::{
     assignment::{HeldTask, OpenOffer, Recipient, TaskAssignment},
@@ -148,6 +151,7 @@ impl Assignments {
                     listener: id,
                     unread: 0,
                     version: 0,
+                    number: 0,
                 });
             }
         });
@@ -176,10 +180,22 @@ impl Assignments {
         result
     }
 
-    pub(super) fn add_listener(&mut self, id: ListenerId, connection: Option<u64>) {
+    pub(super) fn add_listener(&mut self, id: ListenerId, connection: Option<u64>, wants_ends: bool) {
         self.remove_listener(id);
-        self.listeners.insert(id, ListenerLoad::new(connection));
+        self.listeners
+            .insert(id, ListenerLoad::new(id, connection, wants_ends));
         self.refresh(id);
+    }
+
+    /// The listeners with a stream that is behind the others since this look.
+    pub(super) fn check_behind(&mut self, now: Duration) -> Vec<ListenerId> {
+        let checked = self.listeners.iter_mut();
+        let behind = checked.filter_map(|(id, listener)| listener.streams.check_behind(now).then_some(*id));
+        let behind: Vec<ListenerId> = behind.collect();
+        for id in &behind {
+            self.refresh(*id);
+        }
+        behind
     }
 
     /// The listener is gone. The tasks that it had are still to be taken from it.

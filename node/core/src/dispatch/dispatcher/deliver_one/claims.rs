@@ -88,6 +88,7 @@ impl DeliverOne {
     /// The library of the agent that listens as `id` has claimed the task, and the agent has said nothing yet. False: that
     /// listener was not sent it, or another one's library has claimed it.
     pub(in super::super) fn reserve_for(&mut self, id: ListenerId, task: &str) -> bool {
+        let id = self.listener_of(id);
         let Some(key) = self.assignments.key(task) else {
             return false;
         };

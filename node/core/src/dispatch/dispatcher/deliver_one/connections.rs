@@ -58,7 +58,7 @@ impl ListenerConnections {
         }
     }
 
-    /// The listeners on this connection, in the order in which they began.
+    /// The listeners on this connection, in the order in which they began: one, unless that one's agent has ended.
     pub(super) fn listeners_on(&self, connection: u64) -> Vec<ListenerId> {
         let there = self.0.get(&connection);
         there.map_or_else(Vec::new, |there| there.listeners.iter().copied().collect())

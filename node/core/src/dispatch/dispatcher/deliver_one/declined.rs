@@ -6,6 +6,7 @@ use std::{collections::BTreeSet, time::Duration};
 use super::{
     super::offer::{DeclineOutcome, DeclinedOffer},
     DeliverOne,
+    assignment::OpenOffer,
 };
 use crate::transaction::ListenerId;
 
@@ -18,10 +19,13 @@ impl DeliverOne {
         reason: &str,
         now: Duration,
     ) -> DeclineOutcome {
+        let id = self.listener_of(id);
         let Some(key) = self.assignments.key(task) else {
             return DeclineOutcome::NotOffered;
         };
-        if self.assignments.offer(key).is_none_or(|offer| offer.reserved) {
+        // Another stream of the same client may have said so.
+        let is_settled = |offer: &OpenOffer| offer.reserved || offer.declined_by.contains(&id);
+        if self.assignments.offer(key).is_none_or(is_settled) {
             return DeclineOutcome::NotOffered;
         }
         let living: BTreeSet<ListenerId> = self.assignments.listeners().map(|(id, _)| id).collect();

@@ -127,18 +127,23 @@ impl DeliverOne {
 
     /// Sends the task to the listener that has it.
     fn send(&mut self, key: u64, id: ListenerId, now: Duration, deliveries: &mut Vec<ListenerDelivery>) {
+        let weight = self.assignments.task(key).map_or(0, |task| task.weight);
+        let delivery = self
+            .assignments
+            .edit_listener(id, |listener| listener.streams.send(Some(key), weight));
+        let Some(delivery) = delivery else {
+            return;
+        };
         let sent = self.assignments.edit(key, |task| {
-            task.count_sent(id);
+            task.count_sent(id, delivery.number);
             let offer = task.offer.as_mut()?;
             let is_first = std::mem::take(&mut offer.never_sent);
             let is_awaited = offer.is_movable() && offer.place.is_none();
-            Some((task.task.clone(), task.weight, is_first, is_awaited))
+            Some((task.task.clone(), is_first, is_awaited))
         });
-        let Some((task, weight, exclusive, is_awaited)) = sent.flatten() else {
+        let Some((task, is_first, is_awaited)) = sent.flatten() else {
             return;
         };
-        self.assignments
-            .edit_listener(id, |listener| listener.send(Some(key), weight));
         let has_unread = self
             .assignments
             .task(key)
@@ -153,11 +158,41 @@ impl DeliverOne {
         {
             self.set_deadline(key, now + self.timeout);
         }
-        deliveries.push(ListenerDelivery {
-            listener: id,
-            task,
-            exclusive,
+        let exclusive = is_first && delivery.streams.len() == 1;
+        push_deliveries(deliveries, delivery.streams, &task, exclusive);
+    }
+
+    /// Sends a task that its listener has not read to the streams that were opened after it was sent. Whether there are any.
+    pub(super) fn send_to_later_streams(
+        &mut self,
+        key: u64,
+        now: Duration,
+        deliveries: &mut Vec<ListenerDelivery>,
+    ) -> bool {
+        let Some(task) = self.assignments.task(key) else {
+            return false;
+        };
+        let unread = task.holder.and_then(|holder| {
+            let sent = task.sent_to.iter().find(|sent| sent.listener == holder)?;
+            (sent.unread > 0).then_some((holder, sent.number))
         });
+        let Some((holder, number)) = unread else {
+            return false;
+        };
+        let weight = task.weight;
+        let delivery = self.assignments.edit_listener(holder, |listener| {
+            listener.streams.send_to_later(key, weight, number)
+        });
+        let Some(delivery) = delivery.filter(|delivery| !delivery.streams.is_empty()) else {
+            return false;
+        };
+        let name = self.assignments.edit(key, |task| {
+            task.count_sent(holder, delivery.number);
+            task.task.clone()
+        });
+        self.set_deadline(key, now + self.timeout);
+        push_deliveries(deliveries, delivery.streams, &name.unwrap_or_default(), false);
+        true
     }
 
     /// Gives a listener what it has room for: what it alone is told, then tasks that wait.
@@ -170,13 +205,11 @@ impl DeliverOne {
                 }
                 FollowUp::End { task, weight } => {
                     self.end_notices.remove(order);
-                    self.assignments
-                        .edit_listener(id, |listener| listener.send(None, weight));
-                    deliveries.push(ListenerDelivery {
-                        listener: id,
-                        task,
-                        exclusive: false,
-                    });
+                    let told = self
+                        .assignments
+                        .edit_listener(id, |listener| listener.streams.send(None, weight));
+                    let told = told.map(|told| told.streams).unwrap_or_default();
+                    push_deliveries(deliveries, told, &task, false);
                 }
             }
         }
@@ -346,4 +379,18 @@ impl DeliverOne {
             self.serve(id, now, deliveries);
         }
     }
+}
+
+/// The same delivery for each of a listener's streams.
+fn push_deliveries(
+    deliveries: &mut Vec<ListenerDelivery>,
+    streams: Vec<ListenerId>,
+    task: &str,
+    exclusive: bool,
+) {
+    deliveries.extend(streams.into_iter().map(|listener| ListenerDelivery {
+        listener,
+        task: task.to_owned(),
+        exclusive,
+    }));
 }

@@ -1,17 +1,18 @@
-//! An open SubscribeIncomingTasks stream as `deliver = "one"` sees it: how many tasks it has in hand, what it has not read, and
-//! what waits for it alone. PURE.
+//! A listener as `deliver = "one"` sees it, which is a connection with its streams: how many tasks it has in hand, what it has
+//! not read, and what waits for it alone. PURE.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{super::send_window::SendWindow, waiting::PassedQueues};
+use super::{connection_streams::ConnectionStreams, waiting::PassedQueues};
+use crate::transaction::ListenerId;
 
 /// See the module's text.
 #[derive(Debug)]
 pub(super) struct ListenerLoad {
     /// Its gRPC connection, if that is known.
     pub(crate) connection: Option<u64>,
-    /// What it was sent: the key of a task, or None for the end of one.
-    window: SendWindow<Option<u64>>,
+    /// Its streams, and what they were sent.
+    pub(crate) streams: ConnectionStreams,
     /// It has let the time of a task go by without reading it, and has read nothing since: it is given no more.
     pub(crate) is_stuck: bool,
     /// The tasks that it was sent or has claimed, and that have not ended.
@@ -44,10 +45,11 @@ pub(super) enum FollowUp {
 }
 
 impl ListenerLoad {
-    pub(super) fn new(connection: Option<u64>) -> Self {
+    /// One that begins with the stream of this id.
+    pub(super) fn new(id: ListenerId, connection: Option<u64>, wants_ends: bool) -> Self {
         Self {
             connection,
-            window: SendWindow::new(),
+            streams: ConnectionStreams::new(id, wants_ends),
             is_stuck: false,
             had: BTreeSet::new(),
             in_hand: 0,
@@ -62,21 +64,17 @@ impl ListenerLoad {
     }
 
     pub(super) fn has_room(&self) -> bool {
-        self.window.has_room()
+        !self.has_ended && self.streams.has_room()
     }
 
     /// Whether it can be given a task that is handed out alone.
     pub(super) fn is_idle(&self) -> bool {
-        self.has_room() && self.window.has_read_all() && self.unreported == 0
+        self.has_room() && self.streams.has_read_all() && self.unreported == 0
     }
 
-    pub(super) fn send(&mut self, what: Option<u64>, weight: usize) {
-        self.window.send(what, weight);
-    }
-
-    /// It has read `count` of what it was sent; the tasks among that.
-    pub(super) fn read(&mut self, count: usize) -> Vec<u64> {
+    /// One of its streams has read `count` of what it was sent; the tasks among that which no other stream had read.
+    pub(super) fn read(&mut self, stream: ListenerId, count: usize) -> Vec<u64> {
         self.is_stuck = false;
-        self.window.read(count).into_iter().flatten().collect()
+        self.streams.read(stream, count)
     }
 }

@@ -25,11 +25,16 @@ impl DeliverOne {
         {
             self.deadlines.remove(&(at, key));
             self.stop_waiting(key);
-            self.note_stuck(key);
-            due.push(key);
+            if !self.send_to_later_streams(key, now, &mut deliveries) {
+                self.note_stuck(key);
+                due.push(key);
+            }
         }
         for key in due {
             self.take_away(key, now, &mut deliveries);
+        }
+        for id in self.assignments.check_behind(now) {
+            self.serve(id, now, &mut deliveries);
         }
         self.drain_for_exclusive(now, grace, &mut deliveries);
         deliveries

@@ -1,6 +1,7 @@
 //! The dispatcher against a model that knows what every listener was sent, and looks at all of it each time.
 
 mod cases;
+mod streams;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -168,13 +169,15 @@ struct ListenerModel {
     claims: bool,
     /// It has let the time of a task go by without reading it, and has read nothing since.
     is_stuck: bool,
+    /// It has read something.
+    has_read: bool,
     /// The generation and version of each task that it has not read; None: the end of one.
     unread: VecDeque<Option<(u64, u64)>>,
 }
 
 impl ListenerModel {
     fn has_room(&self) -> bool {
-        self.unread.len() * WEIGHT < CREDIT_BYTES
+        self.unread.is_empty() || self.has_read && self.unread.len() * WEIGHT < CREDIT_BYTES
     }
 }
 
@@ -381,7 +384,10 @@ impl Model {
         self.last_listener += 1;
         let id = self.last_listener;
         let known = self.open.iter().nth(which % self.open.len().max(1)).copied();
-        let connection = known.filter(|_| !on_new_connection).unwrap_or_else(|| {
+        // Several streams of one connection are in `streams`.
+        let is_free = |on: &u64| self.listeners.values().all(|listener| listener.connection != *on);
+        let known = known.filter(|on| !on_new_connection && is_free(on));
+        let connection = known.unwrap_or_else(|| {
             self.last_connection += 1;
             self.last_connection
         });
@@ -397,10 +403,11 @@ impl Model {
                 connection,
                 claims: false,
                 is_stuck: false,
+                has_read: false,
                 unread: VecDeque::new(),
             },
         );
-        feed.attach(id, Some(connection), self.now)
+        feed.attach(id, Some(connection), true, self.now)
     }
 
     fn detach(&mut self, id: ListenerId, has_ended: bool, feed: &mut DeliverOne) -> Vec<ListenerDelivery> {
@@ -496,7 +503,7 @@ impl Model {
             .unread
             .drain(..count.min(listener.unread.len()))
             .collect();
-        listener.is_stuck = false;
+        (listener.is_stuck, listener.has_read) = (false, true);
         let claims = listener.claims;
         for (generation, _) in read.into_iter().flatten() {
             let has_read = self.unread_by(id, generation) == 0;

@@ -13,11 +13,20 @@ fn at(seconds: u64) -> Duration {
     SECOND * u32::try_from(seconds).unwrap()
 }
 
+/// A listener on this connection that has read something before.
+fn attach(feed: &mut DeliverOne, id: ListenerId, connection: u64, now: Duration) -> Vec<ListenerDelivery> {
+    let mut deliveries = feed.attach(id, Some(connection), true, now);
+    feed.assignments
+        .edit_listener(id, |listener| listener.streams.set_has_read());
+    feed.serve(id, now, &mut deliveries);
+    deliveries
+}
+
 /// A dispatcher with listeners 1 to `count`, each on a connection of its own, of the same number.
 fn with_listeners(count: u64) -> DeliverOne {
     let mut feed = new_dispatcher(None);
     for id in 1..=count {
-        assert_eq!(feed.attach(id, Some(id), at(0)), []);
+        assert_eq!(attach(&mut feed, id, id, at(0)), []);
     }
     feed
 }
@@ -46,6 +55,27 @@ fn again(listener: ListenerId, task: &str) -> ListenerDelivery {
 fn report(feed: &mut DeliverOne, id: ListenerId, task: &str) {
     feed.withdraw(task);
     feed.on_claimed(task, id);
+}
+
+/// It may never read.
+#[test]
+fn a_listener_that_has_taken_nothing_yet_gets_one_task() {
+    let mut feed = with_listeners(1);
+    for silent in [2, 3] {
+        assert_eq!(feed.attach(silent, Some(silent), true, at(0)), []);
+    }
+    let mut counts = BTreeMap::new();
+    for task in 0..60 {
+        for handed in offer(&mut feed, &task.to_string(), OfferKind::New) {
+            *counts.entry(handed.listener).or_insert(0) += 1;
+        }
+    }
+    assert_eq!(counts, BTreeMap::from([(1, 58), (2, 1), (3, 1)]));
+    // One that takes it gets what waits.
+    offer(&mut feed, "a", OfferKind::New);
+    fill(&mut feed);
+    assert_eq!(feed.attach(4, Some(4), true, at(1)).len(), 1);
+    assert_eq!(feed.credit(4, 1, at(1)).len(), 58);
 }
 
 #[test]
@@ -107,7 +137,7 @@ fn a_listener_has_what_it_has_not_read_yet() {
     assert_eq!(feed.detach(2, at(31)), []);
     assert!(feed.is_held("a"));
     // More came meanwhile: it is.
-    assert_eq!(feed.attach(3, Some(3), at(31)), []);
+    assert_eq!(attach(&mut feed, 3, 3, at(31)), []);
     assert_eq!(feed.tick(at(61), GRACE), [again(3, "a")]);
     assert_eq!(offer(&mut feed, "a", OfferKind::New), [again(3, "a")]);
     assert_eq!(feed.detach(3, at(62)), [], "the first one reads nothing");
@@ -122,8 +152,8 @@ fn a_task_whose_holder_is_stuck_goes_to_the_first_that_can_be_given_it() {
         offer(&mut feed, task, OfferKind::New);
     }
     assert_eq!(feed.tick(at(40), GRACE), []);
-    assert_eq!(feed.attach(2, Some(2), at(41)), [again(2, "a"), again(2, "b")]);
-    assert_eq!(feed.attach(3, Some(3), at(42)), []);
+    assert_eq!(attach(&mut feed, 2, 2, at(41)), [again(2, "a"), again(2, "b")]);
+    assert_eq!(attach(&mut feed, 3, 3, at(42)), []);
     assert_eq!(feed.tick(at(70), GRACE), []);
     assert_eq!(feed.tick(at(71), GRACE), [again(3, "a"), again(3, "b")]);
 }
@@ -132,7 +162,7 @@ fn a_task_whose_holder_is_stuck_goes_to_the_first_that_can_be_given_it() {
 fn only_listeners_that_claim_are_to_claim_in_time() {
     let mut feed = new_dispatcher(Some(CLAIM_WITHIN));
     for id in 1..=2 {
-        feed.attach(id, Some(id), at(0));
+        attach(&mut feed, id, id, at(0));
     }
     for (task, id) in [("a", 1), ("b", 2), ("c", 1)] {
         assert_eq!(offer(&mut feed, task, OfferKind::New), [first(id, task)]);
@@ -150,7 +180,7 @@ fn only_listeners_that_claim_are_to_claim_in_time() {
     );
     report(&mut feed, 2, "b");
     assert_eq!(feed.tick(at(101), GRACE), [], "the first one had it");
-    assert_eq!(feed.attach(3, Some(3), at(102)), [again(3, "c")]);
+    assert_eq!(attach(&mut feed, 3, 3, at(102)), [again(3, "c")]);
 }
 
 /// The claim of the library is one.
@@ -158,7 +188,7 @@ fn only_listeners_that_claim_are_to_claim_in_time() {
 fn a_claimed_task_is_not_taken_away() {
     let mut feed = new_dispatcher(Some(CLAIM_WITHIN));
     for id in 1..=2 {
-        feed.attach(id, Some(id), at(0));
+        attach(&mut feed, id, id, at(0));
     }
     offer(&mut feed, "a", OfferKind::New);
     feed.credit(1, 1, at(1));
@@ -230,7 +260,7 @@ fn a_listener_takes_over_what_an_earlier_one_on_its_connection_had() {
     feed.credit(1, 3, at(1));
     assert_eq!(feed.detach(1, at(2)), []);
     // An answer that comes meanwhile goes to one that listens.
-    assert_eq!(feed.attach(3, Some(1), at(3)), []);
+    assert_eq!(attach(&mut feed, 3, 1, at(3)), []);
     assert_eq!(offer(&mut feed, "a", OfferKind::InProgress), [again(3, "a")]);
     // One that it had read too waits for it, and for nobody else.
     assert_eq!(feed.detach(3, at(4)), [again(2, "a")], "not read");
@@ -289,7 +319,7 @@ fn a_listener_is_sent_no_more_than_it_has_room_for() {
     assert_eq!(offer(&mut feed, "b", OfferKind::Again { ends: 1 }), []);
     assert_eq!(offer(&mut feed, "c", OfferKind::New), []);
     assert_eq!(feed.credit(1, 1, at(1)), [first(1, "a")]);
-    assert_eq!(feed.attach(2, Some(2), at(1)), [first(2, "c"), again(2, "b")]);
+    assert_eq!(attach(&mut feed, 2, 2, at(1)), [first(2, "c"), again(2, "b")]);
     let large = feed.offer("large", OfferKind::New, 2 * CREDIT_BYTES, at(1));
     assert_eq!(large, [first(2, "large")]);
     assert_eq!(offer(&mut feed, "d", OfferKind::New), [], "neither has room");
@@ -332,7 +362,7 @@ fn a_declined_task_waits_for_one_that_had_it() {
     assert_eq!(feed.undeliverable(at(2) + GRACE, GRACE), []);
     let over = [("a".to_owned(), "too large".to_owned())];
     assert_eq!(feed.undeliverable(at(3) + GRACE, GRACE), over);
-    assert_eq!(feed.attach(3, Some(3), at(4) + GRACE), [again(3, "a")]);
+    assert_eq!(attach(&mut feed, 3, 3, at(4) + GRACE), [again(3, "a")]);
     assert_eq!(feed.undeliverable(at(999) + GRACE, GRACE), []);
 }
 
@@ -358,7 +388,7 @@ fn only_the_task_that_ends_its_agents_goes_on_counting() {
     for _ in 0..2 {
         listener += 1;
         assert_eq!(
-            feed.attach(listener, Some(listener), at(0)).len(),
+            attach(&mut feed, listener, listener, at(0)).len(),
             5,
             "all at once"
         );
@@ -366,7 +396,7 @@ fn only_the_task_that_ends_its_agents_goes_on_counting() {
     }
     for _ in 0..3 {
         listener += 1;
-        let mut handed = feed.attach(listener, Some(listener), at(0));
+        let mut handed = attach(&mut feed, listener, listener, at(0));
         loop {
             assert_eq!(handed.len(), 1, "alone");
             feed.credit(listener, 1, at(0));
@@ -381,7 +411,7 @@ fn only_the_task_that_ends_its_agents_goes_on_counting() {
     }
     assert_eq!(ends.remove("poison"), Some(5));
     assert!(ends.values().all(|ends| *ends == 2), "{ends:?}");
-    assert_eq!(names(&feed.attach(99, Some(99), at(0))), ["poison"]);
+    assert_eq!(names(&attach(&mut feed, 99, 99, at(0))), ["poison"]);
 }
 
 #[test]
@@ -395,7 +425,7 @@ fn a_listener_that_has_a_task_alone_gets_no_other() {
         };
         offer(&mut feed, task, as_what);
     }
-    assert_eq!(names(&feed.attach(1, Some(1), at(0))), ["new", "once"]);
+    assert_eq!(names(&attach(&mut feed, 1, 1, at(0))), ["new", "once"]);
     feed.credit(1, 2, at(0));
     for task in ["new", "once"] {
         report(&mut feed, 1, task);
