@@ -36,6 +36,7 @@ pub struct AgentBuilder {
     name: String,
     card: AgentCard,
     program: Option<v1::AgentProgram>,
+    keep_skills: bool,
 }
 
 /// A program that serves an agent of the daemon's node.
@@ -93,6 +94,7 @@ impl Node {
             card: AgentCard::new(name.clone(), ""),
             name,
             program: None,
+            keep_skills: false,
         }
     }
 
@@ -123,6 +125,12 @@ impl AgentBuilder {
     /// Its card; without, one with its name alone.
     pub fn card(mut self, card: AgentCard) -> Self {
         self.card = card;
+        self
+    }
+
+    /// The skills of its last card stay beside those of this one, since not all that it has are known yet. The next card ends that.
+    pub fn keep_skills(mut self) -> Self {
+        self.keep_skills = true;
         self
     }
 
@@ -157,6 +165,7 @@ impl AgentBuilder {
         v1::RegisterAgentRequest {
             name: self.name.clone(),
             card: Some(self.card.clone().into()),
+            keep_skills: self.keep_skills,
         }
     }
 }

@@ -46,6 +46,7 @@ mod invites;
 mod notes;
 mod task_calls;
 
+use agents::Registrations;
 pub(crate) use backoff::Backoff;
 use call_stream::CallStreamError;
 use current_stream::CurrentStream;
@@ -126,6 +127,7 @@ pub(crate) struct Session {
     stream: CurrentStream,
     connections: Arc<AtomicU64>,
     card: Mutex<Option<v1::AgentCard>>,
+    registrations: Registrations,
     /// Value of `connections` when the card was set, or [`NO_CARD`].
     card_set_on: AtomicU64,
 }
@@ -159,6 +161,7 @@ impl Session {
             stream: CurrentStream::new(stream, Arc::clone(&connections)),
             connections,
             card: Mutex::new(None),
+            registrations: Registrations::default(),
             card_set_on: AtomicU64::new(NO_CARD),
         }
     }

@@ -25,6 +25,17 @@ pub trait Agents: Send + Sync {
         program: Option<v1::AgentProgram>,
     ) -> Result<Arc<dyn AgentPort>, GatewayError>;
 
+    /// The same of an agent that may have been attached before and whose skills are not all known yet: those of its last card
+    /// stay beside those of this one until [`AgentPort::set_card`].
+    async fn attach_again(
+        &self,
+        name: &str,
+        card: v1::AgentCard,
+        program: Option<v1::AgentProgram>,
+    ) -> Result<Arc<dyn AgentPort>, GatewayError> {
+        self.attach(name, card, program).await
+    }
+
     /// Removes an agent that is detached, with its card: its tasks that have not ended fail.
     async fn forget(&self, name: &str) -> Result<(), GatewayError>;
 }

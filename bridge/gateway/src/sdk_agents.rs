@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use agentanycast::{ArtifactWriter, HandlerError, IncomingTask, Node, TaskFilter, TaskStatus};
+use agentanycast::{AgentBuilder, ArtifactWriter, HandlerError, IncomingTask, Node, TaskFilter, TaskStatus};
 use agentanycast_proto::v1;
 use async_trait::async_trait;
 use tokio::sync::{Mutex, Semaphore, mpsc};
@@ -33,8 +33,33 @@ impl Agents for SdkGateway {
         card: v1::AgentCard,
         program: Option<v1::AgentProgram>,
     ) -> Result<Arc<dyn AgentPort>, GatewayError> {
+        self.attach_agent(self.node().agent(name).card(card.into()), program)
+            .await
+    }
+
+    async fn attach_again(
+        &self,
+        name: &str,
+        card: v1::AgentCard,
+        program: Option<v1::AgentProgram>,
+    ) -> Result<Arc<dyn AgentPort>, GatewayError> {
+        let agent = self.node().agent(name).card(card.into()).keep_skills();
+        self.attach_agent(agent, program).await
+    }
+
+    async fn forget(&self, name: &str) -> Result<(), GatewayError> {
+        self.node().remove_agent(name).await?;
+        Ok(())
+    }
+}
+
+impl SdkGateway {
+    async fn attach_agent(
+        &self,
+        mut agent: AgentBuilder,
+        program: Option<v1::AgentProgram>,
+    ) -> Result<Arc<dyn AgentPort>, GatewayError> {
         let node = self.node().clone();
-        let mut agent = node.agent(name).card(card.into());
         if let Some(program) = program {
             agent = agent.program(program.kind, program.command);
         }
@@ -80,11 +105,6 @@ impl Agents for SdkGateway {
             stop: stop.clone(),
             _stop: stop.drop_guard(),
         }))
-    }
-
-    async fn forget(&self, name: &str) -> Result<(), GatewayError> {
-        self.node().remove_agent(name).await?;
-        Ok(())
     }
 }
 

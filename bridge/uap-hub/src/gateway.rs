@@ -50,7 +50,9 @@ impl GatewayModule for UapHubGateway {
             pid: 0,
         };
         let card = card(&settings.agent.0, &hub);
-        let agent = node.agents.attach(&settings.agent.0, card, Some(program)).await?;
+        // Its clients have not connected again yet.
+        let name = &settings.agent.0;
+        let agent = node.agents.attach_again(name, card, Some(program)).await?;
         let rules = front.rules();
         let routed = Arc::clone(&hub);
         let router = |stop: CancellationToken| {

@@ -7,6 +7,7 @@
 mod choice;
 mod node_card;
 mod records;
+mod skill_index;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -19,9 +20,10 @@ use agentanycast_store::StoreError;
 use lru::LruCache;
 
 use self::{
-    choice::{AgentLoad, agent_not_named, choose_for_skill, no_such_agent},
+    choice::{AgentLoad, agent_not_named, choose_for_skill, no_agent_with_skill, no_such_agent},
     node_card::CardOfAgent,
     records::AgentRecord,
+    skill_index::SkillIndex,
 };
 use super::transaction::{EngineError, Now, Transaction};
 use crate::{
@@ -34,6 +36,9 @@ const MAX_SKILLS_OF_CARD: usize = 1000;
 
 /// Most bytes of a card: what peers read, and the node's own additions.
 const MAX_CARD_BYTES: usize = 320 << 10;
+
+/// Most bytes of the ids of skills that an agent had.
+const MAX_FORMER_BYTES: usize = 32 << 10;
 
 /// Callers whose cards wait for them to listen.
 const PENDING_CARDS: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
@@ -56,12 +61,36 @@ struct RegisteredAgent {
     open_tasks: usize,
     /// Tasks that failed since one was completed.
     failures: u32,
+    /// Skills of earlier cards that the card does not have, and when it lost them, Unix milliseconds.
+    former: BTreeMap<String, u64>,
+}
+
+impl RegisteredAgent {
+    /// It has this card from now on. What that lacks of the last one is a former skill.
+    fn set_card(&mut self, now: Now, card: AgentCard) {
+        let last = std::mem::replace(&mut self.card, Arc::new(card));
+        for skill in &last.skills {
+            self.former.insert(skill.id.clone(), now.unix);
+        }
+        for skill in &self.card.skills {
+            self.former.remove(&skill.id);
+        }
+        let bytes = |former: &BTreeMap<String, u64>| former.keys().map(String::len).sum::<usize>();
+        while self.former.len() > MAX_SKILLS_OF_CARD || bytes(&self.former) > MAX_FORMER_BYTES {
+            let oldest = self.former.iter().min_by_key(|(_, lost_at)| **lost_at);
+            let Some(oldest) = oldest.map(|(skill, _)| skill.clone()) else {
+                return;
+            };
+            self.former.remove(&oldest);
+        }
+    }
 }
 
 /// See the module's text.
 pub(crate) struct Agents {
     by_name: BTreeMap<Arc<str>, RegisteredAgent>,
-    by_skill: HashMap<String, BTreeSet<Arc<str>>>,
+    by_skill: SkillIndex,
+    by_former_skill: SkillIndex,
     primary: Option<Arc<str>>,
     next_number: u64,
     /// Tasks that have come without an agent while there was no primary one, and have not ended.
@@ -87,7 +116,8 @@ impl Agents {
     ) -> Result<Self, StoreError> {
         let mut agents = Self {
             by_name: BTreeMap::new(),
-            by_skill: HashMap::new(),
+            by_skill: SkillIndex::default(),
+            by_former_skill: SkillIndex::default(),
             primary: None,
             next_number: 1,
             unassigned: 0,
@@ -122,7 +152,7 @@ impl Agents {
             }
             let agent = record.agent(card);
             agents.next_number = agents.next_number.max(agent.number + 1);
-            agents.index_skills(&name, &agent.card);
+            agents.index_skills(&name, &agent);
             agents.by_name.insert(name, agent);
         }
         Ok(agents)
@@ -152,7 +182,7 @@ impl Agents {
     }
 
     /// The agent that a task is for, as it is written with the task. `sender` is never chosen for a skill: the agent that
-    /// sends the task.
+    /// sends the task. Skills that agents lost before `former_since` are theirs no more.
     ///
     /// # Errors
     /// Why it is for none of them, with their names.
@@ -161,6 +191,7 @@ impl Agents {
         target: &str,
         skill: &str,
         sender: Option<&str>,
+        former_since: u64,
         is_attached: impl Fn(Option<&str>) -> bool,
     ) -> Result<Option<Arc<str>>, String> {
         if !target.is_empty() {
@@ -172,19 +203,85 @@ impl Agents {
         if self.by_name.is_empty() {
             return Ok(None);
         }
-        if let Some(with_skill) = self.by_skill.get(skill).filter(|_| !skill.is_empty()) {
-            let others = with_skill.iter().filter(|name| Some(&***name) != sender);
-            if let Some(name) = choose_for_skill(others.filter_map(|name| self.load_of(name, &is_attached))) {
+        let is_for_skill = !skill.is_empty() && !self.takes_all();
+        if is_for_skill {
+            let is_other = |name: &&Arc<str>| Some(&***name) != sender;
+            let others = self.by_skill.agents(skill).filter(is_other);
+            let chosen = choose_for_skill(others.filter_map(|name| self.load_of(name, &is_attached)));
+            let former = self.by_former_skill.agents(skill).filter(is_other);
+            let former = former.filter(|name| self.lost_at(name, skill) >= Some(former_since));
+            let former = former.filter_map(|name| self.load_of(name, &is_attached));
+            if let Some(name) = chosen.or_else(|| choose_for_skill(former)) {
                 return Ok(self.written_name(name));
             }
+        }
+        let by_service = |agent: &RegisteredAgent| agent.origin == AgentOrigin::Service;
+        if is_for_skill && self.by_name.values().any(by_service) {
+            return Err(no_agent_with_skill(
+                skill,
+                self.by_name.keys().map(|name| &**name),
+            ));
         }
         if self.primary.is_some() {
             return Ok(None);
         }
         match self.by_name.first_key_value() {
             Some((only, _)) if self.by_name.len() == 1 => Ok(Some(Arc::clone(only))),
-            _ => Err(agent_not_named(self.by_name.keys().map(|name| &**name))),
+            _ => Err(Self::why_none("", skill, self.by_name.keys().map(|name| &**name))),
         }
+    }
+
+    /// Whether the only agent came by a card: it gets every task, whatever skill that is for, as with deployed daemons.
+    fn takes_all(&self) -> bool {
+        self.replaceable().is_some()
+    }
+
+    /// Whether this agent, as it is written with tasks, has the skill; one that gets every task has all.
+    pub(crate) fn has_skill(&self, written: Option<&str>, skill: &str) -> bool {
+        let name = written.or(self.primary.as_deref());
+        self.takes_all() || name.is_some_and(|name| self.by_skill.agents(skill).any(|with| **with == *name))
+    }
+
+    /// Whether this agent, as it is written with tasks, has lost the skill at this moment or later.
+    pub(crate) fn has_lost_skill(&self, written: Option<&str>, skill: &str, since: u64) -> bool {
+        let name = written.or(self.primary.as_deref());
+        !self.takes_all() && name.is_some_and(|name| self.lost_at(name, skill) >= Some(since))
+    }
+
+    /// When this agent lost the skill, Unix milliseconds; None: it has it, or never had it.
+    fn lost_at(&self, name: &str, skill: &str) -> Option<u64> {
+        self.by_name.get(name)?.former.get(skill).copied()
+    }
+
+    /// Skills that agents lost before this moment are theirs no more.
+    pub(crate) fn forget_former(&mut self, transaction: &mut Transaction, before: u64) {
+        for name in self.by_former_skill.all_agents() {
+            let Some(agent) = self.by_name.get_mut(&name) else {
+                continue;
+            };
+            let forgotten: Vec<String> = agent
+                .former
+                .extract_if(.., |_, lost_at| *lost_at < before)
+                .map(|(skill, _)| skill)
+                .collect();
+            for skill in &forgotten {
+                self.by_former_skill.remove(skill, &name);
+            }
+            if !forgotten.is_empty() {
+                self.write(transaction, &name);
+            }
+        }
+    }
+
+    /// Adds the skills of an agent's last card to its new one, as many as a card may have.
+    pub(crate) fn add_last_skills(&self, name: &str, card: &mut AgentCard) {
+        let Some(last) = self.by_name.get(name) else {
+            return;
+        };
+        let known: BTreeSet<String> = card.skills.iter().map(|skill| skill.id.clone()).collect();
+        let room = MAX_SKILLS_OF_CARD.saturating_sub(card.skills.len());
+        let kept = last.card.skills.iter().filter(|skill| !known.contains(&skill.id));
+        card.skills.extend(kept.take(room).cloned());
     }
 
     /// The names of all.
@@ -192,12 +289,12 @@ impl Agents {
         self.by_name.keys()
     }
 
-    /// Why a task for this agent (empty: for none by name) is for none here; names these.
-    pub(crate) fn why_none<'a>(target: &str, names: impl Iterator<Item = &'a str>) -> String {
-        if target.is_empty() {
-            agent_not_named(names)
-        } else {
-            no_such_agent(target, names)
+    /// Why a task for this agent (empty: for none by name) and skill is for none here; names these.
+    pub(crate) fn why_none<'a>(target: &str, skill: &str, names: impl Iterator<Item = &'a str>) -> String {
+        match (target, skill) {
+            ("", "") => agent_not_named(names),
+            ("", _) => no_agent_with_skill(skill, names),
+            _ => no_such_agent(target, names),
         }
     }
 
@@ -221,20 +318,23 @@ impl Agents {
         })
     }
 
-    /// Whether an agent other than `sender` has the skill, and whether one of these listens.
+    /// Whether an agent other than `sender` has the skill, or lost it a short time ago, and whether one that has it listens.
     pub(crate) fn with_skill(
         &self,
         skill: &str,
         sender: Option<&str>,
         is_attached: impl Fn(Option<&str>) -> bool,
     ) -> Option<bool> {
-        let others = self.by_skill.get(skill)?;
-        let others: Vec<AgentLoad<'_>> = others
-            .iter()
+        let mut others = self
+            .by_skill
+            .agents(skill)
             .filter(|name| Some(&***name) != sender)
-            .filter_map(|name| self.load_of(name, &is_attached))
-            .collect();
-        (!others.is_empty()).then(|| others.iter().any(|agent| agent.is_attached))
+            .peekable();
+        if others.peek().is_some() {
+            return Some(others.any(|name| is_attached(self.written_name(name).as_deref())));
+        }
+        let mut former = self.by_former_skill.agents(skill);
+        former.any(|name| Some(&**name) != sender).then_some(false)
     }
 
     /// Refuses a card with more than a card may have.
@@ -259,6 +359,7 @@ impl Agents {
     pub(crate) fn register(
         &mut self,
         transaction: &mut Transaction,
+        now: Now,
         name: &str,
         card: AgentCard,
         origin: AgentOrigin,
@@ -279,11 +380,12 @@ impl Agents {
             if *agent.card == card && agent.origin == origin {
                 return Ok(known);
             }
-            let old = Arc::clone(&agent.card);
-            self.unindex_skills(&known, &old);
-            self.index_skills(&known, &card);
-            if let Some(agent) = self.by_name.get_mut(name) {
-                (agent.card, agent.origin) = (Arc::new(card), origin);
+            if let Some(mut agent) = self.by_name.remove(name) {
+                self.unindex_skills(&known, &agent);
+                agent.set_card(now, card);
+                agent.origin = origin;
+                self.index_skills(&known, &agent);
+                self.by_name.insert(Arc::clone(&known), agent);
             }
             self.write(transaction, &known);
             self.write_card(transaction, &known);
@@ -300,7 +402,6 @@ impl Agents {
         if is_primary {
             self.primary = Some(Arc::clone(&name));
         }
-        self.index_skills(&name, &card);
         let agent = RegisteredAgent {
             card: Arc::new(card),
             origin,
@@ -313,7 +414,9 @@ impl Agents {
                 0
             },
             failures: 0,
+            former: BTreeMap::new(),
         };
+        self.index_skills(&name, &agent);
         self.next_number += 1;
         self.by_name.insert(Arc::clone(&name), agent);
         self.write(transaction, &name);
@@ -327,10 +430,9 @@ impl Agents {
             return;
         };
         delete_records(transaction, &old);
-        let card = Arc::clone(&agent.card);
-        self.unindex_skills(&old, &card);
+        self.unindex_skills(&old, &agent);
         let name: Arc<str> = Arc::from(to);
-        self.index_skills(&name, &card);
+        self.index_skills(&name, &agent);
         if self.primary.as_ref() == Some(&old) {
             self.primary = Some(Arc::clone(&name));
         }
@@ -348,13 +450,12 @@ impl Agents {
     pub(crate) fn remove(&mut self, transaction: &mut Transaction, name: &str) -> Option<Arc<AgentCard>> {
         let (name, agent) = self.by_name.remove_entry(name)?;
         delete_records(transaction, &name);
-        let card = Arc::clone(&agent.card);
-        self.unindex_skills(&name, &card);
+        self.unindex_skills(&name, &agent);
         if self.primary.as_ref() == Some(&name) {
             self.primary = None;
         }
         self.changed();
-        Some(card)
+        Some(agent.card)
     }
 
     /// The only agent, if it came by a card: if no program listens for it, an agent with another card takes its place.
@@ -563,21 +664,21 @@ impl Agents {
         self.has_changed = true;
     }
 
-    fn index_skills(&mut self, name: &Arc<str>, card: &AgentCard) {
-        for skill in &card.skills {
-            let agents = self.by_skill.entry(skill.id.clone()).or_default();
-            agents.insert(Arc::clone(name));
+    fn index_skills(&mut self, name: &Arc<str>, agent: &RegisteredAgent) {
+        for skill in &agent.card.skills {
+            self.by_skill.insert(&skill.id, name);
+        }
+        for skill in agent.former.keys() {
+            self.by_former_skill.insert(skill, name);
         }
     }
 
-    fn unindex_skills(&mut self, name: &Arc<str>, card: &AgentCard) {
-        for skill in &card.skills {
-            if let Some(agents) = self.by_skill.get_mut(&skill.id) {
-                agents.remove(name);
-                if agents.is_empty() {
-                    self.by_skill.remove(&skill.id);
-                }
-            }
+    fn unindex_skills(&mut self, name: &Arc<str>, agent: &RegisteredAgent) {
+        for skill in &agent.card.skills {
+            self.by_skill.remove(&skill.id, name);
+        }
+        for skill in agent.former.keys() {
+            self.by_former_skill.remove(skill, name);
         }
     }
 

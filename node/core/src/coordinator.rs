@@ -16,6 +16,7 @@ pub(crate) mod invite_on_card;
 mod key_rotation;
 mod node_agents;
 mod reject;
+mod skill_waits;
 mod startup;
 #[cfg(test)]
 mod test_access;
@@ -512,8 +513,8 @@ impl Coordinator {
             status if status.is_terminal() => OfferKind::Ended,
             _ => OfferKind::InProgress,
         };
-        if known.held {
-            return Ok(()); // It may go to another agent yet, or has.
+        if known.held || known.awaits_skill {
+            return Ok(()); // It may go to another agent yet, or has; or no agent can have it now.
         }
         let agent = known.agent.clone();
         let agent = agent.as_deref();

@@ -148,9 +148,9 @@ impl Dispatch {
         connection: Option<u64>,
         wants_ends: bool,
     ) -> Vec<ListenerDelivery> {
-        let deliveries =
-            self.queue_mut(agent.as_deref())
-                .attach(listener, connection, wants_ends, now.mono);
+        let deliveries = self
+            .queue_mut(agent.as_deref())
+            .attach(listener, connection, wants_ends, now.mono);
         self.listeners
             .insert(listener, ListenerSeat { connection, agent });
         deliveries
@@ -167,6 +167,12 @@ impl Dispatch {
     /// it. `read` tasks were sent to it that [`Dispatch::credit`] was not told of.
     pub(crate) fn agent_ended(&mut self, listener: ListenerId, read: usize) -> Vec<String> {
         self.queue_of_listener(listener).agent_ended(listener, read)
+    }
+
+    /// A listener has read something before.
+    #[cfg(test)]
+    pub(crate) fn set_has_read(&mut self, listener: ListenerId) {
+        self.queue_of_listener(listener).set_has_read(listener);
     }
 
     /// A listener has read `count` tasks.

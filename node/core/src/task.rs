@@ -270,6 +270,8 @@ pub struct Task {
     pub route: Option<Route>,
     /// Here, but not the agent's before the originator confirms it: until then it may go elsewhere.
     pub held: bool,
+    /// Here, but not its agent's before that lists the skill again for which it was sent.
+    pub awaits_skill: bool,
     /// It came while its originator knew others who could have it: to be given back, once, if no agent comes for it here.
     pub returnable: bool,
     /// Its trace is recorded here.

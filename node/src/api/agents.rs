@@ -24,9 +24,13 @@ impl AgentService for Api {
         &self,
         request: Request<RegisterAgentRequest>,
     ) -> Result<Response<RegisterAgentResponse>, Status> {
-        let RegisterAgentRequest { name, card } = request.into_inner();
+        let RegisterAgentRequest {
+            name,
+            card,
+            keep_skills,
+        } = request.into_inner();
         let card = self.complete_card(card)?;
-        let registered = self.engine().register_agent(name, card).await;
+        let registered = self.engine().register_agent(name, card, keep_skills).await;
         let name = registered.map_err(|error| status_for_asker(&error))?.to_string();
         self.publish_card().await?;
         Ok(Response::new(RegisterAgentResponse {

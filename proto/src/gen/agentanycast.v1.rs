@@ -775,6 +775,10 @@ pub struct RegisterAgentRequest {
     /// At most 1000 skills and 256 KiB.
     #[prost(message, optional, tag = "2")]
     pub card: ::core::option::Option<AgentCard>,
+    /// The skills of its last card stay beside those of this one: which skills it has is not known yet. The next card without this
+    /// ends that.
+    #[prost(bool, tag = "3")]
+    pub keep_skills: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RegisterAgentResponse {
@@ -2903,6 +2907,10 @@ pub struct SubscribeIncomingTasksRequest {
     /// Additive: what serves the agent, for people (ListAgentPrograms).
     #[prost(message, optional, tag = "101")]
     pub program: ::core::option::Option<AgentProgram>,
+    /// Additive: tasks come once more when they have ended by another hand (canceled, expired), in their final state. With a named
+    /// agent they do in any case.
+    #[prost(bool, tag = "102")]
+    pub ends: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct SubscribeIncomingTasksResponse {

@@ -99,10 +99,8 @@ async fn subscribe(
     let mut name = String::new();
     if let Some(agent) = agent {
         // Each time: the daemon may have lost what it knew, or somebody removed the agent.
-        let registered = node
-            .session()
-            .register_agent_once(agent.registration.clone())
-            .await;
+        let registration = node.session().current_registration(&agent.registration);
+        let registered = node.session().register_agent_once(registration).await;
         name = registered.map_err(failed)?.name;
     }
     let rpc = |mut client: NodeClient, request| async move { client.subscribe_incoming_tasks(request).await };

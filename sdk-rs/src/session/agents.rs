@@ -1,9 +1,40 @@
 //! The calls about the agents of the node and the programs that serve them.
 
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
 use agentanycast_proto::v1;
 
 use super::{CallFailure, Session};
 use crate::error::{Error, Subject};
+
+/// How the agents of this process were registered last, by name.
+#[derive(Default)]
+pub(super) struct Registrations(Mutex<HashMap<String, v1::RegisterAgentRequest>>);
+
+impl Registrations {
+    fn put(&self, name: &str, request: v1::RegisterAgentRequest) {
+        let request = v1::RegisterAgentRequest {
+            name: name.to_owned(),
+            ..request
+        };
+        self.all().insert(name.to_owned(), request);
+    }
+
+    fn get(&self, name: &str) -> Option<v1::RegisterAgentRequest> {
+        self.all().get(name).cloned()
+    }
+
+    fn remove(&self, name: &str) {
+        self.all().remove(name);
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<String, v1::RegisterAgentRequest>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl Session {
     /// Registers an agent, once: how long a lost daemon is waited for is not this call's to say.
@@ -23,7 +54,16 @@ impl Session {
         request: v1::RegisterAgentRequest,
     ) -> Result<v1::RegisterAgentResponse, Error> {
         let once = || self.register_agent_once(request.clone());
-        self.repeat(once).await.0
+        let answer = self.repeat(once).await.0?;
+        self.registrations.put(&answer.name, request);
+        Ok(answer)
+    }
+
+    /// As the agent of this registration is to be registered on a new connection: with the card that was set last.
+    pub(crate) fn current_registration(&self, served: &v1::RegisterAgentRequest) -> v1::RegisterAgentRequest {
+        self.registrations
+            .get(&served.name)
+            .unwrap_or_else(|| served.clone())
     }
 
     pub(crate) async fn unregister_agent(&self, name: &str) -> Result<v1::UnregisterAgentResponse, Error> {
@@ -34,6 +74,7 @@ impl Session {
         let request = v1::UnregisterAgentRequest {
             name: name.to_owned(),
         };
+        self.registrations.remove(name);
         self.call(Subject::Agent, request, rpc).await
     }
 

@@ -94,7 +94,9 @@ impl AipState {
             command: format!("device {} of the Agent Interaction Protocol", client.client_id),
             pid: 0,
         };
-        let attached = self.agents.attach(&name, card(client, &[], plans), Some(program));
+        // One that connects again keeps its tools as skills until it has told them.
+        let card = card(client, &[], plans);
+        let attached = self.agents.attach_again(&name, card, Some(program));
         let port = attached.await.map_err(|error| error.to_string())?;
         let device = Arc::new(DeviceAgent::new(NewDeviceAgent {
             client: client.clone(),

@@ -2,7 +2,9 @@
 //!
 //! First the agent that the task names. Else an agent with the skill that it asks for: of those that listen the one with the
 //! fewest tasks, then with the fewest failures since its last success; if none of them listens, the one that listened last.
-//! Else the primary agent; else the only agent. Chosen once: the choice is written with the task.
+//! Else, by the same order, an agent that had the skill a short time ago. Else no agent, where one was registered by name; a node
+//! whose agents came by cards alone gives the task to the primary agent, else to the only one, as it does with a task for no
+//! skill. Chosen once: the choice is written with the task.
 
 /// Most names in a refusal.
 const MAX_NAMES: usize = 20;
@@ -43,6 +45,12 @@ pub(super) fn choose_for_skill<'a>(agents: impl Iterator<Item = AgentLoad<'a>>) 
 pub(super) fn no_such_agent<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> String {
     let shown = &name[..name.floor_char_boundary(64)];
     format!("no agent {shown:?} here; {}", there_are(names))
+}
+
+/// Says that no agent here has the skill of a task; `names` are those that there are.
+pub(super) fn no_agent_with_skill<'a>(skill: &str, names: impl Iterator<Item = &'a str>) -> String {
+    let shown = &skill[..skill.floor_char_boundary(64)];
+    format!("no agent here has the skill {shown:?}; {}", there_are(names))
 }
 
 /// Says that a task has to name its agent.

@@ -1,6 +1,6 @@
 //! The records of registered agents in the store; their cards are records of their own.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use agentanycast_proto::v1::AgentCard;
 
@@ -22,6 +22,9 @@ pub(super) struct AgentRecord {
     /// The processes that listened for it and set its card.
     #[prost(string, repeated, tag = "5")]
     callers: Vec<String>,
+    /// Skills of earlier cards, with when they were lost, Unix milliseconds.
+    #[prost(btree_map = "string, uint64", tag = "6")]
+    former: BTreeMap<String, u64>,
 }
 
 impl AgentRecord {
@@ -35,6 +38,7 @@ impl AgentRecord {
             is_primary,
             last_attached: agent.last_attached,
             callers: agent.callers.iter().cloned().collect(),
+            former: agent.former.clone(),
         }
     }
 
@@ -50,6 +54,7 @@ impl AgentRecord {
             callers: self.callers.into_iter().collect(),
             open_tasks: 0,
             failures: 0,
+            former: self.former,
         }
     }
 }

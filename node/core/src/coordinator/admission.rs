@@ -133,17 +133,18 @@ impl Coordinator {
     /// anything else since it is of another one's task.
     pub(super) fn needs_identity(
         &mut self,
+        now: Now,
         peer: PeerId,
         inbound: &InboundEnvelope,
     ) -> Result<bool, StoreError> {
         if !self.admission.awaits_identity(peer) {
             return Ok(false);
         }
-        let may_change = self.may_be_migrated(peer, inbound) || self.decision_may_change(peer, inbound);
+        let may_change = self.may_be_migrated(peer, inbound) || self.decision_may_change(now, peer, inbound);
         Ok(may_change && !self.peers.is_duplicate(&self.transaction, peer, inbound)?)
     }
 
-    fn decision_may_change(&mut self, peer: PeerId, inbound: &InboundEnvelope) -> bool {
+    fn decision_may_change(&mut self, now: Now, peer: PeerId, inbound: &InboundEnvelope) -> bool {
         let Payload::SendTask(send) = &inbound.payload else {
             return false;
         };
@@ -151,7 +152,7 @@ impl Coordinator {
         if !is_new {
             return false;
         }
-        let agent = self.agent_of_send(send);
+        let agent = self.agent_of_send(now, send);
         let asked = AskedFor {
             skill: &send.target_skill_id,
             agent: agent.as_deref().unwrap_or_default(),
@@ -215,7 +216,7 @@ impl Coordinator {
             tasks: tasks as u64,
             bytes,
         };
-        let agent = self.agent_of_send(send);
+        let agent = self.agent_of_send(now, send);
         let asked = AskedFor {
             skill: &send.target_skill_id,
             agent: agent.as_deref().unwrap_or_default(),
@@ -225,8 +226,8 @@ impl Coordinator {
     }
 
     /// The name of the agent that a peer's task is for; None: of none, or of one that is not here.
-    fn agent_of_send(&self, send: &SendTaskPayload) -> Option<Arc<str>> {
-        let chosen = self.choose_agent(&send.target_agent, &send.target_skill_id, None);
+    fn agent_of_send(&self, now: Now, send: &SendTaskPayload) -> Option<Arc<str>> {
+        let chosen = self.choose_agent(now, &send.target_agent, &send.target_skill_id, None);
         self.agent_name(chosen.ok()?.as_deref())
     }
 

@@ -100,9 +100,7 @@ impl Coordinator {
             self.dispatch.restart_claim_grace(now, is_unclaimed);
         }
         let (connection, wants_ends) = (request.connection, request.wants_ends);
-        let deliveries = self
-            .dispatch
-            .attach(now, listener, agent, connection, wants_ends);
+        let deliveries = self.dispatch.attach(now, listener, agent, connection, wants_ends);
         self.release_lost(now)?;
         Ok(self.hand_over(now, deliveries)?)
     }
@@ -477,17 +475,29 @@ impl Coordinator {
 
     /// Fails a task in the local agent's place and tells the originator; false: it could not be.
     fn fail_in_place(&mut self, now: Now, id: &str, reason: &str, returned: bool) -> bool {
+        self.end_in_place(now, id, Status::Failed, reason, returned)
+    }
+
+    /// Ends a task in the local agent's place and tells the originator; false: it could not be.
+    pub(super) fn end_in_place(
+        &mut self,
+        now: Now,
+        id: &str,
+        next: Status,
+        reason: &str,
+        returned: bool,
+    ) -> bool {
         let peer = self.tasks.indexed(id).and_then(|known| known.peer);
         let report = AgentReport {
             message: Some(self.transaction.node_message(now, reason)),
             returned,
-            ..AgentReport::from_status(Status::Failed)
+            ..AgentReport::from_status(next)
         };
         let reported = self.apply_report(now, id, report, false);
         match &reported {
-            Ok(()) => log::ended(id, peer, Status::Failed, reason),
+            Ok(()) => log::ended(id, peer, next, reason),
             Err(error) => {
-                tracing::warn!(task = id, %error, "a task without an agent could not be failed");
+                tracing::warn!(task = id, %error, "a task without an agent could not be ended");
             }
         }
         reported.is_ok()

@@ -197,7 +197,9 @@ impl Coordinator {
         }
         let deadline = deadline_of(&request.metadata)?;
         self.tasks.check_tasks_to(role)?;
-        let agent = self.agent_for_new(role, &request)?;
+        let agent = self.agent_for_new(now, role, &request)?;
+        let awaits_skill = role == Role::Both
+            && self.awaits_skill(now, &request.target_agent, &request.skill, agent.as_deref());
         let admitted = self.admit_local(now, &request, agent.as_deref())?;
         let id = self.transaction.new_id();
         let context_id = if request.context_id.is_empty() {
@@ -233,6 +235,7 @@ impl Coordinator {
                 ..Route::default()
             }),
             held: false,
+            awaits_skill,
             returnable: false,
             traced,
             external: (role == Role::External).then(|| ExternalDelivery {

@@ -72,7 +72,7 @@ impl Coordinator {
         if let Payload::SendTask(send) = &inbound.payload {
             self.on_invite(now, peer, &send.invite);
         }
-        if self.needs_identity(peer, &inbound)? {
+        if self.needs_identity(now, peer, &inbound)? {
             self.admission.set_identity_needed();
             return Ok(());
         }
@@ -227,13 +227,18 @@ impl Coordinator {
         if let Err(error) = self.tasks.check_tasks_from(peer) {
             return Ok(error.into());
         }
-        let agent = match self.choose_agent(&send.target_agent, &send.target_skill_id, None) {
+        let agent = match self.choose_agent(now, &send.target_agent, &send.target_skill_id, None) {
             Ok(agent) => agent,
             Err(reason) => {
                 let reason = self.refuse_agent(peer, &send.target_agent, &send.target_skill_id, reason);
                 return Ok(AckDecision::Refuse(reason));
             }
         };
+        let awaits_skill =
+            self.awaits_skill(now, &send.target_agent, &send.target_skill_id, agent.as_deref());
+        if send.tentative && awaits_skill {
+            return Ok(AckDecision::Refuse("no agent has the skill now".to_owned())); // Others may have one that has.
+        }
         if send.tentative && !self.dispatch.has_listeners_of(agent.as_deref()) {
             return Ok(AckDecision::Refuse("no agent listens here".to_owned())); // Others may have one that does.
         }
@@ -280,6 +285,7 @@ impl Coordinator {
             agent,
             route: None,
             held: send.tentative,
+            awaits_skill,
             returnable: send.tentative && send.takes_offers,
             traced,
             external: None,

@@ -96,7 +96,8 @@ impl Coordinator {
             };
             let agent = self
                 .agents
-                .register(&mut self.transaction, &agent, card, AgentOrigin::Card)?;
+                .register(&mut self.transaction, now, &agent, card, AgentOrigin::Card)?;
+            self.release_for_skills(now)?;
             return Ok(CardUse::Agent(agent));
         }
         Agents::check_card(&card)?;
@@ -121,12 +122,25 @@ impl Coordinator {
         self.rename_agent(now, &agent, &name)
     }
 
-    /// Registers an agent by name, or gives it another card.
-    pub(crate) fn register_agent(&mut self, name: &str, card: AgentCard) -> Result<Arc<str>, EngineError> {
+    /// Registers an agent by name, or gives it another card. `keeps_skills`: the skills of its last card stay beside those of this
+    /// one.
+    pub(crate) fn register_agent(
+        &mut self,
+        now: Now,
+        name: &str,
+        mut card: AgentCard,
+        keeps_skills: bool,
+    ) -> Result<Arc<str>, EngineError> {
         let made = agent_name_of_card(&card.name);
         let name = if name.is_empty() { made.as_str() } else { name };
-        self.agents
-            .register(&mut self.transaction, name, card, AgentOrigin::Service)
+        if keeps_skills {
+            self.agents.add_last_skills(name, &mut card);
+        }
+        let registered =
+            self.agents
+                .register(&mut self.transaction, now, name, card, AgentOrigin::Service)?;
+        self.release_for_skills(now)?;
+        Ok(registered)
     }
 
     /// Removes an agent for which no program listens; its tasks that have not ended fail. How many did.
@@ -208,13 +222,16 @@ impl Coordinator {
     /// Whose a task for this agent or skill is, as it is written with the task.
     pub(super) fn choose_agent(
         &self,
+        now: Now,
         target: &str,
         skill: &str,
         sender: Option<&str>,
     ) -> Result<Option<Arc<str>>, String> {
         let dispatch = &self.dispatch;
         let is_attached = |written: Option<&str>| dispatch.has_listeners_of(written);
-        self.agents.choose(target, skill, sender, is_attached)
+        let former_since = self.former_since(now);
+        self.agents
+            .choose(target, skill, sender, former_since, is_attached)
     }
 
     /// The name of an agent as it is written with its tasks; None: no agent is registered.
@@ -235,7 +252,7 @@ impl Coordinator {
                 allowed.push(name);
             }
         }
-        Agents::why_none(target, allowed.iter().map(|name| &**name))
+        Agents::why_none(target, skill, allowed.iter().map(|name| &**name))
     }
 
     /// The name of the primary agent.
@@ -288,7 +305,8 @@ impl Coordinator {
             let card = pending.unwrap_or(bare);
             let agent = self
                 .agents
-                .register(&mut self.transaction, name, card, AgentOrigin::Service)?;
+                .register(&mut self.transaction, now, name, card, AgentOrigin::Service)?;
+            self.release_for_skills(now)?;
             return Ok(Some(agent));
         }
         let Some(card) = pending else {
@@ -306,7 +324,8 @@ impl Coordinator {
         }
         let agent = self
             .agents
-            .register(&mut self.transaction, &name, card, AgentOrigin::Card)?;
+            .register(&mut self.transaction, now, &name, card, AgentOrigin::Card)?;
+        self.release_for_skills(now)?;
         Ok(Some(agent))
     }
 
@@ -355,6 +374,7 @@ impl Coordinator {
     /// Whose a new task is: of this node's agents, or as its sender asks of another node.
     pub(super) fn agent_for_new(
         &self,
+        now: Now,
         role: Role,
         request: &SendTask,
     ) -> Result<Option<Arc<str>>, EngineError> {
@@ -363,7 +383,7 @@ impl Coordinator {
                 let sender = request
                     .sender
                     .and_then(|connection| self.agents.agent_on(connection));
-                self.choose_agent(&request.target_agent, &request.skill, sender.as_deref())
+                self.choose_agent(now, &request.target_agent, &request.skill, sender.as_deref())
                     .map_err(EngineError::NotRegistered)
             }
             Role::External if !request.target_agent.is_empty() => Err(EngineError::Invalid(
@@ -391,7 +411,8 @@ impl Coordinator {
         )))
     }
 
-    /// Which of this node's agents other than the one on this connection have a skill: None: none; else whether one listens.
+    /// Which of this node's agents other than the one on this connection have a skill, or had it a short time ago: None: none;
+    /// else whether one that has it listens.
     pub(crate) fn local_agents_with(&self, skill: &str, sender: Option<u64>) -> Option<bool> {
         let sender = sender.and_then(|connection| self.agents.agent_on(connection));
         let dispatch = &self.dispatch;

@@ -61,7 +61,8 @@ impl Coordinator {
             .index()
             .all()
             .filter(|(_, known)| {
-                known.is_assignee && !known.claimed && !known.held && !known.status.is_terminal()
+                let is_kept_back = known.held || known.awaits_skill;
+                known.is_assignee && !known.claimed && !is_kept_back && !known.status.is_terminal()
             })
             .map(|(id, known)| (known.updated_at, id.to_owned()))
             .collect();

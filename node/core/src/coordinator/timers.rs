@@ -62,6 +62,7 @@ impl Coordinator {
         }
         self.fail_abandoned(now)?;
         self.fail_declined(now)?;
+        self.refuse_without_skill(now)?;
         self.fail_overlong(now)?;
         self.forget_agents(now);
         let deliveries = self.dispatch.tick(now, self.limits.agent_grace);

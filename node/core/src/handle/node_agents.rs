@@ -24,9 +24,16 @@ impl Engine {
             .await
     }
 
-    /// Registers an agent of this name (empty: that of its card), or gives it another card. Its name.
-    pub async fn register_agent(&self, name: String, card: AgentCard) -> Result<Arc<str>, EngineError> {
-        self.call(move |core, _| core.register_agent(&name, card)).await
+    /// Registers an agent of this name (empty: that of its card), or gives it another card. `keeps_skills`: the skills of its
+    /// last card stay beside those of this one. Its name.
+    pub async fn register_agent(
+        &self,
+        name: String,
+        card: AgentCard,
+        keeps_skills: bool,
+    ) -> Result<Arc<str>, EngineError> {
+        self.call(move |core, now| core.register_agent(now, &name, card, keeps_skills))
+            .await
     }
 
     /// Removes an agent; its tasks that have not ended fail. How many did.
@@ -44,7 +51,8 @@ impl Engine {
         self.call(move |core, _| Ok(core.agents_page(&wanted))).await
     }
 
-    /// Which of this node's agents other than the one on this connection have a skill: None: none; else whether one listens.
+    /// Which of this node's agents other than the one on this connection have a skill, or had it a short time ago: None: none;
+    /// else whether one that has it listens.
     pub async fn local_agents_with(
         &self,
         skill: String,

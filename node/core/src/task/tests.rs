@@ -62,6 +62,7 @@ fn task_in(status: Status) -> Task {
         traced: None,
         held: false,
         returnable: false,
+        awaits_skill: false,
         external: None,
         group: None,
         sealed: None,

@@ -50,6 +50,8 @@ pub(crate) struct TaskIndexEntry {
     pub(crate) peer: Option<PeerId>,
     /// Held back from the agent until its originator confirms it.
     pub(crate) held: bool,
+    /// Held back from the agent until that lists the task's skill.
+    pub(crate) awaits_skill: bool,
     /// May be given back; see [`crate::task::Task::returnable`].
     pub(crate) returnable: bool,
     /// Sent by skill, and not acknowledged by anybody yet.
@@ -113,6 +115,8 @@ pub(crate) struct TaskIndex {
     parties: HashMap<TaskParty, (usize, u64)>,
     /// Of them, those that are held for a peer's confirmation.
     held: HashMap<PeerId, HashSet<Arc<str>>>,
+    /// Of them, those that are held back until their agents list their skills.
+    awaiting_skill: BTreeSet<Arc<str>>,
     total_bytes: u64,
     /// Of these, what open tasks take: it cannot be collected.
     open_bytes: u64,
@@ -131,6 +135,7 @@ impl TaskIndex {
             by_status: [0; STATUSES],
             parties: HashMap::new(),
             held: HashMap::new(),
+            awaiting_skill: BTreeSet::new(),
             total_bytes: 0,
             open_bytes: 0,
         }
@@ -149,6 +154,11 @@ impl TaskIndex {
     /// Number of tasks that are held for this peer's confirmation.
     pub(crate) fn held_for(&self, peer: PeerId) -> usize {
         self.held.get(&peer).map_or(0, HashSet::len)
+    }
+
+    /// Tasks that are held back until their agents list their skills, sorted.
+    pub(crate) fn awaiting_skill(&self) -> Vec<Arc<str>> {
+        self.awaiting_skill.iter().cloned().collect()
     }
 
     /// Tasks that are held since before `before`, by the clock of what has passed, in no order.
@@ -269,6 +279,9 @@ impl TaskIndex {
             if let Some(peer) = new.peer.filter(|_| new.is_assignee && new.held) {
                 self.held.entry(peer).or_default().insert(Arc::clone(&id));
             }
+            if new.awaits_skill {
+                self.awaiting_skill.insert(Arc::clone(&id));
+            }
             if let Some(deadline) = new.deadline {
                 self.deadlines.insert((deadline, Arc::clone(&id)));
             }
@@ -317,6 +330,9 @@ impl TaskIndex {
                     self.held.remove(&peer);
                 }
             }
+            if old.awaits_skill {
+                self.awaiting_skill.remove(&by_time.1);
+            }
             if let Some(deadline) = old.deadline {
                 by_time.0 = deadline;
                 self.deadlines.remove(&by_time);
@@ -348,6 +364,7 @@ impl TaskIndexEntry {
             deadline: state.deadline,
             peer: state.peer(),
             held: state.held,
+            awaits_skill: state.awaits_skill,
             returnable: state.returnable,
             awaits_assignee: state.awaits_assignee(),
             routed: state.is_routed(),

@@ -116,6 +116,8 @@ pub(super) struct StateRecord {
     /// Its agent has begun work that must not be done twice.
     #[prost(bool, tag = "23")]
     begun: bool,
+    #[prost(bool, tag = "24")]
+    pub awaits_skill: bool,
 }
 
 /// Between whom a task is sealed.
@@ -203,6 +205,7 @@ impl HeadRecord {
             },
             held: state.held,
             returnable: state.returnable,
+            awaits_skill: state.awaits_skill,
             traced: self.trace_parent.map(|parent| TraceRecording { parent }),
             external: state.external.as_ref().map(ExternalRecord::delivery),
             group: state.group(),
@@ -238,6 +241,7 @@ impl StateRecord {
             route: task.route.as_ref().map(RouteRecord::from_route),
             held: task.held,
             returnable: task.returnable,
+            awaits_skill: task.awaits_skill,
             external: task.external.as_ref().map(ExternalRecord::from_delivery),
             group: task.group.map(Vec::from).unwrap_or_default(),
             context: context_mark(&task.context_id),

@@ -48,6 +48,7 @@ fn task(id: &str) -> Task {
         traced: None,
         held: false,
         returnable: false,
+        awaits_skill: false,
         external: None,
         group: None,
         sealed: None,

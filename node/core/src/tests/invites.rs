@@ -390,7 +390,8 @@ fn an_invite_may_be_for_one_of_several_agents() {
             }],
             ..AgentCard::default()
         };
-        lab.call(B, |core, _| core.register_agent(name, card)).unwrap();
+        lab.call(B, |core, now| core.register_agent(now, name, card, false))
+            .unwrap();
     }
     for (id, agent, skill) in [("a", "two", ""), ("b", "The one", ""), ("c", "", "two")] {
         let new = NewInvite {

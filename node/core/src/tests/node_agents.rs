@@ -36,8 +36,10 @@ fn process(name: &str) -> CallerKey {
 
 impl TestCluster {
     fn register(&mut self, name: &str, skills: &[&str]) -> Arc<str> {
-        self.call(B, |core, _| core.register_agent(name, card(name, skills)))
-            .unwrap()
+        self.call(B, |core, now| {
+            core.register_agent(now, name, card(name, skills), false)
+        })
+        .unwrap()
     }
 
     /// Listener and connection `id` listens for this agent.
@@ -46,7 +48,10 @@ impl TestCluster {
             agent: agent.to_owned(),
             ..ListenRequest::on_connection(id)
         };
-        self.call(B, |core, now| core.listen(now, id, &request)).map(drop)
+        self.call(B, |core, now| {
+            core.listen(now, id, &request)?;
+            core.set_has_read(now, id)
+        })
     }
 
     /// A deployed SDK's program: it sets a card and listens, on this connection.
@@ -61,7 +66,11 @@ impl TestCluster {
         };
         self.call(B, |core, now| core.set_card_of(now, caller, id, card))
             .unwrap();
-        self.call(B, |core, now| core.listen(now, id, &request)).unwrap();
+        self.call(B, |core, now| {
+            core.listen(now, id, &request)?;
+            core.set_has_read(now, id)
+        })
+        .unwrap();
     }
 
     fn close(&mut self, id: ListenerId) {
@@ -104,11 +113,18 @@ fn each_agent_is_handed_its_own_tasks_only() {
     lab.register("painter", &["paint", "translate"]);
     lab.listen_for(1, "translator").unwrap();
     lab.listen_for(2, "painter").unwrap();
-    let (named, by_skill, other) = (lab.ask("painter", ""), lab.ask("", "paint"), lab.ask("", "sing"));
+    let (named, by_skill, other) = (lab.ask("painter", ""), lab.ask("", "paint"), lab.ask("", ""));
     assert_eq!(lab.handed_to(&named), [2]);
     assert_eq!(lab.handed_to(&by_skill), [2]);
-    // Nobody sings: it is the primary agent's, which was registered first.
+    // It is for no skill: it is the primary agent's, which was registered first.
     assert_eq!(lab.handed_to(&other), [1]);
+    // No agent sings, nor did one before.
+    let sung = lab.ask("", "sing");
+    assert_eq!(lab.status(A, &sung), Status::Rejected);
+    assert_eq!(
+        lab.reason(A, &sung),
+        "no agent here has the skill \"sing\"; there are: painter, translator"
+    );
     // The painter has two tasks already.
     let balanced = lab.ask("", "translate");
     assert_eq!(lab.handed_to(&balanced), [1]);
@@ -122,6 +138,120 @@ fn each_agent_is_handed_its_own_tasks_only() {
         .unwrap();
     lab.complete(B, &named, "painted").unwrap();
     assert_eq!(lab.status(A, &named), Status::Completed);
+}
+
+/// A device that has just connected again, and is asked for its tools.
+#[test]
+fn a_task_for_a_skill_that_an_agent_had_waits_for_that_agent() {
+    let mut lab = TestCluster::pair();
+    lab.register("other", &["talk"]);
+    lab.register("device", &["command", "hello"]);
+    lab.listen_for(1, "other").unwrap();
+    lab.listen_for(2, "device").unwrap();
+    lab.register("device", &["command"]);
+    let (early, late, named) = (
+        lab.ask("", "hello"),
+        lab.ask("", "hello"),
+        lab.ask("device", "hello"),
+    );
+    assert_eq!(lab.view(B, &early).agent.as_deref(), Some("device"));
+    assert!(lab.handed_to(&early).is_empty());
+    assert_eq!(lab.handed_to(&named), [2], "it names its agent");
+    // From its own node too.
+    let to = lab.id(B);
+    let own = SendTask {
+        skill: "hello".to_owned(),
+        ..SendTask::default()
+    };
+    assert_eq!(lab.nodes[B].core.local_agents_with("hello", None), Some(false));
+    let own = lab.send(B, to, own).unwrap().id;
+    assert!(lab.handed_to(&own).is_empty());
+    // It waits over a restart, and may be canceled meanwhile.
+    lab.restart(B);
+    lab.connect();
+    lab.call(A, |core, now| core.cancel(now, &late)).unwrap();
+    lab.listen_for(3, "other").unwrap();
+    lab.listen_for(4, "device").unwrap();
+    lab.call(B, |core, now| core.credit(now, 4, 64)).unwrap();
+    lab.advance(Duration::from_mins(2));
+    assert!(lab.handed_to(&early).is_empty() && lab.handed_to(&own).is_empty());
+    lab.register("device", &["command", "hello"]);
+    assert_eq!(lab.handed_to(&early), [4]);
+    assert_eq!(lab.handed_to(&own), [4]);
+    assert!(lab.handed_to(&late).is_empty());
+    lab.complete(B, &early, "done").unwrap();
+    assert_eq!(lab.status(A, &early), Status::Completed);
+}
+
+#[test]
+fn a_task_for_a_skill_that_does_not_come_back_is_refused() {
+    let mut lab = TestCluster::pair();
+    lab.register("other", &["talk"]);
+    lab.register("device", &["hello"]);
+    lab.listen_for(1, "other").unwrap();
+    lab.listen_for(2, "device").unwrap();
+    lab.register("device", &[]);
+    lab.advance(Duration::from_mins(1));
+    let task = lab.ask("", "hello");
+    lab.advance(Duration::from_mins(3));
+    assert_eq!(lab.status(A, &task), Status::Submitted);
+    lab.advance(Duration::from_mins(2));
+    assert_eq!(lab.status(A, &task), Status::Rejected);
+    assert_eq!(
+        lab.reason(A, &task),
+        "agent device had the skill hello and has not listed it again for 300 s"
+    );
+    assert!(lab.handed_to(&task).is_empty());
+    // Now no agent had it a short time ago.
+    let later = lab.ask("", "hello");
+    assert!(lab.reason(A, &later).contains("no agent here has the skill"));
+    assert_eq!(lab.nodes[B].core.local_agents_with("hello", None), None);
+}
+
+/// Its program sets a card that says less than it can do, as the deployed command does.
+#[test]
+fn a_lone_agent_by_card_gets_tasks_for_every_skill() {
+    let mut lab = TestCluster::pair();
+    lab.serve_card(1, &process("p1"), "Only", &["dig"]);
+    lab.call(B, |core, now| {
+        core.set_card_of(now, process("p1"), 1, card("Only", &[]))
+    })
+    .unwrap();
+    for skill in ["dig", "sing"] {
+        let task = lab.ask("", skill);
+        assert_eq!(lab.handed_to(&task), [1], "{skill}");
+    }
+    // Two of them: what one had waits for that one, the rest is the primary's, as with deployed daemons.
+    lab.serve_card(2, &process("p2"), "Second", &["cook"]);
+    lab.call(B, |core, now| {
+        core.set_card_of(now, process("p2"), 2, card("Second", &[]))
+    })
+    .unwrap();
+    let (sung, cooked) = (lab.ask("", "sing"), lab.ask("", "cook"));
+    assert_eq!(lab.handed_to(&sung), [1]);
+    assert!(lab.handed_to(&cooked).is_empty());
+    lab.call(B, |core, now| {
+        core.set_card_of(now, process("p2"), 2, card("Second", &["cook"]))
+    })
+    .unwrap();
+    assert_eq!(lab.handed_to(&cooked), [2]);
+}
+
+#[test]
+fn skills_that_are_not_known_yet_stay_on_the_card() {
+    let mut lab = TestCluster::pair();
+    lab.register("device", &["command", "hello"]);
+    let register = |lab: &mut TestCluster, skills: &[&str], keeps| {
+        let card = card("device", skills);
+        lab.call(B, |core, now| core.register_agent(now, "device", card, keeps))
+            .unwrap();
+        let card = lab.nodes[B].core.card().unwrap();
+        card.skills.into_iter().map(|skill| skill.id).collect::<Vec<_>>()
+    };
+    assert_eq!(register(&mut lab, &["command"], true), ["command", "hello"]);
+    lab.restart(B);
+    assert_eq!(register(&mut lab, &["more"], true), ["more", "command", "hello"]);
+    assert_eq!(register(&mut lab, &["command"], false), ["command"]);
 }
 
 #[test]
@@ -310,6 +440,8 @@ enum Step {
     Send(Option<usize>, Option<u8>),
     Finish(usize),
     Restart,
+    /// Minutes pass.
+    Wait(u64),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -322,6 +454,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (prop::option::weighted(0.3, agent), prop::option::weighted(0.7, 0..3_u8)).prop_map(|(agent, skill)| Step::Send(agent, skill)),
         3 => (0..20_usize).prop_map(Step::Finish),
         1 => Just(Step::Restart),
+        1 => (1..7_u64).prop_map(Step::Wait),
     ]
 }
 
@@ -335,7 +468,21 @@ struct ModelAgent {
     listener: Option<u64>,
     last: u64,
     open: usize,
+    /// When it lost skills that it does not have.
+    lost: BTreeMap<u8, u64>,
 }
+
+/// A task in the model.
+#[derive(Clone, Debug)]
+struct ModelTask {
+    id: String,
+    owner: Option<usize>,
+    /// The skill that its agent had and that it waits for.
+    awaits: Option<u8>,
+}
+
+/// How long agents that had a skill are waited for, in milliseconds.
+const GRACE: u64 = 300_000;
 
 /// The rules as a table.
 #[derive(Default)]
@@ -345,40 +492,54 @@ struct Model {
 }
 
 impl Model {
-    /// Whose a task is: Err: nobody's; None: the only queue of a node without agents.
-    fn choose(&self, target: Option<usize>, skill: Option<u8>) -> Result<Option<usize>, ()> {
+    /// Whose a task is: Err: nobody's; None: the only queue of a node without agents. And whether it waits for its skill.
+    fn choose(
+        &self,
+        target: Option<usize>,
+        skill: Option<u8>,
+        now: u64,
+    ) -> Result<(Option<usize>, bool), ()> {
+        let has = |agent: &ModelAgent| skill.is_some_and(|skill| agent.skills >> skill & 1 == 1);
+        let had = |agent: &ModelAgent| {
+            let lost = skill.and_then(|skill| agent.lost.get(&skill));
+            lost.is_some_and(|lost| now - lost <= GRACE)
+        };
         if let Some(target) = target {
-            return self
-                .agents
-                .contains_key(&target)
-                .then_some(Some(target))
-                .ok_or(());
+            let is_there = self.agents.contains_key(&target);
+            return is_there.then_some((Some(target), false)).ok_or(());
         }
         if self.agents.is_empty() {
-            return Ok(None);
+            return Ok((None, false));
         }
-        let has = |agent: &ModelAgent| skill.is_some_and(|skill| agent.skills >> skill & 1 == 1);
+        if let Some(able) = self.least_busy(has) {
+            return Ok((Some(able), false));
+        }
+        if let Some(former) = self.least_busy(had) {
+            return Ok((Some(former), true));
+        }
+        match (skill, self.primary, self.agents.len()) {
+            (Some(_), ..) => Err(()),
+            (None, Some(primary), _) => Ok((Some(primary), false)),
+            (None, None, 1) => Ok((self.agents.keys().next().copied(), false)),
+            _ => Err(()),
+        }
+    }
+
+    /// Of the agents that fit, the one that gets the next task.
+    fn least_busy(&self, fits: impl Fn(&ModelAgent) -> bool) -> Option<usize> {
         let able: Vec<(usize, &ModelAgent)> = self
             .agents
             .iter()
-            .filter(|(_, agent)| has(agent))
+            .filter(|(_, agent)| fits(agent))
             .map(|(at, agent)| (*at, agent))
             .collect();
         let here = able.iter().filter(|(_, agent)| agent.listener.is_some());
         if let Some((at, _)) = here.min_by_key(|(at, agent)| (agent.open, *at)) {
-            return Ok(Some(*at));
+            return Some(*at);
         }
-        let latest = able
-            .iter()
-            .max_by_key(|(at, agent)| (agent.last, std::cmp::Reverse(*at)));
-        if let Some((at, _)) = latest {
-            return Ok(Some(*at));
-        }
-        match (self.primary, self.agents.len()) {
-            (Some(primary), _) => Ok(Some(primary)),
-            (None, 1) => Ok(self.agents.keys().next().copied()),
-            _ => Err(()),
-        }
+        let latest = able.iter();
+        let latest = latest.max_by_key(|(at, agent)| (agent.last, std::cmp::Reverse(*at)));
+        latest.map(|(at, _)| *at)
     }
 }
 
@@ -389,10 +550,13 @@ proptest! {
     fn tasks_go_by_the_table(steps in vec(step(), 1..60)) {
         let mut lab = TestCluster::pair();
         let mut model = Model::default();
-        let mut open: Vec<(String, Option<usize>)> = Vec::new();
+        let mut open: Vec<ModelTask> = Vec::new();
         let mut next = 100;
         for step in steps {
             lab.advance(Duration::from_millis(100));
+            for listener in model.agents.values().filter_map(|agent| agent.listener) {
+                lab.call(B, |core, now| core.credit(now, listener, 64)).unwrap();
+            }
             let now = lab.now.unix;
             match step {
                 Step::Register(at, skills) => {
@@ -402,11 +566,26 @@ proptest! {
                     if model.agents.is_empty() {
                         model.primary = Some(at);
                         // What came before is the primary's.
-                        let before = open.iter_mut().filter(|(_, owner)| owner.is_none());
-                        let count = before.map(|(_, owner)| *owner = Some(at)).count();
+                        let before = open.iter_mut().filter(|task| task.owner.is_none());
+                        let count = before.map(|task| task.owner = Some(at)).count();
                         model.agents.entry(at).or_default().open = count;
                     }
-                    model.agents.entry(at).or_default().skills = skills;
+                    let agent = model.agents.entry(at).or_default();
+                    for skill in 0..3 {
+                        match (agent.skills >> skill & 1, skills >> skill & 1) {
+                            (1, 0) => drop(agent.lost.insert(skill, now)),
+                            (_, 1) => drop(agent.lost.remove(&skill)),
+                            _ => {}
+                        }
+                    }
+                    agent.skills = skills;
+                    let listener = agent.listener;
+                    for task in open.iter_mut().filter(|task| task.owner == Some(at)) {
+                        if task.awaits.is_some_and(|skill| skills >> skill & 1 == 1) {
+                            task.awaits = None;
+                            prop_assert_eq!(lab.handed_to(&task.id), Vec::from_iter(listener));
+                        }
+                    }
                 }
                 Step::Remove(at) => {
                     let removed = lab.call(B, |core, now| core.remove_agent(now, NAMES[at]));
@@ -417,8 +596,8 @@ proptest! {
                             prop_assert_eq!(removed.unwrap(), agent.open);
                             model.agents.remove(&at);
                             model.primary = model.primary.filter(|primary| *primary != at);
-                            for (task, _) in open.extract_if(.., |(_, owner)| *owner == Some(at)) {
-                                prop_assert_eq!(lab.status(A, &task), Status::Failed);
+                            for task in open.extract_if(.., |task| task.owner == Some(at)) {
+                                prop_assert_eq!(lab.status(A, &task.id), Status::Failed);
                             }
                         }
                     }
@@ -430,8 +609,9 @@ proptest! {
                     next += 1;
                     lab.listen_for(next, NAMES[at]).unwrap();
                     (agent.listener, agent.last) = (Some(next), now);
-                    for (task, _) in open.iter().filter(|(_, owner)| *owner == Some(at)) {
-                        prop_assert!(lab.handed_to(task).contains(&next));
+                    for task in open.iter().filter(|task| task.owner == Some(at)) {
+                        let is_handed = lab.handed_to(&task.id).contains(&next);
+                        prop_assert_eq!(is_handed, task.awaits.is_none());
                     }
                 }
                 Step::Leave(at) => {
@@ -441,10 +621,10 @@ proptest! {
                     lab.call(B, |core, now| core.detach(now, listener)).unwrap();
                 }
                 Step::Send(target, skill) => {
-                    let chosen = model.choose(target, skill);
-                    let skill = skill.map_or("", |skill| SKILLS[usize::from(skill)]);
-                    let task = lab.ask(target.map_or("", |target| NAMES[target]), skill);
-                    let Ok(owner) = chosen else {
+                    let chosen = model.choose(target, skill, now);
+                    let id = skill.map_or("", |skill| SKILLS[usize::from(skill)]);
+                    let task = lab.ask(target.map_or("", |target| NAMES[target]), id);
+                    let Ok((owner, awaits)) = chosen else {
                         prop_assert_eq!(lab.status(A, &task), Status::Rejected);
                         continue;
                     };
@@ -452,19 +632,21 @@ proptest! {
                     let agent = lab.view(B, &task).agent;
                     prop_assert_eq!(agent.as_deref(), written.map(|owner| NAMES[owner]));
                     let listener = owner.and_then(|owner| model.agents[&owner].listener);
+                    let listener = listener.filter(|_| !awaits);
                     prop_assert_eq!(lab.handed_to(&task), Vec::from_iter(listener));
                     if let Some(agent) = owner.and_then(|owner| model.agents.get_mut(&owner)) {
                         agent.open += 1;
                     }
-                    open.push((task, owner));
+                    let awaits = skill.filter(|_| awaits);
+                    open.push(ModelTask { id: task, owner, awaits });
                 }
                 Step::Finish(which) => {
                     if open.is_empty() {
                         continue;
                     }
-                    let (task, owner) = open.remove(which % open.len());
-                    lab.complete(B, &task, "done").unwrap();
-                    if let Some(agent) = owner.and_then(|owner| model.agents.get_mut(&owner)) {
+                    let task = open.remove(which % open.len());
+                    lab.complete(B, &task.id, "done").unwrap();
+                    if let Some(agent) = task.owner.and_then(|owner| model.agents.get_mut(&owner)) {
                         agent.open -= 1;
                     }
                 }
@@ -475,6 +657,19 @@ proptest! {
                         agent.listener = None;
                     }
                 }
+                // And until the node has looked after that.
+                Step::Wait(minutes) => lab.advance(Duration::from_mins(minutes) + Duration::from_secs(2)),
+            }
+            let now = lab.now.unix;
+            let is_overdue = |task: &mut ModelTask| {
+                let lost = task.owner.and_then(|owner| model.agents[&owner].lost.get(&task.awaits?));
+                lost.is_some_and(|lost| now - lost > GRACE)
+            };
+            let refused: Vec<ModelTask> = open.extract_if(.., is_overdue).collect();
+            for task in refused {
+                prop_assert_eq!(lab.status(A, &task.id), Status::Rejected);
+                let owner = task.owner.and_then(|owner| model.agents.get_mut(&owner));
+                owner.unwrap().open -= 1;
             }
         }
     }

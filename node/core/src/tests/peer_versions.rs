@@ -101,7 +101,10 @@ fn a_deployed_originator_hears_working_before_what_follows_on_its_answer() {
     use EnvelopeType::{TaskComplete, TaskFail, TaskStatusUpdate};
     type Report = fn(&mut TestCluster) -> Result<(), EngineError>;
     let reports: [(Report, &[EnvelopeType]); 4] = [
-        (|lab| lab.complete(B, "t", "done"), &[TaskStatusUpdate, TaskComplete]),
+        (
+            |lab| lab.complete(B, "t", "done"),
+            &[TaskStatusUpdate, TaskComplete],
+        ),
         (
             |lab| lab.call(B, |core, now| core.fail(now, "t", "no")),
             &[TaskStatusUpdate, TaskFail],
@@ -129,10 +132,13 @@ fn a_deployed_originator_hears_working_before_what_follows_on_its_answer() {
         let before = lab.types_to(stranger()).len();
         report(&mut lab).unwrap();
         assert_eq!(lab.types_to(stranger())[before..], *expected);
-        let update = lab.wire.iter().filter_map(|(_, to, envelope)| match &envelope.payload {
-            Some(Payload::TaskStatusUpdate(update)) if *to == stranger() => Some(update.status()),
-            _ => None,
-        });
+        let update = lab
+            .wire
+            .iter()
+            .filter_map(|(_, to, envelope)| match &envelope.payload {
+                Some(Payload::TaskStatusUpdate(update)) if *to == stranger() => Some(update.status()),
+                _ => None,
+            });
         assert_eq!(update.clone().nth(2), Some(TaskStatus::Working));
         // A claim in between is the WORKING; nothing is said twice.
         if expected.len() == 1 {

@@ -56,9 +56,38 @@ impl Agents for LocalGateway {
         card: v1::AgentCard,
         program: Option<v1::AgentProgram>,
     ) -> Result<Arc<dyn AgentPort>, GatewayError> {
+        let name = register(self.api(), name, card, false).await?;
+        self.listen_for(name, program).await
+    }
+
+    async fn attach_again(
+        &self,
+        name: &str,
+        card: v1::AgentCard,
+        program: Option<v1::AgentProgram>,
+    ) -> Result<Arc<dyn AgentPort>, GatewayError> {
+        let name = register(self.api(), name, card, true).await?;
+        self.listen_for(name, program).await
+    }
+
+    async fn forget(&self, name: &str) -> Result<(), GatewayError> {
+        let request = UnregisterAgentRequest {
+            name: name.to_owned(),
+        };
+        let removed = self.api().unregister_agent(Request::new(request)).await;
+        removed.map(drop).map_err(task_error)
+    }
+}
+
+impl LocalGateway {
+    /// Takes the tasks of this agent, which is registered.
+    async fn listen_for(
+        &self,
+        name: String,
+        program: Option<v1::AgentProgram>,
+    ) -> Result<Arc<dyn AgentPort>, GatewayError> {
         let api = self.api().clone();
         let connection = Arc::new(api.in_process_caller());
-        let name = register(&api, name, card).await?;
         let request = connection.request(SubscribeIncomingTasksRequest {
             agent: name.clone(),
             program,
@@ -96,21 +125,19 @@ impl Agents for LocalGateway {
             _stop: stop.drop_guard(),
         }))
     }
-
-    async fn forget(&self, name: &str) -> Result<(), GatewayError> {
-        let request = UnregisterAgentRequest {
-            name: name.to_owned(),
-        };
-        let removed = self.api().unregister_agent(Request::new(request)).await;
-        removed.map(drop).map_err(task_error)
-    }
 }
 
 /// The name under which the agent is registered.
-async fn register(api: &Api, name: &str, card: v1::AgentCard) -> Result<String, GatewayError> {
+async fn register(
+    api: &Api,
+    name: &str,
+    card: v1::AgentCard,
+    keep_skills: bool,
+) -> Result<String, GatewayError> {
     let request = RegisterAgentRequest {
         name: name.to_owned(),
         card: Some(card),
+        keep_skills,
     };
     let registered = api.register_agent(Request::new(request)).await;
     Ok(registered.map_err(task_error)?.into_inner().name)
@@ -363,7 +390,7 @@ impl AgentPort for LocalAgent {
     }
 
     async fn set_card(&self, card: v1::AgentCard) -> Result<(), GatewayError> {
-        register(&self.api, &self.name, card).await.map(drop)
+        register(&self.api, &self.name, card, false).await.map(drop)
     }
 
     fn detach(&self) {

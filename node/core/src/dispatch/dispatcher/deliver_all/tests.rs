@@ -475,7 +475,11 @@ fn ended_tasks_keep_their_place_among_the_others() {
     feed.offer("a", OfferKind::New, 1);
     feed.offer("b", OfferKind::Ended, 1);
     feed.offer("c", OfferKind::InProgress, 1);
-    let told: Vec<String> = feed.attach(1, true, NOW).into_iter().map(|told| told.task).collect();
+    let told: Vec<String> = feed
+        .attach(1, true, NOW)
+        .into_iter()
+        .map(|told| told.task)
+        .collect();
     assert_eq!(told, ["a", "b", "c", "once"]);
 }
 
@@ -623,7 +627,11 @@ fn a_task_offered_to_nobody_waits_for_the_first_listener() {
     assert_eq!(feed.offer("t", OfferKind::New, 1), []);
     assert_eq!(feed.idle_since(), Some(NOW));
     assert_eq!(feed.attach(1, true, NOW), [alone(1, "t")]);
-    assert_eq!(feed.attach(2, true, NOW), [], "the first listener may still take it");
+    assert_eq!(
+        feed.attach(2, true, NOW),
+        [],
+        "the first listener may still take it"
+    );
     assert_eq!(feed.detach(1, NOW), [shared(2, "t")]);
 }
 
@@ -896,14 +904,14 @@ fn ends_go_only_to_listeners_that_ask_for_them() {
     let mut feed = DeliverAll::new(NOW);
     feed.attach(1, false, NOW);
     feed.attach(2, true, NOW);
-    offer(&mut feed, "a", OfferKind::New);
-    assert_eq!(offer(&mut feed, "a", OfferKind::InProgress).len(), 2);
-    let told = offer(&mut feed, "a", OfferKind::Ended);
+    feed.offer("a", OfferKind::New, 1);
+    assert_eq!(feed.offer("a", OfferKind::InProgress, 1).len(), 2);
+    let told = feed.offer("a", OfferKind::Ended, 1);
     assert_eq!(told.iter().map(|told| told.listener).collect::<Vec<_>>(), [2]);
     assert_eq!(feed.offers.len(), 0, "nothing waits for the other one");
     feed.detach(2, NOW);
-    assert_eq!(offer(&mut feed, "b", OfferKind::Ended), []);
+    assert_eq!(feed.offer("b", OfferKind::Ended, 1), []);
     assert_eq!(feed.attach(3, false, NOW), []);
     assert_eq!(feed.attach(4, true, NOW).len(), 1);
-    assert_eq!(offer(&mut feed, "c", OfferKind::New).len(), 3);
+    assert_eq!(feed.offer("c", OfferKind::New, 1).len(), 3);
 }

@@ -176,11 +176,11 @@ impl ConnectionStreams {
             stream.since = self.last;
         }
         let read = stream.window.read(count).into_iter();
-        read.filter_map(|number| self.unread.remove(&number)?.key).collect()
+        read.filter_map(|number| self.unread.remove(&number)?.key)
+            .collect()
     }
 
-    /// A stream has read something before.
-    #[cfg(test)]
+    /// A stream has read something, whether its flow control has told that yet or not.
     pub(super) fn set_has_read(&mut self) {
         self.has_read = true;
     }

@@ -632,6 +632,7 @@ impl Model {
     /// What the listener had read before its connection's first claim is to be claimed too.
     fn begin_to_claim(&mut self, id: ListenerId, claimed: &str) {
         let listener = self.listeners.get_mut(&id).unwrap();
+        listener.has_read = true;
         if std::mem::replace(&mut listener.claims, true) {
             return;
         }

@@ -16,8 +16,7 @@ fn at(seconds: u64) -> Duration {
 /// A listener on this connection that has read something before.
 fn attach(feed: &mut DeliverOne, id: ListenerId, connection: u64, now: Duration) -> Vec<ListenerDelivery> {
     let mut deliveries = feed.attach(id, Some(connection), true, now);
-    feed.assignments
-        .edit_listener(id, |listener| listener.streams.set_has_read());
+    feed.set_has_read(id);
     feed.serve(id, now, &mut deliveries);
     deliveries
 }
@@ -72,10 +71,11 @@ fn a_listener_that_has_taken_nothing_yet_gets_one_task() {
     }
     assert_eq!(counts, BTreeMap::from([(1, 58), (2, 1), (3, 1)]));
     // One that takes it gets what waits.
-    offer(&mut feed, "a", OfferKind::New);
-    fill(&mut feed);
+    for task in 0..20 {
+        offer(&mut feed, &format!("more {task}"), OfferKind::New);
+    }
     assert_eq!(feed.attach(4, Some(4), true, at(1)).len(), 1);
-    assert_eq!(feed.credit(4, 1, at(1)).len(), 58);
+    assert_eq!(feed.credit(4, 1, at(1)).len(), 58 + 20 - LISTENER_CREDIT - 1);
 }
 
 #[test]

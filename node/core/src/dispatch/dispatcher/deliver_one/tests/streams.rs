@@ -77,7 +77,11 @@ fn what_one_stream_has_read_the_connection_has_read() {
     offer(&mut feed, "a", OfferKind::New);
     feed.credit(2, 1, at(1));
     assert_eq!(feed.tick(at(100), GRACE), [], "it stays");
-    assert_eq!(feed.agent_ended(1, 0), Vec::<String>::new(), "its last stream counts");
+    assert_eq!(
+        feed.agent_ended(1, 0),
+        Vec::<String>::new(),
+        "its last stream counts"
+    );
     assert_eq!(feed.detach(1, at(101)), []);
     assert_eq!(feed.agent_ended(2, 0), ["a"]);
     assert_eq!(handed(&feed.detach(2, at(101))), [(3, "a")]);
@@ -89,7 +93,11 @@ fn a_task_that_an_earlier_stream_does_not_read_goes_to_a_later_one() {
     let mut feed = new_dispatcher(None);
     assert_eq!(feed.attach(1, Some(7), true, at(0)), []);
     assert_eq!(handed(&offer(&mut feed, "a", OfferKind::New)), [(1, "a")]);
-    assert_eq!(offer(&mut feed, "b", OfferKind::New), [], "it has read nothing yet");
+    assert_eq!(
+        offer(&mut feed, "b", OfferKind::New),
+        [],
+        "it has read nothing yet"
+    );
     let joined = feed.attach(2, Some(7), true, at(1));
     assert_eq!(handed(&joined), [(1, "b"), (2, "b")], "the second one may read");
     assert_eq!(feed.credit(2, 1, at(2)), []);
