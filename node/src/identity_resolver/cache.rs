@@ -293,7 +293,7 @@ impl IdentityCache {
         let (asks, sources) = (&self.required, &self.sources);
         // A source that others displaced while a peer waits for its answer is not asked any more.
         let needs = |known: &ClaimingPeer| {
-            let is_missing = |source| !known.is_settled && !sources.contains(source);
+            let is_missing = |source: &ClaimSource| !known.is_settled && !sources.contains(source);
             let mut named = known.claims.sources(asks).into_iter();
             named.any(|source| over.contains(&source) || is_missing(&source))
         };

@@ -11,7 +11,7 @@ use super::{CallFailure, Session};
 use crate::error::{Error, Subject};
 
 /// How the agents of this process were registered last, by name.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Registrations(Mutex<HashMap<String, v1::RegisterAgentRequest>>);
 
 impl Registrations {
