@@ -50,9 +50,9 @@ struct OpenStream {
 #[derive(Debug)]
 pub(super) struct SentDelivery {
     /// Its number; deliveries of a connection count up from 1.
-    pub(super) number: u64,
+    pub(crate) number: u64,
     /// The streams that are sent it.
-    pub(super) streams: Vec<ListenerId>,
+    pub(crate) streams: Vec<ListenerId>,
 }
 
 impl ConnectionStreams {
