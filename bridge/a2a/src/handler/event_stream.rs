@@ -1,5 +1,7 @@
-//! A task that is followed, as events: first the task as it stands, then what changes, until it has ended. An
-//! agent that answers a message at once with a message has no task to show: the message is the only event.
+//! A task that is followed, as events: first the task as it stands, then what changes, until it has ended. To who has
+//! just sent a message the task is shown as it was then: what an agent has said since, however quick it was, is told
+//! by events. An agent that answers a message at once with a message has no task to show: the message is the only
+//! event.
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -19,7 +21,7 @@ use crate::protocol::finished::finished_results;
 use crate::protocol::{
     diff::{DiffStep, TaskDiff, TaskEvent},
     error::A2aError,
-    event_id::{EventCounter, EventId, missed_events},
+    event_id::{EventCounter, EventId, beginning, missed_events},
 };
 
 /// How long the stream of a message that was sent shows nothing while the agent has said nothing: a stream
@@ -52,6 +54,12 @@ pub(super) fn event_stream(
         let over = is_terminal(task.status());
         let (mut follow, mut steps) = TaskDiff::new(&task);
         let mut counter;
+        let mut heard = heard;
+        if sent && heard.is_none() && !is_untouched(&task) {
+            let (first, told) = beginning(&task);
+            heard = Some(told);
+            yield NumberedEvent { id: Some(told.number()), event: TaskEvent::Task(Box::new(first)) };
+        }
         if let Some(heard) = heard.filter(|heard| heard.fits(&task)) {
             counter = EventCounter::resumed(&task, heard);
             let place_of = |read: &v1::Artifact| {

@@ -55,7 +55,8 @@ impl EventId {
         (place as u64) < self.results
     }
 
-    fn number(self) -> u64 {
+    /// Its number.
+    pub(crate) fn number(self) -> u64 {
         self.messages << (RESULTS + 1) | self.results.min(MOST) << 1 | u64::from(self.ended)
     }
 }
@@ -109,6 +110,37 @@ pub(crate) fn missed_events(
         message: task.status_message.clone(),
     });
     (events, last)
+}
+
+/// A task as it was when its client said the last of its messages, and what of it a client knows that is shown this:
+/// what came since is told by events. It is not known when a result came, so all are told.
+pub(crate) fn beginning(task: &v1::Task) -> (v1::Task, EventId) {
+    let user = |message: &v1::Message| message.role() == MessageRole::User;
+    let told = task.messages.iter().rposition(user).map_or(0, |last| last + 1);
+    let heard = EventId {
+        messages: by_agent(task).take_while(|(place, _)| *place < told).count() as u64,
+        results: 0,
+        ended: false,
+    };
+    let halted = is_terminal(task.status()) || task.status() == TaskStatus::InputRequired;
+    let status = match (halted, told) {
+        (false, _) => task.status(),
+        (true, 0 | 1) => TaskStatus::Submitted,
+        (true, _) => TaskStatus::Working,
+    };
+    let first = v1::Task {
+        status: status.into(),
+        status_message: None,
+        messages: task.messages[..told].to_vec(),
+        artifacts: Vec::new(),
+        updated_at: if told > 1 {
+            task.updated_at
+        } else {
+            task.created_at
+        },
+        ..task.clone()
+    };
+    (first, heard)
 }
 
 /// Counts what a client is told.
@@ -291,6 +323,36 @@ mod tests {
         for more in [of(2, 0, false), of(0, 2, false), of(0, 0, true)] {
             assert!(!more.fits(&task), "{more:?}");
         }
+    }
+
+    #[test]
+    fn a_quick_task_is_told_from_its_beginning() {
+        let ended = task(2, 1, TaskStatus::Completed);
+        let (first, heard) = beginning(&ended);
+        assert_eq!(
+            (first.status(), first.messages.len(), first.artifacts.len()),
+            (TaskStatus::Submitted, 1, 0)
+        );
+        let (events, last) = missed_events(&ended, heard, true);
+        assert_eq!(names(&events), ["m0", "a0"]);
+        assert_eq!(names(&[last.unwrap()]), ["end m1"]);
+        let mut asks = task(1, 0, TaskStatus::InputRequired);
+        let (_, heard) = beginning(&asks);
+        assert_eq!(names(&missed_events(&asks, heard, true).0), ["m0"]);
+        // A further message was answered at once.
+        asks.messages
+            .extend([said(1001, MessageRole::User), said(1, MessageRole::Agent)]);
+        asks.status_message = asks.messages.last().cloned();
+        asks.status = TaskStatus::Completed.into();
+        let (first, heard) = beginning(&asks);
+        assert_eq!((first.status(), first.messages.len()), (TaskStatus::Working, 3));
+        let (events, last) = missed_events(&asks, heard, true);
+        assert_eq!(
+            (events.len(), names(&[last.unwrap()])),
+            (0, vec!["end m1".to_owned()])
+        );
+        let works = task(0, 1, TaskStatus::Working);
+        assert_eq!(beginning(&works).0.status(), TaskStatus::Working);
     }
 
     proptest! {
