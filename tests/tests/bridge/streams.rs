@@ -190,15 +190,51 @@ async fn a_result_arrives_as_it_is_produced() {
         if update["artifact"]["name"] == "report" {
             assert_eq!(update["append"], !pieces.is_empty());
             last = update["lastChunk"] == true;
-            pieces.push(part["text"].as_str().unwrap().to_owned());
+            // The end comes later than the last piece: it has no part.
+            pieces.extend(part["text"].as_str().map(str::to_owned));
             seen.add_permits(1);
         } else if update["artifact"]["name"] == "facts" {
             assert!(last, "the first result had ended");
             facts = part["data"].clone();
         }
     }
-    assert_eq!(pieces, ["eins", "zwei", "drei", ""]);
+    assert_eq!(pieces, ["eins", "zwei", "drei"]);
     assert_eq!(facts, json!({"n": 1}));
+}
+
+/// However quick the agent is: what the stream of a message begins with is the task before the agent has it.
+#[tokio::test]
+async fn a_quick_task_is_told_from_its_beginning() {
+    for carrier in BRIDGE_MODES {
+        let scene = BridgeSetup::by(carrier, |task| async move {
+            task.complete([Artifact::new("facts", [Part::text("forty-two")])])
+                .await?;
+            Ok(())
+        })
+        .await;
+        for _ in 0..5 {
+            let events = scene
+                .client()
+                .stream("SendStreamingMessage", send_params("hi"))
+                .await;
+            let events = results(collect_events(events).await);
+            let state = events[0]["task"]["status"]["state"].as_str().unwrap();
+            assert!(
+                ["TASK_STATE_SUBMITTED", "TASK_STATE_WORKING"].contains(&state),
+                "{events:?}"
+            );
+            let shown = &events[0]["task"]["artifacts"];
+            assert!(shown.as_array().is_none_or(Vec::is_empty), "{events:?}");
+            let [.., result, end] = &events[..] else {
+                panic!("{events:?}")
+            };
+            assert_eq!(
+                result["artifactUpdate"]["artifact"]["parts"][0]["text"], "forty-two",
+                "{events:?}"
+            );
+            assert_eq!(end["statusUpdate"]["status"]["state"], "TASK_STATE_COMPLETED");
+        }
+    }
 }
 
 /// The last state that a stream told.

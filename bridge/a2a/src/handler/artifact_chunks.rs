@@ -1,16 +1,21 @@
 //! A result that is read as it is produced: each piece is an event of its own. Text comes as text, cut only between
-//! letters; everything else as bytes.
+//! letters; everything else as bytes. The last piece says that it is the last: no empty piece follows it.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use agentanycast_gateway::TaskHandle;
 use agentanycast_proto::v1::{self, Part, RawPart, TextPart, part::Content};
 use async_stream::try_stream;
 use futures::{StreamExt as _, stream::BoxStream};
+use tokio::time::{Instant, sleep_until};
 
 use crate::protocol::{diff::TaskEvent, error::A2aError};
 
-/// The pieces of a result that is shown by reference.
+/// How long a piece waits to be the last one. The end follows the last piece at once; a reader who watches text grow
+/// does not see that it waits.
+const HOLD: Duration = Duration::from_millis(50);
+
+/// The pieces of a result that is shown by reference. When the end comes late, the last event has no part.
 pub(super) fn chunk_events(
     handle: &Arc<dyn TaskHandle>,
     artifact: v1::Artifact,
@@ -18,21 +23,44 @@ pub(super) fn chunk_events(
     let mut bytes = handle.stream(&artifact.artifact_id);
     let stream = try_stream! {
         let mut pieces = ArtifactChunker::new(artifact);
-        while let Some(chunk) = bytes.next().await {
+        let mut held: Option<(TaskEvent, Instant)> = None;
+        loop {
+            let chunk = match held.take() {
+                None => bytes.next().await,
+                Some((piece, until)) => tokio::select! {
+                    biased;
+                    chunk = bytes.next() => {
+                        held = Some((piece, until));
+                        chunk
+                    }
+                    () = sleep_until(until) => {
+                        yield piece;
+                        continue;
+                    }
+                },
+            };
             match chunk {
-                Ok(chunk) => {
-                    if let Some(event) = pieces.take(&chunk) {
-                        yield event;
+                Some(Ok(chunk)) => {
+                    if let Some(piece) = pieces.take(&chunk)
+                        && let Some((before, _)) = held.replace((piece, Instant::now() + HOLD))
+                    {
+                        yield before;
                     }
                 }
                 // What is missing of the result is told by the state of the task.
-                Err(error) => {
+                Some(Err(error)) => {
                     tracing::debug!(%error, "a result broke off");
+                    if let Some((piece, _)) = held {
+                        yield piece;
+                    }
                     return;
                 }
+                None => break,
             }
         }
-        yield pieces.end();
+        for piece in pieces.end(held.map(|(piece, _)| piece)) {
+            yield piece;
+        }
     };
     stream.boxed()
 }
@@ -87,37 +115,50 @@ impl ArtifactChunker {
         Some(self.text(String::from_utf8_lossy(&text).into_owned(), false))
     }
 
-    /// The end, which has what was left.
-    fn end(&mut self) -> TaskEvent {
+    /// The end, with the piece that was held and what was left.
+    fn end(&mut self, held: Option<TaskEvent>) -> Vec<TaskEvent> {
         let rest = std::mem::take(&mut self.rest);
-        if self.is_text && rest.is_empty() {
-            self.text(String::new(), true)
-        } else {
-            self.raw(rest, true)
+        match held {
+            Some(TaskEvent::Artifact { artifact, append, .. }) if rest.is_empty() => {
+                vec![TaskEvent::Artifact {
+                    artifact,
+                    append,
+                    last: true,
+                }]
+            }
+            held => {
+                let end = match (rest.is_empty(), self.begun) {
+                    (false, _) => self.raw(rest, true),
+                    (true, true) => self.event(None, true),
+                    (true, false) if self.is_text => self.text(String::new(), true),
+                    (true, false) => self.raw(rest, true),
+                };
+                held.into_iter().chain([end]).collect()
+            }
         }
     }
 
     fn text(&mut self, text: String, last: bool) -> TaskEvent {
-        self.event(Content::TextPart(TextPart { text }), last)
+        self.event(Some(Content::TextPart(TextPart { text })), last)
     }
 
     fn raw(&mut self, data: Vec<u8>, last: bool) -> TaskEvent {
         let filename = self.artifact.name.clone();
-        self.event(Content::RawPart(RawPart { data, filename }), last)
+        self.event(Some(Content::RawPart(RawPart { data, filename })), last)
     }
 
-    fn event(&mut self, content: Content, last: bool) -> TaskEvent {
+    fn event(&mut self, content: Option<Content>, last: bool) -> TaskEvent {
         let append = std::mem::replace(&mut self.begun, true);
-        let part = Part {
+        let part = content.map(|content| Part {
             content: Some(content),
             media_type: self.media_type.clone(),
             ..Part::default()
-        };
+        });
         TaskEvent::Artifact {
             artifact: v1::Artifact {
                 artifact_id: self.artifact.artifact_id.clone(),
                 name: self.artifact.name.clone(),
-                parts: vec![part],
+                parts: part.into_iter().collect(),
                 size_bytes: 0,
             },
             append,
@@ -149,12 +190,19 @@ mod tests {
         else {
             panic!("{event:?}")
         };
-        let bytes = match artifact.parts[0].content.clone().unwrap() {
-            Content::TextPart(part) => part.text.into_bytes(),
-            Content::RawPart(part) => part.data,
-            other => panic!("{other:?}"),
-        };
-        (bytes, append, last)
+        let bytes = artifact
+            .parts
+            .iter()
+            .flat_map(|part| match part.content.clone().unwrap() {
+                Content::TextPart(part) => part.text.into_bytes(),
+                Content::RawPart(part) => part.data,
+                other => panic!("{other:?}"),
+            });
+        (bytes.collect(), append, last)
+    }
+
+    fn ended(pieces: &mut ArtifactChunker, held: Option<TaskEvent>) -> Vec<(Vec<u8>, bool, bool)> {
+        pieces.end(held).into_iter().map(content).collect()
     }
 
     #[test]
@@ -170,7 +218,37 @@ mod tests {
             content(pieces.take(&umlaut[1..]).unwrap()),
             (umlaut.to_vec(), true, false)
         );
-        assert_eq!(content(pieces.end()), (Vec::new(), true, true));
+        let held = pieces.take(b"b");
+        assert_eq!(ended(&mut pieces, held), [(b"b".to_vec(), true, true)]);
+    }
+
+    #[test]
+    fn the_end_alone_has_no_part() {
+        let mut late = pieces("text/plain");
+        late.take(b"a").unwrap();
+        let [TaskEvent::Artifact { artifact, last, .. }] = &late.end(None)[..] else {
+            panic!("one event ends it")
+        };
+        assert!(artifact.parts.is_empty() && *last);
+        let mut cut = pieces("text/plain");
+        let held = cut.take(b"a");
+        assert!(cut.take(&[0xc3]).is_none());
+        let end = [(b"a".to_vec(), false, false), (vec![0xc3], true, true)];
+        assert_eq!(ended(&mut cut, held), end);
+        for media_type in ["text/plain", "image/png"] {
+            let mut empty = pieces(media_type);
+            let [
+                TaskEvent::Artifact {
+                    artifact,
+                    append,
+                    last,
+                },
+            ] = &empty.end(None)[..]
+            else {
+                panic!("one event is all of it")
+            };
+            assert_eq!((artifact.parts.len(), *append, *last), (1, false, true));
+        }
     }
 
     #[test]
@@ -178,7 +256,7 @@ mod tests {
         let mut pieces = pieces("text/plain");
         let mut all = content(pieces.take(&[b'a', 0xc3]).unwrap()).0;
         all.extend(content(pieces.take(&[0xff, b'b']).unwrap()).0);
-        all.extend(content(pieces.end()).0);
+        all.extend(ended(&mut pieces, None).into_iter().flat_map(|piece| piece.0));
         assert_eq!(all, [b'a', 0xc3, 0xff, b'b']);
     }
 }
