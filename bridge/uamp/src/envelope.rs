@@ -17,7 +17,7 @@ use crate::{
     body::EnvelopeBody,
     canonical::{allow_list_hash, envelope_hash, read_strict},
     error::{UampCode, UampError},
-    jws::{CompactJws, VerificationKey, hash_payload},
+    jws::{CompactJws, VerificationKey},
     schemas::UampSchema,
 };
 
@@ -277,7 +277,7 @@ impl Envelope {
 
     fn verify_hash(&self, key: &VerificationKey, hash: &[u8; 32]) -> Result<(), UampError> {
         self.signature()?
-            .verify(key, &hash_payload(hash))
+            .verify_hash(key, hash)
             .map_err(|error| UampError::coded(UampCode::Unauthenticated, error.to_string()))
     }
 

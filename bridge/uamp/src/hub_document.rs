@@ -108,10 +108,9 @@ fn verify(object: &Map<String, Value>, anchors: &TrustAnchors) -> Result<String,
         .ok_or_else(|| refused("the hub's signature names no key".to_owned()))?
         .to_owned();
     let hash = envelope_hash(object).map_err(|error| UampError::field("hub", error.to_string()))?;
-    let payload = hash_payload(&hash);
     let mut last = refused("the hub's document has no signature of a key that is known".to_owned());
     for key in anchors.keys_for(&did, &signed)? {
-        match signed.verify(&key, &payload) {
+        match signed.verify_hash(&key, &hash) {
             Ok(()) => return Ok(did),
             Err(error) => last = refused(error.to_string()),
         }

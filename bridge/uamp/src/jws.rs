@@ -26,11 +26,26 @@ pub enum JwsError {
     #[error("the signature's alg is {0}; EdDSA and ES256 are taken, each with a key of its kind")]
     Algorithm(String),
     /// It has a payload, which is not the one that is signed.
-    #[error("the signature has a payload that is not {{\"sha256\":\"…\"}} of this envelope")]
+    #[error("the signature has another payload than the content that it is shown with")]
     Payload,
     /// The key did not make it.
     #[error("the signature does not fit the content and the key")]
     Mismatch,
+    /// It has a payload, which is not the hash of the content.
+    #[error("the signature has a payload that is not {{\"sha256\":\"{hash}\"}}, the hash of this content")]
+    HashPayload {
+        /// The hash of the content.
+        hash: String,
+    },
+    /// The key did not make it over the hash of the content.
+    #[error(
+        "the signature does not fit the content and the key; its payload is to be the bytes \
+         {{\"sha256\":\"{hash}\"}} (blanks as json.dumps of Python writes them are taken, too)"
+    )]
+    HashMismatch {
+        /// The hash of the content.
+        hash: String,
+    },
 }
 
 /// How a signature is written.
@@ -148,6 +163,30 @@ impl<'a> CompactJws<'a> {
         Ok(())
     }
 
+    /// Checks that the key made it over the hash of a content. A payload that it carries has to be that hash as JSON;
+    /// for a detached one the bytes of [`hash_payload`] are tried, then the other spellings in use.
+    ///
+    /// # Errors
+    /// Why not, with the hash that it is to be over.
+    pub fn verify_hash(&self, key: &VerificationKey, hash: &[u8; 32]) -> Result<(), JwsError> {
+        let hash_text = || crate::canonical::hex(hash);
+        if let Some(carried) = self.payload()? {
+            let wanted = serde_json::json!({ "sha256": hash_text() });
+            if !crate::canonical::read_strict(&carried).is_ok_and(|value| value == wanted) {
+                return Err(JwsError::HashPayload { hash: hash_text() });
+            }
+            return self.verify(key, &carried);
+        }
+        let mut last = Ok(());
+        for payload in hash_spellings(hash) {
+            last = self.verify(key, &payload);
+            if !matches!(last, Err(JwsError::Mismatch)) {
+                return last;
+            }
+        }
+        last.map_err(|_| JwsError::HashMismatch { hash: hash_text() })
+    }
+
     /// Checks that the key made it over the payload that it carries, and gives that.
     ///
     /// # Errors
@@ -183,6 +222,17 @@ pub fn sign(identity: &SigningIdentity, payload: &[u8], form: SignatureForm, typ
 /// The payload of the signature of what has this hash: exactly `{"sha256":"<hex>"}`.
 pub fn hash_payload(hash: &[u8; 32]) -> Vec<u8> {
     format!("{{\"sha256\":\"{}\"}}", crate::canonical::hex(hash)).into_bytes()
+}
+
+/// The spellings of that payload that signers use: the one that is written here, what `json.dumps` of Python
+/// makes by default, and the specification's own text.
+fn hash_spellings(hash: &[u8; 32]) -> [Vec<u8>; 3] {
+    let hex = crate::canonical::hex(hash);
+    [
+        hash_payload(hash),
+        format!("{{\"sha256\": \"{hex}\"}}").into_bytes(),
+        format!("{{ \"sha256\": \"{hex}\" }}").into_bytes(),
+    ]
 }
 
 #[cfg(test)]
@@ -227,6 +277,51 @@ mod tests {
             CompactJws::parse(&text).unwrap().verify(&other, b"x"),
             Err(JwsError::Mismatch)
         );
+    }
+
+    #[test]
+    fn a_hash_is_taken_in_each_spelling_in_use() {
+        let hash = [9; 32];
+        let hex = crate::canonical::hex(&hash);
+        let verified = |identity: &SigningIdentity, payload: &str, form| {
+            let text = sign(identity, payload.as_bytes(), form, None);
+            let jws = CompactJws::parse(&text).unwrap();
+            jws.verify_hash(&identity.verification_key(), &hash)
+        };
+        for identity in identities() {
+            let spellings = [
+                format!("{{\"sha256\":\"{hex}\"}}"),
+                format!("{{\"sha256\": \"{hex}\"}}"),
+                format!("{{ \"sha256\": \"{hex}\" }}"),
+            ];
+            for payload in &spellings {
+                for form in [SignatureForm::Detached, SignatureForm::Attached] {
+                    assert_eq!(verified(&identity, payload, form), Ok(()), "{payload}");
+                }
+            }
+            let spread = format!("{{\n  \"sha256\" : \"{hex}\"\n}}\n");
+            assert_eq!(verified(&identity, &spread, SignatureForm::Attached), Ok(()));
+            let refused = verified(&identity, &spread, SignatureForm::Detached).unwrap_err();
+            assert!(
+                refused.to_string().contains(&spellings[0]),
+                "the error has the exact bytes: {refused}"
+            );
+            let other = "0".repeat(64);
+            for payload in [
+                format!("{{\"sha256\":\"{other}\"}}"),
+                format!("{{\"sha256\":\"{hex}\",\"x\":1}}"),
+                format!("{{\"sha256\":\"{other}\",\"sha256\":\"{hex}\"}}"),
+                format!("[\"{hex}\"]"),
+                hex.clone(),
+            ] {
+                let attached = verified(&identity, &payload, SignatureForm::Attached);
+                let wanted = JwsError::HashPayload { hash: hex.clone() };
+                assert_eq!(attached, Err(wanted), "{payload}");
+                let detached = verified(&identity, &payload, SignatureForm::Detached);
+                let wanted = JwsError::HashMismatch { hash: hex.clone() };
+                assert_eq!(detached, Err(wanted), "{payload}");
+            }
+        }
     }
 
     #[test]

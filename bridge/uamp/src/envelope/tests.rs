@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::jws::{SignatureForm, SigningIdentity};
+use crate::jws::{SignatureForm, SigningIdentity, hash_payload};
 
 const NOW: i64 = 1_752_154_625_000;
 
