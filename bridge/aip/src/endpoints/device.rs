@@ -156,6 +156,7 @@ impl DeviceClient {
                 Ok(()) => TransportError::Closed.into(),
                 Err(error) => error,
             };
+            schedule.lost(tokio::time::Instant::now());
             self.outbox.send_replace(None);
             self.state.send_replace(DeviceState::Disconnected);
             let Some(wait) = schedule.next_wait(rand::random()) else {

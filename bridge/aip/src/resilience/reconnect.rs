@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::transport::{Connector, Transport, TransportError};
 
 /// The part of a wait by which it is made shorter or longer at random.
@@ -70,12 +72,21 @@ impl ReconnectPolicy {
 pub struct ReconnectSchedule {
     policy: ReconnectPolicy,
     failed: u32,
+    /// The wait before the last try.
+    waited: Duration,
+    /// Since when the connection stands.
+    stands: Option<Instant>,
 }
 
 impl ReconnectSchedule {
     /// A schedule whose connection stands.
     pub const fn new(policy: ReconnectPolicy) -> Self {
-        Self { policy, failed: 0 }
+        Self {
+            policy,
+            failed: 0,
+            waited: Duration::ZERO,
+            stands: None,
+        }
     }
 
     /// How long to wait before the next try; `None`: give up. `random` is from 0 to 1, and shifts the wait by up to
@@ -95,7 +106,8 @@ impl ReconnectSchedule {
             ReconnectWaits::Immediate => return Some(Duration::ZERO),
         };
         let shift = 1.0 + JITTER * (2.0 * random.clamp(0.0, 1.0) - 1.0);
-        Some(wait.min(longest).mul_f64(shift).min(longest))
+        self.waited = wait.min(longest).mul_f64(shift).min(longest);
+        Some(self.waited)
     }
 
     /// Tries that failed since the connection stood.
@@ -103,9 +115,21 @@ impl ReconnectSchedule {
         self.failed
     }
 
-    /// The connection stands: the next loss begins with the first wait.
-    pub const fn reset(&mut self) {
-        self.failed = 0;
+    /// The connection stands since `now`.
+    pub fn connected(&mut self, now: Instant) {
+        self.stands = Some(now);
+    }
+
+    /// The connection is lost. One that stood for longer than the wait before it begins with the first wait again; one
+    /// that a peer ends at once each time is made ever more rarely, and then no more.
+    pub fn lost(&mut self, now: Instant) {
+        let Some(since) = self.stands.take() else {
+            return;
+        };
+        if now.saturating_duration_since(since) >= self.waited {
+            self.failed = 0;
+            self.waited = Duration::ZERO;
+        }
     }
 }
 
@@ -181,9 +205,29 @@ mod tests {
             let plain = 2_f64.powi(before as i32).min(60.0);
             let wait = schedule.next_wait(random).unwrap().as_secs_f64();
             prop_assert!(wait >= plain * 0.8 - 1e-6 && wait <= (plain * 1.2).min(60.0) + 1e-6);
-            schedule.reset();
+            let now = Instant::now();
+            schedule.connected(now);
+            schedule.lost(now + Duration::from_mins(2));
             prop_assert!(schedule.next_wait(random).unwrap() <= Duration::from_millis(1200));
         }
+    }
+
+    #[test]
+    fn a_connection_that_is_ended_at_once_each_time_is_given_up() {
+        let mut schedule = ReconnectSchedule::new(ReconnectPolicy::default());
+        let mut now = Instant::now();
+        let mut waits = Vec::new();
+        loop {
+            schedule.connected(now);
+            now += Duration::from_millis(100);
+            schedule.lost(now);
+            let Some(wait) = schedule.next_wait(MIDDLE) else {
+                break;
+            };
+            waits.push(wait.as_secs());
+            now += wait;
+        }
+        assert_eq!(waits, [1, 2, 4, 8, 16]);
     }
 
     struct UpAt(u32, AtomicU32);
@@ -215,7 +259,8 @@ mod tests {
         assert_eq!(begun.elapsed().as_secs(), 1 + 2 + 4 + 8);
 
         let never = UpAt(u32::MAX, AtomicU32::new(0));
-        schedule.reset();
+        schedule.connected(begun);
+        schedule.lost(tokio::time::Instant::now());
         let begun = tokio::time::Instant::now();
         wait_and_connect(&never, &mut schedule, || MIDDLE, TransportError::Closed)
             .await

@@ -139,6 +139,7 @@ impl DeviceLink {
         let mut schedule = ReconnectSchedule::new(self.settings.reconnect);
         loop {
             let ended = self.one_connection(&mut schedule).await;
+            schedule.lost(tokio::time::Instant::now());
             *locked(&self.failure) = ended.as_ref().err().map(ToString::to_string);
             self.lost();
             let Some(wait) = schedule.next_wait(rand::random()) else {
@@ -196,7 +197,7 @@ impl DeviceLink {
         self.set_state(DeviceState::Registering);
         let mut connection = Connection::new(Arc::clone(&self.protocol), transport);
         register(&mut connection, &self.registration()).await?;
-        schedule.reset();
+        schedule.connected(tokio::time::Instant::now());
         let live = Live {
             outbox: connection.outbox().clone(),
             tasks: PendingReplies::new(MOST_PENDING),

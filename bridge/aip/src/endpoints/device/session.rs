@@ -27,7 +27,7 @@ impl DeviceClient {
         self.state.send_replace(DeviceState::Registering);
         let mut connection = Connection::new(self.protocol.clone(), transport);
         register(&mut connection, &self.settings.registration()).await?;
-        schedule.reset();
+        schedule.connected(tokio::time::Instant::now());
         let outbox = connection.outbox().clone();
         self.outbox.send_replace(Some(outbox.clone()));
         self.state.send_replace(DeviceState::Idle);

@@ -3,12 +3,14 @@
 
 use std::{convert::Infallible, time::Duration};
 
+use tokio::time::Instant;
+
 use crate::agent::{backoff::Backoff, error::HubError};
 
 /// How a connection went.
 #[derive(Debug)]
 pub(super) struct ConnectionEnd {
-    /// The hub accepted its Listen. The next wait is the shortest.
+    /// The hub accepted its Listen. The next wait is the shortest, if the connection outlasted the wait before it.
     pub(super) stood: bool,
     /// Why it is over.
     pub(super) error: HubError,
@@ -21,12 +23,15 @@ pub(super) async fn reconnect<F: Future<Output = ConnectionEnd>>(
     mut lost: impl FnMut(&HubError, Duration),
 ) -> Infallible {
     let mut backoff = Backoff::default();
+    let mut delay = Duration::ZERO;
     loop {
+        let begun = Instant::now();
         let end = connection().await;
-        if end.stood {
+        // A hub that ends each Listen at once is asked ever more rarely.
+        if end.stood && begun.elapsed() >= delay {
             backoff.reset();
         }
-        let delay = backoff.next_delay();
+        delay = backoff.next_delay();
         lost(&end.error, delay);
         tokio::time::sleep(delay).await;
     }
@@ -35,8 +40,6 @@ pub(super) async fn reconnect<F: Future<Output = ConnectionEnd>>(
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
-
-    use tokio::time::Instant;
 
     use super::*;
 
@@ -88,6 +91,11 @@ mod tests {
             }))
             .collect();
         assert_eq!(tried_at(&[false; 8], Duration::ZERO).await, expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connections_that_are_ended_at_once_are_made_ever_more_rarely() {
+        assert_eq!(tried_at(&[true; 5], Duration::ZERO).await, [0, 1, 3, 7, 15, 31]);
     }
 
     #[tokio::test(start_paused = true)]
