@@ -135,6 +135,7 @@ async fn run(config: Config, registered: &[GatewayRegistration]) -> anyhow::Resu
         // The daemon has tasks by URL carried.
         external: None,
         key: None,
+        home: None,
     };
     let bridge = BridgeContext { config };
     let mut gateways = Vec::new();

@@ -6,11 +6,13 @@
 mod credentials;
 mod host_client;
 mod redact;
+mod tls;
 mod transport_error;
 
 use credentials::percent_encoded;
 pub use host_client::{AnswerBody, GrpcTransport, HostClient, HostClients, HttpCall, read, read_prefix};
 pub use redact::Redactor;
+pub use tls::CertificatePins;
 pub use transport_error::from_error;
 
 /// Largest answer, and largest event of a stream, in bytes: what a node takes in one message, with its bytes written as

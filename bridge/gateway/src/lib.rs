@@ -67,6 +67,8 @@ pub struct NodePort {
     pub external: Option<ExternalRoutes>,
     /// The node's own key, where the node is in this process: a gateway signs by it what it says.
     pub key: Option<agentanycast_identity::Keypair>,
+    /// The directory of the node's home, where the node is in this process: a gateway keeps small files there.
+    pub home: Option<std::path::PathBuf>,
 }
 
 /// A message that begins a task.

@@ -3,13 +3,18 @@
 //!
 //! Invariant: connections go through the filter of egress, and a token goes to its own host only.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    collections::VecDeque,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use agentanycast_egress::{
-    client::{AnswerBody, HostClient, HostClients, HttpCall, read, read_prefix},
+    client::{AnswerBody, CertificatePins, HostClient, HttpCall, read, read_prefix},
     error::{CALLER_SETTING, Kind, OutboundError, PRIVATE_SETTING, ROOTS_SETTING, excerpt},
 };
-use agentanycast_gateways::bridge::outbound::{Credentials, HostConfig, OutboundConfig, Secret};
+use agentanycast_gateways::bridge::outbound::{Credentials, HostConfig, Secret};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode, Uri, header};
 use http_body_util::BodyExt as _;
@@ -44,6 +49,8 @@ pub struct UampClientSettings {
     pub ca: Option<PathBuf>,
     /// The certificate that is shown to it, PEM, and its key.
     pub client_certificate: Option<(PathBuf, PathBuf)>,
+    /// Which of its certificates are taken by their keys, though they lead to no root.
+    pub pins: Option<Arc<dyn CertificatePins>>,
 }
 
 /// A client of one agent.
@@ -76,13 +83,7 @@ impl UampClient {
             ca: settings.ca.clone(),
             ..HostConfig::default()
         };
-        let name = uri.authority().map(ToString::to_string).unwrap_or_default();
-        let config = OutboundConfig {
-            allow_private: settings.allow_private,
-            hosts: [(name, host)].into(),
-            ..OutboundConfig::default()
-        };
-        let http = HostClients::new(&config)?.for_uri(&uri).clone();
+        let http = HostClient::with_pins(&host, settings.allow_private, settings.pins.clone())?;
         Ok(Self { http, base })
     }
 
@@ -146,7 +147,9 @@ impl UampClient {
         Ok(DeltaReader {
             body: response.into_body(),
             events: DeltaEvents::default(),
-            read: std::collections::VecDeque::new(),
+            read: VecDeque::new(),
+            fault: None,
+            heard: Instant::now(),
         })
     }
 
@@ -211,7 +214,7 @@ async fn refusal(response: Response<AnswerBody>) -> OutboundError {
 fn error_text(body: &[u8]) -> Option<String> {
     let envelope = Envelope::read(body, MAX_REFUSAL).ok()?;
     let content = envelope.body().decode(MAX_REFUSAL).ok()?;
-    let content: serde_json::Value = serde_json::from_slice(&content).ok()?;
+    let content = agentanycast_readers::json::value(&content).ok()?;
     let text = |name: &str| {
         content
             .get(name)
@@ -225,7 +228,10 @@ fn error_text(body: &[u8]) -> Option<String> {
 pub struct DeltaReader {
     body: AnswerBody,
     events: DeltaEvents,
-    read: std::collections::VecDeque<Delta>,
+    read: VecDeque<Delta>,
+    /// Why nothing more can be read.
+    fault: Option<OutboundError>,
+    heard: Instant,
 }
 
 impl DeltaReader {
@@ -238,6 +244,9 @@ impl DeltaReader {
             if let Some(delta) = self.read.pop_front() {
                 return Ok(Some(delta));
             }
+            if let Some(fault) = &self.fault {
+                return Err(fault.clone());
+            }
             let frame = match tokio::time::timeout(SILENCE, self.body.frame()).await {
                 Ok(Some(Ok(frame))) => frame,
                 Ok(Some(Err(error))) => {
@@ -246,18 +255,25 @@ impl DeltaReader {
                         format!("its stream broke off: {error}"),
                     ));
                 }
-                Ok(None) => return Ok(None),
+                Ok(None) => return Ok(self.events.finish()),
                 Err(_) => {
                     let text = format!("its stream was silent for {} s", SILENCE.as_secs());
                     return Err(OutboundError::new(Kind::Broken, text));
                 }
             };
+            self.heard = Instant::now();
             let Ok(bytes) = frame.into_data() else { continue };
-            let deltas = self.events.take(&bytes).map_err(|error| {
-                OutboundError::permanent(format!("its stream is not one of UAMP: {error}"))
-            })?;
-            self.read.extend(deltas);
+            // What came before a fault is given first.
+            if let Err(error) = self.events.take(&bytes, &mut self.read) {
+                let text = format!("its stream is not one of UAMP: {error}");
+                self.fault = Some(OutboundError::permanent(text));
+            }
         }
+    }
+
+    /// When bytes came last, signs of life too; before any, when the stream was opened.
+    pub fn last_heard(&self) -> Instant {
+        self.heard
     }
 
     /// Deltas that have come and were not taken yet.

@@ -2,7 +2,9 @@
 //!
 //! Invariant: an event is bounded before it is whole; what comes in other pieces gives the same deltas. PURE.
 
-use agentanycast_readers::sse::SseReader;
+use std::collections::VecDeque;
+
+use agentanycast_readers::{excerpt::excerpt, sse::SseReader};
 
 use crate::{
     delta::Delta,
@@ -23,17 +25,36 @@ impl Default for DeltaEvents {
 }
 
 impl DeltaEvents {
-    /// The delta of each event that ends in these bytes.
+    /// Adds the delta of each event that ends in these bytes, up to the first one that is none.
     ///
     /// # Errors
     /// [`UampCode::PayloadTooLarge`] of an event, [`UampError::Field`] of data that is not a delta.
-    pub fn take(&mut self, bytes: &[u8]) -> Result<Vec<Delta>, UampError> {
+    pub fn take(&mut self, bytes: &[u8], deltas: &mut VecDeque<Delta>) -> Result<(), UampError> {
         let events = self.0.take(bytes);
         let events =
             events.map_err(|error| UampError::coded(UampCode::PayloadTooLarge, error.to_string()))?;
-        let filled = events.iter().filter(|data| !data.is_empty());
-        filled.map(|data| Delta::read(data, MAX_EVENT)).collect()
+        for event in events {
+            // An event without data is a sign of life.
+            if !event.trim_ascii().is_empty() {
+                deltas.push_back(read(&event)?);
+            }
+        }
+        Ok(())
     }
+
+    /// The delta of the last event of a stream that ended without the empty line behind it, if it is whole.
+    pub fn finish(&mut self) -> Option<Delta> {
+        read(&self.0.finish()?).ok()
+    }
+}
+
+fn read(event: &[u8]) -> Result<Delta, UampError> {
+    Delta::read(event, MAX_EVENT).map_err(|error| match error {
+        UampError::Field { field, message } => {
+            UampError::field(field, format!("{message}: {}", excerpt(event)))
+        }
+        error => error,
+    })
 }
 
 #[cfg(test)]
@@ -51,9 +72,9 @@ mod tests {
             });
             let text: String = lines.flat_map(|line| [line, end.to_owned()]).collect();
             let mut events = DeltaEvents::default();
-            let mut got = Vec::new();
+            let mut got = VecDeque::new();
             for piece in text.as_bytes().chunks(piece) {
-                got.extend(events.take(piece).unwrap());
+                events.take(piece, &mut got).unwrap();
             }
             proptest::prop_assert_eq!(got, wanted);
         }
@@ -61,9 +82,32 @@ mod tests {
 
     #[test]
     fn an_event_is_bounded() {
-        let mut events = DeltaEvents::default();
-        let refused = events.take(&vec![b'x'; MAX_EVENT + 1]).unwrap_err();
+        let (mut events, mut deltas) = (DeltaEvents::default(), VecDeque::new());
+        let refused = events.take(&vec![b'x'; MAX_EVENT + 1], &mut deltas).unwrap_err();
         assert_eq!(refused.code(), Some(UampCode::PayloadTooLarge));
-        assert!(DeltaEvents::default().take(b"data: {}\n\n").is_err());
+    }
+
+    #[test]
+    fn good_deltas_before_one_that_is_none_are_kept() {
+        let good = |seq| format!("data: {}\n\n", Delta::acknowledgement("s", seq, 1000).to_value());
+        let (mut events, mut deltas) = (DeltaEvents::default(), VecDeque::new());
+        let text = format!("{}data: \n\ndata: {{\"x\": NaN}}\n\n{}", good(0), good(1));
+        let refused = events.take(text.as_bytes(), &mut deltas).unwrap_err().to_string();
+        assert!(refused.contains("NaN"), "the line is shown: {refused}");
+        assert_eq!(deltas.len(), 1);
+        let mut events = DeltaEvents::default();
+        events.take(good(2).trim_end().as_bytes(), &mut deltas).unwrap();
+        assert_eq!(events.finish().unwrap().seq, 2);
+        events.take(b"data: {\"half", &mut deltas).unwrap();
+        assert_eq!(events.finish(), None);
+    }
+
+    #[test]
+    fn a_lone_surrogate_is_a_replacement_character() {
+        let text = "\u{feff}data: {\"delta_seq\":0,\"stream_id\":\"s\",\"ts\":\"2025-07-10T13:38:01Z\",\
+                    \"type\":\"progress\",\"payload\":{\"message\":\"half \\ud83d\"}}\n\n";
+        let (mut events, mut deltas) = (DeltaEvents::default(), VecDeque::new());
+        events.take(text.as_bytes(), &mut deltas).unwrap();
+        assert_eq!(deltas[0].payload["message"], "half \u{fffd}");
     }
 }

@@ -14,9 +14,11 @@ mod handler;
 mod http;
 mod http3;
 mod identity;
+mod known_agents;
 mod manifest;
 mod metrics;
 mod outbound;
+mod private_file;
 mod refusals;
 mod session;
 pub mod settings;
@@ -25,6 +27,7 @@ mod stream_table;
 mod target;
 mod task_events;
 mod tls;
+mod trial_certificate;
 mod websocket;
 
 use std::{
@@ -46,6 +49,7 @@ use crate::{canonical::read_strict, hub_document::MAX_HUB, jws::SigningIdentity,
 use did_web::DidWebKeys;
 use handler::{KeySources, UampHandler};
 use http::UampFront;
+use known_agents::KnownAgents;
 use metrics::UampMetrics;
 use outbound::{OutboundRunner, SCHEMES};
 use settings::UampSettings;
@@ -80,14 +84,15 @@ impl UampGateway {
         settings: UampSettings,
     ) -> anyhow::Result<RunningGateway> {
         let anchors = read_anchors(&settings)?;
-        let tls = tls::UampTls::new(front.settings(), &identity)?;
+        let tls = tls::UampTls::new(front.settings(), &identity, node.home.as_deref())?;
         let http3 = settings.http3.then(|| tls.quic()).transpose()?;
         let rules = front.rules();
         let max_body = rules.max_body();
-        let carried = node
-            .external
-            .as_ref()
-            .map(|external| (external.route(SCHEMES), identity.clone(), settings.clone()));
+        let known = KnownAgents::of(node.home.as_deref())?;
+        let carried = node.external.as_ref().map(|external| {
+            let tasks = external.route(SCHEMES);
+            (tasks, identity.clone(), settings.clone(), known)
+        });
         let limits = (front.settings().clone(), max_body);
         let did_web = settings.did_web.then(DidWebKeys::new).transpose()?;
         let sources = KeySources {
@@ -122,8 +127,8 @@ impl UampGateway {
             })?;
             running = running.with_task(tokio::spawn(server.run(routes, counts, stop.clone())));
         }
-        if let Some((tasks, identity, settings)) = carried {
-            let runner = OutboundRunner::new(tasks, identity, settings, stop.clone());
+        if let Some((tasks, identity, settings, known)) = carried {
+            let runner = OutboundRunner::new(tasks, identity, settings, known, stop.clone());
             running = running.with_task(tokio::spawn(runner.run()));
         }
         let sweeping = tokio::spawn(async move {

@@ -77,6 +77,8 @@ pub(super) struct DeliveryJob {
     failures: u32,
     /// Why it is not known whether the agent has a message.
     doubt: Option<OutboundError>,
+    /// The agent has ended its task: it is told nothing more.
+    has_ended: bool,
     /// What was done and is to be told.
     step_log: StepLog,
 }
@@ -91,6 +93,7 @@ impl DeliveryJob {
             contact: Instant::now(),
             failures: 0,
             doubt: None,
+            has_ended: false,
             step_log: StepLog::default(),
         }
     }
@@ -161,12 +164,15 @@ impl DeliveryJob {
         }
     }
 
-    /// The task has ended here; the agent, if it has it, is told.
+    /// The task has ended here; the agent, if it has it and has not ended it, is told.
     async fn withdraw(
         &mut self,
         errand: &ExternalTask,
         place: &mut DeliveryCheckpoint,
     ) -> Result<NextStep, DeliveryError> {
+        if self.has_ended {
+            return self.settle().await;
+        }
         if place.task.is_empty() && place.sending {
             place.task = self.look_for_first(errand, place).await?.unwrap_or_default();
         }
@@ -311,6 +317,7 @@ impl DeliveryJob {
         report.checkpoint = place.map(DeliveryCheckpoint::write);
         let ended = is_terminal(progress.status());
         report.settled = ended;
+        self.has_ended |= ended;
         self.report(report).await?;
         Ok(ended)
     }

@@ -82,6 +82,7 @@ impl TestGateway {
             agents: Arc::new(agents.clone()),
             external: None,
             key: None,
+            home: None,
         };
         let running = AipGateway::start(node, front, settings).await.unwrap();
         Self {

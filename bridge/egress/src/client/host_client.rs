@@ -1,6 +1,6 @@
 //! One HTTP client for each host that something special is known of, and one for all others.
 
-use std::{collections::BTreeMap, fs, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use agentanycast_daemon_kit::{address::bare_url, hot_reload::HotReload};
 use agentanycast_gateways::bridge::outbound::{Credentials, HostConfig, OutboundConfig};
@@ -14,14 +14,16 @@ use hyper_util::{
     client::legacy::Client,
     rt::{TokioExecutor, TokioTimer},
 };
-use tokio_rustls::rustls::{
-    self, ClientConfig, RootCertStore,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
-};
+use tokio_rustls::rustls::ClientConfig;
 use tower::ServiceExt as _;
 use tower_http::decompression::{Decompression, DecompressionBody};
 
-use super::{credentials::HostCredentials, redact::Redactor, transport_error};
+use super::{
+    credentials::HostCredentials,
+    redact::Redactor,
+    tls::{CertificatePins, client_config},
+    transport_error,
+};
 use crate::{
     egress_filter::{EgressFilter, FilteredConnector},
     error::{Kind, OutboundError},
@@ -74,6 +76,8 @@ pub struct HostClient {
     /// Made anew when a certificate or key of the host was renewed.
     transport: Arc<HotReload<HostTransport>>,
     credentials: Arc<HostCredentials>,
+    /// Which certificates of it are taken by their keys.
+    pins: Option<Arc<dyn CertificatePins>>,
     /// Its secrets may go without TLS.
     is_private: bool,
     /// Hosts whose cards may lead here.
@@ -177,13 +181,17 @@ fn names(uri: &Uri) -> [String; 2] {
 }
 
 impl HostTransport {
-    fn new(host: &HostConfig, calls_private: bool) -> anyhow::Result<Self> {
+    fn new(
+        host: &HostConfig,
+        calls_private: bool,
+        pins: Option<&Arc<dyn CertificatePins>>,
+    ) -> anyhow::Result<Self> {
         let connector = FilteredConnector::new(if calls_private {
             EgressFilter::Private
         } else {
             EgressFilter::Public
         });
-        let tls = tls(host)?;
+        let tls = client_config(host, pins)?;
         let https = |tls: ClientConfig| HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
         let mut builder = Client::builder(TokioExecutor::new());
         builder
@@ -204,20 +212,39 @@ impl HostTransport {
 }
 
 /// What carries requests to this host, made anew when its certificates change.
-fn transport(host: &HostConfig, calls_private: bool) -> anyhow::Result<HotReload<HostTransport>> {
+fn transport(
+    host: &HostConfig,
+    calls_private: bool,
+    pins: Option<&Arc<dyn CertificatePins>>,
+) -> anyhow::Result<HotReload<HostTransport>> {
     let files = [&host.ca, &host.client_cert, &host.client_key];
     let files = files.into_iter().flatten().cloned().collect();
-    let of = host.clone();
+    let (of, pins) = (host.clone(), pins.cloned());
     let what = "certificates that agents outside are called with";
-    HotReload::new(what, files, move || HostTransport::new(&of, calls_private))
+    HotReload::new(what, files, move || {
+        HostTransport::new(&of, calls_private, pins.as_ref())
+    })
 }
 
 impl HostClient {
     fn new(host: &HostConfig, allow_private: bool) -> anyhow::Result<Self> {
+        Self::with_pins(host, allow_private, None)
+    }
+
+    /// HTTP to one host, of whose certificates `pins` may take some by their keys that lead to no root.
+    ///
+    /// # Errors
+    /// When a certificate or key cannot be used.
+    pub fn with_pins(
+        host: &HostConfig,
+        allow_private: bool,
+        pins: Option<Arc<dyn CertificatePins>>,
+    ) -> anyhow::Result<Self> {
         let is_private = allow_private || host.allow_private;
         Ok(Self {
-            transport: Arc::new(transport(host, is_private)?),
+            transport: Arc::new(transport(host, is_private, pins.as_ref())?),
             credentials: Arc::new(HostCredentials::new(host.credentials.clone())),
+            pins,
             is_private,
             cards_from: host.cards_from.clone().into(),
         })
@@ -227,7 +254,7 @@ impl HostClient {
     fn to_private_hosts(&self, host: &HostConfig) -> anyhow::Result<Self> {
         let mut http = self.clone();
         if !self.is_private {
-            http.transport = Arc::new(transport(host, true)?);
+            http.transport = Arc::new(transport(host, true, self.pins.as_ref())?);
         }
         Ok(http)
     }
@@ -439,34 +466,6 @@ fn foreign_redirect(target: &str) -> OutboundError {
     OutboundError::permanent(format!(
         "it redirects to {shown:?}, another host; send to that one if it is meant"
     ))
-}
-
-fn tls(host: &HostConfig) -> anyhow::Result<ClientConfig> {
-    let mut roots = RootCertStore {
-        roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
-    };
-    if let Some(path) = &host.ca {
-        let read = || -> anyhow::Result<()> {
-            for root in CertificateDer::pem_file_iter(path)? {
-                roots.add(root?)?;
-            }
-            Ok(())
-        };
-        let mut read = read;
-        read().with_context(|| format!("ca {}", path.display()))?;
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots);
-    let (Some(cert), Some(key)) = (&host.client_cert, &host.client_key) else {
-        return Ok(config.with_no_client_auth());
-    };
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(cert).and_then(Iterator::collect);
-    let chain = chain.with_context(|| format!("client_cert {}", cert.display()))?;
-    fs::metadata(key).with_context(|| format!("client_key {}", key.display()))?;
-    let key = PrivateKeyDer::from_pem_file(key).with_context(|| format!("client_key {}", key.display()))?;
-    Ok(config.with_client_auth_cert(chain, key)?)
 }
 
 #[cfg(test)]

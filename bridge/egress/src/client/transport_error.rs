@@ -2,7 +2,7 @@
 
 use std::{error::Error, io};
 
-use tokio_rustls::rustls;
+use tokio_rustls::rustls::{self, CertificateError};
 
 use crate::{
     egress_filter::ConnectError,
@@ -49,14 +49,49 @@ fn known(error: &(dyn Error + 'static)) -> Option<OutboundError> {
         });
     }
     let tls = error.downcast_ref::<rustls::Error>()?;
-    let hint = match tls {
-        rustls::Error::InvalidCertificate(_) => {
-            format!("; roots besides the usual ones are {ROOTS_SETTING}")
-        }
-        rustls::Error::InvalidMessage(_) => "; what is there may be without TLS: try http://".to_owned(),
-        _ => String::new(),
+    let said = match tls {
+        rustls::Error::InvalidCertificate(error) => certificate_words(error),
+        rustls::Error::InvalidMessage(_) => format!("{tls}; what is there may be without TLS: try http://"),
+        rustls::Error::General(reason) => reason.clone(),
+        _ => tls.to_string(),
     };
-    Some(OutboundError::permanent(format!(
-        "TLS with it failed: {tls}{hint}"
-    )))
+    Some(OutboundError::permanent(format!("TLS with it failed: {said}")))
+}
+
+/// What is wrong with a certificate, and what helps.
+fn certificate_words(error: &CertificateError) -> String {
+    let hint = format!("roots besides the usual ones are {ROOTS_SETTING}");
+    // Errors of the library below have no names here.
+    let inner = format!("{error:?}");
+    if inner.contains("CaUsedAsEndEntity") {
+        return "its certificate is that of an authority (CA:TRUE), as openssl req -x509 makes it by default, and a \
+                server may not show such a one; make it again with -addext basicConstraints=critical,CA:FALSE"
+            .to_owned();
+    }
+    if inner.contains("UnsupportedCertVersion") {
+        return "its certificate is not of X.509 version 3; make it again with -addext subjectAltName=DNS:HOST"
+            .to_owned();
+    }
+    match error {
+        CertificateError::UnknownIssuer => {
+            format!("its certificate leads to no root that is known (UnknownIssuer); {hint}")
+        }
+        error => format!("its certificate is not taken: {error}; {hint}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_is_refused_in_words() {
+        let words = certificate_words(&CertificateError::UnknownIssuer);
+        assert!(
+            words.contains("no root") && words.contains(ROOTS_SETTING),
+            "{words}"
+        );
+        let words = certificate_words(&CertificateError::Expired);
+        assert!(words.contains("expired"), "{words}");
+    }
 }

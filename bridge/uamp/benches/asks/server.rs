@@ -77,6 +77,7 @@ pub(crate) async fn serve(kind: ServerKind) {
                 agents: Arc::new(FakeAgents::default()),
                 external: None,
                 key: None,
+                home: None,
             };
             let running = UampGateway::start_as(identity(), node, front, UampSettings::default()).await;
             announce(running.unwrap()).await;

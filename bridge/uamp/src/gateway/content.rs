@@ -53,7 +53,7 @@ fn body_part(body: &EnvelopeBody, most: usize) -> Result<v1::Part, UampError> {
     };
     let wrong = |what: String| UampError::field("body.content", what);
     if essence == JSON {
-        let value: Value = serde_json::from_slice(&bytes)
+        let value: Value = agentanycast_readers::json::value(&bytes)
             .map_err(|error| wrong(format!("is not the JSON that body.type says: {error}")))?;
         // JSON that is nested deeper than the mesh carries stays bytes.
         if let Ok((data, exact)) = carry(&value) {

@@ -6,6 +6,7 @@
 
 mod answer;
 mod checkpoint;
+mod contact;
 mod delivery;
 
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use agentanycast_gateway::{ExternalTasks, external_runner::run_jobs};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::settings::UampSettings;
+use super::{known_agents::KnownAgents, settings::UampSettings};
 use crate::{
     client::UampClientSettings,
     jws::{SignatureForm, SigningIdentity},
@@ -37,6 +38,7 @@ struct OutboundShared {
     identity: SigningIdentity,
     form: SignatureForm,
     settings: UampSettings,
+    known: Arc<KnownAgents>,
     permits: Semaphore,
     stop: CancellationToken,
 }
@@ -49,8 +51,10 @@ impl OutboundShared {
             .outbound_tokens
             .iter()
             .find(|token| token.host == authority);
+        let allow_private = allow_private || self.settings.outbound_private;
         UampClientSettings {
-            allow_private: allow_private || self.settings.outbound_private,
+            allow_private,
+            pins: Some(self.known.pins(authority, allow_private)),
             token_file: token.map(|token| token.file.clone()),
             ca: self.settings.outbound_ca.clone(),
             client_certificate: None,
@@ -64,6 +68,7 @@ impl OutboundRunner {
         tasks: Arc<dyn ExternalTasks>,
         identity: SigningIdentity,
         settings: UampSettings,
+        known: Arc<KnownAgents>,
         stop: CancellationToken,
     ) -> Self {
         Self {
@@ -72,6 +77,7 @@ impl OutboundRunner {
                 identity,
                 form: settings.emit_sig.0,
                 settings,
+                known,
                 permits: Semaphore::new(AT_ONCE),
                 stop,
             }),

@@ -73,8 +73,8 @@ impl UampSession {
 
     /// Takes a record. A record that is refused is answered by an error envelope.
     pub(super) async fn take(&self, json: &[u8]) {
-        let is_delta =
-            serde_json::from_slice::<RecordProbe>(json).is_ok_and(|probe| probe.delta_seq.is_some());
+        let is_delta = agentanycast_readers::json::read::<RecordProbe>(json)
+            .is_ok_and(|probe| probe.delta_seq.is_some());
         let taken = if is_delta {
             self.take_delta(json).await.map_err(Rejected::from)
         } else {

@@ -2,24 +2,27 @@
 //!
 //! Invariant: the gateway has only listeners with it.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use agentanycast_daemon_kit::hot_reload::HotReload;
 use agentanycast_front::tls::{Tls, certificates, client_verifier};
 use agentanycast_gateways::front::FrontSettings;
 use anyhow::Context as _;
-use rcgen::{CertificateParams, KeyPair, SanType};
 use tokio_rustls::{
     TlsAcceptor,
     rustls::{
         self, ServerConfig,
-        pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject as _},
+        pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject as _},
         server::WebPkiClientVerifier,
         version::TLS13,
     },
 };
+use x509_parser::{certificate::X509Certificate, prelude::FromDer as _};
 
-use super::certified_keys::{CertifiedKeys, KeepingVerifier};
+use super::{
+    certified_keys::{CertifiedKeys, KeepingVerifier},
+    trial_certificate::TrialCertificate,
+};
 use crate::jws::SigningIdentity;
 
 /// What TLS agrees on over TCP, and over QUIC. A WebSocket needs HTTP/1.1.
@@ -30,21 +33,23 @@ const OVER_QUIC: &[&[u8]] = &[b"h3"];
 pub(super) struct UampTls {
     settings: FrontSettings,
     /// Where no certificate is set: one for this DID, made once.
-    made: Option<Arc<MadeCertificate>>,
+    made: Option<Arc<TrialCertificate>>,
     certified: Arc<CertifiedKeys>,
 }
 
-struct MadeCertificate {
-    certificate: CertificateDer<'static>,
-    key: Vec<u8>,
-}
-
 impl UampTls {
-    /// With the certificate of the settings, else one that is made and signed by itself.
-    pub(super) fn new(settings: &FrontSettings, identity: &SigningIdentity) -> anyhow::Result<Self> {
-        let made = match settings.tls_cert {
-            Some(_) => None,
-            None => Some(Arc::new(make(settings, identity.did())?)),
+    /// With the certificate of the settings, else one that is made and signed by itself, and kept in the home.
+    pub(super) fn new(
+        settings: &FrontSettings,
+        identity: &SigningIdentity,
+        home: Option<&Path>,
+    ) -> anyhow::Result<Self> {
+        let made = match &settings.tls_cert {
+            Some(path) => {
+                warn_of_authority(path);
+                None
+            }
+            None => Some(Arc::new(TrialCertificate::of(home, settings, identity.did())?)),
         };
         Ok(Self {
             settings: settings.clone(),
@@ -90,7 +95,7 @@ impl UampTls {
 
 fn server_config(
     settings: &FrontSettings,
-    made: Option<&MadeCertificate>,
+    made: Option<&TrialCertificate>,
     keys: &Arc<CertifiedKeys>,
     alpn: &[&[u8]],
 ) -> anyhow::Result<ServerConfig> {
@@ -123,28 +128,17 @@ fn server_config(
     Ok(config)
 }
 
-/// A certificate for this host and the gateway's DID.
-fn make(settings: &FrontSettings, did: &str) -> anyhow::Result<MadeCertificate> {
-    let bind = settings.listen.to_bind();
-    let host = bind.rsplit_once(':').map_or("localhost", |(host, _)| host);
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let names = ["localhost", "127.0.0.1", "::1", host];
-    let mut names: Vec<String> = names
-        .into_iter()
-        .filter(|name| !name.is_empty())
-        .map(str::to_owned)
-        .collect();
-    names.dedup();
-    let mut params = CertificateParams::new(names)?;
-    params.subject_alt_names.push(SanType::URI(did.try_into()?));
-    let key = KeyPair::generate()?;
-    let certificate = params.self_signed(&key)?;
-    tracing::warn!(
-        did,
-        "no tls_cert is set for the gateway uamp: it shows a certificate that it made itself, for trials"
-    );
-    Ok(MadeCertificate {
-        certificate: certificate.der().clone(),
-        key: key.serialize_der(),
-    })
+/// Names a certificate that clients refuse. Others may take it, so it is shown all the same.
+fn warn_of_authority(path: &Path) {
+    let chain = certificates(path).unwrap_or_default();
+    let Some(Ok((_, read))) = chain.first().map(|first| X509Certificate::from_der(first)) else {
+        return;
+    };
+    if read.is_ca() {
+        tracing::warn!(
+            tls_cert = %path.display(),
+            "the certificate of the gateway uamp is that of an authority (CA:TRUE), which clients refuse; make it \
+             again with -addext basicConstraints=critical,CA:FALSE"
+        );
+    }
 }

@@ -91,6 +91,17 @@ impl TestGateway {
         .await
     }
 
+    /// Listens at the same address from now on.
+    pub(crate) fn keep_address(&mut self) {
+        self.front.listen = ListenOn(self.address().to_string());
+    }
+
+    /// Takes the callers that show no token, too.
+    pub(crate) async fn open_to_all(&mut self) {
+        self.front.auth.tokens_file = None;
+        self.restart().await;
+    }
+
     pub(crate) async fn with_identity(settings: UampSettings, seed: [u8; 32]) -> Self {
         Self::changed(settings, seed, |_, _| ()).await
     }
@@ -150,6 +161,7 @@ impl TestGateway {
             agents: Arc::new(FakeAgents::default()),
             external: self.external.clone(),
             key: None,
+            home: Some(self.directory.path().to_owned()),
         };
         let identity = SigningIdentity::from_ed25519(&self.seed);
         let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -6,7 +6,8 @@ use std::{
 };
 
 use agentanycast_gateway::{
-    DeliveryReport, ExternalTask, ExternalTasks, GatewayError, external_routes::ExternalRoutes, is_terminal,
+    DeliveryEvent, DeliveryReport, ExternalTask, ExternalTasks, GatewayError,
+    external_routes::ExternalRoutes, is_terminal,
 };
 use agentanycast_proto::v1::{self, ExternalAction, MessageRole, TaskStatus, part::Content};
 use agentanycast_uamp::{
@@ -25,29 +26,41 @@ use crate::{
 
 /// A node with tasks that go outside. Clones are the same one.
 #[derive(Clone)]
-struct OutsideTasks(Arc<OutsideState>);
+pub(crate) struct OutsideTasks(Arc<OutsideState>);
 
 struct OutsideState {
     tasks: Mutex<HashMap<String, ExternalTask>>,
-    actions: Mutex<Vec<ExternalAction>>,
+    events: Mutex<Vec<DeliveryEvent>>,
     ids: AsyncMutex<mpsc::UnboundedReceiver<String>>,
     woken: mpsc::UnboundedSender<String>,
     changed: watch::Sender<()>,
 }
 
 impl OutsideTasks {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let (woken, ids) = mpsc::unbounded_channel();
         Self(Arc::new(OutsideState {
             tasks: Mutex::default(),
-            actions: Mutex::default(),
+            events: Mutex::default(),
             ids: AsyncMutex::new(ids),
             woken,
             changed: watch::Sender::new(()),
         }))
     }
 
-    fn say(&self, id: &str, url: &str, text: &str) {
+    /// What was done, oldest first.
+    pub(crate) fn actions(&self) -> Vec<ExternalAction> {
+        let events = self.0.events.lock().unwrap();
+        events.iter().map(|event| event.action).collect()
+    }
+
+    /// After how long it was tried again, oldest first.
+    pub(crate) fn pauses(&self) -> Vec<std::time::Duration> {
+        let events = self.0.events.lock().unwrap();
+        events.iter().filter_map(|event| event.retry_in).collect()
+    }
+
+    pub(crate) fn say(&self, id: &str, url: &str, text: &str) {
         let mut tasks = self.0.tasks.lock().unwrap();
         let task = tasks.entry(id.to_owned()).or_insert_with(|| ExternalTask {
             url: url.to_owned(),
@@ -102,7 +115,7 @@ impl OutsideTasks {
         .await
     }
 
-    async fn ended(&self, id: &str) -> v1::Task {
+    pub(crate) async fn ended(&self, id: &str) -> v1::Task {
         self.until(id, |task| is_terminal(task.task.status()) && task.settled)
             .await
             .task
@@ -122,11 +135,7 @@ impl ExternalTasks for OutsideTasks {
     async fn report(&self, id: &str, report: DeliveryReport) -> Result<(), GatewayError> {
         let mut tasks = self.0.tasks.lock().unwrap();
         let task = tasks.get_mut(id).unwrap();
-        self.0
-            .actions
-            .lock()
-            .unwrap()
-            .extend(report.events.iter().map(|event| event.action));
+        self.0.events.lock().unwrap().extend(report.events);
         if let Some(checkpoint) = report.checkpoint {
             assert!(checkpoint.len() <= 8 << 10);
             task.checkpoint = checkpoint;
@@ -155,7 +164,7 @@ impl ExternalTasks for OutsideTasks {
     }
 }
 
-fn text_of(parts: &[v1::Part]) -> &str {
+pub(crate) fn text_of(parts: &[v1::Part]) -> &str {
     match &parts[0].content {
         Some(Content::TextPart(text)) => &text.text,
         other => panic!("{other:?}"),
@@ -240,7 +249,7 @@ async fn a_task_goes_out_and_its_answer_comes_back() {
         let said = text_of(&task.status_message.as_ref().unwrap().parts).to_owned();
         assert!(said.contains(reason), "{said}");
     }
-    let actions = pair.tasks.0.actions.lock().unwrap().clone();
+    let actions = pair.tasks.actions();
     assert!(actions.contains(&ExternalAction::CardRead) && actions.contains(&ExternalAction::Accepted));
     pair.tasks.say("skilled", &format!("{url}?skill=add"), "hello");
     pair.tasks.ended("skilled").await;
@@ -351,4 +360,69 @@ async fn what_a_setting_would_change_is_told_by_the_name_of_that_setting() {
         let error = client.send(envelope).await.unwrap_err().to_string();
         assert!(error.contains(setting) && !error.contains("[bridge."), "{error}");
     }
+}
+
+#[tokio::test]
+async fn two_gateways_talk_by_their_trial_certificates_which_are_pinned() {
+    let mut far = TestGateway::without_certificate().await;
+    far.keep_address();
+    far.open_to_all().await;
+    let mut near = TestGateway::with_identity(UampSettings::default(), [9; 32]).await;
+    let tasks = OutsideTasks::new();
+    let routes = ExternalRoutes::new(Arc::new(tasks.clone()));
+    near.external = Some(routes.clone());
+    near.restart().await;
+    let routing = tokio::spawn(routes.run(CancellationToken::new()));
+    let _routing = tokio_util::task::AbortOnDropHandle::new(routing);
+    let url = format!("uamp+https://127.0.0.1:{}", far.address().port());
+    let sent = async |id: &str| {
+        tasks.say(id, &url, "2+2");
+        tasks.ended(id).await
+    };
+    let completed = async |id: &str| {
+        let task = sent(id).await;
+        assert_eq!(task.status(), TaskStatus::Completed, "{:?}", task.status_message);
+    };
+    completed("first").await;
+    far.restart().await;
+    completed("after a restart").await;
+    std::fs::remove_file(far.directory.path().join("uamp-trial-key.pem")).unwrap();
+    far.restart().await;
+    let task = sent("another key").await;
+    assert_eq!(task.status(), TaskStatus::Failed);
+    let reason = text_of(&task.status_message.as_ref().unwrap().parts);
+    assert!(
+        reason.contains("this node knows it by sha256:") && reason.contains("uamp-known-agents"),
+        "{reason}"
+    );
+}
+
+/// `openssl req -x509` makes the certificate of an authority by default, which no client takes of a server.
+#[tokio::test]
+async fn the_certificate_of_an_authority_is_refused_in_words() {
+    let far = TestGateway::start().await;
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let made = params.self_signed(&key).unwrap();
+    std::fs::write(far.certificate(), made.pem()).unwrap();
+    std::fs::write(far.directory.path().join("key.pem"), key.serialize_pem()).unwrap();
+    let mut far = far;
+    far.restart().await;
+    let settings = UampClientSettings {
+        allow_private: true,
+        ca: Some(far.certificate()),
+        ..UampClientSettings::default()
+    };
+    let base = format!("https://localhost:{}", far.address().port());
+    let client = UampClient::new(&base, &settings).unwrap();
+    let error = client
+        .send(signed(&draft(Intent::Inform, "x")))
+        .await
+        .unwrap_err();
+    let error = error.to_string();
+    assert!(
+        error.contains("CA:TRUE") && error.contains("basicConstraints=critical,CA:FALSE"),
+        "{error}"
+    );
 }

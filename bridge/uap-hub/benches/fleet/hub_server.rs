@@ -36,6 +36,7 @@ pub(crate) async fn serve() {
         agents: Arc::new(agents.clone()),
         external: None,
         key: None,
+        home: None,
     };
     let running = UapHubGateway::start(node, front, UapHubSettings::default())
         .await

@@ -74,6 +74,7 @@ impl TestHub {
             agents: Arc::new(agents.clone()),
             external: None,
             key: None,
+            home: None,
         };
         let running = UapHubGateway::start(node, front, settings).await.unwrap();
         let url = format!("http://{}", running.address());

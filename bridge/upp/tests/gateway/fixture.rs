@@ -50,6 +50,7 @@ impl TestGateway {
             agents: Arc::new(FakeAgents::default()),
             external: None,
             key: None,
+            home: None,
         };
         let front = Front::new(settings, Arc::new(RequestCounts::default())).unwrap();
         Self {

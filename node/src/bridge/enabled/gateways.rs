@@ -164,6 +164,7 @@ impl Gateways {
             agents: local,
             external,
             key: Some(key.clone()),
+            home: config.key_path.parent().map(Into::into),
         };
         let context = DaemonContext {
             config: config.clone(),

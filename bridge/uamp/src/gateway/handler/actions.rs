@@ -401,7 +401,7 @@ impl UampHandler {
         let body = envelope.body();
         let content = body.decode(self.max_body)?;
         let said: Option<Value> = (body.essence() == JSON)
-            .then(|| serde_json::from_slice(&content).ok())
+            .then(|| agentanycast_readers::json::read(&content).ok())
             .flatten();
         let Some(through) = said.and_then(|said| said.get("ack")?.as_u64()) else {
             let text = "has to be {\"ack\": N} of the type application/json in a progress";

@@ -81,6 +81,11 @@ impl HeardAnswer {
     /// # Errors
     /// When it does not fit the deltas before it.
     pub(super) fn take(&mut self, delta: &Delta) -> Result<(), UampError> {
+        let event = ConversationEvent::Delta(delta.kind);
+        self.conversation = self
+            .conversation
+            .apply(event)
+            .map_err(|error| UampError::field("type", error.to_string()))?;
         let text = |name: &str| {
             delta
                 .payload
@@ -103,7 +108,7 @@ impl HeardAnswer {
                 self.change(TaskStatus::Working, &said);
             }
             DeltaType::Done => {
-                self.whole_results(&delta.payload);
+                self.whole_results(&delta.payload)?;
                 self.change(TaskStatus::Completed, text("message"));
             }
             DeltaType::Cancel => {
@@ -132,6 +137,17 @@ impl HeardAnswer {
 
     fn take_chunk(&mut self, payload: &Map<String, Value>) -> Result<(), UampError> {
         let text = |name: &str| payload.get(name).and_then(Value::as_str);
+        let says_more = || {
+            payload
+                .keys()
+                .any(|name| !matches!(name.as_str(), "artifact" | "mime" | "offset"))
+        };
+        if text("chunk_b64").is_none() && says_more() {
+            return Err(UampError::field(
+                "payload.chunk_b64",
+                "is missing; it has the bytes of a chunk",
+            ));
+        }
         let bytes = STANDARD
             .decode(text("chunk_b64").unwrap_or_default())
             .map_err(|error| UampError::field("payload.chunk_b64", error.to_string()))?;
@@ -170,7 +186,7 @@ impl HeardAnswer {
     }
 
     /// The results of a `done`: as this product writes them, or the payload of another one as data.
-    fn whole_results(&mut self, payload: &Map<String, Value>) {
+    fn whole_results(&mut self, payload: &Map<String, Value>) -> Result<(), UampError> {
         let Some(artifacts) = payload.get("artifacts").and_then(Value::as_array) else {
             let said = payload.keys().any(|name| name != "message" && name != "mime");
             if said {
@@ -180,22 +196,31 @@ impl HeardAnswer {
                     vec![data_part(&Value::Object(payload.clone()))],
                 ));
             }
-            return;
+            return Ok(());
         };
-        for value in artifacts.iter().take(MOST_RESULTS) {
+        if artifacts.len() > MOST_RESULTS {
+            let text = format!("makes more than {MOST_RESULTS} results");
+            return Err(UampError::field("payload.artifacts", text));
+        }
+        for value in artifacts {
             let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
             let id = match text("artifact") {
                 "" => "answer",
                 id => id,
             };
             if let Some(parts) = value.get("parts").and_then(Value::as_array) {
-                let parts = parts.iter().map(part_of).collect();
+                let parts = parts.iter().map(part_of).collect::<Result<_, _>>()?;
                 self.whole.push(artifact(id, text("name"), parts));
             } else if let Some(chunked) = self.results.get_mut(id) {
                 text("name").clone_into(&mut chunked.name);
                 chunked.has_grown = true;
+            } else {
+                // In a form of its agent's own.
+                self.whole
+                    .push(artifact(id, text("name"), vec![data_part(value)]));
             }
         }
+        Ok(())
     }
 
     /// What is to be reported: results that are new or have grown, and states.
@@ -255,36 +280,39 @@ fn data_part(value: &Value) -> v1::Part {
     })
 }
 
-/// A part of a `done`.
-fn part_of(value: &Value) -> v1::Part {
+/// A part of a `done`. One of a form that is not known is data.
+fn part_of(value: &Value) -> Result<v1::Part, UampError> {
     let text = |name: &str| value.get(name).and_then(Value::as_str);
     let mime = text("mime").unwrap_or("text/plain");
     if let Some(content) = text("content") {
-        return text_part(content, mime);
+        return Ok(text_part(content, mime));
     }
     if let Some(data) = value.get("data") {
-        return data_part(data);
+        return Ok(data_part(data));
     }
     if let Some(url) = text("url") {
         let content = Content::UrlPart(v1::UrlPart {
             url: url.to_owned(),
             ..v1::UrlPart::default()
         });
-        return v1::Part {
+        return Ok(v1::Part {
             content: Some(content),
             media_type: mime.to_owned(),
             ..v1::Part::default()
-        };
+        });
     }
+    let Some(base64) = text("content_b64") else {
+        return Ok(data_part(value));
+    };
     let bytes = STANDARD
-        .decode(text("content_b64").unwrap_or_default())
-        .unwrap_or_default();
-    v1::Part {
+        .decode(base64)
+        .map_err(|error| UampError::field("payload.artifacts.parts.content_b64", error.to_string()))?;
+    Ok(v1::Part {
         content: Some(Content::RawPart(v1::RawPart {
             data: bytes,
             filename: String::new(),
         })),
         media_type: mime.to_owned(),
         ..v1::Part::default()
-    }
+    })
 }

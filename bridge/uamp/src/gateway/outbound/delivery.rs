@@ -25,21 +25,16 @@ use super::{
     OutboundShared,
     answer::{HeardAnswer, agent_message},
     checkpoint::OutboundCheckpoint,
+    contact::{Contact, FIRST_PATIENCE, PATIENCE, PAUSE},
 };
 use crate::{
     body::EnvelopeBody,
     client::{UampClient, acknowledgement},
+    delta::Delta,
     envelope::{DEFAULT_WINDOW, EnvelopeDraft, EnvelopeId, Intent},
+    error::{UampCode, UampError},
     trust::TrustAnchors,
 };
-
-/// How long an agent may be out of reach that has not been given anything yet, and one that has.
-const FIRST_PATIENCE: Duration = Duration::from_secs(10);
-const PATIENCE: Duration = Duration::from_mins(10);
-
-/// The pause after a failure; it doubles up to the longest.
-const PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// How long a task that asks for something is left alone.
 const IDLE: Duration = Duration::from_hours(1);
@@ -71,13 +66,21 @@ impl From<GatewayError> for StepError {
     }
 }
 
+/// Why a frame is not taken.
+enum StreamFault {
+    Agent(OutboundError),
+    /// A frame was left out each time that it was asked for.
+    MissingForGood(String),
+}
+
 /// A task that is being carried.
 pub(super) struct UampDelivery {
     shared: Arc<OutboundShared>,
     id: String,
     wake: Arc<WakeSignal>,
-    contact: Instant,
-    failures: u32,
+    contact: Contact,
+    /// The agent has ended its task: it is told nothing more.
+    has_ended: bool,
     client: Option<UampClient>,
     events: Vec<DeliveryEvent>,
 }
@@ -130,8 +133,8 @@ impl UampDelivery {
             shared,
             id,
             wake,
-            contact: Instant::now(),
-            failures: 0,
+            contact: Contact::new(Instant::now()),
+            has_ended: false,
             client: None,
             events: Vec::new(),
         }
@@ -142,7 +145,7 @@ impl ExternalJob for UampDelivery {
     async fn step(&mut self, task: ExternalTask) -> NextStep {
         let task = &task;
         let Some(mut checkpoint) = OutboundCheckpoint::read(&task.checkpoint) else {
-            return self.fail(task, "the node's note on it is damaged").await;
+            return self.fail(task, "the node's note on it is damaged", true).await;
         };
         match self.take_step(task, &mut checkpoint).await {
             Ok(next) => next,
@@ -153,7 +156,8 @@ impl ExternalJob for UampDelivery {
             }
             Err(StepError::Node(error)) => {
                 let text = format!("this node cannot keep what it says: {error}");
-                self.fail(task, &text).await
+                self.fail(task, &text, self.has_ended || checkpoint.first.is_none())
+                    .await
             }
             Err(StepError::Agent(error)) => self.agent_failed(task, &mut checkpoint, &error).await,
         }
@@ -251,7 +255,7 @@ impl UampDelivery {
         let location = self.client()?.send(envelope).await?;
         let location =
             location.ok_or_else(|| OutboundError::permanent("it took the message and named no stream"))?;
-        self.contact_made();
+        self.contact.made(Instant::now());
         self.record(task, ExternalAction::Accepted, &id);
         if checkpoint.location.as_ref() != Some(&location) {
             checkpoint.location = Some(location);
@@ -277,13 +281,14 @@ impl UampDelivery {
         let wake = Arc::clone(&self.wake);
         let last = checkpoint.seq.checked_sub(1);
         let mut deltas = self.client()?.follow(&location, last).await?;
+        let opened = Instant::now();
         let mut heard = HeardAnswer::new(&task.task);
-        let mut acknowledged = checkpoint.seq;
+        let (mut acknowledged, mut reported) = (checkpoint.seq, checkpoint.seq);
         loop {
             let next = tokio::select! {
                 biased;
                 () = shared.stop.cancelled() => return Ok(NextStep::Done),
-                next = deltas.next() => next?,
+                next = deltas.next() => next,
                 // Its agent may wait for this, having fewer frames than half of the window.
                 () = tokio::time::sleep(ACK_WHEN_IDLE), if acknowledged < checkpoint.seq => {
                     acknowledged = checkpoint.seq;
@@ -293,36 +298,45 @@ impl UampDelivery {
                 // Something came from this side: a cancel, mostly.
                 () = wake.woken() => return Ok(NextStep::Again),
             };
-            let Some(delta) = next else {
-                return Err(OutboundError::new(Kind::Broken, "its stream ended before the task").into());
+            let next = next.and_then(|delta| {
+                delta.ok_or_else(|| OutboundError::new(Kind::Broken, "its stream ended before the task"))
+            });
+            let taken = match next {
+                Ok(delta) => self.take(checkpoint, &mut heard, &delta),
+                Err(error) => {
+                    self.contact.stream_ended(opened, deltas.last_heard());
+                    Err(StreamFault::Agent(error))
+                }
             };
-            self.contact_made();
-            if delta.seq != checkpoint.seq {
-                let text = format!(
-                    "its stream has frame {} where {} was due",
-                    delta.seq, checkpoint.seq
-                );
-                return Err(OutboundError::new(Kind::Broken, text).into());
-            }
-            heard
-                .take(&delta)
-                .map_err(|error| OutboundError::permanent(format!("its stream is not taken: {error}")))?;
-            checkpoint.seq += 1;
-            checkpoint.stream_id.clone_from(&delta.stream_id);
             let is_halt = heard.has_ended() || heard.asks;
             let is_due = checkpoint.seq - acknowledged >= ACK_EVERY;
-            if !is_halt && deltas.ready() > 0 && !is_due {
+            if taken.is_ok() && !is_halt && deltas.ready() > 0 && !is_due {
                 continue;
             }
-            let (artifacts, changes) = heard.report();
-            let report = DeliveryReport {
-                checkpoint: Some(checkpoint.write()),
-                artifacts,
-                changes,
-                settled: heard.has_ended(),
-                ..DeliveryReport::default()
-            };
-            self.report(report).await?;
+            self.has_ended |= heard.has_ended();
+            // What came before a fault is kept.
+            if reported < checkpoint.seq {
+                reported = checkpoint.seq;
+                let (artifacts, changes) = heard.report();
+                let report = DeliveryReport {
+                    checkpoint: Some(checkpoint.write()),
+                    artifacts,
+                    changes,
+                    settled: heard.has_ended(),
+                    ..DeliveryReport::default()
+                };
+                self.report(report).await?;
+            }
+            match taken {
+                Ok(()) => {}
+                Err(StreamFault::Agent(error)) => return Err(error.into()),
+                Err(StreamFault::MissingForGood(text)) => {
+                    return Ok(self.refuse_stream(task, checkpoint, text).await);
+                }
+            }
+            if heard.has_ended() {
+                return Ok(NextStep::Done);
+            }
             // What is kept is acknowledged, at the latest when half of the window is used.
             if is_halt || is_due {
                 acknowledged = checkpoint.seq;
@@ -331,13 +345,65 @@ impl UampDelivery {
                     outcome?;
                 }
             }
-            if heard.has_ended() {
-                return Ok(NextStep::Done);
-            }
             if heard.asks {
                 return Ok(NextStep::Again);
             }
         }
+    }
+
+    /// Takes one frame. One that was taken before is left out: a server may begin a stream again at its first frame.
+    fn take(
+        &mut self,
+        checkpoint: &mut OutboundCheckpoint,
+        heard: &mut HeardAnswer,
+        delta: &Delta,
+    ) -> Result<(), StreamFault> {
+        let due = checkpoint.seq;
+        if delta.seq < due && !delta.kind.is_terminal() {
+            return Ok(());
+        }
+        if delta.seq != due {
+            let text = format!("its stream has frame {} where {due} was due", delta.seq);
+            return Err(if self.contact.is_missing_for_good(due) {
+                StreamFault::MissingForGood(text)
+            } else {
+                StreamFault::Agent(OutboundError::new(Kind::Broken, text))
+            });
+        }
+        heard.take(delta).map_err(|error| {
+            StreamFault::Agent(OutboundError::permanent(format!(
+                "its stream is not taken: {error}"
+            )))
+        })?;
+        self.contact.made(Instant::now());
+        checkpoint.seq += 1;
+        checkpoint.stream_id.clone_from(&delta.stream_id);
+        Ok(())
+    }
+
+    /// Tells the agent that a frame is missing (4.09), and ends the task.
+    async fn refuse_stream(
+        &mut self,
+        task: &ExternalTask,
+        checkpoint: &OutboundCheckpoint,
+        text: String,
+    ) -> NextStep {
+        let error = UampError::coded(UampCode::MissingDelta, text);
+        let body = EnvelopeBody::json(&Value::Object(error.payload()));
+        let told = match self.closing(checkpoint, Intent::Error, body) {
+            Ok(Some(envelope)) => match self.client() {
+                Ok(client) => client.send(envelope).await.map(|_| ()),
+                Err(error) => Err(error),
+            },
+            Ok(None) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = told {
+            tracing::info!(task = self.id, %error, "an agent of UAMP could not be told that a frame is missing");
+        }
+        let failure = OutboundError::permanent(error.to_string());
+        self.record_failure(task, &failure, None);
+        self.fail(task, &failure.to_string(), true).await
     }
 
     async fn acknowledge(&self, checkpoint: &OutboundCheckpoint) -> Result<(), OutboundError> {
@@ -356,17 +422,12 @@ impl UampDelivery {
         self.client()?.send(envelope).await.map(|_| ())
     }
 
-    /// The task has ended here; the agent, if it has it, is told.
+    /// The task has ended here; the agent, if it has it and has not ended it, is told.
     async fn withdraw(&mut self, checkpoint: &OutboundCheckpoint) -> Result<NextStep, StepError> {
-        let sending = checkpoint.sending.as_ref().map(|(id, _)| id);
-        let first = checkpoint.first.as_ref().or(sending);
-        if let Some(id) = first.and_then(|id| EnvelopeId::parse(id)) {
-            let body = EnvelopeBody::text("text/plain", "the task has ended");
-            let draft = EnvelopeDraft::new(Intent::Cancel, vec![checkpoint.receiver.clone()], body, now_ms());
-            let envelope = draft
-                .with_reply_to(id)
-                .sign_to_bytes(&self.shared.identity, self.shared.form)
-                .map_err(|error| OutboundError::permanent(error.to_string()))?;
+        let body = EnvelopeBody::text("text/plain", "the task has ended");
+        if !self.has_ended
+            && let Some(envelope) = self.closing(checkpoint, Intent::Cancel, body)?
+        {
             self.client()?.send(envelope).await?;
         }
         let report = DeliveryReport {
@@ -375,6 +436,29 @@ impl UampDelivery {
         };
         self.report(report).await?;
         Ok(NextStep::Done)
+    }
+
+    /// The envelope that ends the conversation; `None`: the agent has nothing of it.
+    fn closing(
+        &self,
+        checkpoint: &OutboundCheckpoint,
+        intent: Intent,
+        body: EnvelopeBody,
+    ) -> Result<Option<Vec<u8>>, OutboundError> {
+        let sending = checkpoint.sending.as_ref().map(|(id, _)| id);
+        let first = checkpoint.first.as_ref().or(sending);
+        let Some(id) = first.and_then(|id| EnvelopeId::parse(id)) else {
+            return Ok(None);
+        };
+        let mut draft =
+            EnvelopeDraft::new(intent, vec![checkpoint.receiver.clone()], body, now_ms()).with_reply_to(id);
+        if intent == Intent::Error && !checkpoint.stream_id.is_empty() {
+            draft.stream_id = Some(checkpoint.stream_id.clone());
+        }
+        draft
+            .sign_to_bytes(&self.shared.identity, self.shared.form)
+            .map(Some)
+            .map_err(|error| OutboundError::permanent(error.to_string()))
     }
 
     async fn agent_failed(
@@ -388,10 +472,9 @@ impl UampDelivery {
         } else {
             PATIENCE
         };
-        let may_pass = error.is_transient() && self.contact.elapsed() < patience;
+        let may_pass = error.is_transient() && self.contact.may_pass(patience, Instant::now());
         if may_pass {
-            let doubled = PAUSE.saturating_mul(1 << self.failures.min(8)).min(LONGEST_PAUSE);
-            self.failures += 1;
+            let doubled = self.contact.pause();
             let pause = error.after().map_or(doubled, |after| after.max(doubled));
             let mut report = DeliveryReport::default();
             // What was surely not taken is another envelope the next time, with a time of its own.
@@ -420,26 +503,28 @@ impl UampDelivery {
         } else {
             error.to_string()
         };
-        self.fail(task, &reason).await
+        // What an agent has taken, or may have, is withdrawn.
+        let is_in_doubt = checkpoint.sending.is_some() && error.kind() == Kind::Broken;
+        let is_taken = checkpoint.first.is_some() || is_in_doubt;
+        let is_over = self.has_ended || !is_taken || error.kind() == Kind::TaskGone;
+        self.fail(task, &reason, is_over).await
     }
 
-    async fn fail(&mut self, task: &ExternalTask, reason: &str) -> NextStep {
+    /// Ends the task with a reason. `settled`: the agent need not be told.
+    async fn fail(&mut self, task: &ExternalTask, reason: &str, settled: bool) -> NextStep {
         let host = AgentUrl::read(&task.url).map_or_else(|_| "this URL".to_owned(), |url| url.authority);
         let text = format!("the agent at {host}: {reason}");
         let report = DeliveryReport {
             changes: vec![(TaskStatus::Failed, Some(agent_message(&text)))],
-            settled: true,
+            settled,
             ..DeliveryReport::default()
         };
+        self.contact.made(Instant::now());
         match self.report(report).await {
-            Ok(()) => NextStep::Done,
+            Ok(()) if settled => NextStep::Done,
+            Ok(()) => NextStep::Again,
             Err(error) => self.node_failed(&error),
         }
-    }
-
-    fn contact_made(&mut self) {
-        self.contact = Instant::now();
-        self.failures = 0;
     }
 
     fn record(&mut self, task: &ExternalTask, action: ExternalAction, detail: &str) {
