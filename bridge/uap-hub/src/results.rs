@@ -121,7 +121,20 @@ impl From<TranslationResponse> for Report {
     }
 }
 
+/// What is said of a state that the protocol does not have: it is no end.
+fn unknown_state(state: i32, message: &str) -> (State, String) {
+    let said = format!("state {state}, which this hub does not know");
+    let text = match message {
+        "" => said,
+        message => format!("{said}: {message}"),
+    };
+    (State::Working, text)
+}
+
 fn test_status(status: TestStatus) -> (State, String) {
+    if TestState::try_from(status.state).is_err() {
+        return unknown_state(status.state, &status.message);
+    }
     let state = match status.state() {
         TestState::Unspecified | TestState::Acknowledged | TestState::Running => State::Working,
         TestState::Completed => State::Completed,
@@ -132,6 +145,9 @@ fn test_status(status: TestStatus) -> (State, String) {
 }
 
 fn translation_status(status: TranslationStatus) -> (State, String) {
+    if TranslationState::try_from(status.state).is_err() {
+        return unknown_state(status.state, &status.message);
+    }
     let state = match status.state() {
         TranslationState::Unspecified | TranslationState::Acknowledged | TranslationState::Processing => {
             State::Working
@@ -182,6 +198,15 @@ fn report(
         report.insert("summary".to_owned(), summary_json(&summary));
     }
     Value::Object(report)
+}
+
+/// Makes a report say how its session has ended.
+pub(crate) fn set_end(report: &mut Value, state: State, text: &str) {
+    let Value::Object(report) = report else { return };
+    report.insert("status".to_owned(), state.name().into());
+    if !text.is_empty() && !report.contains_key("message") {
+        report.insert("message".to_owned(), text.into());
+    }
 }
 
 impl State {
@@ -249,7 +274,7 @@ pub(crate) fn read_report(parts: &[mesh::Part]) -> Option<(Vec<StepReport>, Opti
     let [part] = parts else { return None };
     let report = match &part.content {
         Some(Content::DataPart(data)) => metadata_json(data.data.as_ref()?),
-        Some(Content::RawPart(raw)) => serde_json::from_slice(&raw.data).ok()?,
+        Some(Content::RawPart(raw)) => agentanycast_readers::json::value(&raw.data).ok()?,
         _ => return None,
     };
     let reports = report.get("reports")?.as_array()?;
@@ -449,11 +474,9 @@ mod tests {
             state: 99,
             message: String::new(),
         };
-        assert_eq!(
-            test_status(unknown).0,
-            State::Working,
-            "a state of a later version is no end"
-        );
+        let (state, said) = test_status(unknown);
+        assert_eq!(state, State::Working, "a state of a later version is no end");
+        assert_eq!(said, "state 99, which this hub does not know");
     }
 
     #[test]

@@ -5,16 +5,18 @@
 //! way out ends the task with a reason or lets go of it.
 
 mod delivery;
+mod news;
 
 use std::sync::Arc;
 
 use agentanycast_gateway::{ErrorKind, GatewayError, agents::AgentTask};
 use agentanycast_proto::v1 as mesh;
-use futures::{StreamExt as _, stream::BoxStream};
+use futures::{StreamExt as _, future::BoxFuture, stream::BoxStream};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
+use self::news::News;
 use super::{
     END_WITHIN, Hub, SessionControl, SessionStream, SubmittedTask, TaskEvent, counters::SessionOutcome,
 };
@@ -151,8 +153,8 @@ async fn serve(
             SessionEnd::Told(state, text, result) => {
                 submitted.end();
                 hub.counters().ended(match state {
-                    State::Completed | State::Working => SessionOutcome::Completed,
-                    State::Failed => SessionOutcome::Failed,
+                    State::Completed => SessionOutcome::Completed,
+                    State::Failed | State::Working => SessionOutcome::Failed,
                     State::Invalid => SessionOutcome::Invalid,
                 });
                 // The client is free once its stream has ended; the task does not wait for that.
@@ -215,12 +217,46 @@ fn ended_by(hub: &Hub, told: Told) -> Option<String> {
     }
 }
 
-/// Reports what a client says, until it has told the end.
+/// Reports what a client says, until it has told the end or the session ends otherwise.
 async fn run(
     task: &dyn AgentTask,
     submitted: &mut SubmittedTask,
     reports: &mut BoxStream<'static, Result<Report, Status>>,
     stop: &CancellationToken,
+) -> Result<SessionEnd, GatewayError> {
+    let mut news = News::new(Instant::now());
+    let mut telling: Option<BoxFuture<'_, Result<(), GatewayError>>> = None;
+    let end = hear(task, (submitted, reports), stop, &mut news, &mut telling).await?;
+    if matches!(end, SessionEnd::Canceled) {
+        return Ok(end);
+    }
+    let cancelled = task.cancelled();
+    let rest = async {
+        if let Some(telling) = telling {
+            telling.await?;
+        }
+        while let Some(message) = news.take_rest() {
+            say(task, message).await?;
+        }
+        Ok::<_, GatewayError>(())
+    };
+    tokio::select! {
+        biased;
+        () = cancelled.cancelled() => Ok(SessionEnd::Canceled),
+        told = rest => told.map(|()| end),
+    }
+}
+
+/// Hears a client to the end of its session; what it says meanwhile is told beside that, by `telling`.
+async fn hear<'a>(
+    task: &'a dyn AgentTask,
+    (submitted, reports): (
+        &mut SubmittedTask,
+        &mut BoxStream<'static, Result<Report, Status>>,
+    ),
+    stop: &CancellationToken,
+    news: &mut News,
+    telling: &mut Option<BoxFuture<'a, Result<(), GatewayError>>>,
 ) -> Result<SessionEnd, GatewayError> {
     let cancelled = task.cancelled();
     let mut result: Option<SessionResult> = None;
@@ -228,9 +264,15 @@ async fn run(
     // Runs once the client has said that it has ended, or what came of it.
     let mut until: Option<Instant> = None;
     loop {
-        let late = async {
-            match until {
-                Some(time) => tokio::time::sleep_until(time).await,
+        if telling.is_none()
+            && let Some(message) = news.take(Instant::now())
+        {
+            *telling = Some(Box::pin(say(task, message)));
+        }
+        let due = news.due().filter(|_| telling.is_none());
+        let told = async {
+            match telling.as_mut() {
+                Some(telling) => telling.await,
                 None => std::future::pending().await,
             }
         };
@@ -242,27 +284,34 @@ async fn run(
                 // A session has one stream.
                 TaskEvent::Opened(_) => continue,
             },
-            report = reports.next() => report,
-            () = late => None,
             () = stop.cancelled() => return Ok(SessionEnd::Stopped),
+            told = told => {
+                *telling = None;
+                told?;
+                continue;
+            }
+            () = at(due) => continue,
+            () = at(until) => None,
+            report = reports.next() => report,
         };
         let mut is_last = false;
         match report {
             Some(Ok(Report::Status(State::Working, text))) => {
-                if let Some(message) = status_message(&text) {
-                    say(task, message).await?;
-                }
+                news.extend(status_message(&text));
             }
             // The first end counts.
             Some(Ok(Report::Status(state, text))) => drop(ended.get_or_insert((state, text))),
             Some(Ok(Report::Telemetry(mut telemetry))) => {
                 let attached = std::mem::take(&mut telemetry.attachments);
                 telemetry.attachments = delivery::stream_large(task, attached).await?;
-                say(task, telemetry_message(telemetry)).await?;
+                news.add(telemetry_message(telemetry));
             }
             Some(Ok(Report::Result(mut told))) => {
-                if let Some(status) = told.status.take().filter(|(state, _)| *state != State::Working) {
-                    ended.get_or_insert(status);
+                match told.status.take() {
+                    // No end: what it says of its state is told.
+                    Some((State::Working, text)) => news.extend(status_message(&text)),
+                    Some(status) => drop(ended.get_or_insert(status)),
+                    None => {}
                 }
                 result.get_or_insert(told);
             }
@@ -297,6 +346,13 @@ async fn run(
         if ended.is_some() || result.is_some() {
             until.get_or_insert_with(|| Instant::now() + END_WITHIN);
         }
+    }
+}
+
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
     }
 }
 

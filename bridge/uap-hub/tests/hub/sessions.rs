@@ -383,3 +383,56 @@ async fn a_stream_that_breaks_off_or_ends_without_a_word_fails_the_session() {
     client.complete().await;
     completed(hub.end_of("next").await);
 }
+
+#[tokio::test]
+async fn a_report_says_how_its_session_ended() {
+    let hub = TestHub::start().await;
+    let mut client = hub.client("runner", "junit").await;
+    hub.give("t", "junit");
+    let stream = client.begin().await;
+    stream.say(Event::Result(result(Some(TestState::Running)))).await;
+    stream.status(TestState::Completed, "all passed").await;
+    let (artifacts, text) = completed(hub.end_of("t").await);
+    assert_eq!(text, "all passed");
+    let Some(Content::DataPart(data)) = &artifacts[0].parts[0].content else {
+        panic!("{artifacts:?}")
+    };
+    let report = agentanycast_proto::json::from_struct(data.data.as_ref().unwrap());
+    assert_eq!(report["status"], "COMPLETED");
+}
+
+#[tokio::test]
+async fn many_telemetries_are_told_together_and_none_is_lost() {
+    const MANY: usize = 3000;
+    let hub = TestHub::start().await;
+    let mut client = hub.client("runner", "junit").await;
+    hub.give("t", "junit");
+    let stream = client.begin().await;
+    for number in 0..MANY {
+        let telemetry = Telemetry {
+            message: number.to_string(),
+            ..Telemetry::default()
+        };
+        stream.say(Event::Telemetry(telemetry)).await;
+        // So that none gives way: 1000 may wait.
+        if number % 500 == 499 {
+            let told = hub.agents.until(|agents| {
+                let said = agents.task("t").progress;
+                let told = said.iter().flat_map(|said| &said.parts).count();
+                (told > number - 400).then_some(())
+            });
+            soon(told).await;
+        }
+    }
+    stream.status(TestState::Completed, "done").await;
+    completed(hub.end_of("t").await);
+    let said = hub.agents.task("t").progress;
+    // The first one says to whom it was given.
+    let parts = said[1..].iter().flat_map(|said| &said.parts);
+    let told: Vec<String> = parts
+        .map(|part| agentanycast_proto::parts::text_of([part]))
+        .collect();
+    let wanted: Vec<String> = (0..MANY).map(|number| number.to_string()).collect();
+    assert_eq!(told, wanted);
+    assert!(said.len() < 300, "{} messages", said.len());
+}

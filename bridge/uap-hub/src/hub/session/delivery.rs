@@ -10,7 +10,7 @@ use mesh::part::Content;
 
 use crate::{
     payloads::{JSON, media_type_of},
-    results::{Output, REPORT, SessionResult, State, depth, report_artifact, status_message},
+    results::{Output, REPORT, SessionResult, State, depth, report_artifact, set_end, status_message},
     v1::Attachment,
 };
 
@@ -29,8 +29,13 @@ pub(super) async fn deliver(
 ) -> Result<(), GatewayError> {
     let mut room = INLINE;
     let mut artifacts = Vec::new();
-    let is_done = matches!(state, State::Completed | State::Working);
-    if let Some(SessionResult { report, outputs, .. }) = result {
+    let is_done = state == State::Completed;
+    if let Some(SessionResult {
+        mut report, outputs, ..
+    }) = result
+    {
+        // A result may come before the end that counts, and say another state.
+        set_end(&mut report, state, text);
         // A task that fails has no artifacts but those that were streamed.
         let written = report.to_string();
         if is_done && written.len() <= room && depth(&report) <= MAX_DEPTH {
@@ -52,11 +57,11 @@ pub(super) async fn deliver(
         }
     }
     match state {
-        State::Completed | State::Working => task.complete(artifacts, status_message(text)).await,
-        State::Failed if text.trim().is_empty() => {
+        State::Completed => task.complete(artifacts, status_message(text)).await,
+        State::Failed | State::Working if text.trim().is_empty() => {
             task.fail("the agent says that it failed, and not why").await
         }
-        State::Failed => task.fail(text).await,
+        State::Failed | State::Working => task.fail(text).await,
         State::Invalid => {
             let text = if text.trim().is_empty() {
                 "no reason was given"
