@@ -13,6 +13,7 @@ mod task_name;
 mod timestamp;
 mod tool;
 mod transfer;
+mod unreadable;
 mod wire_enum;
 
 pub use client::{ClientMessage, ClientMessageType, ClientRole};
@@ -29,6 +30,7 @@ pub use transfer::{
     BINARY_DATA, BinaryHeader, FILE_TRANSFER_COMPLETE, FILE_TRANSFER_START, FileComplete, FileStart,
     TransferFrame,
 };
+pub(crate) use unreadable::{unreadable_order, unreadable_results};
 pub use wire_enum::MessageStatus;
 pub(crate) use wire_enum::{unknown_value, wire_enum};
 

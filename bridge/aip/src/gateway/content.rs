@@ -4,6 +4,7 @@ use agentanycast_proto::{
     parts::{self, data_of},
     v1 as mesh,
 };
+use agentanycast_readers::json;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mesh::part::Content;
 use serde_json::Value;
@@ -41,7 +42,7 @@ pub(super) fn value_part(value: &Value) -> mesh::Part {
 /// The JSON of a part of data, or of one that is a file of JSON.
 pub(super) fn json_of(part: &mesh::Part) -> Option<Value> {
     match &part.content {
-        Some(Content::RawPart(raw)) if part.media_type == JSON => serde_json::from_slice(&raw.data).ok(),
+        Some(Content::RawPart(raw)) if part.media_type == JSON => json::value(&raw.data).ok(),
         _ => data_of(part),
     }
 }
@@ -49,7 +50,7 @@ pub(super) fn json_of(part: &mesh::Part) -> Option<Value> {
 /// The first object of the parts; a text that is an object counts.
 pub(super) fn object_of(parts: &[mesh::Part]) -> Option<serde_json::Map<String, Value>> {
     let from_data = parts.iter().filter_map(json_of).find(Value::is_object);
-    let found = from_data.or_else(|| serde_json::from_str(&text_of(parts)).ok())?;
+    let found = from_data.or_else(|| json::value(text_of(parts).as_bytes()).ok())?;
     match found {
         Value::Object(object) => Some(object),
         _ => None,

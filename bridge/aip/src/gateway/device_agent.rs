@@ -5,6 +5,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use agentanycast_gateway::agents::AgentPort;
@@ -17,7 +18,7 @@ use super::{device_files::DeviceFiles, metrics::Counters};
 use crate::{
     endpoints::{CommandBatch, ConnectedClient, DeviceService, DeviceTool},
     messages::{CommandResult, ToolCommand},
-    protocol::BatchContext,
+    protocol::{BatchContext, LIST_TOOLS},
 };
 
 /// Skills of every device.
@@ -31,6 +32,13 @@ const LONGEST_FEATURE: usize = 64;
 /// The longest description of a skill, in characters.
 const LONGEST_DESCRIPTION: usize = 2000;
 
+/// How long a device may take to list tools before commands that are not known: it has the turn meanwhile.
+const LIST_WITHIN: Duration = Duration::from_secs(10);
+
+/// Names that a refusal lists, and the longest one in characters.
+const MOST_NAMED: usize = 20;
+const LONGEST_NAME: usize = 100;
+
 /// A device that is connected.
 pub(super) struct DeviceAgent {
     client: ConnectedClient,
@@ -42,6 +50,8 @@ pub(super) struct DeviceAgent {
     /// The agent that commands are for that no tool says it of.
     pub(super) default_agent: Option<String>,
     pub(super) plans: bool,
+    /// How long a task in words may take.
+    pub(super) task_timeout: Duration,
     /// `None`: the device has not told them yet.
     tools: watch::Sender<Option<Vec<DeviceTool>>>,
     /// Where its files go.
@@ -61,6 +71,7 @@ pub(super) struct NewDeviceAgent {
     pub(super) counters: Arc<Counters>,
     pub(super) default_agent: Option<String>,
     pub(super) plans: bool,
+    pub(super) task_timeout: Duration,
 }
 
 impl DeviceAgent {
@@ -73,6 +84,7 @@ impl DeviceAgent {
             counters: new.counters,
             default_agent: new.default_agent,
             plans: new.plans,
+            task_timeout: new.task_timeout,
             tools: watch::Sender::new(None),
             files: DeviceFiles::default(),
             turn: Arc::default(),
@@ -112,6 +124,67 @@ impl DeviceAgent {
         format!("device '{}' disconnected", self.client_id())
     }
 
+    /// Checks that the device has the tools of these commands. Devices in use drop a batch with an unknown tool or
+    /// agent and answer nothing, so such a batch would hold the device until its time is over. Where a tool or the
+    /// agent is not on the list, the device is asked for the list again.
+    ///
+    /// # Errors
+    /// Why nothing is to be sent.
+    pub(super) async fn check_tools(
+        &self,
+        context: &BatchContext,
+        actions: &[ToolCommand],
+    ) -> Result<(), String> {
+        let Some(agent) = context.agent_name.as_ref().or(self.default_agent.as_ref()) else {
+            return Ok(());
+        };
+        let known = self.tools();
+        // A device that lists nothing at all can only be tried.
+        if known.is_empty() || unknown_tool(&known, agent, actions).is_none() {
+            return Ok(());
+        }
+        let listed = tokio::time::timeout(LIST_WITHIN, self.service.list_tools(self.client_id(), agent));
+        let refused = match listed.await {
+            Ok(Ok(listed)) => {
+                let mut tools = known;
+                tools.retain(|tool| tool.agent_name != *agent);
+                tools.extend(listed);
+                let unknown = unknown_tool(&tools, agent, actions).map(|tool| shown(tool));
+                let has = named(
+                    tools
+                        .iter()
+                        .filter(|tool| tool.agent_name == *agent)
+                        .map(|tool| tool.tool.tool_name.as_str()),
+                );
+                self.set_tools(&tools);
+                let Some(unknown) = unknown else {
+                    return self.show_tools().await;
+                };
+                format!(
+                    "has no tool '{unknown}' for its agent '{}'; it has: {has}",
+                    shown(agent)
+                )
+            }
+            Ok(Err(error)) => format!("does not list the tools of its agent '{}': {error}", shown(agent)),
+            Err(_) => {
+                let agents: BTreeSet<&str> = known.iter().map(|tool| tool.agent_name.as_str()).collect();
+                format!(
+                    "did not list the tools of its agent '{}' within {} s; name an agent of: {}",
+                    shown(agent),
+                    LIST_WITHIN.as_secs(),
+                    named(agents.into_iter())
+                )
+            }
+        };
+        Err(format!("device '{}' {refused}", self.client_id()))
+    }
+
+    /// Makes tools that were listed later skills.
+    async fn show_tools(&self) -> Result<(), String> {
+        let set = self.port.set_card(self.card()).await;
+        set.map_err(|error| format!("the card of the device's agent could not be set: {error}"))
+    }
+
     /// Has the device execute commands.
     ///
     /// # Errors
@@ -133,6 +206,38 @@ impl DeviceAgent {
         let results = self.service.command(self.client_id(), batch).await;
         results.map_err(|error| error.to_string())
     }
+}
+
+/// The first tool of commands that is not on the list of this agent.
+fn unknown_tool<'a>(tools: &[DeviceTool], agent: &str, actions: &'a [ToolCommand]) -> Option<&'a str> {
+    let is_known = |name: &str| {
+        name == LIST_TOOLS
+            || tools
+                .iter()
+                .any(|tool| tool.agent_name == agent && tool.tool.tool_name == name)
+    };
+    let mut names = actions.iter().map(|action| action.tool_name.as_str());
+    names.find(|name| !is_known(name))
+}
+
+/// A name of somebody else in a refusal.
+fn shown(name: &str) -> String {
+    name.chars()
+        .filter(|letter| !letter.is_control())
+        .take(LONGEST_NAME)
+        .collect()
+}
+
+/// Some of these names.
+pub(super) fn named<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let mut names: Vec<String> = names.take(MOST_NAMED + 1).map(shown).collect();
+    if names.is_empty() {
+        return "none".to_owned();
+    }
+    if names.len() > MOST_NAMED {
+        names[MOST_NAMED] = "…".to_owned();
+    }
+    names.join(", ")
 }
 
 /// The id of the skill that a tool is.

@@ -2,7 +2,7 @@
 //!
 //! Invariant: every way out ends the task with a reason, or leaves one that was not begun.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use agentanycast_gateway::{
     GatewayError, Target,
@@ -11,14 +11,15 @@ use agentanycast_gateway::{
 use agentanycast_proto::v1 as mesh;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     content::{object_of, text_of},
     delivery,
-    device_agent::{COMMAND_SKILL, DeviceAgent, TASK_SKILL, tool_skill},
+    device_agent::{COMMAND_SKILL, DeviceAgent, TASK_SKILL, named, tool_skill},
     mesh::{Listener, MeshTasks},
-    metrics::Outcome,
+    metrics::{Counters, Outcome},
     planner::{self, Plan},
 };
 use crate::{
@@ -28,6 +29,12 @@ use crate::{
 
 /// Most commands of one task.
 const MOST_ACTIONS: usize = 1000;
+
+/// How long a device may take to tell its tools before a task that names none of them.
+const TOLD_WITHIN: Duration = Duration::from_secs(5);
+
+/// Results that are being handed over; a device takes no further task while there are more.
+const MOST_DELIVERIES: usize = 16;
 
 /// Why tasks of an earlier process end.
 const STARTED_AGAIN: &str =
@@ -61,14 +68,26 @@ pub(super) async fn take_tasks(
 ) {
     let taken = async {
         end_unfinished(&*device.port).await;
+        // A sender that reads its result slowly does not keep the others from the device.
+        let mut deliveries = JoinSet::new();
         while let Some(task) = device.port.next().await {
             let id = task.task().task_id.clone();
-            let served = serve(&device, &mesh, planner.as_ref(), &*task, &stop);
-            if let Err(error) = served.await {
+            match serve(&device, &mesh, planner.as_ref(), &*task, &stop).await {
+                Ok(Some(ended)) => {
+                    if deliveries.len() >= MOST_DELIVERIES {
+                        deliveries.join_next().await;
+                    }
+                    deliveries.spawn(deliver(Arc::clone(&device.counters), task, ended));
+                }
+                Ok(None) => {}
                 // Mostly a task that has ended meanwhile.
-                tracing::debug!(task = id, %error, "a task of a device could not be reported on");
+                Err(error) => {
+                    tracing::debug!(task = id, %error, "a task of a device could not be reported on");
+                }
             }
+            while deliveries.try_join_next().is_some() {}
         }
+        while deliveries.join_next().await.is_some() {}
     };
     tokio::pin!(taken);
     tokio::select! {
@@ -90,44 +109,43 @@ async fn end_unfinished(port: &dyn AgentPort) {
     }
 }
 
+/// Has the device do a task: how it ended, which is to be handed over. `None`: nothing is.
 async fn serve(
     device: &DeviceAgent,
     mesh: &MeshTasks,
     planner: Option<&Target>,
     task: &dyn AgentTask,
     stop: &CancellationToken,
-) -> Result<(), GatewayError> {
+) -> Result<Option<Result<Value, String>>, GatewayError> {
     let cancelled = task.cancelled();
     // A device that has just connected is asked for its tools meanwhile.
-    if is_tool_skill(&task.task().target_skill_id) {
-        tokio::select! {
-            biased;
-            () = cancelled.cancelled() => return Ok(()),
-            () = stop.cancelled() => {
-                task.leave();
-                return Ok(());
-            }
-            () = device.gone.cancelled() => {}
-            () = device.wait_for_tools() => {}
+    tokio::select! {
+        biased;
+        () = cancelled.cancelled() => return Ok(None),
+        () = stop.cancelled() => {
+            task.leave();
+            return Ok(None);
         }
+        () = device.gone.cancelled() => {}
+        () = device.wait_for_tools() => {}
+        // What names no tool goes on without the list of a device that does not answer.
+        () = tokio::time::sleep(TOLD_WITHIN), if !is_tool_skill(&task.task().target_skill_id) => {}
     }
     let work = match work(device, planner, task.task()) {
         Ok(work) => work,
         Err(reason) => {
-            device.counters.ended(Outcome::Failed);
-            return delivery::fail(task, &format!("rejected: {reason}")).await;
+            return Ok(Some(Err(format!("rejected: {reason}"))));
         }
     };
     let turn = tokio::select! {
         biased;
-        () = cancelled.cancelled() => return Ok(()),
+        () = cancelled.cancelled() => return Ok(None),
         () = stop.cancelled() => {
             task.leave();
-            return Ok(());
+            return Ok(None);
         }
         () = device.gone.cancelled() => {
-            device.counters.ended(Outcome::Failed);
-            return delivery::fail(task, &device.gone_reason()).await;
+            return Ok(Some(Err(device.gone_reason())));
         }
         turn = device.turn.lock() => turn,
     };
@@ -145,31 +163,35 @@ async fn serve(
         biased;
         () = cancelled.cancelled() => {
             device.counters.ended(Outcome::Canceled);
-            return Ok(());
+            return Ok(None);
         }
         () = device.gone.cancelled() => Err(device.gone_reason()),
         () = stop.cancelled() => Err("agent disconnected: the gateway stopped".to_owned()),
         ended = executed => ended,
     };
     drop(turn);
-    match ended {
-        Ok(value) => {
-            let delivered = delivery::complete(task, &value).await;
-            device.counters.ended(match delivered {
-                Ok(()) => Outcome::Completed,
-                Err(_) => Outcome::Failed,
-            });
-            delivered
-        }
-        Err(reason) => {
-            device.counters.ended(Outcome::Failed);
-            delivery::fail(task, &reason).await
-        }
-    }
+    Ok(Some(ended))
 }
 
 fn is_tool_skill(skill: &str) -> bool {
     !matches!(skill, "" | COMMAND_SKILL | TASK_SKILL)
+}
+
+/// Hands the end of a task to its sender.
+async fn deliver(counters: Arc<Counters>, task: Box<dyn AgentTask>, ended: Result<Value, String>) {
+    let is_completed = ended.is_ok();
+    let delivered = match ended {
+        Ok(value) => delivery::complete(&*task, &value).await,
+        Err(reason) => delivery::fail(&*task, &reason).await,
+    };
+    counters.ended(match delivered {
+        Ok(()) if is_completed => Outcome::Completed,
+        _ => Outcome::Failed,
+    });
+    if let Err(error) = delivered {
+        let id = &task.task().task_id;
+        tracing::debug!(task = id, %error, "a task of a device could not be reported on");
+    }
 }
 
 /// What a task asks for.
@@ -241,12 +263,19 @@ fn tool_parameters(parts: &[mesh::Part], schema: Option<&Value>) -> Result<JsonO
         return Ok(JsonObject::new());
     }
     let required = schema.and_then(|schema| schema.get("required")?.as_array());
-    let only = required.filter(|names| names.len() == 1);
-    let is_text = |name: &&str| schema.is_some_and(|schema| schema["properties"][*name]["type"] == "string");
-    match only.and_then(|names| names[0].as_str()).filter(is_text) {
-        Some(name) => Ok(JsonObject::from_iter([(name.to_owned(), Value::String(text))])),
-        None => Err("a tool takes its parameters as a JSON object, as data or as text".to_owned()),
+    let required: Vec<&str> = required.into_iter().flatten().filter_map(Value::as_str).collect();
+    let is_text = |name: &str| schema.is_some_and(|schema| schema["properties"][name]["type"] == "string");
+    if let [only] = required.as_slice()
+        && is_text(only)
+    {
+        return Ok(JsonObject::from_iter([((*only).to_owned(), Value::String(text))]));
     }
+    let how = "a tool takes its parameters as a JSON object, as data or as text";
+    Err(if required.is_empty() {
+        how.to_owned()
+    } else {
+        format!("{how}; it requires: {}", named(required.into_iter()))
+    })
 }
 
 async fn execute(
@@ -280,6 +309,8 @@ async fn execute(
                 process_name: batch.process_name,
                 root_name: batch.root_name,
             };
+            let checked = device.check_tools(&context, &batch.actions).await;
+            checked.map_err(|reason| format!("rejected: {reason}"))?;
             let results = device.command(context, batch.actions).await?;
             Ok(json!({ "results": results }))
         }
@@ -291,7 +322,12 @@ async fn execute(
                 session_id,
                 cancelled: task.cancelled(),
             };
-            planner::carry_out(mesh, device, plan, &TaskListener(task)).await
+            let listener = TaskListener(task);
+            let planned = planner::carry_out(mesh, device, plan, &listener);
+            let within = device.task_timeout;
+            tokio::time::timeout(within, planned)
+                .await
+                .unwrap_or_else(|_| Err(format!("the task took more than {} s", within.as_secs())))
         }
     }
 }

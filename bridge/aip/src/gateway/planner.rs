@@ -13,7 +13,7 @@ use super::{
 use crate::{
     endpoints::DeviceTool,
     messages::{CommandResult, CommandStatus, ToolCommand},
-    protocol::BatchContext,
+    protocol::{BatchContext, SKIPPED},
 };
 
 /// Questions to the planner for one task.
@@ -179,7 +179,22 @@ async fn execute(
         root_name: answer.root_name.clone(),
     };
     let names: Vec<String> = actions.iter().map(|action| action.tool_name.clone()).collect();
-    let results = device.command(context, actions).await?;
+    let results = match device.check_tools(&context, &actions).await {
+        Ok(()) => device.command(context, actions).await?,
+        // The planner sees it as it sees what a device says, and may plan otherwise.
+        Err(refused) => {
+            let mut errors = std::iter::once((CommandStatus::Failure, refused));
+            let mut result = |action: &ToolCommand| {
+                let skipped = || (CommandStatus::Skipped, SKIPPED.to_owned());
+                let (status, error) = errors.next().unwrap_or_else(skipped);
+                CommandResult {
+                    error: Some(error),
+                    ..CommandResult::of(action, status)
+                }
+            };
+            actions.iter().map(&mut result).collect()
+        }
+    };
     Ok(names.into_iter().zip(results).collect())
 }
 

@@ -106,6 +106,7 @@ impl AipState {
             counters: Arc::clone(&self.counters),
             default_agent: self.settings.agent_names.first().cloned(),
             plans,
+            task_timeout: self.settings.task_timeout,
         }));
         if self.settings.agent_names.is_empty() {
             // It is not asked for any.

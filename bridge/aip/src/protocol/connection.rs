@@ -10,7 +10,7 @@ use super::{AipProtocol, AnyMessage, CustomMessage, Outbox, ProtocolError, Side}
 use crate::{
     messages::{
         BINARY_DATA, BinaryHeader, DecodeError, FILE_TRANSFER_COMPLETE, FILE_TRANSFER_START, TransferFrame,
-        decode_checked, type_of,
+        decode_checked, type_of, unreadable_order, unreadable_results,
     },
     transport::{FrameReceiver, Transport, TransportError, WireFrame},
 };
@@ -151,8 +151,24 @@ impl Connection {
     }
 }
 
-/// What a text is to this side.
+/// What a text is to this side. One that cannot be read and answers something is the answer that it cannot.
 fn parse(protocol: &AipProtocol, text: &str) -> Result<Received, ProtocolError> {
+    // Byte order marks and lone surrogates have one meaning only. The text stays UTF-8.
+    let mended = agentanycast_readers::json::mended(text.as_bytes());
+    let text = std::str::from_utf8(&mended).unwrap_or(text);
+    read(protocol, text).or_else(|error| {
+        let ProtocolError::Decode(decode) = &error else {
+            return Err(error);
+        };
+        let answer = match protocol.side() {
+            Side::Service => unreadable_results(text, decode).map(AnyMessage::Client),
+            Side::Client => unreadable_order(text, decode).map(AnyMessage::Server),
+        };
+        answer.map(Received::Message).ok_or(error)
+    })
+}
+
+fn read(protocol: &AipProtocol, text: &str) -> Result<Received, ProtocolError> {
     let limits = protocol.limits();
     let kind = type_of(text, limits)?;
     if matches!(

@@ -5,6 +5,7 @@
 
 mod constellation;
 mod mcp_executor;
+mod planner;
 mod program;
 mod service;
 mod shell_device;

@@ -11,3 +11,4 @@ mod foreign;
 mod keys;
 mod routes;
 mod scripted;
+mod silent_device;

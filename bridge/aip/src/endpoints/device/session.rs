@@ -146,6 +146,11 @@ impl DeviceClient {
         outbox: &Outbox,
     ) {
         match message.kind {
+            // One that could not be read.
+            ServerMessageType::Command if message.actions.is_none() && message.error.is_some() => {
+                let error = message.error.clone();
+                let _ = outbox.send(self.results(&message, None, error)).await;
+            }
             ServerMessageType::Command => {
                 if let Err(refused) = batches.try_send(message) {
                     let refused = refused.into_inner();

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::Deserialize as _;
+use serde_json::Value;
 use thiserror::Error;
 use tokio::time::timeout;
 
@@ -9,11 +11,14 @@ use super::{DeviceService, DeviceTool};
 use crate::{
     messages::{
         CommandResult, CommandStatus, JsonObject, McpToolInfo, MessageStatus, ServerMessage,
-        ServerMessageType, ToolCommand, timestamp_now,
+        ServerMessageType, ToolCommand, cut_error, timestamp_now,
     },
     protocol::{BatchContext, LIST_TOOLS, ProtocolError, TooManyPending},
     transport::TransportError,
 };
+
+/// Tools of one agent of a device: a card has 1000 skills.
+const MOST_TOOLS: usize = 1000;
 
 /// Commands for a device. The device executes them in order, and skips the rest after a failure.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -164,12 +169,62 @@ impl DeviceService {
             let reason = result.error.unwrap_or_else(|| result.status.to_string());
             return Err(refuse(reason));
         }
-        let tools: Vec<McpToolInfo> = serde_json::from_value(result.result.unwrap_or_default())
-            .map_err(|error| refuse(format!("its tools are not valid: {error}")))?;
+        let Some(Value::Array(listed)) = result.result else {
+            return Err(refuse("its tools are not a list".to_owned()));
+        };
+        let (tools, refused) = good_tools(listed);
+        if let Some((count, first)) = refused {
+            tracing::warn!(
+                device_id,
+                agent_name,
+                count,
+                first,
+                "tools of a device are left out"
+            );
+        }
         let tool = |tool| DeviceTool {
             agent_name: agent_name.to_owned(),
             tool,
         };
         Ok(tools.into_iter().map(tool).collect())
+    }
+}
+
+/// The tools of a list that can be read; of the others, how many they are and why the first one is left out.
+fn good_tools(listed: Vec<Value>) -> (Vec<McpToolInfo>, Option<(usize, String)>) {
+    let mut tools = Vec::new();
+    let mut refused: Option<(usize, String)> = None;
+    for value in listed {
+        let error = match McpToolInfo::deserialize(value) {
+            Ok(tool) if tools.len() < MOST_TOOLS => {
+                tools.push(tool);
+                continue;
+            }
+            Ok(_) => format!("more than {MOST_TOOLS} tools"),
+            Err(error) => cut_error(error.to_string()),
+        };
+        refused.get_or_insert((0, error)).0 += 1;
+    }
+    (tools, refused)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn good_tools_of_a_list_are_kept() {
+        let tool = |name: &str| json!({ "tool_key": name, "tool_name": name, "tool_type": "action" });
+        let odd = json!({ "tool_key": "x", "tool_name": "x", "tool_type": "odd" });
+        let (tools, refused) = good_tools(vec![tool("a"), odd, json!(null), tool("b")]);
+        let names: Vec<&str> = tools.iter().map(|tool| tool.tool_name.as_str()).collect();
+        assert_eq!(names, ["a", "b"]);
+        let (count, first) = refused.unwrap();
+        assert_eq!(count, 2);
+        assert!(first.contains("odd"), "{first}");
+        let (tools, refused) = good_tools(vec![tool("a"); MOST_TOOLS + 3]);
+        assert_eq!((tools.len(), refused.unwrap().0), (MOST_TOOLS, 3));
     }
 }
