@@ -1,5 +1,5 @@
 //! How long an agent waits before it connects again: 1 s, twice as long each time, at most 60 s, as the
-//! protocol has it. PURE. The connection uses it; it begins again once a Listen was accepted and stood.
+//! protocol has it. PURE. The connection uses it; it begins again once a Listen was accepted.
 
 use std::time::Duration;
 

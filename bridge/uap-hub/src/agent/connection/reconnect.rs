@@ -10,7 +10,8 @@ use crate::agent::{backoff::Backoff, error::HubError};
 /// How a connection went.
 #[derive(Debug)]
 pub(super) struct ConnectionEnd {
-    /// The hub accepted its Listen. The next wait is the shortest, if the connection outlasted the wait before it.
+    /// The hub accepted its Listen. The next wait is the shortest, unless this connection and the one before stood
+    /// for less than the waits before them.
     pub(super) stood: bool,
     /// Why it is over.
     pub(super) error: HubError,
@@ -24,12 +25,17 @@ pub(super) async fn reconnect<F: Future<Output = ConnectionEnd>>(
 ) -> Infallible {
     let mut backoff = Backoff::default();
     let mut delay = Duration::ZERO;
+    let mut was_short = false;
     loop {
         let begun = Instant::now();
         let end = connection().await;
-        // A hub that ends each Listen at once is asked ever more rarely.
-        if end.stood && begun.elapsed() >= delay {
-            backoff.reset();
+        if end.stood {
+            // A hub that ends one Listen after another at once is asked ever more rarely.
+            let is_short = begun.elapsed() < delay;
+            if !is_short || !was_short {
+                backoff.reset();
+            }
+            was_short = is_short;
         }
         delay = backoff.next_delay();
         lost(&end.error, delay);
@@ -95,7 +101,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn connections_that_are_ended_at_once_are_made_ever_more_rarely() {
-        assert_eq!(tried_at(&[true; 5], Duration::ZERO).await, [0, 1, 3, 7, 15, 31]);
+        assert_eq!(
+            tried_at(&[true; 6], Duration::ZERO).await,
+            [0, 1, 2, 4, 8, 16, 32]
+        );
     }
 
     #[tokio::test(start_paused = true)]
