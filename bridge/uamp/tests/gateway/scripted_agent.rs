@@ -63,7 +63,7 @@ pub(crate) fn frame(seq: u64, kind: &str, payload: &Value) -> Value {
 
 type Script = dyn Fn(usize, Option<u64>) -> StreamScript + Send + Sync;
 
-struct AgentState {
+struct ScriptedState {
     identity: SigningIdentity,
     envelopes: Mutex<Vec<Envelope>>,
     /// `Last-Event-ID` of each opening.
@@ -73,7 +73,7 @@ struct AgentState {
 
 /// The agent.
 pub(crate) struct ScriptedAgent {
-    state: Arc<AgentState>,
+    state: Arc<ScriptedState>,
     address: SocketAddr,
     pub(crate) certificate: PathBuf,
     _directory: tempfile::TempDir,
@@ -101,7 +101,7 @@ impl ScriptedAgent {
             acceptor: TlsAcceptor::from(Arc::new(config)),
         };
         let address = listener.tcp.local_addr().unwrap();
-        let state = Arc::new(AgentState {
+        let state = Arc::new(ScriptedState {
             identity: SigningIdentity::from_ed25519(&[5; 32]),
             envelopes: Mutex::default(),
             opened: Mutex::default(),
@@ -164,7 +164,7 @@ impl axum::serve::Listener for TlsListener {
     }
 }
 
-async fn manifest(State(state): State<Arc<AgentState>>) -> String {
+async fn manifest(State(state): State<Arc<ScriptedState>>) -> String {
     let manifest = UampManifest {
         agent: "uamp/1.0".to_owned(),
         description: "Follows a script".to_owned(),
@@ -176,7 +176,7 @@ async fn manifest(State(state): State<Arc<AgentState>>) -> String {
     manifest.sign(&state.identity)
 }
 
-async fn message(State(state): State<Arc<AgentState>>, body: Bytes) -> Response {
+async fn message(State(state): State<Arc<ScriptedState>>, body: Bytes) -> Response {
     let envelope = Envelope::read(&body, 1 << 20).unwrap();
     let opens = envelope.intent().opens_stream();
     state.envelopes.lock().unwrap().push(envelope);
@@ -187,7 +187,7 @@ async fn message(State(state): State<Arc<AgentState>>, body: Bytes) -> Response 
     }
 }
 
-async fn open(State(state): State<Arc<AgentState>>, headers: HeaderMap) -> Response {
+async fn open(State(state): State<Arc<ScriptedState>>, headers: HeaderMap) -> Response {
     let last = headers
         .get("last-event-id")
         .map(|last| last.to_str().unwrap().parse().unwrap());
