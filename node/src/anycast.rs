@@ -19,6 +19,8 @@ mod registration_state;
 mod registration_status;
 mod registry_capacity;
 mod registry_client;
+mod registry_location;
+mod registry_slot;
 mod request_signing;
 mod skill_cache;
 mod strategy;
@@ -50,14 +52,17 @@ pub use self::discovery::{DEFAULT_RESULTS, DiscoveryAnswer, RegistryFailures, Se
 pub use self::merge::{AgentMatch, AgentOnNode};
 pub use self::neighbour_cards::NeighbourCards;
 pub use self::registration_status::{RegistrationStatus, RegistryStatus};
+pub use self::registry_client::InvalidRegistry;
 pub(crate) use self::registry_client::endpoint;
-pub use self::registry_client::{InvalidRegistry, registry_beside};
+pub use self::registry_location::BootstrapRegistry;
+pub use self::registry_slot::RegistrySource;
 use self::{
     agent_presence::AgentPresence,
     merge::RouteCandidate,
     peer_health::PeerHealth,
     registration_content::{LeftOut, RegistrationContent},
     registry_client::RegistryClient,
+    registry_slot::{ClientParts, RegistrySlot},
     skill_cache::{CachedCandidates, SkillCache},
     strategy::CandidateSelector,
 };
@@ -77,6 +82,8 @@ const SECOND_PEER_WAIT: Duration = Duration::from_millis(200);
 const MAX_SEARCHES: usize = 16;
 /// How long setting the card waits for registries.
 const REGISTER_WAIT: Duration = Duration::from_secs(2);
+/// What is added to the failure of a registry that was looked for beside a relay.
+const NOT_SAID: &str = "; the relay does not say where its registry is: set anycast.registry_addrs";
 /// How long stopping waits until others know that the agent is gone.
 const UNREGISTER_WAIT: Duration = Duration::from_secs(1);
 
@@ -86,10 +93,8 @@ pub struct AnycastParts {
     pub key: Keypair,
     /// Where candidates' addresses go, and ours come from.
     pub net: net::Handle,
-    /// Registries, `HOST:PORT` or URL.
-    pub registries: Vec<String>,
-    /// Nobody named them: they may not be there.
-    pub registries_are_guessed: bool,
+    /// Registries.
+    pub registries: Vec<RegistrySource>,
     /// Whether to register the local agent.
     pub register: bool,
     /// How one of several agents is chosen.
@@ -160,8 +165,7 @@ pub struct Anycast {
 struct AnycastInner {
     net: net::Handle,
     neighbours: NeighbourCards,
-    registries: Vec<Arc<RegistryClient>>,
-    registries_are_guessed: bool,
+    registries: Vec<RegistrySlot>,
     announces: bool,
     strategy: RoutingStrategy,
     peer_health: PeerHealthHandle,
@@ -248,14 +252,14 @@ pub fn start(
     stop: &CancellationToken,
 ) -> Result<(Anycast, tokio::task::JoinHandle<()>), InvalidRegistry> {
     let mut registries = Vec::new();
-    for (place, address) in parts.registries.iter().enumerate() {
-        let times = request_signing::SigningTimes::new(place, parts.registries.len());
-        registries.push(Arc::new(RegistryClient::new(
-            address,
-            parts.key.clone(),
-            times,
-            parts.other_daemons.clone(),
-        )?));
+    let count = parts.registries.len();
+    for (place, source) in parts.registries.into_iter().enumerate() {
+        let client_parts = ClientParts {
+            key: parts.key.clone(),
+            other_daemons: parts.other_daemons.clone(),
+            place: (place, count),
+        };
+        registries.push(RegistrySlot::new(source, client_parts)?);
     }
     let inner = AnycastInner {
         net: parts.net,
@@ -267,7 +271,6 @@ pub fn start(
         },
         registrations: registries.iter().map(|_| watch::Sender::default()).collect(),
         registries,
-        registries_are_guessed: parts.registries_are_guessed,
         announces: parts.register,
         strategy: parts.strategy,
         peer_health: parts.peer_health,
@@ -289,6 +292,14 @@ pub fn start(
     for place in 0..anycast.inner.reported_versions.len() {
         keepers.spawn(registrar::keep_registered(anycast.clone(), place, stop.clone()));
     }
+    if anycast
+        .inner
+        .registries
+        .iter()
+        .any(RegistrySlot::is_beside_bootstrap)
+    {
+        keepers.spawn(follow_relays(anycast.clone(), stop.clone()));
+    }
     let task = tokio::spawn(async move { while keepers.join_next().await.is_some() {} });
     Ok((anycast, task))
 }
@@ -309,11 +320,10 @@ impl AnycastInner {
     /// Takes note of what of the card the registry at this place is not told, where the agent is registered.
     fn note_left_out(&self, place: usize, left_out: &LeftOut) {
         let registry = &self.registries[place];
-        let is_asked =
-            !self.reported_versions.is_empty() && (!self.registries_are_guessed || registry.has_answered());
+        let is_asked = !self.reported_versions.is_empty() && !registry.is_guess();
         let gaps = Some(left_out).filter(|left_out| is_asked && !left_out.is_nothing());
         let gaps = gaps.map(|left_out| RegistryGaps {
-            address: registry.address().to_owned(),
+            address: registry.client().address().to_owned(),
             left_out: left_out.clone(),
         });
         self.unfindable.send_if_modified(|told| {
@@ -330,18 +340,29 @@ impl AnycastInner {
 }
 
 impl Anycast {
-    /// How it stands at each registry that the local agent is registered at. One that was guessed, and never
-    /// answered, is left out.
+    /// How it stands at each registry that the local agent is registered at. A guess that never answered is left
+    /// out, unless it failed and is beside a relay that this node uses.
     pub fn registrations(&self) -> Vec<RegistryStatus> {
         let inner = &self.inner;
+        if !inner.announces {
+            return Vec::new();
+        }
         let told = inner.registries.iter().zip(&inner.registrations);
-        let told = told.filter(|(registry, _)| {
-            inner.announces && (!inner.registries_are_guessed || registry.has_answered())
-        });
-        told.map(|(registry, status)| RegistryStatus {
-            address: registry.address().to_owned(),
-            relay: registry.relay().unwrap_or_default(),
-            status: status.borrow().clone(),
+        told.filter_map(|(registry, status)| {
+            let (client, mut status) = (registry.client(), status.borrow().clone());
+            if let Some(reason) = registry.unreachable() {
+                status = RegistrationStatus::unregistered(reason);
+            } else if registry.is_guess() {
+                if !status.has_failed() || !registry.is_beside_relay(&inner.net) {
+                    return None;
+                }
+                status.reason.push_str(NOT_SAID);
+            }
+            Some(RegistryStatus {
+                address: client.address().to_owned(),
+                relay: client.relay().unwrap_or_default(),
+                status,
+            })
         })
         .collect()
     }
@@ -366,7 +387,7 @@ impl Anycast {
         for (place, registry) in self.inner.registries.iter().enumerate() {
             let content = card
                 .as_ref()
-                .map(|card| self.inner.registration_content(card, registry));
+                .map(|card| self.inner.registration_content(card, &registry.client()));
             let left_out = content.map(|content| content.left_out).unwrap_or_default();
             self.inner.note_left_out(place, &left_out);
         }
@@ -499,6 +520,21 @@ async fn dial_all(net: net::Handle, peers: Vec<(PeerId, Vec<String>)>) {
     while let Ok(Some(dialled)) = timeout_at(until.into(), dials.next()).await {
         if dialled.is_ok() {
             until = until.min(Instant::now() + SECOND_PEER_WAIT);
+        }
+    }
+}
+
+/// Moves registries to where their relays say that they are, until `stop`.
+async fn follow_relays(anycast: Anycast, stop: CancellationToken) {
+    let mut answers = anycast.inner.net.relay_answers();
+    loop {
+        let said = answers.borrow_and_update().clone();
+        for registry in &anycast.inner.registries {
+            registry.on_answers(&said);
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            changed = answers.changed() => if changed.is_err() { return },
         }
     }
 }

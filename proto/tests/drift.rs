@@ -6,7 +6,7 @@ use std::{fs, path::Path};
 use prost::Message as _;
 use prost_types::FileDescriptorSet;
 
-const FILES: [&str; 20] = [
+const FILES: [&str; 21] = [
     "agentanycast/v1/common.proto",
     "agentanycast/v1/anycast.proto",
     "agentanycast/v1/a2a_models.proto",
@@ -17,6 +17,7 @@ const FILES: [&str; 20] = [
     "agentanycast/v1/node_service.proto",
     "agentanycast/v1/registry_service.proto",
     "agentanycast/v1/registry_proof.proto",
+    "agentanycast/v1/relay_info.proto",
     "agentanycast/v1/agent_record.proto",
     "agentanycast/v1/federation.proto",
     "agentanycast/v1/task_list_service.proto",

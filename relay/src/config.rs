@@ -66,6 +66,9 @@ pub struct Config {
     pub connections_per_ip: u64,
     /// Where the registry is, for agents and relays. Default: `:50052`.
     pub registry_listen: ListenOn,
+    /// Where nodes are told that the registry is, `HOST:PORT` or `http(s)://HOST:PORT`. Default: its port, at the host
+    /// where they dial the relay.
+    pub announce_registry: String,
     /// How long a registration lives without a heartbeat. Default: 30 s.
     pub registry_ttl: Duration,
     /// Who may register. Default: open.
@@ -160,6 +163,7 @@ impl Config {
             max_connections: 16_384,
             connections_per_ip: 1024,
             registry_listen: on(":50052"),
+            announce_registry: String::new(),
             registry_ttl: Duration::from_secs(30),
             registry_auth: RegistryAuth::Open,
             registry_entries: 65_536,

@@ -21,6 +21,7 @@ use agentanycast_limits::{
     ConnSlots,
     http::{self, ClientTimeouts},
 };
+use agentanycast_proto::v1::RelayEndpoint;
 use anyhow::Context as _;
 use axum::{
     Extension, Router,
@@ -79,6 +80,8 @@ pub struct RelayHttpState(Arc<RelayHttpShared>);
 struct RelayHttpShared {
     handle: Handle,
     peers: FederationPeers,
+    /// Where nodes are told that the registry is.
+    registry: RelayEndpoint,
     started: Instant,
     problems: Mutex<Vec<String>>,
     directory: Mutex<DirectoryView>,
@@ -88,11 +91,12 @@ struct RelayHttpShared {
 }
 
 impl RelayHttpState {
-    /// Of a relay that was started then.
-    pub fn new(handle: Handle, peers: FederationPeers, started: Instant) -> Self {
+    /// Of a relay that was started then, and whose nodes are told this of its registry.
+    pub fn new(handle: Handle, peers: FederationPeers, registry: RelayEndpoint, started: Instant) -> Self {
         Self(Arc::new(RelayHttpShared {
             handle,
             peers,
+            registry,
             started,
             problems: Mutex::default(),
             directory: Mutex::default(),

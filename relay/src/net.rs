@@ -9,6 +9,7 @@ mod byte_meter;
 mod circuit_quota;
 mod dial_filter;
 mod open_circuits;
+mod relay_info;
 mod reservations;
 mod transport;
 
@@ -16,6 +17,7 @@ use std::{collections::HashMap, io, net::IpAddr, sync::Arc, time::Duration};
 
 pub use addresses::with_peer;
 use agentanycast_limits::{AddressChange, Interfaces, LogThrottle};
+use agentanycast_proto::v1::RelayInfo;
 use libp2p::{
     Multiaddr, Swarm, TransportError,
     core::transport::ListenerId,
@@ -56,6 +58,8 @@ pub struct NetConfig {
     pub listen: Vec<Multiaddr>,
     /// What others are told instead of where we listen. Empty: every address that we listen on.
     pub announce: Vec<Multiaddr>,
+    /// What nodes are told of this relay.
+    pub info: RelayInfo,
     /// Most reservations.
     pub max_reservations: usize,
     /// Most reservations of one address.
@@ -386,6 +390,9 @@ impl RelaySwarm {
                 self.publish_addresses();
             }
             SwarmEvent::Behaviour(BehaviourEvent::Relay(event)) => self.on_relay(event),
+            SwarmEvent::Behaviour(BehaviourEvent::Info(event)) => {
+                relay_info::answer(&mut self.swarm.behaviour_mut().info, event);
+            }
             _ => {}
         }
     }

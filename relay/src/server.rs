@@ -4,6 +4,7 @@
 use std::{
     collections::BTreeMap,
     ffi::OsString,
+    net::SocketAddr,
     process::ExitCode,
     sync::Arc,
     time::{Duration, Instant},
@@ -16,6 +17,7 @@ use agentanycast_daemon_kit::{
     traces::{TraceExporter, Traces},
 };
 use agentanycast_identity::{self as identity, Keypair};
+use agentanycast_proto::v1::{RelayEndpoint, RelayInfo, RelayLimits};
 use anyhow::Context as _;
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -123,8 +125,23 @@ impl RelayProcess {
 
         let peer = keypair.public().to_peer_id();
         let ceilings = ceilings(config);
+        // Bound first, since nodes that connect are told the ports.
+        let address = config.registry_listen.to_bind();
+        let registry = listening::bind(&config.registry_listen).await.with_context(|| {
+            format!("cannot listen for the registry on {address}; end what uses it, or set --registry-listen")
+        })?;
+        let registry_addr = registry.local_addr()?;
+        let api = match &config.api_listen {
+            listen if listen.0.is_empty() => None,
+            listen => Some(listening::bind(listen).await),
+        };
+        let api_addr = api
+            .as_ref()
+            .and_then(|bound| bound.as_ref().ok()?.local_addr().ok());
+        let info = relay_info(config, registry_addr, api_addr);
+        let registry_endpoint = info.registry.clone().unwrap_or_default();
         let net = net::start(
-            net_config(config, &ceilings, keypair),
+            net_config(config, &ceilings, info, keypair),
             Arc::clone(&metrics),
             stop.clone(),
         )
@@ -133,12 +150,8 @@ impl RelayProcess {
             .iter()
             .map(|address| format!("RELAY_ADDR={address}"))
             .collect();
-        let address = config.registry_listen.to_bind();
-        let listener = listening::bind(&config.registry_listen).await.with_context(|| {
-            format!("cannot listen for the registry on {address}; end what uses it, or set --registry-listen")
-        })?;
-        lines.push(format!("REGISTRY_ADDR={}", listener.local_addr()?));
-        let listener = BoundedListener::new(listener, "registry", ceilings.registry, Arc::clone(&metrics));
+        lines.push(format!("REGISTRY_ADDR={registry_addr}"));
+        let listener = BoundedListener::new(registry, "registry", ceilings.registry, Arc::clone(&metrics));
         let traces_stop = CancellationToken::new();
         let (recorder, traces) = traces(config, &me, traces_stop.clone())?;
         let grpc = tokio::spawn(grpc::serve(handle.clone(), listener, recorder, stop.clone()));
@@ -150,30 +163,34 @@ impl RelayProcess {
             &stop,
         );
         others.push(tokio::spawn(expire(handle.clone(), stop.clone())));
-        let face = RelayHttpState::new(handle.clone(), peers, Instant::now());
+        let face = RelayHttpState::new(handle.clone(), peers, registry_endpoint, Instant::now());
         let faces = [
             (
                 ("METRICS_ADDR", "metrics", ceilings.metrics),
-                &config.metrics_listen,
+                (&config.metrics_listen, None),
                 http::metrics_router(&face),
             ),
             (
                 ("MCP_ADDR", "mcp", ceilings.mcp),
-                &config.mcp_listen,
+                (&config.mcp_listen, None),
                 http::mcp_router(&face, &config.api_cors_origins, stop.clone()),
             ),
             (
                 ("API_ADDR", "api", ceilings.api),
-                &config.api_listen,
+                (&config.api_listen, api),
                 http::api_router(&face, &config.api_cors_origins)?,
             ),
         ];
-        for ((name, listener, places), listen, router) in faces {
+        for ((name, listener, places), (listen, bound), router) in faces {
             if listen.0.is_empty() {
                 continue;
             }
             let address = listen.to_bind();
-            match listening::bind(listen).await {
+            let bound = match bound {
+                Some(bound) => bound,
+                None => listening::bind(listen).await,
+            };
+            match bound {
                 Ok(bound) => {
                     lines.push(format!("{name}={}", bound.local_addr()?));
                     let bounded = BoundedListener::new(bound, listener, places, Arc::clone(&metrics));
@@ -272,13 +289,36 @@ fn ceilings(config: &Config) -> FdBudget {
     ceilings
 }
 
-fn net_config(config: &Config, ceilings: &FdBudget, keypair: Keypair) -> NetConfig {
+/// What nodes are told of this relay.
+fn relay_info(config: &Config, registry: SocketAddr, api: Option<SocketAddr>) -> RelayInfo {
+    let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let endpoint = |address: &str, bound: SocketAddr| RelayEndpoint {
+        address: address.to_owned(),
+        port: bound.port().into(),
+        loopback_only: bound.ip().is_loopback(),
+    };
+    RelayInfo {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        registry: Some(endpoint(&config.announce_registry, registry)),
+        api: api.map(|api| endpoint("", api)),
+        limits: Some(RelayLimits {
+            registration_ms: millis(config.registry_ttl),
+            signed_only: config.registry_auth == RegistryAuth::Signed,
+            skills: u32::try_from(RegistryLimits::default().skills).unwrap_or(u32::MAX),
+            circuit_bytes: config.circuit_bytes.0,
+            circuit_ms: millis(config.circuit_duration),
+        }),
+    }
+}
+
+fn net_config(config: &Config, ceilings: &FdBudget, info: RelayInfo, keypair: Keypair) -> NetConfig {
     let count = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
     let per_hour = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
     NetConfig {
         keypair,
         listen: config.listen.clone(),
         announce: config.announce.clone(),
+        info,
         max_reservations: count(config.max_reservations),
         max_reservations_per_ip: count(config.max_reservations_per_ip),
         max_circuits: count(config.max_circuits),

@@ -30,6 +30,7 @@ use super::{
     external_addrs::ReachableAddrs,
     frame_writer::FrameWriter,
     listeners::Listeners,
+    relay_info::RelayAnswers,
     reservation::RelaySnapshot,
     round_trip::{self, NoAnswer, RoundTrip},
     streams::{OpenError, Protocol, StreamControl},
@@ -78,6 +79,8 @@ pub(super) struct NetShared {
     pub(super) wanted: WantedChanges,
     pub(super) fair_queue: FairQueue,
     pub(super) reachable: watch::Sender<ReachableAddrs>,
+    /// What bootstrap relays say of themselves; at most one answer for each.
+    pub(super) relay_answers: watch::Sender<RelayAnswers>,
     pub(super) dht: Option<DhtControl>,
     connections: RwLock<ConnectionTable>,
     listeners: RwLock<Listeners>,
@@ -264,6 +267,12 @@ impl Handle {
         self.shared.relays().clone()
     }
 
+    /// What bootstrap relays say of themselves, now and whenever it changes. The last answer of a relay stays
+    /// while it is away.
+    pub fn relay_answers(&self) -> watch::Receiver<RelayAnswers> {
+        self.shared.relay_answers.subscribe()
+    }
+
     /// Takes `card` as our own, fills in our peer id, did:key and circuits, and shows it to every connected peer;
     /// returns when each has it or has had 2 s. Peers that connect later see it then. A card over
     /// [`super::MAX_CARD_BYTES`] is not shown to anyone and logged.
@@ -446,6 +455,7 @@ impl NetShared {
             wanted: WantedChanges::default(),
             fair_queue: FairQueue::default(),
             reachable: watch::Sender::default(),
+            relay_answers: watch::Sender::default(),
             dht,
             connections: RwLock::default(),
             listeners: RwLock::default(),

@@ -27,6 +27,7 @@ mod handle;
 mod jitter;
 mod listeners;
 mod nat;
+mod relay_info;
 mod request;
 mod reservation;
 mod rotated_peer_probe;
@@ -54,6 +55,7 @@ pub use self::{
     frame_writer::FrameWriter,
     handle::{DialAttempt, DialError, DialStatus, Handle},
     nat::Nat,
+    relay_info::{RelayAnswer, RelayAnswers},
     reservation::{CircuitLimit, RelaySnapshot, ReservationState},
     round_trip::{NoAnswer, RoundTrip},
     streams::OpenError,

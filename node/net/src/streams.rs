@@ -1,5 +1,5 @@
 //! Our own stream behaviour: opens and accepts streams of the two protocols of the network,
-//! and opens those of libp2p's ping.
+//! and opens those of libp2p's ping and of relays' answers about themselves.
 //!
 //! [`StreamControl::open`] picks the best connection to a peer (direct before relayed, then the newest) and
 //! hands the request straight to that connection's handler, so it does not wait for the swarm. Inbound
@@ -48,11 +48,13 @@ pub(super) enum Protocol {
     Card,
     /// libp2p's ping, several per stream. It is only opened: what peers open is libp2p's own behaviour's.
     Ping,
+    /// What a relay tells of itself, one answer per stream. It is only opened.
+    RelayInfo,
 }
 
 impl Protocol {
     /// All that are opened.
-    const OPENED: [Self; 3] = [Self::Envelopes, Self::Card, Self::Ping];
+    const OPENED: [Self; 4] = [Self::Envelopes, Self::Card, Self::Ping, Self::RelayInfo];
     /// Those that peers may open, in the order in which they are offered.
     pub(super) const ACCEPTED: [Self; 2] = [Self::Envelopes, Self::Card];
 }
@@ -63,6 +65,7 @@ impl AsRef<str> for Protocol {
             Self::Envelopes => "/agentanycast/a2a/1.0",
             Self::Card => "/agentanycast/card/1.0",
             Self::Ping => "/ipfs/ping/1.0.0",
+            Self::RelayInfo => "/agentanycast/relay-info/1.0",
         }
     }
 }

@@ -101,6 +101,8 @@ pub(super) struct SwarmTask {
     nat_probed_relays: HashSet<PeerId>,
     /// The connections that these dials become, which are for that only.
     nat_probes: HashSet<ConnectionId>,
+    /// Connected bootstrap relays that were asked what they say of themselves.
+    asked_relays: HashSet<PeerId>,
     /// Reach through relays.
     relay_client: bool,
     /// What others are told of us may have changed.
@@ -161,6 +163,7 @@ impl SwarmTask {
             reservations: Reservations::default(),
             observed: ObservedAddrs::default(),
             nat_probed_relays: HashSet::new(),
+            asked_relays: HashSet::new(),
             nat_probes: HashSet::new(),
             relay_client: config.relay_client,
             reach_changed: true,
@@ -333,7 +336,7 @@ impl SwarmTask {
             return;
         };
         let exchange = match inbound.protocol {
-            Protocol::Envelopes | Protocol::Ping => None,
+            Protocol::Envelopes | Protocol::Ping | Protocol::RelayInfo => None,
             Protocol::Card => {
                 let Some(exchange) = budget.card() else {
                     self.shared.counters.refused_streams.increment();
@@ -360,8 +363,8 @@ impl SwarmTask {
                             .answer(peer, inbound.connection, inbound.stream, &budget)
                             .await;
                     }
-                    // None is accepted: libp2p's own behaviour answers them.
-                    Protocol::Ping => {}
+                    // None is accepted: libp2p's own behaviour answers pings, and a node is no relay.
+                    Protocol::Ping | Protocol::RelayInfo => {}
                 }
             };
             stop.run_until_cancelled(serving).await;

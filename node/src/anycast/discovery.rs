@@ -23,6 +23,7 @@ use super::{
     lock,
     merge::{self, AgentMatch, RouteCandidate},
     registry_client::{RegistryClient, failure_text},
+    registry_slot::RegistrySlot,
     skill_cache::CachedCandidates,
 };
 
@@ -253,7 +254,8 @@ impl Anycast {
         let Ok(_turn) = inner.searches.acquire().await else {
             return Err(SearchError::NotConfigured); // The semaphore is never closed.
         };
-        let questions = inner.registries.iter().map(|registry| {
+        let registries: Vec<_> = inner.registries.iter().map(RegistrySlot::client).collect();
+        let questions = registries.iter().map(|registry| {
             let tags = tags.iter().map(|(tag, value)| (tag.clone(), value.clone()));
             let answer = registry.discover(skill, tags, limit);
             let answer = answer.map_err(|status| failure_text(&status));
@@ -274,12 +276,10 @@ impl Anycast {
         } = gather(questions, self.ask_dht(skill, limit, &has_dht)).await;
         // Nobody has asked for those that are guessed to be there, until they have shown it.
         let is_guess = |failure: &str| {
-            let mut guesses = inner
-                .registries
-                .iter()
-                .filter(|registry| !registry.has_answered());
-            inner.registries_are_guessed
-                && guesses.any(|registry| failure.starts_with(&format!("{}: ", registry.address())))
+            let mut slots = inner.registries.iter().zip(&registries);
+            slots.any(|(slot, client)| {
+                slot.is_guess() && failure.starts_with(&format!("{}: ", client.address()))
+            })
         };
         let guesses: Vec<String> = failures.extract_if(.., |failure| is_guess(failure)).collect();
         if answers.is_empty() && in_dht.is_empty() {

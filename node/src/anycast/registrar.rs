@@ -19,13 +19,14 @@ use super::{
 /// Keeps the local agent registered at one registry until `stop`, then takes it back.
 pub(super) async fn keep_registered(anycast: Anycast, place: usize, stop: CancellationToken) {
     let inner = &anycast.inner;
-    let (registry, settled) = (&inner.registries[place], &inner.reported_versions[place]);
+    let (slot, settled) = (&inner.registries[place], &inner.reported_versions[place]);
+    let mut client = slot.subscribe();
+    let mut registry = slot.client();
     let start = Instant::now();
     let mut registration = RegistrationState::default();
     let (mut card, mut is_there) = (inner.card.subscribe(), inner.is_there.subscribe());
     let mut reachable = inner.net.reachable();
     let mut log = RegistrationLog {
-        is_guessed: inner.registries_are_guessed,
         last: String::new(),
         left_out: None,
     };
@@ -33,12 +34,21 @@ pub(super) async fn keep_registered(anycast: Anycast, place: usize, stop: Cancel
     let status = &inner.registrations[place];
     loop {
         reachable.mark_unchanged();
+        let current = Arc::clone(&client.borrow_and_update());
+        if !Arc::ptr_eq(&current, &registry) {
+            // The relay has said where its registry is: what stands at the place before is taken back.
+            if registration.is_registered() {
+                unregister(&registry).await;
+            }
+            registry = current;
+            registration = RegistrationState::default();
+        }
         let edition = card.borrow_and_update().clone();
         let is_there_now = *is_there.borrow_and_update();
         let content = edition
             .card
             .filter(|_| is_there_now)
-            .map(|card| inner.registration_content(&card, registry));
+            .map(|card| inner.registration_content(&card, &registry));
         let (wanted, left_out) = match content {
             Some(content) => (content.request, Some(content.left_out)),
             None => (None, None),
@@ -59,7 +69,8 @@ pub(super) async fn keep_registered(anycast: Anycast, place: usize, stop: Cancel
             };
             let failure =
                 failure.map(|failure| refusal_text(registry.address(), &failure, SystemTime::now()));
-            log.note(registry, answer, failure.clone());
+            let is_guess = slot.is_guess() && !slot.is_beside_relay(&inner.net);
+            log.note(&registry, is_guess, answer, failure.clone());
             if say != RegistryRequest::Unregister {
                 let left_out = left_out.iter().flat_map(|left| left.sentences("this registry"));
                 let left_out: Vec<String> = left_out.collect();
@@ -69,13 +80,14 @@ pub(super) async fn keep_registered(anycast: Anycast, place: usize, stop: Cancel
             continue;
         }
         if registration.is_settled() {
-            log.note_left_out(registry, left_out.filter(|_| registration.is_registered()));
+            log.note_left_out(&registry, left_out.filter(|_| registration.is_registered()));
             settled.send_if_modified(|told| std::mem::replace(told, edition.number) != edition.number);
         }
         let due = registration.due();
         let at_due = pause(due.map(|due| due.saturating_sub(start.elapsed())));
         tokio::select! {
             () = stop.cancelled() => break,
+            changed = client.changed() => if changed.is_err() { break },
             changed = card.changed() => if changed.is_err() { break },
             changed = is_there.changed() => if changed.is_err() { break },
             changed = reachable.changed() => if changed.is_err() { break },
@@ -84,13 +96,16 @@ pub(super) async fn keep_registered(anycast: Anycast, place: usize, stop: Cancel
     }
     if spoken {
         // Without it the registration expires by itself.
-        let _ = tokio::time::timeout(UNREGISTER_WAIT, registry.send(&RegistryRequest::Unregister)).await;
+        unregister(&registry).await;
     }
+}
+
+async fn unregister(registry: &RegistryClient) {
+    let _ = tokio::time::timeout(UNREGISTER_WAIT, registry.send(&RegistryRequest::Unregister)).await;
 }
 
 /// Tells each failure of a registry once.
 struct RegistrationLog {
-    is_guessed: bool,
     last: String,
     /// What of the card was not registered when that was told last.
     left_out: Option<LeftOut>,
@@ -108,7 +123,14 @@ impl RegistrationLog {
         self.left_out = Some(left_out);
     }
 
-    fn note(&mut self, registry: &RegistryClient, answer: RegistryAnswer, failure: Option<String>) {
+    /// `is_guess`: no one says that a registry is there.
+    fn note(
+        &mut self,
+        registry: &RegistryClient,
+        is_guess: bool,
+        answer: RegistryAnswer,
+        failure: Option<String>,
+    ) {
         let registry = registry.address();
         let Some(error) = failure.filter(|_| answer != RegistryAnswer::Unknown) else {
             if !self.last.is_empty() {
@@ -128,7 +150,7 @@ impl RegistrationLog {
                 error,
                 "the local agent is registered until the registry restarts"
             );
-        } else if self.is_guessed {
+        } else if is_guess {
             tracing::debug!(registry, error, "there is no registry beside this bootstrap peer");
         } else {
             tracing::warn!(

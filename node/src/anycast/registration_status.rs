@@ -11,6 +11,8 @@ pub struct RegistrationStatus {
     pub registered: bool,
     /// Why it does not, or what is wrong with it; empty if nothing is.
     pub reason: String,
+    /// The last request to the registry failed.
+    failed: bool,
 }
 
 /// One registry, and how it stands there.
@@ -30,11 +32,18 @@ impl RegistrationStatus {
         Self {
             registered: false,
             reason,
+            failed: false,
         }
+    }
+
+    /// Whether the last request to the registry failed.
+    pub(super) const fn has_failed(&self) -> bool {
+        self.failed
     }
 
     /// The registry answered, or failed for this reason; `left_out` is what of the card it was not told, a sentence each.
     pub(super) fn note(&mut self, answer: RegistryAnswer, failure: Option<String>, left_out: &[String]) {
+        self.failed = false;
         match answer {
             RegistryAnswer::Done(_) => {
                 self.registered = true;
@@ -44,6 +53,7 @@ impl RegistrationStatus {
             RegistryAnswer::Unknown => self.registered = false,
             RegistryAnswer::Failed | RegistryAnswer::Refused => {
                 *self = Self::unregistered(failure.unwrap_or_default());
+                self.failed = true;
             }
         }
     }
@@ -60,7 +70,7 @@ mod tests {
         let mut status = RegistrationStatus::default();
         let failed = || Some("no answer".to_owned());
         status.note(RegistryAnswer::Failed, failed(), &[]);
-        assert_eq!(status, RegistrationStatus::unregistered("no answer".to_owned()));
+        assert!(status.has_failed() && !status.registered && status.reason == "no answer");
         status.note(RegistryAnswer::Unknown, Some("not here".to_owned()), &[]);
         assert_eq!(status.reason, "no answer");
         status.note(RegistryAnswer::Done(Duration::from_secs(30)), None, &[]);

@@ -30,7 +30,6 @@ use agentanycast_proto::{
         registry_service_client::RegistryServiceClient,
     },
 };
-use libp2p::{Multiaddr, multiaddr::Protocol};
 use prost::Message;
 use tonic::{
     Code, Request, Response, Status,
@@ -106,20 +105,6 @@ pub enum InvalidRegistry {
         /// What is missing.
         cause: String,
     },
-}
-
-/// Where relays have their registry by default (docs/operating.md, "Relays").
-const REGISTRY_PORT: u16 = 50_052;
-
-/// Where a relay at this address has its registry, unless it was told otherwise: deployed clients name the relay only.
-pub fn registry_beside(relay: &Multiaddr) -> Option<String> {
-    let host = match relay.iter().next()? {
-        Protocol::Ip4(ip) => ip.to_string(),
-        Protocol::Ip6(ip) => format!("[{ip}]"),
-        Protocol::Dns(name) | Protocol::Dns4(name) | Protocol::Dns6(name) => name.into_owned(),
-        _ => return None,
-    };
-    Some(format!("{host}:{REGISTRY_PORT}"))
 }
 
 /// The URL of a registry's address; without what `https` needs, see [`with_tls`].

@@ -23,7 +23,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    anycast::{self, NeighbourCards, PeerHealthHandle},
+    anycast::{self, BootstrapRegistry, NeighbourCards, PeerHealthHandle, RegistrySource},
     api, bridge,
     config::{self, Config, Deliver},
     identity_resolver::{self, DnsResolver, ResolverHandle},
@@ -258,25 +258,34 @@ pub(super) fn anycast_parts(
     other_daemons: DuplicateKeyReports,
 ) -> anycast::AnycastParts {
     let named = std::iter::once(&config.anycast.registry_addr).chain(&config.anycast.registry_addrs);
-    let mut registries: Vec<String> = Vec::new();
-    for address in named.filter(|address| !address.is_empty()) {
-        if !registries.contains(address) {
-            registries.push(address.clone());
+    let named = named.filter(|address| !address.is_empty());
+    let mut registries: Vec<RegistrySource> = Vec::new();
+    for source in named.cloned().map(RegistrySource::Named) {
+        if !registries.contains(&source) {
+            registries.push(source);
         }
     }
-    let guessed = registries.is_empty();
-    if guessed {
-        for address in config.bootstrap_peers.iter().filter_map(anycast::registry_beside) {
-            if !registries.contains(&address) {
-                registries.push(address);
+    if registries.is_empty() {
+        let beside = config
+            .bootstrap_peers
+            .iter()
+            .filter_map(BootstrapRegistry::beside);
+        // A relay with several addresses has one registry.
+        let mut guesses = Vec::new();
+        for beside in beside {
+            let is_known = |known: &BootstrapRegistry| {
+                known.guess() == beside.guess() || (known.relay.is_some() && known.relay == beside.relay)
+            };
+            if !guesses.iter().any(is_known) {
+                guesses.push(beside);
             }
         }
+        registries.extend(guesses.into_iter().map(RegistrySource::Beside));
     }
     anycast::AnycastParts {
         key,
         net,
         registries,
-        registries_are_guessed: guessed,
         register: config.anycast.auto_register,
         strategy: config.anycast.routing_strategy,
         cache_ttl: config.anycast.cache_ttl,

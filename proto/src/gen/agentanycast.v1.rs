@@ -4621,6 +4621,54 @@ pub struct RegistryProof {
     #[prost(uint64, tag = "4")]
     pub time_ms: u64,
 }
+/// The relay's answer: one frame of at most 4 KiB, as envelopes are framed, then the end of the stream. The node writes
+/// nothing. The connection proves who says it.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RelayInfo {
+    /// The version of the relay's program.
+    #[prost(string, tag = "1")]
+    pub version: ::prost::alloc::string::String,
+    /// The registry (gRPC).
+    #[prost(message, optional, tag = "2")]
+    pub registry: ::core::option::Option<RelayEndpoint>,
+    /// The REST directory and dashboard. Absent: not served.
+    #[prost(message, optional, tag = "3")]
+    pub api: ::core::option::Option<RelayEndpoint>,
+    #[prost(message, optional, tag = "4")]
+    pub limits: ::core::option::Option<RelayLimits>,
+}
+/// Where a server of the relay is.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RelayEndpoint {
+    /// HOST:PORT or http(s)://HOST:PORT, as the operator announces it. Empty: `port` at the host where the relay is dialled.
+    #[prost(string, tag = "1")]
+    pub address: ::prost::alloc::string::String,
+    /// The TCP port that it listens on.
+    #[prost(uint32, tag = "2")]
+    pub port: u32,
+    /// It listens on a loopback address only, so other hosts cannot reach it unless `address` is set.
+    #[prost(bool, tag = "3")]
+    pub loopback_only: bool,
+}
+/// Limits that a node plans by. 0: not told.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RelayLimits {
+    /// How long a registration lives without a heartbeat, in milliseconds.
+    #[prost(uint64, tag = "1")]
+    pub registration_ms: u64,
+    /// The registry takes only requests that the peer has signed.
+    #[prost(bool, tag = "2")]
+    pub signed_only: bool,
+    /// Skills that one peer may register.
+    #[prost(uint32, tag = "3")]
+    pub skills: u32,
+    /// Bytes of one circuit, both ways together.
+    #[prost(uint64, tag = "4")]
+    pub circuit_bytes: u64,
+    /// Life of one circuit, in milliseconds.
+    #[prost(uint64, tag = "5")]
+    pub circuit_ms: u64,
+}
 /// The payload of a libp2p signed envelope (RFC 0002) that the agent's node has signed; the envelope is the value of the
 /// DHT record under "/agentanycast/agent/" and the bytes of the peer id. At most 8 KiB with its envelope.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -85,6 +85,13 @@ impl ConfigCheck<'_> {
         if self.config.registry_listen.0.is_empty() {
             return Err(self.bad_setting("registry_listen", "HOST:PORT or :PORT"));
         }
+        let announced = &self.config.announce_registry;
+        if !announced.is_empty() && !is_registry_address(announced) {
+            return Err(self.bad_setting(
+                "announce_registry",
+                "HOST:PORT, http://HOST:PORT or https://HOST:PORT that nodes can reach",
+            ));
+        }
         Ok(())
     }
 
@@ -256,6 +263,16 @@ fn can_listen(address: &Multiaddr) -> bool {
                 Protocol::Ws(_)
             ]
     )
+}
+
+/// Whether nodes can ask a registry at this address: `HOST:PORT`, or a URL of that without a path.
+fn is_registry_address(text: &str) -> bool {
+    let host = match text.split_once("://") {
+        Some(("http" | "https", host)) => host,
+        Some(_) => return false,
+        None => text,
+    };
+    host_port(host).is_some_and(|(_, port)| port != 0)
 }
 
 fn can_announce(address: &Multiaddr) -> bool {

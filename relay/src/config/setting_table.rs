@@ -26,6 +26,7 @@ pub(super) static KEYS: &[RelaySettingKey] = &[
     key!(Config, "max_connections", max_connections).variable("MAX_CONNECTIONS").flag("max-connections", "N", "Most connections of peers at once"),
     key!(Config, "connections_per_ip", connections_per_ip).variable("CONNECTIONS_PER_IP").flag("connections-per-ip", "N", "Most connections of one address at once"),
     key!(Config, "registry_listen", registry_listen).variable("REGISTRY_LISTEN").flag("registry-listen", "ADDR", "Where the registry is, HOST:PORT or :PORT"),
+    key!(Config, "announce_registry", announce_registry).variable("ANNOUNCE_REGISTRY").flag("announce-registry", "ADDR", "Registry that nodes are told, HOST:PORT or https://HOST:PORT; its port unless set"),
     key!(Config, "registry_ttl", registry_ttl).variable("REGISTRY_TTL").flag("registry-ttl", "TIME", "How long a registration lives without a heartbeat"),
     key!(Config, "registry_auth", registry_auth).variable("REGISTRY_AUTH").flag("registry-auth", "MODE", "open, or signed to take only what the peer has signed"),
     key!(Config, "registry_entries", registry_entries).variable("REGISTRY_ENTRIES").flag("registry-entries", "N", "Most entries that are registered here"),

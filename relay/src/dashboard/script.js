@@ -62,6 +62,16 @@ function showFederation(federation) {
   arrange(by("relays"), federation.peer_details.map(relay));
 }
 
+// What a node needs that is connected and not listed.
+function missing({ registry_endpoint: { address, port, loopback_only: local }, libp2p, relay }) {
+  if (local && !address) {
+    return "The registry listens on a loopback address only, so nodes of other hosts cannot register: set --registry-listen or --announce-registry.";
+  }
+  const there = `${libp2p.connected_peers} nodes are connected and ${relay.reservations} have a reservation.`;
+  const where = address || `port ${port} of this host`;
+  return `${there} Nodes register at ${where}; a node that asks elsewhere sets anycast.registry_addrs to that address.`;
+}
+
 function showStats(stats) {
   clockIs(stats.now);
   set("local", stats.registry.local_count);
@@ -74,6 +84,7 @@ function showStats(stats) {
     set("peer-id", stats.peer_id);
     by("peer-id").after(" ", copy("relay id", stats.peer_id));
   }
+  set("nobody-hint", missing(stats));
   showTraffic(stats.relay);
   showFederation(stats.federation);
 }

@@ -208,9 +208,14 @@ async fn stats(
 
 /// What `/api/v1/stats` and the live events say.
 pub(super) fn stats_json(face: &RelayHttpState) -> Value {
-    let peers = face.0.peers.all();
+    let (peers, registry) = (face.0.peers.all(), &face.0.registry);
     let mut figures = json!({
         "registry": health::registry(face),
+        "registry_endpoint": {
+            "address": registry.address,
+            "port": registry.port,
+            "loopback_only": registry.loopback_only,
+        },
         "relay": health::relay(face),
         "libp2p": { "connected_peers": face.0.handle.metrics().peers.get() },
         "peer_id": face.0.handle.me(),

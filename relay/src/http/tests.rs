@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use agentanycast_proto::v1::SkillInfo;
+use agentanycast_proto::v1::{RelayEndpoint, SkillInfo};
 use axum::{
     body::{Body, to_bytes},
     extract::ConnectInfo,
@@ -27,7 +27,15 @@ mod agents_and_skills;
 fn face() -> RelayHttpState {
     let registry = SkillRegistry::new("relay-a", RegistryLimits::default(), HybridClock::default());
     let handle = Handle::new("relay-a", registry, None, 0, Arc::new(Metrics::default()));
-    RelayHttpState::new(handle, FederationPeers::default(), Instant::now())
+    RelayHttpState::new(
+        handle,
+        FederationPeers::default(),
+        RelayEndpoint {
+            port: 7000,
+            ..RelayEndpoint::default()
+        },
+        Instant::now(),
+    )
 }
 
 async fn register(face: &RelayHttpState, peer: &str, name: &str, skill: &str, tags: &[(&str, &str)]) {
@@ -157,6 +165,8 @@ async fn agents_are_found_by_skill_tag_and_words() {
     assert_eq!((&second["count"], &second["total"]), (&1.into(), &2.into()));
     let (_, stats) = json(&router, "/api/v1/stats").await;
     assert_eq!(stats["registry"]["local_count"], 3);
+    let endpoint = serde_json::json!({ "address": "", "port": 7000, "loopback_only": false });
+    assert_eq!(stats["registry_endpoint"], endpoint);
     assert!(stats.get("federation").is_none());
 }
 

@@ -14,7 +14,7 @@ use libp2p::{
 };
 
 use super::{
-    NetConfig, byte_meter::CircuitMeter, circuit_quota::CircuitQuota, dial_filter,
+    NetConfig, byte_meter::CircuitMeter, circuit_quota::CircuitQuota, dial_filter, relay_info,
     reservations::ReservationSlots, transport,
 };
 use crate::metrics::Metrics;
@@ -54,6 +54,7 @@ pub(super) struct Behaviour {
     ping: ping::Behaviour,
     autonat: autonat::v2::server::Behaviour,
     relay: relay::Behaviour,
+    pub(super) info: relay_info::Behaviour,
 }
 
 /// The swarm of a relay that listens nowhere yet.
@@ -94,6 +95,7 @@ pub(super) fn swarm(
         ping: ping::Behaviour::default(),
         autonat: autonat::v2::server::Behaviour::default(),
         relay: relay::Behaviour::new(local, relay_config(config, places.clone(), circuits.clone())),
+        info: relay_info::behaviour(&config.info),
     };
     let swarm_config = swarm::Config::with_tokio_executor()
         .with_idle_connection_timeout(IDLE_TIMEOUT)

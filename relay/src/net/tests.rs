@@ -70,6 +70,7 @@ fn a_ceiling_is_said_and_a_mistake_is_not() {
 
 fn config(listen: &[&str]) -> NetConfig {
     NetConfig {
+        info: RelayInfo::default(),
         keypair: Keypair::generate_ed25519(),
         listen: listen.iter().copied().map(addr).collect(),
         announce: Vec::new(),

@@ -28,6 +28,7 @@ mod many_agents;
 mod mcp;
 mod nat;
 mod registry;
+mod registry_elsewhere;
 mod registry_requests;
 mod registry_tls;
 mod registry_unreachable;

@@ -43,6 +43,11 @@ fn advice(reason: &str) -> &'static str {
     let says = |words: &[&str]| words.iter().any(|word| reason.contains(word));
     if reason.starts_with(DIFFERS) || says(&["set the clock"]) {
         "set the clock that is wrong; the agent is registered by itself then"
+    } else if says(&["anycast.registry_addrs"]) {
+        "ask the relay's operator for the address of its registry and set anycast.registry_addrs to that HOST:PORT; nodes cannot \
+         find this agent by skill until then"
+    } else if says(&["loopback address only", "announces it wrongly", "says no port"]) {
+        "have the relay's operator set what the reason names, or set anycast.registry_addrs to a registry that you can reach"
     } else if says(&["at most", "ResourceExhausted"]) {
         "a limit of the registry is reached: have its operator raise it, register fewer skills, or use another registry"
     } else if says(&[
@@ -83,6 +88,14 @@ mod tests {
             ),
             ("ResourceExhausted: entries of one address: 1 at most", "limit"),
             ("Unavailable: tcp connect error", "running"),
+            (
+                "Unavailable: tcp connect error; the relay does not say where its registry is: set anycast.registry_addrs",
+                "ask the relay's operator",
+            ),
+            (
+                "the relay serves it on a loopback address only; have its operator set",
+                "or set anycast.registry_addrs",
+            ),
             ("InvalidArgument: a skill has no id", "put right"),
         ] {
             let finding = of(false, reason);

@@ -227,6 +227,7 @@ impl SwarmTask {
             self.dialer.disconnected(peer, now, rand::random());
             self.reservations.disconnected(peer, now, rand::random());
             self.nat_probed_relays.remove(&peer);
+            self.asked_relays.remove(&peer);
             self.direct_upgrades.settled(peer);
             self.reach_changed = true;
         }

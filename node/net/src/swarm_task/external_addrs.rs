@@ -4,6 +4,7 @@
 use std::{
     error::Error,
     io,
+    sync::Arc,
     time::{Instant, SystemTime},
 };
 
@@ -24,7 +25,9 @@ use super::{SwarmTask, dialing};
 use crate::{
     address_book::{self, Scope},
     external_addrs,
+    relay_info::{self, RelayAnswer},
     reservation::{CircuitLimit, ReservationLoss},
+    streams::Protocol,
 };
 
 /// Relays at which a peer is looked for of whom no circuit is known.
@@ -49,6 +52,39 @@ impl SwarmTask {
             self.reservations.withdrawn(peer);
         }
         self.reach_changed = true;
+        let is_told = |protocol: &StreamProtocol| protocol.as_ref() == Protocol::RelayInfo.as_ref();
+        if self.dialer.is_pinned_peer(peer) && protocols.iter().any(is_told) {
+            self.ask_relay(peer, connection);
+        }
+    }
+
+    /// Asks a bootstrap relay what it says of itself, once while it is connected.
+    fn ask_relay(&mut self, relay: PeerId, connection: ConnectionId) {
+        let Some(dialled) = self.shared.connections().remote(relay, connection).cloned() else {
+            return;
+        };
+        if !self.asked_relays.insert(relay) {
+            return;
+        }
+        let (shared, stop) = (Arc::clone(&self.shared), self.stop.clone());
+        self.tasks.spawn(async move {
+            let asking = relay_info::ask(&shared.control, relay);
+            match stop.run_until_cancelled(asking).await {
+                Some(Ok(info)) => {
+                    let dialled = dialled.to_string();
+                    shared.relay_answers.send_if_modified(|known| {
+                        let answer = RelayAnswer::new(dialled, info);
+                        let is_news = known.get(&relay) != Some(&answer);
+                        known.insert(relay, answer);
+                        is_news
+                    });
+                }
+                Some(Err(error)) => {
+                    tracing::warn!(%relay, %error, "the relay did not say where its registry is");
+                }
+                None => {}
+            }
+        });
     }
 
     /// A peer says where it sees us. Bootstrap peers are believed: whoever else we dial could say what it likes.
