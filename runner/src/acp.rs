@@ -3,19 +3,21 @@
 //!
 //! `connection` keeps the agent running and answers its requests, `turn` runs one task with what `turns` hands it,
 //! `sessions` knows the session of each conversation, `files` and `terminals` are what the agent does through the
-//! runner. PURE: `content`, `progress`, `permission`.
+//! runner. PURE: `content`, `lines`, `progress`, `permission`, `voice`.
 //!
 //! What the agent does by itself is not confined: it has the rights of its process.
 
 mod connection;
 mod content;
 mod files;
+mod lines;
 mod permission;
 mod progress;
 mod sessions;
 mod terminals;
 mod turn;
 mod turns;
+mod voice;
 
 use std::{
     path::PathBuf,
@@ -33,7 +35,7 @@ use self::{
     connection::{AgentOffer, AgentState, KeptAgent, UpAgent},
     files::ConfinedFiles,
     sessions::{KnownSession, Sessions},
-    turn::{PermitRules, Turn, error_text},
+    turn::{PermitRules, Turn, TurnEnd, error_text},
     turns::Turns,
 };
 use crate::{
@@ -145,10 +147,10 @@ impl AcpBackend {
         task: &dyn AgentTask,
     ) -> Result<SessionId, RunError> {
         if let Some(session) = known.as_mut() {
-            if session.start == Some(agent.start) {
+            if session.start == Some(agent.start) && !session.is_lost {
                 return Ok(session.id.clone());
             }
-            if agent.capabilities.load_session {
+            if agent.capabilities.load_session && !session.is_lost {
                 match self.load(agent, &session.id).await {
                     Ok(()) => {
                         session.start = Some(agent.start);
@@ -159,15 +161,20 @@ impl AcpBackend {
                     }
                 }
             }
-            let lost =
-                "The agent was started again and does not know what was said before in this conversation.";
+            let lost = if session.is_lost {
+                "The agent has lost the session of this conversation and does not know what was said before."
+            } else {
+                "The agent was started again and does not know what was said before in this conversation."
+            };
             // A task that has ended is seen as cancelled.
             let _ = task.working(text_message(lost)).await;
+            self.tell_kept(&session.id.clone(), task).await;
         }
         let id = self.new_session(agent).await?;
         *known = Some(KnownSession {
             id: id.clone(),
             start: Some(agent.start),
+            is_lost: false,
         });
         self.sessions.keep(&task.task().context_id, &id);
         Ok(id)
@@ -175,11 +182,24 @@ impl AcpBackend {
 
     async fn load(&self, agent: &UpAgent, session: &SessionId) -> Result<(), String> {
         let request = LoadSessionRequest::new(session.clone(), self.files.root());
+        self.turns.set_loading(session, true);
         let loaded = agent.connection.send_request(request).block_task();
-        match timeout(SESSION_WITHIN, loaded).await {
+        let loaded = match timeout(SESSION_WITHIN, loaded).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(error)) => Err(error_text(&error)),
             Err(_) => Err(format!("it took more than {SESSION_WITHIN:?}")),
+        };
+        // The last of what it repeats may come behind its answer.
+        self.turns.quiet(session).await;
+        self.turns.set_loading(session, false);
+        loaded
+    }
+
+    /// Tells the sender what the agent said in a session outside of its turns.
+    async fn tell_kept(&self, session: &SessionId, task: &dyn AgentTask) {
+        if let Some(text) = self.turns.take_kept(session) {
+            // A task that has ended is seen as cancelled.
+            let _ = task.working(text_message(text)).await;
         }
     }
 
@@ -213,31 +233,52 @@ impl Backend for AcpBackend {
         let cancelled = task.cancelled();
         let slot = self.sessions.slot(&task.task().context_id);
         let prepared = async {
-            let mut known = slot.lock_owned().await;
+            let held = slot.lock_owned().await;
             let agent = timeout(WAIT_FOR_AGENT, self.up(false)).await;
             let agent = agent.map_err(|_| RunError::new(self.down_reason()))??;
             let takes = &agent.capabilities.prompt_capabilities;
             let blocks = content::prompt(&newest_request(task.task()), takes)?;
-            let session = self.session(&agent, &mut known, task).await?;
-            Ok::<_, RunError>((known, agent, session, blocks))
+            Ok::<_, RunError>((held, agent, blocks))
         };
-        let (known, agent, session, blocks) = tokio::select! {
+        let (mut held, agent, blocks) = tokio::select! {
             biased;
             () = cancelled.cancelled() => return Err(RunError::new("the task was canceled")),
             prepared = prepared => prepared?,
         };
-        let events = self.turns.open(&session, self.config.max_output);
-        let turn = Turn {
-            agent: &agent,
-            session,
-            task,
-            rules: PermitRules {
-                permit: self.config.permit,
-                timeout: self.config.permit_timeout,
-            },
-            max_output: self.config.max_output,
-        };
-        turn.run(blocks, events, known).await
+        let mut is_again = false;
+        loop {
+            let session = tokio::select! {
+                biased;
+                () = cancelled.cancelled() => return Err(RunError::new("the task was canceled")),
+                session = self.session(&agent, &mut held, task) => session?,
+            };
+            self.tell_kept(&session, task).await;
+            let events = self.turns.open(&session, self.config.max_output);
+            let turn = Turn {
+                agent: &agent,
+                session: session.clone(),
+                task,
+                rules: PermitRules {
+                    permit: self.config.permit,
+                    timeout: self.config.permit_timeout,
+                },
+                max_output: self.config.max_output,
+            };
+            match turn.run(blocks.clone(), events, held).await {
+                TurnEnd::NoSession(again, _) if !is_again => {
+                    held = again;
+                    if let Some(session) = held.as_mut() {
+                        session.is_lost = true;
+                    }
+                    is_again = true;
+                }
+                TurnEnd::NoSession(_, reason) => return Err(reason),
+                TurnEnd::Ended(result) => {
+                    self.tell_kept(&session, task).await;
+                    return result;
+                }
+            }
+        }
     }
 
     async fn stop(&self) {

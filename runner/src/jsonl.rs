@@ -6,7 +6,7 @@
 //! tasks.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     path::PathBuf,
     sync::Arc,
     time::{Duration, SystemTime},
@@ -16,7 +16,9 @@ use agentanycast_gateway::{
     GatewayError,
     agents::{AgentTask, ArtifactSink},
 };
+use agentanycast_proto::v1;
 use async_trait::async_trait;
+use futures::future::BoxFuture;
 use tokio::{
     sync::{Mutex, mpsc},
     time::Instant,
@@ -45,6 +47,9 @@ const STEADY: Duration = Duration::from_mins(1);
 
 /// Most results of one task that are sent piece by piece at a time.
 const MOST_SINKS: usize = 16;
+
+/// Most questions of one task that wait for the answer to an earlier one.
+const MOST_QUESTIONS: usize = 16;
 
 /// Events of one task that wait: the process is read no further while its task is behind.
 const EVENTS: usize = 16;
@@ -130,34 +135,36 @@ impl Backend for JsonlBackend {
         };
         process.send(task_line(task.task(), attempt)).await?;
         let mut sinks: HashMap<String, Box<dyn ArtifactSink>> = HashMap::new();
-        // What ended the task while it waited for an answer.
-        let mut early = None;
+        let mut questions = VecDeque::new();
+        let mut answer: Option<BoxFuture<'_, Result<v1::Message, GatewayError>>> = None;
+        // Progress would end the wait for the answer.
+        let mut progress = None;
         loop {
-            let event = if let Some(event) = early.take() {
-                event
-            } else {
-                tokio::select! {
-                    biased;
-                    () = cancelled.cancelled() => return Err(RunError::new("the task was ended")),
-                    event = said.recv() => event,
-                }
-            };
-            match event {
-                Some(TaskEvent::Said(Said::Working(message))) => {
+            if answer.is_none() {
+                if let Some(message) = progress.take() {
                     task.working(message).await.map_err(refused)?;
                 }
+                answer = questions.pop_front().map(|question| task.ask(question));
+            }
+            let event = tokio::select! {
+                biased;
+                () = cancelled.cancelled() => return Err(RunError::new("the task was ended")),
+                message = answered(&mut answer) => {
+                    answer = None;
+                    process.send(answer_line(&id, &message.map_err(refused)?)).await?;
+                    continue;
+                }
+                event = said.recv() => event,
+            };
+            match event {
+                Some(TaskEvent::Said(Said::Working(message))) => progress = Some(message),
                 Some(TaskEvent::Said(Said::Question(question))) => {
-                    let answer = tokio::select! {
-                        biased;
-                        () = cancelled.cancelled() => return Err(RunError::new("the task was ended")),
-                        answer = task.ask(question) => answer.map_err(refused)?,
-                        // It need not wait for the answer.
-                        ended = ended_meanwhile(&mut said) => {
-                            early = Some(ended);
-                            continue;
-                        }
-                    };
-                    process.send(answer_line(&id, &answer)).await?;
+                    if questions.len() >= MOST_QUESTIONS {
+                        return Err(RunError::new(format!(
+                            "the program asks more than {MOST_QUESTIONS} questions at a time"
+                        )));
+                    }
+                    questions.push_back(question);
                 }
                 Some(TaskEvent::Said(Said::Chunk {
                     name,
@@ -221,13 +228,13 @@ fn refused(error: GatewayError) -> RunError {
     RunError::new(format!("the daemon refused it: {error}"))
 }
 
-/// Resolves when the program ends the task while it waits for an answer; with that. What else it says is left out.
-async fn ended_meanwhile(said: &mut mpsc::Receiver<TaskEvent>) -> Option<TaskEvent> {
-    loop {
-        match said.recv().await {
-            Some(TaskEvent::Said(Said::Working(_) | Said::Question(_) | Said::Chunk { .. })) => {}
-            ended => return ended,
-        }
+/// The answer to the question, if one is asked.
+async fn answered(
+    answer: &mut Option<BoxFuture<'_, Result<v1::Message, GatewayError>>>,
+) -> Result<v1::Message, GatewayError> {
+    match answer {
+        Some(answer) => answer.await,
+        None => std::future::pending().await,
     }
 }
 

@@ -23,6 +23,7 @@ mod parts;
 mod piped_child;
 pub mod process;
 pub mod program;
+mod program_lines;
 mod progress_rate;
 mod read_pace;
 mod restart_pause;

@@ -3,7 +3,12 @@
 //!
 //! Handlers never wait: what takes time runs in a task of its own, and what is about a turn goes to that turn.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use agent_client_protocol::{
     Agent, Client, HandleDispatchFrom, Lines, on_receive_notification, on_receive_request,
@@ -14,33 +19,32 @@ use agent_client_protocol::{
             AgentCapabilities, ClientCapabilities, CreateTerminalRequest, CreateTerminalResponse,
             FileSystemCapabilities, Implementation, InitializeRequest, KillTerminalRequest,
             KillTerminalResponse, ReadTextFileRequest, ReadTextFileResponse, ReleaseTerminalRequest,
-            ReleaseTerminalResponse, RequestPermissionRequest, SessionNotification, TerminalOutputRequest,
-            WaitForTerminalExitRequest, WaitForTerminalExitResponse, WriteTextFileRequest,
-            WriteTextFileResponse,
+            ReleaseTerminalResponse, SessionNotification, TerminalOutputRequest, WaitForTerminalExitRequest,
+            WaitForTerminalExitResponse, WriteTextFileRequest, WriteTextFileResponse,
         },
     },
 };
 use agentanycast_daemon_kit::json_lines;
-use futures::{SinkExt, StreamExt as _};
+use futures::{SinkExt, Stream};
 use tokio::{
     process::{ChildStdin, ChildStdout},
     sync::watch,
     time::{Instant, timeout},
 };
 use tokio_util::{
-    codec::{FramedRead, FramedWrite, LinesCodec, LinesCodecError},
+    codec::{AnyDelimiterCodecError, FramedWrite, LinesCodec, LinesCodecError},
     sync::CancellationToken,
 };
 
 use super::{
-    files::ConfinedFiles,
-    terminals::Terminals,
-    turns::{TurnEvent, Turns},
+    files::ConfinedFiles, lines::Calls, permission::PermissionRequest, terminals::Terminals, turns::Turns,
 };
 use crate::{
     log_words::said,
     piped_child::PipedChild,
     process::{ProgramCommand, Supervisor},
+    program_lines::ProgramLines,
+    read_pace::{LogRate, ReadPace},
     restart_pause::RestartPause,
     stoppable_task::StoppableTask,
 };
@@ -164,11 +168,20 @@ impl AgentKeeper {
     /// Speaks with an agent that was started, until one of both ends; why.
     async fn speak(&self, start: u64, stdin: ChildStdin, stdout: ChildStdout) -> String {
         let longest = self.offer.max_output.saturating_mul(3) / 2 + LINE_BESIDES;
-        let incoming = FramedRead::new(stdout, LinesCodec::new_with_max_length(longest));
-        let incoming = incoming.map(|line| line.map_err(io_error));
+        let calls = Arc::new(Mutex::new(Calls::default()));
+        let incoming = ReceivedLines {
+            lines: ProgramLines::new(stdout, longest),
+            calls: Arc::clone(&calls),
+            agent: self.command.to_string(),
+            ready: VecDeque::new(),
+            warnings: LogRate::new(1),
+            pace: ReadPace::new(),
+        };
+        let incoming = incoming.into_stream();
         let outgoing = SinkExt::<String>::sink_map_err(FramedWrite::new(stdin, LinesCodec::new()), io_error);
         // Some readers of lines end one at characters that JSON allows raw.
-        let outgoing = outgoing.with(|line: String| {
+        let outgoing = outgoing.with(move |line: String| {
+            calls.lock().unwrap_or_else(PoisonError::into_inner).sent(&line);
             std::future::ready(Ok::<_, std::io::Error>(json_lines::escape(&line).into_owned()))
         });
         let lines = Lines::new(outgoing, incoming);
@@ -200,6 +213,56 @@ impl AgentKeeper {
             })
             .await;
         ended.unwrap_or_else(|error| format!("the connection to the agent failed: {error}"))
+    }
+}
+
+/// The lines of an agent as the library reads them.
+struct ReceivedLines {
+    lines: ProgramLines<ChildStdout>,
+    calls: Arc<Mutex<Calls>>,
+    agent: String,
+    ready: VecDeque<String>,
+    warnings: LogRate,
+    pace: ReadPace,
+}
+
+impl ReceivedLines {
+    fn into_stream(self) -> impl Stream<Item = std::io::Result<String>> {
+        futures::stream::unfold(self, async |mut received| {
+            let line = received.next().await.transpose()?;
+            Some((line, received))
+        })
+    }
+
+    async fn next(&mut self) -> std::io::Result<Option<String>> {
+        loop {
+            if let Some(line) = self.ready.pop_front() {
+                return Ok(Some(line));
+            }
+            let piece = match self.lines.next().await {
+                Ok(Some(piece)) => piece,
+                Ok(None) => return Ok(None),
+                Err(AnyDelimiterCodecError::Io(error)) => return Err(error),
+                Err(error) => return Err(std::io::Error::other(error)),
+            };
+            let received = self
+                .calls
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .received(&piece);
+            self.ready.extend(received.lines);
+            if let Some(warning) = received.warning {
+                if let Some(left_out) = self.warnings.next() {
+                    tracing::warn!(
+                        agent = self.agent,
+                        warning,
+                        left_out,
+                        "a line of an ACP agent is not understood"
+                    );
+                }
+                self.pace.after(piece.text().len()).await;
+            }
+        }
     }
 }
 
@@ -256,22 +319,14 @@ fn builder(
         .on_receive_notification(
             async move |update: SessionNotification, _| {
                 let size = update_size(&update);
-                // An update about a session without a turn is old, or the replay of one that is loaded.
-                let _ = updates.put(
-                    &update.session_id,
-                    TurnEvent::Update(Box::new(update.update)),
-                    size,
-                );
+                updates.update(&update.session_id, update.update, size);
                 Ok(())
             },
             on_receive_notification!(),
         )
         .on_receive_request(
-            async move |request: RequestPermissionRequest, responder, _| {
-                let session = request.session_id.clone();
-                let event = TurnEvent::Permission(Box::new((request, responder)));
-                if let Some(TurnEvent::Permission(unsent)) = turns.put(&session, event, UPDATE_COST) {
-                    let (_, responder) = *unsent;
+            async move |request: PermissionRequest, responder, _| {
+                if let Some((_, responder)) = turns.permission((request, responder), UPDATE_COST) {
                     responder.respond_with_error(refused("no prompt runs in this session".to_owned()))?;
                 }
                 Ok(())

@@ -1,14 +1,19 @@
 //! Requests of an agent to be permitted something: who decides, the question to the sender of the task, and what its
 //! answer means. PURE.
 //!
-//! Invariant: an option that holds for later requests too (`allow_always`, `reject_always`) is chosen only by the
-//! sender's own answer.
+//! Invariant: an option that holds for later requests too (`allow_always`, `reject_always`), and one of a kind that is
+//! not known, is chosen only by the sender's own answer.
 
-use agent_client_protocol::v1::schema::{
-    PermissionOption, PermissionOptionId, PermissionOptionKind, RequestPermissionRequest, ToolKind,
+use agent_client_protocol::{
+    JsonRpcRequest,
+    v1::schema::{
+        PermissionOptionId, PermissionOptionKind, RequestPermissionResponse, SessionId, ToolCallUpdate,
+        ToolKind,
+    },
 };
 pub use agentanycast_gateways::run::Permit;
 use agentanycast_proto::v1;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
 use crate::parts::{data_part, text_of};
@@ -16,6 +21,43 @@ use crate::task_content::{PLAIN_TEXT, json_of, message, shortened, typed_text};
 
 /// Most of an agent's JSON that a question shows, in bytes.
 const MOST_DETAILS: usize = 64 << 10;
+
+/// A request for permission. The library's own type refuses a request with an option of a kind that it does not know.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonRpcRequest)]
+#[request(method = "session/request_permission", response = RequestPermissionResponse)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PermissionRequest {
+    pub(super) session_id: SessionId,
+    pub(super) tool_call: ToolCallUpdate,
+    #[serde(deserialize_with = "readable_options")]
+    pub(super) options: Vec<PermissionOption>,
+}
+
+/// The options that can be read: one that cannot is not offered.
+fn readable_options<'de, D: Deserializer<'de>>(options: D) -> Result<Vec<PermissionOption>, D::Error> {
+    let options = Vec::<Value>::deserialize(options)?.into_iter();
+    Ok(options
+        .filter_map(|option| serde_json::from_value(option).ok())
+        .collect())
+}
+
+/// See [`PermissionRequest`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PermissionOption {
+    option_id: PermissionOptionId,
+    #[serde(default)]
+    name: String,
+    /// One of [`PermissionOptionKind`], or of a later version.
+    #[serde(default)]
+    kind: Value,
+}
+
+impl PermissionOption {
+    fn is_of(&self, kind: PermissionOptionKind) -> bool {
+        PermissionOptionKind::deserialize(&self.kind).is_ok_and(|known| known == kind)
+    }
+}
 
 /// What becomes of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +71,7 @@ pub(super) enum Decision {
 }
 
 /// What becomes of a request under these rules.
-pub(super) fn decide(permit: Permit, request: &RequestPermissionRequest) -> Decision {
+pub(super) fn decide(permit: Permit, request: &PermissionRequest) -> Decision {
     let allows = match permit {
         Permit::Ask => false,
         Permit::Read => matches!(
@@ -51,12 +93,12 @@ pub(super) fn reject(options: &[PermissionOption]) -> Decision {
 }
 
 fn option(options: &[PermissionOption], kind: PermissionOptionKind) -> Option<PermissionOptionId> {
-    let option = options.iter().find(|option| option.kind == kind);
+    let option = options.iter().find(|option| option.is_of(kind));
     option.map(|option| option.option_id.clone())
 }
 
 /// The question to the sender: a text, and the request with its options as data.
-pub(super) fn question(request: &RequestPermissionRequest) -> v1::Message {
+pub(super) fn question(request: &PermissionRequest) -> v1::Message {
     let fields = &request.tool_call.fields;
     let title = fields.title.as_deref().unwrap_or("a tool call");
     let names: Vec<String> = request
@@ -108,7 +150,7 @@ mod tests {
     use super::*;
     use crate::parts::text_message;
 
-    fn request(kind: &str, options: &[&str]) -> RequestPermissionRequest {
+    fn request(kind: &str, options: &[&str]) -> PermissionRequest {
         let options: Vec<Value> = options
             .iter()
             .map(|kind| json!({"optionId": format!("id-{kind}"), "name": format!("Do {kind}"), "kind": kind}))
@@ -139,6 +181,8 @@ mod tests {
             ),
             (Permit::All, "execute", &ALL, choose("id-allow_once")),
             (Permit::All, "execute", &["allow_always"], Decision::Ask),
+            (Permit::All, "execute", &["allow_for_an_hour"], Decision::Ask),
+            (Permit::None, "read", &["reject_for_an_hour"], Decision::Cancel),
             (Permit::None, "read", &ALL, choose("id-reject_once")),
             (
                 Permit::None,
@@ -173,6 +217,24 @@ mod tests {
         }
         let data = message(vec![data_part(&json!({"optionId": "id-allow_once"}))]);
         assert_eq!(id(data).as_deref(), Some("id-allow_once"));
+    }
+
+    #[test]
+    fn an_option_of_an_unknown_kind_is_offered_and_one_without_id_is_not() {
+        let options = json!([{"optionId": "hour", "name": "For an hour", "kind": "allow_for_an_hour"},
+            {"name": "no id", "kind": "allow_once"}, {"optionId": "bare"}]);
+        let request = json!({"sessionId": "s", "options": options, "toolCall": {"toolCallId": "1"}});
+        let request: PermissionRequest = serde_json::from_value(request).unwrap();
+        let ids: Vec<&str> = request
+            .options
+            .iter()
+            .map(|option| &*option.option_id.0)
+            .collect();
+        assert_eq!(ids, ["hour", "bare"]);
+        let chosen = chosen(&request.options, &text_message("for an hour"));
+        assert_eq!(chosen, Some(PermissionOptionId::new("hour")));
+        assert!(super::chosen(&request.options, &text_message("yes")).is_none());
+        assert!(text_of(&question(&request)).contains("hour (For an hour)"));
     }
 
     #[test]

@@ -28,12 +28,17 @@ const FILE_LIMIT: u64 = 2 << 20;
 /// The session of one conversation. Its lock is held while a prompt runs: an agent does one at a time in a session.
 pub(super) type SessionSlot = Arc<tokio::sync::Mutex<Option<KnownSession>>>;
 
+/// The session of a conversation while a prompt of it runs.
+pub(super) type HeldSession = tokio::sync::OwnedMutexGuard<Option<KnownSession>>;
+
 /// A session that the agent has, or had before it was started again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct KnownSession {
     pub(super) id: SessionId,
     /// The start of the agent in which the session was made or loaded; `None`: none since the runner started.
     pub(super) start: Option<u64>,
+    /// It takes no prompt any more: the agent does not know it, or does not end a turn in it.
+    pub(super) is_lost: bool,
 }
 
 /// The sessions of one agent.
@@ -75,6 +80,7 @@ impl Sessions {
             let known = ids.get(context).map(|id| KnownSession {
                 id: SessionId::new(id.as_str()),
                 start: None,
+                is_lost: false,
             });
             Arc::new(tokio::sync::Mutex::new(known))
         });

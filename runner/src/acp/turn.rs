@@ -2,7 +2,7 @@
 //! permitted, and its end.
 //!
 //! Invariant: however the task ends, the agent is told (`session/cancel`) unless it has ended the turn itself, and
-//! every request for permission is answered.
+//! every request for permission is answered. A session takes no prompt while the agent may still speak of the last one.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -11,9 +11,9 @@ use agent_client_protocol::{
     v1::{
         ConnectionTo, Responder,
         schema::{
-            CancelNotification, ContentBlock, ContentChunk, PermissionOptionId, PromptRequest,
-            PromptResponse, RequestPermissionOutcome, RequestPermissionRequest, RequestPermissionResponse,
-            SelectedPermissionOutcome, SessionId, SessionUpdate, StopReason,
+            CancelNotification, ContentBlock, ContentChunk, ErrorCode, PermissionOptionId, PromptRequest,
+            PromptResponse, RequestPermissionOutcome, RequestPermissionResponse, SelectedPermissionOutcome,
+            SessionId, SessionUpdate, StopReason,
         },
     },
 };
@@ -25,13 +25,15 @@ use tokio::{runtime::Handle, time::timeout};
 use super::{
     connection::UpAgent,
     content,
-    permission::{self, Decision, Permit},
+    lines::UNREADABLE,
+    permission::{self, Decision, PermissionRequest, Permit},
     progress,
+    sessions::HeldSession,
     turns::{TurnEvent, TurnEvents},
 };
 use crate::{
     RunError, TaskResult,
-    parts::{text_message, text_part},
+    parts::{data_part, text_message, text_part},
     progress_rate::ProgressRate,
     result_stream::{ResultStream, stream_large, too_large},
     task_content::artifact,
@@ -43,8 +45,9 @@ const ANSWER: &str = "answer";
 /// Its media type: agents write Markdown.
 const MARKDOWN: &str = "text/markdown";
 
-/// How long an agent may take to end a turn that is canceled, until its session takes the next prompt.
-const CANCEL_WITHIN: Duration = Duration::from_secs(5);
+/// How long an agent may take to end a turn that is canceled. Its session takes no prompt meanwhile, and none after:
+/// what the agent still says of the turn would be in the next answer.
+const CANCEL_WITHIN: Duration = Duration::from_secs(10);
 
 /// How often the sender is asked again whose answer is none of the options.
 const ASKED_AGAIN: u32 = 2;
@@ -84,7 +87,7 @@ impl Drop for PermissionReply {
 
 /// A request whose sender is asked.
 struct AskedPermission {
-    request: RequestPermissionRequest,
+    request: PermissionRequest,
     reply: PermissionReply,
     /// Answers that were none of the options.
     unclear: u32,
@@ -118,24 +121,59 @@ pub(super) struct Turn<'a> {
     pub(super) max_output: usize,
 }
 
+/// How a turn ended.
+pub(super) enum TurnEnd {
+    Ended(Result<TaskResult, RunError>),
+    /// The agent does not know the session, and did nothing; why.
+    NoSession(HeldSession, RunError),
+}
+
 /// The prompt of a turn, until the agent has answered it. When it is dropped before, the agent is told that the turn is
-/// canceled, and the session stays taken until the agent has ended the turn, for [`CANCEL_WITHIN`] at most.
-struct OpenPrompt<S: Send + 'static> {
+/// canceled, and the session stays taken until the agent has ended the turn and is silent; after [`CANCEL_WITHIN`] it is
+/// given up.
+struct OpenPrompt {
     connection: ConnectionTo<Agent>,
     session: SessionId,
     /// `None`: the agent has answered.
     response: Option<BoxFuture<'static, Result<PromptResponse, agent_client_protocol::Error>>>,
-    slot: Option<S>,
+    held: Option<HeldSession>,
+    quiet: Option<BoxFuture<'static, ()>>,
 }
 
-impl<S: Send + 'static> OpenPrompt<S> {
-    fn new(agent: &UpAgent, session: &SessionId, blocks: Vec<ContentBlock>, slot: S) -> Self {
+impl OpenPrompt {
+    fn new(
+        agent: &UpAgent,
+        session: &SessionId,
+        blocks: Vec<ContentBlock>,
+        held: HeldSession,
+        quiet: BoxFuture<'static, ()>,
+    ) -> Self {
         let request = PromptRequest::new(session.clone(), blocks);
         Self {
             connection: agent.connection.clone(),
             session: session.clone(),
             response: Some(agent.connection.send_request(request).block_task().boxed()),
-            slot: Some(slot),
+            held: Some(held),
+            quiet: Some(quiet),
+        }
+    }
+
+    /// Has the agent stop what it still does of the turn; false, where the agent is gone.
+    fn cancel(&self) -> bool {
+        let cancel = CancelNotification::new(self.session.clone());
+        self.connection.send_notification(cancel).is_ok()
+    }
+
+    /// Leaves a turn that is over for the runner, and perhaps not for the agent.
+    fn leave(mut self) {
+        if self.cancel()
+            && let (Some(quiet), Ok(runtime)) = (self.quiet.take(), Handle::try_current())
+        {
+            let held = self.held.take();
+            runtime.spawn(async move {
+                quiet.await;
+                drop(held);
+            });
         }
     }
 
@@ -150,39 +188,84 @@ impl<S: Send + 'static> OpenPrompt<S> {
     }
 }
 
-impl<S: Send + 'static> Drop for OpenPrompt<S> {
+impl Drop for OpenPrompt {
     fn drop(&mut self) {
         let (Some(response), Ok(runtime)) = (self.response.take(), Handle::try_current()) else {
             return;
         };
-        let slot = self.slot.take();
-        let cancel = CancelNotification::new(self.session.clone());
-        if self.connection.send_notification(cancel).is_err() {
+        if !self.cancel() {
             // The agent is gone, and its turn with it.
             return;
         }
+        let (held, quiet) = (self.held.take(), self.quiet.take());
         runtime.spawn(async move {
-            let _ = timeout(CANCEL_WITHIN, response).await;
-            drop(slot);
+            if timeout(CANCEL_WITHIN, response).await.is_ok() {
+                if let Some(quiet) = quiet {
+                    quiet.await;
+                }
+            } else if let Some(mut held) = held
+                && let Some(session) = held.as_mut()
+            {
+                session.is_lost = true;
+                tracing::warn!(
+                    session = %session.id.0,
+                    "an ACP agent does not end a turn that is canceled; its session is given up"
+                );
+            }
         });
     }
 }
 
 impl Turn<'_> {
-    /// Gives the agent this prompt, and waits for the end of its turn. `slot` is held until the session is free again.
+    /// Gives the agent this prompt, and waits for the end of its turn. The session is held until it is free again.
     pub(super) async fn run(
         &self,
         blocks: Vec<ContentBlock>,
         mut events: TurnEvents,
-        slot: impl Send + 'static,
-    ) -> Result<TaskResult, RunError> {
-        let mut prompt = OpenPrompt::new(self.agent, &self.session, blocks, slot);
+        held: HeldSession,
+    ) -> TurnEnd {
+        let quiet = events.quiet().boxed();
+        let mut prompt = OpenPrompt::new(self.agent, &self.session, blocks, held, quiet);
         let mut said = Said::new(self.task, self.max_output);
         let mut asked: VecDeque<AskedPermission> = VecDeque::new();
-        let mut question: Option<BoxFuture<'_, PermissionAnswer>> = None;
         let mut rate = ProgressRate::default();
+        let ended = match self
+            .until_answered(&mut prompt, &mut events, &mut said, &mut asked, &mut rate)
+            .await
+        {
+            Ok(ended) => ended,
+            Err(error) => return TurnEnd::Ended(Err(error)),
+        };
+        if let Err(error) = &ended {
+            if said.is_untouched
+                && is_of_no_session(error, &self.session)
+                && let Some(held) = prompt.held.take()
+            {
+                return TurnEnd::NoSession(held, failed(error));
+            }
+            if error.code == ErrorCode::from(UNREADABLE) {
+                // The line was perhaps not the end of its turn.
+                prompt.leave();
+                return TurnEnd::Ended(Err(failed(error)));
+            }
+        }
+        let result = self.finish(ended, events, said, asked, rate).await;
+        drop(prompt);
+        TurnEnd::Ended(result)
+    }
+
+    /// The agent's answer to the prompt. What it says and asks meanwhile is dealt with.
+    async fn until_answered(
+        &self,
+        prompt: &mut OpenPrompt,
+        events: &mut TurnEvents,
+        said: &mut Said<'_>,
+        asked: &mut VecDeque<AskedPermission>,
+        rate: &mut ProgressRate,
+    ) -> Result<Result<PromptResponse, agent_client_protocol::Error>, RunError> {
+        let mut question: Option<BoxFuture<'_, PermissionAnswer>> = None;
         let cancelled = self.task.cancelled();
-        let ended = loop {
+        loop {
             if question.is_none()
                 && let Some(next) = asked.front()
             {
@@ -196,20 +279,51 @@ impl Turn<'_> {
                     // A task that has ended is seen as cancelled.
                     let _ = self.task.working(message).await;
                 }
-                event = events.next() => self.take(event, &mut said, &mut asked, &mut rate).await?,
+                event = events.next() => self.take(event, said, asked, rate).await?,
                 answer = answered(&mut question) => {
                     question = None;
-                    decide(answer, &mut asked, &mut rate);
+                    decide(answer, asked, rate);
                 }
-                ended = prompt.answered() => break ended,
+                ended = prompt.answered() => return Ok(ended),
             }
-        };
-        drop(question);
+        }
+    }
+
+    /// Takes what the agent says behind its answer, until it is silent, and ends the turn.
+    async fn finish(
+        &self,
+        ended: Result<PromptResponse, agent_client_protocol::Error>,
+        mut events: TurnEvents,
+        mut said: Said<'_>,
+        mut asked: VecDeque<AskedPermission>,
+        mut rate: ProgressRate,
+    ) -> Result<TaskResult, RunError> {
+        // An agent that ends its turn waits for no permission.
+        asked.clear();
+        let cancelled = self.task.cancelled();
+        let mut quiet = events.quiet().boxed();
+        loop {
+            tokio::select! {
+                biased;
+                () = cancelled.cancelled() => return Err(RunError::new("the task was canceled")),
+                event = events.next() => self.take(event, &mut said, &mut asked, &mut rate).await?,
+                () = &mut quiet => break,
+            }
+        }
+        events.close(ended.is_ok());
         while let Some(event) = events.try_next() {
             self.take(event, &mut said, &mut asked, &mut rate).await?;
         }
-        // An agent that ends its turn waits for no permission.
-        drop(asked);
+        // An agent that said nothing else gives the ids of its messages again: the turn is theirs.
+        let late = std::mem::take(&mut said.late);
+        if said.is_empty() && !late.is_empty() {
+            events.reuse_ids();
+            for chunk in late {
+                said.chunk(chunk).await?;
+            }
+        } else {
+            late.iter().for_each(|chunk| events.keep(chunk));
+        }
         check_end(ended)?;
         let artifacts = said.finish().await?;
         Ok(TaskResult::Completed {
@@ -226,12 +340,17 @@ impl Turn<'_> {
         rate: &mut ProgressRate,
     ) -> Result<(), RunError> {
         match event {
+            TurnEvent::Late(chunk) => said.late(*chunk)?,
             TurnEvent::Update(update) => match *update {
                 SessionUpdate::AgentMessageChunk(chunk) => said.chunk(chunk).await?,
                 update => {
                     if matches!(update, SessionUpdate::ToolCall(_)) {
                         said.pause();
                     }
+                    said.is_untouched &= !matches!(
+                        update,
+                        SessionUpdate::ToolCall(_) | SessionUpdate::ToolCallUpdate(_)
+                    );
                     if let Some(text) = progress::text(&update) {
                         rate.put(text_message(text));
                     }
@@ -302,14 +421,17 @@ async fn answered(question: &mut Option<BoxFuture<'_, PermissionAnswer>>) -> Per
     }
 }
 
+/// Why a task fails whose prompt the agent refused.
+fn failed(error: &agent_client_protocol::Error) -> RunError {
+    if is_incoming_transport_closed(error) || is_connection_terminated(error) {
+        return RunError::interrupted("the agent ended while it worked");
+    }
+    RunError::new(format!("the agent failed: {}", error_text(error)))
+}
+
 /// Whether the agent ended its turn well.
 fn check_end(ended: Result<PromptResponse, agent_client_protocol::Error>) -> Result<(), RunError> {
-    let ended = ended.map_err(|error| {
-        if is_incoming_transport_closed(&error) || is_connection_terminated(&error) {
-            return RunError::interrupted("the agent ended while it worked");
-        }
-        RunError::new(format!("the agent failed: {}", error_text(&error)))
-    })?;
+    let ended = ended.map_err(|error| failed(&error))?;
     match ended.stop_reason {
         StopReason::EndTurn => Ok(()),
         StopReason::MaxTokens => Err(RunError::new("the agent stopped at its limit of tokens")),
@@ -320,6 +442,15 @@ fn check_end(ended: Result<PromptResponse, agent_client_protocol::Error>) -> Res
         StopReason::Cancelled => Err(RunError::new("the agent canceled its turn")),
         other => Err(RunError::new(format!("the agent stopped: {other:?}"))),
     }
+}
+
+/// Whether an agent says that it does not know this session: by the code of ACP, unless that is about something else, or
+/// by its words.
+fn is_of_no_session(error: &agent_client_protocol::Error, session: &SessionId) -> bool {
+    let text = error_text(error).to_lowercase();
+    let uri = error.data.as_ref().and_then(|data| data.get("uri"));
+    let is_other = uri.is_some_and(|uri| uri.as_str().is_none_or(|uri| !uri.contains(&*session.0)));
+    error.code == ErrorCode::ResourceNotFound && !is_other || text.contains("session not found")
 }
 
 /// An error of an agent for people.
@@ -341,6 +472,11 @@ struct Said<'a> {
     message_id: Option<String>,
     /// The next text begins a paragraph: the agent did something else meanwhile.
     is_paused: bool,
+    /// The agent has said and done nothing.
+    is_untouched: bool,
+    /// Parts of messages that an earlier turn had.
+    late: Vec<ContentChunk>,
+    late_bytes: usize,
 }
 
 impl<'a> Said<'a> {
@@ -353,7 +489,23 @@ impl<'a> Said<'a> {
             max_output,
             message_id: None,
             is_paused: false,
+            is_untouched: true,
+            late: Vec::new(),
+            late_bytes: 0,
         }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.text.is_empty() && self.parts.is_empty()
+    }
+
+    fn late(&mut self, chunk: ContentChunk) -> Result<(), RunError> {
+        self.late_bytes += serde_json::to_string(&chunk.content).map_or(0, |json| json.len());
+        if self.late_bytes > self.max_output {
+            return Err(too_large(self.max_output));
+        }
+        self.late.push(chunk);
+        Ok(())
     }
 
     fn pause(&mut self) {
@@ -361,6 +513,7 @@ impl<'a> Said<'a> {
     }
 
     async fn chunk(&mut self, chunk: ContentChunk) -> Result<(), RunError> {
+        self.is_untouched = false;
         let id = chunk.message_id.map(|id| id.0.to_string());
         let is_other = id.is_some() && self.message_id.is_some() && id != self.message_id;
         self.message_id = id.or(self.message_id.take());
@@ -374,13 +527,14 @@ impl<'a> Said<'a> {
             }
             return self.text.send(text.text.as_bytes()).await;
         }
-        if let Some(part) = content::part(&chunk.content) {
-            self.part_bytes += prost::Message::encoded_len(&part);
-            if self.part_bytes > self.max_output {
-                return Err(too_large(self.max_output));
-            }
-            self.parts.push(part);
+        // What cannot be read stays JSON.
+        let part = content::part(&chunk.content)
+            .unwrap_or_else(|| data_part(&serde_json::to_value(&chunk.content).unwrap_or_default()));
+        self.part_bytes += prost::Message::encoded_len(&part);
+        if self.part_bytes > self.max_output {
+            return Err(too_large(self.max_output));
         }
+        self.parts.push(part);
         Ok(())
     }
 

@@ -1,29 +1,52 @@
 //! The turns of an agent that are under way, by their sessions: where what the agent sends about a session goes.
 //!
-//! Invariant: what waits to be read of one turn is bounded in bytes; a turn that exceeds the bound is told so and gets
-//! nothing more.
+//! Invariants: what waits to be read of one turn is bounded in bytes; a turn that exceeds the bound is told so and gets
+//! nothing more. Each part of an answer goes to one turn, or is kept with its session and told.
 
 use std::{
     collections::HashMap,
+    num::NonZeroUsize,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use agent_client_protocol::v1::{
     Responder,
-    schema::{RequestPermissionRequest, RequestPermissionResponse, SessionId, SessionUpdate},
+    schema::{ContentChunk, RequestPermissionResponse, SessionId, SessionUpdate},
 };
-use tokio::sync::mpsc;
+use lru::LruCache;
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep_until},
+};
+
+use super::{
+    permission::PermissionRequest,
+    voice::{Belongs, Voice},
+};
+
+/// How long an agent has to be silent behind the end of its turn: agents in use send the end before the last part of
+/// their answer, which comes within milliseconds on a host that has time.
+const QUIET: Duration = Duration::from_millis(500);
+
+/// How long the silence is waited for.
+const QUIET_WITHIN: Duration = Duration::from_secs(30);
+
+/// Most sessions whose voices are known.
+const MOST_VOICES: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 
 /// A request for permission, and where its answer goes.
-pub(super) type PermissionEvent = (RequestPermissionRequest, Responder<RequestPermissionResponse>);
+pub(super) type PermissionEvent = (PermissionRequest, Responder<RequestPermissionResponse>);
 
 /// What an agent sends about a session.
 pub(super) enum TurnEvent {
     /// What it does or says.
     Update(Box<SessionUpdate>),
+    /// A part of the answer of an earlier turn that ended by itself, unless the agent gives its ids again.
+    Late(Box<ContentChunk>),
     /// It wants to be permitted something.
     Permission(Box<PermissionEvent>),
     /// More waits than may; nothing follows.
@@ -31,8 +54,19 @@ pub(super) enum TurnEvent {
 }
 
 /// The turns that are under way.
+pub(super) struct Turns(Mutex<Inner>);
+
+struct Inner {
+    open: HashMap<SessionId, TurnSender>,
+    voices: LruCache<SessionId, SessionVoice>,
+}
+
 #[derive(Default)]
-pub(super) struct Turns(Mutex<HashMap<SessionId, TurnSender>>);
+struct SessionVoice {
+    voice: Voice,
+    /// When the agent said or did something last.
+    last: Option<Instant>,
+}
 
 struct TurnSender {
     events: mpsc::UnboundedSender<(TurnEvent, usize)>,
@@ -40,7 +74,33 @@ struct TurnSender {
     limit: usize,
 }
 
+impl TurnSender {
+    /// Hands over an event; false, where too much waits.
+    fn send(&self, event: TurnEvent, size: usize) -> bool {
+        if self.waiting.fetch_add(size, Ordering::Relaxed) + size > self.limit {
+            let _ = self.events.send((TurnEvent::TooMuch, 0));
+            return false;
+        }
+        // The receiver takes the turn out before it goes.
+        let _ = self.events.send((event, size));
+        true
+    }
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self(Mutex::new(Inner {
+            open: HashMap::new(),
+            voices: LruCache::new(MOST_VOICES),
+        }))
+    }
+}
+
 impl Turns {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Begins a turn, of which at most so many bytes may wait.
     pub(super) fn open(self: &Arc<Self>, session: &SessionId, limit: usize) -> TurnEvents {
         let (sender, events) = mpsc::unbounded_channel();
@@ -50,38 +110,111 @@ impl Turns {
             waiting: Arc::clone(&waiting),
             limit,
         };
-        let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        turns.insert(session.clone(), turn);
-        drop(turns);
+        let mut inner = self.inner();
+        inner.voice(session).voice.begin();
+        inner.open.insert(session.clone(), turn);
+        drop(inner);
         TurnEvents {
             turns: Arc::clone(self),
             session: session.clone(),
             events,
             waiting,
+            is_open: true,
         }
     }
 
-    /// Hands an event to the turn of a session; the event, if there is no turn. `size`: its bytes, nearly.
-    pub(super) fn put(&self, session: &SessionId, event: TurnEvent, size: usize) -> Option<TurnEvent> {
-        let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(turn) = turns.get(session) else {
+    /// Takes what an agent says or does. `size`: its bytes, nearly.
+    pub(super) fn update(&self, session: &SessionId, update: SessionUpdate, size: usize) {
+        let mut inner = self.inner();
+        let Inner { open, voices } = &mut *inner;
+        let turn = open.get(session);
+        let known = voices.get_mut(session);
+        let is_word = matches!(
+            update,
+            SessionUpdate::AgentMessageChunk(_)
+                | SessionUpdate::AgentThoughtChunk(_)
+                | SessionUpdate::ToolCall(_)
+                | SessionUpdate::ToolCallUpdate(_)
+        );
+        let Some(SessionVoice { voice, last }) = known else {
+            tracing::warn!(session = %session.0, "an ACP agent speaks of a session that no conversation has");
+            return;
+        };
+        if is_word {
+            *last = Some(Instant::now());
+        }
+        let event = match (update, turn) {
+            (_, _) if voice.is_loading => return,
+            (SessionUpdate::AgentMessageChunk(chunk), Some(_)) => match voice.belongs(&chunk) {
+                Belongs::ToThisTurn => TurnEvent::Update(Box::new(SessionUpdate::AgentMessageChunk(chunk))),
+                Belongs::ToEndedTurn => TurnEvent::Late(Box::new(chunk)),
+                Belongs::ToBrokenTurn => return voice.keep(&chunk),
+            },
+            (SessionUpdate::AgentMessageChunk(chunk), None) => {
+                tracing::info!(session = %session.0, "an ACP agent speaks outside of its turns; the next task is told");
+                return voice.keep(&chunk);
+            }
+            (update, _) => TurnEvent::Update(Box::new(update)),
+        };
+        if let Some(turn) = turn
+            && !turn.send(event, size)
+        {
+            open.remove(session);
+        }
+    }
+
+    /// Hands a request to the turn of its session; the request, if there is no turn.
+    pub(super) fn permission(&self, event: PermissionEvent, size: usize) -> Option<PermissionEvent> {
+        let mut inner = self.inner();
+        let session = event.0.session_id.clone();
+        let Some(turn) = inner.open.get(&session) else {
             return Some(event);
         };
-        if turn.waiting.fetch_add(size, Ordering::Relaxed) + size > turn.limit {
-            let _ = turn.events.send((TurnEvent::TooMuch, 0));
-            turns.remove(session);
-            return None;
+        if !turn.send(TurnEvent::Permission(Box::new(event)), size) {
+            inner.open.remove(&session);
         }
-        turn.events.send((event, size)).err().map(|unsent| unsent.0.0)
+        None
+    }
+
+    /// From now on, or no more, the agent repeats what was said before in a session.
+    pub(super) fn set_loading(&self, session: &SessionId, is_loading: bool) {
+        self.inner().voice(session).voice.is_loading = is_loading;
+    }
+
+    /// What is to be told of what the agent said outside of the turns of a session.
+    pub(super) fn take_kept(&self, session: &SessionId) -> Option<String> {
+        self.inner().voices.get_mut(session)?.voice.take_kept()
+    }
+
+    /// Resolves when the agent has said and done nothing in a session for [`QUIET`]; after [`QUIET_WITHIN`] anyway.
+    pub(super) async fn quiet(&self, session: &SessionId) {
+        let began = Instant::now();
+        loop {
+            let last = self.inner().voices.peek(session).and_then(|known| known.last);
+            let until = last.map_or(began, |last| last.max(began)) + QUIET;
+            let until = until.min(began + QUIET_WITHIN);
+            if until <= Instant::now() {
+                return;
+            }
+            sleep_until(until).await;
+        }
     }
 }
 
-/// The events of one turn, which ends when they are dropped.
+impl Inner {
+    fn voice(&mut self, session: &SessionId) -> &mut SessionVoice {
+        self.voices
+            .get_or_insert_mut(session.clone(), SessionVoice::default)
+    }
+}
+
+/// The events of one turn. What is unread when they are dropped is kept with the session.
 pub(super) struct TurnEvents {
     turns: Arc<Turns>,
     session: SessionId,
     events: mpsc::UnboundedReceiver<(TurnEvent, usize)>,
     waiting: Arc<AtomicUsize>,
+    is_open: bool,
 }
 
 impl TurnEvents {
@@ -103,50 +236,49 @@ impl TurnEvents {
         self.waiting.fetch_sub(size, Ordering::Relaxed);
         event
     }
+
+    /// Ends the turn, which the agent ended by itself or not: nothing follows what can be read now.
+    pub(super) fn close(&mut self, by_itself: bool) {
+        if std::mem::take(&mut self.is_open) {
+            let mut inner = self.turns.inner();
+            inner.open.remove(&self.session);
+            inner.voice(&self.session).voice.end(by_itself);
+        }
+    }
+
+    /// Keeps a late part of an answer, which is told outside of the turns.
+    pub(super) fn keep(&self, chunk: &ContentChunk) {
+        self.turns.inner().voice(&self.session).voice.keep(chunk);
+    }
+
+    /// The agent gives the ids of its messages again.
+    pub(super) fn reuse_ids(&self) {
+        self.turns.inner().voice(&self.session).voice.reuse_ids();
+    }
+
+    /// See [`Turns::quiet`].
+    pub(super) fn quiet(&self) -> impl Future<Output = ()> + use<> {
+        let (turns, session) = (Arc::clone(&self.turns), self.session.clone());
+        async move { turns.quiet(&session).await }
+    }
 }
 
 impl Drop for TurnEvents {
     fn drop(&mut self) {
-        let mut turns = self.turns.0.lock().unwrap_or_else(PoisonError::into_inner);
-        turns.remove(&self.session);
+        self.close(false);
+        while let Some(event) = self.try_next() {
+            match event {
+                TurnEvent::Late(chunk) => self.keep(&chunk),
+                TurnEvent::Update(update) => {
+                    if let SessionUpdate::AgentMessageChunk(chunk) = *update {
+                        self.keep(&chunk);
+                    }
+                }
+                TurnEvent::Permission(_) | TurnEvent::TooMuch => {}
+            }
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn said() -> TurnEvent {
-        let update =
-            json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "x"}});
-        TurnEvent::Update(Box::new(serde_json::from_value(update).unwrap()))
-    }
-
-    #[tokio::test]
-    async fn events_go_to_their_turn_as_long_as_it_reads() {
-        let turns = Arc::new(Turns::default());
-        let (one, two) = (SessionId::new("1"), SessionId::new("2"));
-        let mut events = turns.open(&one, 10);
-        for _ in 0..20 {
-            assert!(turns.put(&one, said(), 10).is_none());
-            assert!(matches!(events.next().await, TurnEvent::Update(_)));
-        }
-        assert!(turns.put(&two, said(), 1).is_some());
-        drop(events);
-        assert!(turns.put(&one, said(), 1).is_some());
-    }
-
-    #[tokio::test]
-    async fn a_turn_that_does_not_read_is_told_that_there_is_too_much() {
-        let turns = Arc::new(Turns::default());
-        let one = SessionId::new("1");
-        let mut events = turns.open(&one, 10);
-        assert!(turns.put(&one, said(), 6).is_none());
-        assert!(turns.put(&one, said(), 6).is_none());
-        assert!(turns.put(&one, said(), 1).is_some());
-        assert!(matches!(events.next().await, TurnEvent::Update(_)));
-        assert!(matches!(events.try_next(), Some(TurnEvent::TooMuch)));
-    }
-}
+mod tests;

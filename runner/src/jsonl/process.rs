@@ -3,16 +3,19 @@
 
 use std::{
     collections::HashMap,
+    num::NonZeroUsize,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
+use agentanycast_readers::excerpt::excerpt;
+use lru::LruCache;
 use tokio::{
-    io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    io::{AsyncRead, AsyncWriteExt as _},
     process::ChildStdin,
     sync::{mpsc, watch},
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::{codec::AnyDelimiterCodecError, sync::CancellationToken};
 
 use super::protocol::{self, BadLine, ProgramLine, Said};
 use crate::{
@@ -20,6 +23,7 @@ use crate::{
     log_words::said,
     process::{LastLines, SupervisedProcess},
     program::{failure, not_started, read_lines},
+    program_lines::ProgramLines,
     read_pace::{LogRate, ReadPace},
     run_helper::ProgramEnd,
 };
@@ -30,8 +34,8 @@ const LINES: usize = 64;
 /// A process that prints so many lines in a row that are not understood speaks something else.
 const MOST_BAD_LINES: u32 = 1000;
 
-/// Most of such a line that the log shows, in bytes.
-const SHOWN: usize = 200;
+/// Most tasks that are known to be over: what a program says of them is ignored.
+const MOST_ENDED: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 
 /// How long the last lines of standard error are waited for.
 const LAST_LINES: Duration = Duration::from_secs(8);
@@ -59,7 +63,7 @@ struct Shared {
     state: Mutex<SharedState>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct SharedState {
     /// Lines that it has printed.
     printed: u64,
@@ -67,8 +71,34 @@ struct SharedState {
     retired: bool,
     /// The runs of tasks, by the ids of the tasks.
     open: HashMap<String, mpsc::Sender<TaskEvent>>,
+    /// The tasks that the process had last.
+    over: LruCache<String, ()>,
     /// Why the process ended; it is not used any more.
     ended: Option<RunError>,
+}
+
+impl Default for SharedState {
+    fn default() -> Self {
+        Self {
+            printed: 0,
+            retired: false,
+            open: HashMap::new(),
+            over: LruCache::new(MOST_ENDED),
+            ended: None,
+        }
+    }
+}
+
+impl SharedState {
+    /// The runs that a line is about: those that it names, or all where it names none and may be about any.
+    fn concerned(&self, ids: &[String], may_be_any: bool) -> Vec<mpsc::Sender<TaskEvent>> {
+        let named: Vec<_> = ids.iter().filter_map(|id| self.open.get(id).cloned()).collect();
+        let is_known = ids.iter().any(|id| self.over.contains(id));
+        if named.is_empty() && may_be_any && !is_known {
+            return self.open.values().cloned().collect();
+        }
+        named
+    }
 }
 
 impl Shared {
@@ -175,6 +205,7 @@ impl Drop for Registration {
     fn drop(&mut self) {
         let mut state = self.shared.state();
         state.open.remove(&self.id);
+        state.over.put(std::mem::take(&mut self.id), ());
         if state.retired && state.open.is_empty() {
             self.stop.cancel();
         }
@@ -256,62 +287,118 @@ async fn serve(
 
 /// Reads lines until the end; fails with the reason when one is too long.
 async fn read_stdout(stdout: impl AsyncRead + Unpin, shared: &Shared, command: &str) -> Result<(), String> {
-    let mut reader = BufReader::with_capacity(64 << 10, stdout);
-    let mut line = Vec::new();
+    let mut lines = ProgramLines::new(stdout, protocol::LONGEST_LINE);
     let (mut pace, mut warnings, mut in_a_row) = (ReadPace::new(), LogRate::new(1), 0);
     loop {
-        line.clear();
-        let most = protocol::LONGEST_LINE as u64 + 1;
-        match (&mut reader).take(most).read_until(b'\n', &mut line).await {
-            Ok(0) => return Ok(()),
-            Ok(count) if count as u64 == most && line.last() != Some(&b'\n') => {
+        let piece = match lines.next().await {
+            Ok(Some(piece)) => piece,
+            Ok(None) => return Ok(()),
+            Err(AnyDelimiterCodecError::MaxChunkLengthExceeded) => {
                 return Err(format!(
                     "the program printed a line of more than {} bytes",
                     protocol::LONGEST_LINE
                 ));
             }
-            Ok(_) => {}
-            Err(error) => return Err(format!("the program's output cannot be read: {error}")),
-        }
+            Err(AnyDelimiterCodecError::Io(error)) => {
+                return Err(format!("the program's output cannot be read: {error}"));
+            }
+        };
         shared.state().printed += 1;
         // Many short lines are in memory at once: others have their turn between them.
         tokio::task::consume_budget().await;
-        let (id, event) = match protocol::parse(&line) {
+        let bad = match protocol::parse(&piece) {
             Ok(None) => continue,
-            Ok(Some(ProgramLine { id, said })) => {
-                in_a_row = 0;
-                (id, TaskEvent::Said(said))
-            }
-            Err(BadLine { id, reason }) => {
-                if let Some(left_out) = warnings.next() {
-                    let begin = String::from_utf8_lossy(&line[..line.len().min(SHOWN)]);
-                    let begin = begin.trim_end();
-                    tracing::warn!(
-                        program = command,
-                        task = id,
-                        reason = said(&reason),
-                        line = said(begin),
-                        left_out,
-                        "a line of the program is not understood"
-                    );
+            Ok(Some(ProgramLine { id, said: words })) => {
+                let run = shared.state().open.get(&id).cloned();
+                if let Some(run) = run {
+                    in_a_row = 0;
+                    // A task that is behind holds up the process.
+                    drop(run.send(TaskEvent::Said(words)).await);
+                    continue;
                 }
-                in_a_row += 1;
-                if in_a_row >= MOST_BAD_LINES {
-                    return Err(format!(
-                        "the program printed {MOST_BAD_LINES} lines in a row that are not understood, the last one: {reason}"
-                    ));
+                if shared.state().over.contains(&id) {
+                    in_a_row = 0;
+                    tracing::debug!(task = id, "the program speaks of a task that is over");
+                    continue;
                 }
-                pace.after(line.len()).await;
-                let Some(id) = id else { continue };
-                (id, TaskEvent::Bad(reason))
+                BadLine {
+                    reason: format!("{id:?} is not the id of a task that the program has"),
+                    ids: vec![id],
+                    may_be_any: true,
+                }
             }
+            Err(bad) => bad,
         };
-        let run = shared.state().open.get(&id).cloned();
-        if let Some(run) = run {
-            // A task that is behind holds up the process.
-            drop(run.send(event).await);
-        } else {
-            tracing::debug!(task = id, "the program speaks of a task that it does not have");
+        let BadLine {
+            ids,
+            may_be_any,
+            reason,
+        } = bad;
+        let line = excerpt(piece.text());
+        if let Some(left_out) = warnings.next() {
+            tracing::warn!(
+                program = command,
+                ?ids,
+                reason = said(&reason),
+                line = said(&line),
+                left_out,
+                "a line of the program is not understood"
+            );
+        }
+        in_a_row += 1;
+        if in_a_row >= MOST_BAD_LINES {
+            return Err(format!(
+                "the program printed {MOST_BAD_LINES} lines in a row that are not understood, the last one: {reason}"
+            ));
+        }
+        pace.after(piece.text().len()).await;
+        let runs = shared.state().concerned(&ids, may_be_any);
+        for run in runs {
+            drop(run.send(TaskEvent::Bad(format!("{reason}: {line}"))).await);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The numbers of the open tasks `a`, `b` that hear of a bad line; `c` is over.
+    #[tokio::test]
+    async fn a_bad_line_ends_the_tasks_that_it_may_be_about() {
+        for (line, heard) in [
+            (r#"{"type":"result","id":"a","data":NaN}"#, "a"),
+            (r#"{"type":"result","id":"a"}{"type":"result","id":"b"}"#, "ab"),
+            (r#"{"type":"result","id":"c","data":NaN}"#, ""),
+            (r#"{"type":"result","id":"c"}"#, ""),
+            (r#"{"type":"result","id":"wrong"}"#, "ab"),
+            (r#"{"type":"result","text":"no id"}"#, "ab"),
+            ("{\n\"type\": \"result\",\n\"id\": \"b\"\n}", "b"),
+            ("{\n\"level\": \"info\"\n}", ""),
+            (r#"{"type":"resu"#, "ab"),
+            (r#"{"level":"info","id":"other"}"#, ""),
+            ("Loading {...}", ""),
+        ] {
+            let shared = Shared::default();
+            let mut events = Vec::new();
+            for id in ["a", "b"] {
+                let (sender, receiver) = mpsc::channel(8);
+                shared.state().open.insert(id.to_owned(), sender);
+                events.push((id, receiver));
+            }
+            shared.state().over.put("c".to_owned(), ());
+            read_stdout(line.as_bytes(), &shared, "p").await.unwrap();
+            let told: String = events
+                .iter_mut()
+                .filter_map(|(id, events)| match events.try_recv().ok()? {
+                    TaskEvent::Bad(reason) => {
+                        assert!(reason.contains(&excerpt(line.as_bytes())), "{reason}");
+                        Some(*id)
+                    }
+                    TaskEvent::Said(said) => panic!("{said:?}"),
+                })
+                .collect();
+            assert_eq!(told, heard, "{line}");
         }
     }
 }

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 use agentanycast_daemon_kit::json_lines;
 use agentanycast_gateway::base64_text;
 use agentanycast_proto::v1;
+use agentanycast_readers::json;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -12,6 +13,7 @@ use crate::{
     Attempt,
     parts::{artifact, data_part, message_json, newest_message, raw_part, text_of, text_part},
     program::seconds,
+    program_lines::{Piece, could_be, cut},
 };
 
 /// Longest line that is read, in bytes, without its end.
@@ -19,6 +21,9 @@ pub(super) const LONGEST_LINE: usize = 16 << 20;
 
 /// Most artifacts of one result.
 const MOST_ARTIFACTS: usize = 1000;
+
+/// The types of the lines that a program writes.
+const TYPES: [&str; 5] = ["working", "question", "chunk", "result", "error"];
 
 /// A task, for the program.
 pub(super) fn task_line(task: &v1::Task, attempt: Attempt) -> String {
@@ -95,8 +100,11 @@ pub(super) enum Said {
 /// A line that cannot be taken.
 #[derive(Debug, PartialEq)]
 pub(super) struct BadLine {
-    /// The task that it is about, as far as that could be read.
-    pub(super) id: Option<String>,
+    /// The tasks that it names, as far as that could be read.
+    pub(super) ids: Vec<String>,
+    /// It may be about any task where it names none. Else it is about the named tasks alone, and a line of a log
+    /// where it names none.
+    pub(super) may_be_any: bool,
     /// What is wrong with it.
     pub(super) reason: String,
 }
@@ -197,22 +205,33 @@ impl RawContent {
     }
 }
 
-/// Reads a line, without its end. An empty one says nothing.
-pub(super) fn parse(line: &[u8]) -> Result<Option<ProgramLine>, BadLine> {
-    if line.trim_ascii().is_empty() {
+/// Reads a line. An empty one says nothing.
+pub(super) fn parse(piece: &Piece) -> Result<Option<ProgramLine>, BadLine> {
+    let text = piece.text();
+    if text.trim_ascii().is_empty() {
         return Ok(None);
     }
-    let of_no_task = |reason: String| BadLine { id: None, reason };
-    let value: Value =
-        serde_json::from_slice(line).map_err(|error| of_no_task(format!("no JSON: {error}")))?;
-    let id = match value.get("id").and_then(Value::as_str) {
-        Some(id) => id.to_owned(),
-        None => return Err(of_no_task("no \"id\" of a task".to_owned())),
-    };
-    let bad = |reason: String| BadLine {
-        id: Some(id.clone()),
+    let value = json::value(text).map_err(|error| unread(text, &error))?;
+    let is_typed = value["type"].as_str().is_some_and(|kind| TYPES.contains(&kind));
+    let of_tasks = |ids: Vec<String>, reason: String| BadLine {
+        ids,
+        may_be_any: is_typed,
         reason,
     };
+    let Some(id) = value["id"].as_str().map(str::to_owned) else {
+        let ids = if value.is_array() {
+            cut(text, "id")
+        } else {
+            Vec::new()
+        };
+        return Err(of_tasks(ids, "no \"id\" of a task".to_owned()));
+    };
+    let bad = |reason: String| of_tasks(vec![id.clone()], reason);
+    if matches!(piece, Piece::Spread(_)) {
+        return Err(bad(
+            "an object is on several lines, and has to be on one".to_owned()
+        ));
+    }
     let raw: RawLine = serde_json::from_value(value).map_err(|error| bad(error.to_string()))?;
     let said = match raw {
         RawLine::Working(content) => Said::Working(content.into_message().map_err(bad)?),
@@ -239,6 +258,18 @@ pub(super) fn parse(line: &[u8]) -> Result<Option<ProgramLine>, BadLine> {
         RawLine::Result(result) => result_of(result).map_err(bad)?,
     };
     Ok(Some(ProgramLine { id, said }))
+}
+
+/// A line that is no JSON document.
+fn unread(text: &[u8], error: &serde_json::Error) -> BadLine {
+    let types = cut(text, "type");
+    let may_be_any = could_be(text, &["type", "id"])
+        && (types.is_empty() || types.iter().any(|kind| TYPES.contains(&kind.as_str())));
+    BadLine {
+        ids: if may_be_any { cut(text, "id") } else { Vec::new() },
+        may_be_any,
+        reason: format!("no JSON: {error}"),
+    }
 }
 
 fn result_of(result: RawResult) -> Result<Said, String> {
@@ -280,14 +311,13 @@ mod tests {
         jsonschema::validator_for(&schema).unwrap().is_valid(&line)
     }
 
-    fn read(line: &str) -> ProgramLine {
-        assert!(is_in_schema("from_program", line), "{line}");
-        parse(line.as_bytes()).unwrap().unwrap()
+    fn line(text: &[u8]) -> Piece {
+        Piece::Line(text.to_vec())
     }
 
-    fn bad(line: &str) -> (Option<String>, String) {
-        let bad = parse(line.as_bytes()).unwrap_err();
-        (bad.id, bad.reason)
+    fn read(text: &str) -> ProgramLine {
+        assert!(is_in_schema("from_program", text), "{text}");
+        parse(&line(text.as_bytes())).unwrap().unwrap()
     }
 
     #[test]
@@ -326,7 +356,7 @@ mod tests {
 
     #[test]
     fn what_a_program_says_is_read() {
-        let said = |line: &str| read(line).said;
+        let said = |text: &str| read(text).said;
         assert_eq!(
             said(r#"{"type":"working","id":"t","text":"half"}"#),
             Said::Working(text_message("half"))
@@ -370,35 +400,87 @@ mod tests {
 
     #[test]
     fn a_bad_line_names_its_task_where_it_can() {
-        assert_eq!(parse(b"  \r").unwrap(), None);
-        for (line, id) in [
-            ("hello", None),
-            ("[]", None),
-            (r#"{"type":"working","text":"x"}"#, None),
-            (r#"{"type":"working","id":7}"#, None),
-            (r#"{"type":"unheard","id":"t"}"#, Some("t")),
-            (r#"{"type":"working","id":"t"}"#, Some("t")),
-            (r#"{"type":"error","id":"t"}"#, Some("t")),
-            (r#"{"type":"chunk","id":"t","data":{}}"#, Some("t")),
-            (r#"{"type":"result","id":"t","text":"a","data":1}"#, Some("t")),
+        assert_eq!(parse(&line(b"  \r")).unwrap(), None);
+        for (text, ids, may_be_any) in [
+            ("hello", &[][..], false),
+            ("[]", &[], false),
+            (r#"[{"type":"result","id":"t"}]"#, &["t"], false),
+            (r#"{"level":"info","id":"t"}"#, &["t"], false),
+            (r#"{"level":"info"}"#, &[], false),
+            (r#"{"type":"working","text":"x"}"#, &[], true),
+            (r#"{"type":"working","id":7}"#, &[], true),
+            (r#"{"type":"unheard","id":"t"}"#, &["t"], false),
+            (r#"{"type":"working","id":"t"}"#, &["t"], true),
+            (r#"{"type":"error","id":"t"}"#, &["t"], true),
+            (r#"{"type":"chunk","id":"t","data":{}}"#, &["t"], true),
+            (r#"{"type":"result","id":"t","text":"a","data":1}"#, &["t"], true),
             (
                 r#"{"type":"result","id":"t","artifacts":[{"raw":"*"}]}"#,
-                Some("t"),
+                &["t"],
+                true,
             ),
         ] {
-            let (named, reason) = bad(line);
-            assert_eq!(named.as_deref(), id, "{line}: {reason}");
+            let bad = parse(&line(text.as_bytes())).unwrap_err();
+            assert_eq!(
+                (&bad.ids[..], bad.may_be_any),
+                (
+                    &ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>()[..],
+                    may_be_any
+                ),
+                "{text}: {bad:?}"
+            );
             // The schema cannot tell base64.
-            let is_refused = line == "hello" || line.contains('*') || !is_in_schema("from_program", line);
-            assert!(is_refused, "{line}");
-            assert!(!reason.is_empty());
+            let is_refused = text == "hello" || text.contains('*') || !is_in_schema("from_program", text);
+            assert!(is_refused, "{text}");
+            assert!(!bad.reason.is_empty());
         }
+    }
+
+    #[test]
+    fn text_that_is_no_json_is_about_a_task_where_it_could_be() {
+        for (text, ids, may_be_any) in [
+            (&br#"{"type":"result","id":"t","data":NaN}"#[..], &["t"][..], true),
+            (
+                b"{\"type\":\"result\",\"id\":\"t\",\"text\":\"caf\xe9\"}",
+                &["t"],
+                true,
+            ),
+            (
+                br#"{"type":"chunk","id":"t","text":"a"}{"type":"result","id":"u"}"#,
+                &["t", "u"],
+                true,
+            ),
+            (b"{'type': 'result', 'id': 't'}", &["t"], true),
+            (br#"{"type":"task","id":"t","n":NaN}"#, &[], false),
+            (br#"{"type":"res"#, &[], true),
+            (br#"{"a":NaN}"#, &[], false),
+            (br#"got {"type":"result","id":"t","n":NaN}"#, &[], false),
+        ] {
+            let bad = parse(&line(text)).unwrap_err();
+            assert_eq!(bad.ids, ids, "{bad:?}");
+            assert_eq!(bad.may_be_any, may_be_any, "{bad:?}");
+        }
+        let spread = Piece::Spread(b"{\n\"type\": \"result\",\n\"id\": \"t\"\n}".to_vec());
+        let bad = parse(&spread).unwrap_err();
+        assert_eq!((bad.ids, bad.may_be_any), (vec!["t".to_owned()], true));
+    }
+
+    #[test]
+    fn half_a_character_is_replaced_and_a_mark_of_byte_order_is_left_out() {
+        let text = b"\xef\xbb\xbf{\"type\":\"error\",\"id\":\"t\",\"text\":\"a\\ud83d\"}";
+        let said = parse(&line(text)).unwrap().unwrap().said;
+        assert_eq!(said, Said::Error("a\u{fffd}".to_owned()));
+        assert_eq!(
+            ended(&json!({"a": "x\u{2028}\u{2029}"})),
+            "{\"a\":\"x\\u2028\\u2029\"}\n"
+        );
     }
 
     proptest! {
         #[test]
         fn any_line_is_read_or_refused(line in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = parse(&line);
+            let _ = parse(&Piece::Line(line.clone()));
+            let _ = parse(&Piece::Spread(line));
         }
     }
 }

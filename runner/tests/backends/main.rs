@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic")]
 
 mod acp;
+mod exact_bytes;
 mod fake_task;
 mod http;
 mod kills;
