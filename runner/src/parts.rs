@@ -3,12 +3,16 @@
 //! A message is `{"role", "message_id", "parts"}`; a part has one of `text`, `data` (any JSON), `url`, `raw` (base64) or,
 //! for a program that gets files in a directory, `file` (the file's name there), and may have `media_type` and `filename`.
 
+use std::io::{BufReader, Read, Seek, SeekFrom};
+
 use agentanycast_proto::{
     parts,
     struct_json::{self, EXACT},
     v1::{self, part::Content},
 };
+use agentanycast_readers::json;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
 pub(crate) use agentanycast_proto::parts::{JSON, text_part};
@@ -73,15 +77,64 @@ pub(crate) fn printed_part(printed: Vec<u8>, media_type: Option<&str>) -> v1::Pa
         (Ok(text), _) => text,
     };
     let may_be_json = match media_type {
-        None => text.trim_start().starts_with(['{', '[']),
+        None => begins_as_json(text.as_bytes()),
         Some(media_type) => media_type == JSON,
     };
-    if may_be_json && let Ok(value) = serde_json::from_str::<Value>(&text) {
+    if may_be_json && let Ok(value) = json::value(text.as_bytes()) {
         return data_part(&value);
     }
     let mut part = text_part(text);
     media_type.unwrap_or_default().clone_into(&mut part.media_type);
     part
+}
+
+/// The media type of printed bytes that stay in their file: as [`printed_part`] takes them, without all of them in memory.
+///
+/// # Errors
+/// When the file cannot be read.
+pub(crate) fn printed_type(printed: &mut (impl Read + Seek)) -> std::io::Result<&'static str> {
+    printed.seek(SeekFrom::Start(0))?;
+    let (is_text, may_be_json) = look(printed)?;
+    printed.seek(SeekFrom::Start(0))?;
+    if is_text && may_be_json {
+        let is_json = serde_json::from_reader::<_, IgnoredAny>(BufReader::new(&mut *printed)).is_ok();
+        printed.seek(SeekFrom::Start(0))?;
+        if is_json {
+            return Ok(JSON);
+        }
+    }
+    Ok(if is_text {
+        "text/plain"
+    } else {
+        "application/octet-stream"
+    })
+}
+
+/// Whether all is UTF-8, and whether it begins as a JSON object or list does.
+fn look(printed: &mut impl Read) -> std::io::Result<(bool, bool)> {
+    let (mut buffer, mut kept, mut may_be_json) = (vec![0; 64 << 10], 0, None);
+    loop {
+        let count = printed.read(&mut buffer[kept..])?;
+        let bytes = &buffer[..kept + count];
+        let may_be_json = *may_be_json.get_or_insert_with(|| begins_as_json(bytes));
+        let valid = match std::str::from_utf8(bytes) {
+            Ok(_) => bytes.len(),
+            // A character goes on in the next bytes.
+            Err(error) if error.error_len().is_none() && count > 0 => error.valid_up_to(),
+            Err(_) => return Ok((false, may_be_json)),
+        };
+        if count == 0 {
+            return Ok((true, may_be_json));
+        }
+        let end = kept + count;
+        buffer.copy_within(valid..end, 0);
+        kept = end - valid;
+    }
+}
+
+fn begins_as_json(text: &[u8]) -> bool {
+    let text = json::without_bom(text).trim_ascii_start();
+    text.starts_with(b"{") || text.starts_with(b"[")
 }
 
 /// A message as JSON. `file` gives the name of the file that the nth part of the message is in, if it is in one.
@@ -154,6 +207,14 @@ mod tests {
             (b" {\"a\": 1}\n", None, "data", JSON),
             (b"[1, 2]", None, "data", JSON),
             (b"{not json", None, "text", ""),
+            (b"\xef\xbb\xbf{\"a\": 1}\r\n", None, "data", JSON),
+            (br#"{"a": "\ud83d"}"#, None, "data", JSON),
+            (b"{\"a\": 1}\n{\"a\": 2}\n", None, "text", ""),
+            (b"[NaN]", None, "text", ""),
+            (b"nul \0", None, "text", ""),
+            (b"caf\xe9", None, "raw", "application/octet-stream"),
+            (b"cut \xe2\x82", None, "raw", "application/octet-stream"),
+            (b"caf\xe9", Some("text/plain"), "raw", "text/plain"),
             (b"\xff\xfe", None, "raw", "application/octet-stream"),
             (b"# head", Some("text/markdown"), "text", "text/markdown"),
             (b"{\"a\": 1}", Some("text/plain"), "text", "text/plain"),
@@ -167,6 +228,29 @@ mod tests {
                 (kind, media_type),
                 "{printed:?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_file_that_was_printed_is_recognised_by_all_of_it() {
+        let long = "ä".repeat(70_000);
+        for (printed, media_type) in [
+            (format!("[\"{long}\"]").into_bytes(), JSON),
+            (format!("{{\"a\": \"{long}\"}}\n{{}}").into_bytes(), "text/plain"),
+            (format!("x{long}").into_bytes(), "text/plain"),
+            (
+                [long.as_bytes(), b"\xe9 later"].concat(),
+                "application/octet-stream",
+            ),
+            (
+                [long.as_bytes(), b"\xe2\x82"].concat(),
+                "application/octet-stream",
+            ),
+            (Vec::new(), "text/plain"),
+        ] {
+            let mut file = std::io::Cursor::new(printed);
+            assert_eq!(printed_type(&mut file).unwrap(), media_type);
+            assert_eq!(file.position(), 0);
         }
     }
 

@@ -4,7 +4,7 @@
 use std::{
     ffi::OsString,
     fs::File,
-    io::{Read as _, Seek as _, SeekFrom, Write as _},
+    io::{Seek as _, SeekFrom, Write as _},
     path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -22,7 +22,7 @@ use tokio_util::task::TaskTracker;
 use crate::{
     Attempt, Backend, RunError, TaskResult,
     host_want::is_passing_text,
-    parts::{artifact, newest_message, printed_part, raw_part, text_message, text_of},
+    parts::{artifact, newest_message, printed_part, printed_type, raw_part, text_message, text_of},
     process::{LastLines, ProgramCommand, SupervisedProcess, Supervisor},
     read_pace::ReadPace,
     run_helper::ProgramEnd,
@@ -429,7 +429,19 @@ async fn results(
         Printed::InFile(mut file) => {
             let media_type = match &settings.media_type {
                 Some(media_type) => media_type.clone(),
-                None => guess(&mut file.file).map_err(unread)?.to_owned(),
+                None => {
+                    let looked = tokio::task::spawn_blocking(move || {
+                        let media_type = printed_type(&mut file.file)?;
+                        Ok::<_, std::io::Error>((file, media_type))
+                    });
+                    let media_type;
+                    (file, media_type) = looked
+                        .await
+                        .map_err(std::io::Error::from)
+                        .flatten()
+                        .map_err(unread)?;
+                    media_type.to_owned()
+                }
             };
             stream(task, file, &media_type).await?;
         }
@@ -448,20 +460,6 @@ async fn results(
     Ok(TaskResult::Completed {
         artifacts,
         message: None,
-    })
-}
-
-/// Whether a file begins as text does.
-fn guess(file: &mut File) -> std::io::Result<&'static str> {
-    let mut begin = vec![0; 4096];
-    let count = file.read(&mut begin)?;
-    file.seek(SeekFrom::Start(0))?;
-    Ok(match std::str::from_utf8(&begin[..count]) {
-        Ok(text) if text.trim_start().starts_with(['{', '[']) => crate::parts::JSON,
-        Ok(_) => "text/plain",
-        // A character that is cut off at the end of what was read.
-        Err(error) if error.error_len().is_none() => "text/plain",
-        Err(_) => "application/octet-stream",
     })
 }
 

@@ -21,6 +21,7 @@ def work(task):
     id, text = task["id"], task["text"]
     if text == "ask":
         say(type="question", id=id, text="Which colour?")
+        say(type="chunk", id=id, name="sketch", text="a line", last=True)
         while id not in answers:
             time.sleep(0.01)
         say(type="result", id=id, text="painted " + answers[id])
@@ -100,10 +101,14 @@ fn tasks_go_through_one_process() {
         (TaskStatus::Completed, "AGAIN".to_owned())
     );
     host.answer(&asks, "blue");
-    assert_eq!(
-        ended(&host.halted(&asks)),
-        (TaskStatus::Completed, "painted blue".to_owned())
-    );
+    let painted = host.halted(&asks);
+    assert_eq!(painted.status, TaskStatus::Completed, "{}", painted.reason());
+    let said: Vec<String> = painted
+        .artifacts
+        .iter()
+        .map(|artifact| artifact.text_content())
+        .collect();
+    assert_eq!(said, ["a line", "painted blue"]);
 
     let task = host.does("chunks");
     assert_eq!(task.status, TaskStatus::Completed, "{}", task.reason());
@@ -186,10 +191,8 @@ fn a_task_that_waits_for_an_answer_takes_no_slot() {
     // Its time stands still, too.
     std::thread::sleep(Duration::from_secs(4));
     host.answer(&asks, "red");
-    assert_eq!(
-        ended(&host.halted(&asks)),
-        (TaskStatus::Completed, "painted red".to_owned())
-    );
+    let painted = host.halted(&asks);
+    assert_eq!(painted.status, TaskStatus::Completed, "{}", painted.reason());
 }
 
 #[test]
