@@ -34,7 +34,7 @@ mod process;
 mod protocol;
 
 use process::{LineProcess, TaskEvent};
-use protocol::{Said, answer_line, cancel_line, task_line};
+use protocol::{Chunk, Said, answer_line, cancel_line, task_line};
 
 /// First pause before a process that has ended is started again; doubles.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
@@ -50,6 +50,12 @@ const MOST_SINKS: usize = 16;
 
 /// Most questions of one task that wait for the answer to an earlier one.
 const MOST_QUESTIONS: usize = 16;
+
+/// Most bytes of a result that are held while its task waits for an answer.
+const MOST_HELD: usize = 4 << 20;
+
+/// What a piece of a result costs besides its bytes.
+const HELD_COST: usize = 256;
 
 /// Events of one task that wait: the process is read no further while its task is behind.
 const EVENTS: usize = 16;
@@ -134,15 +140,22 @@ impl Backend for JsonlBackend {
             process: Arc::clone(&process),
         };
         process.send(task_line(task.task(), attempt)).await?;
-        let mut sinks: HashMap<String, Box<dyn ArtifactSink>> = HashMap::new();
+        let mut sinks = Sinks {
+            task,
+            open: HashMap::new(),
+        };
         let mut questions = VecDeque::new();
         let mut answer: Option<BoxFuture<'_, Result<v1::Message, GatewayError>>> = None;
-        // Progress would end the wait for the answer.
-        let mut progress = None;
+        // Progress and results would end the wait for the answer.
+        let (mut progress, mut held, mut held_bytes) = (None, Vec::new(), 0);
         loop {
             if answer.is_none() {
                 if let Some(message) = progress.take() {
                     task.working(message).await.map_err(refused)?;
+                }
+                held_bytes = 0;
+                for chunk in held.drain(..) {
+                    sinks.write(chunk).await?;
                 }
                 answer = questions.pop_front().map(|question| task.ask(question));
             }
@@ -166,35 +179,24 @@ impl Backend for JsonlBackend {
                     }
                     questions.push_back(question);
                 }
-                Some(TaskEvent::Said(Said::Chunk {
-                    name,
-                    media_type,
-                    bytes,
-                    last,
-                })) => {
-                    if !sinks.contains_key(&name) {
-                        if sinks.len() >= MOST_SINKS {
-                            let text = format!(
-                                "the program sends more than {MOST_SINKS} results by chunks at a time"
-                            );
-                            return Err(RunError::new(text));
-                        }
-                        let sink = task.stream(&name, &media_type).await.map_err(refused)?;
-                        sinks.insert(name.clone(), sink);
+                Some(TaskEvent::Said(Said::Chunk(chunk))) if answer.is_some() => {
+                    held_bytes += chunk.bytes.len() + HELD_COST;
+                    if held_bytes > MOST_HELD {
+                        return Err(RunError::new(format!(
+                            "the program sends results of more than {MOST_HELD} bytes while it waits for an answer"
+                        )));
                     }
-                    if let Some(sink) = sinks.get_mut(&name) {
-                        sink.write(&bytes).await.map_err(refused)?;
-                    }
-                    if last && let Some(sink) = sinks.remove(&name) {
-                        sink.finish().await.map_err(refused)?;
-                    }
+                    held.push(chunk);
                 }
+                Some(TaskEvent::Said(Said::Chunk(chunk))) => sinks.write(chunk).await?,
                 Some(TaskEvent::Said(Said::Result { artifacts, message })) => {
                     run.has_ended = true;
-                    // What it has not ended is whole now.
-                    for (_, sink) in sinks {
-                        sink.finish().await.map_err(refused)?;
+                    // It need not wait for the answer.
+                    drop(answer);
+                    for chunk in held {
+                        sinks.write(chunk).await?;
                     }
+                    sinks.finish().await?;
                     return Ok(TaskResult::Completed { artifacts, message });
                 }
                 Some(TaskEvent::Said(Said::Error(text))) => {
@@ -226,6 +228,47 @@ impl Backend for JsonlBackend {
 #[allow(clippy::needless_pass_by_value, reason = "used with map_err")]
 fn refused(error: GatewayError) -> RunError {
     RunError::new(format!("the daemon refused it: {error}"))
+}
+
+/// The results of a task that are sent piece by piece.
+struct Sinks<'a> {
+    task: &'a dyn AgentTask,
+    open: HashMap<String, Box<dyn ArtifactSink>>,
+}
+
+impl Sinks<'_> {
+    async fn write(&mut self, chunk: Chunk) -> Result<(), RunError> {
+        let Chunk {
+            name,
+            media_type,
+            bytes,
+            last,
+        } = chunk;
+        if !self.open.contains_key(&name) {
+            if self.open.len() >= MOST_SINKS {
+                return Err(RunError::new(format!(
+                    "the program sends more than {MOST_SINKS} results by chunks at a time"
+                )));
+            }
+            let sink = self.task.stream(&name, &media_type).await.map_err(refused)?;
+            self.open.insert(name.clone(), sink);
+        }
+        if let Some(sink) = self.open.get_mut(&name) {
+            sink.write(&bytes).await.map_err(refused)?;
+        }
+        if last && let Some(sink) = self.open.remove(&name) {
+            sink.finish().await.map_err(refused)?;
+        }
+        Ok(())
+    }
+
+    /// What the program has not ended is whole now.
+    async fn finish(self) -> Result<(), RunError> {
+        for (_, sink) in self.open {
+            sink.finish().await.map_err(refused)?;
+        }
+        Ok(())
+    }
 }
 
 /// The answer to the question, if one is asked.

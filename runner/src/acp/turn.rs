@@ -49,6 +49,9 @@ const MARKDOWN: &str = "text/markdown";
 /// what the agent still says of the turn would be in the next answer.
 const CANCEL_WITHIN: Duration = Duration::from_secs(10);
 
+/// What an update that is held costs besides its texts, in bytes.
+const HELD_COST: usize = 256;
+
 /// How often the sender is asked again whose answer is none of the options.
 const ASKED_AGAIN: u32 = 2;
 
@@ -279,12 +282,23 @@ impl Turn<'_> {
                     // A task that has ended is seen as cancelled.
                     let _ = self.task.working(message).await;
                 }
-                event = events.next() => self.take(event, said, asked, rate).await?,
+                event = events.next() => match event {
+                    // A result would end the wait for the answer.
+                    TurnEvent::Update(update) if is_asking => said.hold(*update)?,
+                    event => self.take(event, said, asked, rate).await?,
+                },
                 answer = answered(&mut question) => {
                     question = None;
                     decide(answer, asked, rate);
                 }
-                ended = prompt.answered() => return Ok(ended),
+                ended = prompt.answered() => {
+                    drop(question);
+                    self.take_held(said, asked, rate).await?;
+                    return Ok(ended);
+                }
+            }
+            if question.is_none() && asked.is_empty() {
+                self.take_held(said, asked, rate).await?;
             }
         }
     }
@@ -330,6 +344,21 @@ impl Turn<'_> {
             artifacts,
             message: None,
         })
+    }
+
+    /// Takes what was held while the sender was asked.
+    async fn take_held(
+        &self,
+        said: &mut Said<'_>,
+        asked: &mut VecDeque<AskedPermission>,
+        rate: &mut ProgressRate,
+    ) -> Result<(), RunError> {
+        said.held_bytes = 0;
+        for update in std::mem::take(&mut said.held) {
+            let event = TurnEvent::Update(Box::new(update));
+            self.take(event, said, asked, rate).await?;
+        }
+        Ok(())
     }
 
     async fn take(
@@ -476,7 +505,9 @@ struct Said<'a> {
     is_untouched: bool,
     /// Parts of messages that an earlier turn had.
     late: Vec<ContentChunk>,
-    late_bytes: usize,
+    /// What it said and did while the sender was asked.
+    held: Vec<SessionUpdate>,
+    held_bytes: usize,
 }
 
 impl<'a> Said<'a> {
@@ -491,7 +522,8 @@ impl<'a> Said<'a> {
             is_paused: false,
             is_untouched: true,
             late: Vec::new(),
-            late_bytes: 0,
+            held: Vec::new(),
+            held_bytes: 0,
         }
     }
 
@@ -500,11 +532,22 @@ impl<'a> Said<'a> {
     }
 
     fn late(&mut self, chunk: ContentChunk) -> Result<(), RunError> {
-        self.late_bytes += serde_json::to_string(&chunk.content).map_or(0, |json| json.len());
-        if self.late_bytes > self.max_output {
+        self.count_held(&chunk)?;
+        self.late.push(chunk);
+        Ok(())
+    }
+
+    fn hold(&mut self, update: SessionUpdate) -> Result<(), RunError> {
+        self.count_held(&update)?;
+        self.held.push(update);
+        Ok(())
+    }
+
+    fn count_held(&mut self, held: &impl serde::Serialize) -> Result<(), RunError> {
+        self.held_bytes += serde_json::to_string(held).map_or(0, |json| json.len()) + HELD_COST;
+        if self.held_bytes > self.max_output {
             return Err(too_large(self.max_output));
         }
-        self.late.push(chunk);
         Ok(())
     }
 

@@ -82,12 +82,7 @@ pub(super) enum Said {
     /// It asks the sender.
     Question(v1::Message),
     /// A piece of a result that is sent piece by piece.
-    Chunk {
-        name: String,
-        media_type: String,
-        bytes: Vec<u8>,
-        last: bool,
-    },
+    Chunk(Chunk),
     /// The task is complete.
     Result {
         artifacts: Vec<v1::Artifact>,
@@ -95,6 +90,16 @@ pub(super) enum Said {
     },
     /// The task fails.
     Error(String),
+}
+
+/// See [`Said::Chunk`].
+#[derive(Debug, PartialEq)]
+pub(super) struct Chunk {
+    pub(super) name: String,
+    pub(super) media_type: String,
+    pub(super) bytes: Vec<u8>,
+    /// It ends the result.
+    pub(super) last: bool,
 }
 
 /// A line that cannot be taken.
@@ -248,12 +253,12 @@ pub(super) fn parse(piece: &Piece) -> Result<Option<ProgramLine>, BadLine> {
                 "" => "text/plain".to_owned(),
                 given => given.to_owned(),
             };
-            Said::Chunk {
+            Said::Chunk(Chunk {
                 name,
                 media_type,
                 bytes: chunk.content.into_bytes().map_err(bad)?,
                 last: chunk.last,
-            }
+            })
         }
         RawLine::Result(result) => result_of(result).map_err(bad)?,
     };
@@ -371,12 +376,12 @@ mod tests {
         );
         assert_eq!(
             said(r#"{"type":"chunk","id":"t","raw":"aGk=","last":true}"#),
-            Said::Chunk {
+            Said::Chunk(Chunk {
                 name: "result".to_owned(),
                 media_type: "application/octet-stream".to_owned(),
                 bytes: b"hi".to_vec(),
                 last: true,
-            }
+            })
         );
         let line = r#"{"type":"result","id":"t","text":"done","message":"bye","unknown":1,
             "artifacts":[{"name":"a","data":{"n":1}},{"name":"b.png","raw":"aGk=","filename":"b.png","media_type":"image/png"}]}"#;

@@ -224,6 +224,18 @@ async fn what_an_acp_agent_means_in_one_way_is_understood() {
     run(&agent, &asking).await.unwrap();
     assert_eq!(asking.streamed_text(), "hour");
 
+    // What is said while the sender is asked is kept for later.
+    let request = request.replace("\"id\":4", "\"id\":5");
+    let asking = task("t", "c", &json!([request, say("meanwhile", None), END]));
+    run(&agent, &asking).await.unwrap();
+    assert_eq!(
+        (
+            asking.streamed_text().as_str(),
+            asking.questions.lock().unwrap().len()
+        ),
+        ("meanwhile", 1)
+    );
+
     let video = json!({"type": "video", "seconds": 3});
     let update = json!({"sessionUpdate": "agent_message_chunk", "content": video});
     let params = json!({"sessionId": "@SESSION", "update": update});

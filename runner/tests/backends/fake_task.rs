@@ -3,7 +3,10 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     path::PathBuf,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, SystemTime},
 };
 
@@ -60,6 +63,8 @@ pub(crate) struct FakeTask {
     pub(crate) questions: Mutex<Vec<v1::Message>>,
     pub(crate) progress: Mutex<Vec<String>>,
     pub(crate) streams: Arc<Mutex<BTreeMap<String, Streamed>>>,
+    /// A question waits for its answer: results and progress would end the wait.
+    is_asking: AtomicBool,
     changed: Notify,
 }
 
@@ -114,6 +119,11 @@ impl FakeTask {
     }
 
     /// The text of the only streamed result, which is whole.
+    fn asks_nothing(&self) {
+        let is_asking = self.is_asking.load(Ordering::SeqCst);
+        assert!(!is_asking, "the task waits for an answer");
+    }
+
     pub(crate) fn streamed_text(&self) -> String {
         let streams = self.streams.lock().unwrap();
         let all: Vec<_> = streams.values().collect();
@@ -173,6 +183,7 @@ impl AgentTask for FakeTask {
     fn leave(&self) {}
 
     async fn working(&self, message: v1::Message) -> Result<(), GatewayError> {
+        self.asks_nothing();
         self.progress.lock().unwrap().push(text_of(&message));
         self.changed.notify_waiters();
         Ok(())
@@ -185,11 +196,13 @@ impl AgentTask for FakeTask {
         if let Some(answer) = answer {
             return Ok(answer);
         }
+        let _asking = Asking::begin(&self.is_asking);
         self.cancelled.cancelled().await;
         Err(GatewayError::new(ErrorKind::Conflict, "the task has ended"))
     }
 
     async fn stream(&self, name: &str, media_type: &str) -> Result<Box<dyn ArtifactSink>, GatewayError> {
+        self.asks_nothing();
         let mut streams = self.streams.lock().unwrap();
         let stream = Streamed {
             media_type: media_type.to_owned(),
@@ -211,6 +224,22 @@ impl AgentTask for FakeTask {
 
     async fn fail(&self, _: &str) -> Result<(), GatewayError> {
         unreachable!("the runner fails")
+    }
+}
+
+/// Until it is dropped, a question is asked.
+struct Asking<'a>(&'a AtomicBool);
+
+impl<'a> Asking<'a> {
+    fn begin(is_asking: &'a AtomicBool) -> Self {
+        is_asking.store(true, Ordering::SeqCst);
+        Self(is_asking)
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
     }
 }
 
