@@ -255,7 +255,7 @@ impl ReceivedLines {
                 if let Some(left_out) = self.warnings.next() {
                     tracing::warn!(
                         agent = self.agent,
-                        warning,
+                        warning = said(&warning),
                         left_out,
                         "a line of an ACP agent is not understood"
                     );

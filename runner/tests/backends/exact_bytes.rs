@@ -24,13 +24,8 @@ const RESULT: &str = "{\"type\":\"result\",\"id\":\"@ID\"}\n";
 const LOG: &str =
     "Starting...\n{\"level\":\"info\",\"id\":\"7\"}\n{\n  \"level\": \"info\"\n}\n[1, 2]\ncaf\u{e9}\n";
 
-fn jsonl(folder: &tempfile::TempDir) -> JsonlBackend {
-    JsonlBackend::new(
-        command("python3", &["-u", PROGRAM]),
-        folder.path(),
-        Some(helper()),
-    )
-    .unwrap()
+fn jsonl() -> JsonlBackend {
+    JsonlBackend::new(command("python3", &["-u", PROGRAM]), Some(helper())).unwrap()
 }
 
 fn acp(folder: &tempfile::TempDir) -> AcpBackend {
@@ -45,7 +40,7 @@ fn acp(folder: &tempfile::TempDir) -> AcpBackend {
         terminal: false,
         max_output: 4 << 20,
     };
-    AcpBackend::new(config, &folder.path().join("files"), Some(helper())).unwrap()
+    AcpBackend::new(config, Some(helper())).unwrap()
 }
 
 /// A task `id` of a conversation that has the program do these steps.
@@ -97,8 +92,7 @@ async fn fails_beside_another(backend: &dyn Backend, bad: &str, shown: &str, wor
 
 #[tokio::test]
 async fn a_line_of_json_lines_that_cannot_be_read_fails_its_task_alone() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = jsonl(&folder);
+    let program = jsonl();
     for (bad, shown) in [
         (
             "{\"type\":\"result\",\"id\":\"@ID\",\"data\":NaN}\n",
@@ -137,8 +131,7 @@ async fn a_line_of_json_lines_that_cannot_be_read_fails_its_task_alone() {
 
 #[tokio::test]
 async fn half_a_character_in_json_lines_is_replaced_and_what_is_said_beside_a_question_is_kept() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = jsonl(&folder);
+    let program = jsonl();
     let steps = json!([
         LOG,
         "{\"type\":\"question\",\"id\":\"@ID\",\"text\":\"which?\"}\n",
