@@ -1,7 +1,7 @@
 //! NodeService: translate, ask the engine, translate back. Nothing is decided here.
 //!
 //! `node_service` has the sixteen calls, `agents` the cards and AgentService, `caller` tells who calls, `task_calls` what those on one task do, `session` carries the latter on one
-//! stream, `artifact_streams` has the two that carry artifacts, `response_size` keeps answers within what the caller's library
+//! stream, `artifact_streams` has the two that carry artifacts (`growing_artifact`: one that comes by URL), `response_size` keeps answers within what the caller's library
 //! takes, `task_list`, `task_notes`, `network`, `directory`, `invites` and `diagnostics` are additive, `size_errors` a refusal of the gRPC library in our terms;
 //! `listen`, `authority_fix` and `auth` are the door.
 
@@ -13,6 +13,7 @@ pub mod authority_fix;
 mod caller;
 mod diagnostics;
 mod directory;
+mod growing_artifact;
 #[cfg(feature = "bridge")]
 mod in_process_caller;
 mod invites;

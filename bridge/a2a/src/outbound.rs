@@ -6,8 +6,8 @@
 //! never said again.
 //!
 //! PURE: `interface` (how an agent is spoken to), `encode` and `decode` (what is asked and said), `unseal` (what of it
-//! counts where it is sealed), `report_builder` (what is news), `checkpoint` (how far it has got), `error`. Around
-//! them: `card_cache`, `remote_agent` (one agent), `delivery` (one task). HTTP to agents is `agentanycast_egress`.
+//! counts where it is sealed), `pieces`, `report_builder` (what is news), `checkpoint` (how far it has got), `error`.
+//! Around them: `card_cache`, `remote_agent` (one agent), `delivery` (one task). HTTP to agents is `agentanycast_egress`.
 
 mod card_cache;
 mod checkpoint;
@@ -16,6 +16,7 @@ mod delivery;
 mod encode;
 mod error;
 mod interface;
+mod pieces;
 mod remote_agent;
 mod report_builder;
 mod unseal;

@@ -1,7 +1,7 @@
 //! The other half of the port: tasks of the node's own agents that go to agents outside, which a gateway carries
 //! there. The node keeps them and what was said of them; the gateway keeps nothing that must survive it.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 use agentanycast_proto::v1::{Artifact, ExternalAction, ExternalFailure, Message, Task, TaskStatus};
 use async_trait::async_trait;
@@ -22,6 +22,8 @@ pub struct ExternalTask {
     pub task: Task,
     /// The note that was left with the last report; empty at first.
     pub checkpoint: Vec<u8>,
+    /// The ids of its artifacts of which more may come.
+    pub growing: BTreeSet<String>,
     /// Whether a report has said that nothing is left to be said to the agent.
     pub settled: bool,
     /// How it is kept from those who carry it; `None`: they may read and change it.
@@ -67,6 +69,8 @@ pub struct DeliveryReport {
     pub checkpoint: Option<Vec<u8>>,
     /// What came out: results that are new or have grown.
     pub artifacts: Vec<Artifact>,
+    /// The ids of those of which more may come; the others are complete. When the task is COMPLETED, all are.
+    pub growing: BTreeSet<String>,
     /// The states that the task went through, each with what came with it.
     pub changes: Vec<(TaskStatus, Option<Message>)>,
     /// Nothing is left to be said to the agent.

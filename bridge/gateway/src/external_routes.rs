@@ -183,6 +183,7 @@ mod tests {
                 allow_private: false,
                 task: Task::default(),
                 checkpoint: Vec::new(),
+                growing: [].into(),
                 settled: false,
                 seal: None,
             }))

@@ -1,8 +1,14 @@
 //! Following a task that was sent from here: what it waits for, its questions, what comes out.
 
-use std::{borrow::Cow, io::IsTerminal, path::PathBuf, time::Duration};
+use std::{
+    borrow::Cow,
+    collections::HashSet,
+    io::IsTerminal,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use agentanycast::{Artifact, Message, Node, Task, TaskHandle, TaskStatus, TaskUpdate};
+use agentanycast::{Artifact, Message, Node, Part, Role, Task, TaskHandle, TaskStatus, TaskUpdate};
 use agentanycast_daemon_kit::duration;
 use clap::Args;
 use futures::StreamExt;
@@ -251,8 +257,13 @@ impl<'a> Follower<'a> {
             live.take(handle.id(), event?)?;
         }
         let task = handle.snapshot().await?;
+        let whole = task
+            .artifacts
+            .iter()
+            .filter(|artifact| artifact.break_reason().is_none());
+        let whole: HashSet<String> = whole.map(|artifact| artifact.id.clone()).collect();
         self.finish(handle, task, &live).await?;
-        live.all_whole().map(|()| FollowEnd::Done)
+        live.all_whole(|id| whole.contains(id)).map(|()| FollowEnd::Done)
     }
 
     /// Shows where the task is.
@@ -385,9 +396,7 @@ impl<'a> Follower<'a> {
         if !self.context.json {
             if task.status == TaskStatus::Failed {
                 // A test that fails has a report all the same.
-                for artifact in results(&task).iter().filter(|artifact| !live.has(&artifact.id)) {
-                    final_output::print(handle, artifact, directory).await?;
-                }
+                print_results(handle, &task, live, directory).await?;
             }
             let task = task.into_result()?;
             if let Some(peer) = task.sealed_for() {
@@ -395,10 +404,7 @@ impl<'a> Follower<'a> {
                     "sealed: the answer is from {peer}, and nobody on its way could read or change it"
                 ));
             }
-            for artifact in results(&task).iter().filter(|artifact| !live.has(&artifact.id)) {
-                final_output::print(handle, artifact, directory).await?;
-            }
-            return Ok(());
+            return print_results(handle, &task, live, directory).await;
         }
         let mut saved: Vec<(String, PathBuf)> = live.saved().to_vec();
         if let Some(directory) = directory {
@@ -438,11 +444,33 @@ async fn left(typed: &mut Option<TypeAhead>) {
     }
 }
 
+/// Prints what came out of a task and was not printed as it came.
+async fn print_results(
+    handle: &TaskHandle,
+    task: &Task,
+    live: &stream_output::StreamOutput,
+    directory: Option<&Path>,
+) -> Result<(), CommandFailure> {
+    for artifact in results(task).iter() {
+        if !live.has(&artifact.id) {
+            final_output::print(handle, artifact, directory).await?;
+        } else if artifact.parts.iter().all(|part| part.as_text().is_some()) {
+            let text: String = artifact.parts.iter().filter_map(Part::as_text).collect();
+            let rest = live.rest(&artifact.id, &text);
+            if !rest.is_empty() {
+                output::untrusted_text(rest)?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// What came out of a task. Without artifacts it is what was said at the end: agents of A2A may answer by messages
-/// alone. One that broke off is no result where it came again, whole, or where the task failed.
+/// alone, and some have said all while they worked. One that broke off is no result where it came again, whole, or
+/// where the task failed.
 fn results(task: &Task) -> Cow<'_, [Artifact]> {
     let failed = task.status != TaskStatus::Completed;
-    if !task.artifacts.is_empty() || failed {
+    if !task.artifacts.is_empty() || failed && task.status_message.is_some() {
         if task
             .artifacts
             .iter()
@@ -465,13 +493,24 @@ fn results(task: &Task) -> Cow<'_, [Artifact]> {
             .into();
     }
     let last = task.status_message.as_ref();
-    let is_answer = |message: &&Message| {
-        let first = message.parts.first();
-        first.is_some_and(|part| part.metadata.contains_key(ANSWER))
-            && last.is_none_or(|last| last.id != message.id)
+    let messages = &task.messages;
+    let counts = |&(at, message): &(usize, &Message)| match last {
+        Some(last) => {
+            let first = message.parts.first();
+            first.is_some_and(|part| part.metadata.contains_key(ANSWER)) && last.id != message.id
+        }
+        // A question was answered: the next message is the user's.
+        None => {
+            let next = messages.get(at + 1);
+            message.role == Role::Agent && next.is_none_or(|next| next.role == Role::Agent)
+        }
     };
-    let messages = task.messages.iter().filter(is_answer).chain(last);
-    messages
+    let said = messages
+        .iter()
+        .enumerate()
+        .filter(counts)
+        .map(|(_, message)| message);
+    said.chain(last)
         .map(|message| Artifact::new("message", message.parts.iter().cloned()))
         .collect::<Vec<_>>()
         .into()

@@ -311,10 +311,23 @@ pub struct ExternalDelivery {
     /// How far the gateway has got, in its own words: it goes on from there after a restart. At most [`MAX_CHECKPOINT`]
     /// bytes.
     pub checkpoint: Vec<u8>,
+    /// Artifacts that were told of before they were complete, by id, and whether they are complete now.
+    pub grown: BTreeMap<String, bool>,
     /// Nothing is left to be said to the agent.
     pub settled: bool,
     /// What was done so far.
     pub log: DeliveryLog,
+}
+
+/// How an artifact stands that comes in pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArtifactGrowth {
+    /// More may come.
+    Open,
+    /// All of it is there.
+    Complete,
+    /// Its task ended before its agent said that it is complete.
+    Unfinished,
 }
 
 /// Longest note of a gateway on one task, in bytes: ids and a URL.
@@ -544,6 +557,17 @@ impl Task {
             None => self.results.push(Arc::new(Output::Streamed(streamed))),
         }
         Ok(())
+    }
+
+    /// How an artifact of an agent beyond this network stands that has come, or comes, in pieces. None: it came at once.
+    pub fn growth(&self, artifact_id: &str) -> Option<ArtifactGrowth> {
+        let is_whole = *self.external.as_ref()?.grown.get(artifact_id)?;
+        Some(match self.status {
+            _ if is_whole => ArtifactGrowth::Complete,
+            Status::Completed => ArtifactGrowth::Complete,
+            status if status.is_terminal() => ArtifactGrowth::Unfinished,
+            _ => ArtifactGrowth::Open,
+        })
     }
 
     /// The record of a stream.

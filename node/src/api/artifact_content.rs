@@ -5,13 +5,42 @@
 use std::{mem, sync::Arc};
 
 use agentanycast_core::{delivery::artifact::CHUNK, task::Output};
-use agentanycast_proto::v1::{Artifact, Part, part::Content};
+use agentanycast_proto::v1::{Artifact, Part, StreamStart, part::Content};
 use bytes::{Bytes, BytesMut};
 use prost::Message as _;
 
 /// Bytes of content.
 pub(super) fn length(artifact: &Artifact) -> u64 {
     artifact.parts.iter().map(|part| part_length(part) as u64).sum()
+}
+
+/// Bytes of content of a result that is kept with its task.
+pub(super) fn output_length(output: &Output) -> u64 {
+    match output {
+        Output::Whole(artifact) => length(artifact),
+        Output::Streamed(_) => 0,
+    }
+}
+
+/// Whether the content of one result begins with that of another.
+pub(super) fn starts_with(output: &Arc<Output>, start: &Arc<Output>) -> bool {
+    if Arc::ptr_eq(output, start) {
+        return true;
+    }
+    let mut all = ArtifactPieces::new(Arc::clone(output), 0);
+    ArtifactPieces::new(Arc::clone(start), 0).all(|piece| all.next().is_some_and(|of| of.starts_with(&piece)))
+}
+
+/// How the stream of an artifact begins.
+pub(super) fn start(task_id: &str, artifact: &Artifact) -> StreamStart {
+    let first = artifact.parts.first();
+    StreamStart {
+        task_id: task_id.to_owned(),
+        artifact_id: artifact.artifact_id.clone(),
+        artifact_name: artifact.name.clone(),
+        media_type: first.map(|part| part.media_type.clone()).unwrap_or_default(),
+        ..StreamStart::default()
+    }
 }
 
 fn part_length(part: &Part) -> usize {
@@ -35,15 +64,15 @@ pub(super) struct ArtifactPieces {
 }
 
 impl ArtifactPieces {
-    /// Of this result, without the first `from` pieces.
-    pub(super) fn new(output: Arc<Output>, from: usize) -> Self {
+    /// Of this result, without its first bytes.
+    pub(super) fn new(output: Arc<Output>, from: u64) -> Self {
         let mut pieces = Self {
             output,
             part: 0,
             encoded: Bytes::new(),
             offset: 0,
         };
-        let mut skip = from.saturating_mul(CHUNK);
+        let mut skip = usize::try_from(from).unwrap_or(usize::MAX);
         while skip > 0 {
             let taken = pieces.with_part_bytes(skip, |_| ());
             if taken == 0 {
@@ -151,7 +180,8 @@ mod tests {
         };
         assert_eq!(length(inner), whole.len() as u64);
         for from in 0..6 {
-            let pieces: Vec<Bytes> = ArtifactPieces::new(Arc::clone(&output), from).collect();
+            let pieces: Vec<Bytes> =
+                ArtifactPieces::new(Arc::clone(&output), (from * CHUNK) as u64).collect();
             assert_eq!(pieces.concat(), &whole[(from * CHUNK).min(whole.len())..]);
             let (last, full) = match pieces.split_last() {
                 Some((last, full)) => (last.len(), full),

@@ -6,7 +6,7 @@ use agentanycast_core::{ArtifactSender, SendError};
 use agentanycast_core::{
     delivery::artifact::CHUNK,
     spool::{ReadError, SpoolEvent, SpoolReader},
-    task::{Output, Streamed, Task},
+    task::{ArtifactGrowth, Output, Streamed, Task},
 };
 use agentanycast_proto::v1::{
     Artifact, SendStreamingArtifactRequest, SendStreamingArtifactResponse, StreamChunk, StreamEnd,
@@ -19,6 +19,7 @@ use tonic::Status;
 use super::{
     Api,
     artifact_content::{self, ArtifactPieces},
+    growing_artifact::{self, GrowingArtifact},
     status_of,
 };
 
@@ -54,6 +55,31 @@ pub(super) async fn read(
                     continue;
                 }
                 match &*result {
+                    Output::Whole(artifact) if task.growth(result.id()).is_some() => {
+                        if request.from_sequence > 0 {
+                            for told in growing_artifact::not_resumed(&task.id, artifact) {
+                                yield event(told);
+                            }
+                            continue;
+                        }
+                        let (mut growing, start) = GrowingArtifact::new(&task.id, artifact);
+                        yield event(start);
+                        let mut now = Arc::clone(&result);
+                        loop {
+                            let growth = task.growth(result.id()).unwrap_or(ArtifactGrowth::Complete);
+                            for told in growing.grow(&now, growth) {
+                                yield event(told);
+                            }
+                            if growing.is_over() {
+                                break;
+                            }
+                            if changes.next().await.is_none() {
+                                Err(Status::unavailable("the daemon is stopping"))?;
+                            }
+                            task = *api.engine().task(task.id.clone()).await.map_err(|error| status_of(&error))?;
+                            now = wanted(&task, result.id()).pop().unwrap_or(now);
+                        }
+                    }
                     Output::Whole(artifact) => {
                         for event in whole_artifact_events(&task.id, artifact, &result, request.from_sequence) {
                             yield event;
@@ -78,6 +104,10 @@ pub(super) async fn read(
                 }
             }
             let done = !request.artifact_id.is_empty() && served.contains(&request.artifact_id);
+            // More may have come while one of them grew.
+            if !done && wanted(&task, &request.artifact_id).iter().any(|result| !served.contains(result.id())) {
+                continue;
+            }
             if task.status.is_terminal() || done {
                 break;
             }
@@ -201,16 +231,8 @@ fn whole_artifact_events(
     let (task_id, artifact_id) = (task_id.to_owned(), artifact.artifact_id.clone());
     let chunks = artifact_content::length(artifact).div_ceil(CHUNK as u64) as i32;
     let start = StreamStart {
-        task_id: task_id.clone(),
-        artifact_id: artifact_id.clone(),
-        artifact_name: artifact.name.clone(),
-        media_type: artifact
-            .parts
-            .first()
-            .map(|part| part.media_type.clone())
-            .unwrap_or_default(),
         total_chunks: chunks,
-        ..StreamStart::default()
+        ..artifact_content::start(&task_id, artifact)
     };
     let end = StreamEnd {
         task_id: task_id.clone(),
@@ -218,7 +240,10 @@ fn whole_artifact_events(
         reason: StreamEndReason::Complete as i32,
         error_message: String::new(),
     };
-    let pieces = (from..).zip(ArtifactPieces::new(Arc::clone(output), from as usize));
+    let pieces = (from..).zip(ArtifactPieces::new(
+        Arc::clone(output),
+        from as u64 * CHUNK as u64,
+    ));
     let pieces = pieces.map(move |(sequence, data)| {
         event(reading::Event::StreamChunk(StreamChunk {
             task_id: task_id.clone(),

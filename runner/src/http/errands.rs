@@ -79,6 +79,7 @@ impl Errands {
                 allow_private: true,
                 task,
                 checkpoint: Vec::new(),
+                growing: [].into(),
                 settled: false,
                 seal: None,
             },

@@ -1,7 +1,9 @@
 //! Tasks that are sent by URL to agents on the official A2A SDKs for Python (`a2a-sdk` 1.3.0 and 0.3.26) and JavaScript
 //! (`@a2a-js/sdk` 1.3.0 and 0.3.13) over each binding, with streams and without, and to agents of agent frameworks.
 
-use agentanycast::{Artifact, Content, Message, Node, Part, Target, Task, TaskHandle, TaskStatus};
+use agentanycast::{
+    Artifact, ArtifactEvent, Content, EndReason, Message, Node, Part, Target, Task, TaskHandle, TaskStatus,
+};
 use agentanycast_tests::{
     Daemon, eventually,
     task_assertions::{completed, not_completed},
@@ -434,6 +436,49 @@ pub(crate) async fn the_published_python_sdk_sends_by_url() {
     let stage = ClientEnv::new(agentanycast_tests::TransportKind::Tcp);
     let (daemon, remote) = tokio::join!(daemon(), ExternalAgent::new(&stage, "JSONRPC", true));
     ask(&stage, "daemon", daemon.grpc(), &remote.url, &["url"]).await;
+    remote.script.succeed().await;
+}
+
+/// Each piece is read when it comes, and the artifact is complete when the agent says so.
+#[tokio::test]
+pub(crate) async fn an_artifact_is_read_piece_by_piece() {
+    let stage = ClientEnv::new(agentanycast_tests::TransportKind::Tcp);
+    let daemon = daemon().await;
+    let node = daemon.node().await;
+    for binding in ["JSONRPC", "HTTP+JSON", "GRPC"] {
+        for is_old in [false, true] {
+            let remote = if is_old {
+                ExternalAgent::old(&stage, binding, true).await
+            } else {
+                ExternalAgent::new(&stage, binding, true).await
+            };
+            pieces(&node, remote).await;
+        }
+    }
+}
+
+async fn pieces(node: &Node, mut remote: ExternalAgent) {
+    let handle = send(node, &remote, "held 4").await;
+    let mut read = handle.artifacts();
+    let mut all = Vec::new();
+    loop {
+        match within("the next piece", read.next()).await.unwrap().unwrap() {
+            ArtifactEvent::Chunk { data, .. } => {
+                all.extend_from_slice(&data);
+                let count = all.iter().filter(|byte| **byte == b';').count();
+                until(&handle, &format!("held {}", count - 1)).await;
+                remote.script.tell(&json!({})).await;
+            }
+            ArtifactEvent::End { reason, .. } => {
+                assert_eq!(reason, EndReason::Complete);
+                break;
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(all, b"0;1;2;3;");
+    let task = completed(&handle).await;
+    assert_eq!(task.artifacts[0].parts.len(), 1, "{:?}", task.artifacts);
     remote.script.succeed().await;
 }
 

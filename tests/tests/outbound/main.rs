@@ -13,6 +13,7 @@ mod egress_filter;
 mod hostile;
 mod http_agent;
 mod message_answers;
+mod pieces;
 mod sealed;
 mod send_command;
 mod tolerance;

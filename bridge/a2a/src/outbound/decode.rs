@@ -24,7 +24,7 @@ const LONGEST_STATE: usize = 40;
 const CHANGE: &str = "a2a.update";
 
 /// The same of a piece of a result, on its first part.
-const PIECE: &str = "a2a.artifactUpdate";
+pub(crate) const PIECE: &str = "a2a.artifactUpdate";
 
 /// Something that an agent said.
 #[derive(Clone, Debug, PartialEq)]

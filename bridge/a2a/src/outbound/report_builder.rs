@@ -4,7 +4,7 @@
 //! because a stream was lost or the task was read anew, is no news.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::Arc,
 };
@@ -16,7 +16,7 @@ use agentanycast_gateway::{
 use agentanycast_proto::v1::{self, Artifact, Message, MessageRole, TaskStatus};
 use prost::Message as _;
 
-use super::{decode::UpdateContent, error::OutboundError, unseal};
+use super::{decode::UpdateContent, error::OutboundError, pieces, unseal};
 
 /// Most bytes of what comes out of one task: it is held in memory while it comes.
 const MAX_RESULTS_BYTES: usize = 64 << 20;
@@ -58,6 +58,8 @@ pub(crate) struct ReportBuilder {
     status: TaskStatus,
     said: HashSet<String>,
     results: Vec<GrowingArtifact>,
+    /// The ids of results that come in pieces.
+    pieced: HashSet<String>,
     bytes: usize,
     changes: Vec<(TaskStatus, Option<Message>)>,
     /// A message without a task, which is the agent's whole answer unless more comes.
@@ -78,6 +80,14 @@ struct GrowingArtifact {
     is_whole: bool,
 }
 
+impl GrowingArtifact {
+    /// Nothing of it follows, which is news.
+    fn end(&mut self) {
+        self.is_news |= !self.is_whole;
+        self.is_whole = true;
+    }
+}
+
 impl ReportBuilder {
     /// From the errand's task as it stands here.
     pub(crate) fn new(errand: &ExternalTask) -> Self {
@@ -87,6 +97,7 @@ impl ReportBuilder {
             status: task.status(),
             said: task.messages.iter().map(key).collect(),
             results: Vec::new(),
+            pieced: HashSet::new(),
             bytes: 0,
             changes: Vec::new(),
             held: None,
@@ -101,7 +112,7 @@ impl ReportBuilder {
                 bytes,
                 told: bytes,
                 is_news: false,
-                is_whole: false,
+                is_whole: !errand.growing.contains(&artifact.artifact_id),
             });
         }
         progress
@@ -142,7 +153,23 @@ impl ReportBuilder {
                 append: true,
                 last,
             } => self.append(artifact, last),
-            UpdateContent::Artifact { artifact, last, .. } => self.put(artifact, last),
+            UpdateContent::Artifact {
+                mut artifact, last, ..
+            } => {
+                self.name(&mut artifact);
+                self.pieced.remove(&artifact.artifact_id);
+                if let (true, Some(at)) = (last, self.position(&artifact.artifact_id)) {
+                    self.results[at].end();
+                }
+                self.put(artifact, last)
+            }
+        }
+    }
+
+    /// Hears of a piece of a result whose content is read otherwise.
+    pub(crate) fn note_piece(&mut self, artifact_id: &str) {
+        if self.pieced.len() < MAX_RESULTS && artifact_id.len() <= MAX_ID {
+            self.pieced.insert(artifact_id.to_owned());
         }
     }
 
@@ -216,8 +243,8 @@ impl ReportBuilder {
 
     fn apply_task(&mut self, task: v1::Task) -> Result<(), OutboundError> {
         let status = task.status();
-        for artifact in task.artifacts {
-            self.put(artifact, is_terminal(status))?;
+        for (at, artifact) in task.artifacts.into_iter().enumerate() {
+            self.apply_listed(at, artifact, status)?;
         }
         let of_status = task.status_message.as_ref().map(key);
         for message in task.messages {
@@ -254,8 +281,33 @@ impl ReportBuilder {
         self.changes.push((status, message));
     }
 
-    fn put(&mut self, mut artifact: Artifact, last: bool) -> Result<(), OutboundError> {
+    /// Hears a result as the agent keeps it: pieces that came one after the other are parts of it, side by side.
+    fn apply_listed(
+        &mut self,
+        place: usize,
+        mut artifact: Artifact,
+        status: TaskStatus,
+    ) -> Result<(), OutboundError> {
+        if artifact.artifact_id.is_empty() {
+            artifact.artifact_id = format!("artifact-{}", place + 1);
+        }
         self.name(&mut artifact);
+        let known = self.position(&artifact.artifact_id).map(|at| &self.results[at]);
+        if let Some(known) = known.filter(|known| known.artifact != artifact) {
+            let parts = &known.artifact.parts;
+            let is_pieced = self.pieced.contains(&artifact.artifact_id) || artifact.parts.len() > parts.len();
+            if let Some(parts) = is_pieced.then(|| pieces::grown(parts, &artifact.parts)).flatten() {
+                artifact.parts = parts;
+            }
+        }
+        // Of a result that was growing when its task failed, something may be missing.
+        let is_whole = status == TaskStatus::Completed
+            || is_terminal(status) && known.is_none_or(|known| known.is_whole);
+        self.put(artifact, is_whole)
+    }
+
+    /// Takes a result that has a name.
+    fn put(&mut self, artifact: Artifact, last: bool) -> Result<(), OutboundError> {
         let bytes = mem_size(&artifact);
         let at = self.position(&artifact.artifact_id);
         let before = at.map_or(0, |at| self.results[at].bytes);
@@ -264,6 +316,7 @@ impl ReportBuilder {
             Some(at) => {
                 let known = &mut self.results[at];
                 known.is_whole |= last;
+                known.bytes = bytes;
                 if known.artifact != artifact {
                     *known = GrowingArtifact {
                         artifact,
@@ -286,7 +339,11 @@ impl ReportBuilder {
     }
 
     fn append(&mut self, mut piece: Artifact, last: bool) -> Result<(), OutboundError> {
+        if let (true, Some(known)) = (piece.artifact_id.is_empty(), self.results.last()) {
+            piece.artifact_id.clone_from(&known.artifact.artifact_id);
+        }
         self.name(&mut piece);
+        self.note_piece(&piece.artifact_id);
         let Some(at) = self.position(&piece.artifact_id) else {
             return self.put(piece, last);
         };
@@ -297,10 +354,17 @@ impl ReportBuilder {
             .sum();
         self.make_room(false, 0, more)?;
         let known = &mut self.results[at];
-        known.bytes += more;
         known.is_news |= !piece.parts.is_empty();
-        known.is_whole |= last;
-        known.artifact.parts.append(&mut piece.parts);
+        known.is_whole &= piece.parts.is_empty();
+        let all = known.artifact.parts.len() + piece.parts.len();
+        pieces::append(&mut known.artifact.parts, piece.parts);
+        // Pieces that are joined are no parts.
+        let joined = (all - known.artifact.parts.len()) * PART_OVERHEAD;
+        known.bytes += more - joined;
+        self.bytes -= joined;
+        if last {
+            known.end();
+        }
         if known.artifact.name.is_empty() {
             known.artifact.name = piece.name;
         }
@@ -361,7 +425,11 @@ impl ReportBuilder {
     /// What is to be told now.
     pub(crate) fn take(&mut self) -> DeliveryReport {
         let mut artifacts = Vec::new();
+        let mut growing = BTreeSet::new();
         for known in self.results.iter_mut().filter(|known| known.is_news) {
+            if !known.is_whole {
+                growing.insert(known.artifact.artifact_id.clone());
+            }
             known.is_news = false;
             known.told = known.bytes;
             artifacts.push(known.artifact.clone());
@@ -369,6 +437,7 @@ impl ReportBuilder {
         self.status = self.status();
         DeliveryReport {
             artifacts,
+            growing,
             changes: std::mem::take(&mut self.changes),
             ..DeliveryReport::default()
         }

@@ -17,7 +17,7 @@ use super::{
 const MESSAGE_ANNEX: &str = "a2a.message";
 
 /// The label with what an artifact says besides.
-const ARTIFACT_ANNEX: &str = "a2a.artifact";
+pub(crate) const ARTIFACT_ANNEX: &str = "a2a.artifact";
 
 /// The field of metadata with what the protobuf says and A2A has no field for.
 pub(crate) const MESH: &str = "agentanycast";

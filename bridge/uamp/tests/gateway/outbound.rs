@@ -70,6 +70,7 @@ impl OutsideTasks {
                 ..v1::Task::default()
             },
             checkpoint: Vec::new(),
+            growing: [].into(),
             settled: false,
             seal: None,
         });

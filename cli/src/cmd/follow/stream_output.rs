@@ -37,6 +37,7 @@ struct OpenArtifact {
 
 /// An artifact that broke off, and did not come again so far.
 struct BrokenArtifact {
+    id: String,
     name: String,
     reason: String,
     /// What came of it.
@@ -47,7 +48,8 @@ pub(super) struct StreamOutput {
     json: bool,
     directory: Option<PathBuf>,
     open: HashMap<String, OpenArtifact>,
-    seen: Vec<String>,
+    /// Artifacts that came to their end, and their bytes.
+    seen: HashMap<String, u64>,
     saved: Vec<(String, PathBuf)>,
     broken: Vec<BrokenArtifact>,
 }
@@ -58,15 +60,15 @@ impl StreamOutput {
             json,
             directory,
             open: HashMap::new(),
-            seen: Vec::new(),
+            seen: HashMap::new(),
             saved: Vec::new(),
             broken: Vec::new(),
         }
     }
 
-    /// Fails when an artifact broke off and did not come again.
-    pub(super) fn all_whole(&self) -> Result<(), CommandFailure> {
-        let Some(broken) = self.broken.first() else {
+    /// Fails when an artifact broke off and did not come again, nor is whole in the task.
+    pub(super) fn all_whole(&self, task_has: impl Fn(&str) -> bool) -> Result<(), CommandFailure> {
+        let Some(broken) = self.broken.iter().find(|broken| !task_has(&broken.id)) else {
             return Ok(());
         };
         let message = format!(
@@ -81,9 +83,18 @@ impl StreamOutput {
         ))
     }
 
-    /// Whether the artifact came as a stream.
+    /// Whether the artifact came as a stream, to its end.
     pub(super) fn has(&self, artifact_id: &str) -> bool {
-        self.seen.iter().any(|seen| seen == artifact_id)
+        self.seen.contains_key(artifact_id)
+    }
+
+    /// What of a text the stream has not shown. An agent may add to what it said is complete, or replace it.
+    pub(super) fn rest<'a>(&self, artifact_id: &str, text: &'a str) -> &'a str {
+        let shown = self.seen.get(artifact_id).copied().unwrap_or_default();
+        match usize::try_from(shown) {
+            Ok(shown) if shown <= text.len() => text.get(shown..).unwrap_or(text),
+            _ => text,
+        }
     }
 
     /// Artifact ids and the files that they were written to.
@@ -185,6 +196,7 @@ impl StreamOutput {
                 output::flat(error)
             ));
             self.broken.push(BrokenArtifact {
+                id: artifact_id,
                 name: open.name,
                 reason: error.to_owned(),
                 part,
@@ -210,7 +222,7 @@ impl StreamOutput {
             }
             ArtifactSink::Count => {}
         }
-        self.seen.push(artifact_id);
+        self.seen.insert(artifact_id, open.bytes);
         Ok(())
     }
 }
@@ -248,17 +260,28 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut live = StreamOutput::new(false, Some(directory.path().to_owned()));
         come(&mut live, "1", b"part", EndReason::Error);
-        let failure = format!("{:?}", live.all_whole().unwrap_err());
+        let failure = format!("{:?}", live.all_whole(|_| false).unwrap_err());
         assert!(
             failure.contains("zeros.bin was not finished: the sending daemon was restarted"),
             "{failure}"
         );
+        live.all_whole(|id| id == "1").unwrap();
         come(&mut live, "2", b"part and rest", EndReason::Complete);
-        live.all_whole().unwrap();
+        live.all_whole(|_| false).unwrap();
         let path = directory.path().join("zeros.bin");
         assert_eq!(live.saved(), [("2".to_owned(), path.clone())]);
         assert_eq!(fs::read(path).unwrap(), b"part and rest");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
         assert!(live.has("2") && !live.has("1"));
+    }
+
+    #[test]
+    fn what_the_stream_has_not_shown_of_a_text_is_known() {
+        let mut live = StreamOutput::new(true, None);
+        come(&mut live, "1", "äb".as_bytes(), EndReason::Complete);
+        for (text, rest) in [("äb", ""), ("äbc", "c"), ("new", ""), ("xyä", "xyä"), ("z", "z")] {
+            assert_eq!(live.rest("1", text), rest);
+        }
+        assert_eq!(live.rest("2", "all"), "all");
     }
 }

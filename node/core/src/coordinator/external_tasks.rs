@@ -20,6 +20,8 @@ pub struct ExternalUpdate {
     pub checkpoint: Option<Vec<u8>>,
     /// What came out: new results, and those that have grown.
     pub artifacts: Vec<Artifact>,
+    /// The ids of those of which more may come.
+    pub growing: BTreeSet<String>,
     /// The states that the task went through, each with what came with it.
     pub changes: Vec<(Status, Option<Message>)>,
     /// Nothing is left to be said to the agent.
@@ -77,7 +79,7 @@ impl Coordinator {
         let saved = task.save(&mut self.transaction);
         self.on_saved(&saved);
         if is_open {
-            self.put_results(now, id, said.artifacts)?;
+            self.put_results(now, id, said.artifacts, &said.growing)?;
             for (next, message) in said.changes {
                 self.put_change(now, id, next, message)?;
             }
@@ -86,7 +88,13 @@ impl Coordinator {
         Ok(status)
     }
 
-    fn put_results(&mut self, now: Now, id: &str, artifacts: Vec<Artifact>) -> Result<(), EngineError> {
+    fn put_results(
+        &mut self,
+        now: Now,
+        id: &str,
+        artifacts: Vec<Artifact>,
+        growing: &BTreeSet<String>,
+    ) -> Result<(), EngineError> {
         if artifacts.is_empty() {
             return Ok(());
         }
@@ -102,6 +110,15 @@ impl Coordinator {
             status => status,
         };
         task.advance(now.unix, status, None, artifacts)?;
+        if let Some(delivery) = &mut task.external {
+            for id in &named {
+                if growing.contains(id) {
+                    delivery.grown.insert(id.clone(), false);
+                } else if let Some(is_whole) = delivery.grown.get_mut(id) {
+                    *is_whole = true;
+                }
+            }
+        }
         let new = task.results.iter().filter(|result| named.contains(result.id()));
         let new: Vec<Arc<Output>> = new.cloned().collect();
         let saved = task.save(&mut self.transaction);

@@ -245,7 +245,10 @@ impl CachedTask {
         let streamed: u64 = results.iter().map(|result| result.streamed_bytes()).sum();
         let items = (messages.len() + results.len()) * ITEM_OVERHEAD;
         let outside = self.task.external.as_ref();
-        let outside = outside.map_or(0, |outside| outside.checkpoint.len() + outside.log.weight());
+        let outside = outside.map_or(0, |outside| {
+            let grown: usize = outside.grown.keys().map(|id| id.len() + ITEM_OVERHEAD).sum();
+            outside.checkpoint.len() + outside.log.weight() + grown
+        });
         TASK_OVERHEAD + outside + items + (self.bytes.saturating_sub(streamed) + self.decoded_extra) as usize
     }
 }

@@ -100,6 +100,34 @@ fn what_is_heard_is_told_in_order() {
 }
 
 #[test]
+fn an_artifact_is_complete_when_its_agent_or_the_end_says_so() {
+    use crate::task::ArtifactGrowth::{Complete, Open, Unfinished};
+    let mut lab = TestCluster::new();
+    for (end, last) in [(Completed, Complete), (Failed, Unfinished)] {
+        let id = begin(&mut lab, SendTask::default()).unwrap();
+        let came = |artifacts: &[(&str, &str)], growing: &[&str]| ExternalUpdate {
+            artifacts: artifacts.iter().map(|(id, text)| artifact(id, text)).collect(),
+            growing: growing.iter().map(|id| (*id).to_owned()).collect(),
+            ..ExternalUpdate::default()
+        };
+        say(
+            &mut lab,
+            &id,
+            came(&[("a", "1"), ("b", "1"), ("c", "1")], &["a", "b"]),
+        );
+        say(&mut lab, &id, came(&[("b", "12")], &[]));
+        lab.restart(A);
+        let growth = |lab: &mut TestCluster| {
+            let task = lab.view(A, &id);
+            ["a", "b", "c"].map(|artifact| task.growth(artifact))
+        };
+        assert_eq!(growth(&mut lab), [Some(Open), Some(Complete), None]);
+        say(&mut lab, &id, change(end, None));
+        assert_eq!(growth(&mut lab), [Some(last), Some(Complete), None]);
+    }
+}
+
+#[test]
 fn an_answer_and_a_cancel_are_rung_for() {
     let mut lab = TestCluster::new();
     let id = begin(&mut lab, SendTask::default()).unwrap();

@@ -152,6 +152,11 @@ impl ExternalTasks for ExternalPort {
             allow_private: outside.allow_private,
             task: wire::task(&task, self.engine.me()),
             checkpoint: outside.checkpoint,
+            growing: outside
+                .grown
+                .into_iter()
+                .filter_map(|(id, is_whole)| (!is_whole).then_some(id))
+                .collect(),
             settled: outside.settled,
             seal,
         }))
@@ -165,6 +170,7 @@ impl ExternalTasks for ExternalPort {
         let said = ExternalUpdate {
             checkpoint: report.checkpoint,
             artifacts: report.artifacts,
+            growing: report.growing,
             changes: changes.collect(),
             settled: report.settled,
             steps: report.events.into_iter().map(|event| step(now, event)).collect(),

@@ -341,6 +341,11 @@ impl DeliveryJob {
                         progress.add_message(*message);
                         self.report_progress(&mut progress, None).await?;
                     }
+                    UpdateContent::Artifact {
+                        artifact,
+                        append: true,
+                        ..
+                    } => progress.note_piece(&artifact.artifact_id),
                     UpdateContent::Task(_) | UpdateContent::Message(_) | UpdateContent::Artifact { .. } => {}
                 }
             }

@@ -42,6 +42,7 @@ fn beginning() -> ReportBuilder {
             ..v1::Task::default()
         },
         checkpoint: Vec::new(),
+        growing: [].into(),
         settled: false,
         seal: None,
     })
@@ -104,14 +105,103 @@ fn a_result_grows_and_is_told_with_what_there_is() {
     let mut progress = beginning();
     progress.apply(piece("a", "1", false, false)).unwrap();
     assert_eq!(progress.due(), ReportDue::Now);
-    assert_eq!(progress.take().artifacts, [artifact("a", &["1"])]);
+    assert_eq!(told(&mut progress), (vec![artifact("a", &["1"])], true));
     progress.apply(piece("a", "2", true, false)).unwrap();
     assert_eq!(progress.due(), ReportDue::Soon);
     progress.apply(piece("a", "3", true, true)).unwrap();
     assert_eq!(progress.due(), ReportDue::Now);
-    assert_eq!(progress.take().artifacts, [artifact("a", &["1", "2", "3"])]);
+    assert_eq!(told(&mut progress), (vec![artifact("a", &["123"])], false));
+    // What was complete grows again.
+    progress.apply(piece("a", "4", true, false)).unwrap();
+    assert_eq!(told(&mut progress), (vec![artifact("a", &["1234"])], true));
     progress.apply(piece("a", "4", false, true)).unwrap();
-    assert_eq!(progress.take().artifacts, [artifact("a", &["4"])]);
+    assert_eq!(told(&mut progress), (vec![artifact("a", &["4"])], false));
+}
+
+/// The artifacts that are told, and whether more of one may come.
+fn told(progress: &mut ReportBuilder) -> (Vec<Artifact>, bool) {
+    let report = progress.take();
+    (report.artifacts, !report.growing.is_empty())
+}
+
+fn task(status: TaskStatus, artifacts: Vec<Artifact>) -> UpdateContent {
+    UpdateContent::Task(Box::new(v1::Task {
+        status: status.into(),
+        artifacts,
+        ..v1::Task::default()
+    }))
+}
+
+#[test]
+fn an_end_without_content_is_news() {
+    let mut progress = beginning();
+    progress.apply(piece("a", "1", true, false)).unwrap();
+    assert!(told(&mut progress).1);
+    progress.apply(piece("a", "", true, true)).unwrap();
+    assert_eq!(told(&mut progress), (vec![artifact("a", &["1"])], false));
+    progress.apply(piece("b", "1", false, false)).unwrap();
+    assert!(told(&mut progress).1);
+    // fasta2a sends the whole at the end.
+    progress.apply(piece("b", "1", false, true)).unwrap();
+    assert_eq!(told(&mut progress), (vec![artifact("b", &["1"])], false));
+}
+
+#[test]
+fn pieces_that_are_read_with_the_task_are_one_text() {
+    use TaskStatus::{Completed, Failed, Working};
+    let mut progress = beginning();
+    progress
+        .apply(task(Working, vec![artifact("a", &["1"])]))
+        .unwrap();
+    assert_eq!(told(&mut progress), (vec![artifact("a", &["1"])], true));
+    progress
+        .apply(task(Working, vec![artifact("a", &["1", "2", "3"])]))
+        .unwrap();
+    assert_eq!(told(&mut progress).0, [artifact("a", &["123"])]);
+    // As it is known after a restart.
+    progress
+        .apply(task(Completed, vec![artifact("a", &["1", "2", "3"])]))
+        .unwrap();
+    assert_eq!(told(&mut progress), (vec![], false));
+    let mut progress = beginning();
+    progress.note_piece("a");
+    progress
+        .apply(task(Working, vec![artifact("a", &["1"])]))
+        .unwrap();
+    progress
+        .apply(task(Failed, vec![artifact("a", &["1", "2"])]))
+        .unwrap();
+    assert_eq!(told(&mut progress), (vec![artifact("a", &["12"])], true));
+    // Parts that came together are parts, and what a failed task shows at once is all of it.
+    let mut progress = beginning();
+    progress
+        .apply(task(
+            Failed,
+            vec![artifact("a", &["1", "2"]), artifact("", &["3"])],
+        ))
+        .unwrap();
+    let (artifacts, more) = told(&mut progress);
+    assert_eq!(
+        (artifacts[0].parts.len(), artifacts[1].artifact_id.as_str(), more),
+        (2, "artifact-2", false)
+    );
+}
+
+#[test]
+fn pieces_without_a_name_belong_together() {
+    let mut progress = beginning();
+    progress.apply(piece("", "1", false, false)).unwrap();
+    progress.apply(piece("", "2", true, true)).unwrap();
+    assert_eq!(
+        told(&mut progress),
+        (vec![artifact("artifact-1", &["12"])], false)
+    );
+    for _ in 0..2 {
+        progress
+            .apply(task(TaskStatus::Working, vec![artifact("", &["1", "2"])]))
+            .unwrap();
+        assert_eq!(told(&mut progress), (vec![], false));
+    }
 }
 
 #[test]
@@ -236,6 +326,10 @@ proptest! {
         keep(progress.take());
         let expected: Vec<String> = theirs.messages.iter().map(|message| message.message_id.clone()).collect();
         prop_assert_eq!(said, expected);
+        for artifact in results.iter_mut().chain(&mut theirs.artifacts) {
+            let parts = std::mem::take(&mut artifact.parts);
+            pieces::append(&mut artifact.parts, parts);
+        }
         prop_assert_eq!(results, theirs.artifacts);
     }
 }

@@ -22,10 +22,18 @@ pub(super) struct ExternalRecord {
     remote: String,
     #[prost(bool, tag = "7")]
     allow_private: bool,
+    #[prost(string, repeated, tag = "8")]
+    growing: Vec<String>,
+    #[prost(string, repeated, tag = "9")]
+    grown: Vec<String>,
 }
 
 impl ExternalRecord {
     pub(super) fn from_delivery(outside: &ExternalDelivery) -> Self {
+        let grown = |is_whole: bool| {
+            let ids = outside.grown.iter().filter(move |(_, whole)| **whole == is_whole);
+            ids.map(|(id, _)| id.clone()).collect()
+        };
         Self {
             url: outside.url.clone(),
             checkpoint: outside.checkpoint.clone(),
@@ -34,11 +42,16 @@ impl ExternalRecord {
             left_out: outside.log.dropped,
             remote: outside.log.remote.clone(),
             allow_private: outside.allow_private,
+            growing: grown(false),
+            grown: grown(true),
         }
     }
 
     pub(super) fn delivery(&self) -> ExternalDelivery {
+        let growing = self.growing.iter().map(|id| (id.clone(), false));
+        let grown = self.grown.iter().map(|id| (id.clone(), true));
         ExternalDelivery {
+            grown: growing.chain(grown).collect(),
             url: self.url.clone(),
             allow_private: self.allow_private,
             checkpoint: self.checkpoint.clone(),
@@ -85,6 +98,7 @@ mod tests {
         assert_eq!(outside.log, DeliveryLog::default());
         assert!(!outside.allow_private);
         outside.allow_private = true;
+        outside.grown = [("a".to_owned(), true), ("b".to_owned(), false)].into();
         outside.log.put(ExternalStep {
             count: 1,
             ..ExternalStep::default()
