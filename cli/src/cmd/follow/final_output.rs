@@ -55,12 +55,20 @@ async fn print_part(
             copy(handle, part, &mut |data| text.print(data)).await?;
             text.end()?;
         }
-        Content::Raw { data, .. } => {
-            output::line(&summary(&artifact.name, &part.media_type, data.len() as u64))?;
-        }
+        // A result that was streamed is bytes also where it is text: the report of a test, an answer in pieces.
+        Content::Raw { data, .. } => match text_in(&part.media_type, data) {
+            Some(text) => output::untrusted_text(text)?,
+            None => output::line(&summary(&artifact.name, &part.media_type, data.len() as u64))?,
+        },
         _ => output::line(&summary(&artifact.name, &part.media_type, artifact.size))?,
     }
     Ok(())
+}
+
+/// Bytes that say that they are text, and are.
+fn text_in<'a>(media_type: &str, data: &'a [u8]) -> Option<&'a str> {
+    let is_said = !media_type.is_empty() && is_text(media_type);
+    is_said.then(|| std::str::from_utf8(data).ok()).flatten()
 }
 
 /// JSON as people read it.
@@ -103,6 +111,10 @@ async fn save_part(
     let (name, media_type) = match (filename, part.media_type.as_str()) {
         ("", "") => (artifact.name.as_str(), usual),
         ("", media_type) => (artifact.name.as_str(), media_type),
+        // A streamed result has its own name as that of its file; JSON has an ending.
+        (filename, media_type) if filename == artifact.name && media_type.ends_with("json") => {
+            (filename, media_type)
+        }
         (filename, _) => (filename, ""),
     };
     let (mut file, path) = artifact_files::create(directory, name, media_type)?;
@@ -136,4 +148,18 @@ async fn copy(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_shown_where_they_say_that_they_are_text_and_are() {
+        assert_eq!(text_in("application/json", b"{}"), Some("{}"));
+        assert_eq!(text_in("text/plain; charset=utf-8", b"4"), Some("4"));
+        assert_eq!(text_in("text/plain", b"caf\xe9"), None);
+        assert_eq!(text_in("", b"4"), None, "no type is bytes of no known type");
+        assert_eq!(text_in("image/png", b"4"), None);
+    }
 }
