@@ -1,13 +1,18 @@
 //! Server-sent events out of pieces of bytes. PURE.
 //!
 //! Invariants: an event has at most the bytes that its reader allows, and the same bytes in other pieces give
-//! the same events. Lines end with LF, CR or CRLF; comments, names and ids of events are left out, and so are
-//! events whose name says that they are a sign of life alone: the data of some is a bare date.
+//! the same events. Lines end with LF, CR or CRLF; comments and names of events are left out, and so are events
+//! whose name says that they are a sign of life alone: the data of some is a bare date.
+
+use std::time::Duration;
 
 use crate::json::without_bom;
 
 /// Names of events that say no more than that the server is there.
 const SIGNS_OF_LIFE: [&[u8]; 4] = [b"ping", b"heartbeat", b"keepalive", b"keep-alive"];
+
+/// Longest id of an event that is kept, in bytes: it goes into a header.
+const MOST_ID: usize = 1024;
 
 /// Reads the data of events as their bytes come.
 #[derive(Debug)]
@@ -25,6 +30,8 @@ pub struct SseReader {
     has_begun: bool,
     /// The last line ended with CR: an LF behind it is part of the same end.
     after_cr: bool,
+    last_id: Option<String>,
+    retry: Option<Duration>,
 }
 
 impl SseReader {
@@ -39,7 +46,19 @@ impl SseReader {
             is_ping: false,
             has_begun: false,
             after_cr: false,
+            last_id: None,
+            retry: None,
         }
+    }
+
+    /// The last id of an event, to go on behind it (`Last-Event-ID`).
+    pub fn last_id(&self) -> Option<&str> {
+        self.last_id.as_deref()
+    }
+
+    /// How long the server asks its clients to wait before they connect again.
+    pub const fn retry(&self) -> Option<Duration> {
+        self.retry
     }
 
     /// The data of each event that ends in these bytes.
@@ -93,14 +112,26 @@ impl SseReader {
         } else {
             without_bom(&line)
         };
-        if let Some([b':', name @ ..]) = line.strip_prefix(b"event") {
-            let is = |sign: &&[u8]| name.trim_ascii().eq_ignore_ascii_case(sign);
-            self.is_ping = SIGNS_OF_LIFE.iter().any(is);
-        }
-        // Comments, other names and ids of events say nothing here.
-        let data = match line.strip_prefix(b"data") {
-            Some([]) => &[][..],
-            Some([b':', b' ', data @ ..] | [b':', data @ ..]) => data,
+        let end = line.iter().position(|byte| *byte == b':');
+        let (field, value) = line.split_at(end.unwrap_or(line.len()));
+        let value = value.strip_prefix(b":").unwrap_or(value);
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        let data = match (field, std::str::from_utf8(value)) {
+            (b"data", _) => value,
+            (b"id", Ok(id)) if id.len() <= MOST_ID && !id.contains(char::is_control) => {
+                self.last_id = (!id.is_empty()).then(|| id.to_owned());
+                return None;
+            }
+            (b"retry", Ok(time)) => {
+                self.retry = time.parse().ok().map(Duration::from_millis).or(self.retry);
+                return None;
+            }
+            (b"event", _) => {
+                let is = |sign: &&[u8]| value.trim_ascii().eq_ignore_ascii_case(sign);
+                self.is_ping = SIGNS_OF_LIFE.iter().any(is);
+                return None;
+            }
+            // Comments say nothing here.
             _ => return None,
         };
         if self.has_data {
@@ -159,6 +190,20 @@ mod tests {
     fn signs_of_life_are_left_out() {
         let text = "event: ping\ndata: 2026-01-01 10:00:00\n\nevent:Keep-Alive\ndata: x\n\ndata: a\n\n";
         assert_eq!(read(text), ["a"]);
+    }
+
+    #[test]
+    fn ids_and_pauses_are_kept() {
+        let mut reader = SseReader::new(MAX_EVENT);
+        assert_eq!((reader.last_id(), reader.retry()), (None, None));
+        let text = "id: a 1\nretry: 500\ndata: \n\nid:\u{1}\nretry: soon\ndata: x\n\nids: b\n";
+        assert_eq!(reader.take(text.as_bytes()).unwrap().len(), 2);
+        assert_eq!(
+            (reader.last_id(), reader.retry()),
+            (Some("a 1"), Some(Duration::from_millis(500)))
+        );
+        reader.take(b"id\n").unwrap();
+        assert_eq!(reader.last_id(), None);
     }
 
     #[test]
