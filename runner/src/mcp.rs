@@ -1,15 +1,17 @@
 //! An MCP server as an agent: its tools are the agent's skills, and a task calls one of them.
 //!
-//! `server` keeps the server running and its tools up to date; `client` receives its notifications. PURE: `tools`,
-//! `arguments` (a message as arguments), `results` (a tool's result as results of a task).
+//! `server` keeps the server running and its tools up to date. PURE: `tools`, `arguments` (a message as arguments),
+//! `questions` (questions of a tool to the sender), `results` (a tool's result as results of a task).
 
 mod arguments;
-mod client;
+mod questions;
 mod results;
 mod server;
 mod tools;
 
 use std::{
+    collections::VecDeque,
+    future::ready,
     io,
     path::PathBuf,
     sync::{Arc, Mutex, OnceLock, PoisonError},
@@ -17,21 +19,15 @@ use std::{
 };
 
 use agentanycast_gateway::agents::AgentTask;
+use agentanycast_mcp_client::{
+    CallEvent, ElicitationAnswer, FailureKind, McpFailure, Question, ToolCall, ToolResult,
+};
 use agentanycast_proto::v1;
 use async_trait::async_trait;
-use rmcp::{
-    model::{
-        CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotification,
-        CancelledNotificationParam, ClientRequest, RequestId, ServerResult,
-    },
-    service::{Peer, PeerRequestOptions, RoleClient, ServiceError},
-};
-use tokio::{runtime::Handle, time::timeout};
+use serde_json::{Map, Value};
+use tokio::time::{Instant, sleep, timeout};
 
-use self::{
-    client::progress_text,
-    server::{KeptServer, ServerState, UpServer},
-};
+use self::server::{KeptServer, ServerState, UpServer};
 use crate::{
     Attempt, Backend, RunError, TaskResult, parts::text_message, process::Supervisor,
     progress_rate::ProgressRate, result_stream::stream_large, task_content::newest_request,
@@ -41,6 +37,12 @@ pub use server::McpEndpoint;
 
 /// How long a task waits for a server that is being started again.
 const WAIT_FOR_SERVER: Duration = Duration::from_mins(1);
+
+/// The pause before a call is made once more that the server did not take.
+const CALL_AGAIN: Duration = Duration::from_millis(500);
+
+/// How often a question is asked whose answers are none by its schema.
+const MOST_ASKED: usize = 3;
 
 /// Tools of an MCP server.
 pub struct McpBackend {
@@ -84,7 +86,7 @@ impl McpBackend {
         let is_known = |state: &ServerState| match state {
             ServerState::Starting => false,
             ServerState::Down(_) => at_once,
-            ServerState::Up(server) => !server.peer.is_transport_closed(),
+            ServerState::Up(server) => server.is_up(),
         };
         let known = state.wait_for(is_known).await;
         match known.as_deref() {
@@ -101,7 +103,12 @@ impl McpBackend {
         }
     }
 
-    async fn call(&self, task: &dyn AgentTask, server: &UpServer) -> Result<TaskResult, RunError> {
+    /// Calls the tool that the task is for; `Err` in the result: the server did not take the call.
+    async fn call(
+        &self,
+        task: &dyn AgentTask,
+        server: &UpServer,
+    ) -> Result<Result<TaskResult, McpFailure>, RunError> {
         let shown = task.task();
         let (message, skill) = (newest_request(shown), shown.target_skill_id.as_str());
         let by_name = || arguments::call_by_name(&message);
@@ -113,39 +120,18 @@ impl McpBackend {
             let arguments = arguments::arguments(&tool.name, &tool.input_schema, &message)?;
             (tool, arguments)
         };
-        let params = CallToolRequestParams::new(tool.name.clone()).with_arguments(arguments);
-        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-        let options = PeerRequestOptions::no_options();
-        let request = server.peer.send_cancellable_request(request, options).await;
-        let request = request.map_err(|error| call_error(&error))?;
-        let mut progress = self.server().routes.open(request.progress_token.clone());
-        let mut guard = CallGuard {
-            peer: server.peer.clone(),
-            id: Some(request.id.clone()),
+        let mut call = server.client.call(tool, arguments);
+        let result = match follow(task, &mut call).await? {
+            Ok(result) => result,
+            Err(failure) if failure.kind() == FailureKind::NotDone => return Ok(Err(failure)),
+            Err(failure) => return Err(call_error(&failure)),
         };
-        let mut rate = ProgressRate::default();
-        let cancelled = task.cancelled();
-        let mut response = std::pin::pin!(request.await_response());
-        let answered = loop {
-            tokio::select! {
-                biased;
-                () = cancelled.cancelled() => return Err(RunError::new("the task was canceled")),
-                answered = &mut response => break answered,
-                message = rate.due() => {
-                    // A task that has ended is seen as cancelled.
-                    let _ = task.working(message).await;
-                }
-                said = progress.next() => rate.put(text_message(progress_text(&said))),
-            }
-        };
-        guard.id = None;
-        let result = call_result(answered)?;
-        let artifacts = results::artifacts(&tool.name, result)?;
+        let artifacts = results::artifacts(&tool.name, ToolResult::of(&tool.name, result)?);
         let artifacts = stream_large(task, artifacts, self.max_output).await?;
-        Ok(TaskResult::Completed {
+        Ok(Ok(TaskResult::Completed {
             artifacts,
             message: None,
-        })
+        }))
     }
 }
 
@@ -158,7 +144,7 @@ impl Backend for McpBackend {
             // It is being started again: its tools are what they were until it says otherwise.
             Err(error) => return told().clone().map(Some).ok_or(error),
         };
-        let skills: Vec<v1::Skill> = server.tools.iter().map(tools::skill).collect();
+        let skills = tools::skills(&server.tools);
         *told() = Some(skills.clone());
         Ok(Some(skills))
     }
@@ -170,8 +156,7 @@ impl Backend for McpBackend {
                 return false;
             };
             let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-            let now = server.tools.iter().map(tools::skill);
-            told.as_ref().is_none_or(|told| !told.iter().cloned().eq(now))
+            told.as_ref() != Some(&tools::skills(&server.tools))
         };
         if state.wait_for(has_changed).await.is_err() {
             std::future::pending::<()>().await;
@@ -179,13 +164,27 @@ impl Backend for McpBackend {
     }
 
     async fn run(&self, task: &dyn AgentTask, _: Attempt) -> Result<TaskResult, RunError> {
-        let cancelled = task.cancelled();
-        let server = tokio::select! {
-            () = cancelled.cancelled() => return Err(RunError::new("the task was canceled")),
-            server = timeout(WAIT_FOR_SERVER, self.up(false)) => server,
+        let (cancelled, began) = (task.cancelled(), Instant::now());
+        let working = async {
+            loop {
+                let up = timeout(WAIT_FOR_SERVER, self.up(false)).await;
+                let server = up.map_err(|_| RunError::new(self.down_reason()))??;
+                match self.call(task, &server).await? {
+                    Ok(done) => return Ok(done),
+                    Err(failure) if began.elapsed() > WAIT_FOR_SERVER => {
+                        return Err(RunError::interrupted(failure.to_string()));
+                    }
+                    // The server did not take the call, so that it is made once more.
+                    Err(_) => self.server().look_again(),
+                }
+                sleep(CALL_AGAIN).await;
+            }
         };
-        let server = server.map_err(|_| RunError::new(self.down_reason()))??;
-        self.call(task, &server).await
+        tokio::select! {
+            biased;
+            () = cancelled.cancelled() => Err(RunError::new("the task was canceled")),
+            done = working => done,
+        }
     }
 
     async fn stop(&self) {
@@ -195,53 +194,70 @@ impl Backend for McpBackend {
     }
 }
 
-/// Tells the server that the answer of a call is not waited for any longer, when it is dropped with one.
-struct CallGuard {
-    peer: Peer<RoleClient>,
-    id: Option<RequestId>,
-}
-
-impl Drop for CallGuard {
-    fn drop(&mut self) {
-        let (Some(id), Ok(runtime)) = (self.id.take(), Handle::try_current()) else {
-            return;
+/// Follows a call to its result: progress is told, and questions are asked.
+async fn follow(
+    task: &dyn AgentTask,
+    call: &mut ToolCall,
+) -> Result<Result<Map<String, Value>, McpFailure>, RunError> {
+    let (mut rate, mut waiting) = (ProgressRate::default(), VecDeque::new());
+    loop {
+        let event = tokio::select! {
+            biased;
+            // One question at a time.
+            Some(question) = ready(waiting.pop_front()) => Ok(CallEvent::Question(question)),
+            // Before newer progress takes its place.
+            message = rate.due() => {
+                // A task that has ended is seen as cancelled.
+                let _ = task.working(message).await;
+                continue;
+            }
+            event = call.next() => event,
         };
-        let peer = self.peer.clone();
-        runtime.spawn(async move {
-            let reason = "the task has ended".to_owned();
-            let cancelled = CancelledNotificationParam::new(Some(id), Some(reason));
-            let notification = CancelledNotification::new(cancelled);
-            // A server that is gone works on nothing.
-            let _ = peer.send_notification(notification.into()).await;
-        });
-    }
-}
-
-/// The result of a call, out of all that a server may answer.
-fn call_result(answered: Result<ServerResult, ServiceError>) -> Result<CallToolResult, RunError> {
-    match answered {
-        Ok(ServerResult::CallToolResult(result)) => Ok(result),
-        // Servers leave out what is empty.
-        Ok(ServerResult::EmptyResult(_)) => Ok(CallToolResult::default()),
-        Ok(ServerResult::InputRequiredResult(_)) => Err(RunError::new(
-            "the tool asks for input in a way that the runner does not speak",
-        )),
-        Ok(other) => Err(RunError::new(format!(
-            "the MCP server answered with something else than the result of a tool: {other:?}"
-        ))),
-        Err(error) => Err(call_error(&error)),
-    }
-}
-
-fn call_error(error: &ServiceError) -> RunError {
-    match error {
-        ServiceError::McpError(error) => RunError::new(match &error.data {
-            Some(data) => format!("{} ({data})", error.message),
-            None => error.message.to_string(),
-        }),
-        ServiceError::TransportClosed | ServiceError::TransportSend(_) => {
-            RunError::interrupted("the MCP server ended while the tool ran")
+        match event {
+            Ok(CallEvent::Progress(said)) => rate.put(text_message(said)),
+            Ok(CallEvent::Done(result)) => return Ok(Ok(result)),
+            Ok(CallEvent::Question(question)) => {
+                let answer = {
+                    let mut asking = std::pin::pin!(ask(task, &question));
+                    loop {
+                        tokio::select! {
+                            biased;
+                            answer = &mut asking => break answer?,
+                            event = call.next() => match event {
+                                // It did not wait for the answer.
+                                Ok(CallEvent::Done(result)) => return Ok(Ok(result)),
+                                Err(failure) => return Ok(Err(failure)),
+                                Ok(CallEvent::Question(other)) => waiting.push_back(other),
+                                Ok(_) => {}
+                            },
+                        }
+                    }
+                };
+                call.answer(question, &answer).await;
+            }
+            Ok(_) => {}
+            Err(failure) => return Ok(Err(failure)),
         }
-        error => RunError::new(error.to_string()),
+    }
+}
+
+/// Asks the sender, again when the answer is none.
+async fn ask(task: &dyn AgentTask, question: &Question) -> Result<ElicitationAnswer, RunError> {
+    let mut again = None;
+    for _ in 0..MOST_ASKED {
+        let said = task.ask(questions::to_sender(question, again.as_deref())).await;
+        let said = said.map_err(|error| RunError::new(error.to_string()))?;
+        match questions::answer(question, &said) {
+            Ok(answer) => return Ok(answer),
+            Err(why) => again = Some(why),
+        }
+    }
+    Ok(ElicitationAnswer::Cancel)
+}
+
+fn call_error(failure: &McpFailure) -> RunError {
+    match failure.kind() {
+        FailureKind::Ended => RunError::interrupted(format!("{failure} while the tool ran")),
+        _ => RunError::new(failure.to_string()),
     }
 }

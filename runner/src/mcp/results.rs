@@ -1,11 +1,12 @@
 //! The result of a tool as results of a task. PURE.
 //!
 //! Every block becomes a part with its media type. Structured content becomes a data part, and the text that servers
-//! send beside it for older clients is left out where it says the same.
+//! send beside it for older clients is left out where it says the same. A block that cannot be read is a data part
+//! with the block, which the label [`UNREAD`] marks: the tool ran, and the rest of its answer is good.
 
 use agentanycast_gateway::base64_text;
+use agentanycast_mcp_client::{ToolResult, text_of_block};
 use agentanycast_proto::v1::{self, part::Content};
-use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::Value;
 
 use crate::parts::{data_part, raw_part};
@@ -14,71 +15,73 @@ use crate::task_content::{OCTETS, PLAIN_TEXT, artifact, typed_text};
 /// The label of a part with the URI of the resource that it holds.
 pub(super) const URI: &str = "mcp.uri";
 
+/// The label of a part with a block that cannot be read: why.
+const UNREAD: &str = "mcp.unread";
+
 /// The artifacts of a task that called this tool.
-///
-/// # Errors
-/// The text by which the tool says that it failed.
-pub(super) fn artifacts(tool: &str, result: CallToolResult) -> Result<Vec<v1::Artifact>, String> {
-    if result.is_error == Some(true) {
-        return Err(failure(tool, &result));
-    }
+pub(super) fn artifacts(tool: &str, result: ToolResult) -> Vec<v1::Artifact> {
+    let ToolResult { content, structured } = result;
     let mut parts = Vec::new();
-    for block in result.content {
-        let says_the_same = match (&block, &result.structured_content) {
-            (ContentBlock::Text(text), Some(structured)) => {
-                serde_json::from_str::<Value>(&text.text).is_ok_and(|value| value == *structured)
+    for block in content {
+        let says_the_same = match (text_of_block(&block), &structured) {
+            (Some(text), Some(structured)) => {
+                serde_json::from_str::<Value>(text).is_ok_and(|value| value == *structured)
             }
             _ => false,
         };
         if !says_the_same {
-            parts.push(part(block)?);
+            parts.push(part(&block).unwrap_or_else(|why| unread(tool, &block, why)));
         }
     }
-    if let Some(structured) = &result.structured_content {
-        parts.push(data_part(structured));
-    }
-    Ok(if parts.is_empty() {
+    parts.extend(structured.as_ref().map(data_part));
+    if parts.is_empty() {
         Vec::new()
     } else {
         vec![artifact(tool, parts)]
-    })
+    }
 }
 
-fn part(block: ContentBlock) -> Result<v1::Part, String> {
-    Ok(match block {
-        ContentBlock::Text(text) => typed_text(text.text, PLAIN_TEXT),
-        ContentBlock::Image(image) => raw_part(bytes(&image.data)?, "", &image.mime_type),
-        ContentBlock::Audio(audio) => raw_part(bytes(&audio.data)?, "", &audio.mime_type),
-        ContentBlock::ResourceLink(link) => v1::Part {
-            content: Some(Content::UrlPart(v1::UrlPart {
-                url: link.uri,
-                filename: link.name,
-            })),
-            media_type: link.mime_type.unwrap_or_default(),
-            ..v1::Part::default()
-        },
-        ContentBlock::Resource(resource) => match resource.resource {
-            ResourceContents::TextResourceContents {
-                uri, mime_type, text, ..
-            } => with_uri(typed_text(text, mime_type.as_deref().unwrap_or(PLAIN_TEXT)), uri),
-            ResourceContents::BlobResourceContents {
-                uri, mime_type, blob, ..
-            } => {
-                let media_type = mime_type.as_deref().unwrap_or(OCTETS);
-                with_uri(raw_part(bytes(&blob)?, filename(&uri), media_type), uri)
-            }
-            other => {
-                return Err(format!(
-                    "it answered with a resource of a kind that is not known: {other:?}"
-                ));
-            }
-        },
-        other => {
-            return Err(format!(
-                "it answered with content of a kind that is not known: {other:?}"
-            ));
+fn part(block: &Value) -> Result<v1::Part, String> {
+    if let Some(text) = text_of_block(block) {
+        return Ok(typed_text(text, PLAIN_TEXT));
+    }
+    let text = |key: &str| block.get(key).and_then(Value::as_str);
+    let needed = |key: &str| text(key).ok_or_else(|| format!("it has no {key}"));
+    match text("type") {
+        Some("image" | "audio") => {
+            let media_type = text("mimeType").unwrap_or(OCTETS);
+            Ok(raw_part(bytes(needed("data")?)?, "", media_type))
         }
-    })
+        Some("resource_link") => Ok(v1::Part {
+            content: Some(Content::UrlPart(v1::UrlPart {
+                url: needed("uri")?.to_owned(),
+                filename: text("name").unwrap_or_default().to_owned(),
+            })),
+            media_type: text("mimeType").unwrap_or_default().to_owned(),
+            ..v1::Part::default()
+        }),
+        Some("resource") => resource(block.get("resource").unwrap_or(&Value::Null)),
+        Some(kind) => Err(format!("a block of the kind {kind:.100} is not known")),
+        None => Err("a block without a kind".to_owned()),
+    }
+}
+
+fn resource(resource: &Value) -> Result<v1::Part, String> {
+    let text = |key: &str| resource.get(key).and_then(Value::as_str);
+    let (uri, media_type) = (text("uri").unwrap_or_default(), text("mimeType"));
+    let part = match (text("text"), text("blob")) {
+        (Some(words), _) => typed_text(words, media_type.unwrap_or(PLAIN_TEXT)),
+        (None, Some(blob)) => raw_part(bytes(blob)?, filename(uri), media_type.unwrap_or(OCTETS)),
+        (None, None) => return Err("a resource without text and without bytes".to_owned()),
+    };
+    Ok(with_uri(part, uri.to_owned()))
+}
+
+fn unread(tool: &str, block: &Value, why: String) -> v1::Part {
+    tracing::warn!(tool, why, "a block of the result of a tool is handed on as data");
+    let mut part = data_part(block);
+    part.metadata.insert(UNREAD.to_owned(), why);
+    part
 }
 
 fn with_uri(mut part: v1::Part, uri: String) -> v1::Part {
@@ -93,38 +96,27 @@ fn filename(uri: &str) -> &str {
 }
 
 fn bytes(base64: &str) -> Result<Vec<u8>, String> {
-    base64_text::decode(base64).map_err(|error| format!("it answered with bytes that are no base64: {error}"))
-}
-
-/// What a tool says of its failure.
-fn failure(tool: &str, result: &CallToolResult) -> String {
-    let texts = result.content.iter().filter_map(ContentBlock::as_text);
-    let text = texts.map(|text| text.text.trim()).collect::<Vec<_>>().join("\n");
-    match (&result.structured_content, text.is_empty()) {
-        (_, false) => text,
-        (Some(structured), true) => structured.to_string(),
-        (None, true) => format!("the tool {tool} failed and does not say why"),
-    }
+    base64_text::decode(base64).map_err(|error| format!("its bytes are no base64: {error}"))
 }
 
 #[cfg(test)]
 mod tests {
-    use rmcp::model::Resource;
     use serde_json::json;
 
     use super::*;
     use crate::task_content::json_of;
 
-    fn result(json: Value) -> Result<Vec<v1::Artifact>, String> {
-        artifacts("t", serde_json::from_value(json).unwrap())
+    fn result(json: Value) -> Vec<v1::Artifact> {
+        artifacts(
+            "t",
+            ToolResult::of("t", json.as_object().cloned().unwrap()).unwrap(),
+        )
     }
 
     #[test]
     fn each_block_is_a_part_with_its_media_type() {
-        let link = Resource::new("file:///a/b.md", "b.md");
-        let mut link = serde_json::to_value(link).unwrap();
-        link["type"] = json!("resource_link");
-        link["mimeType"] = json!("text/markdown");
+        let link = json!({"type": "resource_link", "uri": "file:///a/b.md", "name": "b.md",
+            "mimeType": "text/markdown"});
         let all = result(json!({"content": [
             {"type": "text", "text": "hello"},
             {"type": "image", "data": "aGk=", "mimeType": "image/png"},
@@ -132,8 +124,7 @@ mod tests {
             link,
             {"type": "resource", "resource": {"uri": "x:///t", "mimeType": "text/html", "text": "<p>"}},
             {"type": "resource", "resource": {"uri": "x:///d/b.bin?v=1", "blob": "aGk="}},
-        ]}))
-        .unwrap();
+        ]}));
         let [artifact] = all.as_slice() else {
             panic!("{all:?}")
         };
@@ -171,24 +162,42 @@ mod tests {
         let all = result(json!({
             "content": [{"type": "text", "text": "{ \"n\": [1, 2] }"}, {"type": "text", "text": "two numbers"}],
             "structuredContent": structured,
-        }))
-        .unwrap();
+        }));
         let parts = &all[0].parts;
         assert_eq!(parts.len(), 2);
         assert_eq!(shown(&parts[0]), " text two numbers");
         assert_eq!(json_of(&parts[1]), Some(structured));
-        assert_eq!(result(json!({"content": []})), Ok(Vec::new()));
+        assert_eq!(result(json!({"content": []})), Vec::new());
     }
 
     #[test]
-    fn an_error_is_its_text() {
-        let failed = |json: Value| result(json).unwrap_err();
-        let text = json!({"isError": true, "content": [{"type": "text", "text": "no such city\n"}]});
-        assert_eq!(failed(text), "no such city");
-        let structured = json!({"isError": true, "content": [], "structuredContent": {"code": 7}});
-        assert_eq!(failed(structured), r#"{"code":7}"#);
-        assert!(failed(json!({"isError": true, "content": []})).contains("the tool t failed"));
-        let bad = json!({"content": [{"type": "image", "data": "%", "mimeType": "image/png"}]});
-        assert!(failed(bad).contains("no base64"));
+    fn blocks_that_cannot_be_read_are_handed_on_and_the_others_are_kept() {
+        let odd = [
+            json!({"type": "hologram", "beams": 3}),
+            json!({"type": "image", "data": "%", "mimeType": "image/png"}),
+            json!({"type": "image"}),
+            json!({"type": "resource", "resource": {"uri": "x:///a"}}),
+            json!({"type": "resource_link", "name": "x"}),
+            json!({"type": "text", "text": 7}),
+            json!(7),
+        ];
+        let content = [
+            &[json!({"type": "text", "text": "good"})],
+            &odd[..],
+            &[json!("bare")],
+        ]
+        .concat();
+        let all = result(json!({"content": content, "isError": null}));
+        let parts = &all[0].parts;
+        assert_eq!(
+            (shown(&parts[0]).as_str(), shown(&parts[8]).as_str()),
+            (" text good", " text bare")
+        );
+        for (part, block) in parts[1..8].iter().zip(odd) {
+            assert_eq!(json_of(part), Some(block));
+            assert!(!part.metadata[UNREAD].is_empty());
+        }
+        let one = result(json!({"content": {"type": "text", "text": "one"}}));
+        assert_eq!(shown(&one[0].parts[0]), " text one");
     }
 }

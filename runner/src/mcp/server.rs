@@ -6,23 +6,13 @@
 use std::{sync::Arc, time::Duration};
 
 use agentanycast_gateways::run::shown_url;
-use futures::FutureExt as _;
-use rmcp::{
-    ServiceExt as _,
-    model::{ClientRequest, PaginatedRequestParams, PingRequest, Tool},
-    service::{Peer, RoleClient, RunningService},
-    transport::{
-        StreamableHttpClientTransport, async_rw::AsyncRwTransport,
-        streamable_http_client::StreamableHttpClientTransportConfig,
-    },
-};
+use agentanycast_mcp_client::{ClientIdentity, FailureKind, McpClient, McpFailure, Tool};
 use tokio::{
     sync::{Notify, watch},
-    time::{Instant, timeout},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
-use super::client::{ProgressRoutes, ToolClient};
 use crate::{
     log_words::said,
     piped_child::PipedChild,
@@ -34,18 +24,11 @@ use crate::{
 /// How long a server may take to answer the first request: programs such as `npx` fetch a package before they start.
 const START_WITHIN: Duration = Duration::from_mins(2);
 
-/// How long a server may take to list a page of its tools.
-const LIST_WITHIN: Duration = Duration::from_secs(30);
+/// The shortest time between two lists of tools, however often the server says that they have changed.
+const LIST_EVERY: Duration = Duration::from_secs(1);
 
-/// Most tools of a server, which is what a card may have, and most pages that list them.
-const MOST_TOOLS: usize = 1000;
-const MOST_PAGES: usize = 100;
-
-/// Room of a line besides the bytes of a result: base64 and the rest of the message.
-const LINE_BESIDES: usize = 1 << 20;
-
-/// How long the end of a connection may take.
-const CLOSE_WITHIN: Duration = Duration::from_secs(2);
+/// Room of a message besides the bytes of a result: base64 and the rest of the message.
+const MESSAGE_BESIDES: usize = 1 << 20;
 
 /// How a server is reached.
 #[derive(Clone)]
@@ -85,14 +68,21 @@ pub(super) enum ServerState {
 /// A server that answers.
 #[derive(Clone)]
 pub(super) struct UpServer {
-    pub(super) peer: Peer<RoleClient>,
+    pub(super) client: Arc<McpClient>,
     pub(super) tools: Arc<Vec<Tool>>,
+}
+
+impl UpServer {
+    /// Whether it was there when it was looked at last.
+    pub(super) fn is_up(&self) -> bool {
+        self.client.ended().borrow().is_none()
+    }
 }
 
 /// A server that is kept running until it is stopped or dropped.
 pub(super) struct KeptServer {
     pub(super) state: watch::Receiver<ServerState>,
-    pub(super) routes: Arc<ProgressRoutes>,
+    lost: Arc<Notify>,
     keeper: StoppableTask,
 }
 
@@ -100,21 +90,25 @@ impl KeptServer {
     /// Starts it, a program by the supervisor. `max_output`: largest result, in bytes.
     pub(super) fn start(endpoint: McpEndpoint, supervisor: Arc<Supervisor>, max_output: usize) -> Self {
         let (sender, state) = watch::channel(ServerState::Starting);
-        let routes = Arc::new(ProgressRoutes::default());
-        let stop = CancellationToken::new();
+        let (stop, lost) = (CancellationToken::new(), Arc::new(Notify::new()));
         let keeper = ServerKeeper {
             endpoint,
             supervisor,
             max_output,
             state: sender,
-            routes: Arc::clone(&routes),
+            lost: Arc::clone(&lost),
             stop: stop.clone(),
         };
         Self {
             state,
-            routes,
+            lost,
             keeper: StoppableTask::spawn(stop, keeper.keep()),
         }
+    }
+
+    /// A call did not reach the server: it is asked whether it is there.
+    pub(super) fn look_again(&self) {
+        self.lost.notify_one();
     }
 
     /// Ends it, and waits for its end.
@@ -134,7 +128,7 @@ struct ServerKeeper {
     supervisor: Arc<Supervisor>,
     max_output: usize,
     state: watch::Sender<ServerState>,
-    routes: Arc<ProgressRoutes>,
+    lost: Arc<Notify>,
     stop: CancellationToken,
 }
 
@@ -158,7 +152,7 @@ impl ServerKeeper {
             self.state.send_replace(ServerState::Down(reason));
             tokio::select! {
                 () = self.stop.cancelled() => {}
-                () = tokio::time::sleep(pause) => {}
+                () = sleep(pause) => {}
             }
         }
         self.state
@@ -167,135 +161,152 @@ impl ServerKeeper {
 
     /// Runs the server once; the reason of its end.
     async fn serve(&self) -> String {
-        let tools_changed = Arc::new(Notify::new());
-        let client = ToolClient {
-            routes: Arc::clone(&self.routes),
-            tools_changed: Arc::clone(&tools_changed),
+        let identity = ClientIdentity {
+            name: "agentanycast",
+            version: env!("CARGO_PKG_VERSION"),
+            asks: true,
         };
+        let longest = self.max_output.saturating_mul(3) / 2 + MESSAGE_BESIDES;
         match &self.endpoint {
             McpEndpoint::Command(command) => {
                 let (mut child, stdin, stdout) = match PipedChild::start(&self.supervisor, command) {
                     Ok(started) => started,
                     Err(reason) => return reason,
                 };
-                let longest = self.max_output.saturating_mul(3) / 2 + LINE_BESIDES;
-                let transport = AsyncRwTransport::new(stdout, stdin).with_max_line_length(longest);
-                let reason = self.speak(client.serve(transport), &tools_changed).await;
+                let start = McpClient::over_pipes(stdout, stdin, identity, longest);
+                let reason = self.speak(start).await;
                 child.stop_failed(&reason).await
             }
             McpEndpoint::Url { url, token } => {
-                let mut config = StreamableHttpClientTransportConfig::with_uri(url.as_str())
-                    .max_json_response_size(self.max_output)
-                    .max_sse_event_size(self.max_output);
-                if let Some(token) = token {
-                    config = config.auth_header(token.as_str());
-                }
                 let http = match crate::http_client::new() {
                     Ok(http) => http,
                     Err(error) => return error.to_string(),
                 };
-                let transport = StreamableHttpClientTransport::with_client(http, config);
-                self.speak(client.serve(transport), &tools_changed).await
+                let start = McpClient::over_http(http, url, token.as_deref(), identity, longest);
+                self.speak(start).await
             }
         }
     }
 
-    /// Resolves when a server at a URL does not know this client any more, or does not answer: a session is lost without a word when
-    /// its server is started again. The end of a program is seen otherwise.
-    async fn until_silent(&self, peer: &Peer<RoleClient>) -> String {
+    /// Resolves when a server at a URL does not answer any more. The end of a program is seen otherwise.
+    async fn until_silent(&self, client: &McpClient) -> String {
         if matches!(self.endpoint, McpEndpoint::Command(_)) {
             std::future::pending::<()>().await;
         }
         loop {
-            tokio::time::sleep(PING_EVERY).await;
-            let ping = ClientRequest::PingRequest(PingRequest::default());
-            match timeout(PING_WITHIN, peer.send_request(ping)).await {
-                Ok(Ok(_)) => {}
-                Ok(Err(error)) => return format!("the MCP server refuses a ping: {error}"),
-                Err(_) => return format!("the MCP server did not answer a ping within {PING_WITHIN:?}"),
+            tokio::select! {
+                () = sleep(PING_EVERY) => {}
+                () = self.lost.notified() => {}
+            }
+            if let Err(failure) = client.is_alive(PING_WITHIN).await {
+                return failure.to_string();
             }
         }
     }
 
     /// Speaks with a server that was started, until one of both ends; why.
-    async fn speak<E: std::fmt::Display>(
-        &self,
-        start: impl Future<Output = Result<RunningService<RoleClient, ToolClient>, E>>,
-        tools_changed: &Notify,
-    ) -> String {
+    async fn speak(&self, start: impl Future<Output = Result<McpClient, McpFailure>>) -> String {
         let started = tokio::select! {
             () = self.stop.cancelled() => return String::new(),
             started = timeout(START_WITHIN, start) => started,
         };
-        let service = match started {
-            Ok(Ok(service)) => service,
-            Ok(Err(error)) => return format!("the MCP server did not start: {error}"),
+        let client = match started {
+            Ok(Ok(client)) => Arc::new(client),
+            Ok(Err(failure)) => return format!("the MCP server did not start: {failure}"),
             Err(_) => return format!("the MCP server did not answer within {START_WITHIN:?}"),
         };
-        let peer = service.peer().clone();
-        let close = service.cancellation_token();
-        let ended = service.waiting().map(|_| ()).shared();
-        let reason = loop {
-            let listed = tokio::select! {
-                () = self.stop.cancelled() => break String::new(),
-                () = ended.clone() => break "the MCP server ended".to_owned(),
-                listed = list_tools(&peer) => listed,
-            };
-            match listed {
-                Ok(tools) => {
-                    tracing::info!(
-                        server = self.endpoint.shown(),
-                        tools = tools.len(),
-                        "the tools of an MCP server are the skills of its agent"
-                    );
-                    self.state.send_replace(ServerState::Up(UpServer {
-                        peer: peer.clone(),
-                        tools: Arc::new(tools),
-                    }));
-                }
-                Err(reason) => break format!("the MCP server does not list its tools: {reason}"),
-            }
-            tokio::select! {
-                () = self.stop.cancelled() => break String::new(),
-                () = ended.clone() => break "the MCP server ended".to_owned(),
-                () = tools_changed.notified() => {}
-                reason = self.until_silent(&peer) => break reason,
-            }
+        let reason = tokio::select! {
+            () = self.stop.cancelled() => String::new(),
+            reason = until_ended(&client) => reason,
+            reason = self.until_silent(&client) => reason,
+            reason = self.follow_tools(&client) => reason,
         };
         // From now on tasks wait for the next start.
         self.state.send_replace(ServerState::Down(reason.clone()));
-        close.cancel();
-        let _ = timeout(CLOSE_WITHIN, ended).await;
+        client.close().await;
         reason
+    }
+
+    /// Lists the tools, again whenever the server says that they have changed, and after a while when it has listed
+    /// none: it may not be ready. Returns when it does not answer.
+    async fn follow_tools(&self, client: &Arc<McpClient>) -> String {
+        let (mut changed, mut pause) = (client.tools_changed(), RestartPause::default());
+        loop {
+            changed.borrow_and_update();
+            let listed_at = Instant::now();
+            let is_complete = match client.list_tools().await {
+                Ok(list) => {
+                    let is_complete = !list.tools.is_empty();
+                    self.publish(client, list.tools);
+                    is_complete
+                }
+                Err(failure) => {
+                    let reason = format!("the MCP server does not list its tools: {failure}");
+                    match failure.kind() {
+                        FailureKind::Refused | FailureKind::Unreadable => {}
+                        _ => return reason,
+                    }
+                    tracing::warn!(
+                        server = self.endpoint.shown(),
+                        reason = said(&reason),
+                        "an MCP server does not list its tools and is asked again"
+                    );
+                    // Those that it has listed before are its tools until it says otherwise.
+                    self.state.send_if_modified(|state| {
+                        let is_new = matches!(state, ServerState::Starting);
+                        if is_new {
+                            *state = ServerState::Down(reason);
+                        }
+                        is_new
+                    });
+                    false
+                }
+            };
+            let again = async {
+                if is_complete {
+                    std::future::pending::<()>().await;
+                }
+                sleep(pause.after(Duration::ZERO)).await;
+            };
+            tokio::select! {
+                // The sender is the client.
+                _ = changed.changed() => {}
+                () = again => {}
+            }
+            if is_complete {
+                pause = RestartPause::default();
+            }
+            sleep_until(listed_at + LIST_EVERY).await;
+        }
+    }
+
+    fn publish(&self, client: &Arc<McpClient>, tools: Vec<Tool>) {
+        self.state.send_if_modified(|state| {
+            if let ServerState::Up(up) = state
+                && Arc::ptr_eq(&up.client, client)
+                && *up.tools == tools
+            {
+                return false;
+            }
+            tracing::info!(
+                server = self.endpoint.shown(),
+                tools = tools.len(),
+                "the tools of an MCP server are the skills of its agent"
+            );
+            *state = ServerState::Up(UpServer {
+                client: Arc::clone(client),
+                tools: Arc::new(tools),
+            });
+            true
+        });
     }
 }
 
-/// All pages of a server's tools.
-async fn list_tools(peer: &Peer<RoleClient>) -> Result<Vec<Tool>, String> {
-    let has_tools = peer
-        .peer_info()
-        .is_none_or(|server| server.capabilities.tools.is_some());
-    if !has_tools {
-        return Ok(Vec::new());
+/// Resolves when the connection has ended; why.
+async fn until_ended(client: &McpClient) -> String {
+    let mut ended = client.ended();
+    match ended.wait_for(Option::is_some).await {
+        Ok(reason) => reason.clone().unwrap_or_default(),
+        Err(_) => "the MCP server ended".to_owned(),
     }
-    let mut tools = Vec::new();
-    let mut cursor = None;
-    for _ in 0..MOST_PAGES {
-        let page = PaginatedRequestParams::default().with_cursor(cursor);
-        let listed = timeout(LIST_WITHIN, peer.list_tools(Some(page))).await;
-        let listed = listed.map_err(|_| format!("it did not answer within {LIST_WITHIN:?}"))?;
-        let page = listed.map_err(|error| error.to_string())?;
-        tools.extend(page.tools);
-        cursor = page.next_cursor;
-        if cursor.is_none() || tools.len() > MOST_TOOLS {
-            break;
-        }
-    }
-    if cursor.is_some() || tools.len() > MOST_TOOLS {
-        tracing::warn!(
-            "an MCP server has more than {MOST_TOOLS} tools on {MOST_PAGES} pages; the rest is left out"
-        );
-        tools.truncate(MOST_TOOLS);
-    }
-    Ok(tools)
 }

@@ -1,24 +1,59 @@
 //! The tools of an MCP server as skills, and which of them a task is for. PURE.
 
+use agentanycast_mcp_client::Tool;
 use agentanycast_proto::v1;
-use rmcp::model::Tool;
-use serde_json::Value;
+use serde_json::{Map, Value};
+
+use crate::task_content::shortened;
 
 /// Most names of tools in one error.
 const MOST_NAMES: usize = 50;
 
+/// Most bytes of all skills. A node shows no card of more than 256 KiB to others, and a card has more than skills.
+const MOST_SKILLS: usize = 192 << 10;
+
+/// Most of a description where there is no room for all, in bytes.
+const SHORT: usize = 100;
+
+/// The skills of these tools. Where they are too large for a card the last ones have no schemas.
+pub(super) fn skills(tools: &[Tool]) -> Vec<v1::Skill> {
+    let size = |skill: &v1::Skill| {
+        skill.id.len() + skill.description.len() + skill.input_schema.len() + skill.output_schema.len() + 32
+    };
+    let short = |tool: &Tool| {
+        let whole = skill(tool);
+        v1::Skill {
+            description: shortened(&whole.description, SHORT),
+            id: whole.id,
+            ..v1::Skill::default()
+        }
+    };
+    // Each has room for its short form.
+    let mut room = MOST_SKILLS.saturating_sub(tools.iter().map(|tool| size(&short(tool))).sum());
+    let skills = tools.iter().map(|tool| {
+        let (whole, short) = (skill(tool), short(tool));
+        let more = size(&whole).saturating_sub(size(&short));
+        if more > room {
+            return short;
+        }
+        room -= more;
+        whole
+    });
+    skills.collect()
+}
+
 /// The skill of a tool: its name, its description and its schemas, unchanged.
-pub(super) fn skill(tool: &Tool) -> v1::Skill {
-    let schema = |schema: &serde_json::Map<String, Value>| Value::Object(schema.clone()).to_string();
+fn skill(tool: &Tool) -> v1::Skill {
+    let schema = |schema: &Map<String, Value>| Value::Object(schema.clone()).to_string();
     let description = tool.description.as_deref();
     v1::Skill {
-        id: tool.name.to_string(),
+        id: tool.name.clone(),
         description: description
             .or(tool.title.as_deref())
             .unwrap_or_default()
             .to_owned(),
         input_schema: schema(&tool.input_schema),
-        output_schema: tool.output_schema.as_deref().map(schema).unwrap_or_default(),
+        output_schema: tool.output_schema.as_ref().map(schema).unwrap_or_default(),
         ..v1::Skill::default()
     }
 }
@@ -37,7 +72,7 @@ pub(super) fn choose<'a>(tools: &'a [Tool], skill: &str) -> Result<&'a Tool, Str
     if tools.is_empty() {
         return Err("the MCP server has no tools".to_owned());
     }
-    let names = tools.iter().take(MOST_NAMES).map(|tool| tool.name.as_ref());
+    let names = tools.iter().take(MOST_NAMES).map(|tool| tool.name.as_str());
     let mut names = names.collect::<Vec<_>>().join(", ");
     if tools.len() > MOST_NAMES {
         names = format!("{names} and {} more", tools.len() - MOST_NAMES);
@@ -58,23 +93,57 @@ mod tests {
     use super::*;
 
     fn tool(name: &str) -> Tool {
-        let tool = json!({"name": name, "description": format!("does {name}"),
-            "inputSchema": {"type": "object", "required": ["z", "a"]}});
-        serde_json::from_value(tool).unwrap()
+        Tool {
+            name: name.to_owned(),
+            title: None,
+            description: Some(format!("does {name}")),
+            input_schema: json!({"type": "object", "required": ["z", "a"]})
+                .as_object()
+                .cloned()
+                .unwrap(),
+            output_schema: None,
+            annotations: None,
+            meta: None,
+        }
     }
 
     #[test]
     fn schemas_travel_unchanged() {
-        let mut tool = serde_json::to_value(tool("add")).unwrap();
-        tool["outputSchema"] = json!({"type": "object", "properties": {"sum": {"type": "number"}}});
-        let skill = skill(&serde_json::from_value(tool.clone()).unwrap());
+        let mut tool = tool("add");
+        let output = json!({"type": "object", "properties": {"sum": {"type": "number"}}});
+        tool.output_schema = output.as_object().cloned();
+        let skill = skill(&tool);
         assert_eq!(
             (skill.id.as_str(), skill.description.as_str()),
             ("add", "does add")
         );
         let read = |text: &str| serde_json::from_str::<Value>(text).unwrap();
-        assert_eq!(read(&skill.input_schema), tool["inputSchema"]);
-        assert_eq!(read(&skill.output_schema), tool["outputSchema"]);
+        assert_eq!(
+            read(&skill.input_schema),
+            json!({"type": "object", "required": ["z", "a"]})
+        );
+        assert_eq!(read(&skill.output_schema), output);
+    }
+
+    #[test]
+    fn skills_fit_a_card() {
+        let large = |n: usize| Tool {
+            description: Some("d".repeat(1000)),
+            input_schema: json!({"x": "y".repeat(20_000)}).as_object().cloned().unwrap(),
+            ..tool(&format!("t{n}"))
+        };
+        let tools: Vec<Tool> = (0..300).map(large).collect();
+        let skills = skills(&tools);
+        let with_schema = skills
+            .iter()
+            .filter(|skill| !skill.input_schema.is_empty())
+            .count();
+        assert_eq!((skills.len(), skills[299].id.as_str()), (300, "t299"));
+        assert!((1..10).contains(&with_schema), "{with_schema}");
+        let size = skills
+            .iter()
+            .map(|skill| skill.id.len() + skill.description.len() + skill.input_schema.len());
+        assert!(size.sum::<usize>() < MOST_SKILLS);
     }
 
     #[test]

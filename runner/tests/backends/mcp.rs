@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use agentanycast_proto::v1::part::Content;
+use agentanycast_proto::v1::{self, part::Content};
 use agentanycast_runner::{
     Backend,
     mcp::{McpBackend, McpEndpoint},
@@ -10,7 +10,7 @@ use agentanycast_runner::{
 };
 use serde_json::{Value, json};
 
-use crate::fake_task::{FIRST, FakeTask, PATIENCE, command, failure, helper, run, text};
+use crate::fake_task::{self, FIRST, FakeTask, PATIENCE, command, failure, helper, run, text};
 
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/backends/mcp_server.py");
 
@@ -55,7 +55,8 @@ async fn tools_of_all_pages_are_skills_with_their_schemas() {
     assert_eq!(
         ids,
         [
-            "add", "greet", "picture", "slow", "fail", "change", "exit", "large"
+            "add", "greet", "picture", "slow", "fail", "change", "exit", "large", "ask", "broken", "lists",
+            "bare"
         ]
     );
     let schema: Value = serde_json::from_str(&skills[0].input_schema).unwrap();
@@ -145,7 +146,63 @@ async fn skills_follow_the_tools() {
     assert!(skill_ids(&server).await.contains(&"new".to_owned()));
     let said = run(&*server, &FakeTask::text("c", "new", "")).await.unwrap();
     assert_eq!(said[0].parts, [text("I am new")]);
+    // The server says 600 times that they have changed.
+    let lists = run(&*server, &FakeTask::text("c", "lists", "")).await.unwrap();
+    let lists: usize = text_of(&lists[0]).parse().unwrap();
+    assert!(lists < 20, "{lists}");
     server.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_lists_no_tools_at_first_gets_them() {
+    let server = started_as(command("python3", &["-u", SERVER, "3"]));
+    assert!(skill_ids(&server).await.is_empty());
+    tokio::time::timeout(PATIENCE, server.skills_changed())
+        .await
+        .unwrap();
+    assert!(skill_ids(&server).await.contains(&"add".to_owned()));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_question_of_a_tool_is_one_to_the_sender() {
+    let server = server();
+    let task = FakeTask::text("c", "ask", "").answering("Rome");
+    let said = run(&*server, &task).await.unwrap();
+    let said: Value = serde_json::from_str(&text_of(&said[0])).unwrap();
+    assert_eq!(said, json!({"action": "accept", "content": {"city": "Rome"}}));
+    let asked = task.questions.lock().unwrap().remove(0);
+    assert!(fake_task::text_of(&asked).contains("Which city?"), "{asked:?}");
+    let schema = asked
+        .parts
+        .iter()
+        .find_map(agentanycast_proto::parts::data_of)
+        .unwrap();
+    assert_eq!(
+        schema["elicitation"]["requestedSchema"]["required"],
+        json!(["city"])
+    );
+    let task = FakeTask::text("c", "ask", "").answering("decline");
+    let said = run(&*server, &task).await.unwrap();
+    assert!(text_of(&said[0]).contains(r#""action": "decline""#), "{said:?}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_good_of_an_answer_is_kept_and_what_is_not_is_said() {
+    let server = server();
+    let said = run(&*server, &FakeTask::text("c", "bare", "{}")).await.unwrap();
+    assert_eq!((said[0].parts.len(), text_of(&said[0]).as_str()), (2, "bare"));
+    let why = failure(&*server, &FakeTask::text("c", "broken", "")).await;
+    assert!(why.contains("cannot be read") && why.contains("NaN"), "{why}");
+    let greeting = run(&*server, &FakeTask::text("c", "greet", "Ada")).await.unwrap();
+    assert_eq!(greeting[0].parts, [text("Hello, Ada!")]);
+    server.stop().await;
+}
+
+/// The texts of a result.
+fn text_of(artifact: &v1::Artifact) -> String {
+    agentanycast_proto::parts::text_of(&artifact.parts)
 }
 
 #[tokio::test]

@@ -10,6 +10,10 @@ import time
 out = threading.Lock()
 cancelled = {}
 changed = threading.Event()
+lists = 0
+answers = {}
+# How many lists of tools are empty at first.
+warming_up = int(sys.argv[1]) if len(sys.argv) > 1 else 0
 
 
 def send(message):
@@ -37,6 +41,10 @@ PAGES = [
         tool("change", {}, []),
         tool("exit", {}, []),
         tool("large", {"bytes": NUMBER}, ["bytes"]),
+        tool("ask", {}, []),
+        tool("broken", {}, []),
+        tool("lists", {}, []),
+        {"name": "bare"},
     ],
 ]
 
@@ -59,8 +67,27 @@ def slow(call, params):
     return text("nobody cancelled")
 
 
+def ask(call):
+    schema = {"type": "object", "properties": {"city": TEXT}, "required": ["city"]}
+    asked = {"message": "Which city?", "requestedSchema": schema}
+    answers[f"ask-{call}"] = threading.Event()
+    send({"id": f"ask-{call}", "method": "elicitation/create", "params": asked})
+    answers[f"ask-{call}"].wait(60)
+    return text(json.dumps(answers[f"ask-{call}"].result))
+
+
 def run(call, params):
     name, arguments = params["name"], params.get("arguments", {})
+    if name == "ask":
+        return ask(call)
+    if name == "broken":
+        with out:
+            print('{"jsonrpc": "2.0", "id": %d, "result": NaN}' % call, flush=True)
+        return None
+    if name == "lists":
+        return text(str(lists))
+    if name == "bare":
+        return {"content": [{"type": "hologram"}, {"type": "text", "text": "bare"}]}
     if name == "add":
         total = {"sum": arguments["a"] + arguments["b"]}
         return text(json.dumps(total), structuredContent=total)
@@ -75,7 +102,8 @@ def run(call, params):
         return text("it is closed on Sundays", isError=True)
     if name == "change":
         changed.set()
-        send({"method": "notifications/tools/list_changed"})
+        for _ in range(600):
+            send({"method": "notifications/tools/list_changed"})
         return text("changed")
     if name == "large":
         return text("x" * int(arguments["bytes"]))
@@ -96,7 +124,12 @@ def answer(call, method, params):
             "serverInfo": {"name": "stub", "version": "1"},
         }
     if method == "tools/list":
+        global lists, warming_up
         page = int((params or {}).get("cursor") or 0)
+        lists += page == 0
+        if warming_up > 0:
+            warming_up -= 1
+            return {"tools": []}
         tools = list(PAGES[page])
         if page == 0 and changed.is_set():
             tools.append(tool("new", {}, []))
@@ -123,6 +156,9 @@ for line in sys.stdin:
     message = json.loads(line)
     if message.get("method") == "notifications/cancelled":
         cancelled[message["params"]["requestId"]].set()
+    elif message.get("id") in answers:
+        answers[message["id"]].result = message["result"]
+        answers[message["id"]].set()
     elif "id" in message and "method" in message:
         cancelled[message["id"]] = threading.Event()
         threading.Thread(target=handle, args=(message,), daemon=True).start()

@@ -6,7 +6,6 @@
 //! Invariant: a command ends when its tool does, when the server ends, or in time; and a server that has
 //! ended is started again by the next command, a bounded number of times a minute.
 
-mod line_watch;
 mod live_server;
 mod process;
 mod results;
@@ -214,22 +213,28 @@ impl ToolExecutor for McpExecutor {
         command: &ToolCommand,
     ) -> Result<ToolOutput, ToolFailure> {
         self.check_agent(context)?;
-        let live = self.live().await?;
-        let failure = |error: String| ToolFailure {
-            error,
-            namespace: Some(live.namespace.clone()),
+        let mut live = self.live().await?;
+        let mut is_first = true;
+        let (live, tool, result) = loop {
+            let failure = |error: String| live.failure_of(error);
+            let tool = live.tool(&command.tool_name).await.map_err(failure)?;
+            let tool = tool.ok_or_else(|| unknown_tool(&command.tool_name))?;
+            let within = self.settings.call_timeout;
+            match live.call(&tool, command.parameters.clone(), within).await {
+                // The server did not take it: it is done once more in a new connection.
+                Err(failure) if failure.is_not_done && std::mem::take(&mut is_first) => {
+                    live = self.live().await?;
+                }
+                result => break (live, tool, result.map_err(|failure| failure.error)),
+            }
         };
-        let tool = live.tool(&command.tool_name).await.map_err(failure)?;
-        let tool = tool.ok_or_else(|| unknown_tool(&command.tool_name))?;
-        let within = self.settings.call_timeout;
-        let result = live.call(&tool, command.parameters.clone(), within).await;
         let result = result.and_then(|result| results::value(&tool, result));
         match result {
             Ok(result) => Ok(ToolOutput {
                 result,
                 namespace: Some(live.namespace.clone()),
             }),
-            Err(error) => Err(failure(error)),
+            Err(error) => Err(live.failure_of(error)),
         }
     }
 }

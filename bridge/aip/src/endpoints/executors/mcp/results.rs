@@ -3,8 +3,8 @@
 //! A result is the tool's structured content if it has any; else its only text; else its content as MCP has
 //! it.
 
-use rmcp::model::{CallToolResult, ContentBlock, Tool};
-use serde_json::Value;
+use agentanycast_mcp_client::{Tool, ToolResult, text_of_block};
+use serde_json::{Map, Value};
 
 use crate::messages::{McpToolInfo, ToolCommandType};
 
@@ -14,26 +14,22 @@ const WRAPPED: &str = "x-fastmcp-wrap-result";
 
 /// A tool as `list_tools` of AIP has it. One that only reads collects data.
 pub(super) fn tool_info(tool: &Tool, namespace: &str) -> McpToolInfo {
-    let only_reads = tool.annotations.as_ref().and_then(|hints| hints.read_only_hint);
-    let kind = if only_reads == Some(true) {
+    let only_reads = tool
+        .annotations
+        .as_ref()
+        .and_then(|hints| hints.get("readOnlyHint"));
+    let kind = if only_reads == Some(&Value::Bool(true)) {
         ToolCommandType::DataCollection
     } else {
         ToolCommandType::Action
     };
-    let schema = Value::Object((*tool.input_schema).clone());
     McpToolInfo {
         title: tool.title.clone(),
-        description: tool.description.as_deref().map(str::to_owned),
-        output_schema: tool.output_schema.as_deref().cloned().map(Value::Object),
-        meta: tool
-            .meta
-            .as_ref()
-            .and_then(|meta| serde_json::to_value(meta).ok()),
-        annotations: tool
-            .annotations
-            .as_ref()
-            .and_then(|hints| serde_json::to_value(hints).ok()),
-        ..McpToolInfo::new(kind, namespace, &tool.name, schema)
+        description: tool.description.clone(),
+        output_schema: tool.output_schema.clone().map(Value::Object),
+        meta: tool.meta.clone(),
+        annotations: tool.annotations.clone(),
+        ..McpToolInfo::new(kind, namespace, &tool.name, tool.input_schema.clone().into())
     }
 }
 
@@ -41,24 +37,20 @@ pub(super) fn tool_info(tool: &Tool, namespace: &str) -> McpToolInfo {
 ///
 /// # Errors
 /// The text by which the tool says that it failed.
-pub(super) fn value(tool: &Tool, result: CallToolResult) -> Result<Value, String> {
-    if result.is_error == Some(true) {
-        return Err(failure(tool, &result));
-    }
-    if let Some(structured) = result.structured_content {
+pub(super) fn value(tool: &Tool, result: Map<String, Value>) -> Result<Value, String> {
+    let result = ToolResult::of(&tool.name, result)?;
+    if let Some(structured) = result.structured {
         return Ok(unwrapped(tool, structured));
     }
-    if let [ContentBlock::Text(text)] = result.content.as_slice() {
-        return Ok(Value::String(text.text.clone()));
-    }
-    if result.content.is_empty() {
-        return Ok(Value::Null);
-    }
-    serde_json::to_value(result.content).map_err(|error| error.to_string())
+    Ok(match result.content.as_slice() {
+        [] => Value::Null,
+        [block] => text_of_block(block).map_or_else(|| Value::from(vec![block.clone()]), Value::from),
+        _ => Value::Array(result.content),
+    })
 }
 
 fn unwrapped(tool: &Tool, structured: Value) -> Value {
-    let schema = tool.output_schema.as_deref();
+    let schema = tool.output_schema.as_ref();
     let is_wrapped = schema.and_then(|schema| schema.get(WRAPPED)) == Some(&Value::Bool(true));
     match structured {
         Value::Object(mut object) if is_wrapped && object.len() == 1 => match object.remove("result") {
@@ -69,17 +61,6 @@ fn unwrapped(tool: &Tool, structured: Value) -> Value {
     }
 }
 
-/// What a tool says of its failure.
-fn failure(tool: &Tool, result: &CallToolResult) -> String {
-    let texts = result.content.iter().filter_map(ContentBlock::as_text);
-    let text = texts.map(|text| text.text.trim()).collect::<Vec<_>>().join("\n");
-    match (&result.structured_content, text.is_empty()) {
-        (_, false) => text,
-        (Some(structured), true) => structured.to_string(),
-        (None, true) => format!("the tool {} failed and does not say why", tool.name),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -87,11 +68,17 @@ mod tests {
     use super::*;
 
     fn tool(more: &Value) -> Tool {
-        let mut tool = json!({ "name": "t", "inputSchema": { "type": "object" } });
-        for (key, value) in more.as_object().unwrap() {
-            tool[key] = value.clone();
+        let object = |key: &str| more.get(key).and_then(Value::as_object).cloned();
+        let text = |key: &str| more.get(key).and_then(Value::as_str).map(str::to_owned);
+        Tool {
+            name: "t".to_owned(),
+            title: text("title"),
+            description: text("description"),
+            input_schema: json!({ "type": "object" }).as_object().cloned().unwrap(),
+            output_schema: object("outputSchema"),
+            annotations: more.get("annotations").cloned(),
+            meta: more.get("_meta").cloned(),
         }
-        serde_json::from_value(tool).unwrap()
     }
 
     fn result(more: &Value, result: Value) -> Result<Value, String> {
@@ -127,7 +114,7 @@ mod tests {
         assert_eq!(result(&wraps, both), Ok(json!([1])));
         assert_eq!(result(&none, json!({ "content": [text] })), Ok(json!("hello")));
         assert_eq!(result(&none, json!({ "content": [] })), Ok(Value::Null));
-        let several = json!([text, image]);
+        let several = json!([text, image, { "type": "hologram" }]);
         assert_eq!(result(&none, json!({ "content": several })), Ok(several));
     }
 
@@ -136,8 +123,5 @@ mod tests {
         let failed = |json: Value| result(&json!({}), json).unwrap_err();
         let text = json!({ "isError": true, "content": [{ "type": "text", "text": "no such city\n" }] });
         assert_eq!(failed(text), "no such city");
-        let structured = json!({ "isError": true, "content": [], "structuredContent": { "code": 7 } });
-        assert_eq!(failed(structured), r#"{"code":7}"#);
-        assert!(failed(json!({ "isError": true, "content": [] })).contains("the tool t failed"));
     }
 }
