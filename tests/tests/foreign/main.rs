@@ -32,6 +32,7 @@ mod hostile_js_peer;
 mod js_libp2p;
 mod js_peer;
 mod mcp;
+mod mcp_conformance;
 mod outbound;
 mod programs_as_agents;
 mod proto_descriptors;
