@@ -6,7 +6,7 @@
 //! mistyped is refused, and what is read is written again as the same string.
 
 use agentanycast_identity::PeerId;
-use agentanycast_node::anycast::registry_beside;
+use agentanycast_node::anycast::BootstrapRegistry;
 use agentanycast_proto::v1::InviteCode;
 use multiaddr::{Multiaddr, Protocol};
 use multibase::Base;
@@ -219,7 +219,8 @@ fn is_relay(address: &Multiaddr) -> bool {
 
 /// Those of these registries that a string has to name: the one beside a relay is known by the relay.
 pub(crate) fn registries_to_name(registries: &[String], relays: &[Multiaddr]) -> Vec<String> {
-    let beside: Vec<String> = relays.iter().filter_map(registry_beside).collect();
+    let beside = relays.iter().filter_map(BootstrapRegistry::beside);
+    let beside: Vec<String> = beside.map(|registry| registry.guess()).collect();
     let others = registries.iter().filter(|registry| !beside.contains(registry));
     others.take(MAX_REGISTRIES).cloned().collect()
 }

@@ -93,7 +93,7 @@ async fn silence_is_waited_for_within_its_bound() {
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+enum TurnStep {
     /// The agent says something; of which turn before the last one, and whether the message has an id.
     Say {
         turns_ago: usize,
@@ -108,12 +108,12 @@ enum Step {
     Prompt,
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<TurnStep>> {
     let step = prop_oneof![
-        5 => (0..3_usize, any::<bool>()).prop_map(|(turns_ago, has_id)| Step::Say { turns_ago, has_id }),
-        2 => Just(Step::End),
-        1 => (0..3_usize).prop_map(|read| Step::Cancel { read }),
-        3 => Just(Step::Prompt),
+        5 => (0..3_usize, any::<bool>()).prop_map(|(turns_ago, has_id)| TurnStep::Say { turns_ago, has_id }),
+        2 => Just(TurnStep::End),
+        1 => (0..3_usize).prop_map(|read| TurnStep::Cancel { read }),
+        3 => Just(TurnStep::Prompt),
     ];
     prop::collection::vec(step, 0..40)
 }
@@ -148,7 +148,7 @@ proptest! {
         drop(turns.open(&session, usize::MAX));
         for step in steps {
             match step {
-                Step::Say { turns_ago, has_id } => {
+                TurnStep::Say { turns_ago, has_id } => {
                     let of = turn.saturating_sub(turns_ago);
                     let (text, id) = (format!("<{}>", parts.len()), format!("m{of}"));
                     // Only a turn that has said something under an id can go on under it.
@@ -157,18 +157,18 @@ proptest! {
                     turns.update(&session, said(&text, may.then_some(&*id)), 1);
                     parts.push((text, may.then_some(of)));
                 }
-                Step::End => {
+                TurnStep::End => {
                     if let Some(mut events) = open.take() {
                         events.close(true);
                         read(&mut events, usize::MAX, &mut shown, turn);
                     }
                 }
-                Step::Cancel { read: most } => {
+                TurnStep::Cancel { read: most } => {
                     if let Some(mut events) = open.take() {
                         read(&mut events, most, &mut shown, turn);
                     }
                 }
-                Step::Prompt => {
+                TurnStep::Prompt => {
                     if open.is_none() {
                         turn += 1;
                         open = Some(turns.open(&session, usize::MAX));
