@@ -76,6 +76,9 @@ fn certificate_words(error: &CertificateError) -> String {
         CertificateError::UnknownIssuer => {
             format!("its certificate leads to no root that is known (UnknownIssuer); {hint}")
         }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            format!("its certificate has expired: {error}")
+        }
         error => format!("its certificate is not taken: {error}; {hint}"),
     }
 }
@@ -92,6 +95,6 @@ mod tests {
             "{words}"
         );
         let words = certificate_words(&CertificateError::Expired);
-        assert!(words.contains("expired"), "{words}");
+        assert!(words.starts_with("its certificate has expired"), "{words}");
     }
 }

@@ -63,6 +63,7 @@ pub(crate) struct TestGateway {
     seed: [u8; 32],
     settings: UampSettings,
     front: FrontSettings,
+    keeps_address: bool,
 }
 
 impl TestGateway {
@@ -94,6 +95,7 @@ impl TestGateway {
     /// Listens at the same address from now on.
     pub(crate) fn keep_address(&mut self) {
         self.front.listen = ListenOn(self.address().to_string());
+        self.keeps_address = true;
     }
 
     /// Takes the callers that show no token, too.
@@ -136,6 +138,7 @@ impl TestGateway {
             seed,
             settings,
             front,
+            keeps_address: false,
         };
         gateway.restart().await;
         gateway
@@ -154,8 +157,26 @@ impl TestGateway {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
+        // An address that is kept is in use until the gateway before has let go of it.
+        let started = async {
+            loop {
+                match self.try_start().await {
+                    Ok(started) => return started,
+                    Err(error) if self.keeps_address => {
+                        println!("it is started again: {error:#}");
+                        tokio::time::sleep(Duration::from_millis(50)).await;
+                    }
+                    Err(error) => panic!("{error:#}"),
+                }
+            }
+        };
+        let (running, runtime) = soon(started).await;
+        (self.running, self.runtime) = (Some(running), Some(runtime));
+    }
+
+    async fn try_start(&self) -> anyhow::Result<(RunningGateway, Runtime)> {
         let counts = Arc::new(RequestCounts::default());
-        let front = Front::of_gateway("uamp", self.front.clone(), counts).unwrap();
+        let front = Front::of_gateway("uamp", self.front.clone(), counts)?;
         let node = NodePort {
             client: Arc::new(self.node.clone()),
             agents: Arc::new(FakeAgents::default()),
@@ -167,11 +188,15 @@ impl TestGateway {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
-            .build()
-            .unwrap();
+            .build()?;
         let starting = UampGateway::start_as(identity, node, front, self.settings.clone());
-        self.running = Some(runtime.spawn(starting).await.unwrap().unwrap());
-        self.runtime = Some(runtime);
+        match runtime.spawn(starting).await? {
+            Ok(running) => Ok((running, runtime)),
+            Err(error) => {
+                runtime.shutdown_background();
+                Err(error)
+            }
+        }
     }
 
     /// The certificate that it shows, PEM.
