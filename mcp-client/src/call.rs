@@ -1,5 +1,5 @@
-//! A call of a tool: progress, questions, and the result. In the revision 2026-07-28 a call that asks something is
-//! answered by its questions, and is sent once more with the answers.
+//! A call of a tool: progress, questions, and the result. In the revision 2026-07-28 a call that asks
+//! something is answered by its questions, and is sent once more with the answers.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -47,7 +47,8 @@ pub struct Question {
 }
 
 impl Question {
-    /// A question that is answered by an object of this schema; its answer goes nowhere. For tests of what asks.
+    /// A question that is answered by an object of this schema; its answer goes nowhere. For tests of what
+    /// asks.
     pub fn form(message: impl Into<String>, schema: Option<Value>) -> Self {
         Self {
             message: message.into(),
@@ -150,7 +151,8 @@ impl ToolCall {
         }
     }
 
-    /// What the call says next; after [`CallEvent::Done`] and after an error nothing. Dropping the future loses nothing.
+    /// What the call says next; after [`CallEvent::Done`] and after an error nothing. Dropping the future
+    /// loses nothing.
     ///
     /// # Errors
     /// Why there is no result.

@@ -172,7 +172,8 @@ impl Connection {
         Ok(pending)
     }
 
-    /// Posts a request. One whose session was lost is posted once more in a new one: the server did not take it.
+    /// Posts a request. One whose session was lost is posted once more in a new one: the server did not take
+    /// it.
     async fn deliver(self: Arc<Self>, id: u64, message: Value, headers: Vec<(String, String)>) {
         let Wire::Http(http) = &self.wire else {
             return;
@@ -436,8 +437,8 @@ impl McpClient {
         }
     }
 
-    /// Returns when the server has answered anything at all: any answer is a sign of life, and a call under way is
-    /// waited for by its own time.
+    /// Returns when the server has answered anything at all: any answer is a sign of life, and a call under
+    /// way is waited for by its own time.
     ///
     /// # Errors
     /// When it has not answered within this time, or cannot be reached.

@@ -1,7 +1,7 @@
-//! How a client and a server agree on a revision: `server/discover` of the revision without a handshake, and the
-//! handshake of those before. Over HTTP the former is tried first, which costs the server nothing; a program on two
-//! pipes is greeted by the handshake first, which most programs have. The other is tried next, also where the server
-//! is silent.
+//! How a client and a server agree on a revision: `server/discover` of the revision without a handshake, and
+//! the handshake of those before. Over HTTP the former is tried first, which costs the server nothing; a
+//! program on two pipes is greeted by the handshake first, which most programs have. The other is tried next,
+//! also where the server is silent.
 
 use std::{pin::Pin, sync::OnceLock, time::Duration};
 
@@ -15,8 +15,8 @@ use crate::{
     revision::{self, Revision},
 };
 
-/// How long the first way is waited for alone: a server without it may answer nothing. One that starts slowly answers
-/// later.
+/// How long the first way is waited for alone: a server without it may answer nothing. One that starts slowly
+/// answers later.
 const FIRST_ALONE: Duration = Duration::from_secs(10);
 
 /// The code of JSON-RPC by which a server refuses a revision.

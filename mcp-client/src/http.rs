@@ -1,5 +1,5 @@
-//! A server of streamable HTTP: each message of ours is a POST, which is answered by a document or by a stream of
-//! events; a stream that breaks off is gone on with where the server numbers its events.
+//! A server of streamable HTTP: each message of ours is a POST, which is answered by a document or by a
+//! stream of events; a stream that breaks off is gone on with where the server numbers its events.
 //!
 //! Invariant: a POST with a request has ended it when it returns without an error.
 
@@ -152,8 +152,8 @@ impl HttpWire {
         }
     }
 
-    /// Opens the stream of what the server says beside all answers, and takes it until it ends; the status by which it
-    /// is refused, if it is.
+    /// Opens the stream of what the server says beside all answers, and takes it until it ends; the status by
+    /// which it is refused, if it is.
     pub(crate) async fn listen(
         &self,
         shared: &ConnectionState,

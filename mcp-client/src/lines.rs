@@ -1,7 +1,7 @@
 //! A server on two pipes: a message a line.
 //!
-//! Invariant: a line that is longer than allowed is never in memory as a whole, and each line that may be an answer
-//! ends a request, also one that was written over several lines or that has no end.
+//! Invariant: a line that is longer than allowed is never in memory as a whole, and each line that may be an
+//! answer ends a request, also one that was written over several lines or that has no end.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -36,7 +36,8 @@ const MOST_REST: usize = 64 << 10;
 pub(crate) struct LineWire(mpsc::Sender<Vec<u8>>);
 
 impl LineWire {
-    /// Starts to speak by these pipes; a line has `max` bytes at most. The handles end it when they are dropped.
+    /// Starts to speak by these pipes; a line has `max` bytes at most. The handles end it when they are
+    /// dropped.
     pub(crate) fn start(
         reader: impl AsyncRead + Send + Unpin + 'static,
         writer: impl AsyncWrite + Send + Unpin + 'static,

@@ -1,7 +1,7 @@
 //! The requests that are under way, and answers that cannot be given to one of them. PURE.
 //!
-//! Invariant: an answer that is lost ends the request that it was for, as soon as this request is known: by the id in
-//! it, or since no other can be it. No other request ends by it.
+//! Invariant: an answer that is lost ends the request that it was for, as soon as this request is known: by
+//! the id in it, or since no other can be it. No other request ends by it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -75,7 +75,8 @@ impl<T> OpenCalls<T> {
         std::mem::take(&mut self.open).into_values().collect()
     }
 
-    /// An answer to one of these ids is lost for this reason; without ids, to any request for which `may_be` holds.
+    /// An answer to one of these ids is lost for this reason; without ids, to any request for which `may_be`
+    /// holds.
     pub(crate) fn lose(&mut self, ids: &[u64], failure: &McpFailure, may_be: impl Fn(&T) -> bool) {
         let known: BTreeSet<u64> = ids
             .iter()

@@ -1,4 +1,5 @@
-//! What a text that cannot be read was meant to be: the members of its outermost objects, found without a parser. PURE.
+//! What a text that cannot be read was meant to be: the members of its outermost objects, found without a
+//! parser. PURE.
 
 use crate::message::own_id;
 

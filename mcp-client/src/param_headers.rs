@@ -1,5 +1,5 @@
-//! Parameters of a call that the revision 2026-07-28 sends in headers too (`x-mcp-header` in the schema of a tool),
-//! so that what stands between can route by them. PURE.
+//! Parameters of a call that the revision 2026-07-28 sends in headers too (`x-mcp-header` in the schema of a
+//! tool), so that what stands between can route by them. PURE.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Map, Value};

@@ -45,7 +45,8 @@ impl Revision {
         }
     }
 
-    /// The revision that a handshake has agreed on. A server that names none means the one that was asked for.
+    /// The revision that a handshake has agreed on. A server that names none means the one that was asked
+    /// for.
     ///
     /// # Errors
     /// The revision of the server, which this client does not speak.
@@ -68,8 +69,8 @@ impl Revision {
         self.version == STATELESS
     }
 
-    /// Whether the server may have said by this status that it does not know the session. It is 404; some say 400
-    /// or 401.
+    /// Whether the server may have said by this status that it does not know the session. It is 404; some say
+    /// 400 or 401.
     pub(crate) const fn may_be_lost(&self, status: u16) -> bool {
         self.session.is_some() && matches!(status, 400 | 401 | 404)
     }

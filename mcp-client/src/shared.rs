@@ -1,4 +1,5 @@
-//! What the reader of a connection and its callers share: the requests under way, and what the server said besides.
+//! What the reader of a connection and its callers share: the requests under way, and what the server said
+//! besides.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -142,8 +143,8 @@ impl ConnectionState {
         }
     }
 
-    /// Takes a document, which was read from these bytes and came beside the request `origin`, if beside any; what is
-    /// answered to it.
+    /// Takes a document, which was read from these bytes and came beside the request `origin`, if beside any;
+    /// what is answered to it.
     pub(crate) fn take(
         &self,
         document: Result<Value, serde_json::Error>,

@@ -1,5 +1,5 @@
-//! Servers of streamable HTTP that do what servers of others do: sessions that are lost, streams that break off, odd
-//! statuses.
+//! Servers of streamable HTTP that do what servers of others do: sessions that are lost, streams that break
+//! off, odd statuses.
 
 use std::{
     sync::{

@@ -276,7 +276,8 @@ async fn a_server_without_tools_has_none() {
     client.is_alive(PATIENCE).await.unwrap();
 }
 
-/// What a server of the revision 2026-07-28 answers; a call asks once, then wants to be called again, then is done.
+/// What a server of the revision 2026-07-28 answers; a call asks once, then wants to be called again, then is
+/// done.
 fn modern(message: &Value, round: &mut u32) -> Option<Value> {
     let params = &message["params"];
     let result = match message["method"].as_str()? {

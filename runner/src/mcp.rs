@@ -1,7 +1,8 @@
 //! An MCP server as an agent: its tools are the agent's skills, and a task calls one of them.
 //!
-//! `server` keeps the server running and its tools up to date. PURE: `tools`, `arguments` (a message as arguments),
-//! `questions` (questions of a tool to the sender), `results` (a tool's result as results of a task).
+//! `server` keeps the server running and its tools up to date. PURE: `tools`, `arguments` (a message as
+//! arguments), `questions` (questions of a tool to the sender), `results` (a tool's result as results of a
+//! task).
 
 mod arguments;
 mod questions;
@@ -55,8 +56,8 @@ pub struct McpBackend {
 }
 
 impl McpBackend {
-    /// The tools of this server, whose results have at most `max_output` bytes. It is started when it is needed;
-    /// `helper` as for [`Supervisor::new`].
+    /// The tools of this server, whose results have at most `max_output` bytes. It is started when it is
+    /// needed; `helper` as for [`Supervisor::new`].
     ///
     /// # Errors
     /// As for [`Supervisor::new`].

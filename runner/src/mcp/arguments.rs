@@ -1,7 +1,8 @@
 //! The arguments of a tool, made of the message of a task. PURE.
 //!
-//! A data part that is an object is the arguments; so is a text that is a JSON object. Another text is the argument of
-//! a tool whose only required parameter is a string. A message without a skill may name its tool. Everything else is an error that shows the tool's input schema.
+//! A data part that is an object is the arguments; so is a text that is a JSON object. Another text is the
+//! argument of a tool whose only required parameter is a string. A message without a skill may name its tool.
+//! Everything else is an error that shows the tool's input schema.
 
 use agentanycast_proto::v1::{self, part::Content};
 use serde_json::{Map, Value};
@@ -53,8 +54,8 @@ pub(super) fn arguments(
     }
 }
 
-/// A call that says itself which tool it is for, as `tools/call` of MCP does: an object with `name` and, if it has any,
-/// `arguments`, and nothing else.
+/// A call that says itself which tool it is for, as `tools/call` of MCP does: an object with `name` and, if
+/// it has any, `arguments`, and nothing else.
 pub(super) fn call_by_name(message: &v1::Message) -> Option<(String, Map<String, Value>)> {
     let mut objects = message.parts.iter().filter_map(json_of);
     let call = match (objects.next(), objects.next()) {

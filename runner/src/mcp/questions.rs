@@ -1,4 +1,5 @@
-//! Questions of a tool (`elicitation/create` of MCP) to the sender of the task, and what an answer means. PURE.
+//! Questions of a tool (`elicitation/create` of MCP) to the sender of the task, and what an answer means.
+//! PURE.
 
 use agentanycast_mcp_client::{ElicitationAnswer, Question};
 use agentanycast_proto::v1::{self, part::Content};
@@ -10,7 +11,8 @@ use crate::task_content::{PLAIN_TEXT, json_of, message, shortened, typed_text};
 /// Most of a question that is shown, in bytes.
 const MOST_WORDS: usize = 16 << 10;
 
-/// The question to the sender: a text, and the schema of the answer as data. `again`: why the last answer was none.
+/// The question to the sender: a text, and the schema of the answer as data. `again`: why the last answer was
+/// none.
 pub(super) fn to_sender(question: &Question, again: Option<&str>) -> v1::Message {
     let words = match shortened(question.message.trim(), MOST_WORDS) {
         empty if empty.is_empty() => "The tool asks for input.".to_owned(),

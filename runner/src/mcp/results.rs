@@ -1,8 +1,9 @@
 //! The result of a tool as results of a task. PURE.
 //!
-//! Every block becomes a part with its media type. Structured content becomes a data part, and the text that servers
-//! send beside it for older clients is left out where it says the same. A block that cannot be read is a data part
-//! with the block, which the label [`UNREAD`] marks: the tool ran, and the rest of its answer is good.
+//! Every block becomes a part with its media type. Structured content becomes a data part, and the text that
+//! servers send beside it for older clients is left out where it says the same. A block that cannot be read
+//! is a data part with the block, which the label [`UNREAD`] marks: the tool ran, and the rest of its answer
+//! is good.
 
 use agentanycast_gateway::base64_text;
 use agentanycast_mcp_client::{ToolResult, text_of_block};

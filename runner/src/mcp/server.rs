@@ -1,5 +1,5 @@
-//! An MCP server that is kept running: started or connected to, asked for its tools, and started again with growing
-//! pauses when it has ended.
+//! An MCP server that is kept running: started or connected to, asked for its tools, and started again with
+//! growing pauses when it has ended.
 //!
 //! Invariant: [`ServerState`] is `Up` only while the server answers, with all tools that it has listed last.
 
@@ -21,7 +21,8 @@ use crate::{
     stoppable_task::StoppableTask,
 };
 
-/// How long a server may take to answer the first request: programs such as `npx` fetch a package before they start.
+/// How long a server may take to answer the first request: programs such as `npx` fetch a package before they
+/// start.
 const START_WITHIN: Duration = Duration::from_mins(2);
 
 /// The shortest time between two lists of tools, however often the server says that they have changed.
@@ -227,8 +228,8 @@ impl ServerKeeper {
         reason
     }
 
-    /// Lists the tools, again whenever the server says that they have changed, and after a while when it has listed
-    /// none: it may not be ready. Returns when it does not answer.
+    /// Lists the tools, again whenever the server says that they have changed, and after a while when it has
+    /// listed none: it may not be ready. Returns when it does not answer.
     async fn follow_tools(&self, client: &Arc<McpClient>) -> String {
         let (mut changed, mut pause) = (client.tools_changed(), RestartPause::default());
         loop {

@@ -9,7 +9,8 @@ use crate::task_content::shortened;
 /// Most names of tools in one error.
 const MOST_NAMES: usize = 50;
 
-/// Most bytes of all skills. A node shows no card of more than 256 KiB to others, and a card has more than skills.
+/// Most bytes of all skills. A node shows no card of more than 256 KiB to others, and a card has more than
+/// skills.
 const MOST_SKILLS: usize = 192 << 10;
 
 /// Most of a description where there is no room for all, in bytes.

@@ -1,5 +1,6 @@
-//! The client of `@modelcontextprotocol/conformance`: connects to the server at the URL that is its last argument, and
-//! calls the tools that the scenario names, or else each tool once. Questions are accepted with their defaults.
+//! The client of `@modelcontextprotocol/conformance`: connects to the server at the URL that is its last
+//! argument, and calls the tools that the scenario names, or else each tool once. Questions are accepted with
+//! their defaults.
 
 use agentanycast_mcp_client::{CallEvent, ClientIdentity, ElicitationAnswer, McpClient, Tool};
 use anyhow::Context as _;

@@ -1,5 +1,5 @@
-//! `@modelcontextprotocol/conformance` tries our client of MCP servers and our MCP server. What is not offered fails:
-//! `foreign/mcp/conformance.yml` names each such scenario with its reason.
+//! `@modelcontextprotocol/conformance` tries our client of MCP servers and our MCP server. What is not
+//! offered fails: `foreign/mcp/conformance.yml` names each such scenario with its reason.
 
 use std::{path::PathBuf, process::Output};
 
