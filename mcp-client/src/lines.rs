@@ -109,12 +109,9 @@ async fn read<R: AsyncBufRead + Unpin>(
                 continue;
             }
         };
-        let line = match line {
-            Ok(Some(line)) => line,
-            Ok(None) | Err(_) => {
-                begun.end(&shared);
-                return shared.end("the MCP server ended");
-            }
+        let Ok(Some(line)) = line else {
+            begun.end(&shared);
+            return shared.end("the MCP server ended");
         };
         if line.is_cut() {
             begun.end(&shared);

@@ -89,6 +89,7 @@ pub(crate) fn refusal(error: &Value) -> McpFailure {
 
 /// A request of ours.
 pub(crate) fn request(id: u64, method: &str, params: Map<String, Value>) -> Value {
+    let params = Value::Object(params);
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 }
 

@@ -67,9 +67,10 @@ pub fn words(answer: &[u8]) -> String {
     }
     text.push_str(rest);
     let text: Vec<&str> = text.split_whitespace().collect();
-    match text.is_empty() {
-        true => excerpt(answer),
-        false => excerpt(text.join(" ").as_bytes()),
+    if text.is_empty() {
+        excerpt(answer)
+    } else {
+        excerpt(text.join(" ").as_bytes())
     }
 }
 

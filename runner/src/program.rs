@@ -427,21 +427,20 @@ async fn results(
             artifacts.push(artifact(PRINTED, part));
         }
         Printed::InFile(mut file) => {
-            let media_type = match &settings.media_type {
-                Some(media_type) => media_type.clone(),
-                None => {
-                    let looked = tokio::task::spawn_blocking(move || {
-                        let media_type = printed_type(&mut file.file)?;
-                        Ok::<_, std::io::Error>((file, media_type))
-                    });
-                    let media_type;
-                    (file, media_type) = looked
-                        .await
-                        .map_err(std::io::Error::from)
-                        .flatten()
-                        .map_err(unread)?;
-                    media_type.to_owned()
-                }
+            let media_type = if let Some(media_type) = &settings.media_type {
+                media_type.clone()
+            } else {
+                let looked = tokio::task::spawn_blocking(move || {
+                    let media_type = printed_type(&mut file.file)?;
+                    Ok::<_, std::io::Error>((file, media_type))
+                });
+                let media_type;
+                (file, media_type) = looked
+                    .await
+                    .map_err(std::io::Error::from)
+                    .flatten()
+                    .map_err(unread)?;
+                media_type.to_owned()
             };
             stream(task, file, &media_type).await?;
         }

@@ -99,11 +99,10 @@ impl Calls {
                     "a list of messages, and each has to be on a line of its own",
                 );
             }
-            Ok(_) => return warning("it is no message", text),
             Err(error) if could_be(text, &KEYS) => {
                 return self.end_calls(text, &format!("no JSON: {error}"));
             }
-            Err(_) => return warning("it is no message", text),
+            Ok(_) | Err(_) => return warning("it is no message", text),
         };
         if matches!(piece, Piece::Spread(_)) {
             return self.end_calls(text, "a message is on several lines, and has to be on one");

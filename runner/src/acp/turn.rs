@@ -336,7 +336,9 @@ impl Turn<'_> {
                 said.chunk(chunk).await?;
             }
         } else {
-            late.iter().for_each(|chunk| events.keep(chunk));
+            for chunk in &late {
+                events.keep(chunk);
+            }
         }
         check_end(ended)?;
         let artifacts = said.finish().await?;

@@ -146,9 +146,9 @@ impl Turns {
         let event = match (update, turn) {
             (_, _) if voice.is_loading => return,
             (SessionUpdate::AgentMessageChunk(chunk), Some(_)) => match voice.belongs(&chunk) {
-                Belongs::ToThisTurn => TurnEvent::Update(Box::new(SessionUpdate::AgentMessageChunk(chunk))),
-                Belongs::ToEndedTurn => TurnEvent::Late(Box::new(chunk)),
-                Belongs::ToBrokenTurn => return voice.keep(&chunk),
+                Belongs::This => TurnEvent::Update(Box::new(SessionUpdate::AgentMessageChunk(chunk))),
+                Belongs::Ended => TurnEvent::Late(Box::new(chunk)),
+                Belongs::Broken => return voice.keep(&chunk),
             },
             (SessionUpdate::AgentMessageChunk(chunk), None) => {
                 tracing::info!(session = %session.0, "an ACP agent speaks outside of its turns; the next task is told");

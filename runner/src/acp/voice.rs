@@ -23,11 +23,11 @@ const LONGEST_ID: usize = 128;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Belongs {
     /// The turn that is under way.
-    ToThisTurn,
+    This,
     /// An earlier turn that ended by itself, unless the agent gives its ids again.
-    ToEndedTurn,
+    Ended,
     /// An earlier turn that was canceled or failed.
-    ToBrokenTurn,
+    Broken,
 }
 
 /// See the module's text.
@@ -81,13 +81,13 @@ impl Voice {
     pub(super) fn belongs(&mut self, chunk: &ContentChunk) -> Belongs {
         let id = chunk.message_id.as_ref().map(|id| &*id.0);
         let Some(id) = id.filter(|id| id.len() <= LONGEST_ID && !self.reuses_ids) else {
-            return Belongs::ToThisTurn;
+            return Belongs::This;
         };
         let turn = self.turn;
         match *self.ids.get_or_insert_ref(id, || (turn, None)) {
-            (_, Some(true)) => Belongs::ToEndedTurn,
-            (_, Some(false)) => Belongs::ToBrokenTurn,
-            (_, None) => Belongs::ToThisTurn,
+            (_, Some(true)) => Belongs::Ended,
+            (_, Some(false)) => Belongs::Broken,
+            (_, None) => Belongs::This,
         }
     }
 

@@ -111,7 +111,7 @@ fn push(kept: &mut String, text: &str) {
 /// Why an answer cannot be used.
 pub(super) fn failure(error: &UppError, max_output: usize) -> RunError {
     let source = std::error::Error::source(error);
-    if source.is_some_and(|source| source.is::<EventTooLarge>()) {
+    if source.is_some_and(<dyn std::error::Error>::is::<EventTooLarge>) {
         return too_large(max_output);
     }
     RunError::new(format!("the model failed: {}", error.message()))

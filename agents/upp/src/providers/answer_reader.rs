@@ -222,9 +222,10 @@ impl<D: StreamDecoder> AnswerReader<D> {
             return self.decoder.finish();
         }
         let shown = last_line(&self.tail);
-        Err(UppError::invalid_response(match shown.is_empty() {
-            true => BROKE_OFF.to_owned(),
-            false => format!("{BROKE_OFF}; it ended with: {shown}"),
+        Err(UppError::invalid_response(if shown.is_empty() {
+            BROKE_OFF.to_owned()
+        } else {
+            format!("{BROKE_OFF}; it ended with: {shown}")
         }))
     }
 }
@@ -262,7 +263,7 @@ fn form_of(begin: &[u8], framing: Framing, max: usize) -> Option<Form> {
 
 fn is_sign_of_life(piece: &[u8]) -> bool {
     let is = |sign: &&str| piece.eq_ignore_ascii_case(sign.as_bytes());
-    piece.is_empty() || SIGNS_OF_LIFE.iter().any(|sign| is(sign))
+    piece.is_empty() || SIGNS_OF_LIFE.iter().any(is)
 }
 
 /// The answer in a document, whose events are added.

@@ -128,10 +128,9 @@ impl ArtifactChunker {
             }
             held => {
                 let end = match (rest.is_empty(), self.begun) {
-                    (false, _) => self.raw(rest, true),
                     (true, true) => self.event(None, true),
                     (true, false) if self.is_text => self.text(String::new(), true),
-                    (true, false) => self.raw(rest, true),
+                    (true | false, _) => self.raw(rest, true),
                 };
                 held.into_iter().chain([end]).collect()
             }

@@ -149,7 +149,7 @@ impl DeviceAgent {
                 let mut tools = known;
                 tools.retain(|tool| tool.agent_name != *agent);
                 tools.extend(listed);
-                let unknown = unknown_tool(&tools, agent, actions).map(|tool| shown(tool));
+                let unknown = unknown_tool(&tools, agent, actions).map(shown);
                 let has = named(
                     tools
                         .iter()
@@ -235,7 +235,8 @@ pub(super) fn named<'a>(names: impl Iterator<Item = &'a str>) -> String {
         return "none".to_owned();
     }
     if names.len() > MOST_NAMED {
-        names[MOST_NAMED] = "…".to_owned();
+        names.truncate(MOST_NAMED);
+        names.push("…".to_owned());
     }
     names.join(", ")
 }

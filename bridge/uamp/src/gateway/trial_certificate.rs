@@ -4,7 +4,7 @@
 //! Invariant: the key is made once for a home; the certificate is made again, with that key, only when it is not for
 //! the gateway's DID and names.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use agentanycast_gateways::front::FrontSettings;
 use anyhow::Context as _;
@@ -51,13 +51,12 @@ impl TrialCertificate {
         let (cert_file, key_file) = (home.join(CERTIFICATE), home.join(KEY));
         let key = kept_key(&key_file)?;
         let kept = kept_certificate(&cert_file)?;
-        let certificate = match kept.filter(|kept| is_for(kept, &key, &names, did)) {
-            Some(kept) => kept,
-            None => {
-                let made = make(&key, &names, did)?;
-                keep(&cert_file, &made.pem());
-                made.der().clone()
-            }
+        let certificate = if let Some(kept) = kept.filter(|kept| is_for(kept, &key, &names, did)) {
+            kept
+        } else {
+            let made = make(&key, &names, did)?;
+            keep(&cert_file, &made.pem());
+            made.der().clone()
         };
         tracing::warn!(
             did,
@@ -75,7 +74,7 @@ fn shown(path: &Path) -> String {
     format!("the trial certificate of the gateway uamp, {}", path.display())
 }
 
-fn kept_key(path: &PathBuf) -> anyhow::Result<KeyPair> {
+fn kept_key(path: &Path) -> anyhow::Result<KeyPair> {
     if let Some(pem) = private_file::read(path, MAX_FILE).with_context(|| shown(path))? {
         let key = KeyPair::from_pem(&pem);
         return key.with_context(|| format!("{}: remove it if it is damaged", shown(path)));
@@ -93,7 +92,7 @@ fn keep(path: &Path, pem: &str) {
 }
 
 /// `None`: there is none, or none that can be read; it is made again.
-fn kept_certificate(path: &PathBuf) -> anyhow::Result<Option<CertificateDer<'static>>> {
+fn kept_certificate(path: &Path) -> anyhow::Result<Option<CertificateDer<'static>>> {
     let pem = private_file::read(path, MAX_FILE).with_context(|| shown(path))?;
     Ok(pem.and_then(|pem| CertificateDer::from_pem_slice(pem.as_bytes()).ok()))
 }
