@@ -65,6 +65,8 @@ impl TypeAhead {
             // What cannot be forgotten is read as if it were typed later.
             let _ = tcflush(stdin(), QueueSelector::IFlush);
         }
+        // The terminal shows again what is typed.
+        drop(self);
     }
 
     /// Has the terminal not show what is typed; whether it does so. In the background, where asking would

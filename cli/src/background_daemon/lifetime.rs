@@ -106,7 +106,7 @@ fn unit_in(cgroups: &str) -> Option<&str> {
     })?;
     let unit = path
         .rsplit('/')
-        .find(|part| part.ends_with(".service") || part.ends_with(".scope"))?;
+        .find(|part| [".service", ".scope"].iter().any(|kind| part.ends_with(kind)))?;
     (unit.ends_with(".service") && !unit.starts_with("user@")).then_some(unit)
 }
 

@@ -494,16 +494,14 @@ fn results(task: &Task) -> Cow<'_, [Artifact]> {
     }
     let last = task.status_message.as_ref();
     let messages = &task.messages;
-    let counts = |&(at, message): &(usize, &Message)| match last {
-        Some(last) => {
+    let counts = |&(at, message): &(usize, &Message)| {
+        if let Some(last) = last {
             let first = message.parts.first();
-            first.is_some_and(|part| part.metadata.contains_key(ANSWER)) && last.id != message.id
+            return first.is_some_and(|part| part.metadata.contains_key(ANSWER)) && last.id != message.id;
         }
         // A question was answered: the next message is the user's.
-        None => {
-            let next = messages.get(at + 1);
-            message.role == Role::Agent && next.is_none_or(|next| next.role == Role::Agent)
-        }
+        let next = messages.get(at + 1);
+        message.role == Role::Agent && next.is_none_or(|next| next.role == Role::Agent)
     };
     let said = messages
         .iter()

@@ -11,7 +11,7 @@ use std::{
 use unicode_width::UnicodeWidthChar as _;
 
 /// How long a test waits for what it wants to see.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 
 /// The columns of a terminal, unless a test says otherwise.
 const COLUMNS: usize = 100;

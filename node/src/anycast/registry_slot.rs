@@ -126,7 +126,7 @@ impl RegistrySlot {
                         return;
                     }
                     Err(error) => {
-                        tracing::warn!(registry = address, %error, "a relay's registry cannot be asked")
+                        tracing::warn!(registry = address, %error, "a relay's registry cannot be asked");
                     }
                 }
             }

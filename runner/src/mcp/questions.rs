@@ -197,8 +197,8 @@ mod tests {
         answer(question, &text_message(text))
     }
 
-    fn content(content: Value) -> Result<ElicitationAnswer, String> {
-        Ok(ElicitationAnswer::Accept(content.as_object().cloned()))
+    fn content(content: &Value) -> ElicitationAnswer {
+        ElicitationAnswer::Accept(content.as_object().cloned())
     }
 
     #[test]
@@ -221,11 +221,11 @@ mod tests {
         let question = question(schema);
         assert_eq!(
             said(&question, r#"{"city": "Rome"}"#),
-            content(json!({"city": "Rome", "unit": "C"}))
+            Ok(content(&json!({"city": "Rome", "unit": "C"})))
         );
         assert_eq!(
             said(&question, r#"{"action": "accept"}"#),
-            content(json!({"unit": "C"}))
+            Ok(content(&json!({"unit": "C"})))
         );
         assert_eq!(
             said(&question, r#"{"action": "decline"}"#),
@@ -237,12 +237,12 @@ mod tests {
         );
         assert!(said(&question, r#"{"action": "perhaps"}"#).is_err());
         assert_eq!(said(&question, "decline"), Ok(ElicitationAnswer::Decline));
-        assert_eq!(said(&question, "accept"), content(json!({"unit": "C"})));
+        assert_eq!(said(&question, "accept"), Ok(content(&json!({"unit": "C"}))));
         assert!(said(&question, "Rome").is_err());
         let data = message(vec![data_part(&json!({"city": "Bonn", "unit": "F"}))]);
         assert_eq!(
             answer(&question, &data),
-            content(json!({"city": "Bonn", "unit": "F"}))
+            Ok(content(&json!({"city": "Bonn", "unit": "F"})))
         );
     }
 
@@ -258,7 +258,7 @@ mod tests {
         ] {
             assert_eq!(
                 said(&only(property), text),
-                content(json!({"x": value})),
+                Ok(content(&json!({"x": value}))),
                 "{text}"
             );
         }
@@ -279,7 +279,7 @@ mod tests {
     #[test]
     fn a_page_and_a_confirmation_are_answered_by_a_word() {
         let confirm = question(json!({"type": "object", "properties": {}}));
-        assert_eq!(said(&confirm, "ok"), content(json!({})));
+        assert_eq!(said(&confirm, "ok"), Ok(content(&json!({}))));
         assert_eq!(said(&confirm, "no"), Ok(ElicitationAnswer::Decline));
         let page = Question::page("Sign in", "https://x/y");
         assert_eq!(said(&page, "done"), Ok(ElicitationAnswer::Accept(None)));

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
     use crate::task_content::json_of;
 
-    fn result(json: Value) -> Vec<v1::Artifact> {
+    fn result(json: &Value) -> Vec<v1::Artifact> {
         artifacts(
             "t",
             ToolResult::of("t", json.as_object().cloned().unwrap()).unwrap(),
@@ -118,7 +118,7 @@ mod tests {
     fn each_block_is_a_part_with_its_media_type() {
         let link = json!({"type": "resource_link", "uri": "file:///a/b.md", "name": "b.md",
             "mimeType": "text/markdown"});
-        let all = result(json!({"content": [
+        let all = result(&json!({"content": [
             {"type": "text", "text": "hello"},
             {"type": "image", "data": "aGk=", "mimeType": "image/png"},
             {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"},
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn structured_content_is_a_data_part_and_its_text_is_left_out() {
         let structured = json!({"n": [1, 2]});
-        let all = result(json!({
+        let all = result(&json!({
             "content": [{"type": "text", "text": "{ \"n\": [1, 2] }"}, {"type": "text", "text": "two numbers"}],
             "structuredContent": structured,
         }));
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(parts.len(), 2);
         assert_eq!(shown(&parts[0]), " text two numbers");
         assert_eq!(json_of(&parts[1]), Some(structured));
-        assert_eq!(result(json!({"content": []})), Vec::new());
+        assert_eq!(result(&json!({"content": []})), Vec::new());
     }
 
     #[test]
@@ -188,7 +188,7 @@ mod tests {
             &[json!("bare")],
         ]
         .concat();
-        let all = result(json!({"content": content, "isError": null}));
+        let all = result(&json!({"content": content, "isError": null}));
         let parts = &all[0].parts;
         assert_eq!(
             (shown(&parts[0]).as_str(), shown(&parts[8]).as_str()),
@@ -198,7 +198,7 @@ mod tests {
             assert_eq!(json_of(part), Some(block));
             assert!(!part.metadata[UNREAD].is_empty());
         }
-        let one = result(json!({"content": {"type": "text", "text": "one"}}));
+        let one = result(&json!({"content": {"type": "text", "text": "one"}}));
         assert_eq!(shown(&one[0].parts[0]), " text one");
     }
 }

@@ -36,7 +36,7 @@ fn acp(folder: &tempfile::TempDir) -> AcpBackend {
         cwd,
         permit: Permit::All,
         session_file: folder.path().join("sessions.json"),
-        permit_timeout: Duration::from_secs(60),
+        permit_timeout: Duration::from_mins(1),
         terminal: false,
         max_output: 4 << 20,
     };

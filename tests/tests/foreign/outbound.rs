@@ -465,7 +465,7 @@ async fn pieces(node: &Node, mut remote: ExternalAgent) {
         match within("the next piece", read.next()).await.unwrap().unwrap() {
             ArtifactEvent::Chunk { data, .. } => {
                 all.extend_from_slice(&data);
-                let count = all.iter().filter(|byte| **byte == b';').count();
+                let count = String::from_utf8_lossy(&all).matches(';').count();
                 until(&handle, &format!("held {}", count - 1)).await;
                 remote.script.tell(&json!({})).await;
             }

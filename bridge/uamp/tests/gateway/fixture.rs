@@ -163,7 +163,7 @@ impl TestGateway {
                 match self.try_start().await {
                     Ok(started) => return started,
                     Err(error) if self.keeps_address => {
-                        println!("it is started again: {error:#}");
+                        eprintln!("it is started again: {error:#}");
                         tokio::time::sleep(Duration::from_millis(50)).await;
                     }
                     Err(error) => panic!("{error:#}"),

@@ -51,7 +51,7 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> Result<(), CommandF
     let name = settings.name.clone();
     let home = context.home.directory()?;
     let starting = async {
-        wait_for_service(&settings.work, |what| output::warn(what)).await;
+        wait_for_service(&settings.work, output::warn).await;
         Ok(Runner::from_settings(&settings, home).await?)
     };
     let (runner, backend) = interrupt.or(starting).await?;

@@ -180,12 +180,11 @@ proptest! {
         let told = turns.take_kept(&session).unwrap_or_default();
         for (text, of) in &parts {
             let is_told = told.matches(text.as_str()).count();
-            match shown.get(text) {
-                Some(turn) => {
-                    prop_assert_eq!(is_told, 0);
-                    prop_assert!(of.is_none_or(|of| of == *turn), "{} is of {:?}", text, of);
-                }
-                None => prop_assert_eq!(is_told, 1, "{} in {}", text, told),
+            if let Some(turn) = shown.get(text) {
+                prop_assert_eq!(is_told, 0);
+                prop_assert!(of.is_none_or(|of| of == *turn), "{} is of {:?}", text, of);
+            } else {
+                prop_assert_eq!(is_told, 1, "{} in {}", text, told);
             }
         }
     }
