@@ -61,13 +61,13 @@ mod tests {
 
     use super::*;
 
-    fn result(json: Value) -> Result<ToolResult, String> {
+    fn result(json: &Value) -> Result<ToolResult, String> {
         ToolResult::of("t", json.as_object().cloned().unwrap())
     }
 
     #[test]
     fn an_error_is_its_text() {
-        let failed = |json: Value| result(json).unwrap_err();
+        let failed = |json: Value| result(&json).unwrap_err();
         let text = json!({"isError": true, "content": [{"type": "text", "text": "no such city\n"}]});
         assert_eq!(failed(text), "no such city");
         let structured = json!({"isError": true, "content": [], "structuredContent": {"code": 7}});
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn what_is_left_out_is_empty() {
-        let all = |json: Value| result(json).map(|result| (result.content.len(), result.structured));
+        let all = |json: Value| result(&json).map(|result| (result.content.len(), result.structured));
         assert_eq!(all(json!({})), Ok((0, None)));
         assert_eq!(all(json!({"content": null, "isError": null})), Ok((0, None)));
         assert_eq!(

@@ -1,6 +1,8 @@
 //! Servers of streamable HTTP that do what servers of others do: sessions that are lost, streams that break
 //! off, odd statuses.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by a panic")]
+
 use std::{
     sync::{
         Arc, Mutex,
@@ -23,7 +25,7 @@ use tokio::{net::TcpListener, time::timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 /// How long a test waits for something that has to come.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 const CLIENT: ClientIdentity = ClientIdentity {
     name: "test",
@@ -281,7 +283,8 @@ async fn a_stream_that_breaks_off_is_gone_on_with_where_events_have_ids() {
 
 #[tokio::test]
 async fn what_is_no_answer_ends_the_call_with_its_words() {
-    let cases: [(fn(&Asked) -> Response, FailureKind, &str); 8] = [
+    type Case = (fn(&Asked) -> Response, FailureKind, &'static str);
+    let cases: [Case; 8] = [
         (
             |_| ([("content-type", "text/html")], "<h1>Sign in</h1>").into_response(),
             FailureKind::Unreadable,

@@ -332,7 +332,8 @@ async fn an_answer_in_the_other_form_is_read() {
     let claude = json!({"type": "message", "stop_reason": "end_turn", "content": message});
     let output = json!([{"type": "message", "content": [{"type": "output_text", "text": "hi"}]}]);
     let llama = json!({"message": {"content": "hi"}, "done": true, "done_reason": "stop"});
-    let cases: [(fn(&str) -> ModelReference, Value); 5] = [
+    type Case = (fn(&str) -> ModelReference, Value);
+    let cases: [Case; 5] = [
         (
             |id| openai(id),
             chat("message", &json!({"content": "hi"}), "stop"),

@@ -13,7 +13,7 @@ async fn answer(question: &Value) -> Option<Value> {
     let mut command = Command::new("python3");
     command.arg(program).stdin(Stdio::piped()).stdout(Stdio::piped());
     let Ok(mut child) = command.spawn() else {
-        println!("no python3: not tried");
+        eprintln!("no python3: not tried");
         return None;
     };
     let mut input = child.stdin.take().unwrap();

@@ -518,7 +518,6 @@ impl Model {
             return Ok((Some(former), true));
         }
         match (skill, self.primary, self.agents.len()) {
-            (Some(_), ..) => Err(()),
             (None, Some(primary), _) => Ok((Some(primary), false)),
             (None, None, 1) => Ok((self.agents.keys().next().copied(), false)),
             _ => Err(()),

@@ -200,7 +200,7 @@ fn the_words_of_the_server_are_in_the_error() {
 fn an_answer_has_a_bound() {
     let is_too_large = |answer: &[u8]| {
         let error = read_cut(answer, 100).1.unwrap_err();
-        std::error::Error::source(&error).is_some_and(|source| source.is::<EventTooLarge>())
+        std::error::Error::source(&error).is_some_and(<dyn std::error::Error>::is::<EventTooLarge>)
     };
     assert!(is_too_large(whole(&"x".repeat(1000), &json!("stop")).as_bytes()));
     assert!(is_too_large(chunk(&"x".repeat(1000), &json!("stop")).as_bytes()));

@@ -532,7 +532,7 @@ impl DeliverOne {
     pub(super) fn set_has_read(&mut self, stream: ListenerId) {
         self.assignments
             .edit_listener(self.listener_of(stream), |listener| {
-                listener.streams.set_has_read()
+                listener.streams.set_has_read();
             });
     }
 
