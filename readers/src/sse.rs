@@ -153,10 +153,19 @@ impl SseReader {
 
 /// An event is larger than its reader allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a server-sent event has more than {max_event} bytes")]
+#[error("it sent an event of more than {}", in_units(*max_event))]
 pub struct EventTooLarge {
     /// How many bytes an event may have.
     pub max_event: usize,
+}
+
+/// A number of bytes, in MiB where it is a whole number of them.
+fn in_units(bytes: usize) -> String {
+    if bytes.is_multiple_of(1 << 20) {
+        format!("{} MiB", bytes >> 20)
+    } else {
+        format!("{bytes} bytes")
+    }
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use tokio::{
 const LINGER: Duration = Duration::from_secs(5);
 
 /// Most bytes that are dropped so: more than the largest body that a gateway takes.
-const MOST: u64 = 128 << 20;
+const MOST: u64 = 32 << 20;
 
 /// The socket `T`. It keeps its connection's slot while it lingers.
 pub(crate) struct LingeringIo<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> {

@@ -169,12 +169,6 @@ impl Dispatch {
         self.queue_of_listener(listener).agent_ended(listener, read)
     }
 
-    /// A listener has read something before.
-    #[cfg(test)]
-    pub(crate) fn set_has_read(&mut self, listener: ListenerId) {
-        self.queue_of_listener(listener).set_has_read(listener);
-    }
-
     /// A listener has read `count` tasks.
     pub(crate) fn credit(&mut self, now: Now, listener: ListenerId, count: usize) -> Vec<ListenerDelivery> {
         self.queue_of_listener(listener).credit(listener, count, now.mono)

@@ -106,9 +106,14 @@ async fn a_test_is_sent_by_the_command_and_its_report_and_files_come_back() {
     }
     let plain = fleet.send_with("uap:test:junit", "pass", &[]).await;
     assert!(plain.status.success(), "{}", plain.all_output);
-    for text in ["\"status\": \"COMPLETED\"", "\"login\"", "wrote ", "/video"] {
+    for text in ["wrote ", "report.json", "/video"] {
         assert!(plain.stdout.contains(text), "{text}: {}", plain.all_output);
     }
+    // All that comes back is where --output says, the report too.
+    let report = std::fs::read_to_string(fleet.files().join("report.json")).unwrap();
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["status"], "COMPLETED", "{report}");
+    assert!(report.to_string().contains("\"login\""), "{report}");
 }
 
 #[tokio::test]

@@ -31,14 +31,7 @@ impl Coordinator {
             connection,
             ..ListenRequest::on_connection(connection.unwrap_or_default())
         };
-        self.listen(now, listener, &request)?;
-        self.set_has_read(now, listener)
-    }
-
-    /// This listener has read something before, so that it is handed more than one task ahead.
-    pub(crate) fn set_has_read(&mut self, now: Now, listener: ListenerId) -> Result<(), EngineError> {
-        self.dispatch.set_has_read(listener);
-        self.credit(now, listener, 0)
+        self.listen(now, listener, &request).map(drop)
     }
 
     /// Number of envelopes that wait for their peers.

@@ -99,14 +99,6 @@ impl Dispatcher {
         }
     }
 
-    /// A listener has read something before.
-    #[cfg(test)]
-    pub(super) fn set_has_read(&mut self, id: ListenerId) {
-        if let Self::One(one) = self {
-            one.set_has_read(id);
-        }
-    }
-
     /// A listener has read `count` tasks.
     pub(super) fn credit(&mut self, id: ListenerId, count: usize, now: Duration) -> Vec<ListenerDelivery> {
         match self {

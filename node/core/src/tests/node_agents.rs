@@ -48,10 +48,7 @@ impl TestCluster {
             agent: agent.to_owned(),
             ..ListenRequest::on_connection(id)
         };
-        self.call(B, |core, now| {
-            core.listen(now, id, &request)?;
-            core.set_has_read(now, id)
-        })
+        self.call(B, |core, now| core.listen(now, id, &request).map(drop))
     }
 
     /// A deployed SDK's program: it sets a card and listens, on this connection.
@@ -66,11 +63,8 @@ impl TestCluster {
         };
         self.call(B, |core, now| core.set_card_of(now, caller, id, card))
             .unwrap();
-        self.call(B, |core, now| {
-            core.listen(now, id, &request)?;
-            core.set_has_read(now, id)
-        })
-        .unwrap();
+        self.call(B, |core, now| core.listen(now, id, &request).map(drop))
+            .unwrap();
     }
 
     fn close(&mut self, id: ListenerId) {

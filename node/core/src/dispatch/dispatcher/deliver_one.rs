@@ -527,15 +527,6 @@ impl DeliverOne {
         has_read.unwrap_or(false)
     }
 
-    /// This stream has read something before.
-    #[cfg(test)]
-    pub(super) fn set_has_read(&mut self, stream: ListenerId) {
-        self.assignments
-            .edit_listener(self.listener_of(stream), |listener| {
-                listener.streams.set_has_read();
-            });
-    }
-
     /// `count` tasks were read off a stream.
     pub(super) fn credit(
         &mut self,

@@ -67,12 +67,9 @@ impl DeliverOne {
     fn note_claims(&mut self, id: ListenerId) {
         let had = self.assignments.edit_listener(id, |listener| {
             let is_new = !std::mem::replace(&mut listener.claims, true);
-            listener.streams.set_has_read();
             let had = listener.had.iter().copied();
             had.filter(|_| is_new).collect::<Vec<_>>()
         });
-        // It may have taken its first task by that.
-        self.assignments.note_relieved(id);
         if self.claim_within.is_none() {
             return;
         }

@@ -3,7 +3,7 @@
 //!
 //! Each task goes to every stream, as with the deployed daemon. What one stream has read the connection has read. There is room
 //! while every stream has some; a stream that reads nothing for [`BEHIND_AFTER`] is not waited for, and misses what comes until
-//! it reads. A connection that has read nothing yet is sent one task at a time.
+//! it reads.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -21,8 +21,6 @@ pub(super) struct ConnectionStreams {
     unread: BTreeMap<u64, UnreadDelivery>,
     /// The number of the last delivery.
     last: u64,
-    /// A stream has read something.
-    has_read: bool,
 }
 
 #[derive(Debug)]
@@ -62,7 +60,6 @@ impl ConnectionStreams {
             streams: Vec::new(),
             unread: BTreeMap::new(),
             last: 0,
-            has_read: false,
         };
         streams.add(id, wants_ends);
         streams
@@ -103,10 +100,6 @@ impl ConnectionStreams {
     }
 
     pub(super) fn has_room(&self) -> bool {
-        if !self.has_read {
-            let mut streams = self.streams.iter();
-            return streams.any(|stream| stream.window.has_read_all());
-        }
         let mut awaited = self.streams.iter().filter(|stream| !stream.is_behind).peekable();
         if awaited.peek().is_some() {
             return awaited.all(|stream| stream.window.has_room());
@@ -170,7 +163,6 @@ impl ConnectionStreams {
         let Some(stream) = self.streams.iter_mut().find(|stream| stream.id == id) else {
             return Vec::new();
         };
-        self.has_read |= count > 0;
         stream.unread_since = None;
         if std::mem::take(&mut stream.is_behind) {
             stream.since = self.last;
@@ -178,11 +170,6 @@ impl ConnectionStreams {
         let read = stream.window.read(count).into_iter();
         read.filter_map(|number| self.unread.remove(&number)?.key)
             .collect()
-    }
-
-    /// A stream has read something, whether its flow control has told that yet or not.
-    pub(super) fn set_has_read(&mut self) {
-        self.has_read = true;
     }
 
     /// Looks which of several streams are behind. Whether one is since this look.

@@ -169,15 +169,13 @@ struct ListenerModel {
     claims: bool,
     /// It has let the time of a task go by without reading it, and has read nothing since.
     is_stuck: bool,
-    /// It has read something.
-    has_read: bool,
     /// The generation and version of each task that it has not read; None: the end of one.
     unread: VecDeque<Option<(u64, u64)>>,
 }
 
 impl ListenerModel {
     fn has_room(&self) -> bool {
-        self.unread.is_empty() || self.has_read && self.unread.len() * WEIGHT < CREDIT_BYTES
+        self.unread.len() * WEIGHT < CREDIT_BYTES
     }
 }
 
@@ -403,7 +401,6 @@ impl Model {
                 connection,
                 claims: false,
                 is_stuck: false,
-                has_read: false,
                 unread: VecDeque::new(),
             },
         );
@@ -503,7 +500,7 @@ impl Model {
             .unread
             .drain(..count.min(listener.unread.len()))
             .collect();
-        (listener.is_stuck, listener.has_read) = (false, true);
+        listener.is_stuck = false;
         let claims = listener.claims;
         for (generation, _) in read.into_iter().flatten() {
             let has_read = self.unread_by(id, generation) == 0;
@@ -632,7 +629,6 @@ impl Model {
     /// What the listener had read before its connection's first claim is to be claimed too.
     fn begin_to_claim(&mut self, id: ListenerId, claimed: &str) {
         let listener = self.listeners.get_mut(&id).unwrap();
-        listener.has_read = true;
         if std::mem::replace(&mut listener.claims, true) {
             return;
         }

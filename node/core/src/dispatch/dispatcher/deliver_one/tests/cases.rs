@@ -13,12 +13,9 @@ fn at(seconds: u64) -> Duration {
     SECOND * u32::try_from(seconds).unwrap()
 }
 
-/// A listener on this connection that has read something before.
+/// A listener on this connection.
 fn attach(feed: &mut DeliverOne, id: ListenerId, connection: u64, now: Duration) -> Vec<ListenerDelivery> {
-    let mut deliveries = feed.attach(id, Some(connection), true, now);
-    feed.set_has_read(id);
-    feed.serve(id, now, &mut deliveries);
-    deliveries
+    feed.attach(id, Some(connection), true, now)
 }
 
 /// A dispatcher with listeners 1 to `count`, each on a connection of its own, of the same number.
@@ -54,28 +51,6 @@ fn again(listener: ListenerId, task: &str) -> ListenerDelivery {
 fn report(feed: &mut DeliverOne, id: ListenerId, task: &str) {
     feed.withdraw(task);
     feed.on_claimed(task, id);
-}
-
-/// It may never read.
-#[test]
-fn a_listener_that_has_taken_nothing_yet_gets_one_task() {
-    let mut feed = with_listeners(1);
-    for silent in [2, 3] {
-        assert_eq!(feed.attach(silent, Some(silent), true, at(0)), []);
-    }
-    let mut counts = BTreeMap::new();
-    for task in 0..60 {
-        for handed in offer(&mut feed, &task.to_string(), OfferKind::New) {
-            *counts.entry(handed.listener).or_insert(0) += 1;
-        }
-    }
-    assert_eq!(counts, BTreeMap::from([(1, 58), (2, 1), (3, 1)]));
-    // One that takes it gets what waits.
-    for task in 0..20 {
-        offer(&mut feed, &format!("more {task}"), OfferKind::New);
-    }
-    assert_eq!(feed.attach(4, Some(4), true, at(1)).len(), 1);
-    assert_eq!(feed.credit(4, 1, at(1)).len(), 58 + 20 - LISTENER_CREDIT - 1);
 }
 
 #[test]
