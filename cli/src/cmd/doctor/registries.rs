@@ -6,6 +6,9 @@ use super::{clock::DIFFERS, facts::DoctorFacts, finding::Finding};
 
 const CHECK: &str = "registry";
 
+/// What a daemon says of a relay whose registry other hosts cannot reach.
+const LOOPBACK_ONLY: &str = "loopback address only";
+
 pub(super) fn check(facts: &DoctorFacts) -> Vec<Finding> {
     let Some(told) = facts.daemon_report() else {
         return Vec::new();
@@ -30,6 +33,11 @@ fn of_registry(registry: &RegistryState) -> Finding {
             advice(reason),
         ),
         (false, "") => Finding::note(CHECK, format!("not registered at {address} yet")),
+        // The relay's operator may want it so, and peer ids work without a registry.
+        (false, _) if reason.contains(LOOPBACK_ONLY) => Finding::note(
+            CHECK,
+            format!("not registered at {address}: {reason}; agents here are found by their peer ids"),
+        ),
         (false, _) => Finding::problem(
             CHECK,
             format!("not registered at {address}: {reason}"),
@@ -46,7 +54,7 @@ fn advice(reason: &str) -> &'static str {
     } else if says(&["anycast.registry_addrs"]) {
         "ask the relay's operator for the address of its registry and set anycast.registry_addrs to that HOST:PORT; nodes cannot \
          find this agent by skill until then"
-    } else if says(&["loopback address only", "announces it wrongly", "says no port"]) {
+    } else if says(&["announces it wrongly", "says no port"]) {
         "have the relay's operator set what the reason names, or set anycast.registry_addrs to a registry that you can reach"
     } else if says(&["at most", "ResourceExhausted"]) {
         "a limit of the registry is reached: have its operator raise it, register fewer skills, or use another registry"
@@ -81,6 +89,9 @@ mod tests {
         };
         assert_eq!(of(true, "").state, State::Good);
         assert_eq!(of(false, "").state, State::Note);
+        let on_loopback =
+            "the relay serves it on a loopback address only; have its operator set --registry-listen";
+        assert_eq!(of(false, on_loopback).state, State::Note);
         for (reason, part) in [
             (
                 "this clock and relay:50052's differ by 600 s, and 300 s at most are taken: set this one",
@@ -92,10 +103,7 @@ mod tests {
                 "Unavailable: tcp connect error; the relay does not say where its registry is: set anycast.registry_addrs",
                 "ask the relay's operator",
             ),
-            (
-                "the relay serves it on a loopback address only; have its operator set",
-                "or set anycast.registry_addrs",
-            ),
+            ("the relay says no port of it", "or set anycast.registry_addrs"),
             ("InvalidArgument: a skill has no id", "put right"),
         ] {
             let finding = of(false, reason);
