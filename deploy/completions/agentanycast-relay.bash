@@ -23,7 +23,7 @@ _agentanycast__relay() {
 
     case "${cmd}" in
         agentanycast__relay)
-            opts="-h -V --config --listen --announce --key --max-reservations --max-reservations-per-ip --max-circuits --max-circuits-per-peer --max-circuits-per-ip --circuit-duration --circuit-bytes --reservations-per-ip --circuits-per-ip --max-connections --connections-per-ip --registry-listen --registry-ttl --registry-auth --registry-entries --federated-entries --entries-per-ip --entry-bytes-per-ip --requests-per-ip --store --federation-peers --federation-sync-interval --metrics-listen --api-listen --api-cors-origins --mcp-listen --otlp-endpoint --otlp-sample-rate --enable-webtransport --log-level --log-format --print-config --help --version"
+            opts="-h -V --config --listen --announce --key --max-reservations --max-reservations-per-ip --max-circuits --max-circuits-per-peer --max-circuits-per-ip --circuit-duration --circuit-bytes --reservations-per-ip --circuits-per-ip --max-connections --connections-per-ip --registry-listen --announce-registry --registry-ttl --registry-auth --registry-entries --federated-entries --entries-per-ip --entry-bytes-per-ip --requests-per-ip --store --federation-peers --federation-sync-interval --metrics-listen --api-listen --api-cors-origins --mcp-listen --otlp-endpoint --otlp-sample-rate --enable-webtransport --log-level --log-format --print-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -90,6 +90,10 @@ _agentanycast__relay() {
                     return 0
                     ;;
                 --registry-listen)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --announce-registry)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -14,6 +14,7 @@ complete -c agentanycast-relay -l circuits-per-ip -d 'Circuits of one address in
 complete -c agentanycast-relay -l max-connections -d 'Most connections of peers at once [default: 16384]' -r
 complete -c agentanycast-relay -l connections-per-ip -d 'Most connections of one address at once [default: 1024]' -r
 complete -c agentanycast-relay -l registry-listen -d 'Where the registry is, HOST:PORT or :PORT [default: ":50052"]' -r
+complete -c agentanycast-relay -l announce-registry -d 'Registry that nodes are told, HOST:PORT or https://HOST:PORT; its port unless set' -r
 complete -c agentanycast-relay -l registry-ttl -d 'How long a registration lives without a heartbeat [default: "30s"]' -r
 complete -c agentanycast-relay -l registry-auth -d 'open, or signed to take only what the peer has signed [default: "open"]' -r
 complete -c agentanycast-relay -l registry-entries -d 'Most entries that are registered here [default: 65536]' -r
