@@ -448,30 +448,6 @@ async fn pages_of_other_names_read_nothing() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_refused_request_whose_body_does_not_come_says_that_its_connection_closes() {
-    let front = front();
-    for (path, name, value) in [
-        ("/nowhere", "x", "y"),
-        ("/", "content-type", "text/plain"),
-        ("/", "origin", "https://elsewhere.example"),
-    ] {
-        let late = futures::stream::pending::<Result<axum::body::Bytes, axum::Error>>();
-        let request = Request::post(path)
-            .header("host", "localhost")
-            .header(name, value);
-        let request = request.body(Body::from_stream(late)).unwrap();
-        let response = front.clone().oneshot(request).await.unwrap();
-        assert_eq!(response.headers()[header::CONNECTION], "close", "{path} {name}");
-    }
-    let request = Request::post("/")
-        .header("host", "localhost")
-        .header("content-type", "text/plain");
-    let request = request.body(Body::from("{}")).unwrap();
-    let response = front.clone().oneshot(request).await.unwrap();
-    assert!(!response.headers().contains_key(header::CONNECTION));
-}
-
 #[tokio::test]
 async fn what_may_be_over_soon_says_when_to_ask_again() {
     for version in [Version::V03, Version::V10] {
