@@ -1,5 +1,5 @@
-//! What serves the agents of this node: an entry for each stream of tasks that is open, and for each agent of the daemon's own
-//! configuration that cannot be served at the moment.
+//! What serves the agents of this node: an entry for each stream of tasks that is open, for each program that takes no tasks for a
+//! while and says so, and for each agent of the daemon's own configuration that cannot be served at the moment.
 
 #[cfg(feature = "run")]
 use std::time::Duration;
@@ -25,6 +25,8 @@ struct ProgramList {
     next: u64,
     /// By number, so the earliest first.
     listening: BTreeMap<u64, ServingProgram>,
+    /// Programs that take no tasks for a while, by number too.
+    unready: BTreeMap<u64, ServingProgram>,
     /// Agents of the configuration that are not served at the moment: they are started, or have failed.
     unserved: BTreeMap<String, ServingProgram>,
     /// Why those of them that failed did, without words of their programs.
@@ -52,6 +54,26 @@ impl Drop for ListeningProgram {
     }
 }
 
+/// A program in the list that takes no tasks, until it is dropped.
+pub(crate) struct UnreadyProgram {
+    programs: AgentPrograms,
+    number: u64,
+}
+
+impl Drop for UnreadyProgram {
+    fn drop(&mut self) {
+        self.programs.state().unready.remove(&self.number);
+    }
+}
+
+impl ProgramList {
+    fn next_number(&mut self) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        number
+    }
+}
+
 impl AgentPrograms {
     // Each change is one insertion or removal.
     fn state(&self) -> MutexGuard<'_, ProgramList> {
@@ -66,8 +88,7 @@ impl AgentPrograms {
         in_daemon: bool,
     ) -> ListeningProgram {
         let mut state = self.state();
-        let number = state.next;
-        state.next += 1;
+        let number = state.next_number();
         let entry = ServingProgram {
             agent: agent.to_owned(),
             program: program.map(bounded),
@@ -77,6 +98,30 @@ impl AgentPrograms {
         };
         state.listening.insert(number, entry);
         ListeningProgram {
+            programs: self.clone(),
+            number,
+        }
+    }
+
+    /// A program that serves this agent takes no tasks for this reason.
+    pub(crate) fn unready(
+        &self,
+        agent: String,
+        program: Option<AgentProgram>,
+        reason: String,
+    ) -> UnreadyProgram {
+        let mut state = self.state();
+        let number = state.next_number();
+        let entry = ServingProgram {
+            agent: shortened(agent),
+            program: program.map(bounded),
+            since: Some(SystemTime::now().into()),
+            error: shortened(reason),
+            unready: true,
+            ..ServingProgram::default()
+        };
+        state.unready.insert(number, entry);
+        UnreadyProgram {
             programs: self.clone(),
             number,
         }
@@ -105,6 +150,17 @@ impl AgentPrograms {
         state.reasons.insert(agent.to_owned(), shortened(why.for_log));
     }
 
+    /// An agent of the configuration takes no tasks for a while for this reason, which has no words of its program.
+    #[cfg(feature = "run")]
+    pub(crate) fn set_unready(&self, agent: &str, program: AgentProgram, reason: &str) {
+        let entry = ServingProgram {
+            error: shortened(reason.to_owned()),
+            unready: true,
+            ..unserved(agent, program)
+        };
+        self.state().unserved.insert(agent.to_owned(), entry);
+    }
+
     /// An agent of the configuration is served.
     #[cfg(feature = "run")]
     pub(crate) fn set_serving(&self, agent: &str) {
@@ -116,22 +172,32 @@ impl AgentPrograms {
     /// What does not work as the configuration says, a line each.
     pub(crate) fn problems(&self) -> Vec<String> {
         let state = self.state();
-        let failed = state.unserved.values().filter(|entry| !entry.error.is_empty());
-        failed
+        let is_unready = |entry: &&ServingProgram| entry.unready;
+        let own = state.unserved.values().filter(is_unready);
+        let unready = state.unready.values().chain(own).map(|entry| {
+            format!(
+                "a program of the agent {} takes no tasks for now: {}",
+                entry.agent, entry.error
+            )
+        });
+        let failed = state.unserved.values();
+        let failed = failed.filter(|entry| !entry.error.is_empty() && !entry.unready);
+        let failed = failed
             .map(|entry| {
                 let reason = state.reasons.get(&entry.agent).map_or("", String::as_str);
                 format!(
                     "the agent {} of the settings cannot be served, and is tried again: {reason}; `anycast ps` shows all of it",
                     entry.agent
                 )
-            })
-            .collect()
+            });
+        failed.chain(unready).collect()
     }
 
     /// All of them, by agent.
     pub(crate) fn list(&self) -> Vec<ServingProgram> {
         let state = self.state();
         let mut programs: Vec<_> = state.listening.values().cloned().collect();
+        programs.extend(state.unready.values().cloned());
         programs.extend(state.unserved.values().cloned());
         programs.sort_by(|one, other| one.agent.cmp(&other.agent));
         programs
@@ -192,6 +258,24 @@ mod tests {
         assert!(names().is_empty());
     }
 
+    #[test]
+    fn a_program_that_takes_no_tasks_is_listed_while_it_says_so() {
+        let programs = AgentPrograms::default();
+        let program = AgentProgram {
+            pid: 7,
+            ..AgentProgram::default()
+        };
+        let report = programs.unready("a".to_owned(), Some(program), "no room".to_owned());
+        let listed = programs.list().remove(0);
+        assert!(listed.unready && listed.error == "no room" && listed.program.unwrap().pid == 7);
+        assert_eq!(
+            programs.problems(),
+            ["a program of the agent a takes no tasks for now: no room"]
+        );
+        drop(report);
+        assert!(programs.list().is_empty() && programs.problems().is_empty());
+    }
+
     #[cfg(feature = "run")]
     #[test]
     fn an_agent_that_is_not_served_is_listed_until_it_is() {
@@ -214,6 +298,8 @@ mod tests {
             problem.contains("exit code 1") && !problem.contains("hunter22"),
             "{problem}"
         );
+        programs.set_unready("a", AgentProgram::default(), "no room");
+        assert!(programs.list()[0].unready && programs.problems()[0].contains("no room"));
         programs.set_serving("a");
         assert!(programs.list().is_empty() && programs.problems().is_empty());
     }

@@ -33,6 +33,16 @@ struct ListenerSeat {
     agent: Option<Arc<str>>,
 }
 
+/// A task that the agent which had claimed it gives back.
+pub(crate) struct GivenBackTask<'a> {
+    pub(crate) task: &'a str,
+    /// The agent's connection.
+    pub(crate) connection: u64,
+    pub(crate) as_what: OfferKind,
+    /// Bytes that the task takes in memory.
+    pub(crate) weight: usize,
+}
+
 /// See the module's text. An agent that is not the primary one is called by its name, the primary one by none.
 pub(crate) struct Dispatch {
     primary: Dispatcher,
@@ -260,8 +270,8 @@ impl Dispatch {
         self.queue(agent).is_some_and(|queue| queue.is_reserved(task))
     }
 
-    /// Whether a listener on this connection has the task, and keeps it although it was claimed.
-    pub(crate) fn reserve_for(&mut self, connection: u64, agent: Option<&str>, task: &str) -> bool {
+    /// The listeners for this agent on this connection.
+    fn listeners_on(&self, connection: u64, agent: Option<&str>) -> Vec<ListenerId> {
         let there = self
             .listeners
             .iter()
@@ -269,6 +279,26 @@ impl Dispatch {
         let there = there.filter(|(_, seat)| seat.agent.as_deref() == agent);
         let mut listeners: Vec<ListenerId> = there.map(|(listener, _)| *listener).collect();
         listeners.sort_unstable();
+        listeners
+    }
+
+    /// The agent that claimed a task gives it back: its listeners get it after a pause at the earliest.
+    pub(crate) fn give_back(
+        &mut self,
+        now: Now,
+        agent: Option<&str>,
+        given_back: &GivenBackTask<'_>,
+    ) -> Vec<ListenerDelivery> {
+        self.claims.remove(given_back.task);
+        let givers = self.listeners_on(given_back.connection, agent);
+        let (as_what, weight) = (given_back.as_what, given_back.weight);
+        let queue = self.queue_mut(agent);
+        queue.give_back(given_back.task, &givers, as_what, weight, now.mono)
+    }
+
+    /// Whether a listener on this connection has the task, and keeps it although it was claimed.
+    pub(crate) fn reserve_for(&mut self, connection: u64, agent: Option<&str>, task: &str) -> bool {
+        let listeners = self.listeners_on(connection, agent);
         let queue = self.queue_mut(agent);
         listeners
             .into_iter()

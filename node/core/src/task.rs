@@ -517,6 +517,14 @@ impl Task {
             && self.results.is_empty()
     }
 
+    /// The agent that had claimed it gives it back, having done nothing: it is as new.
+    pub fn give_back(&mut self, now: u64) {
+        (self.claimed, self.begun) = (false, false);
+        self.status = Status::Submitted;
+        self.timeline.claimed_at = None;
+        self.updated_at = now;
+    }
+
     /// Its assignee gives it back: it is open to the next candidate again, if there is one that `is_there`. False: there
     /// is none, or more was said of it than that somebody works on it, and nothing is changed.
     pub fn reopen_route(&mut self, is_there: impl Fn(PeerId) -> bool) -> bool {

@@ -10,6 +10,7 @@ mod expiry;
 mod external;
 mod failover;
 mod faults;
+mod give_back;
 mod growth_bounds;
 pub(crate) mod harness;
 mod inspection;

@@ -9,14 +9,19 @@ use agentanycast_proto::{
     v1::{
         AgentCard, AgentsPage, GetPeerCardResponse, ListAgentProgramsRequest, ListAgentProgramsResponse,
         ListNodeAgentsRequest, ListNodeAgentsResponse, NodeAgent, RegisterAgentRequest,
-        RegisterAgentResponse, UnregisterAgentRequest, UnregisterAgentResponse,
-        agent_service_server::AgentService,
+        RegisterAgentResponse, ReportUnreadyRequest, ReportUnreadyResponse, UnregisterAgentRequest,
+        UnregisterAgentResponse, agent_service_server::AgentService,
     },
 };
 use prost::Message as _;
 use tonic::{Request, Response, Status};
 
-use super::{Api, MAX_CARD, status_for_asker};
+use super::{
+    Api, MAX_CARD,
+    listen::CallerInfo,
+    node_service::{ResponseStream, told_program},
+    status_for_asker,
+};
 
 #[tonic::async_trait]
 impl AgentService for Api {
@@ -69,6 +74,36 @@ impl AgentService for Api {
         Ok(Response::new(ListAgentProgramsResponse {
             programs: self.programs().list(),
         }))
+    }
+
+    type ReportUnreadyStream = ResponseStream<ReportUnreadyResponse>;
+
+    async fn report_unready(
+        &self,
+        request: Request<ReportUnreadyRequest>,
+    ) -> Result<Response<Self::ReportUnreadyStream>, Status> {
+        let pid = request
+            .extensions()
+            .get::<CallerInfo>()
+            .map_or(0, |caller| caller.pid);
+        let ReportUnreadyRequest {
+            agent,
+            program,
+            reason,
+        } = request.into_inner();
+        if agent.is_empty() || reason.is_empty() {
+            return Err(Status::invalid_argument(
+                "the request needs an agent and a reason",
+            ));
+        }
+        let listed = self.programs().unready(agent, told_program(program, pid), reason);
+        let mut engine_runs = self.engine().node_card();
+        Ok(Response::new(Box::pin(async_stream::try_stream! {
+            let _listed = listed;
+            yield ReportUnreadyResponse {};
+            while engine_runs.changed().await.is_ok() {}
+            Err(Status::unavailable(agentanycast_proto::STOPPING))?;
+        })))
     }
 }
 

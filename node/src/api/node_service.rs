@@ -31,7 +31,7 @@ const PEER_CARD_WAIT: Duration = Duration::from_secs(2);
 /// How long GetPeerCard waits for a card that it has to fetch.
 const FETCH_WAIT: Duration = Duration::from_secs(5);
 
-type ResponseStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+pub(super) type ResponseStream<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
 
 #[tonic::async_trait]
 impl NodeService for Api {
@@ -375,7 +375,7 @@ pub(super) fn peer_info(peer: &PeerSnapshot) -> PeerInfo {
 }
 
 /// What the listener tells of itself, with the process id that the system knows where it tells none.
-fn told_program(told: Option<AgentProgram>, pid: u32) -> Option<AgentProgram> {
+pub(super) fn told_program(told: Option<AgentProgram>, pid: u32) -> Option<AgentProgram> {
     let mut program = match (told, pid) {
         (None, 0) => return None,
         (told, _) => told.unwrap_or_default(),

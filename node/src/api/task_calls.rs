@@ -236,7 +236,10 @@ impl Api {
             Status::invalid_argument(format!("status {} is none that a task can have", request.status))
         })?;
         let is_claim = next == task::Status::Working && request.message.is_none();
-        let updated = if is_claim && request.automatic {
+        let is_given_back = next == task::Status::Submitted && request.message.is_none();
+        let updated = if is_given_back && request.give_back {
+            self.engine().give_back(request.task_id, connection).await
+        } else if is_claim && request.automatic {
             self.engine().claim_for_agent(request.task_id, connection).await
         } else if is_claim && request.begun {
             self.engine().begin(request.task_id, connection).await

@@ -95,13 +95,7 @@ impl RunnerObserver for Observer {
             what,
             "an agent takes no tasks while the host lacks something"
         );
-        let text = || format!("it takes no tasks, since the host lacks something: {what}");
-        let reason = FailureText {
-            whole: text(),
-            for_log: text(),
-        };
-        self.programs
-            .set_failed(&self.agent, self.program.clone(), reason, Duration::ZERO);
+        self.programs.set_unready(&self.agent, self.program.clone(), what);
     }
 
     fn failed(&self, error: &RunnerError, pause: Duration) {

@@ -859,7 +859,23 @@ pub struct ServingProgram {
     /// It does not listen yet: the daemon starts it at the moment.
     #[prost(bool, tag = "7")]
     pub starting: bool,
+    /// It takes no tasks until what `error` says has passed.
+    #[prost(bool, tag = "8")]
+    pub unready: bool,
 }
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReportUnreadyRequest {
+    /// The name of the agent, which is registered.
+    #[prost(string, tag = "1")]
+    pub agent: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "2")]
+    pub program: ::core::option::Option<AgentProgram>,
+    /// What it waits for, for people.
+    #[prost(string, tag = "3")]
+    pub reason: ::prost::alloc::string::String,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ReportUnreadyResponse {}
 /// Generated client implementations.
 #[cfg(feature = "services")]
 pub mod agent_service_client {
@@ -1065,6 +1081,34 @@ pub mod agent_service_client {
                 );
             self.inner.unary(req, path, codec).await
         }
+        /// A program that serves an agent says that it takes no tasks for a while, and why. It is in ListAgentPrograms and among the
+        /// problems of the node until the call ends. One answer comes when it is; then the stream stays open.
+        pub async fn report_unready(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ReportUnreadyRequest>,
+        ) -> std::result::Result<
+            tonic::Response<tonic::codec::Streaming<super::ReportUnreadyResponse>>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::SizedCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/agentanycast.v1.AgentService/ReportUnready",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("agentanycast.v1.AgentService", "ReportUnready"),
+                );
+            self.inner.server_streaming(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -1114,6 +1158,21 @@ pub mod agent_service_server {
             request: tonic::Request<super::ListAgentProgramsRequest>,
         ) -> std::result::Result<
             tonic::Response<super::ListAgentProgramsResponse>,
+            tonic::Status,
+        >;
+        /// Server streaming response type for the ReportUnready method.
+        type ReportUnreadyStream: tonic::codegen::tokio_stream::Stream<
+                Item = std::result::Result<super::ReportUnreadyResponse, tonic::Status>,
+            >
+            + std::marker::Send
+            + 'static;
+        /// A program that serves an agent says that it takes no tasks for a while, and why. It is in ListAgentPrograms and among the
+        /// problems of the node until the call ends. One answer comes when it is; then the stream stays open.
+        async fn report_unready(
+            &self,
+            request: tonic::Request<super::ReportUnreadyRequest>,
+        ) -> std::result::Result<
+            tonic::Response<Self::ReportUnreadyStream>,
             tonic::Status,
         >;
     }
@@ -1372,6 +1431,52 @@ pub mod agent_service_server {
                                 max_encoding_message_size,
                             );
                         let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/agentanycast.v1.AgentService/ReportUnready" => {
+                    #[allow(non_camel_case_types)]
+                    struct ReportUnreadySvc<T: AgentService>(pub Arc<T>);
+                    impl<
+                        T: AgentService,
+                    > tonic::server::ServerStreamingService<super::ReportUnreadyRequest>
+                    for ReportUnreadySvc<T> {
+                        type Response = super::ReportUnreadyResponse;
+                        type ResponseStream = T::ReportUnreadyStream;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::ResponseStream>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ReportUnreadyRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as AgentService>::report_unready(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ReportUnreadySvc(inner);
+                        let codec = crate::codec::SizedCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.server_streaming(method, req).await;
                         Ok(res)
                     };
                     Box::pin(fut)
@@ -2940,6 +3045,11 @@ pub struct UpdateTaskStatusRequest {
     /// fails; it goes to no other agent, of this node or another one.
     #[prost(bool, tag = "101")]
     pub begun: bool,
+    /// Additive: the agent gives the task back, which it has claimed and cannot do now. SUBMITTED without a message only. The task goes to
+    /// another program that listens for the agent, or waits; to the one that gave it back after 10 s at the earliest. An agent that
+    /// said `begun` takes that back. FAILED_PRECONDITION: more was said of the task, or another agent's claim stands.
+    #[prost(bool, tag = "102")]
+    pub give_back: bool,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct UpdateTaskStatusResponse {}

@@ -1,7 +1,8 @@
 //! What the assignee's agent does: listens, claims, reports, asks, completes, fails; `streams` has its artifacts that it
-//! streams, `agent_end` the tasks that its agents had when they ended.
+//! streams, `agent_end` the tasks that its agents had when they ended, `give_back` those that they give back.
 
 mod agent_end;
+mod give_back;
 mod streams;
 
 use std::sync::Arc;

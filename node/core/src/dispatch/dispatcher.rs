@@ -143,6 +143,22 @@ impl Dispatcher {
         }
     }
 
+    /// The agent that had claimed a task gives it back: it is offered again, to the streams `givers` of that agent when
+    /// [`GIVE_BACK_PAUSE`](offer::GIVE_BACK_PAUSE) is over.
+    pub(super) fn give_back(
+        &mut self,
+        task: &str,
+        givers: &[ListenerId],
+        as_what: OfferKind,
+        weight: usize,
+        now: Duration,
+    ) -> Vec<ListenerDelivery> {
+        match self {
+            Self::One(one) => one.give_back(task, givers, as_what, weight, now),
+            Self::All(all) => all.give_back(task, givers, as_what, weight, now),
+        }
+    }
+
     /// Tells the listeners that a task has ended of which it is not known who has it.
     pub(super) fn tell_end_to_all(
         &mut self,

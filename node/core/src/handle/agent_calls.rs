@@ -61,6 +61,12 @@ impl Engine {
         self.call(move |core, now| core.begin(now, &id, connection)).await
     }
 
+    /// UpdateTaskStatus by which an agent gives back a task that it has claimed, and on which it has done nothing.
+    pub async fn give_back(&self, id: String, connection: u64) -> Result<(), EngineError> {
+        self.call(move |core, now| core.give_back(now, &id, connection))
+            .await
+    }
+
     /// UpdateTaskStatus by which the agent's library claims a task before the agent has said anything.
     pub async fn claim_for_agent(&self, id: String, connection: u64) -> Result<(), EngineError> {
         self.call(move |core, now| core.claim_for_agent(now, &id, connection))

@@ -161,6 +161,7 @@ async fn claim(api: &Api, connection: &LocalConnection, id: &str, how: Claim) ->
         message: None,
         automatic: how == Claim::Automatic,
         begun: how == Claim::Begun,
+        give_back: false,
     };
     api.update_task_status(connection.request(claim)).await.map(drop)
 }
@@ -502,6 +503,23 @@ impl AgentTask for LocalAgentTask {
 
     fn leave(&self) {
         self.ended.store(true, Relaxed);
+    }
+
+    async fn give_back(&self) -> Result<(), GatewayError> {
+        let request = UpdateTaskStatusRequest {
+            task_id: self.task.task_id.clone(),
+            status: TaskStatus::Submitted.into(),
+            give_back: true,
+            ..UpdateTaskStatusRequest::default()
+        };
+        self.end(
+            self.api
+                .update_task_status(self.connection.request(request))
+                .await,
+        )?;
+        // It is as new if it is handed over once more.
+        self.answers.lock().await.close();
+        Ok(())
     }
 
     async fn working(&self, message: v1::Message) -> Result<(), GatewayError> {

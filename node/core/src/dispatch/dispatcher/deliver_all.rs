@@ -11,6 +11,7 @@
 //! [`EXCLUSIVE_FROM`](super::offer::EXCLUSIVE_FROM) agents goes to one listener that has no other task, and that listener gets no other
 //! task until its agent reports on this one. So only the task that ends its agents goes on counting.
 
+mod given_back;
 mod listener;
 
 use std::{
@@ -18,6 +19,7 @@ use std::{
     time::Duration,
 };
 
+use given_back::GivenBackTasks;
 use listener::ListenerState;
 
 use super::{
@@ -54,7 +56,7 @@ struct TaskOffer {
     ends: Option<u32>,
     /// Its only holder has claimed it without a word from the agent: others are not given it.
     reserved: bool,
-    /// Handed out alone: those that had it under this number.
+    /// Those that had it under this number, where it is handed out alone; those that gave it back.
     tried_listeners: Vec<ListenerId>,
     /// Handed out alone: since when it waits for a listener, or a listener has it without a report.
     since: Option<Duration>,
@@ -81,6 +83,7 @@ pub(in super::super) struct DeliverAll {
     draining: Option<ListenerId>,
     /// Something that others waited for is out of the way.
     is_due: bool,
+    given_back: GivenBackTasks,
 }
 
 impl DeliverAll {
@@ -95,11 +98,17 @@ impl DeliverAll {
             idle_since: Some(now),
             draining: None,
             is_due: false,
+            given_back: GivenBackTasks::default(),
         }
     }
 
     /// Offers a task of `weight` bytes to every listener.
     pub(super) fn offer(&mut self, task: &str, as_what: OfferKind, weight: usize) -> Vec<ListenerDelivery> {
+        self.put_offer(task, as_what, weight, Vec::new());
+        self.dispatch()
+    }
+
+    fn put_offer(&mut self, task: &str, as_what: OfferKind, weight: usize, tried_listeners: Vec<ListenerId>) {
         let known = self.withdraw(task);
         let news = as_what == OfferKind::Ended;
         if news {
@@ -120,7 +129,7 @@ impl DeliverAll {
             declined: None,
             ends: as_what.ends(),
             reserved: false,
-            tried_listeners: Vec::new(),
+            tried_listeners,
             since: None,
             wants_another: false,
         };
@@ -128,7 +137,6 @@ impl DeliverAll {
         self.next += 1;
         self.offers.insert(number, offer);
         self.by_task.insert(task.to_owned(), number);
-        self.dispatch()
     }
 
     /// An agent acted on the task, or it is gone: it is not offered any more. Whether it was, and had not ended.
@@ -263,7 +271,8 @@ impl DeliverAll {
             self.draining = candidates.copied().min_by_key(|id| self.held_by(*id));
         }
         let forced = self.draining.filter(|_| waited > grace);
-        let mut deliveries = self.dispatch();
+        let mut deliveries = self.end_give_back_pauses(now);
+        deliveries.extend(self.dispatch());
         if let Some(id) = forced
             && self.draining == forced
         {
@@ -523,8 +532,9 @@ impl DeliverAll {
                 else {
                     break;
                 };
-                if offer.reserved || offer.holders.contains(&id) {
-                    continue; // The listener that has it has claimed it, or is this one.
+                let had_it = offer.holders.contains(&id) || offer.tried_listeners.contains(&id);
+                if offer.reserved || had_it {
+                    continue; // The listener that has it has claimed it, or is this one, or this one gave it back.
                 }
                 let is_held = offer.holders.iter().any(|holder| !stuck.contains(holder));
                 if listener.came_after(number) && is_held {

@@ -5,6 +5,7 @@
 //! ([`super::send_window`]); of equals to the one that came first. There it stays, however long its agent says nothing. It
 //! goes to another listener
 //! - when the listener or its agent ended before the agent reported on the task ([`DeliverOne::detach`]),
+//! - when the agent gives it back ([`DeliverOne::give_back`]),
 //! - when the listener's client cannot take it ([`DeliverOne::decline`]),
 //! - when the listener has not taken it off its stream for [`HandOverLimits::timeout`],
 //! - when the listener has read it and not claimed it for [`HandOverLimits::claim_within`], if that is set and the listener
@@ -31,6 +32,7 @@ mod connection_streams;
 mod connections;
 mod declined;
 mod end_notices;
+mod given_back;
 mod hand_over;
 mod listener;
 mod moving;
@@ -45,6 +47,7 @@ use assignment::OpenOffer;
 use assignments::Assignments;
 use connections::ListenerConnections;
 use end_notices::EndNotices;
+use given_back::GivenBackTasks;
 use listener::FollowUp;
 use waiting::WaitingTasks;
 
@@ -75,6 +78,7 @@ pub(in super::super) struct DeliverOne {
     untold_ends: VecDeque<(String, usize)>,
     /// Tasks that are to be given to a listener when this turn is over.
     unassigned: Vec<u64>,
+    given_back: GivenBackTasks,
     idle_since: Option<Duration>,
 }
 
@@ -94,6 +98,7 @@ impl DeliverOne {
             ended: HashMap::new(),
             untold_ends: VecDeque::new(),
             unassigned: Vec::new(),
+            given_back: GivenBackTasks::default(),
             idle_since: Some(now),
         }
     }

@@ -18,6 +18,10 @@ pub(super) const EXCLUSIVE_FROM: u32 = 2;
 /// until it has none.
 pub(super) const DRAIN_AFTER: Duration = Duration::from_secs(10);
 
+/// How long a task that a listener gave back goes to other listeners only, so that it does not go to and fro where there is no
+/// other one. A program that lacks something for longer stops listening.
+pub(super) const GIVE_BACK_PAUSE: Duration = Duration::from_secs(10);
+
 /// A listener's client that cannot take a task.
 #[derive(Clone, Debug)]
 pub(super) struct DeclinedOffer {

@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 
 use proptest::{collection::vec, prelude::*};
 
-use super::{super::offer::CREDIT_BYTES, *};
+use super::{
+    super::offer::{CREDIT_BYTES, GIVE_BACK_PAUSE},
+    *,
+};
 use crate::types::LISTENER_CREDIT;
 
 const NOW: Duration = Duration::from_secs(1);
@@ -39,6 +42,11 @@ enum Event {
         which: usize,
         task: u8,
     },
+    /// The agent that had claimed a task gives it back.
+    GiveBack {
+        which: usize,
+        task: u8,
+    },
     Tick,
 }
 
@@ -57,6 +65,7 @@ fn event() -> impl Strategy<Value = Event> {
         4 => (any::<usize>(), 0_u8..60).prop_map(|(which, task)| Event::Decline { which, task }),
         1 => any::<usize>().prop_map(|which| Event::End { which }),
         4 => (any::<usize>(), 0_u8..60).prop_map(|(which, task)| Event::Keep { which, task }),
+        2 => (any::<usize>(), 0_u8..60).prop_map(|(which, task)| Event::GiveBack { which, task }),
         1 => Just(Event::Tick),
     ]
 }
@@ -294,6 +303,17 @@ impl DispatcherModel {
                 }
                 Vec::new()
             }
+            Event::GiveBack { which, task } => match self.pick(which) {
+                Some(id) => {
+                    let task = task.to_string();
+                    self.offer(&task, OfferKind::Again { ends: 0 });
+                    // It is owed to the others.
+                    let at = self.offers[&task].at;
+                    self.told.insert((id, task.clone(), at));
+                    feed.give_back(&task, &[id], OfferKind::Again { ends: 0 }, 1, NOW)
+                }
+                None => Vec::new(),
+            },
             Event::Tick => feed.tick(NOW, NOW),
             Event::Decline { which, task } => match self.pick(which) {
                 Some(id) => self.decline(id, &task.to_string(), feed),
@@ -407,7 +427,7 @@ impl DispatcherModel {
                     && match standing.at_lane {
                         0 => true,
                         3 => is_free && !self.was_told(*id, task, standing),
-                        _ => !self.has_alone(*id),
+                        _ => !self.has_alone(*id) && !self.was_told(*id, task, standing),
                     }
             };
             let is_owed = match standing.at_lane {
@@ -508,6 +528,27 @@ fn a_task_that_nobody_can_take_is_known_as_such() {
         "only the first is left"
     );
     assert_eq!(decline(&mut feed, 1, "c"), DeclineOutcome::Undeliverable);
+}
+
+#[test]
+fn who_gave_a_task_back_gets_it_again_after_the_pause() {
+    let mut feed = DeliverAll::new(NOW);
+    feed.attach(1, true, NOW);
+    for others in [false, true] {
+        if others {
+            feed.attach(2, true, NOW);
+        }
+        feed.offer("a", OfferKind::New, 1);
+        feed.withdraw("a");
+        let handed = feed.give_back("a", &[1], OfferKind::Again { ends: 0 }, 1, NOW);
+        let to_other = others.then(|| shared(2, "a"));
+        assert_eq!(handed, Vec::from_iter(to_other));
+        assert_eq!(feed.tick(NOW + GIVE_BACK_PAUSE / 2, NOW), []);
+        let handed = feed.tick(NOW + GIVE_BACK_PAUSE, NOW);
+        let again = (!others).then(|| shared(1, "a"));
+        assert_eq!(handed, Vec::from_iter(again));
+        feed.withdraw("a");
+    }
 }
 
 /// Who came while somebody had a task was not sent it, but can take it.

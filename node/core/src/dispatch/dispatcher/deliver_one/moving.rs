@@ -36,6 +36,7 @@ impl DeliverOne {
         for id in self.assignments.check_behind(now) {
             self.serve(id, now, &mut deliveries);
         }
+        self.end_give_back_pauses(now, &mut deliveries);
         self.drain_for_exclusive(now, grace, &mut deliveries);
         deliveries
     }

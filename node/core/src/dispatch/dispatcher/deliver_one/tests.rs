@@ -11,7 +11,7 @@ use super::*;
 use crate::{
     dispatch::dispatcher::{
         lane::Lane,
-        offer::{CREDIT_BYTES, DeclineOutcome},
+        offer::{CREDIT_BYTES, DeclineOutcome, GIVE_BACK_PAUSE},
     },
     transaction::DeliverMode,
 };
@@ -75,6 +75,11 @@ enum Event {
         which: usize,
         task: u8,
     },
+    /// The agent that has claimed a task gives it back.
+    GiveBack {
+        which: usize,
+        task: u8,
+    },
     Tick {
         seconds: u64,
     },
@@ -95,6 +100,7 @@ fn event() -> impl Strategy<Value = Event> {
         3 => (which(), task()).prop_map(|(which, task)| Event::Decline { which, task }),
         4 => (which(), task()).prop_map(|(which, task)| Event::Report { which, task }),
         2 => (which(), task()).prop_map(|(which, task)| Event::Reserve { which, task }),
+        3 => (which(), task()).prop_map(|(which, task)| Event::GiveBack { which, task }),
         5 => (1_u64..20).prop_map(|seconds| Event::Tick { seconds }),
     ]
 }
@@ -190,6 +196,8 @@ struct Model {
     listeners: BTreeMap<ListenerId, ListenerModel>,
     /// Ends of tasks that these are to be told of.
     ends: BTreeSet<(ListenerId, String)>,
+    /// The generations of tasks that these gave back, and when they may have them again.
+    given_back: VecDeque<(Duration, u64, Vec<ListenerId>)>,
 }
 
 impl Model {
@@ -312,8 +320,13 @@ impl Model {
                 }
                 Vec::new()
             }
+            Event::GiveBack { which, task } => match self.pick(which) {
+                Some(id) => self.give_back(id, &task.to_string(), feed),
+                None => Vec::new(),
+            },
             Event::Tick { seconds } => {
                 self.now += Duration::from_secs(seconds);
+                self.end_give_back_pauses();
                 let mut unread = Vec::new();
                 for task in self.tasks.values_mut() {
                     if let Some(offer) = &mut task.offer
@@ -622,6 +635,41 @@ impl Model {
             (offer.deadline, offer.overdue) = (None, false);
             if reserved {
                 (offer.reserved, offer.never_acceptable) = (true, false);
+            }
+        }
+    }
+
+    /// The agent gives back what it has claimed: it is on offer to the others.
+    fn give_back(&mut self, id: ListenerId, name: &str, feed: &mut DeliverOne) -> Vec<ListenerDelivery> {
+        let connection = self.listeners[&id].connection;
+        let there = self
+            .listeners
+            .iter()
+            .filter(|(_, other)| other.connection == connection);
+        let there: Vec<ListenerId> = there.map(|(other, _)| *other).collect();
+        let claimed = |task: &&mut TaskModel| task.claimed_by == Some(connection);
+        let Some(task) = self.tasks.get_mut(name).filter(claimed) else {
+            return Vec::new();
+        };
+        let before = task.offer.take();
+        let ends = before.as_ref().and_then(|offer| offer.ends).unwrap_or_default();
+        let mut offer = OfferModel::new(Some(ends), false);
+        (offer.never_sent, offer.never_acceptable) = (false, false);
+        offer.declined = before.map(|offer| offer.declined).unwrap_or_default();
+        offer.declined.extend(&there);
+        task.offer = Some(offer);
+        (task.holder, task.departed, task.claimed_by) = (None, None, None);
+        task.version += 1;
+        let until = self.now + GIVE_BACK_PAUSE;
+        self.given_back.push_back((until, task.generation, there.clone()));
+        feed.give_back(name, &there, OfferKind::Again { ends }, WEIGHT, self.now)
+    }
+
+    fn end_give_back_pauses(&mut self) {
+        while let Some((_, generation, givers)) = self.given_back.pop_front_if(|(at, ..)| *at <= self.now) {
+            let task = self.tasks.values_mut().find(|task| task.generation == generation);
+            if let Some(offer) = task.and_then(|task| task.offer.as_mut()) {
+                offer.declined.retain(|id| !givers.contains(id));
             }
         }
     }

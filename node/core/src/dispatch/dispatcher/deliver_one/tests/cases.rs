@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    dispatch::dispatcher::offer::{DRAIN_AFTER, MAX_ENDED_OFFERS},
+    dispatch::dispatcher::offer::{DRAIN_AFTER, GIVE_BACK_PAUSE, MAX_ENDED_OFFERS},
     types::LISTENER_CREDIT,
 };
 
@@ -464,4 +464,30 @@ fn a_thousand_listeners_get_the_same_number_of_tasks() {
             .listeners()
             .all(|(_, listener)| listener.in_hand == 0)
     );
+}
+
+/// Where there is no other listener, after the pause.
+#[test]
+fn what_a_listener_gave_back_goes_to_another_one_or_waits() {
+    let mut feed = with_listeners(2);
+    assert_eq!(offer(&mut feed, "a", OfferKind::New), [first(1, "a")]);
+    report(&mut feed, 1, "a");
+    let kind = OfferKind::Again { ends: 0 };
+    assert_eq!(feed.give_back("a", &[1], kind, 1, at(0)), [again(2, "a")]);
+    report(&mut feed, 2, "a");
+    feed.detach(1, at(0));
+    assert_eq!(feed.give_back("a", &[2], kind, 1, at(1)), []);
+    assert!(feed.is_on_offer("a") && !feed.is_held("a"));
+    assert_eq!(feed.tick(GIVE_BACK_PAUSE, GRACE), []);
+    assert_eq!(feed.tick(GIVE_BACK_PAUSE + at(1), GRACE), [again(2, "a")]);
+    // The end of its agent counts for what it has, not for what it gave back.
+    assert_eq!(offer(&mut feed, "b", OfferKind::New), [first(2, "b")]);
+    feed.credit(2, 8, at(20));
+    report(&mut feed, 2, "b");
+    feed.give_back("b", &[2], kind, 1, at(20));
+    assert_eq!(feed.agent_ended(2, 0), ["a"]);
+    // One that comes later may have it at once.
+    feed.detach(2, at(20));
+    let handed = attach(&mut feed, 3, 3, at(20));
+    assert!(handed.contains(&again(3, "b")), "{handed:?}");
 }
