@@ -80,6 +80,8 @@ pub(crate) struct State {
     pub(crate) claimed_by_others: HashSet<String>,
     /// Of each state that was reported, whether the SDK did that by itself.
     pub(crate) automatic: Vec<bool>,
+    /// It is of a version that knows no tasks that are given back.
+    pub(crate) takes_nothing_back: bool,
     /// Tasks that were claimed since the start.
     claimed: HashSet<String>,
     /// For how long tasks that are handed over have been the listener's alone; not set: they are not.
@@ -420,7 +422,17 @@ impl NodeService for FakeService {
     ) -> RpcResult<v1::UpdateTaskStatusResponse> {
         let request = request.into_inner();
         let status = request.status();
-        self.state.lock().unwrap().automatic.push(request.automatic);
+        let refused = {
+            let mut state = self.state.lock().unwrap();
+            state.automatic.push(request.automatic);
+            if request.give_back {
+                state.claimed.remove(&request.task_id);
+            }
+            request.give_back && state.takes_nothing_back
+        };
+        if refused {
+            return Err(Status::failed_precondition("not from this state"));
+        }
         self.change("update", &request.task_id, status, request.message)
             .await?;
         Ok(Response::new(v1::UpdateTaskStatusResponse {}))

@@ -76,7 +76,7 @@ pub use node::{
         QueuedEnvelope, SendRecord, TaskAddressee, TaskSide, Trace,
     },
 };
-pub use node_agents::{AgentBuilder, AgentProgram, NodeAgent};
+pub use node_agents::{AgentBuilder, AgentProgram, NodeAgent, UnreadyReport};
 pub use part::{Content, Part};
 pub use peer_id::{InvalidPeerId, PeerId};
 pub use serve::{ArtifactWriter, HandlerError, IncomingTask, Serve};

@@ -4,6 +4,7 @@
 use std::{future::Future, time::SystemTime};
 
 use agentanycast_proto::v1;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     card::AgentCard,
@@ -11,6 +12,7 @@ use crate::{
     message::to_system_time,
     node::{Node, missing},
     serve::{HandlerError, IncomingTask, Serve},
+    session::{Backoff, CallFailure},
 };
 
 /// An agent of this node, by name; made by [`Node::agent`].
@@ -62,7 +64,14 @@ pub struct AgentProgram {
     pub error: String,
     /// When the daemon starts it again, where it does not listen.
     pub next_start: Option<SystemTime>,
+    /// It takes no tasks until what [`AgentProgram::error`] says has passed.
+    pub unready: bool,
 }
+
+/// The word of a program that it takes no tasks; it ends when this is dropped. Made by [`AgentBuilder::report_unready`].
+#[derive(Debug)]
+#[must_use = "it ends when it is dropped"]
+pub struct UnreadyReport(#[expect(dead_code, reason = "held until it is dropped")] AbortOnDropHandle<()>);
 
 /// An agent that is registered on the daemon's node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,6 +170,37 @@ impl AgentBuilder {
         Serve::new(self.node, handler).for_agent(request, program)
     }
 
+    /// Tells the daemon that this program, which serves the agent, takes no tasks for a while, and why: `anycast ps`, `anycast status` and
+    /// `anycast doctor` show it until the report is dropped, also after a restart of the daemon. An older daemon shows nothing.
+    pub fn report_unready(&self, reason: impl Into<String>) -> UnreadyReport {
+        let request = v1::ReportUnreadyRequest {
+            agent: self.name.clone(),
+            program: self.program.clone(),
+            reason: reason.into(),
+        };
+        let node = self.node.clone();
+        let reporting = async move {
+            let mut backoff = Backoff::new(None);
+            loop {
+                match node.session().report_unready_once(request.clone()).await {
+                    Ok(mut open) => {
+                        backoff.reset();
+                        while let Ok(Some(_)) = open.message().await {}
+                    }
+                    Err(CallFailure::Lost(_)) => {}
+                    Err(CallFailure::Answered(error)) => {
+                        tracing::debug!(%error, "the daemon does not show that an agent takes no tasks");
+                        return;
+                    }
+                }
+                if !backoff.pause().await {
+                    return;
+                }
+            }
+        };
+        UnreadyReport(AbortOnDropHandle::new(tokio::spawn(reporting)))
+    }
+
     fn request(&self) -> v1::RegisterAgentRequest {
         v1::RegisterAgentRequest {
             name: self.name.clone(),
@@ -183,6 +223,7 @@ impl AgentProgram {
             starting: serving.starting,
             error: serving.error,
             next_start: to_system_time(serving.next_start),
+            unready: serving.unready,
         }
     }
 }

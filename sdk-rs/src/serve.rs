@@ -387,6 +387,9 @@ async fn run_handler(
         );
         return RunOutcome::NotStarted;
     }
+    if conversation.is_given_back() {
+        return RunOutcome::NotStarted;
+    }
     if conversation.is_over() || conversation.is_left() {
         return RunOutcome::Over;
     }

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 pub use self::resending_stream::{ResendingStream, stream_whole};
-use crate::GatewayError;
+use crate::{ErrorKind, GatewayError};
 
 mod resending_stream;
 
@@ -82,6 +82,13 @@ pub trait AgentTask: Send + Sync {
     /// Lets go of it: it is not failed when it is dropped. If it was claimed for good or reported on, it waits for
     /// [`AgentPort::resume`]; else it is handed out again when this process ends.
     fn leave(&self);
+
+    /// Gives it back, which was claimed and of which nothing was said, since it cannot be done now: another program of the agent gets
+    /// it, or it waits. An error: it stays the agent's, as with a daemon that does not know this.
+    async fn give_back(&self) -> Result<(), GatewayError> {
+        let text = "tasks cannot be given back here";
+        Err(GatewayError::new(ErrorKind::Unsupported, text))
+    }
 
     /// Says that it works on it, and how far it is.
     async fn working(&self, message: v1::Message) -> Result<(), GatewayError>;

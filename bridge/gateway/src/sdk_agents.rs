@@ -253,6 +253,10 @@ impl AgentTask for SdkAgentTask {
         self.task.leave();
     }
 
+    async fn give_back(&self) -> Result<(), GatewayError> {
+        Ok(self.task.give_back().await?)
+    }
+
     async fn working(&self, message: v1::Message) -> Result<(), GatewayError> {
         Ok(self.task.working(own_message(message)).await?)
     }

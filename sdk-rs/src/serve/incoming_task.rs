@@ -211,9 +211,20 @@ impl IncomingTask {
         self.conversation.mark_left();
     }
 
-    /// Whether the task has ended, by this process or otherwise, or was left.
+    /// Gives the task back, since it cannot be done now: another program that serves the agent gets it at once, or it waits; this one
+    /// gets it again after 10 s at the earliest. The handler returns after that. For a task on which nothing was done: after
+    /// [`IncomingTask::working`], [`IncomingTask::ask`] or an artifact it fails with kind `Conflict`, as it does with a daemon that
+    /// does not know this, and the task stays this process's.
+    pub async fn give_back(&self) -> Result<(), Error> {
+        self.ensure_claimed().await?;
+        task_reports::give_back(&self.node, self.id()).await?;
+        self.conversation.mark_given_back();
+        Ok(())
+    }
+
+    /// Whether the task has ended, by this process or otherwise, or was left or given back.
     pub fn is_over(&self) -> bool {
-        self.conversation.is_over() || self.conversation.is_left()
+        self.conversation.is_over() || self.conversation.is_left() || self.conversation.is_given_back()
     }
 
     async fn end_by<C: EndRequest>(&self, end: TaskEnd<C>) -> Result<(), Error> {

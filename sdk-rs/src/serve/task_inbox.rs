@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     message::Message,
-    serve::task_claim::TaskClaim,
+    serve::task_claim::{ClaimState, TaskClaim},
     task::{Task, TaskStatus},
 };
 
@@ -46,6 +46,8 @@ struct InboxState {
     lost: bool,
     /// The handler lets go of the task without ending it.
     left: bool,
+    /// The handler has given the task back.
+    given_back: bool,
 }
 
 impl TaskInbox {
@@ -169,6 +171,17 @@ impl TaskInbox {
     /// The handler lets go of the task; it is not ended for it.
     pub(super) fn mark_left(&self) {
         self.heard().left = true;
+    }
+
+    /// The handler has given the task back: it is claimed here no more.
+    pub(super) fn mark_given_back(&self) {
+        self.heard().given_back = true;
+        self.claim.change(ClaimState::finish);
+    }
+
+    /// Whether the handler has given the task back.
+    pub(super) fn is_given_back(&self) -> bool {
+        self.heard().given_back
     }
 
     /// Whether the handler has let go of the task.

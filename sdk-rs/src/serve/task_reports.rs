@@ -37,6 +37,22 @@ pub(super) async fn begin(node: &Node, id: &str) -> Result<(), Error> {
     claim_as(node, id, ClaimKind::Begun, true).await.0
 }
 
+/// Gives a task back that is claimed.
+pub(super) async fn give_back(node: &Node, id: &str) -> Result<(), Error> {
+    let request = v1::UpdateTaskStatusRequest {
+        give_back: true,
+        ..state(id, TaskStatus::Submitted, None)
+    };
+    match change(node, request).await {
+        // An earlier attempt may have done it: then another agent may have the task since.
+        (Err(error), true) if error.kind() == ErrorKind::Conflict => match renew_claim(node, id).await {
+            Ok(()) => Err(error),
+            Err(_) => Ok(()),
+        },
+        (answer, _) => answer,
+    }
+}
+
 /// How WORKING is said without a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ClaimKind {

@@ -86,6 +86,18 @@ impl Session {
         self.call(Subject::Node, v1::ListNodeAgentsRequest {}, rpc).await
     }
 
+    /// Says that a program takes no tasks, for as long as the answer is read.
+    pub(crate) async fn report_unready_once(
+        &self,
+        request: v1::ReportUnreadyRequest,
+    ) -> Result<tonic::Streaming<v1::ReportUnreadyResponse>, CallFailure> {
+        let rpc = |_, request: v1::ReportUnreadyRequest| {
+            let mut client = self.agents.clone();
+            async move { client.report_unready(request).await }
+        };
+        self.call_once(Subject::Agent, request, rpc).await
+    }
+
     pub(crate) async fn list_agent_programs(&self) -> Result<v1::ListAgentProgramsResponse, Error> {
         let rpc = |_, request: v1::ListAgentProgramsRequest| {
             let mut client = self.agents.clone();

@@ -13,7 +13,7 @@ use tonic::Code;
 
 use super::{serving, status_of};
 use crate::{
-    CancellationToken, ErrorKind, Message,
+    CancellationToken, ErrorKind, HandlerError, Message,
     fake_daemon::{CallMode, FakeDaemon, in_both_modes},
 };
 
@@ -29,6 +29,8 @@ in_both_modes! {
     a_claim_whose_answer_was_lost_is_made_again
     a_task_that_another_agent_got_meanwhile_is_let_go
     a_handler_that_outlives_a_connection_says_so
+    what_a_handler_gives_back_begins_anew_when_it_comes_again
+    what_an_older_daemon_does_not_take_back_goes_on
 }
 
 /// Serves by a handler that completes each task once the gate is open, that is, canceled; counts its runs.
@@ -292,4 +294,57 @@ async fn a_task_that_another_agent_got_meanwhile_is_let_go(way: CallMode) {
         "the handler ran for another's task"
     );
     assert_eq!(status_of(&fake, "theirs"), Status::Working);
+}
+
+/// Also when the answer is lost.
+async fn what_a_handler_gives_back_begins_anew_when_it_comes_again(way: CallMode) {
+    for is_lost in [false, true] {
+        let mut fake = FakeDaemon::start(way);
+        let gate = CancellationToken::new();
+        let (opened, runs) = (gate.clone(), Arc::new(AtomicUsize::new(0)));
+        let counted = Arc::clone(&runs);
+        serving(&fake, move |task| {
+            let (opened, run) = (opened.clone(), counted.fetch_add(1, Ordering::SeqCst));
+            async move {
+                if run > 0 {
+                    return Ok(task.complete([]).await?);
+                }
+                opened.cancelled().await;
+                task.give_back().await?;
+                assert!(task.is_over());
+                Err(HandlerError::new("this fails no task"))
+            }
+        })
+        .await;
+        fake.put("t", Status::Submitted, Vec::new());
+        fake.until("the claim", |state| state.calls == ["update"]).await;
+        if is_lost {
+            fake.state().unanswered.push("update");
+        }
+        gate.cancel();
+        if is_lost {
+            fake.until("the call", |state| state.calls.len() > 1).await;
+            fake.restart();
+        }
+        fake.until("the end", |state| state.tasks["t"].status() == Status::Completed)
+            .await;
+        assert_eq!(runs.load(Ordering::SeqCst), 2);
+        assert!(!fake.state().calls.contains(&"fail"));
+    }
+}
+
+async fn what_an_older_daemon_does_not_take_back_goes_on(way: CallMode) {
+    let fake = FakeDaemon::start(way);
+    fake.state().takes_nothing_back = true;
+    let runs = serving(&fake, |task| async move {
+        let refused = task.give_back().await.unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Conflict);
+        assert!(!task.is_over());
+        Ok(task.complete([]).await?)
+    })
+    .await;
+    fake.put("t", Status::Submitted, Vec::new());
+    fake.until("the end", |state| state.tasks["t"].status() == Status::Completed)
+        .await;
+    assert_eq!(runs.load(Ordering::SeqCst), 1);
 }
