@@ -116,18 +116,19 @@ impl AcpBackend {
         })
     }
 
-    /// The agent, once it answers. `at_once`: the reason why it does not is an error and not waited for.
+    /// The agent, once it answers. `at_once`: the reason why it does not is an error and not waited for, as a want of the host is
+    /// in any case.
     async fn up(&self, at_once: bool) -> Result<Arc<UpAgent>, RunError> {
         let mut state = self.agent().state.clone();
         let is_known = |state: &AgentState| match state {
             AgentState::Starting => false,
-            AgentState::Down(_) => at_once,
+            AgentState::Down(reason) => at_once || reason.is_unstarted(),
             AgentState::Up(agent) => !agent.connection.is_incoming_closed(),
         };
         let known = state.wait_for(is_known).await;
         match known.as_deref() {
             Ok(AgentState::Up(agent)) => Ok(Arc::clone(agent)),
-            Ok(AgentState::Down(reason)) => Err(RunError::new(reason.clone())),
+            Ok(AgentState::Down(reason)) => Err(reason.clone()),
             Ok(AgentState::Starting) | Err(_) => Err(RunError::new("the agent was stopped")),
         }
     }

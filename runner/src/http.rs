@@ -32,7 +32,7 @@ use self::{
     openai::OpenAiBackend,
     post::{PostBackend, PostForm},
 };
-use crate::{Backend, RunError, http_client, task_content::shortened};
+use crate::{Backend, RunError, host_want::is_passing, http_client, task_content::shortened};
 
 /// Most of the answer that an error shows, in bytes.
 const ERROR_SHOWN: usize = 4 << 10;
@@ -182,9 +182,12 @@ fn broken(error: &reqwest::Error) -> RunError {
     while let Some(deeper) = cause.source() {
         cause = deeper;
     }
-    RunError::new(if error.is_connect() {
-        format!("the service cannot be reached: {cause}")
-    } else {
-        format!("the service did not answer to the end: {cause}")
-    })
+    if !error.is_connect() {
+        return RunError::new(format!("the service did not answer to the end: {cause}"));
+    }
+    let text = format!("the service cannot be reached: {cause}");
+    match cause.downcast_ref::<std::io::Error>() {
+        Some(want) if is_passing(want) => RunError::unstarted(text),
+        _ => RunError::new(text),
+    }
 }

@@ -81,18 +81,19 @@ impl McpBackend {
         })
     }
 
-    /// The server, once it answers. `at_once`: the reason why it does not is an error and not waited for.
+    /// The server, once it answers. `at_once`: the reason why it does not is an error and not waited for, as a want of the host is
+    /// in any case.
     async fn up(&self, at_once: bool) -> Result<UpServer, RunError> {
         let mut state = self.server().state.clone();
         let is_known = |state: &ServerState| match state {
             ServerState::Starting => false,
-            ServerState::Down(_) => at_once,
+            ServerState::Down(reason) => at_once || reason.is_unstarted(),
             ServerState::Up(server) => server.is_up(),
         };
         let known = state.wait_for(is_known).await;
         match known.as_deref() {
             Ok(ServerState::Up(server)) => Ok(server.clone()),
-            Ok(ServerState::Down(reason)) => Err(RunError::new(reason.clone())),
+            Ok(ServerState::Down(reason)) => Err(reason.clone()),
             Ok(ServerState::Starting) | Err(_) => Err(RunError::new("the MCP server was stopped")),
         }
     }

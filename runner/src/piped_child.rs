@@ -15,8 +15,9 @@ use tokio::{
 };
 
 use crate::{
-    log_words,
+    RunError, log_words,
     process::{LastLines, ProgramCommand, SupervisedProcess, Supervisor},
+    program::not_started,
     read_pace::{LogRate, ReadPace},
     run_helper::{ProgramEnd, TERM_GRACE},
 };
@@ -51,11 +52,12 @@ impl PipedChild {
     pub(crate) fn start(
         supervisor: &Supervisor,
         command: &ProgramCommand,
-    ) -> Result<(Self, ChildStdin, ChildStdout), String> {
+    ) -> Result<(Self, ChildStdin, ChildStdout), RunError> {
         let mut child = Self::spawn(supervisor, command)?;
         let process = &mut child.process;
         let (Some(stdin), Some(stdout)) = (process.stdin.take(), process.stdout.take()) else {
-            return Err(format!("the program has no standard input and output: {command}"));
+            let text = format!("the program has no standard input and output: {command}");
+            return Err(RunError::plain(text));
         };
         if let Some(stderr) = process.stderr.take() {
             let log = log_lines(stderr, command.to_string(), Arc::clone(&child.last_lines));
@@ -71,19 +73,19 @@ impl PipedChild {
     pub(crate) fn start_for_output(
         supervisor: &Supervisor,
         command: &ProgramCommand,
-    ) -> Result<(Self, ChildStdout, ChildStderr), String> {
+    ) -> Result<(Self, ChildStdout, ChildStderr), RunError> {
         let mut child = Self::spawn(supervisor, command)?;
         let process = &mut child.process;
         drop(process.stdin.take());
         match (process.stdout.take(), process.stderr.take()) {
             (Some(stdout), Some(stderr)) => Ok((child, stdout, stderr)),
-            _ => Err(format!("the program has no output: {command}")),
+            _ => Err(RunError::plain(format!("the program has no output: {command}"))),
         }
     }
 
-    fn spawn(supervisor: &Supervisor, command: &ProgramCommand) -> Result<Self, String> {
+    fn spawn(supervisor: &Supervisor, command: &ProgramCommand) -> Result<Self, RunError> {
         Ok(Self {
-            process: supervisor.start(command).map_err(|error| error.to_string())?,
+            process: supervisor.start(command)?,
             last_lines: Arc::default(),
             log: None,
         })
@@ -102,13 +104,10 @@ impl PipedChild {
     }
 
     /// Ends the program, which failed for this reason; the whole reason: with its end and its last lines.
-    pub(crate) async fn stop_failed(&mut self, reason: &str) -> String {
+    pub(crate) async fn stop_failed(&mut self, reason: &str) -> RunError {
         let end = self.stop().await;
         if let ProgramEnd::NotStarted(reason) = end {
-            return format!(
-                "the program cannot be started: {reason}: {}",
-                self.process.command()
-            );
+            return not_started(&reason, self.process.command());
         }
         if let Some(log) = self.log.take() {
             let _ = tokio::time::timeout(LAST_LINES_WITHIN, log).await;
@@ -123,7 +122,7 @@ impl PipedChild {
         } else {
             format!("\n{lines}")
         };
-        format!("{reason} ({end}){lines}")
+        RunError::new(format!("{reason} ({end}){lines}"))
     }
 }
 

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use crate::{RunError, host_want::LOOK};
+
 const SHORTEST: Duration = Duration::from_millis(500);
 const LONGEST: Duration = Duration::from_secs(30);
 
@@ -16,6 +18,16 @@ pub(crate) struct RestartPause {
 }
 
 impl RestartPause {
+    /// The pause after a program that ended with this error after this time. One that was not started since the host lacked
+    /// something is tried again soon: that is no end of it.
+    pub(crate) fn after_error(&mut self, error: &RunError, ran: Duration) -> Duration {
+        if error.is_unstarted() {
+            LOOK
+        } else {
+            self.after(ran)
+        }
+    }
+
     /// The pause after a program that ran for this time.
     pub(crate) fn after(&mut self, ran: Duration) -> Duration {
         if ran >= RAN_WELL {
@@ -37,5 +49,16 @@ mod tests {
         let pauses: Vec<u128> = (0..8).map(|_| pause.after(Duration::ZERO).as_millis()).collect();
         assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]);
         assert_eq!(pause.after(RAN_WELL), SHORTEST);
+    }
+
+    #[test]
+    fn a_want_of_the_host_makes_no_pause_longer() {
+        let mut pause = RestartPause::default();
+        for _ in 0..8 {
+            let unstarted = RunError::unstarted("no room");
+            assert_eq!(pause.after_error(&unstarted, Duration::ZERO), LOOK);
+        }
+        let ended = RunError::new("exit code 1");
+        assert_eq!(pause.after_error(&ended, Duration::ZERO), SHORTEST);
     }
 }

@@ -14,32 +14,28 @@ use std::{
 };
 
 use agentanycast_gateway::{
-    ErrorKind, GatewayError,
+    GatewayError,
     agents::{AgentPort, AgentTask, Agents},
 };
 use agentanycast_proto::v1;
 use tokio::{
     sync::OwnedSemaphorePermit,
     task::JoinSet,
-    time::{Instant, MissedTickBehavior, interval_at, sleep_until, timeout},
+    time::{Instant, MissedTickBehavior, interval_at, sleep_until},
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Attempt, Backend, RunError, TaskResult,
-    host_want::{Host, LOOK},
+    Backend, RunError,
+    host_want::Host,
     ledger::{Ledger, StartedTask},
-    tracked_task::{Slots, TrackedTask},
+    tracked_task::Slots,
 };
+
+mod attempts;
 
 /// How often notes of runners that have gone are looked for.
 const TAKE_OVER_EVERY: Duration = Duration::from_secs(2);
-
-/// How long a backend may take to end what it does for a task: the grace of SIGTERM, and time to reap.
-const END_LIMIT: Duration = Duration::from_secs(8);
-
-/// Pause before the end of a task is reported again that could not be.
-const REPORT_PAUSE: Duration = Duration::from_secs(1);
 
 /// An agent, as a runner serves it.
 #[derive(Clone, Debug)]
@@ -195,6 +191,13 @@ impl Runner {
                     let (card, program) = (card(settings, skills), settings.program.clone());
                     agents.attach(&settings.name, card, Some(program)).await
                 }
+                Err(error) if error.is_unstarted() => {
+                    host.set_lacked(error.for_log().to_owned());
+                    if self.want_is_over(&host, error.for_log(), stop, told).await {
+                        continue;
+                    }
+                    break Ok(());
+                }
                 Err(error) => break Err(error.into()),
             };
             let agent = match attached {
@@ -220,12 +223,8 @@ impl Runner {
                 Ok(TakingEnd::Stopped) => break Ok(()),
                 Err(error) => break Err(error),
             };
-            told(RunnerState::Wants(&want));
-            tokio::select! {
-                biased;
-                () = stop.gently.cancelled() => break Ok(()),
-                () = stop.now.cancelled() => break Ok(()),
-                () = host.has_recovered() => {}
+            if !self.want_is_over(&host, &want, stop, told).await {
+                break Ok(());
             }
         };
         let until = Instant::now() + settings.drain;
@@ -236,6 +235,23 @@ impl Runner {
             }
         }
         served
+    }
+
+    /// Waits until the host lacks this no more; false: the runner ends.
+    async fn want_is_over(
+        &self,
+        host: &Host,
+        want: &str,
+        stop: &RunnerStop,
+        told: &impl Fn(RunnerState<'_>),
+    ) -> bool {
+        told(RunnerState::Wants(want));
+        tokio::select! {
+            biased;
+            () = stop.gently.cancelled() => false,
+            () = stop.now.cancelled() => false,
+            () = host.has_recovered() => true,
+        }
     }
 }
 
@@ -264,7 +280,13 @@ async fn take_tasks(
             () = stop.gently.cancelled() => return Ok(TakingEnd::Stopped),
             Some(_) = running.join_next() => {}
             () = work.backend.skills_changed() => {
-                let skills = work.backend.skills().await?;
+                let skills = match work.backend.skills().await {
+                    Err(error) if error.is_unstarted() => {
+                        work.host.set_lacked(error.for_log().to_owned());
+                        return Ok(TakingEnd::Wants(error.for_log().to_owned()));
+                    }
+                    skills => skills?,
+                };
                 work.agent.set_card(card(settings, skills)).await?;
             }
             _ = look.tick() => for started in work.take_over().await {
@@ -283,10 +305,6 @@ async fn take_tasks(
             }
         }
     }
-}
-
-fn not_noted(error: &io::Error) -> RunError {
-    RunError::of_start("the runner cannot note that the program starts", error)
 }
 
 /// The card of the agent.
@@ -313,16 +331,6 @@ struct AgentWork {
     gently: CancellationToken,
     /// What runs is ended.
     now: CancellationToken,
-}
-
-/// How one attempt ended.
-enum AttemptEnd {
-    Done(Result<TaskResult, RunError>),
-    TimedOut,
-    /// The task has ended without the agent.
-    Canceled,
-    /// The runner ends.
-    RunnerEnds,
 }
 
 /// What is asked for next.
@@ -368,259 +376,6 @@ impl AgentWork {
             }
             Err(_) => Vec::new(),
         }
-    }
-
-    /// Begins a task that was handed out.
-    async fn begin(&self, task: Box<dyn AgentTask>, slot: OwnedSemaphorePermit) {
-        if self.now.is_cancelled() {
-            return task.leave();
-        }
-        let id = task.task().task_id.clone();
-        let known = self.ledger.entry(&id);
-        // Both are written to the disk: at once.
-        let noting = async {
-            match known {
-                None => self.note(StartedTask::new(&id, 1, false)).await,
-                Some(_) => Ok(()),
-            }
-        };
-        let (claimed, noted) = tokio::join!(task.claim(), noting);
-        if let Err(error) = claimed {
-            // Another agent has it, it has ended, or it is handed out again.
-            tracing::debug!(task = id, %error, "a task is not begun");
-            if known.is_none() {
-                self.ledger.remove(&id);
-            }
-            task.leave();
-            return;
-        }
-        let task = TrackedTask::new(task, self.slots.clone(), Some(slot), self.timeout);
-        match (known, noted) {
-            (Some(known), _) => self.go_on(task, known).await,
-            (None, Ok(())) => self.attempt(task, 1, true).await,
-            (None, Err(error)) => match self.waits(&task, not_noted(&error)).await {
-                Ok(true) => self.attempt(task, 1, false).await,
-                Ok(false) => task.leave(),
-                Err(error) => self.end(&task, Err(error)).await,
-            },
-        }
-    }
-
-    /// Waits a moment if the task could not be begun since the host lacks something; whether it is tried again then, or the task
-    /// is over or left. The error, if it is another one.
-    async fn waits(&self, task: &TrackedTask, error: RunError) -> Result<bool, RunError> {
-        if !error.is_unstarted() {
-            return Err(error);
-        }
-        tracing::warn!(task = task.id(), summary = error.for_log(), "a task waits");
-        self.host.set_lacked(error.to_string());
-        let cancelled = task.cancelled();
-        tokio::select! {
-            biased;
-            () = self.now.cancelled() => Ok(false),
-            () = cancelled.cancelled() => Ok(false),
-            () = tokio::time::sleep(LOOK) => Ok(true),
-        }
-    }
-
-    /// Takes up a task that a former runner had started.
-    async fn resume(&self, started: StartedTask) {
-        let task = loop {
-            match self.agent.resume(&started.task).await {
-                Ok(Some(task)) => break task,
-                Ok(None) => return self.ledger.remove(&started.task),
-                Err(error) => {
-                    tracing::warn!(task = started.task, %error, "a started task could not be taken up; trying again");
-                    tokio::select! {
-                        () = self.now.cancelled() => return,
-                        () = tokio::time::sleep(REPORT_PAUSE) => {}
-                    }
-                }
-            }
-        };
-        let task = TrackedTask::new(task, self.slots.clone(), None, self.timeout);
-        self.go_on(task, started).await;
-    }
-
-    /// Goes on with a task whose runner is gone.
-    async fn go_on(&self, mut task: TrackedTask, started: StartedTask) {
-        if started.asked {
-            let is_answered = task.task().status() != v1::TaskStatus::InputRequired;
-            if is_answered || self.answered(&mut task, None).await {
-                self.attempt(task, started.attempt, false).await;
-            }
-        } else if started.attempt < self.attempts {
-            self.attempt(task, started.attempt + 1, false).await;
-        } else {
-            self.end(&task, Err(RunError::plain(started.lost()))).await;
-        }
-    }
-
-    /// Does the task, from this attempt on, which `is_noted` already or not.
-    async fn attempt(&self, mut task: TrackedTask, mut number: u32, mut is_noted: bool) {
-        loop {
-            tokio::select! {
-                biased;
-                () = task.take_slot() => {}
-                () = self.now.cancelled() => return task.leave(),
-            }
-            let started = StartedTask::new(task.id(), number, false);
-            if !std::mem::take(&mut is_noted)
-                && let Err(error) = self.note(started.clone()).await
-            {
-                match self.waits(&task, not_noted(&error)).await {
-                    Ok(true) => continue,
-                    Ok(false) => return task.leave(),
-                    Err(error) => return self.end(&task, Err(error)).await,
-                }
-            }
-            match self.run_once(&task, number).await {
-                AttemptEnd::Canceled => return self.ledger.remove(task.id()),
-                AttemptEnd::TimedOut => {
-                    let limit = self.timeout.unwrap_or_default();
-                    let reason = format!(
-                        "the program ran for longer than {} (--timeout)",
-                        agentanycast_daemon_kit::duration::format(limit)
-                    );
-                    return self.end(&task, Err(RunError::plain(reason))).await;
-                }
-                // The next runner gives it again.
-                AttemptEnd::RunnerEnds if number < self.attempts => return task.leave(),
-                AttemptEnd::RunnerEnds => return self.end(&task, Err(RunError::plain(started.lost()))).await,
-                AttemptEnd::Done(Err(error)) if error.is_interrupted() && number < self.attempts => {
-                    tracing::warn!(
-                        task = task.id(),
-                        summary = error.for_log(),
-                        attempt = number,
-                        "the task is given again"
-                    );
-                    number += 1;
-                }
-                // It is noted as started, and was not.
-                AttemptEnd::Done(Err(error)) if error.is_unstarted() => {
-                    match self.waits(&task, error).await {
-                        Ok(true) => is_noted = true,
-                        Ok(false) => {
-                            // The next runner begins it.
-                            let unstarted = StartedTask::new(task.id(), number - 1, false);
-                            if task.is_over() || self.note(unstarted).await.is_err() {
-                                self.ledger.remove(task.id());
-                            }
-                            return task.leave();
-                        }
-                        Err(error) => return self.end(&task, Err(error)).await,
-                    }
-                }
-                AttemptEnd::Done(Ok(TaskResult::Question(question))) => {
-                    if let Err(error) = self.note(StartedTask::new(task.id(), number, true)).await {
-                        tracing::warn!(task = task.id(), %error, "a question could not be noted");
-                    }
-                    if !self.answered(&mut task, Some(question)).await {
-                        return;
-                    }
-                }
-                AttemptEnd::Done(result) => return self.end(&task, result).await,
-            }
-        }
-    }
-
-    async fn run_once(&self, task: &TrackedTask, number: u32) -> AttemptEnd {
-        let attempt = Attempt {
-            number,
-            deadline: task.deadline(),
-        };
-        let mut work = self.backend.run(task, attempt);
-        let cancelled = task.cancelled();
-        let end = tokio::select! {
-            biased;
-            result = &mut work => return AttemptEnd::Done(result),
-            () = cancelled.cancelled() => AttemptEnd::Canceled,
-            () = task.time_is_over() => AttemptEnd::TimedOut,
-            () = self.now.cancelled() => AttemptEnd::RunnerEnds,
-        };
-        task.end();
-        // The slot is taken until the program is gone.
-        let _ = timeout(END_LIMIT, work).await;
-        end
-    }
-
-    /// Asks, and waits for the answer; false: the task has ended, or is left to the next runner.
-    async fn answered(&self, task: &mut TrackedTask, question: Option<v1::Message>) -> bool {
-        let asking = async {
-            match question {
-                Some(question) => task.ask_between(question).await,
-                None => task.ask_again().await,
-            }
-        };
-        let answer = tokio::select! {
-            biased;
-            () = self.now.cancelled() => None,
-            // The next runner waits for the answer.
-            () = self.gently.cancelled() => None,
-            answer = asking => Some(answer),
-        };
-        match answer {
-            Some(Ok(())) => true,
-            Some(Err(error)) if task.is_over() || error.kind() == ErrorKind::TaskNotFound => {
-                self.ledger.remove(task.id());
-                false
-            }
-            Some(Err(error)) => {
-                let reason = format!("the question could not be asked: {error}");
-                self.end(task, Err(RunError::new(reason))).await;
-                false
-            }
-            None => {
-                task.leave();
-                false
-            }
-        }
-    }
-
-    async fn note(&self, started: StartedTask) -> io::Result<()> {
-        let ledger = Arc::clone(&self.ledger);
-        let noted = tokio::task::spawn_blocking(move || ledger.note(started));
-        noted.await.map_err(io::Error::other)?
-    }
-
-    /// Reports how the task ended, until the daemon knows it.
-    async fn end(&self, task: &TrackedTask, result: Result<TaskResult, RunError>) {
-        if let Err(error) = &result {
-            tracing::warn!(task = task.id(), summary = error.for_log(), "a task fails");
-        }
-        let mut reason = result.as_ref().err().map(ToString::to_string);
-        loop {
-            let reported = match (&reason, &result) {
-                (None, Ok(TaskResult::Completed { artifacts, message })) => {
-                    task.complete(artifacts.clone(), message.clone()).await
-                }
-                (reason, _) => task.fail(reason.as_deref().unwrap_or_default()).await,
-            };
-            let error = match reported {
-                Ok(()) => break,
-                Err(error) => error,
-            };
-            match error.kind() {
-                // It has ended otherwise.
-                ErrorKind::Conflict | ErrorKind::TaskNotFound => break,
-                ErrorKind::Unavailable => {
-                    tracing::warn!(task = task.id(), %error, "the end of a task could not be reported; trying again");
-                    tokio::select! {
-                        () = self.now.cancelled() => return task.leave(),
-                        () = tokio::time::sleep(REPORT_PAUSE) => {}
-                    }
-                }
-                _ if reason.is_none() => {
-                    reason =
-                        Some(RunError::new(format!("the results could not be sent: {error}")).to_string());
-                }
-                _ => {
-                    tracing::warn!(task = task.id(), %error, "a task could not be failed");
-                    break;
-                }
-            }
-        }
-        self.ledger.remove(task.id());
     }
 }
 

@@ -229,6 +229,10 @@ impl AgentTask for TrackedTask {
         self.inner.leave();
     }
 
+    async fn give_back(&self) -> Result<(), GatewayError> {
+        self.inner.give_back().await
+    }
+
     async fn working(&self, message: v1::Message) -> Result<(), GatewayError> {
         self.inner.working(message).await
     }

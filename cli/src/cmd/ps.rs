@@ -7,6 +7,9 @@ use serde_json::{Value, json};
 
 use crate::{context::Context, failure::CommandFailure, json, output, table};
 
+/// Most columns of a command whose error is shown beside it.
+const COMMAND_BESIDE_ERROR: usize = 30;
+
 pub(crate) async fn run(context: &Context) -> Result<(), CommandFailure> {
     let node = context.connect().await?;
     let (programs, agents) = tokio::try_join!(node.agent_programs(), node.node_agents())?;
@@ -37,12 +40,16 @@ fn row(program: &AgentProgram, tasks: String) -> [String; 7] {
     let state = match (program.error.is_empty(), program.next_start) {
         (true, _) if program.starting => "starts".to_owned(),
         (true, _) => "serves".to_owned(),
+        (false, _) if program.unready => "waits".to_owned(),
         (false, None) => "failed".to_owned(),
         (false, next) => format!("again in {}", output::ahead(next)),
     };
     let command = match program.error.as_str() {
         "" => command_of(program),
-        error => format!("{}: {error}", command_of(program)),
+        error => format!(
+            "{}: {error}",
+            output::brief_to(&command_of(program), COMMAND_BESIDE_ERROR)
+        ),
     };
     [
         output::flat(&program.agent),
@@ -88,6 +95,7 @@ fn as_json(program: &AgentProgram) -> Value {
         "in_daemon": program.in_daemon,
         "since": json::time(program.since),
         "starting": program.starting,
+        "unready": program.unready,
         "error": program.error,
         "next_start": json::time(program.next_start),
     })

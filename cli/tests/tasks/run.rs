@@ -1,6 +1,7 @@
 //! `anycast run` with real daemons and real programs.
 
 mod configured;
+mod host_wants;
 mod jsonl;
 mod process;
 mod runner_ends;

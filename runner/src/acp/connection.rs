@@ -40,6 +40,7 @@ use super::{
     files::ConfinedFiles, lines::Calls, permission::PermissionRequest, terminals::Terminals, turns::Turns,
 };
 use crate::{
+    RunError,
     log_words::said,
     piped_child::PipedChild,
     process::{ProgramCommand, Supervisor},
@@ -79,7 +80,7 @@ pub(super) enum AgentState {
     /// It answers.
     Up(Arc<UpAgent>),
     /// It does not, for this reason; it is started again after a while.
-    Down(String),
+    Down(RunError),
 }
 
 /// An agent that answers.
@@ -138,10 +139,10 @@ impl AgentKeeper {
             if self.stop.is_cancelled() {
                 break;
             }
-            let pause = pause.after(began.elapsed());
+            let pause = pause.after_error(&reason, began.elapsed());
             tracing::warn!(
                 agent = shown,
-                reason = said(&reason),
+                reason = reason.for_log(),
                 ?pause,
                 "an ACP agent has ended and is started again"
             );
@@ -152,11 +153,11 @@ impl AgentKeeper {
             }
         }
         self.state
-            .send_replace(AgentState::Down("the agent was stopped".to_owned()));
+            .send_replace(AgentState::Down(RunError::plain("the agent was stopped")));
     }
 
     /// Runs the agent once; the reason of its end.
-    async fn serve(&self, start: u64) -> String {
+    async fn serve(&self, start: u64) -> RunError {
         let (mut child, stdin, stdout) = match PipedChild::start(&self.offer.supervisor, &self.command) {
             Ok(started) => started,
             Err(reason) => return reason,

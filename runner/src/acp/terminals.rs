@@ -76,7 +76,8 @@ impl Terminals {
         let env = request.env.iter();
         let env = env.map(|variable| (variable.name.clone().into(), variable.value.clone().into()));
         command.env = self.env.iter().cloned().chain(env).collect();
-        let (child, stdout, stderr) = PipedChild::start_for_output(&self.supervisor, &command)?;
+        let (child, stdout, stderr) =
+            PipedChild::start_for_output(&self.supervisor, &command).map_err(|error| error.to_string())?;
         let asked = request
             .output_byte_limit
             .map_or(OUTPUT_LIMIT, |limit| limit.try_into().unwrap_or(OUTPUT_LIMIT));

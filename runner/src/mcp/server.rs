@@ -14,6 +14,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    RunError,
     log_words::said,
     piped_child::PipedChild,
     process::{ProgramCommand, Supervisor},
@@ -63,7 +64,7 @@ pub(super) enum ServerState {
     /// It answers.
     Up(UpServer),
     /// It does not, for this reason; it is started again after a while.
-    Down(String),
+    Down(RunError),
 }
 
 /// A server that answers.
@@ -143,10 +144,10 @@ impl ServerKeeper {
             if self.stop.is_cancelled() {
                 break;
             }
-            let pause = pause.after(began.elapsed());
+            let pause = pause.after_error(&reason, began.elapsed());
             tracing::warn!(
                 server = shown,
-                reason = said(&reason),
+                reason = reason.for_log(),
                 ?pause,
                 "an MCP server has ended and is started again"
             );
@@ -157,11 +158,11 @@ impl ServerKeeper {
             }
         }
         self.state
-            .send_replace(ServerState::Down("the MCP server was stopped".to_owned()));
+            .send_replace(ServerState::Down(RunError::plain("the MCP server was stopped")));
     }
 
     /// Runs the server once; the reason of its end.
-    async fn serve(&self) -> String {
+    async fn serve(&self) -> RunError {
         let identity = ClientIdentity {
             name: "agentanycast",
             version: env!("CARGO_PKG_VERSION"),
@@ -181,10 +182,10 @@ impl ServerKeeper {
             McpEndpoint::Url { url, token } => {
                 let http = match crate::http_client::new() {
                     Ok(http) => http,
-                    Err(error) => return error.to_string(),
+                    Err(error) => return RunError::new(error.to_string()),
                 };
                 let start = McpClient::over_http(http, url, token.as_deref(), identity, longest);
-                self.speak(start).await
+                RunError::new(self.speak(start).await)
             }
         }
     }
@@ -223,7 +224,8 @@ impl ServerKeeper {
             reason = self.follow_tools(&client) => reason,
         };
         // From now on tasks wait for the next start.
-        self.state.send_replace(ServerState::Down(reason.clone()));
+        self.state
+            .send_replace(ServerState::Down(RunError::new(reason.clone())));
         client.close().await;
         reason
     }
@@ -256,7 +258,7 @@ impl ServerKeeper {
                     self.state.send_if_modified(|state| {
                         let is_new = matches!(state, ServerState::Starting);
                         if is_new {
-                            *state = ServerState::Down(reason);
+                            *state = ServerState::Down(RunError::new(reason));
                         }
                         is_new
                     });

@@ -4,22 +4,26 @@ use std::{
     collections::{HashMap, VecDeque},
     sync::{
         Mutex,
-        atomic::{AtomicUsize, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
 };
 
-use agentanycast_gateway::agents::ArtifactSink;
+use agentanycast_gateway::{ErrorKind, agents::ArtifactSink};
 use async_trait::async_trait;
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::timeout};
 
 use super::*;
-use crate::parts::{artifact, newest_message, text_message, text_of, text_part};
+use crate::{
+    Attempt, TaskResult,
+    parts::{artifact, newest_message, text_message, text_of, text_part},
+};
 
 /// How a task stands at the node.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct TaskAtNode {
     claimed: bool,
     question: Option<String>,
+    given_back: bool,
     end: Option<Result<String, String>>,
     left: bool,
 }
@@ -36,6 +40,8 @@ struct FakeNode {
     attached: AtomicUsize,
     /// How many ends are refused, since the daemon is away.
     away: AtomicUsize,
+    /// It takes tasks back.
+    takes_back: AtomicBool,
 }
 
 impl FakeNode {
@@ -201,6 +207,23 @@ impl AgentTask for FakeTask {
         self.node.change(&self.task.task_id, |task| task.left = true);
     }
 
+    async fn give_back(&self) -> Result<(), GatewayError> {
+        if !self.node.takes_back.load(SeqCst) {
+            return Err(GatewayError::new(ErrorKind::Conflict, "an older daemon"));
+        }
+        self.node.change(&self.task.task_id, |task| {
+            (task.claimed, task.given_back) = (false, true);
+        });
+        // Another runner, or this one when it listens again, is given it later.
+        let (node, task) = (Arc::clone(&self.node), self.task.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            node.waiting.lock().unwrap().push_back(task);
+            node.arrived.notify_one();
+        });
+        Ok(())
+    }
+
     async fn working(&self, _: v1::Message) -> Result<(), GatewayError> {
         Ok(())
     }
@@ -247,6 +270,8 @@ struct FakeBackend {
     running: AtomicUsize,
     most: AtomicUsize,
     runs: AtomicUsize,
+    /// How often what does the tasks cannot be started.
+    unstarted: AtomicUsize,
 }
 
 impl FakeBackend {
@@ -267,6 +292,8 @@ impl FakeBackend {
                 Err(RunError::new("ended"))
             }
             "crowded" if self.runs.load(SeqCst) < 4 => Err(RunError::unstarted("no room")),
+            "stumble and wait" if attempt.number < 2 => Err(RunError::interrupted("stumbled")),
+            "stumble and wait" if self.runs.load(SeqCst) < 4 => Err(RunError::unstarted("no room")),
             "stumble" if attempt.number < 3 => Err(RunError::interrupted("stumbled")),
             text => {
                 let messages = task.task().messages.len();
@@ -278,6 +305,15 @@ impl FakeBackend {
 
 #[async_trait]
 impl Backend for FakeBackend {
+    async fn skills(&self) -> Result<Option<Vec<v1::Skill>>, RunError> {
+        let left = self.unstarted.load(SeqCst);
+        self.unstarted.store(left.saturating_sub(1), SeqCst);
+        if left > 0 {
+            return Err(RunError::unstarted("no room"));
+        }
+        Ok(None)
+    }
+
     async fn run(&self, task: &dyn AgentTask, attempt: Attempt) -> Result<TaskResult, RunError> {
         let running = self.running.fetch_add(1, SeqCst) + 1;
         self.most.fetch_max(running, SeqCst);
@@ -409,6 +445,39 @@ async fn a_task_waits_until_the_host_has_what_it_needs() {
     })
     .await;
     until("no notes", || bench.notes() == 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_cannot_be_started_is_given_back() {
+    let bench = Bench::new();
+    bench.node.takes_back.store(true, SeqCst);
+    let _runner = bench.runner(|_| {});
+    bench.node.send("t", "crowded");
+    until("it is the node's again", || bench.node.task("t").given_back).await;
+    until("no note says that it was started", || bench.notes() == 0).await;
+    assert_eq!((bench.runs(), bench.node.task("t").claimed), (1, false));
+    assert_eq!(bench.node.ended("t").await, Ok("crowded 1 1".to_owned()));
+}
+
+/// What has run before is not as new.
+#[tokio::test(start_paused = true)]
+async fn a_further_attempt_is_not_given_back() {
+    let bench = Bench::new();
+    bench.node.takes_back.store(true, SeqCst);
+    let _runner = bench.runner(|settings| settings.retry = 1);
+    bench.node.send("t", "stumble and wait");
+    assert_eq!(bench.node.ended("t").await, Ok("stumble and wait 1 2".to_owned()));
+    assert!(!bench.node.task("t").given_back && bench.runs() == 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backend_that_cannot_be_started_is_waited_for() {
+    let bench = Bench::new();
+    bench.backend.unstarted.store(3, SeqCst);
+    let _runner = bench.runner(|_| {});
+    bench.node.send("t", "hello");
+    assert_eq!(bench.node.ended("t").await, Ok("hello 1 1".to_owned()));
+    assert_eq!(bench.node.attached.load(SeqCst), 1);
 }
 
 #[tokio::test(start_paused = true)]

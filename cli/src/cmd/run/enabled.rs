@@ -3,7 +3,7 @@
 use std::{
     io::IsTerminal as _,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
 };
@@ -14,7 +14,8 @@ use agentanycast_daemon_kit::{
 };
 use agentanycast_gateway::SdkGateway;
 use agentanycast_runner::{
-    Runner, RunnerError, RunnerState, RunnerStop, check_program, show_words_of_programs, wait_for_service,
+    Runner, RunnerError, RunnerState, RunnerStop, check_program, program_of, show_words_of_programs,
+    wait_for_service,
 };
 use serde_json::json;
 
@@ -48,7 +49,7 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> Result<(), CommandF
     let node = interrupt.or(context.connect_or_start()).await?;
     let info = node.info().await?;
     let peer = info.peer_id.ok_or_else(CommandFailure::unnamed_daemon)?;
-    let name = settings.name.clone();
+    let (name, program) = (settings.name.clone(), program_of(&settings));
     let home = context.home.directory()?;
     let starting = async {
         wait_for_service(&settings.work, output::warn).await;
@@ -58,15 +59,21 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> Result<(), CommandF
     let agents = SdkGateway::new(node.clone());
     let stop = RunnerStop::default();
     let was_announced = AtomicBool::new(false);
+    let agent = node.agent(&name).program(program.kind, program.command);
+    let unready = Mutex::new(None);
+    let set_unready = |report| *unready.lock().unwrap_or_else(PoisonError::into_inner) = report;
     let told = |state: RunnerState<'_>| match state {
         RunnerState::TakesTasks if was_announced.swap(true, Relaxed) => {
+            set_unready(None);
             output::warn(&format!("the agent {name} takes tasks again"));
         }
         RunnerState::TakesTasks => {
+            set_unready(None);
             // A closed standard output is no reason to take no tasks.
             let _ = announce(context, &name, peer.as_str());
         }
         RunnerState::Wants(what) => {
+            set_unready(Some(agent.report_unready(what)));
             output::warn(&format!(
                 "the agent {name} takes no tasks, since the host lacks something: {what}"
             ));
