@@ -40,6 +40,18 @@ pub(crate) fn create(
     ))))
 }
 
+/// The type that gives the file of a streamed artifact its ending. Its name may be that of a file, which stays; JSON and what has no
+/// name get an ending.
+pub(crate) fn ending_type<'a>(name: &str, media_type: &'a str) -> &'a str {
+    let essence = media_type.split(';').next().unwrap_or_default().trim();
+    let is_json = essence.to_ascii_lowercase().ends_with("json");
+    if name.is_empty() || is_json {
+        media_type
+    } else {
+        ""
+    }
+}
+
 fn safe_name(foreign: &str) -> String {
     let last = foreign.rsplit(['/', '\\']).next().unwrap_or_default();
     let fine = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | ' ' | '(' | ')');
@@ -101,6 +113,14 @@ mod tests {
         assert_eq!(named("result", "application/a2a+json"), "result.json");
         assert_eq!(named("a.tar", "text/plain"), "a.tar");
         assert_eq!(named("image", "image/png"), "image");
+    }
+
+    #[test]
+    fn the_name_of_a_streamed_artifact_may_be_that_of_a_file() {
+        let json = "application/json; charset=utf-8";
+        assert_eq!(ending_type("report", json), json);
+        assert_eq!(ending_type("", "text/plain"), "text/plain");
+        assert_eq!(ending_type("Makefile", "text/plain"), "");
     }
 
     #[test]

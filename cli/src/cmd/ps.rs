@@ -10,6 +10,9 @@ use crate::{context::Context, failure::CommandFailure, json, output, table};
 /// Most columns of a command whose error is shown beside it.
 const COMMAND_BESIDE_ERROR: usize = 30;
 
+/// Most columns of both.
+const WITH_ERROR: usize = 120;
+
 pub(crate) async fn run(context: &Context) -> Result<(), CommandFailure> {
     let node = context.connect().await?;
     let (programs, agents) = tokio::try_join!(node.agent_programs(), node.node_agents())?;
@@ -44,12 +47,13 @@ fn row(program: &AgentProgram, tasks: String) -> [String; 7] {
         (false, None) => "failed".to_owned(),
         (false, next) => format!("again in {}", output::ahead(next)),
     };
+    let command = output::brief(&command_of(program));
     let command = match program.error.as_str() {
-        "" => command_of(program),
-        error => format!(
-            "{}: {error}",
-            output::brief_to(&command_of(program), COMMAND_BESIDE_ERROR)
-        ),
+        "" => command,
+        error => {
+            let command = output::brief_to(&command, COMMAND_BESIDE_ERROR);
+            output::brief_to(&format!("{command}: {error}"), WITH_ERROR)
+        }
     };
     [
         output::flat(&program.agent),
@@ -62,7 +66,7 @@ fn row(program: &AgentProgram, tasks: String) -> [String; 7] {
         state,
         output::ago(program.since),
         tasks,
-        output::brief(&command),
+        command,
     ]
 }
 

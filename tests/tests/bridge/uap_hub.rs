@@ -106,11 +106,12 @@ async fn a_test_is_sent_by_the_command_and_its_report_and_files_come_back() {
     }
     let plain = fleet.send_with("uap:test:junit", "pass", &[]).await;
     assert!(plain.status.success(), "{}", plain.all_output);
-    for text in ["wrote ", "report.json", "/video"] {
+    // The streamed one has the names without a number.
+    for text in ["wrote ", "report-1.json", "/video-1"] {
         assert!(plain.stdout.contains(text), "{text}: {}", plain.all_output);
     }
     // All that comes back is where --output says, the report too.
-    let report = std::fs::read_to_string(fleet.files().join("report.json")).unwrap();
+    let report = fs::read_to_string(fleet.files().join("report-1.json")).unwrap();
     let report: Value = serde_json::from_str(&report).unwrap();
     assert_eq!(report["status"], "COMPLETED", "{report}");
     assert!(report.to_string().contains("\"login\""), "{report}");
@@ -174,6 +175,42 @@ async fn a_failed_test_brings_its_message_and_its_report() {
         reason.contains("rejected: the agent says that the payloads are invalid: no such suite"),
         "{reason}"
     );
+}
+
+/// As that of a test that passes.
+#[tokio::test]
+async fn the_report_of_a_failed_test_is_printed_and_saved() {
+    let fleet = Fleet::start().await;
+    let _agent = fleet.agent("runner").await;
+    for options in [&[][..], &["--stream"]] {
+        let sent = fleet.send_plain("uap:test:junit", "fail", options).await;
+        assert_eq!(sent.status.code(), Some(1), "{}", sent.all_output);
+        assert!(sent.all_output.contains("1 of 2 failed"), "{}", sent.all_output);
+        for text in ["\"FAILED\"", "\"logout\"", "it went wrong"] {
+            assert!(
+                sent.stdout.contains(text),
+                "{options:?}: {text}: {}",
+                sent.all_output
+            );
+        }
+        let sent = fleet.send_with("uap:test:junit", "fail", options).await;
+        assert_eq!(sent.status.code(), Some(1), "{}", sent.all_output);
+        let read = |name: &str| {
+            let file = fleet.files().join(name);
+            assert!(
+                sent.stdout.contains(file.to_str().unwrap()),
+                "{options:?}: {}",
+                sent.all_output
+            );
+            let content = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{name}: {error}"));
+            fs::remove_file(file).unwrap();
+            content
+        };
+        let report: Value = serde_json::from_str(&read("report.json")).unwrap();
+        assert_eq!(report["status"], "FAILED", "{report}");
+        assert_eq!(report["reports"][1]["name"], "logout", "{report}");
+        assert_eq!(read("run.log"), "it went wrong");
+    }
 }
 
 #[tokio::test]

@@ -111,9 +111,9 @@ async fn save_part(
     let (name, media_type) = match (filename, part.media_type.as_str()) {
         ("", "") => (artifact.name.as_str(), usual),
         ("", media_type) => (artifact.name.as_str(), media_type),
-        // A streamed result has its own name as that of its file; JSON has an ending.
-        (filename, media_type) if filename == artifact.name && media_type.ends_with("json") => {
-            (filename, media_type)
+        // A streamed result has its own name as that of its file.
+        (filename, media_type) if filename == artifact.name => {
+            (filename, artifact_files::ending_type(filename, media_type))
         }
         (filename, _) => (filename, ""),
     };

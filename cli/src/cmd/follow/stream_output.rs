@@ -138,7 +138,8 @@ impl StreamOutput {
 
     fn sink(&self, name: &str, media_type: &str) -> Result<ArtifactSink, CommandFailure> {
         if let Some(directory) = &self.directory {
-            let (file, path) = artifact_files::create(directory, name, "")?;
+            let (file, path) =
+                artifact_files::create(directory, name, artifact_files::ending_type(name, media_type))?;
             return Ok(ArtifactSink::Save(file, path));
         }
         if is_text(media_type) && !self.json {

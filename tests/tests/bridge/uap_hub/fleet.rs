@@ -103,6 +103,16 @@ impl Fleet {
         anycast_at(&self.asker, &[&args, options].concat()).await
     }
 
+    /// The same for people, without a directory for files.
+    pub(crate) async fn send_plain(&self, skill: &str, content: &str, options: &[&str]) -> CommandOutput {
+        let suite = self.suite(content);
+        anycast_at(
+            &self.asker,
+            &[&["send", "--skill", skill, &suite], options].concat(),
+        )
+        .await
+    }
+
     /// Sends a file of this size, that is else an empty one that passes, and waits for the end.
     pub(crate) async fn send_large(&self, skill: &str, bytes: usize) -> CommandOutput {
         let file = self.files().join("large.xml");
