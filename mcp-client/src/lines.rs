@@ -5,6 +5,7 @@
 
 use std::{io, sync::Arc, time::Duration};
 
+use agentanycast_daemon_kit::json_lines;
 use agentanycast_readers::json;
 use serde_json::Value;
 use tokio::{
@@ -72,7 +73,8 @@ fn task(work: impl Future<Output = ()> + Send + 'static) -> AbortOnDropHandle<()
 }
 
 fn line_of(message: &Value) -> Vec<u8> {
-    let mut line = message.to_string().into_bytes();
+    // Some readers of lines end one at characters that JSON allows raw.
+    let mut line = json_lines::to_line(message).into_bytes();
     line.push(b'\n');
     line
 }
@@ -269,6 +271,32 @@ mod tests {
             let expected = lengths.iter().filter(|length| **length > 0).map(|length| (*length > 20, *length));
             prop_assert_eq!(read, expected.collect::<Vec<_>>());
         }
+    }
+
+    #[tokio::test]
+    async fn a_message_is_one_line_for_every_reader() {
+        let text = "a\u{85}b\u{2028}c\u{2029}d";
+        let message = serde_json::json!({"jsonrpc": "2.0", "method": text, "params": {text: [text]}});
+        let (ours, mut theirs) = tokio::io::duplex(1 << 10);
+        let (reader, writer) = tokio::io::split(ours);
+        let identity = crate::ClientIdentity {
+            name: "t",
+            version: "1",
+            asks: false,
+        };
+        let (wire, tasks) =
+            LineWire::start(reader, writer, &Arc::new(ConnectionState::new(identity)), 1 << 10);
+        wire.send(&message).await.unwrap();
+        wire.tell(&message);
+        let mut line = String::new();
+        let mut lines = BufReader::new(&mut theirs);
+        for _ in 0..2 {
+            line.clear();
+            lines.read_line(&mut line).await.unwrap();
+            assert!(line.is_ascii(), "{line:?}");
+            assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), message);
+        }
+        drop(tasks);
     }
 
     #[test]

@@ -118,3 +118,25 @@ fn error_in(value: &Value) -> Option<UppError> {
 fn malformed(error: &serde_json::Error) -> UppError {
     UppError::invalid_response(format!("the stream holds a malformed event: {error}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_line_for_every_reader() {
+        let text = "a\u{85}b\u{2028}c\u{2029}d";
+        let said = StreamEvent::text(0, text);
+        let ended = UppError::new(ErrorCode::ProviderError, text);
+        for frame in [event(&said), error(&ended)] {
+            assert!(frame.is_ascii(), "{frame:?}");
+        }
+        let told = event(&said);
+        let data = told.strip_prefix("data: ").unwrap().trim_end();
+        assert_eq!(parse(data), Ok(Data::Event(said)));
+        assert_eq!(
+            parse(error(&ended).strip_prefix("data: ").unwrap().trim_end()),
+            Err(ended)
+        );
+    }
+}
