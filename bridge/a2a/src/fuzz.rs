@@ -7,7 +7,8 @@ use serde_json::Value;
 use crate::{
     outbound,
     protocol::{
-        card, message,
+        card,
+        message::{self, BadParts},
         request::{self, Method},
         task, v0_3_protojson,
         version::Version,
@@ -62,11 +63,11 @@ pub fn a2a(data: &[u8]) {
         let _ = request::read(Version::V03, method, params);
     }
     for version in [Version::V03, Version::V10] {
-        let Ok((read, place)) = message::read(version, params.clone(), "message") else {
+        let Ok((read, place)) = message::read(version, params.clone(), "message", BadParts::Refuse) else {
             continue;
         };
         let written = message::write(version, read.clone(), &place);
-        let again = message::read(version, written.clone(), "message");
+        let again = message::read(version, written.clone(), "message", BadParts::Refuse);
         let (again, its_place) = again.expect("what was written can be read");
         let twice = message::write(version, again, &its_place);
         assert_eq!(

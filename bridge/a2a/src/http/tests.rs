@@ -171,6 +171,45 @@ async fn what_clients_write_otherwise_is_taken() {
     }
 }
 
+/// Before 0.2 `kind` was called `type`. What neither names is refused by its name, whatever fields are beside it.
+#[tokio::test]
+async fn parts_of_unknown_kinds_are_refused_by_name() {
+    let front = front();
+    for name in ["kind", "type"] {
+        for good in [None, Some(json!({"text": "hi"}))] {
+            let at = usize::from(good.is_some());
+            let mut bad = json!({"text": "hi"});
+            bad[name] = "video".into();
+            let parts: Vec<Value> = good.into_iter().chain([bad]).collect();
+            let message = json!({"messageId": "m", "role": "user", "parts": parts});
+            let params = json!({"message": message, "id": "t"});
+            let old = json!({"message": {"messageId": "m", "role": "ROLE_USER", "content": parts}});
+            let call = |method: &str| json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+            for (path, body) in [
+                ("/", call("message/send")),
+                ("/", call("message/stream")),
+                ("/", call("tasks/send")),
+                ("/v1/message:send", old.clone()),
+                ("/v1/message:stream", old),
+            ] {
+                // `tasks/send` has no other name than `type`, and reads it as `kind`.
+                let name = if body["method"] == "tasks/send" {
+                    "kind"
+                } else {
+                    name
+                };
+                let (_, _, answer) = ask(&front, "POST", path, "0.3", body.to_string()).await;
+                let said =
+                    format!("message.parts[{at}].{name} is \\\"video\\\"; a part is text, file or data");
+                assert!(
+                    answer.contains(&said) && answer.contains("-32602"),
+                    "{path} {body}: {answer}"
+                );
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn bodies_in_a_coding_and_unknown_roles_are_refused_by_name() {
     let front = front();

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::error::OutboundError;
 use crate::protocol::{
     error::A2aError,
-    message::{self, TaskContext},
+    message::{self, BadParts, TaskContext},
     metadata::{self, ExtraFields},
     object_reader::ObjectReader,
     task,
@@ -205,7 +205,7 @@ fn unknown(state: Option<&str>) -> Option<String> {
 }
 
 fn read_message(version: Version, value: Value) -> Result<AgentUpdate, A2aError> {
-    let (message, place) = message::read(version, value, "message")?;
+    let (message, place) = message::read(version, value, "message", BadParts::Keep)?;
     Ok(AgentUpdate {
         task: place.task_id,
         context: place.context_id,
@@ -232,8 +232,8 @@ fn read_status(version: Version, value: Value) -> Result<Option<AgentUpdate>, A2
     let state = state.unwrap_or_default();
     let message = match status.object("message")? {
         Some(value) => {
-            let (mut message, own) =
-                message::read(version, Value::Object(value), "statusUpdate.status.message")?;
+            let path = "statusUpdate.status.message";
+            let (mut message, own) = message::read(version, Value::Object(value), path, BadParts::Keep)?;
             message::set_context(&mut message, own, &place);
             Some(message)
         }
@@ -310,6 +310,8 @@ fn note_state(state: &str, message: Option<v1::Message>) -> Option<v1::Message> 
 
 #[cfg(test)]
 mod tests {
+    use agentanycast_proto::struct_json::{self, EXACT};
+
     use super::*;
 
     fn heard(version: Version, value: Value) -> AgentUpdate {
@@ -412,6 +414,75 @@ mod tests {
             let heard = super::tests::heard(Version::V10, update);
             assert_eq!(heard.unknown_state.as_deref(), told);
         }
+    }
+
+    /// What an agent answers is not thrown away for one part of it.
+    #[test]
+    fn good_parts_are_kept_and_bad_ones_say_why() {
+        let bad = [
+            (
+                json!({"kind": "video", "text": "x"}),
+                ".kind is \"video\"; a part is text, file or data",
+            ),
+            (
+                json!({"type": "video", "text": "x"}),
+                ".type is \"video\"; a part is text, file or data",
+            ),
+            (json!({"kind": "text", "text": 7}), ".text must be a text, not 7"),
+            (
+                json!({"kind": "file", "file": {"bytes": "%"}}),
+                ".file.bytes is not base64: ",
+            ),
+            (json!("x"), " must be an object, not \"x\""),
+            (json!({}), ".kind is missing"),
+        ];
+        let good = json!({"kind": "text", "text": "good"});
+        let parts: Vec<&Value> = [&good]
+            .into_iter()
+            .chain(bad.iter().map(|(part, _)| part))
+            .collect();
+        let message = json!({"kind": "message", "messageId": "m", "role": "agent", "parts": parts});
+        let artifact = json!({"artifactId": "a", "parts": parts});
+        let task = json!({"kind": "task", "id": "t", "artifacts": [artifact], "history": [message],
+            "status": {"state": "completed", "message": message}});
+        let UpdateContent::Task(task) = read_bare_task(Version::V03, task).unwrap().content else {
+            panic!()
+        };
+        let UpdateContent::Message(message) = heard(Version::V03, message).content else {
+            panic!()
+        };
+        let piece = json!({"kind": "artifact-update", "taskId": "t", "artifact": artifact});
+        let UpdateContent::Artifact { artifact, .. } = heard(Version::V03, piece).content else {
+            panic!()
+        };
+        let read = [
+            &task.artifacts[0].parts,
+            &task.messages[0].parts,
+            &task.status_message.unwrap().parts,
+            &message.parts,
+            &artifact.parts,
+        ];
+        for read in read {
+            assert!(matches!(&read[0].content, Some(Content::TextPart(part)) if part.text == "good"));
+            for (at, (bad, why)) in bad.iter().enumerate() {
+                let part = &read[at + 1];
+                let said = &part.metadata["a2a.unread"];
+                assert!(said.contains(&format!("parts[{}]{why}", at + 1)), "{said}");
+                let Some(Content::DataPart(data)) = &part.content else {
+                    panic!("{part:?}")
+                };
+                let exact = part.metadata.get(EXACT).map(String::as_str);
+                assert_eq!(struct_json::restore(data.data.as_ref().unwrap(), exact), *bad);
+            }
+        }
+        // A large one is named without its content.
+        let large = json!({"kind": "file", "file": {"bytes": "%".repeat(100_000)}});
+        let message = json!({"kind": "message", "messageId": "m", "role": "agent", "parts": [large]});
+        let UpdateContent::Message(message) = heard(Version::V03, message).content else {
+            panic!()
+        };
+        assert!(message.parts[0].metadata["a2a.unread"].starts_with("message.parts[0].file.bytes"));
+        assert!(prost::Message::encoded_len(&*message) < 1000);
     }
 
     #[test]

@@ -31,8 +31,22 @@ pub struct TaskContext {
     pub task_id: String,
 }
 
+/// What becomes of a part that cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadParts {
+    /// The message is refused: whoever sent it can send it anew.
+    Refuse,
+    /// The part is kept as data that says why, beside the good ones.
+    Keep,
+}
+
 /// Reads a message, and the place that it names.
-pub fn read(version: Version, value: Value, path: &str) -> Result<(v1::Message, TaskContext), A2aError> {
+pub fn read(
+    version: Version,
+    value: Value,
+    path: &str,
+    bad: BadParts,
+) -> Result<(v1::Message, TaskContext), A2aError> {
     let mut fields = ObjectReader::new(value, path)?;
     if version == Version::V03
         && fields
@@ -60,7 +74,7 @@ pub fn read(version: Version, value: Value, path: &str) -> Result<(v1::Message, 
     let created_at = read_metadata(&mut fields, &mut annex, "createdAt", |value| {
         value.as_str().and_then(read_time)
     })?;
-    let parts = read_parts(version, &mut fields)?;
+    let parts = read_parts(version, &mut fields, bad)?;
     annex.extend(fields.rest());
     let message = v1::Message {
         message_id,
@@ -105,7 +119,7 @@ pub fn write(version: Version, mut message: v1::Message, place: &TaskContext) ->
     Value::Object(json)
 }
 
-/// Reads an artifact.
+/// Reads an artifact of an agent's answer; parts that cannot be read are kept as data.
 pub fn read_artifact(version: Version, value: Value, path: &str) -> Result<v1::Artifact, A2aError> {
     let mut fields = ObjectReader::new(value, path)?;
     let artifact_id = fields.text_or_empty("artifactId")?;
@@ -113,7 +127,7 @@ pub fn read_artifact(version: Version, value: Value, path: &str) -> Result<v1::A
     fields.check_texts("extensions")?;
     let mut annex = ExtraFields::new();
     let size_bytes = read_metadata(&mut fields, &mut annex, "sizeBytes", Value::as_u64)?;
-    let parts = read_parts(version, &mut fields)?;
+    let parts = read_parts(version, &mut fields, BadParts::Keep)?;
     annex.extend(fields.rest());
     Ok(v1::Artifact {
         artifact_id,
@@ -163,11 +177,17 @@ fn write_role(version: Version, role: i32) -> &'static str {
     }
 }
 
-fn read_parts(version: Version, fields: &mut ObjectReader) -> Result<Vec<Part>, A2aError> {
+fn read_parts(version: Version, fields: &mut ObjectReader, bad: BadParts) -> Result<Vec<Part>, A2aError> {
     let path = fields.path("parts");
     let parts = fields.list("parts")?.into_iter().enumerate();
     parts
-        .map(|(at, value)| part::read(version, value, &format!("{path}[{at}]")))
+        .map(|(at, value)| {
+            let path = format!("{path}[{at}]");
+            match bad {
+                BadParts::Refuse => part::read(version, value, &path),
+                BadParts::Keep => Ok(part::read_or_keep(version, value, &path)),
+            }
+        })
         .collect()
 }
 

@@ -188,7 +188,7 @@ impl ObjectReader {
 }
 
 /// A value in an error's text, cut short.
-fn shown(value: &Value) -> String {
+pub(crate) fn shown(value: &Value) -> String {
     let text = value.to_string();
     if text.chars().count() <= SHOWN {
         return text;

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::{
     error::A2aError,
     metadata::{self, ExtraFields, METADATA},
-    object_reader::ObjectReader,
+    object_reader::{ObjectReader, shown},
     version::Version,
 };
 
@@ -26,6 +26,12 @@ const MEDIA_TYPE: &str = "a2a.mediaType";
 
 /// How 0.3 marks a data part whose data is no object: it is the field `value` of one. The official SDKs do so.
 const WRAPPED: &str = "data_part_compat";
+
+/// The label of a part of an agent's answer that cannot be read: why. The part is a data part with its JSON.
+const UNREAD: &str = "a2a.unread";
+
+/// Most bytes of text in an unreadable part that is kept.
+const MAX_KEPT: usize = 16 << 10;
 
 /// What a part is made of before it is one.
 #[derive(Default)]
@@ -41,6 +47,8 @@ enum PartShape {
     Old(&'static str),
     /// A file as 1.0 has it.
     New,
+    /// Of a kind that is not known, which is called `type`.
+    Unknown(String),
     None,
 }
 
@@ -65,6 +73,54 @@ pub(crate) fn read(version: Version, value: Value, path: &str) -> Result<v1::Par
         part.metadata.insert(EXACT.to_owned(), text);
     }
     Ok(part)
+}
+
+/// Reads a part of an agent's answer. One that cannot be read, or is of an unknown kind, becomes a data part with its
+/// JSON and a label that says why, so that the other parts are kept.
+pub(crate) fn read_or_keep(version: Version, value: Value, path: &str) -> v1::Part {
+    let kept = (text_bytes(&value) <= MAX_KEPT).then(|| value.clone());
+    let why = match read(version, value, path) {
+        Ok(part) => match unknown_kind(&part) {
+            None => return part,
+            Some(why) => format!("{path}.{why}"),
+        },
+        Err(error) => error.to_string(),
+    };
+    tracing::debug!(why, "a part of an agent's answer is handed on as data");
+    let carried = struct_json::carry(&kept.unwrap_or_default());
+    let (data, exact) = carried.unwrap_or_default();
+    let mut part = v1::Part {
+        content: Some(Content::DataPart(DataPart { data: Some(data) })),
+        ..v1::Part::default()
+    };
+    part.metadata.insert(UNREAD.to_owned(), why);
+    part.metadata.extend(exact.map(|text| (EXACT.to_owned(), text)));
+    part
+}
+
+/// Which field names an unknown kind, and what it says; `None` if the part has content or names no kind.
+pub(crate) fn unknown_kind(part: &v1::Part) -> Option<String> {
+    if part.content.is_some() {
+        return None;
+    }
+    let annex = metadata::detach(&part.metadata, ANNEX);
+    ["kind", "type"].into_iter().find_map(|name| {
+        let kind = shown(annex.get(name)?);
+        Some(format!("{name} is {kind}; a part is text, file or data"))
+    })
+}
+
+/// The bytes of all texts in a value.
+fn text_bytes(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(text_bytes).sum(),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, value)| name.len() + text_bytes(value))
+            .sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+    }
 }
 
 impl PartDraft {
@@ -106,6 +162,10 @@ impl PartDraft {
             None => match Self::kind_by_shape(fields)? {
                 PartShape::New => return self.read_v10(fields),
                 PartShape::Old(kind) => Some(kind.to_owned()),
+                PartShape::Unknown(kind) => {
+                    fields.put_back("type", kind.into());
+                    return Ok(());
+                }
                 PartShape::None => None,
             },
         };
@@ -134,12 +194,11 @@ impl PartDraft {
     /// The kind of a part of 0.3 that does not say it: before 0.2 it was called `type`, and a part has but one of the
     /// fields that hold its content.
     fn kind_by_shape(fields: &mut ObjectReader) -> Result<PartShape, A2aError> {
-        let former = fields.raw("type");
-        if let Some(kind) = former.as_ref().and_then(Value::as_str).and_then(known_kind) {
-            return Ok(PartShape::Old(kind));
-        }
-        if let Some(former) = former {
-            fields.put_back("type", former);
+        if let Some(former) = fields.text("type")? {
+            return Ok(match known_kind(&former) {
+                Some(kind) => PartShape::Old(kind),
+                None => PartShape::Unknown(former),
+            });
         }
         fields.at_most_one_of(&["text", "data", "file", "raw", "url"])?;
         let mut kinds = ["text", "data", "file"].into_iter();

@@ -13,9 +13,10 @@ pub use webhook::WebhookCall;
 
 use super::{
     error::{A2aError, Reason},
-    message::{self, TaskContext},
+    message::{self, BadParts, TaskContext},
     metadata::{self, ExtraFields},
     object_reader::ObjectReader,
+    part,
     push::{self as webhooks, Webhook},
     task,
     time::{self, read_time},
@@ -262,7 +263,7 @@ fn read_send(version: Version, mut fields: ObjectReader) -> Result<SendParams, A
     let message = fields
         .object("message")?
         .ok_or_else(|| A2aError::params("params.message is missing"))?;
-    let (message, place) = message::read(version, Value::Object(message), "message")?;
+    let (message, place) = message::read(version, Value::Object(message), "message", BadParts::Refuse)?;
     check_message(&message)?;
     let mut annex = ExtraFields::new();
     let mut labels = metadata::from_metadata(fields.object("metadata")?, &mut annex);
@@ -334,6 +335,9 @@ fn check_message(message: &v1::Message) -> Result<(), A2aError> {
     }
     let empty = |part: &v1::Part| part.content.is_none();
     if let Some(at) = message.parts.iter().position(empty) {
+        if let Some(why) = part::unknown_kind(&message.parts[at]) {
+            return Err(A2aError::params(format!("message.parts[{at}].{why}")));
+        }
         // A message without parts may have one that holds its annex.
         let text = if message.parts.len() == 1 {
             "message.parts must have a part with text, a file or data".to_owned()

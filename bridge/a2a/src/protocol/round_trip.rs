@@ -6,7 +6,11 @@ use agentanycast_proto::v1::{self, DataPart, RawPart, TextPart, UrlPart, part::C
 use proptest::{collection::vec, option, prelude::*};
 use serde_json::{Map, Value, json};
 
-use super::{message, task, version::Version};
+use super::{
+    message::{self, BadParts},
+    task,
+    version::Version,
+};
 
 /// Any JSON, with integers of all sizes. Numbers with a fraction have few digits, so that they are one number
 /// in text and in memory.
@@ -374,7 +378,7 @@ proptest! {
     #[test]
     fn no_json_is_too_odd(json in any_json(), version in prop_oneof![Just(Version::V10), Just(Version::V03)]) {
         let _ = task::read(version, json.clone());
-        let _ = message::read(version, json, "message");
+        let _ = message::read(version, json, "message", BadParts::Refuse);
     }
 }
 

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::{
     LABELS,
     error::A2aError,
-    message::{self, MESH, TaskContext},
+    message::{self, BadParts, MESH, TaskContext},
     metadata::{self, ExtraFields, METADATA},
     object_reader::ObjectReader,
     part::put,
@@ -117,7 +117,7 @@ pub fn write_state(version: Version, status: TaskStatus) -> &'static str {
     }
 }
 
-/// Reads a task.
+/// Reads a task of an agent's answer; parts that cannot be read are kept as data.
 pub fn read(version: Version, value: Value) -> Result<v1::Task, A2aError> {
     let mut fields = ObjectReader::new(value, "task")?;
     if version == Version::V03 {
@@ -162,7 +162,7 @@ fn read_message(
     path: &str,
     place: &TaskContext,
 ) -> Result<v1::Message, A2aError> {
-    let (mut message, own) = message::read(version, value, path)?;
+    let (mut message, own) = message::read(version, value, path, BadParts::Keep)?;
     message::set_context(&mut message, own, place);
     Ok(message)
 }

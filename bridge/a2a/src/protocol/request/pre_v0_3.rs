@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::{SendParams, check_for_node, check_message};
 use crate::protocol::{
     error::A2aError,
-    message::{self, TaskContext},
+    message::{self, BadParts, TaskContext},
     metadata::{self, ExtraFields},
     object_reader::ObjectReader,
     task,
@@ -26,7 +26,7 @@ pub(super) fn read(mut fields: ObjectReader) -> Result<SendParams, A2aError> {
     if let Some(Value::Array(parts)) = said.get_mut("parts") {
         parts.iter_mut().filter_map(Value::as_object_mut).for_each(rename);
     }
-    let (message, place) = message::read(Version::V03, Value::Object(said), "message")?;
+    let (message, place) = message::read(Version::V03, Value::Object(said), "message", BadParts::Refuse)?;
     check_message(&message)?;
     let mut annex = ExtraFields::new();
     let mut labels: BTreeMap<String, String> =

@@ -176,8 +176,9 @@ fn from_artifact(mut artifact: Value) -> Value {
 }
 
 fn from_part(mut part: Value) -> Value {
-    if part.get("kind").is_some() {
-        // In 0.3's own words: some write those over REST too.
+    let names_kind = |name: &str| part.get(name).is_some_and(|kind| !kind.is_null());
+    if names_kind("kind") || names_kind("type") {
+        // In the words of 0.3's own JSON, or of before: some write those over REST too.
         return part;
     }
     if part.get("text").is_some() {
