@@ -15,6 +15,7 @@ pub(crate) use status::reason;
 use std::{pin::Pin, sync::Arc};
 
 use agentanycast_front::{
+    admission::ClientConnection,
     auth::CallerName,
     host::RequestHost,
     path_segment::decode,
@@ -36,6 +37,7 @@ use tonic::{Extensions, Request, Response, Status, metadata::MetadataMap};
 
 use crate::{
     card_endpoint::card_endpoint,
+    client_files::{ClientFiles, FileClient},
     extensions::declared,
     front_config::{A2aFrontConfig, idempotency_key, single_value},
     handler::{A2aHandler, CallContext},
@@ -65,6 +67,7 @@ type EventStream = MessageStream<StreamResponse>;
 pub(crate) struct GrpcService {
     handler: Arc<dyn A2aHandler>,
     config: Arc<A2aFrontConfig>,
+    client_files: Arc<ClientFiles>,
     stop: CancellationToken,
 }
 
@@ -73,13 +76,28 @@ impl GrpcService {
     pub(crate) fn new(
         handler: Arc<dyn A2aHandler>,
         config: Arc<A2aFrontConfig>,
+        client_files: Arc<ClientFiles>,
         stop: CancellationToken,
     ) -> Self {
         Self {
             handler,
             config,
+            client_files,
             stop,
         }
+    }
+
+    /// What the client of 0.3 puts in the bytes of a file, and reads, after the message that it has `sent`.
+    fn files(&self, head: &RequestHead, sent: Option<&Value>) -> FileEncoding {
+        let caller = head.extensions.get::<CallerName>().map(CallerName::as_str);
+        let agent = head.metadata.get("user-agent");
+        let agent = agent.and_then(|agent| agent.to_str().ok());
+        let client = FileClient::new(
+            caller.unwrap_or_default(),
+            head.extensions.get::<ClientConnection>(),
+            agent,
+        );
+        self.client_files.encoding(client, sent)
     }
 
     /// Who calls whom, and what for.
@@ -190,14 +208,6 @@ impl RequestHead {
             let text = format!("{TENANT} cannot be read; percent-encode UTF-8, of 512 bytes at most");
             A2aError::params(text)
         })
-    }
-}
-
-impl RequestHead {
-    /// What the client of 0.3 puts in the bytes of a file.
-    fn files(&self) -> FileEncoding {
-        let agent = self.metadata.get("user-agent");
-        FileEncoding::from_user_agent(agent.and_then(|agent| agent.to_str().ok()))
     }
 }
 

@@ -34,6 +34,7 @@ use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_http::cors::CorsLayer;
 
 use crate::{
+    client_files::ClientFiles,
     extensions,
     front_config::{A2aFrontConfig, IDEMPOTENCY_KEY, VERSION, idempotency_key, single_value},
     grpc::{
@@ -66,6 +67,7 @@ struct A2aFrontState {
     handler: Arc<dyn A2aHandler>,
     config: Arc<A2aFrontConfig>,
     admission: Arc<RequestAdmission>,
+    client_files: Arc<ClientFiles>,
     card_times: CardTimes,
     health: HealthCache,
     directory: AgentDirectory,
@@ -83,7 +85,13 @@ pub(crate) fn router(
     stop: CancellationToken,
 ) -> Router {
     let config = Arc::new(config);
-    let grpc = grpc::GrpcService::new(Arc::clone(&handler), Arc::clone(&config), stop.clone());
+    let client_files = Arc::<ClientFiles>::default();
+    let grpc = grpc::GrpcService::new(
+        Arc::clone(&handler),
+        Arc::clone(&config),
+        Arc::clone(&client_files),
+        stop.clone(),
+    );
     let grpc = GrpcMux::new(grpc, config.max_body);
     let entry = RequestAdmission::new(
         config.authenticator.clone(),
@@ -93,6 +101,7 @@ pub(crate) fn router(
     let front = A2aFront(Arc::new(A2aFrontState {
         handler,
         admission: Arc::new(entry),
+        client_files,
         card_times: CardTimes::default(),
         health: HealthCache::default(),
         directory: AgentDirectory::default(),

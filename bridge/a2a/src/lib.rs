@@ -2,13 +2,14 @@
 //! A2A outside are reached by URL.
 //!
 //! `protocol` is what A2A says, in the terms of the mesh and back. `handler` carries requests out on the mesh. `http` and
-//! `grpc` are the bindings that clients come by; `front_config`, `extensions`, `card_endpoint` and `task_events` are what both
-//! need. `webhooks` tells webhooks what becomes of tasks. `outbound` carries tasks of the mesh to agents outside. `gateway`
+//! `grpc` are the bindings that clients come by; `front_config`, `extensions`, `card_endpoint`, `client_files` and
+//! `task_events` are what both need. `webhooks` tells webhooks what becomes of tasks. `outbound` carries tasks of the mesh to agents outside. `gateway`
 //! wires them with their settings.
 
 #![forbid(unsafe_code)]
 
 mod card_endpoint;
+mod client_files;
 mod extensions;
 mod front_config;
 #[cfg(any(test, feature = "fuzz"))]

@@ -1,13 +1,14 @@
 //! REST and gRPC of 0.3: paths, the JSON of the protobuf, errors, and how gRPC finds an agent.
 
 use agentanycast_proto::a2a_0_3::{
-    CreateTaskPushNotificationConfigRequest, DeleteTaskPushNotificationConfigRequest, GetAgentCardRequest,
-    GetTaskPushNotificationConfigRequest, GetTaskRequest, ListTaskPushNotificationConfigRequest, Message,
-    Part, PushNotificationConfig, Role, SendMessageConfiguration, SendMessageRequest,
-    TaskPushNotificationConfig, TaskState, a2a_service_client::A2aServiceClient, part,
-    send_message_response::Payload,
+    CreateTaskPushNotificationConfigRequest, DeleteTaskPushNotificationConfigRequest, FilePart,
+    GetAgentCardRequest, GetTaskPushNotificationConfigRequest, GetTaskRequest,
+    ListTaskPushNotificationConfigRequest, Message, Part, PushNotificationConfig, Role,
+    SendMessageConfiguration, SendMessageRequest, TaskPushNotificationConfig, TaskState,
+    a2a_service_client::A2aServiceClient, file_part::File, part, send_message_response::Payload,
 };
 use agentanycast_tests::{Bridge, bridge::collect_events, webhook_receiver::WebhookReceiver};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -202,6 +203,16 @@ async fn errors_are_those_of_0_3() {
             assert_eq!(answer.status.as_u16(), status, "{path} {}", answer.body);
             assert_eq!(answer.body["code"], code, "{path} {}", answer.body);
             assert!(answer.body["message"].is_string(), "{}", answer.body);
+        }
+        // A stream that does not begin is an answer, also for who reads events.
+        for client in [&client, &scene.old_client().header("accept", "text/event-stream")] {
+            let gone = client.get("/v1/tasks/none:subscribe").await;
+            assert_eq!(
+                (gone.status.as_u16(), &gone.body["code"]),
+                (404, &json!(-32001)),
+                "{}",
+                gone.body
+            );
         }
         let unknown = client.get("/v1/nothing").await.body;
         assert!(
@@ -486,7 +497,7 @@ async fn an_error_before_a_stream_is_an_event_for_those_who_read_events() {
     );
 }
 
-/// The bytes of a file are never guessed from what they are: "test" is a text of base64 too.
+/// A text of base64 is a file too, and the media type of a text is no sign that it is encoded twice.
 #[tokio::test]
 async fn a_file_is_what_its_client_means_by_it() {
     let scene = BridgeSetup::talking().await;
@@ -506,5 +517,71 @@ async fn a_file_is_what_its_client_means_by_it() {
         );
         let whole = scene.client().call("GetTask", json!({"id": task["id"]})).await;
         assert_eq!(whole["artifacts"][0]["parts"][1]["raw"], once, "{agent}: {whole}");
+    }
+}
+
+/// The Go SDK of 0.3 puts the text of base64 into the bytes of a file, over gRPC, and reads it there. An image tells
+/// that its client does so; its other files, and what it reads over REST too, are as its first file was.
+#[tokio::test]
+async fn a_client_is_known_by_the_files_that_it_sends() {
+    const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
+    let scene = BridgeSetup::talking().await;
+    let mut service = A2aServiceClient::connect(scene.bridge.url()).await.unwrap();
+    let path = scene.path();
+    let tenant = path.trim_start_matches('/');
+    let encoded = |bytes: &[u8]| STANDARD.encode(bytes).into_bytes();
+    for (is_known, bytes, media_type) in [
+        (false, &b"text"[..], "text/plain"),
+        (true, PNG, "image/png"),
+        (true, b"text", "text/plain"),
+    ] {
+        let file = Part {
+            part: Some(part::Part::File(FilePart {
+                mime_type: media_type.to_owned(),
+                file: Some(File::FileWithBytes(encoded(bytes))),
+                ..FilePart::default()
+            })),
+            ..Part::default()
+        };
+        let mut request = echo();
+        request.request.as_mut().unwrap().content.push(file.clone());
+        let answer = service
+            .send_message(tenant_request(tenant, request))
+            .await
+            .unwrap();
+        let Some(Payload::Task(task)) = answer.into_inner().payload else {
+            panic!("the answer has no task")
+        };
+        let name = format!("tasks/{}", task.id);
+        let get = GetTaskRequest {
+            name: name.clone(),
+            ..GetTaskRequest::default()
+        };
+        let again = service.get_task(tenant_request(tenant, get)).await.unwrap();
+        for task in [&task, again.get_ref()] {
+            assert_eq!(task.artifacts[0].parts[1], file);
+        }
+        let whole = scene.client().call("GetTask", json!({"id": task.id})).await;
+        let reached = if is_known { bytes.to_vec() } else { encoded(bytes) };
+        let raw = &whole["artifacts"][0]["parts"][1]["raw"];
+        assert_eq!(*raw, STANDARD.encode(reached), "{whole}");
+    }
+    // The same over REST, by a program of another name: it is not known yet, and then it is.
+    let client = scene.old_client().header("user-agent", "my-app/1.0");
+    for (media_type, is_known) in [("text/plain", false), ("image/png", true), ("text/plain", true)] {
+        let file = json!({"fileWithBytes": STANDARD.encode(encoded(PNG)), "mimeType": media_type});
+        let message =
+            json!({"messageId": "m", "role": "ROLE_USER", "content": [{"text": "echo"}, {"file": file}]});
+        let sent = json!({"message": message, "configuration": {"blocking": true}});
+        let sent = client.post("/v1/message:send", &sent).await;
+        let task = &sent.body["task"];
+        let path = format!("/v1/tasks/{}", task["id"].as_str().unwrap());
+        for task in [task, &client.get(&path).await.body] {
+            assert_eq!(task["artifacts"][0]["parts"][1]["file"], file, "{task}");
+        }
+        let whole = scene.client().call("GetTask", json!({"id": task["id"]})).await;
+        let reached = if is_known { PNG.to_vec() } else { encoded(PNG) };
+        let raw = &whole["artifacts"][0]["parts"][1]["raw"];
+        assert_eq!(*raw, STANDARD.encode(reached), "{whole}");
     }
 }

@@ -1,10 +1,12 @@
 //! The official A2A SDK as client of our bridge, versions 1.0 (`a2a-sdk` 1.3.0) and 0.3 (0.3.26): the agent behind it is
 //! a stock Python agent on another node.
 
-use agentanycast_tests::{Bridge, DaemonPair, TransportKind};
+use agentanycast::{Artifact, Content};
+use agentanycast_tests::{Bridge, Daemon, DaemonPair, TransportKind, agent::TestAgent};
+use tokio::{process::Command, sync::mpsc};
 
 use crate::{
-    client_env::{ClientEnv, a2a_python, rust_a2a, scripts},
+    client_env::{ClientEnv, a2a_python, go_program, rust_a2a, scripts},
     python::agent,
     script::ScriptProcess,
 };
@@ -236,4 +238,49 @@ async fn a_required_extension() {
         run(&stage, "1.0", &url, binding, &["extensions"], &[]).await;
     }
     agent.succeed().await;
+}
+
+/// The official Go SDK of 0.3, whose files are base64 in the bytes of gRPC: the agent gets the file, and the client reads
+/// it.
+#[tokio::test]
+pub(crate) async fn files_of_the_go_sdk() {
+    let Some(program) = go_program("foreign/a2a/go/a2a-go", "a2a-go").await else {
+        return;
+    };
+    let daemon = Daemon::builder().start().await;
+    let (files, mut received) = mpsc::unbounded_channel();
+    let _agent = TestAgent::serve(&daemon.node_named("Echo").await, move |task| {
+        let files = files.clone();
+        async move {
+            let parts = task.message().parts.clone();
+            for part in &parts {
+                if let Content::Raw { data, .. } = &part.content {
+                    files.send(data.clone()).unwrap();
+                }
+            }
+            task.complete([Artifact::new("echo", parts)]).await?;
+            Ok(())
+        }
+    });
+    let bridge = Bridge::start(&daemon).await;
+    let mut command = Command::new(program);
+    command.arg(bridge.url().trim_start_matches("http://"));
+    let mut client = ScriptProcess::start(command);
+    for (file, shown) in [
+        (
+            &b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"[..],
+            r#""\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR""#,
+        ),
+        (b"plain text", r#""plain text""#),
+    ] {
+        // The answer, the task when it is read again, and an event.
+        for _ in 0..3 {
+            assert_eq!(client.line().await, shown);
+        }
+        for _ in 0..2 {
+            assert_eq!(received.recv().await.unwrap(), file);
+        }
+    }
+    assert_eq!(client.line().await, "done");
+    client.succeed().await;
 }

@@ -1,23 +1,23 @@
 //! Circuit relay between implementations: js-libp2p and go-libp2p reserve on our relay and are dialled through it
 //! by our node, and our node reserves on theirs. Without Go its part is skipped, and says so.
 
-use std::{path::Path, process::Stdio};
+use std::{
+    path::{Path, PathBuf},
+    process::Stdio,
+};
 
 use agentanycast::{AgentCard, Node, PathKind, ReservationState, Target};
 use agentanycast_tests::{
-    Daemon, TestRelay, TransportKind, agent::TestAgent, eventually, report_skip, task_assertions::completed,
+    Daemon, TestRelay, TransportKind, agent::TestAgent, eventually, task_assertions::completed,
 };
 use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::{
-    client_env::ClientEnv,
+    client_env::{ClientEnv, go_program},
     js_peer::{JsPeer, artifact, envelope},
     script::ScriptProcess,
 };
-
-/// Where Go is, if not on `PATH`.
-const GO: &str = "/usr/local/go/bin/go";
 
 /// Our node has a place at that relay, is reached through it, and a task goes the way.
 async fn reserves_at(relay: &str) {
@@ -118,25 +118,9 @@ pub(crate) async fn our_node_reserves_on_a_go_relay() {
     }
 }
 
-/// The Go peer, which `tests/foreign/setup` builds where there is Go.
-async fn interop() -> Option<std::path::PathBuf> {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop");
-    let program = directory.join("interop");
-    let on_path = Command::new("go")
-        .arg("version")
-        .stdout(Stdio::null())
-        .status()
-        .await;
-    if on_path.is_err() && !Path::new(GO).exists() {
-        report_skip("there is no Go here, so go-libp2p is not tried");
-        return None;
-    }
-    assert!(
-        program.is_file(),
-        "{} is missing; run tests/foreign/setup",
-        program.display()
-    );
-    Some(program)
+/// The Go peer.
+async fn interop() -> Option<PathBuf> {
+    go_program("interop/interop", "go-libp2p").await
 }
 
 /// The Go peer in a role, and what it said when it was ready.

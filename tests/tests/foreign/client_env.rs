@@ -12,7 +12,7 @@ use std::{
 use agentanycast_tests::{
     TransportKind,
     daemon::{Home, program},
-    eventually,
+    eventually, report_skip,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::Command;
@@ -83,6 +83,26 @@ pub(crate) fn aip_python() -> PathBuf {
 pub(crate) fn rust_a2a() -> PathBuf {
     let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("rust-a2a/target/debug/rust-a2a");
     named("AGENTANYCAST_TEST_RUST_A2A", built)
+}
+
+/// Where Go is, if not on `PATH`.
+const GO: &str = "/usr/local/go/bin/go";
+
+/// A Go program below `tests`, which the setup builds where there is Go. Without Go the client on this module is
+/// skipped, and the output says so.
+pub(crate) async fn go_program(path: &str, module: &str) -> Option<PathBuf> {
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    let on_path = Command::new("go")
+        .arg("version")
+        .stdout(Stdio::null())
+        .status()
+        .await;
+    if on_path.is_err() && !Path::new(GO).exists() {
+        report_skip(&format!("there is no Go here, so {module} is not tried"));
+        return None;
+    }
+    assert!(program.is_file(), "{} is missing; run {SETUP}", program.display());
+    Some(program)
 }
 
 /// The directory with the npm packages.

@@ -95,6 +95,12 @@ const CLIENTS: &[ClientRow] = &[
     },
     ClientRow {
         page: BRIDGE,
+        row: "`a2a-go` 0.3.3",
+        pin: ("foreign/a2a/go/go.mod", "github.com/a2aproject/a2a-go v0.3.3"),
+        tests: &[a2a::files_of_the_go_sdk],
+    },
+    ClientRow {
+        page: BRIDGE,
         row: "`google-adk` 2.13.0",
         pin: ("foreign/a2a/1.0/requirements.txt", "google-adk==2.13.0"),
         tests: &[google_adk, outbound::an_agent_of_google_adk],

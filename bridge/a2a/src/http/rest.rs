@@ -7,12 +7,13 @@ use agentanycast_front::{
     offload,
 };
 use axum::{extract::Request, response::Response};
-use http::{Method as Verb, StatusCode, header};
+use http::{Method as Verb, StatusCode, header, request::Parts};
 use serde_json::{Map, Value};
 
 use super::{A2A_JSON, A2aFrontState, failed, query, sse, version_asked};
 use crate::{
     card_endpoint::{card_endpoint, card_v0_3},
+    client_files::FileClient,
     handler::CallContext,
     protocol::{
         encode,
@@ -58,33 +59,21 @@ async fn carry_out(
     let (head, content) = request.into_parts();
     let query = query::read(&head.uri)?;
     let version = place.version;
-    let agent = head
-        .headers
-        .get(header::USER_AGENT)
-        .and_then(|agent| agent.to_str().ok());
-    let files = FileEncoding::from_user_agent(agent);
     version.check_header(version_asked(&head.headers, &query).as_deref())?;
-    let mut params = match head.method {
-        Verb::POST => match params(
-            version,
-            method,
-            files,
-            json_body::read(
-                shared.config.max_body,
-                &head.headers,
-                content,
-                head.extensions.get(),
-            )
-            .await?,
-        )? {
-            Value::Object(params) => params,
-            Value::Null => Map::new(),
+    let (mut params, files) = if head.method == Verb::POST {
+        let place = head.extensions.get();
+        let body = json_body::read(shared.config.max_body, &head.headers, content, place).await?;
+        let files = files(shared, version, &address, &head, Some(&body));
+        match params(version, method, files, body)? {
+            Value::Object(params) => (params, files),
+            Value::Null => (Map::new(), files),
             _ => return Err(A2aError::params("the body must be an object")),
-        },
-        _ => query
+        }
+    } else {
+        let pairs = query
             .into_iter()
-            .map(|(name, value)| (name, Value::String(value)))
-            .collect(),
+            .map(|(name, value)| (name, Value::String(value)));
+        (pairs.collect(), files(shared, version, &address, &head, None))
     };
     // What the path says counts.
     let (of_task, of_webhook) = match (version, method) {
@@ -143,6 +132,23 @@ async fn carry_out(
         response(StatusCode::OK, media_type, &body)
     });
     Ok(written.await)
+}
+
+/// What the client puts in the bytes of a file, and reads, after the body that it has `sent`. Only 0.3 has two ways.
+fn files(
+    shared: &A2aFrontState,
+    version: Version,
+    address: &CallContext,
+    head: &Parts,
+    sent: Option<&Value>,
+) -> FileEncoding {
+    if version == Version::V10 {
+        return FileEncoding::Bytes;
+    }
+    let agent = head.headers.get(header::USER_AGENT);
+    let agent = agent.and_then(|agent| agent.to_str().ok());
+    let client = FileClient::new(&address.caller, head.extensions.get(), agent);
+    shared.client_files.encoding(client, sent)
 }
 
 /// The parameters that a body has, as JSON-RPC of the version has them.

@@ -4,12 +4,14 @@
 //! whatever it has.
 
 mod file_bytes;
+mod file_evidence;
 mod read;
 mod write;
 
 use serde_json::Value;
 
 pub(crate) use file_bytes::FileEncoding;
+pub(crate) use file_evidence::evidence;
 pub(crate) use read::{from_event, from_send, from_task, from_webhook};
 pub(crate) use write::{answer, to_event, to_send};
 

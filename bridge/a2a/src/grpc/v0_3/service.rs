@@ -28,7 +28,7 @@ impl GrpcService {
     /// The answer as the JSON of its protobuf.
     async fn call_v0_3(&self, head: &RequestHead, method: Method, params: Value) -> Result<Value, Status> {
         let answer = self.answer(head, Version::V03, method, params).await?;
-        Ok(v0_3_protojson::answer(answer, head.files()))
+        Ok(v0_3_protojson::answer(answer, self.files(head, None)))
     }
 
     async fn stream_v0_3(
@@ -38,21 +38,21 @@ impl GrpcService {
         params: Value,
     ) -> Result<Response<EventStreamV03>, Status> {
         let events = self.follow(head, Version::V03, method, params).await?;
-        let files = head.files();
+        let files = self.files(head, None);
         let events =
             events.map(move |event| event.map(|event| to_event(&v0_3_protojson::to_event(event, files))));
         Ok(Response::new(Box::pin(events)))
+    }
+
+    fn params_of_send(&self, head: &RequestHead, request: SendMessageRequest) -> Result<Value, Status> {
+        let sent = from_send(request).map_err(|error| failed(&error.into()))?;
+        let files = self.files(head, Some(&sent));
+        v0_3_protojson::from_send(sent, files).map_err(|error| failed(&error))
     }
 }
 
 fn failed(error: &A2aError) -> Status {
     status::from_a2a_error(Version::V03, error)
-}
-
-fn params_of_send(head: &RequestHead, request: SendMessageRequest) -> Result<Value, Status> {
-    let sent = from_send(request).map_err(A2aError::from);
-    let params = sent.and_then(|sent| v0_3_protojson::from_send(sent, head.files()));
-    params.map_err(|error| failed(&error))
 }
 
 /// The id in `tasks/ID`.
@@ -78,7 +78,7 @@ impl A2aService for GrpcService {
         request: Request<SendMessageRequest>,
     ) -> Result<Response<SendMessageResponse>, Status> {
         let (head, request) = split(request);
-        let params = params_of_send(&head, request)?;
+        let params = self.params_of_send(&head, request)?;
         let sent = self.call_v0_3(&head, Method::Send, params).await?;
         Ok(Response::new(to_answer(&sent)))
     }
@@ -90,8 +90,8 @@ impl A2aService for GrpcService {
         request: Request<SendMessageRequest>,
     ) -> Result<Response<EventStreamV03>, Status> {
         let (head, request) = split(request);
-        self.stream_v0_3(&head, Method::Stream, params_of_send(&head, request)?)
-            .await
+        let params = self.params_of_send(&head, request)?;
+        self.stream_v0_3(&head, Method::Stream, params).await
     }
 
     async fn get_task(&self, request: Request<GetTaskRequest>) -> Result<Response<Task>, Status> {

@@ -2,8 +2,8 @@
 //!
 //! The protobuf has a field of bytes (`fileWithBytes`), and 0.3's own JSON has the file as a text of base64.
 //! Clients disagree on what the field has. ProtoJSON, and `@a2a-js/sdk` with it, puts the file's bytes there.
-//! The official Python SDK puts the text of base64 there, so that its JSON has the file encoded twice. A file
-//! may itself be a text of base64, so its content does not tell the two apart: who is spoken to tells.
+//! The official SDKs for Python and Go put the text of base64 there, so that the file is encoded twice. A client is
+//! known by its `User-Agent`, or by its files (`file_evidence`).
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Map, Value};
@@ -23,7 +23,7 @@ const ONE: [&str; 9] = [
 const MANY: [&str; 5] = ["history", "artifacts", "tasks", "parts", "content"];
 
 /// The names of the field.
-const BYTES: [&str; 2] = ["fileWithBytes", "file_with_bytes"];
+pub(super) const BYTES: [&str; 2] = ["fileWithBytes", "file_with_bytes"];
 
 /// What is in the `User-Agent` of clients that put the text of base64 there: the official Python SDK over REST and over
 /// gRPC, which names the library behind what the caller says of itself, and nodes of this product, which speak to agents
@@ -40,14 +40,11 @@ pub(crate) enum FileEncoding {
 }
 
 impl FileEncoding {
-    /// What a client with this `User-Agent` puts there, and reads.
-    pub(crate) fn from_user_agent(user_agent: Option<&str>) -> Self {
-        let puts_base64 = |agent: &str| BASE64_CLIENTS.iter().any(|name| agent.contains(name));
-        if user_agent.is_some_and(puts_base64) {
-            Self::Base64
-        } else {
-            Self::Bytes
-        }
+    /// What a client with this `User-Agent` puts there, and reads; `None` if the name does not tell.
+    pub(crate) fn from_user_agent(user_agent: Option<&str>) -> Option<Self> {
+        let agent = user_agent?;
+        let puts_base64 = BASE64_CLIENTS.iter().any(|name| agent.contains(name));
+        puts_base64.then_some(Self::Base64)
     }
 
     /// Makes what came the JSON of [`FileEncoding::Bytes`]. A text that is not UTF-8 stays unreadable as base64, and
@@ -107,22 +104,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_is_known_by_its_name_and_not_by_its_files() {
+    fn a_client_of_a_known_library_is_known_by_its_name() {
+        let base64 = Some(FileEncoding::Base64);
         for (agent, expected) in [
-            (Some("python-httpx/0.28.1"), FileEncoding::Base64),
+            (Some("python-httpx/0.28.1"), base64),
             (
                 Some("grpc-python-asyncio/1.85.1 grpc-c/53.0.0 (linux; chttp2)"),
-                FileEncoding::Base64,
+                base64,
             ),
-            (Some("agentanycast/0.1.0"), FileEncoding::Base64),
-            (Some("node"), FileEncoding::Bytes),
-            (
-                Some("my-app/1.0 grpc-python/1.85.1 grpc-c/53.0.0"),
-                FileEncoding::Base64,
-            ),
-            (Some("my-app/1.0 python-httpx/0.28.1"), FileEncoding::Base64),
-            (Some("my-app/1.0"), FileEncoding::Bytes),
-            (None, FileEncoding::Bytes),
+            (Some("agentanycast/0.1.0"), base64),
+            (Some("node"), None),
+            (Some("my-app/1.0 grpc-python/1.85.1 grpc-c/53.0.0"), base64),
+            (Some("my-app/1.0 python-httpx/0.28.1"), base64),
+            (Some("my-app/1.0"), None),
+            (None, None),
         ] {
             assert_eq!(FileEncoding::from_user_agent(agent), expected, "{agent:?}");
         }
