@@ -7,13 +7,17 @@
 //! PURE and follows the frames (RFC 9113) and the header encoding (RFC 7541, `hpack`) only so far as to know
 //! which bytes are that value.
 //!
-//! The rule: no byte is added, removed, held back or looked at twice, so how the bytes were cut into
-//! reads cannot matter; and at the first thing that is not well-formed it steps aside for good and
-//! leaves the answer to the HTTP/2 stack.
+//! grpc-go with a dialer of its own (`passthrough:///`) sends an empty `:authority`, which is refused too. It is one
+//! byte, the first entry of the static table, and becomes one byte, an empty `accept-language`. Whether it may stand
+//! where it does depends on the next byte, so that this one byte is held back while it is the last one.
+//!
+//! The rule: no byte is added or removed, and how the bytes were cut into reads does not matter; and at the
+//! first thing that is not well-formed it steps aside for good and leaves the answer to the HTTP/2 stack.
 
 mod hpack;
 mod huffman;
 
+pub(super) use hpack::EMPTY_AUTHORITY;
 use hpack::{HeaderBlock, Malformed};
 
 /// What every HTTP/2 client sends first (RFC 9113, section 3.4).
@@ -39,6 +43,8 @@ pub struct AuthorityFilter {
     block: HeaderBlock,
     /// A HEADERS frame without END_HEADERS came, so only CONTINUATION may follow.
     open_block: bool,
+    /// The last byte was an empty `:authority`, and the next one decides on it.
+    waits: bool,
 }
 
 /// Where in the byte stream the next byte stands.
@@ -75,27 +81,45 @@ impl Default for AuthorityFilter {
             position: FramePosition::Preface(0),
             block: HeaderBlock::default(),
             open_block: false,
+            waits: false,
         }
     }
 }
 
 impl AuthorityFilter {
-    /// Takes the next bytes of the connection, in the order they came, and corrects them in place.
-    pub fn feed(&mut self, mut bytes: &mut [u8]) {
-        while !bytes.is_empty() {
-            let Ok(used) = self.step(bytes) else {
+    /// Takes the next bytes of the connection, in the order they came, and corrects them in place. Returns how many
+    /// at their end, none or one, are to be held back; the next bytes begin with these.
+    pub fn feed(&mut self, bytes: &mut [u8]) -> usize {
+        let mut at = self.held().min(bytes.len());
+        self.waits = false;
+        while at < bytes.len() {
+            let Ok(used) = self.step(bytes, at) else {
                 self.position = FramePosition::PassThrough;
-                return;
+                return 0;
             };
-            bytes = &mut bytes[used..];
+            at += used;
         }
+        self.waits = self.block.awaits_next();
+        self.held()
     }
 
-    /// Uses at least one of the bytes; returns how many.
-    fn step(&mut self, bytes: &mut [u8]) -> Result<usize, Malformed> {
+    /// How many bytes are held back.
+    pub fn held(&self) -> usize {
+        self.waits.into()
+    }
+
+    /// Gives back what was held: nothing follows it.
+    pub fn release(&mut self) {
+        self.waits = false;
+        self.block.forget_empty();
+    }
+
+    /// Uses at least one of the bytes from this place on; returns how many.
+    fn step(&mut self, bytes: &mut [u8], at: usize) -> Result<usize, Malformed> {
+        let next = &bytes[at..];
         match self.position {
             FramePosition::Preface(have) => {
-                if bytes[0] != PREFACE[have] {
+                if next[0] != PREFACE[have] {
                     return Err(Malformed);
                 }
                 self.position = if have + 1 < PREFACE.len() {
@@ -109,8 +133,8 @@ impl AuthorityFilter {
                 bytes: mut header,
                 have,
             } => {
-                let used = bytes.len().min(FRAME_HEADER - have);
-                header[have..have + used].copy_from_slice(&bytes[..used]);
+                let used = next.len().min(FRAME_HEADER - have);
+                header[have..have + used].copy_from_slice(&next[..used]);
                 self.position = FramePosition::Header {
                     bytes: header,
                     have: have + used,
@@ -123,7 +147,7 @@ impl AuthorityFilter {
             FramePosition::PadLength { left, flags } => {
                 self.advance_to(FrameRemainder::from_header_frame(
                     left - 1,
-                    u32::from(bytes[0]),
+                    u32::from(next[0]),
                     flags,
                 )?)?;
                 Ok(1)
@@ -131,15 +155,19 @@ impl AuthorityFilter {
             FramePosition::Payload(mut rest) => {
                 let in_fragment = rest.skip == 0 && rest.fragment > 0;
                 let left = rest.current();
-                let used = bytes.len().min(*left as usize);
+                let used = next.len().min(*left as usize);
                 *left -= used as u32;
                 if in_fragment {
-                    self.block.feed(&mut bytes[..used])?;
+                    self.block.feed(&mut bytes[..at + used], at)?;
+                    if rest.fragment == 0 {
+                        // What decides is not in this frame.
+                        self.block.forget_empty();
+                    }
                 }
                 self.advance_to(rest)?;
                 Ok(used)
             }
-            FramePosition::PassThrough => Ok(bytes.len()),
+            FramePosition::PassThrough => Ok(next.len()),
         }
     }
 

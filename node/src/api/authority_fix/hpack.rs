@@ -20,6 +20,15 @@ const AUTHORITY_HUFFMAN: &[u8] = &[0xb8, 0x3b, 0x53, 0x39, 0xec, 0x32, 0x7d, 0x7
 /// `:authority` is the first entry of the static table (RFC 7541, appendix A).
 const AUTHORITY_INDEX: u32 = 1;
 
+/// An empty `:authority`: its entry of the static table, name and value, as a whole field.
+pub(in crate::api) const EMPTY_AUTHORITY: u8 = 0x80 | AUTHORITY_INDEX as u8;
+
+/// What stands for it: the entry 17, an empty `accept-language`. Neither changes the dynamic table.
+const EMPTY_FIELD: u8 = 0x80 | 17;
+
+/// `:method`, `:path` and `:scheme` as whole fields of the static table. They come before all that is no pseudo-field.
+const WHOLE_PSEUDO_FIELDS: std::ops::RangeInclusive<u8> = 0x82..=0x87;
+
 /// Entries in the static table: greater places are in the dynamic one.
 const STATIC_ENTRIES: u32 = 61;
 
@@ -63,6 +72,8 @@ pub(super) struct HeaderBlock {
     /// Bit k: the entry at place 62 + k is named `:authority`. A table of 4096 bytes, the size every
     /// server starts with and ours keeps, has at most 128 entries of at least 32 bytes.
     recent: u128,
+    /// The last byte was an empty `:authority`.
+    after_empty: bool,
 }
 
 /// The field being read.
@@ -119,12 +130,32 @@ enum StringPart {
 }
 
 impl HeaderBlock {
-    /// Takes the next bytes of a header block and corrects them in place.
-    pub(super) fn feed(&mut self, bytes: &mut [u8]) -> Result<(), Malformed> {
-        for byte in bytes {
-            self.byte(byte)?;
+    /// Takes the bytes of a header block from this place on and corrects them in place. After an empty
+    /// `:authority` the byte before belongs to the block.
+    pub(super) fn feed(&mut self, bytes: &mut [u8], from: usize) -> Result<(), Malformed> {
+        for at in from..bytes.len() {
+            if std::mem::take(&mut self.after_empty) && at > 0 {
+                if WHOLE_PSEUDO_FIELDS.contains(&bytes[at]) {
+                    bytes.swap(at - 1, at);
+                } else {
+                    bytes[at - 1] = EMPTY_FIELD;
+                }
+            }
+            let starts = matches!(self.state, ParserState::Start);
+            self.byte(&mut bytes[at])?;
+            self.after_empty = starts && bytes[at] == EMPTY_AUTHORITY;
         }
         Ok(())
+    }
+
+    /// Whether the last byte was an empty `:authority`, which the next byte decides on.
+    pub(super) const fn awaits_next(&self) -> bool {
+        self.after_empty
+    }
+
+    /// Leaves an empty `:authority` as it is.
+    pub(super) const fn forget_empty(&mut self) {
+        self.after_empty = false;
     }
 
     /// The block is complete: the next byte starts another.

@@ -86,12 +86,53 @@ fn a_recorded_grpcio_client_gets_a_legal_authority_and_nothing_else_changes() {
 
 #[test]
 fn a_recorded_client_byte_by_byte() {
+    assert_eq!(byte_by_byte(&recorded()), filtered(&recorded()));
+}
+
+/// What the filter makes of bytes that come one by one.
+fn byte_by_byte(bytes: &[u8]) -> Vec<u8> {
     let mut filter = AuthorityFilter::default();
-    let mut out = recorded();
-    for byte in &mut out {
-        filter.feed(std::slice::from_mut(byte));
+    let (mut out, mut held) = (bytes.to_vec(), 0);
+    for at in 0..out.len() {
+        held = filter.feed(&mut out[at - held..=at]);
     }
-    assert_eq!(out, filtered(&recorded()));
+    out
+}
+
+/// A field of the static table is one byte. Behind pseudo-fields an empty `:authority` is an empty field that means
+/// nothing; those that come after it go before it.
+#[test]
+fn an_empty_authority_becomes_an_empty_field_behind_the_pseudo_fields() {
+    // `:path` as text, and a field that is none of the pseudo-fields.
+    let (path, other) = (&b"\x44\x02/a"[..], &b"\x5f\x03a/b"[..]);
+    for (sent, expected) in [
+        (
+            [&b"\x83\x86"[..], path, b"\x81", other],
+            [&b"\x83\x86"[..], path, b"\x91", other],
+        ),
+        (
+            [b"\x81\x83\x86\x84", b"", b"", other],
+            [b"\x83\x86\x84\x91", b"", b"", other],
+        ),
+        // One that has a value, or is a part of a value, stays.
+        (
+            [b"\x83\x86", path, b"\x41\x01h", other],
+            [b"\x83\x86", path, b"\x41\x01h", other],
+        ),
+        (
+            [b"\x83\x86", b"\x44\x03/\x81\x82", b"", other],
+            [b"\x83\x86", b"\x44\x03/\x81\x82", b"", other],
+        ),
+        // Nothing follows in its frame.
+        (
+            [b"\x83\x86", path, b"", b"\x81"],
+            [b"\x83\x86", path, b"", b"\x81"],
+        ),
+    ] {
+        let (sent, expected) = (connection(&sent.concat()), connection(&expected.concat()));
+        assert_eq!(filtered(&sent), expected);
+        assert_eq!(byte_by_byte(&sent), expected);
+    }
 }
 
 #[test]
@@ -303,8 +344,9 @@ fn cut(length: usize, cuts: &[u16]) -> Vec<Range<usize>> {
 fn feed_in_parts(bytes: &[u8], cuts: &[u16]) -> Vec<u8> {
     let mut out = bytes.to_vec();
     let mut filter = AuthorityFilter::default();
+    let mut held = 0;
     for part in cut(bytes.len(), cuts) {
-        filter.feed(&mut out[part]);
+        held = filter.feed(&mut out[part.start - held..part.end]);
     }
     out
 }

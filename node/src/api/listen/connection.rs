@@ -8,7 +8,7 @@ use std::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
 use tokio::{
@@ -21,7 +21,10 @@ use tonic::transport::server::Connected;
 
 use super::client_close::CloseDetector;
 use super::process::process_name;
-use crate::api::authority_fix::AuthorityFilter;
+use crate::api::authority_fix::{self, AuthorityFilter};
+
+/// What [`AuthorityFilter`] holds back: an empty `:authority`.
+const HELD: [u8; 1] = [authority_fix::EMPTY_AUTHORITY];
 
 /// A connection, for as long as this process runs: no two ever have the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -159,6 +162,8 @@ impl Drop for ConnectionGuard {
 #[derive(Debug)]
 pub struct Conn {
     stream: ConnStream,
+    /// Corrects what the client sends.
+    filter: AuthorityFilter,
     uid: Option<u32>,
     process: Option<Arc<str>>,
     pid: u32,
@@ -168,8 +173,7 @@ pub struct Conn {
 
 #[derive(Debug)]
 enum ConnStream {
-    /// The filter corrects what the client sends; only clients on Unix sockets send what needs it.
-    Unix(UnixStream, AuthorityFilter),
+    Unix(UnixStream),
     Tcp(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
@@ -177,7 +181,8 @@ enum ConnStream {
 impl Conn {
     pub(super) fn unix(stream: UnixStream, peer: UCred, guard: ConnectionGuard) -> Self {
         Self {
-            stream: ConnStream::Unix(stream, AuthorityFilter::default()),
+            stream: ConnStream::Unix(stream),
+            filter: AuthorityFilter::default(),
             uid: Some(peer.uid()),
             process: peer.pid().and_then(process_name),
             pid: peer.pid().and_then(|pid| pid.try_into().ok()).unwrap_or_default(),
@@ -189,6 +194,7 @@ impl Conn {
     pub(super) fn tcp(stream: TcpStream, guard: ConnectionGuard) -> Self {
         Self {
             stream: ConnStream::Tcp(stream),
+            filter: AuthorityFilter::default(),
             uid: None,
             process: None,
             pid: 0,
@@ -200,6 +206,7 @@ impl Conn {
     pub(super) fn tls(stream: TlsStream<TcpStream>, guard: ConnectionGuard) -> Self {
         Self {
             stream: ConnStream::Tls(Box::new(stream)),
+            filter: AuthorityFilter::default(),
             uid: None,
             process: None,
             pid: 0,
@@ -210,7 +217,7 @@ impl Conn {
 
     fn writer(&mut self) -> Pin<&mut (dyn AsyncWrite + Send + Unpin)> {
         match &mut self.stream {
-            ConnStream::Unix(stream, _) => Pin::new(stream),
+            ConnStream::Unix(stream) => Pin::new(stream),
             ConnStream::Tcp(stream) => Pin::new(stream),
             ConnStream::Tls(stream) => Pin::new(stream),
         }
@@ -239,26 +246,45 @@ impl AsyncRead for Conn {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let (before, room) = (buffer.filled().len(), buffer.remaining());
-        let read = match &mut self.stream {
-            ConnStream::Unix(stream, _) => ready!(Pin::new(stream).poll_read(context, buffer)),
-            ConnStream::Tcp(stream) => ready!(Pin::new(stream).poll_read(context, buffer)),
-            ConnStream::Tls(stream) => ready!(Pin::new(stream).poll_read(context, buffer)),
-        };
+        if buffer.remaining() == 0 {
+            return Poll::Ready(Ok(()));
+        }
         let this = &mut *self;
-        let came = &mut buffer.filled_mut()[before..];
-        this.close_detector.feed(came);
-        let end = &this.guard.end;
-        end.closed_cleanly
-            .store(this.close_detector.closed_cleanly(), Ordering::Release);
-        // The streams of the connection hear of its end after this.
-        if read.is_err() || (came.is_empty() && room > 0) {
-            end.is_over.store(true, Ordering::Release);
+        let before = buffer.filled().len();
+        loop {
+            // A byte that was held back goes before the next ones.
+            let held = this.filter.held();
+            buffer.put_slice(&HELD[..held]);
+            let room = buffer.remaining();
+            let read = match &mut this.stream {
+                ConnStream::Unix(stream) => Pin::new(stream).poll_read(context, buffer),
+                ConnStream::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
+                ConnStream::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+            };
+            let Poll::Ready(read) = read else {
+                buffer.set_filled(before);
+                return Poll::Pending;
+            };
+            let came = &buffer.filled()[before + held..];
+            this.close_detector.feed(came);
+            let end = &this.guard.end;
+            end.closed_cleanly
+                .store(this.close_detector.closed_cleanly(), Ordering::Release);
+            // The streams of the connection hear of its end after this.
+            if read.is_err() || (came.is_empty() && room > 0) {
+                end.is_over.store(true, Ordering::Release);
+            }
+            if came.is_empty() {
+                // Nothing follows, or there is no room for it.
+                this.filter.release();
+                return Poll::Ready(read);
+            }
+            let held = this.filter.feed(&mut buffer.filled_mut()[before..]);
+            buffer.set_filled(buffer.filled().len() - held);
+            if read.is_err() || buffer.filled().len() > before {
+                return Poll::Ready(read);
+            }
         }
-        if let ConnStream::Unix(_, filter) = &mut this.stream {
-            filter.feed(came);
-        }
-        Poll::Ready(read)
     }
 }
 
@@ -289,7 +315,7 @@ impl AsyncWrite for Conn {
 
     fn is_write_vectored(&self) -> bool {
         match &self.stream {
-            ConnStream::Unix(stream, _) => stream.is_write_vectored(),
+            ConnStream::Unix(stream) => stream.is_write_vectored(),
             ConnStream::Tcp(stream) => stream.is_write_vectored(),
             ConnStream::Tls(stream) => stream.is_write_vectored(),
         }

@@ -313,6 +313,35 @@ async fn a_client_with_a_raw_path_for_an_authority_is_answered() {
     is_answered(&bytes).await;
 }
 
+/// The same with an empty authority, as grpc-go sends it where a dialer of the program's own connects.
+#[tokio::test]
+async fn a_client_with_an_empty_authority_is_answered() {
+    let recorded = crate::api::authority_fix::recorded_client();
+    let place = |bytes: &[u8]| {
+        recorded
+            .windows(bytes.len())
+            .position(|part| part == bytes)
+            .unwrap()
+    };
+    let field = [&b"\x40\x0a:authority\x19"[..], b"tmp%2Fa%20b%2Fdaemon.sock"].concat();
+    // The first call alone: the second one has its authority by its place in the client's table.
+    let (head, at, end) = (
+        place(b"\x00\x01\x0a\x01\x04\0\0\0\x01"),
+        place(&field),
+        place(b"\0\0\x23\x01\x04"),
+    );
+    let length = 0x10a - u16::try_from(field.len() - 1).unwrap();
+    let frame = [&[0][..], &length.to_be_bytes()].concat();
+    let empty = [
+        &recorded[..head],
+        &frame,
+        &recorded[head + 3..at],
+        b"\x81",
+        &recorded[at + field.len()..end],
+    ];
+    is_answered(&empty.concat()).await;
+}
+
 /// Sends these bytes over the socket until a call is answered.
 async fn is_answered(bytes: &[u8]) {
     let home = home();
