@@ -1,7 +1,8 @@
 //! Who may come in, and how often: what one address or caller may have of everything that is shared.
 //!
-//! `rate`, `concurrency`, `byte_quota`, `ip_scope`, `conn_slots`, `network` and `log_throttle` are PURE: no I/O, and the time is an argument. `swarm_limits` is the
-//! behaviour that applies them to the connections of libp2p, `http` how long a connection of HTTP is waited for.
+//! `rate`, `concurrency`, `byte_quota`, `ip_scope`, `conn_slots`, `network`, `log_throttle` and `turn_queue` are PURE: no I/O, and the
+//! time is an argument. `swarm_limits` is the behaviour that applies them to the connections of libp2p, `http` how long a connection of
+//! HTTP is waited for.
 //! `interfaces` watches the addresses of this host.
 
 mod byte_quota;
@@ -18,6 +19,7 @@ mod network;
 pub mod rate;
 #[cfg(feature = "swarm")]
 mod swarm_limits;
+mod turn_queue;
 
 pub use byte_quota::ByteQuota;
 pub use concurrency::Concurrency;
@@ -29,3 +31,4 @@ pub use log_throttle::LogThrottle;
 pub use network::Network;
 #[cfg(feature = "swarm")]
 pub use swarm_limits::{Behaviour, SwarmLimits, address};
+pub use turn_queue::TurnQueue;

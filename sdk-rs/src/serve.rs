@@ -142,7 +142,7 @@ impl Serve {
         self
     }
 
-    /// How many handlers run at once, at least 1; default 64. Further tasks wait, unclaimed.
+    /// How many handlers run at once, at least 1; default 64. Further tasks wait, unclaimed; their senders take turns.
     pub fn concurrency(mut self, handlers: usize) -> Self {
         self.concurrency = handlers.max(1);
         self

@@ -1,12 +1,14 @@
 //! Which tasks wait, which are open, which are over: pure bookkeeping of the serving loop. A task is
-//! started once per process, also when the daemon hands it over again. Bounded in tasks and bytes.
+//! started once per process, also when the daemon hands it over again. Senders take turns, so one with many
+//! tasks does not keep the others from the handlers. Bounded in tasks and bytes.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
     sync::Arc,
 };
 
-use agentanycast_proto::v1;
+use agentanycast_limits::TurnQueue;
+use agentanycast_proto::{gateway_labels::CALLER, v1};
 use prost::Message as _;
 use tokio_util::sync::CancellationToken;
 
@@ -42,9 +44,29 @@ pub(super) struct DeliveredTask {
     pub(super) exclusive_since: Option<ConnectionTime>,
 }
 
+/// Who sent a task.
+#[derive(Clone, Debug, Default)]
+struct TaskSource {
+    /// The peer.
+    node: String,
+    /// The caller of that peer's gateway, as it says.
+    caller: String,
+}
+
+impl TaskSource {
+    fn of(task: &Task) -> Self {
+        let node = task.originator.as_ref().map(ToString::to_string);
+        Self {
+            node: node.unwrap_or_default(),
+            caller: task.metadata.get(CALLER).cloned().unwrap_or_default(),
+        }
+    }
+}
+
 /// A task that waits for a free handler.
 pub(super) struct QueuedTask {
     pub(super) id: String,
+    source: TaskSource,
     /// What was handed over; `None` when there was no room to keep it.
     pub(super) held: Option<Box<DeliveredTask>>,
     size: usize,
@@ -73,13 +95,14 @@ impl RunOutcome {
 /// A task whose handler runs, or is about to.
 struct OpenTask {
     inbox: Arc<TaskInbox>,
+    source: TaskSource,
     /// It was handed over since, as new: it begins anew if it turns out that it was not started.
     delivered_again: bool,
 }
 
 #[derive(Default)]
 pub(super) struct OpenTasks {
-    waiting: VecDeque<QueuedTask>,
+    waiting: TurnQueue<QueuedTask>,
     waiting_ids: HashSet<String>,
     held_bytes: usize,
     open: HashMap<String, OpenTask>,
@@ -133,19 +156,27 @@ impl OpenTasks {
         let held = self.held_bytes + size <= MAX_HELD_BYTES;
         let size = if held { size } else { 0 };
         self.held_bytes += size;
-        self.waiting.push_back(QueuedTask {
+        self.wait(QueuedTask {
             id,
+            source: TaskSource::of(&given.task),
             held: held.then_some(given),
             size,
         });
     }
 
+    fn wait(&mut self, task: QueuedTask) {
+        let TaskSource { node, caller } = task.source.clone();
+        self.waiting.push(&node, &caller, task);
+    }
+
     fn forget_waiting(&mut self, id: &str) {
-        if self.waiting_ids.remove(id)
-            && let Some(position) = self.waiting.iter().position(|waiting| waiting.id == id)
-            && let Some(waiting) = self.waiting.remove(position)
-        {
-            self.held_bytes -= waiting.size;
+        if self.waiting_ids.remove(id) {
+            let held_bytes = &mut self.held_bytes;
+            self.waiting.retain(|waiting| {
+                let stays = waiting.id != id;
+                *held_bytes -= if stays { 0 } else { waiting.size };
+                stays
+            });
         }
     }
 
@@ -154,15 +185,16 @@ impl OpenTasks {
         !self.waiting.is_empty()
     }
 
-    /// Opens the task that has waited longest.
+    /// Opens the task of the sender whose turn it is that has waited longest.
     pub(super) fn start_next(&mut self) -> Option<(QueuedTask, Arc<TaskInbox>)> {
-        let waiting = self.waiting.pop_front()?;
+        let waiting = self.waiting.pop()?;
         self.waiting_ids.remove(&waiting.id);
         self.held_bytes -= waiting.size;
         let exclusive_since = waiting.held.as_ref().and_then(|given| given.exclusive_since);
         let conversation = self.new_inbox(exclusive_since);
         let open = OpenTask {
             inbox: Arc::clone(&conversation),
+            source: waiting.source.clone(),
             delivered_again: false,
         };
         self.open.insert(waiting.id.clone(), open);
@@ -176,6 +208,7 @@ impl OpenTasks {
         }
         let open = OpenTask {
             inbox: Arc::clone(inbox),
+            source: TaskSource::default(),
             delivered_again: false,
         };
         self.open.insert(id.to_owned(), open);
@@ -194,10 +227,14 @@ impl OpenTasks {
 
     /// Closes an open task.
     pub(super) fn finish(&mut self, id: &str, outcome: RunOutcome) {
-        let again = self.open.remove(id).is_some_and(|open| open.delivered_again);
-        if again && outcome == RunOutcome::NotStarted && self.waiting_ids.insert(id.to_owned()) {
-            self.waiting.push_back(QueuedTask {
+        let again = self.open.remove(id).filter(|open| open.delivered_again);
+        if let Some(open) = again
+            && outcome == RunOutcome::NotStarted
+            && self.waiting_ids.insert(id.to_owned())
+        {
+            self.wait(QueuedTask {
                 id: id.to_owned(),
+                source: open.source,
                 held: None,
                 size: 0,
             });
@@ -219,7 +256,7 @@ impl OpenTasks {
         }
         for given in self
             .waiting
-            .iter_mut()
+            .items_mut()
             .filter_map(|waiting| waiting.held.as_mut())
         {
             given.exclusive_since = None;
@@ -305,6 +342,27 @@ mod tests {
         assert!(board.start_next().is_none());
         board.deliver(given("a", v1::TaskStatus::Canceled));
         assert!(conversation.cancelled().is_cancelled());
+    }
+
+    #[test]
+    fn a_sender_of_many_tasks_keeps_no_other_one_waiting() {
+        let mut board = OpenTasks::default();
+        let mut deliver = |id: &str, peer: &str, caller: &str| {
+            let mut given = given(id, v1::TaskStatus::Submitted);
+            given.task.originator = crate::PeerId::from_daemon(peer.to_owned());
+            given.task.metadata.insert(CALLER.to_owned(), caller.to_owned());
+            board.deliver(given);
+        };
+        for at in 0..20 {
+            deliver(&format!("flood {at}"), "a", "mcp:alice");
+        }
+        deliver("other caller", "a", "mcp:bob");
+        deliver("other peer", "b", "");
+        let started: Vec<String> = std::iter::from_fn(|| board.start_next())
+            .map(|(task, _)| task.id)
+            .take(4)
+            .collect();
+        assert_eq!(started, ["flood 0", "other peer", "other caller", "flood 1"]);
     }
 
     #[test]

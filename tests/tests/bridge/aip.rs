@@ -6,9 +6,16 @@ mod foreign_service;
 mod outages;
 mod scene;
 
-use agentanycast_aip::endpoints::{ConstellationEvent, TaskRequest};
-use agentanycast_tests::{cli::anycast_json, eventually, within};
+use std::sync::{Arc, Mutex};
+
+use agentanycast::TaskFilter;
+use agentanycast_aip::{
+    endpoints::{ClosureTools, ConstellationEvent, TaskRequest},
+    messages::{McpToolInfo, ToolCommandType},
+};
+use agentanycast_tests::{Daemon, cli::anycast_json, eventually, within};
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
 use scene::{AipScene, data_of, reason_of};
 
@@ -43,6 +50,78 @@ async fn a_tool_of_a_device_is_called_by_its_skill() {
     assert_eq!(
         scene.figure("tasks_ended_total", "outcome=\"completed\"").await,
         2
+    );
+}
+
+/// What a device with one tool, `note`, was told to note. Each call lasts until a permit is given.
+#[derive(Clone)]
+struct Notes {
+    noted: Arc<Mutex<Vec<String>>>,
+    permits: Arc<Semaphore>,
+}
+
+impl Notes {
+    fn noted(&self) -> Vec<String> {
+        self.noted.lock().unwrap().clone()
+    }
+
+    async fn until(&self, count: usize) {
+        eventually("the device is called", || async {
+            (self.noted().len() >= count).then_some(())
+        })
+        .await;
+    }
+
+    fn tools(&self) -> ClosureTools {
+        let schema = json!({ "type": "object", "properties": { "text": { "type": "string" } } });
+        let notes = self.clone();
+        let tool = McpToolInfo::new(ToolCommandType::Action, "Test", "note", schema);
+        ClosureTools::new().with_tool(tool, move |parameters| {
+            let notes = notes.clone();
+            async move {
+                let text = parameters["text"].as_str().unwrap_or_default().to_owned();
+                notes.noted.lock().unwrap().push(text);
+                notes.permits.acquire().await.unwrap().forget();
+                Ok(json!("noted").into())
+            }
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_sender_with_many_tasks_keeps_no_other_one_from_a_device() {
+    let scene = AipScene::start().await;
+    let notes = Notes {
+        noted: Arc::default(),
+        permits: Arc::new(Semaphore::new(0)),
+    };
+    let _device = scene.device_with("desk", Arc::new(notes.tools()));
+    scene.until_found("aip:desk:note").await;
+    let post = async |daemon: &Daemon, text: &str| {
+        let data = json!({ "text": text }).to_string();
+        anycast_json(daemon, &["send", "--skill", "--no-wait", "aip:desk:note", &data]).await;
+    };
+    let far = &scene.nodes.far;
+    post(far, "far 0").await;
+    notes.until(1).await;
+    for number in 1..5 {
+        post(far, &format!("far {number}")).await;
+    }
+    let node = scene.nodes.gateway.node().await;
+    eventually("the tasks wait at the node of the device", || async {
+        let tasks = node.tasks(&TaskFilter::default()).await.ok()?;
+        (tasks.len() == 5).then_some(())
+    })
+    .await;
+    // A program beside the gateway sends one, behind all of these.
+    post(&scene.nodes.gateway, "near").await;
+    notes.permits.add_permits(1);
+    notes.until(2).await;
+    notes.permits.add_permits(10);
+    notes.until(6).await;
+    assert_eq!(
+        notes.noted(),
+        ["far 0", "far 1", "near", "far 2", "far 3", "far 4"]
     );
 }
 

@@ -7,6 +7,7 @@
 mod commands;
 mod connection_task;
 mod device_info;
+mod device_turn;
 mod dispatch;
 mod entry;
 mod hooks;

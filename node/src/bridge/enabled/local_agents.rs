@@ -1,7 +1,7 @@
 //! The agent side of the port carried out by this node, without a wire.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::HashMap,
     sync::{
         Arc, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -13,6 +13,8 @@ use agentanycast_gateway::{
     agents::{AgentPort, AgentTask, Agents, ArtifactSink, DROPPED, own_message},
     is_terminal,
 };
+use agentanycast_limits::TurnQueue;
+use agentanycast_proto::gateway_labels::CALLER;
 use agentanycast_proto::v1::{
     self, CompleteTaskRequest, FailTaskRequest, GetNodeInfoRequest, GetTaskRequest, ListNodeAgentsRequest,
     ListTasksRequest, MessageRole, RegisterAgentRequest, SendStreamingArtifactRequest, StreamChunk,
@@ -186,9 +188,15 @@ struct OpenTasks {
 
 #[derive(Default)]
 struct OpenTasksState {
-    /// By their ids, oldest first; bounded by the open tasks that the node has.
-    waiting: VecDeque<String>,
+    /// By their ids; senders take turns, and so do the callers of one sender. Bounded by the open tasks that the node has.
+    waiting: TurnQueue<String>,
     open: HashMap<String, Inbox>,
+}
+
+impl OpenTasksState {
+    fn is_waiting(&self, task: &str) -> bool {
+        self.waiting.items().any(|id| id == task)
+    }
 }
 
 impl OpenTasks {
@@ -208,16 +216,18 @@ impl OpenTasks {
             }
         } else if has_ended {
             state.waiting.retain(|id| *id != task.task_id);
-        } else if task.status() == TaskStatus::Submitted && !state.waiting.contains(&task.task_id) {
-            state.waiting.push_back(task.task_id.clone());
+        } else if task.status() == TaskStatus::Submitted && !state.is_waiting(&task.task_id) {
+            let caller = task.metadata.get(CALLER).map(String::as_str);
+            let (peer, caller) = (&task.originator_peer_id, caller.unwrap_or_default());
+            state.waiting.push(peer, caller, task.task_id.clone());
             self.arrived.notify_one();
         }
     }
 
-    /// The id of the task that has waited longest.
+    /// The id of the task that has waited longest of those of the sender whose turn it is.
     async fn next_waiting(&self) -> String {
         loop {
-            if let Some(id) = self.state().waiting.pop_front() {
+            if let Some(id) = self.state().waiting.pop() {
                 return id;
             }
             self.arrived.notified().await;

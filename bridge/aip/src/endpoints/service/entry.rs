@@ -2,14 +2,14 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use serde_json::Value;
 use tokio::{sync::oneshot, time::Instant};
 use tokio_util::sync::CancellationToken;
 
-use super::TaskOutcome;
+use super::{TaskOutcome, device_turn::DeviceTurns};
 use crate::{
     messages::{ClientMessage, ClientRole, JsonObject},
     protocol::{MOST_PENDING, Outbox, PendingReplies, Registration},
@@ -65,7 +65,7 @@ pub(super) struct ClientEntry {
     info: Mutex<CachedInfo>,
     dispatches: Mutex<HashMap<String, Dispatch>>,
     /// A device carries one task out at a time.
-    pub(super) turn: Arc<tokio::sync::Mutex<()>>,
+    pub(super) turns: DeviceTurns,
     /// Files go one after another.
     pub(super) files: tokio::sync::Mutex<()>,
     /// The connection ends, or has ended.
@@ -93,7 +93,7 @@ impl ClientEntry {
                 never_answers: false,
             }),
             dispatches: Mutex::default(),
-            turn: Arc::default(),
+            turns: DeviceTurns::default(),
             files: tokio::sync::Mutex::default(),
             gone,
         }

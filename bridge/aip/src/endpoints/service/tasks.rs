@@ -156,15 +156,16 @@ impl DeviceService {
             service: self.clone(),
             owner: owner.outbox.clone(),
         };
-        let turn = open.device.as_ref().map(|device| Arc::clone(&device.turn));
+        let turns = open.device.as_ref().map(|device| device.turns.clone());
         let hooks = Arc::clone(&self.0.hooks);
         let token = cancelled.clone();
         let running = async move {
-            let _turn = match turn {
-                Some(turn) => tokio::select! {
+            let caller = task.owner_caller.as_deref().unwrap_or(&task.owner_id);
+            let _turn = match turns {
+                Some(turns) => tokio::select! {
                     biased;
                     () = token.cancelled() => return TaskOutcome::failed("it was cancelled before it began"),
-                    turn = turn.lock_owned() => Some(turn),
+                    turn = turns.take(caller, &task.owner_id) => Some(turn),
                 },
                 None => None,
             };
