@@ -25,7 +25,12 @@ pub trait Backend: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Resolves when its skills have changed. Never resolves where they cannot change.
+    /// Whether [`skills`](Self::skills) told them all. Until then the agent keeps the skills of its last card.
+    fn skills_are_known(&self) -> bool {
+        true
+    }
+
+    /// Resolves when its skills have changed, or are known. Never resolves where they cannot change.
     async fn skills_changed(&self) {
         std::future::pending::<()>().await;
     }

@@ -15,7 +15,7 @@ use std::{
     future::ready,
     io,
     path::PathBuf,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -52,7 +52,15 @@ pub struct McpBackend {
     max_output: usize,
     server: OnceLock<KeptServer>,
     /// The skills that the runner was told last.
-    told: Mutex<Option<Vec<v1::Skill>>>,
+    told: Mutex<Option<ToldSkills>>,
+}
+
+/// Skills that the runner was told.
+#[derive(Clone, Debug, PartialEq)]
+struct ToldSkills {
+    skills: Vec<v1::Skill>,
+    /// See [`UpServer::is_known`].
+    are_known: bool,
 }
 
 impl McpBackend {
@@ -81,14 +89,18 @@ impl McpBackend {
         })
     }
 
-    /// The server, once it answers. `at_once`: the reason why it does not is an error and not waited for, as a want of the host is
-    /// in any case.
+    fn told(&self) -> MutexGuard<'_, Option<ToldSkills>> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The server, once it answers and its tools are known. `at_once`: the reason why it does not answer is an error and not waited
+    /// for, as a want of the host is in any case; nor are its tools.
     async fn up(&self, at_once: bool) -> Result<UpServer, RunError> {
         let mut state = self.server().state.clone();
         let is_known = |state: &ServerState| match state {
             ServerState::Starting => false,
             ServerState::Down(reason) => at_once || reason.is_unstarted(),
-            ServerState::Up(server) => server.is_up(),
+            ServerState::Up(server) => server.is_up() && (at_once || server.is_known),
         };
         let known = state.wait_for(is_known).await;
         match known.as_deref() {
@@ -101,7 +113,8 @@ impl McpBackend {
     fn down_reason(&self) -> String {
         match &*self.server().state.borrow() {
             ServerState::Down(reason) => format!("the MCP server is not running: {reason}"),
-            _ => "the MCP server is not running".to_owned(),
+            ServerState::Up(_) => "the MCP server has not listed its tools".to_owned(),
+            ServerState::Starting => "the MCP server is not running".to_owned(),
         }
     }
 
@@ -140,15 +153,27 @@ impl McpBackend {
 #[async_trait]
 impl Backend for McpBackend {
     async fn skills(&self) -> Result<Option<Vec<v1::Skill>>, RunError> {
-        let told = || self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let server = match self.up(true).await {
+        let up = self.up(true).await;
+        let mut told = self.told();
+        let last = told.as_ref().map(|told| told.skills.clone());
+        let server = match up {
             Ok(server) => server,
             // It is being started again: its tools are what they were until it says otherwise.
-            Err(error) => return told().clone().map(Some).ok_or(error),
+            Err(error) => return last.map(Some).ok_or(error),
         };
+        if !server.is_known && last.is_some() {
+            return Ok(last);
+        }
         let skills = tools::skills(&server.tools);
-        *told() = Some(skills.clone());
+        *told = Some(ToldSkills {
+            skills: skills.clone(),
+            are_known: server.is_known,
+        });
         Ok(Some(skills))
+    }
+
+    fn skills_are_known(&self) -> bool {
+        self.told().as_ref().is_some_and(|told| told.are_known)
     }
 
     async fn skills_changed(&self) {
@@ -157,8 +182,11 @@ impl Backend for McpBackend {
             let ServerState::Up(server) = state else {
                 return false;
             };
-            let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-            told.as_ref() != Some(&tools::skills(&server.tools))
+            let told = self.told();
+            let is_same = |told: &ToldSkills| {
+                !server.is_known || told.are_known && told.skills == tools::skills(&server.tools)
+            };
+            !told.as_ref().is_some_and(is_same)
         };
         if state.wait_for(has_changed).await.is_err() {
             std::future::pending::<()>().await;

@@ -189,7 +189,11 @@ impl Runner {
             let attached = match skills {
                 Ok(skills) => {
                     let (card, program) = (card(settings, skills), settings.program.clone());
-                    agents.attach(&settings.name, card, Some(program)).await
+                    if backend.skills_are_known() {
+                        agents.attach(&settings.name, card, Some(program)).await
+                    } else {
+                        agents.attach_again(&settings.name, card, Some(program)).await
+                    }
                 }
                 Err(error) if error.is_unstarted() => {
                     host.set_lacked(error.for_log().to_owned());
@@ -287,7 +291,9 @@ async fn take_tasks(
                     }
                     skills => skills?,
                 };
-                work.agent.set_card(card(settings, skills)).await?;
+                if work.backend.skills_are_known() {
+                    work.agent.set_card(card(settings, skills)).await?;
+                }
             }
             _ = look.tick() => for started in work.take_over().await {
                 let work = Arc::clone(work);

@@ -26,6 +26,9 @@ use crate::{
 /// start.
 const START_WITHIN: Duration = Duration::from_mins(2);
 
+/// How long a server that has just started may list no tools before it is taken at its word: it may not be ready.
+const KNOWN_WITHIN: Duration = Duration::from_secs(30);
+
 /// The shortest time between two lists of tools, however often the server says that they have changed.
 const LIST_EVERY: Duration = Duration::from_secs(1);
 
@@ -72,6 +75,8 @@ pub(super) enum ServerState {
 pub(super) struct UpServer {
     pub(super) client: Arc<McpClient>,
     pub(super) tools: Arc<Vec<Tool>>,
+    /// These are its tools: it does not list none because it has just started.
+    pub(super) is_known: bool,
 }
 
 impl UpServer {
@@ -234,13 +239,20 @@ impl ServerKeeper {
     /// listed none: it may not be ready. Returns when it does not answer.
     async fn follow_tools(&self, client: &Arc<McpClient>) -> String {
         let (mut changed, mut pause) = (client.tools_changed(), RestartPause::default());
+        let known_at = Instant::now() + KNOWN_WITHIN;
+        let mut has_listed = false;
         loop {
             changed.borrow_and_update();
             let listed_at = Instant::now();
             let is_complete = match client.list_tools().await {
                 Ok(list) => {
                     let is_complete = !list.tools.is_empty();
-                    self.publish(client, list.tools);
+                    has_listed |= is_complete;
+                    self.publish(UpServer {
+                        client: Arc::clone(client),
+                        tools: Arc::new(list.tools),
+                        is_known: has_listed || Instant::now() >= known_at,
+                    });
                     is_complete
                 }
                 Err(failure) => {
@@ -269,7 +281,10 @@ impl ServerKeeper {
                 if is_complete {
                     std::future::pending::<()>().await;
                 }
-                sleep(pause.after(Duration::ZERO)).await;
+                let now = Instant::now();
+                let next = now + pause.after(Duration::ZERO);
+                let is_first_after = now < known_at && known_at < next;
+                sleep_until(if is_first_after { known_at } else { next }).await;
             };
             tokio::select! {
                 // The sender is the client.
@@ -283,23 +298,20 @@ impl ServerKeeper {
         }
     }
 
-    fn publish(&self, client: &Arc<McpClient>, tools: Vec<Tool>) {
+    fn publish(&self, server: UpServer) {
         self.state.send_if_modified(|state| {
             if let ServerState::Up(up) = state
-                && Arc::ptr_eq(&up.client, client)
-                && *up.tools == tools
+                && Arc::ptr_eq(&up.client, &server.client)
+                && (&up.tools, up.is_known) == (&server.tools, server.is_known)
             {
                 return false;
             }
             tracing::info!(
                 server = self.endpoint.shown(),
-                tools = tools.len(),
+                tools = server.tools.len(),
                 "the tools of an MCP server are the skills of its agent"
             );
-            *state = ServerState::Up(UpServer {
-                client: Arc::clone(client),
-                tools: Arc::new(tools),
-            });
+            *state = ServerState::Up(server);
             true
         });
     }
