@@ -16,6 +16,7 @@ pub mod bare_grpc;
 pub mod bench_targets;
 pub mod bridge;
 pub mod browser;
+pub mod bystander;
 pub mod cli;
 pub mod daemon;
 pub mod daemon_pair;

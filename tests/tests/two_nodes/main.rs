@@ -15,6 +15,7 @@ mod deployed_peer;
 mod dns_reload;
 mod invalid_requests;
 mod ip_families;
+mod kept_skills;
 mod message_sizes;
 mod metrics;
 mod node_agents;

@@ -1,12 +1,21 @@
 //! Devices, constellations and daemons that are lost while tasks are under way.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use agentanycast_aip::endpoints::TaskRequest;
+use agentanycast_aip::{
+    endpoints::TaskRequest,
+    messages::{McpToolInfo, ToolCommand, ToolCommandType},
+    protocol::{BatchContext, ToolExecutor, ToolFailure, ToolOutput},
+};
 use agentanycast_tests::{
+    bystander::Bystander,
     cli::{anycast_at, anycast_json},
     eventually, within,
 };
+use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use super::scene::AipScene;
@@ -91,6 +100,62 @@ async fn a_device_gets_tasks_again_when_it_is_back() {
     let _device = scene.device("desk").await;
     let task = ended(&scene, waits["task_id"].as_str().unwrap()).await;
     assert_eq!(task["status"], "completed", "{task:#}");
+}
+
+/// A device with one tool, which it lists after this time.
+struct LateTools(Duration);
+
+#[async_trait]
+impl ToolExecutor for LateTools {
+    async fn tools(&self, _: &BatchContext) -> Result<Vec<McpToolInfo>, ToolFailure> {
+        tokio::time::sleep(self.0).await;
+        let schema = json!({ "type": "object" });
+        Ok(vec![McpToolInfo::new(
+            ToolCommandType::Action,
+            "Test",
+            "hello",
+            schema,
+        )])
+    }
+
+    async fn execute(&self, _: &BatchContext, _: &ToolCommand) -> Result<ToolOutput, ToolFailure> {
+        Ok(json!("hello from the device").into())
+    }
+}
+
+/// The node's primary agent does not get a task for a tool while the device is away or has not listed its tools yet.
+#[tokio::test]
+async fn a_task_for_a_tool_waits_for_a_device_that_lists_its_tools_late() {
+    let mut scene = AipScene::start().await;
+    let other = Bystander::start(&scene.nodes.gateway).await;
+    let device = scene.device_with("desk", Arc::new(LateTools(Duration::ZERO)));
+    scene.until_found("aip:desk:hello").await;
+    let clients = async |count: u64| {
+        eventually("the device comes or goes", || async {
+            (scene.figure("clients", "role=\"device\"").await == count).then_some(())
+        })
+        .await;
+    };
+    clients(1).await;
+    device.cut();
+    clients(0).await;
+    let late = || Arc::new(LateTools(Duration::from_secs(3)));
+    let device = scene.device_with("desk", late());
+    clients(1).await;
+    let args = ["send", "--skill", "--no-wait", "aip:desk:hello", "{}"];
+    let send = async |scene: &AipScene| {
+        let sent = anycast_json(&scene.nodes.far, &args).await;
+        let task = ended(scene, sent["task_id"].as_str().unwrap()).await;
+        assert_eq!(task["status"], "completed", "{task:#}");
+        assert_eq!(task["artifacts"][0]["parts"][0]["text"], "hello from the device");
+    };
+    send(&scene).await;
+
+    scene.nodes.gateway.kill().await;
+    scene.nodes.gateway.restart().await;
+    send(&scene).await;
+    assert_eq!(other.tasks(), 0);
+    device.cut();
 }
 
 #[tokio::test]

@@ -128,7 +128,8 @@ impl Fleet {
         sent["task_id"].as_str().unwrap().to_owned()
     }
 
-    fn suite(&self, content: &str) -> String {
+    /// A file `suite.xml` with this content, as an argument of the command.
+    pub(crate) fn suite(&self, content: &str) -> String {
         let directory: PathBuf = self.files().join(content.replace(' ', "-"));
         std::fs::create_dir_all(&directory).unwrap();
         let file = directory.join("suite.xml");

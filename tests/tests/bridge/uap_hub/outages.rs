@@ -1,14 +1,19 @@
 //! Agents that are lost while tasks wait and are under way, and a hub that is lost.
 
-use agentanycast_tests::{cli::anycast_json, eventually};
+use agentanycast_tests::{Daemon, bystander::Bystander, cli::anycast_json, eventually};
 use serde_json::{Value, json};
 
-use super::fleet::Fleet;
+use super::fleet::{Fleet, FleetAgent};
 
 /// The task at the sender, once it has ended.
 async fn ended(fleet: &Fleet, id: &str) -> Value {
+    ended_at(&fleet.asker, id).await
+}
+
+/// The same of a task of this daemon.
+async fn ended_at(daemon: &Daemon, id: &str) -> Value {
     eventually("the task ends", || async {
-        let task = anycast_json(&fleet.asker, &["task", id]).await;
+        let task = anycast_json(daemon, &["task", id]).await;
         ["completed", "failed"]
             .iter()
             .any(|status| task["status"] == *status)
@@ -55,6 +60,51 @@ async fn an_agent_connects_again_to_a_hub_that_was_killed() {
     let task = ended(&fleet, &task).await;
     assert_eq!(task["status"], "completed", "{task:#}");
     assert_eq!(fleet.hub_figure("clients", "").await, 1);
+}
+
+/// The node's primary agent does not get a task for a type while no agent of that type is connected.
+#[tokio::test]
+async fn a_task_waits_for_an_agent_that_connects_again() {
+    let mut fleet = Fleet::beside_another_agent().await;
+    let other = Bystander::start(&fleet.hub).await;
+    let agent = fleet.agent("runner").await;
+    drop(agent);
+    eventually("the skills go with the agent", || async {
+        fleet
+            .skills_at_relay()
+            .await
+            .iter()
+            .all(|skill| skill == "other")
+            .then_some(())
+    })
+    .await;
+    let sent = [
+        "send",
+        "--skill",
+        "--no-wait",
+        "uap:test:junit",
+        &fleet.suite("pass"),
+    ];
+    let sent = anycast_json(&fleet.hub, &sent).await;
+    let id = sent["task_id"].as_str().unwrap();
+    assert_eq!(
+        anycast_json(&fleet.hub, &["task", id]).await["status"],
+        "submitted"
+    );
+    let mut agent = FleetAgent::start("runner", fleet.hub_url());
+    assert_eq!(agent.began().await.1, "pass");
+    let task = ended_at(&fleet.hub, id).await;
+    assert_eq!(task["status"], "completed", "{task:#}");
+
+    fleet.hub.kill().await;
+    drop(agent);
+    fleet.hub.restart().await;
+    let id = fleet.post("uap:test:junit", "pass").await;
+    let mut agent = FleetAgent::start("runner", fleet.hub_url());
+    assert_eq!(agent.began().await.1, "pass");
+    let task = ended(&fleet, &id).await;
+    assert_eq!(task["status"], "completed", "{task:#}");
+    assert_eq!(other.tasks(), 0);
 }
 
 #[tokio::test]
