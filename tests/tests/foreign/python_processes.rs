@@ -1,10 +1,12 @@
 //! Two processes of the README's Python agent, which says nothing before its result: each task is run by one of them, however
-//! long it takes.
+//! long it takes. And two `Node` objects in one process, both of which get it.
 
 use std::{collections::BTreeSet, fs, time::Duration};
 
 use agentanycast::{Target, TaskStatus};
-use agentanycast_tests::{Daemon, TransportKind, eventually, eventually_within};
+use agentanycast_tests::{Daemon, TransportKind, eventually, eventually_within, within};
+use serde_json::json;
+use tokio::process::Command;
 
 use crate::{
     client_env::{ClientEnv, python},
@@ -84,4 +86,49 @@ async fn twenty_tasks_of_a_silent_handler_are_run_twenty_times() {
 #[ignore = "long: the handler sleeps 45 s"]
 async fn twenty_tasks_of_a_handler_that_sleeps_are_run_twenty_times() {
     each_task_is_run_once("", Duration::from_secs(45)).await;
+}
+
+/// Two `Node` objects of one process, which gRPC puts on one connection: both get each task, and the claim of the one does not
+/// keep the other from it. README names this as a limit.
+async fn two_nodes_of_one_process(start: impl FnOnce(&ClientEnv, &Daemon) -> Command) {
+    let stage = ClientEnv::new(TransportKind::Tcp);
+    let daemon = Daemon::builder().start().await;
+    let mut program = ScriptProcess::start(start(&stage, &daemon));
+    program.json().await;
+    let node = daemon.node().await;
+    eventually("both nodes listen", || async {
+        let agents = node.node_agents().await.unwrap();
+        (agents.first()?.listeners == 2).then_some(())
+    })
+    .await;
+    for text in ["one", "two", "three"] {
+        let target = Target::Peer(daemon.peer_id().clone());
+        let task = node.send_task(target, text).await.unwrap();
+        let ended = within("the task ends", task.wait()).await.unwrap();
+        assert_eq!(ended.text_content(), text.to_uppercase());
+        let mut called = [program.json().await, program.json().await];
+        called.sort_by_key(|call| call["node"].as_u64());
+        assert_eq!(called, [1, 2].map(|node| json!({ "node": node, "text": text })));
+    }
+    program.succeed().await;
+}
+
+#[tokio::test]
+async fn two_python_nodes_of_one_process_both_get_each_task() {
+    two_nodes_of_one_process(|stage, daemon| {
+        let mut command = stage.python("two_nodes.py");
+        command.arg(daemon.home().path());
+        command
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn two_typescript_nodes_of_one_process_both_get_each_task() {
+    two_nodes_of_one_process(|stage, daemon| {
+        let mut command = stage.node("two_nodes.mjs");
+        command.arg(daemon.grpc());
+        command
+    })
+    .await;
 }
