@@ -46,7 +46,10 @@ mod up;
 
 use std::ffi::OsString;
 
-use clap::{Args as ClapArgs, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{
+    Args as ClapArgs, CommandFactory as _, FromArgMatches as _, Parser, Subcommand,
+    builder::styling::{AnsiColor, Styles},
+};
 
 use self::{
     agents::AgentsArgs,
@@ -105,9 +108,12 @@ const EXIT_CODES: &str = "Exit codes:
   130  ended by Ctrl-C; 129 and 143: ended by SIGHUP and SIGTERM
   141  standard output was closed before all was written, as by `| head`";
 
+/// Words of the command line that are wrong are magenta: yellow cannot be read on a light ground.
+const STYLES: Styles = Styles::styled().invalid(AnsiColor::Magenta.on_default());
+
 /// Send tasks to agents, peer to peer.
 #[derive(Debug, Parser)]
-#[command(name = "anycast", version = agentanycast_daemon_kit::VERSION, after_help = EXIT_CODES, after_long_help = EXIT_CODES)]
+#[command(name = "anycast", styles = STYLES, version = agentanycast_daemon_kit::VERSION, after_help = EXIT_CODES, after_long_help = EXIT_CODES)]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) global: Global,

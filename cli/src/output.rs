@@ -167,13 +167,15 @@ pub(crate) fn brief_to(text: &str, width: usize) -> String {
     columns::cut(&flat(text), width)
 }
 
-/// What colours mean here.
+/// What colours mean here. Green and magenta can be read on a light and on a dark ground; yellow, blue and cyan cannot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Paint {
     Plain,
     Good,
     Busy,
     Faint,
+    /// White on black, whatever ground the terminal has.
+    Dots,
 }
 
 /// A text on one line, coloured if standard output is a terminal that takes escape sequences and `NO_COLOR`
@@ -182,9 +184,10 @@ fn paint(text: &str, paint: Paint) -> String {
     let text = sanitize::one_line(text);
     let code = match paint {
         Paint::Plain => return text.into_owned(),
-        Paint::Good => 32,
-        Paint::Busy => 33,
-        Paint::Faint => 2,
+        Paint::Good => "32",
+        Paint::Busy => "35",
+        Paint::Faint => "2",
+        Paint::Dots => "97;40",
     };
     let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     if wanted && takes_escapes() && io::stdout().is_terminal() {

@@ -129,7 +129,11 @@ pub fn init(level: LogLevel, format: LogFormat, file: Option<&Path>) -> io::Resu
     };
     let lines = if is_text {
         let is_coloured = is_shown && wants_colours(|name| std::env::var_os(name));
-        lines.fmt_fields(text::TextFields).with_ansi(is_coloured).boxed()
+        lines
+            .fmt_fields(text::TextFields)
+            .with_ansi(is_coloured)
+            .event_format(text::Text { with_time: true })
+            .boxed()
     } else {
         lines
             .fmt_fields(JsonFields::new())

@@ -15,7 +15,9 @@ use crate::{
     context::Context,
     failure::{CommandFailure, FailureCode},
     invite_code::{self, Invitation},
-    json, output, peer_lookup, peer_target,
+    json,
+    output::{self, Paint},
+    peer_lookup, peer_target,
     progress_line::ProgressLine,
     table,
 };
@@ -195,14 +197,14 @@ fn show(text: &str) -> Result<(), CommandFailure> {
     if io::stdout().is_terminal()
         && let Ok(code) = QrCode::new(text.to_ascii_uppercase())
     {
-        // Dark dots on a light ground, whatever colours the terminal has.
+        // Dark dots on a light ground: what is drawn is light.
         let drawn = code
             .render::<Dense1x2>()
             .dark_color(Dense1x2::Light)
             .light_color(Dense1x2::Dark)
             .build();
         for line in drawn.lines() {
-            output::line(line)?;
+            output::pieces(&[(line, Paint::Dots)])?;
         }
     }
     Ok(())

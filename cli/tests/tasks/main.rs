@@ -4,6 +4,7 @@
 
 mod asking_agent;
 mod bugreport;
+mod colours;
 mod doctor;
 mod files;
 #[path = "../homes/mod.rs"]

@@ -10,6 +10,8 @@ use std::{
 
 use unicode_width::UnicodeWidthChar as _;
 
+use super::colours;
+
 /// How long a test waits for what it wants to see.
 const LIMIT: Duration = Duration::from_mins(1);
 
@@ -130,7 +132,7 @@ impl Terminal {
         self.keys.flush().unwrap();
     }
 
-    /// Waits for its end: all that was shown, and the exit code.
+    /// Waits for its end: all that was shown, in colours that can be read, and the exit code.
     pub(crate) fn ended(mut self) -> (String, Option<i32>) {
         let start = Instant::now();
         let status = loop {
@@ -142,7 +144,9 @@ impl Terminal {
         };
         // What it said last is read by the thread.
         std::thread::sleep(Duration::from_millis(200));
-        (self.seen(), status.code())
+        let shown = self.seen();
+        colours::check(&shown);
+        (shown, status.code())
     }
 }
 
