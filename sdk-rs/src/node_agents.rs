@@ -71,7 +71,9 @@ pub struct AgentProgram {
 /// The word of a program that it takes no tasks; it ends when this is dropped. Made by [`AgentBuilder::report_unready`].
 #[derive(Debug)]
 #[must_use = "it ends when it is dropped"]
-pub struct UnreadyReport(#[expect(dead_code, reason = "held until it is dropped")] AbortOnDropHandle<()>);
+pub struct UnreadyReport {
+    _reporting: AbortOnDropHandle<()>,
+}
 
 /// An agent that is registered on the daemon's node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -198,7 +200,9 @@ impl AgentBuilder {
                 }
             }
         };
-        UnreadyReport(AbortOnDropHandle::new(tokio::spawn(reporting)))
+        UnreadyReport {
+            _reporting: AbortOnDropHandle::new(tokio::spawn(reporting)),
+        }
     }
 
     fn request(&self) -> v1::RegisterAgentRequest {
