@@ -15,13 +15,13 @@ use async_trait::async_trait;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
     sync::watch,
-    time::{MissedTickBehavior, interval},
+    time::{Instant, MissedTickBehavior, interval, sleep},
 };
 use tokio_util::task::TaskTracker;
 
 use crate::{
     Attempt, Backend, RunError, TaskResult,
-    host_want::is_passing_text,
+    host_want::{LOOK, is_passing, is_passing_text},
     parts::{artifact, newest_message, printed_part, printed_type, raw_part, text_message, text_of},
     process::{LastLines, ProgramCommand, SupervisedProcess, Supervisor},
     read_pace::ReadPace,
@@ -33,6 +33,10 @@ mod task_directory;
 
 use file_names::media_type;
 use task_directory::{OutputFile, TaskDirectory};
+
+/// How long results that cannot be read for a want of the host are tried again: more files than the runner may have open are such a
+/// want, too.
+const WAIT_TO_READ: Duration = Duration::from_mins(10);
 
 /// The exit code by which a program asks for input, as EX_TEMPFAIL of sysexits.h.
 const ASKS: i32 = 75;
@@ -409,6 +413,20 @@ fn question(printed: Printed) -> Result<v1::Message, RunError> {
     Ok(text_message(text.trim_end()))
 }
 
+/// The files that the program has written. Its work is done, so a passing want of the host is waited out.
+async fn opened_outputs(directory: &TaskDirectory) -> std::io::Result<Vec<OutputFile>> {
+    let until = Instant::now() + WAIT_TO_READ;
+    loop {
+        match directory.outputs() {
+            Err(error) if is_passing(&error) && Instant::now() < until => {
+                tracing::warn!(%error, "the results of a task cannot be read yet");
+                sleep(LOOK).await;
+            }
+            outputs => return outputs,
+        }
+    }
+}
+
 /// The results: what it printed, and its files. Large ones are streamed now.
 async fn results(
     task: &dyn AgentTask,
@@ -445,7 +463,7 @@ async fn results(
             stream(task, file, &media_type).await?;
         }
     }
-    for mut file in directory.outputs().map_err(unread)? {
+    for mut file in opened_outputs(directory).await.map_err(unread)? {
         let media_type = media_type(&file.name);
         if file.size > INLINE || inline + file.size > INLINE_IN_ALL {
             stream(task, file, media_type).await?;
