@@ -289,6 +289,7 @@ impl FakeService {
             return Err(Status::failed_precondition("not from this state"));
         }
         task.set_status(status);
+        task.messages.extend(message.clone());
         task.status_message = message;
         self.put(task);
         self.note(call).await;

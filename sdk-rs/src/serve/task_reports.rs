@@ -10,7 +10,7 @@ use crate::{
     message::{Artifact, Message},
     node::Node,
     session::{Backoff, CallFailure, TaskCall},
-    task::TaskStatus,
+    task::{Task, TaskStatus},
     task_handle::get_task,
 };
 
@@ -96,8 +96,14 @@ pub(super) async fn update(
     status: TaskStatus,
     message: Option<Message>,
 ) -> Result<(), Error> {
+    let said = message.as_ref().map(|message| message.id.clone());
     let answer = change(node, state(id, status, message)).await;
-    settle(node, id, status, answer).await
+    settle(node, id, answer, |task| match &said {
+        // Another agent that has the task since may have brought it into the same state: the message tells whose report it was.
+        Some(said) => task.messages.iter().any(|known| known.id == *said),
+        None => task.status == status,
+    })
+    .await
 }
 
 fn state(id: &str, status: TaskStatus, message: Option<Message>) -> v1::UpdateTaskStatusRequest {
@@ -204,21 +210,21 @@ impl<C: EndRequest> TaskEnd<C> {
 
     /// Resolves a refusal after a lost answer.
     pub(super) async fn settle(&self, node: &Node, answer: (Result<(), Error>, bool)) -> Result<(), Error> {
-        settle(node, &self.id, self.status, answer).await
+        settle(node, &self.id, answer, |task| task.status == self.status).await
     }
 }
 
-/// Resolves a refusal after a lost answer.
+/// Resolves a refusal after a lost answer: `is_done` says whether the task shows that the first attempt did it.
 async fn settle(
     node: &Node,
     id: &str,
-    wanted: TaskStatus,
     answer: (Result<(), Error>, bool),
+    is_done: impl FnOnce(&Task) -> bool,
 ) -> Result<(), Error> {
     match answer {
         (Err(error), true) if error.kind() == ErrorKind::Conflict => {
             let task = Box::pin(get_task(node, id)).await?;
-            if task.status == wanted { Ok(()) } else { Err(error) }
+            if is_done(&task) { Ok(()) } else { Err(error) }
         }
         (answer, _) => answer,
     }

@@ -31,6 +31,7 @@ in_both_modes! {
     a_handler_that_outlives_a_connection_says_so
     what_a_handler_gives_back_begins_anew_when_it_comes_again
     what_an_older_daemon_does_not_take_back_goes_on
+    a_report_is_done_if_the_task_has_it
 }
 
 /// Serves by a handler that completes each task once the gate is open, that is, canceled; counts its runs.
@@ -347,4 +348,44 @@ async fn what_an_older_daemon_does_not_take_back_goes_on(way: CallMode) {
     fake.until("the end", |state| state.tasks["t"].status() == Status::Completed)
         .await;
     assert_eq!(runs.load(Ordering::SeqCst), 1);
+}
+
+/// A report got no answer; after the restart another agent has the task, which works on it too. Only the report itself, in the
+/// task, shows that it was taken.
+async fn a_report_is_done_if_the_task_has_it(way: CallMode) {
+    for (is_taken, wanted) in [(true, None), (false, Some(ErrorKind::Conflict))] {
+        let mut fake = FakeDaemon::start(way);
+        let (said, mut heard) = tokio::sync::mpsc::channel(1);
+        let gate = CancellationToken::new();
+        let opened = gate.clone();
+        serving(&fake, move |task| {
+            let (said, opened) = (said.clone(), opened.clone());
+            async move {
+                task.working("first").await?;
+                opened.cancelled().await;
+                let answer = task.working("second").await;
+                said.send(answer.err().map(|error| error.kind())).await.unwrap();
+                Ok(())
+            }
+        })
+        .await;
+        fake.put("t", Status::Submitted, Vec::new());
+        fake.until("the first report", |state| state.calls == ["update", "update"])
+            .await;
+        {
+            let mut state = fake.state();
+            let calls = if is_taken {
+                &mut state.unanswered
+            } else {
+                &mut state.lost
+            };
+            calls.push("update");
+        }
+        gate.cancel();
+        fake.until("the second one", |state| state.calls.len() == 3).await;
+        fake.stop();
+        fake.state().claimed_by_others.insert("t".to_owned());
+        fake.restart();
+        assert_eq!(heard.recv().await.unwrap(), wanted, "taken: {is_taken}");
+    }
 }

@@ -48,6 +48,7 @@ pub(super) fn serve(node: &Node, ledger: &Arc<CrashHistory>) -> TestAgent {
             if is_quiet {
                 ledger.began(task.id());
             } else {
+                ledger.asks(task.id());
                 task.working("by the SDK").await?;
                 ledger.ran(task.id());
             }

@@ -37,6 +37,8 @@ struct ObservedTask {
     claims: Vec<AcknowledgedClaim>,
     /// Connections that it was handed over on as new.
     handed_on: HashSet<u64>,
+    /// When the SDK's handler was about to claim it.
+    asked_at: Option<u64>,
     /// When the SDK's handler had claimed it.
     ran_at: Option<u64>,
     /// When a handler of the SDK first began it that says nothing before its end; unless it was alone, the SDK had claimed it.
@@ -228,6 +230,14 @@ impl CrashHistory {
         });
     }
 
+    /// The SDK's handler is about to say that it works on the task. An OK may tell of a claim that took effect long before, in an
+    /// earlier life of the daemon.
+    pub(super) fn asks(&self, id: &str) {
+        self.with(id, |story, inner| {
+            story.asked_at.get_or_insert(inner.clock);
+        });
+    }
+
     /// The SDK's handler has said that it works on the task, which claims it, and was answered OK.
     pub(super) fn ran(&self, id: &str) {
         self.with(id, |story, inner| {
@@ -259,9 +269,14 @@ impl CrashHistory {
                 return;
             };
             let other = |claim: &AcknowledgedClaim| claim.agent != agent && claim.at < mine.at;
-            let by_sdk = [story.ran_at, story.began_at];
+            // The SDK's handler had claimed it in the life before this connection, or begun it.
+            let by_sdk = story.asked_at.is_some_and(|at| at < mine.wire)
+                || [story.ran_at, story.began_at]
+                    .iter()
+                    .flatten()
+                    .any(|at| *at < mine.at);
             assert!(
-                story.claims.iter().any(other) || by_sdk.iter().flatten().any(|at| *at < mine.at),
+                story.claims.iter().any(other) || by_sdk,
                 "agent {agent} was refused task {id}, which it has claimed on the same connection: {story:?}"
             );
         });
