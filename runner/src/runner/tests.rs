@@ -291,9 +291,10 @@ impl FakeBackend {
                 task.cancelled().cancelled().await;
                 Err(RunError::new("ended"))
             }
-            "crowded" if self.runs.load(SeqCst) < 4 => Err(RunError::unstarted("no room")),
             "stumble and wait" if attempt.number < 2 => Err(RunError::interrupted("stumbled")),
-            "stumble and wait" if self.runs.load(SeqCst) < 4 => Err(RunError::unstarted("no room")),
+            "crowded" | "stumble and wait" if self.runs.load(SeqCst) < 4 => {
+                Err(RunError::unstarted("no room"))
+            }
             "stumble" if attempt.number < 3 => Err(RunError::interrupted("stumbled")),
             text => {
                 let messages = task.task().messages.len();

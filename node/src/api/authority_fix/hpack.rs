@@ -23,8 +23,8 @@ const AUTHORITY_INDEX: u32 = 1;
 /// An empty `:authority`: its entry of the static table, name and value, as a whole field.
 pub(in crate::api) const EMPTY_AUTHORITY: u8 = 0x80 | AUTHORITY_INDEX as u8;
 
-/// What stands for it: the entry 17, an empty `accept-language`. Neither changes the dynamic table.
-const EMPTY_FIELD: u8 = 0x80 | 17;
+/// What stands for it: the entry 17 (0x11), an empty `accept-language`. Neither changes the dynamic table.
+const EMPTY_FIELD: u8 = 0x80 | 0x11;
 
 /// `:method`, `:path` and `:scheme` as whole fields of the static table. They come before all that is no pseudo-field.
 const WHOLE_PSEUDO_FIELDS: std::ops::RangeInclusive<u8> = 0x82..=0x87;

@@ -109,9 +109,9 @@ impl FileForm {
             (_, "xml" | "html") => Self::Markup,
             (_, subtype) if subtype.ends_with("+json") => Self::Json,
             (_, subtype) if subtype.ends_with("+xml") => Self::Markup,
-            ("image" | "audio" | "video" | "font", _) => Self::Binary,
             ("application", "octet-stream") => Self::Octets,
-            (
+            ("image" | "audio" | "video" | "font", _)
+            | (
                 "application",
                 "pdf" | "zip" | "gzip" | "x-gzip" | "x-tar" | "x-7z-compressed" | "x-bzip2" | "x-xz" | "zstd"
                 | "wasm" | "msword" | "java-archive",

@@ -363,7 +363,7 @@ impl Model {
                     self.listeners.get_mut(&id).unwrap().is_stuck = true;
                 }
                 for listener in self.listeners.values_mut().filter(|one| one.unread.is_empty()) {
-                    while let Some(since) = listener.tried_since.filter(|since| self.now - *since >= SECOND) {
+                    while let Some(since) = listener.tried_since.filter(|since| *since + SECOND <= self.now) {
                         listener.tried_since = Some(since + SECOND);
                         listener.most += 1;
                     }
