@@ -76,6 +76,8 @@ pub(crate) struct State {
     pub(crate) calls: Vec<&'static str>,
     /// Of each end that was reported, whether it said that it was not claimed.
     pub(crate) unclaimed: Vec<bool>,
+    /// Tasks that were given back unclaimed.
+    pub(crate) passed_on: Vec<String>,
     /// Tasks that another agent has claimed.
     pub(crate) claimed_by_others: HashSet<String>,
     /// Of each state that was reported, whether the SDK did that by itself.
@@ -130,6 +132,11 @@ impl FakeDaemon {
             runtime.shutdown_background();
         }
         let _ = std::fs::remove_file(self.socket());
+    }
+
+    /// Nobody has claimed a task.
+    pub(crate) fn forget_claims(&self) {
+        self.state().claimed.clear();
     }
 
     pub(crate) fn restart(&mut self) {
@@ -433,6 +440,14 @@ impl NodeService for FakeService {
         };
         if refused {
             return Err(Status::failed_precondition("not from this state"));
+        }
+        let is_unclaimed = self
+            .task(&request.task_id)
+            .is_ok_and(|task| task.status() == v1::TaskStatus::Submitted);
+        if request.give_back && is_unclaimed {
+            let passed_on = request.task_id;
+            self.state.lock().unwrap().passed_on.push(passed_on);
+            return Ok(Response::new(v1::UpdateTaskStatusResponse {}));
         }
         self.change("update", &request.task_id, status, request.message)
             .await?;

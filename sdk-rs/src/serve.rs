@@ -216,6 +216,13 @@ impl Serve {
             if stop_at.is_some() && running.is_empty() {
                 return Ok(());
             }
+            // The stream stays open for what follows on the tasks that run: others are to have the rest.
+            while stop_at.is_some()
+                && let Some(id) = board.pass_on()
+            {
+                let node = self.node.clone();
+                syncing.spawn(async move { task_reports::pass_on(&node, &id).await });
+            }
             tokio::select! {
                 biased;
                 () = self.until.cancelled(), if stop_at.is_none() => stop_at = Some(Instant::now() + self.drain),
@@ -326,7 +333,7 @@ async fn run_one(
         && let Err(error) = Box::pin(claim::make(&conversation, &node, &waiting.id)).await
     {
         tracing::debug!(task = waiting.id, %error, "the task was not claimed");
-        return RunOutcome::from_error(&error);
+        return RunOutcome::NotStarted;
     }
     handle(&node, &*handler, waiting, &conversation, permit).await
 }

@@ -282,7 +282,14 @@ impl Dispatch {
         listeners
     }
 
-    /// The agent that claimed a task gives it back: its listeners get it after a pause at the earliest.
+    /// Whether the task was handed to this connection alone.
+    pub(crate) fn is_held_on(&self, agent: Option<&str>, task: &str, connection: u64) -> bool {
+        let listeners = self.listeners_on(connection, agent);
+        let queue = self.queue(agent);
+        queue.is_some_and(|queue| listeners.iter().any(|listener| queue.is_held_by(*listener, task)))
+    }
+
+    /// The agent that has a task gives it back: its listeners get it after a pause at the earliest.
     pub(crate) fn give_back(
         &mut self,
         now: Now,

@@ -75,9 +75,10 @@ pub(super) struct QueuedTask {
 /// How the run of a task ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RunOutcome {
-    /// It was somebody else's, or its handler ran.
+    /// Its handler ran.
     Over,
-    /// The daemon was away, or had lost it before it was durable; it may be handed over again.
+    /// It is somebody else's, who may give it back, or the daemon was away or had lost it before it was durable: it may be handed
+    /// over again.
     NotStarted,
 }
 
@@ -183,6 +184,14 @@ impl OpenTasks {
     /// Whether a task waits for a handler.
     pub(super) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
+    }
+
+    /// A task that waits, and will not be started here; it is new if it is handed over again.
+    pub(super) fn pass_on(&mut self) -> Option<String> {
+        let waiting = self.waiting.pop()?;
+        self.waiting_ids.remove(&waiting.id);
+        self.held_bytes -= waiting.size;
+        Some(waiting.id)
     }
 
     /// Opens the task of the sender whose turn it is that has waited longest.

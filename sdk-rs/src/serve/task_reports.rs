@@ -53,6 +53,18 @@ pub(super) async fn give_back(node: &Node, id: &str) -> Result<(), Error> {
     }
 }
 
+/// Gives a task back that was handed over and is not claimed. A daemon that takes it not, as one of an older version, has it until
+/// the stream of tasks ends.
+pub(super) async fn pass_on(node: &Node, id: &str) {
+    let request = v1::UpdateTaskStatusRequest {
+        give_back: true,
+        ..state(id, TaskStatus::Submitted, None)
+    };
+    if let (Err(error), _) = change(node, request).await {
+        tracing::debug!(task = id, %error, "a task is not passed on");
+    }
+}
+
 /// How WORKING is said without a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ClaimKind {

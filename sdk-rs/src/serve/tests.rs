@@ -29,6 +29,7 @@ in_both_modes! {
     concurrency_is_bounded_and_the_rest_stays_unclaimed
     a_daemon_that_is_away_is_given_up_in_time
     handlers_that_do_not_finish_in_time_fail_their_tasks
+    what_comes_to_an_agent_that_stops_is_passed_on
     an_artifact_is_sent_in_pieces_from_zero_without_gaps
     an_artifact_whose_end_was_not_answered_is_asked_for
 }
@@ -282,6 +283,41 @@ async fn handlers_that_do_not_finish_in_time_fail_their_tasks(way: CallMode) {
     stop.cancel();
     served.await.unwrap().unwrap();
     assert_eq!(status_of(&fake, "t"), Status::Failed);
+}
+
+/// The stream of tasks stays open while a handler runs: the daemon hands over more, which another agent is to have.
+async fn what_comes_to_an_agent_that_stops_is_passed_on(way: CallMode) {
+    let fake = FakeDaemon::start(way);
+    let gate = CancellationToken::new();
+    let open = gate.clone();
+    let serve = fake.node().await.serve(move |task| {
+        let open = open.clone();
+        async move {
+            open.cancelled().await;
+            Ok(task.complete([]).await?)
+        }
+    });
+    let stop = CancellationToken::new();
+    let served = tokio::spawn(serve.concurrency(1).until(stop.clone()).into_future());
+    fake.until("the subscription", |state| state.subscriptions == 1)
+        .await;
+    fake.put("runs", Status::Submitted, Vec::new());
+    fake.until("the claim", |state| {
+        state.tasks["runs"].status() == Status::Working
+    })
+    .await;
+    fake.put("waits", Status::Submitted, Vec::new());
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert!(fake.state().passed_on.is_empty());
+    stop.cancel();
+    fake.until("it is passed on", |state| state.passed_on == ["waits"])
+        .await;
+    fake.put("comes", Status::Submitted, Vec::new());
+    fake.until("this too", |state| state.passed_on == ["waits", "comes"])
+        .await;
+    gate.cancel();
+    served.await.unwrap().unwrap();
+    assert_eq!(status_of(&fake, "runs"), Status::Completed);
 }
 
 async fn an_artifact_is_sent_in_pieces_from_zero_without_gaps(way: CallMode) {

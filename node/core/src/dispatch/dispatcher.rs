@@ -238,6 +238,14 @@ impl Dispatcher {
         }
     }
 
+    /// Whether the task was handed to this listener alone.
+    pub(super) fn is_held_by(&self, id: ListenerId, task: &str) -> bool {
+        match self {
+            Self::One(one) => one.is_held_by(id, task),
+            Self::All(_) => false,
+        }
+    }
+
     /// Whether the task is on offer, and has not ended.
     pub(super) fn is_on_offer(&self, task: &str) -> bool {
         match self {

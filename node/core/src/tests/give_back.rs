@@ -203,3 +203,28 @@ fn what_came_by_skill_goes_to_another_node_or_waits() {
         assert_eq!(lab.status(A, &id), Status::Completed);
     }
 }
+
+/// A program that takes no more tasks, and still listens for what follows on those that it has.
+#[test]
+fn what_an_agent_was_handed_and_has_not_claimed_goes_to_another_one() {
+    let mut lab = connected(&both_ways()[0]);
+    listen(&mut lab, 1);
+    let id = lab.task();
+    give_back(&mut lab, &id, 2).unwrap();
+    assert_eq!(given(&lab, &id), [1], "it was handed to another connection");
+    give_back(&mut lab, &id, 1).unwrap();
+    assert_eq!(given(&lab, &id), [1], "not at once");
+    listen(&mut lab, 2);
+    assert_eq!(given(&lab, &id), [1, 2]);
+    give_back(&mut lab, &id, 2).unwrap();
+    lab.advance(PAUSE);
+    assert_eq!(
+        given(&lab, &id).len(),
+        3,
+        "where all gave it back, after the pause"
+    );
+    let holder = given(&lab, &id)[2];
+    claim(&mut lab, "working", &id, holder);
+    lab.complete(B, &id, "done").unwrap();
+    assert_eq!(lab.status(A, &id), Status::Completed);
+}

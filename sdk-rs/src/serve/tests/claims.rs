@@ -295,6 +295,15 @@ async fn a_task_that_another_agent_got_meanwhile_is_let_go(way: CallMode) {
         "the handler ran for another's task"
     );
     assert_eq!(status_of(&fake, "theirs"), Status::Working);
+    // The other one gives it back.
+    fake.state().claimed_by_others.clear();
+    fake.forget_claims();
+    fake.put("theirs", Status::Submitted, Vec::new());
+    fake.until("its end", |state| {
+        state.tasks["theirs"].status() == Status::Completed
+    })
+    .await;
+    assert_eq!(runs.load(Ordering::SeqCst), 2);
 }
 
 /// Also when the answer is lost.

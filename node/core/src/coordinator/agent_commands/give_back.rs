@@ -1,4 +1,4 @@
-//! An agent that has claimed a task, has done nothing on it and cannot do it now gives it back: the task goes to another
+//! An agent that was handed a task, has done nothing on it and cannot do it now gives it back: the task goes to another
 //! program that listens for the agent, or waits. The end of an agent is not counted for it.
 
 use super::{Coordinator, task_of_agent};
@@ -8,9 +8,9 @@ use crate::{
 };
 
 impl Coordinator {
-    /// UpdateTaskStatus by which an agent gives back a task that it has claimed. It takes its word back, too, that it had begun
-    /// work that must not be done twice. A task that is not claimed is left as it is. Refused: another agent's claim stands, or
-    /// more was said of the task than that an agent works on it.
+    /// UpdateTaskStatus by which an agent gives back a task that it has claimed, or was handed. It takes its word back, too, that
+    /// it had begun work that must not be done twice. A task that is not claimed, and that others were handed too, is left as it
+    /// is. Refused: another agent's claim stands, or more was said of the task than that an agent works on it.
     pub(crate) fn give_back(&mut self, now: Now, id: &str, connection: u64) -> Result<(), EngineError> {
         self.check_claim(id, connection)?;
         let mut task = task_of_agent(&mut self.tasks, id)?;
@@ -20,16 +20,17 @@ impl Coordinator {
                 task.status
             )));
         }
-        if !task.claimed {
+        let (agent, ends) = (task.agent.clone(), task.agent_ends);
+        if task.claimed {
+            let is_unknown = self.dispatch.on_update_sent(id);
+            // An originator that was told of a claim confirms no task that is offered back to it.
+            task.returnable &= is_unknown;
+            task.give_back(now.unix);
+            let saved = task.save(&mut self.transaction);
+            self.on_changed(&saved, Vec::new());
+        } else if !self.dispatch.is_held_on(agent.as_deref(), id, connection) {
             return Ok(());
         }
-        let is_unknown = self.dispatch.on_update_sent(id);
-        // An originator that was told of a claim confirms no task that is offered back to it.
-        task.returnable &= is_unknown;
-        task.give_back(now.unix);
-        let (agent, ends) = (task.agent.clone(), task.agent_ends);
-        let saved = task.save(&mut self.transaction);
-        self.on_changed(&saved, Vec::new());
         let given_back = GivenBackTask {
             task: id,
             connection,

@@ -1,4 +1,4 @@
-//! Tasks that agents gave back which had claimed them: each goes to another listener at once, and to the listener that gave it
+//! Tasks that agents gave back: each goes to another listener at once, and to the listener that gave it
 //! back after [`GIVE_BACK_PAUSE`].
 
 use std::{collections::VecDeque, time::Duration};
@@ -23,7 +23,14 @@ struct GivenBack {
 }
 
 impl DeliverOne {
-    /// The agent that had claimed a task, and listens by these streams, gives it back.
+    /// Whether the listener with this stream has the task.
+    pub(in super::super) fn is_held_by(&self, stream: ListenerId, task: &str) -> bool {
+        let key = self.assignments.key(task);
+        let holder = key.and_then(|key| self.assignments.task(key)?.holder);
+        holder == Some(self.listener_of(stream))
+    }
+
+    /// The agent that had a task, and listens by these streams, gives it back.
     pub(in super::super) fn give_back(
         &mut self,
         task: &str,
