@@ -1,7 +1,8 @@
 //! Files that people and other programs have too (settings, aliases, units of a service manager), written
 //! whole: settings, `aliases` and `user_service` write by it. The invariants: a link stays a link, and one
-//! that leads nowhere is refused; owner, group and mode stay; no reader sees half of a file, but where only
-//! its owner could put another one in its place.
+//! that leads nowhere is refused, and so is what is no regular file (a device, a pipe, a directory); owner, group,
+//! mode and hard links stay; no reader sees half of a file, but where only its owner could put another one in its
+//! place, or it has several names.
 
 use std::{
     fs::{self, File, Permissions},
@@ -13,7 +14,7 @@ use std::{
 use rustix::fs::{Gid, Uid, fchown};
 
 /// The file behind a path, there or to be made. A link that leads nowhere is an error: what it was to lead to
-/// counts, and is not known.
+/// counts, and is not known. What is no regular file is one too: it would be replaced, or block.
 pub(crate) fn behind(path: &Path) -> io::Result<PathBuf> {
     match fs::canonicalize(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => match fs::read_link(path) {
@@ -26,6 +27,10 @@ pub(crate) fn behind(path: &Path) -> io::Result<PathBuf> {
             )),
             Err(_) => Ok(path.to_owned()),
         },
+        Ok(found) if !fs::metadata(&found)?.is_file() => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("{} is no regular file", found.display()),
+        )),
         found => found,
     }
 }
@@ -51,8 +56,8 @@ pub(crate) fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
         let group = is_other(old.gid(), made.gid()).map(Gid::from_raw);
         fchown(new.as_file(), owner, group).map_err(io::Error::from)
     });
-    if kept.is_err() {
-        // This user may write the file, and not make one of its owner and group.
+    if kept.is_err() || old.as_ref().is_some_and(|old| old.nlink() > 1) {
+        // This user may write the file, and not make one of its owner and group; or it has other names, which keep it.
         let mut there = File::options().write(true).truncate(true).open(&path)?;
         there.write_all(text.as_bytes())?;
         return there.sync_all();
@@ -89,6 +94,29 @@ mod tests {
         let error = write(&at("two"), "new", 0o600).unwrap_err();
         assert!(error.to_string().contains("leads nowhere"), "{error}");
         assert!(at("two").is_symlink() && !at("elsewhere/file").exists());
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let pipe = home.path().join("pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
+        let link = home.path().join("link");
+        symlink("pipe", &link).unwrap();
+        for path in [pipe.as_path(), link.as_path(), home.path()] {
+            let error = write(path, "text", 0o600).unwrap_err().to_string();
+            assert!(error.contains("no regular file"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_file_with_two_names_keeps_both() {
+        let home = tempfile::tempdir().unwrap();
+        let (one, other) = (home.path().join("one"), home.path().join("other"));
+        fs::write(&one, "old text").unwrap();
+        fs::hard_link(&one, &other).unwrap();
+        write(&one, "new", 0o600).unwrap();
+        assert_eq!(fs::read_to_string(&other).unwrap(), "new");
     }
 
     #[test]
