@@ -338,13 +338,6 @@ impl Dispatch {
         }
     }
 
-    /// An agent ends the task.
-    pub(crate) fn on_end_reported(&mut self, agent: Option<&str>, task: &str) {
-        if let Some(queue) = self.known_queue_mut(agent) {
-            queue.on_end_reported(task);
-        }
-    }
-
     /// Whether this connection, which lives, has claimed the task, now or before it was answered.
     pub(crate) fn is_claimed_by(&self, task: &str, connection: u64) -> bool {
         self.claims.is_claimed_by(task, connection)

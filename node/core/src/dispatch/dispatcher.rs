@@ -206,14 +206,6 @@ impl Dispatcher {
         }
     }
 
-    /// An agent ends the task.
-    pub(super) fn on_end_reported(&mut self, task: &str) {
-        match self {
-            Self::One(one) => one.on_end_reported(task),
-            Self::All(_) => {}
-        }
-    }
-
     /// The task has ended. What is said of that follows in the same turn, if anything is ([`OfferKind::Ended`]).
     pub(super) fn on_task_ended(&mut self, task: &str) {
         match self {

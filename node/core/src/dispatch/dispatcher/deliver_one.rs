@@ -2,8 +2,7 @@
 //!
 //! Pure. A listener is a connection: each task that it is handed goes to every stream that it has open for the agent
 //! ([`connection_streams`]). A task goes to the listener that has the fewest tasks in hand, of those that have room for it
-//! ([`super::send_window`]); of equals to the one that came first. One that was not seen to work yet has few at a time while
-//! others listen ([`probation`]). There it stays, however long its agent says nothing. It
+//! ([`super::send_window`]); of equals to the one that came first. There it stays, however long its agent says nothing. It
 //! goes to another listener
 //! - when the listener or its agent ended before the agent reported on the task ([`DeliverOne::detach`]),
 //! - when the agent gives it back ([`DeliverOne::give_back`]),
@@ -37,7 +36,6 @@ mod given_back;
 mod hand_over;
 mod listener;
 mod moving;
-mod probation;
 mod waiting;
 
 use std::{

@@ -99,13 +99,11 @@ impl Assignments {
 
     /// Puts a listener where it belongs among those that can be given a task.
     fn refresh(&mut self, id: ListenerId) {
-        let is_alone = self.listeners.len() == 1;
         let Some(listener) = self.listeners.get_mut(&id) else {
             return;
         };
         let is_free = listener.has_room() && !listener.is_stuck && listener.exclusive == 0;
-        let may_have_more = is_alone || listener.probation.allows(listener.unreported);
-        let is_ready = is_free && may_have_more && self.draining != Some(id);
+        let is_ready = is_free && self.draining != Some(id);
         let ready_with = is_ready.then_some(listener.in_hand);
         if listener.ready_with != ready_with {
             if let Some(before) = std::mem::replace(&mut listener.ready_with, ready_with) {
@@ -187,39 +185,6 @@ impl Assignments {
         self.listeners
             .insert(id, ListenerLoad::new(id, connection, wants_ends));
         self.refresh(id);
-        if self.listeners.len() == 2 {
-            self.refresh_all();
-        }
-    }
-
-    /// A listener is alone, or is so no more: that changes how much it may have.
-    fn refresh_all(&mut self) {
-        let all: Vec<ListenerId> = self.listeners.keys().copied().collect();
-        for id in all {
-            self.refresh(id);
-        }
-    }
-
-    /// The agents of these listeners have acted on a task.
-    pub(super) fn note_act(&mut self, ids: impl IntoIterator<Item = ListenerId>) {
-        for id in ids {
-            self.edit_listener(id, |listener| listener.probation.on_act());
-            self.relieved.insert(id);
-        }
-    }
-
-    /// The listeners that may have more since this look.
-    pub(super) fn check_probation(&mut self, now: Duration) -> Vec<ListenerId> {
-        let checked = self.listeners.iter_mut();
-        let free = checked.filter_map(|(id, listener)| {
-            let is_new = listener.streams.has_read_all() && listener.probation.on_all_read(now);
-            is_new.then_some(*id)
-        });
-        let free: Vec<ListenerId> = free.collect();
-        for id in &free {
-            self.refresh(*id);
-        }
-        free
     }
 
     /// The listeners with a stream that is behind the others since this look.
@@ -241,10 +206,6 @@ impl Assignments {
         }
         self.relieved.remove(&id);
         self.draining = self.draining.filter(|draining| *draining != id);
-        if self.listeners.len() == 1 {
-            self.refresh_all();
-            self.relieved.extend(self.listeners.keys());
-        }
         Some(gone)
     }
 

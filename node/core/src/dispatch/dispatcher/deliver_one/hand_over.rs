@@ -128,10 +128,9 @@ impl DeliverOne {
     /// Sends the task to the listener that has it.
     fn send(&mut self, key: u64, id: ListenerId, now: Duration, deliveries: &mut Vec<ListenerDelivery>) {
         let weight = self.assignments.task(key).map_or(0, |task| task.weight);
-        let delivery = self.assignments.edit_listener(id, |listener| {
-            listener.probation.on_sent(now);
-            listener.streams.send(Some(key), weight)
-        });
+        let delivery = self
+            .assignments
+            .edit_listener(id, |listener| listener.streams.send(Some(key), weight));
         let Some(delivery) = delivery else {
             return;
         };
@@ -372,20 +371,8 @@ impl DeliverOne {
             if self.assignments.is_ready(id)
                 && let Some(key) = self.next_waiting(id)
             {
-                let from = self.assignments.task(key).and_then(|task| task.holder);
-                // Another may be free that was never sent it.
-                let to = from.map_or_else(|| self.choose(key).unwrap_or(id), |_| id);
-                let mut changed = vec![id];
-                changed.extend([from, Some(to)].into_iter().flatten().filter(|other| {
-                    let had = in_hand(self, *other);
-                    had.is_some_and(|had| least_busy_first.remove(&(had, *other)))
-                }));
-                self.hand_over(key, to, now, deliveries);
-                least_busy_first.extend(
-                    changed
-                        .into_iter()
-                        .filter_map(|id| Some((in_hand(self, id)?, id))),
-                );
+                self.hand_over(key, id, now, deliveries);
+                least_busy_first.extend(in_hand(self, id).map(|count| (count, id)));
             }
         }
         for id in ids {

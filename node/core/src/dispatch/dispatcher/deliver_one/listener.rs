@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{connection_streams::ConnectionStreams, probation::Probation, waiting::PassedQueues};
+use super::{connection_streams::ConnectionStreams, waiting::PassedQueues};
 use crate::transaction::ListenerId;
 
 /// See the module's text.
@@ -29,8 +29,6 @@ pub(super) struct ListenerLoad {
     pub(crate) passed: PassedQueues,
     /// Its connection has claimed a task since it listens.
     pub(crate) claims: bool,
-    /// Whether it was seen to work.
-    pub(crate) probation: Probation,
     /// Its agent has ended.
     pub(crate) has_ended: bool,
     /// The number of tasks under which it stands among the listeners that can be given one.
@@ -60,7 +58,6 @@ impl ListenerLoad {
             follow_ups: BTreeMap::new(),
             passed: PassedQueues::default(),
             claims: false,
-            probation: Probation::default(),
             has_ended: false,
             ready_with: None,
         }

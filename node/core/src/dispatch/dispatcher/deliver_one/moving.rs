@@ -30,11 +30,9 @@ impl DeliverOne {
                 due.push(key);
             }
         }
-        let free = self.assignments.check_probation(now);
         for key in due {
             self.take_away(key, now, &mut deliveries);
         }
-        self.serve_all(free.into_iter().collect(), now, &mut deliveries);
         for id in self.assignments.check_behind(now) {
             self.serve(id, now, &mut deliveries);
         }

@@ -14,12 +14,10 @@ use crate::{
         offer::{CREDIT_BYTES, DeclineOutcome, GIVE_BACK_PAUSE},
     },
     transaction::DeliverMode,
-    types::LISTENER_CREDIT,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 const CLAIM_WITHIN: Duration = Duration::from_secs(10);
-const SECOND: Duration = Duration::from_secs(1);
 const GRACE: Duration = Duration::from_mins(5);
 
 /// Four of these fill a listener.
@@ -177,19 +175,11 @@ struct ListenerModel {
     claims: bool,
     /// It has let the time of a task go by without reading it, and has read nothing since.
     is_stuck: bool,
-    /// How many tasks without a report it may have beside others.
-    most: usize,
-    /// When it was sent its first task, or allowed more for the time since.
-    tried_since: Option<Duration>,
     /// The generation and version of each task that it has not read; None: the end of one.
     unread: VecDeque<Option<(u64, u64)>>,
 }
 
 impl ListenerModel {
-    fn act(&mut self) {
-        self.most = self.most.saturating_mul(2);
-    }
-
     fn has_room(&self) -> bool {
         self.unread.len() * WEIGHT < CREDIT_BYTES
     }
@@ -266,17 +256,9 @@ impl Model {
         let is_free = if offer.is_exclusive() {
             listener.unread.is_empty() && self.unreported(id).next().is_none()
         } else {
-            let is_free = self.may_have_more(id) && !self.unreported(id).any(OfferModel::is_exclusive);
-            is_free && !listener.is_stuck && draining != Some(id)
+            !listener.is_stuck && draining != Some(id) && !self.unreported(id).any(OfferModel::is_exclusive)
         };
         is_free && !offer.declined.contains(&id)
-    }
-
-    /// Whether it was seen to work, or has less than it may have until then, or listens alone.
-    fn may_have_more(&self, id: ListenerId) -> bool {
-        let listener = &self.listeners[&id];
-        let is_below = || self.unreported(id).count() < listener.most;
-        listener.most >= LISTENER_CREDIT || self.listeners.len() == 1 || is_below()
     }
 
     fn has_on_stream(&self, id: ListenerId, task: &TaskModel) -> bool {
@@ -289,13 +271,9 @@ impl Model {
             Event::Offer { task, ends } => self.offer(&task.to_string(), ends, feed),
             Event::Finish { task } => {
                 let name = task.to_string();
-                feed.on_end_reported(&name);
                 feed.withdraw(&name);
                 feed.on_task_ended(&name);
-                let ended = self.tasks.remove(&name);
-                if let Some(holder) = ended.and_then(|task| task.holder) {
-                    self.listeners.get_mut(&holder).unwrap().act();
-                }
+                self.tasks.remove(&name);
                 self.ends.retain(|(_, ended)| *ended != name);
                 Vec::new()
             }
@@ -361,12 +339,6 @@ impl Model {
                 unread.retain(|(id, generation)| self.unread_by(*id, *generation) > 0);
                 for (id, _) in unread {
                     self.listeners.get_mut(&id).unwrap().is_stuck = true;
-                }
-                for listener in self.listeners.values_mut().filter(|one| one.unread.is_empty()) {
-                    while let Some(since) = listener.tried_since.filter(|since| *since + SECOND <= self.now) {
-                        listener.tried_since = Some(since + SECOND);
-                        listener.most += 1;
-                    }
                 }
                 feed.tick(self.now, GRACE)
             }
@@ -442,8 +414,6 @@ impl Model {
                 connection,
                 claims: false,
                 is_stuck: false,
-                most: 1,
-                tried_since: None,
                 unread: VecDeque::new(),
             },
         );
@@ -640,7 +610,6 @@ impl Model {
         }
         feed.on_claimed(name, connection);
         for other in &there {
-            self.listeners.get_mut(other).unwrap().act();
             self.begin_to_claim(*other, name);
         }
         self.insert(name);
@@ -737,9 +706,6 @@ impl Model {
         let is_silent = |name: &String, task: &TaskModel| {
             !names.contains(name.as_str()) && task.holder != holder_in(feed, name)
         };
-        // A task that is taken from a listener lets that one have another, after those whose turn it is.
-        let listeners = self.listeners.keys().copied();
-        let free: BTreeSet<ListenerId> = listeners.filter(|id| self.may_have_more(*id)).collect();
         let has_silent = self.tasks.iter().any(|(name, task)| is_silent(name, task));
         for ListenerDelivery {
             listener: id,
@@ -777,7 +743,7 @@ impl Model {
                     is_for_it || is_forced,
                     "{name} went to {id}, which cannot be given it"
                 );
-                let better = free.iter().find(|other| {
+                let better = self.listeners.keys().find(|other| {
                     let is_new = !task.sent.contains_key(other);
                     let is_eligible = self.is_eligible(**other, offer, draining)
                         && self.is_eligible(**other, offer, now_draining);
@@ -804,7 +770,6 @@ impl Model {
                 offer.deadline = Some(self.now + TIMEOUT);
             }
             let listener = self.listeners.get_mut(&id).unwrap();
-            listener.tried_since.get_or_insert(self.now);
             listener.unread.push_back(Some((generation, version)));
         }
         self.follow_silent_moves(feed)

@@ -1,12 +1,12 @@
 //! One rule after the other.
 
-use std::ops::RangeInclusive;
-
 use super::*;
 use crate::{
     dispatch::dispatcher::offer::{DRAIN_AFTER, GIVE_BACK_PAUSE, MAX_ENDED_OFFERS},
     types::LISTENER_CREDIT,
 };
+
+const SECOND: Duration = Duration::from_secs(1);
 
 /// A time of the tests.
 fn at(seconds: u64) -> Duration {
@@ -18,28 +18,9 @@ fn attach(feed: &mut DeliverOne, id: ListenerId, connection: u64, now: Duration)
     feed.attach(id, Some(connection), true, now)
 }
 
-/// A dispatcher with listeners 1 to `count`, each on a connection of its own, of the same number, that were seen to work.
+/// A dispatcher with listeners 1 to `count`, each on a connection of its own, of the same number.
 fn with_listeners(count: u64) -> DeliverOne {
-    with_trusted_listeners(None, count)
-}
-
-fn with_trusted_listeners(claim_within: Option<Duration>, count: u64) -> DeliverOne {
-    let mut feed = with_new_listeners(claim_within, count);
-    trust(&mut feed, 1..=count);
-    assert_eq!(feed.end_turn(at(0)), []);
-    feed
-}
-
-/// These were seen to work.
-fn trust(feed: &mut DeliverOne, ids: RangeInclusive<ListenerId>) {
-    for _ in 0..6 {
-        feed.assignments.note_act(ids.clone());
-    }
-}
-
-/// The same with listeners that have acted on no task.
-fn with_new_listeners(claim_within: Option<Duration>, count: u64) -> DeliverOne {
-    let mut feed = new_dispatcher(claim_within);
+    let mut feed = new_dispatcher(None);
     for id in 1..=count {
         assert_eq!(attach(&mut feed, id, id, at(0)), []);
     }
@@ -146,18 +127,18 @@ fn a_task_whose_holder_is_stuck_goes_to_the_first_that_can_be_given_it() {
         offer(&mut feed, task, OfferKind::New);
     }
     assert_eq!(feed.tick(at(40), GRACE), []);
-    assert_eq!(attach(&mut feed, 2, 2, at(41)), [again(2, "a")]);
-    trust(&mut feed, 2..=2);
-    assert_eq!(feed.end_turn(at(41)), [again(2, "b")]);
+    assert_eq!(attach(&mut feed, 2, 2, at(41)), [again(2, "a"), again(2, "b")]);
     assert_eq!(attach(&mut feed, 3, 3, at(42)), []);
-    trust(&mut feed, 3..=3);
     assert_eq!(feed.tick(at(70), GRACE), []);
     assert_eq!(feed.tick(at(71), GRACE), [again(3, "a"), again(3, "b")]);
 }
 
 #[test]
 fn only_listeners_that_claim_are_to_claim_in_time() {
-    let mut feed = with_trusted_listeners(Some(CLAIM_WITHIN), 2);
+    let mut feed = new_dispatcher(Some(CLAIM_WITHIN));
+    for id in 1..=2 {
+        attach(&mut feed, id, id, at(0));
+    }
     for (task, id) in [("a", 1), ("b", 2), ("c", 1)] {
         assert_eq!(offer(&mut feed, task, OfferKind::New), [first(id, task)]);
     }
@@ -180,7 +161,10 @@ fn only_listeners_that_claim_are_to_claim_in_time() {
 /// The claim of the library is one.
 #[test]
 fn a_claimed_task_is_not_taken_away() {
-    let mut feed = with_trusted_listeners(Some(CLAIM_WITHIN), 2);
+    let mut feed = new_dispatcher(Some(CLAIM_WITHIN));
+    for id in 1..=2 {
+        attach(&mut feed, id, id, at(0));
+    }
     offer(&mut feed, "a", OfferKind::New);
     feed.credit(1, 1, at(1));
     assert!(!feed.reserve_for(2, "a"), "it was never sent it");
@@ -310,9 +294,7 @@ fn a_listener_is_sent_no_more_than_it_has_room_for() {
     assert_eq!(offer(&mut feed, "b", OfferKind::Again { ends: 1 }), []);
     assert_eq!(offer(&mut feed, "c", OfferKind::New), []);
     assert_eq!(feed.credit(1, 1, at(1)), [first(1, "a")]);
-    assert_eq!(attach(&mut feed, 2, 2, at(1)), [first(2, "c")]);
-    trust(&mut feed, 2..=2);
-    assert_eq!(feed.end_turn(at(1)), [again(2, "b")]);
+    assert_eq!(attach(&mut feed, 2, 2, at(1)), [first(2, "c"), again(2, "b")]);
     let large = feed.offer("large", OfferKind::New, 2 * CREDIT_BYTES, at(1));
     assert_eq!(large, [first(2, "large")]);
     assert_eq!(offer(&mut feed, "d", OfferKind::New), [], "neither has room");
@@ -508,63 +490,4 @@ fn what_a_listener_gave_back_goes_to_another_one_or_waits() {
     feed.detach(2, at(20));
     let handed = attach(&mut feed, 3, 3, at(20));
     assert!(handed.contains(&again(3, "b")), "{handed:?}");
-}
-
-/// Two programs hang; their transports take what comes.
-#[test]
-fn a_listener_that_was_not_seen_to_work_has_one_task_while_others_listen() {
-    let mut feed = with_new_listeners(None, 3);
-    for (task, id) in [("a", 1), ("b", 2), ("c", 3)] {
-        assert_eq!(offer(&mut feed, task, OfferKind::New), [first(id, task)]);
-        feed.credit(id, 1, at(0));
-    }
-    for task in 0..20 {
-        assert_eq!(offer(&mut feed, &task.to_string(), OfferKind::New), []);
-    }
-    // Two after the first act, then four: each time one goes, as many as it had come.
-    report(&mut feed, 3, "c");
-    let mut handed = feed.end_turn(at(0));
-    assert_eq!(handed, [first(3, "0"), first(3, "1")]);
-    for count in [3, 5, 9] {
-        feed.credit(3, handed.len(), at(0));
-        let task = handed[0].task.clone();
-        feed.on_end_reported(&task);
-        feed.withdraw(&task);
-        feed.on_task_ended(&task);
-        handed = feed.end_turn(at(0));
-        assert_eq!(handed.len(), count, "{handed:?}");
-    }
-    assert!(handed.iter().all(|handed| handed.listener == 3));
-}
-
-/// A program may work for long before it says anything.
-#[test]
-fn a_listener_that_has_taken_all_has_one_more_each_second() {
-    let mut feed = with_new_listeners(None, 2);
-    for task in ["a", "b", "c", "d", "e", "f"] {
-        offer(&mut feed, task, OfferKind::New);
-    }
-    assert_eq!(feed.credit(1, 1, at(0)), []);
-    assert_eq!(feed.tick(SECOND / 2, GRACE), []);
-    assert_eq!(
-        names(&feed.tick(SECOND, GRACE)),
-        ["c"],
-        "the other has read nothing"
-    );
-    feed.credit(1, 1, at(1));
-    assert_eq!(names(&feed.tick(SECOND * 3, GRACE)), ["d", "e"]);
-}
-
-#[test]
-fn a_listener_that_is_alone_has_what_it_has_room_for() {
-    let mut feed = with_new_listeners(None, 1);
-    for task in ["a", "b"] {
-        assert_eq!(offer(&mut feed, task, OfferKind::New), [first(1, task)]);
-    }
-    assert_eq!(attach(&mut feed, 2, 2, at(0)), []);
-    assert_eq!(offer(&mut feed, "c", OfferKind::New), [first(2, "c")]);
-    assert_eq!(offer(&mut feed, "d", OfferKind::New), []);
-    let mut handed = feed.detach(1, at(0));
-    handed.extend(feed.end_turn(at(0)));
-    assert_eq!(names(&handed), ["a", "b", "d"], "it is alone now");
 }
