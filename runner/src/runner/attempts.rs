@@ -70,15 +70,9 @@ impl AgentWork {
             return;
         }
         let task = TrackedTask::new(task, self.slots.clone(), Some(slot), self.timeout);
-        match (known, noted) {
-            (Some(known), _) => self.go_on(task, known).await,
-            (None, Ok(())) => self.attempt(task, 1, true).await,
-            (None, Err(error)) => match self.put_off(&task, not_noted(&error), &mut true).await {
-                Ok(PutOff::Again) => self.attempt(task, 1, false).await,
-                Ok(PutOff::GivenBack) => {}
-                Ok(PutOff::Over) => task.leave(),
-                Err(error) => self.end(&task, Err(error)).await,
-            },
+        match known {
+            Some(known) => self.go_on(task, known).await,
+            None => self.attempt(task, 1, Some(noted)).await,
         }
     }
 
@@ -154,17 +148,17 @@ impl AgentWork {
         if started.asked {
             let is_answered = task.task().status() != v1::TaskStatus::InputRequired;
             if is_answered || self.answered(&mut task, None).await {
-                self.attempt(task, started.attempt, false).await;
+                self.attempt(task, started.attempt, None).await;
             }
         } else if started.attempt < self.attempts {
-            self.attempt(task, started.attempt + 1, false).await;
+            self.attempt(task, started.attempt + 1, None).await;
         } else {
             self.end(&task, Err(RunError::plain(started.lost()))).await;
         }
     }
 
-    /// Does the task, from this attempt on, which `is_noted` already or not.
-    async fn attempt(&self, mut task: TrackedTask, mut number: u32, mut is_noted: bool) {
+    /// Does the task, from this attempt on; `noted`: what came of the note of it, if that was made.
+    async fn attempt(&self, mut task: TrackedTask, mut number: u32, mut noted: Option<io::Result<()>>) {
         // Nothing was done on it.
         let mut is_new = number == 1;
         loop {
@@ -174,9 +168,11 @@ impl AgentWork {
                 () = self.now.cancelled() => return task.leave(),
             }
             let started = StartedTask::new(task.id(), number, false);
-            if !std::mem::take(&mut is_noted)
-                && let Err(error) = self.note(started.clone()).await
-            {
+            let noting = match noted.take() {
+                Some(noted) => noted,
+                None => self.note(started.clone()).await,
+            };
+            if let Err(error) = noting {
                 match self.put_off(&task, not_noted(&error), &mut is_new).await {
                     Ok(PutOff::Again) => continue,
                     Ok(PutOff::GivenBack) => return,
@@ -209,7 +205,7 @@ impl AgentWork {
                 // It is noted as started, and was not.
                 AttemptEnd::Done(Err(error)) if error.is_unstarted() => {
                     match self.put_off(&task, error, &mut is_new).await {
-                        Ok(PutOff::Again) => is_noted = true,
+                        Ok(PutOff::Again) => noted = Some(Ok(())),
                         Ok(PutOff::GivenBack) => return,
                         Ok(PutOff::Over) => {
                             // The next runner begins it.
