@@ -33,7 +33,7 @@ struct ListenerSeat {
     agent: Option<Arc<str>>,
 }
 
-/// A task that the agent which had claimed it gives back.
+/// A task that the agent which has it gives back.
 pub(crate) struct GivenBackTask<'a> {
     pub(crate) task: &'a str,
     /// The agent's connection.

@@ -37,13 +37,18 @@ pub(super) async fn begin(node: &Node, id: &str) -> Result<(), Error> {
     claim_as(node, id, ClaimKind::Begun, true).await.0
 }
 
-/// Gives a task back that is claimed.
-pub(super) async fn give_back(node: &Node, id: &str) -> Result<(), Error> {
+/// UpdateTaskStatus by which a task is given back; as [`change`].
+async fn hand_back(node: &Node, id: &str) -> (Result<(), Error>, bool) {
     let request = v1::UpdateTaskStatusRequest {
         give_back: true,
         ..state(id, TaskStatus::Submitted, None)
     };
-    match change(node, request).await {
+    change(node, request).await
+}
+
+/// Gives a task back that is claimed.
+pub(super) async fn give_back(node: &Node, id: &str) -> Result<(), Error> {
+    match hand_back(node, id).await {
         // An earlier attempt may have done it: then another agent may have the task since.
         (Err(error), true) if error.kind() == ErrorKind::Conflict => match renew_claim(node, id).await {
             Ok(()) => Err(error),
@@ -53,14 +58,10 @@ pub(super) async fn give_back(node: &Node, id: &str) -> Result<(), Error> {
     }
 }
 
-/// Gives a task back that was handed over and is not claimed. A daemon that takes it not, as one of an older version, has it until
-/// the stream of tasks ends.
+/// Gives a task back that was handed over and is not claimed. A daemon of an older version refuses: the task stays with this
+/// process until its stream of tasks ends.
 pub(super) async fn pass_on(node: &Node, id: &str) {
-    let request = v1::UpdateTaskStatusRequest {
-        give_back: true,
-        ..state(id, TaskStatus::Submitted, None)
-    };
-    if let (Err(error), _) = change(node, request).await {
+    if let (Err(error), _) = hand_back(node, id).await {
         tracing::debug!(task = id, %error, "a task is not passed on");
     }
 }

@@ -143,7 +143,7 @@ impl Dispatcher {
         }
     }
 
-    /// The agent that had claimed a task gives it back: it is offered again, to the streams `givers` of that agent when
+    /// The agent that has a task gives it back: it is offered again, to the streams `givers` of that agent when
     /// [`GIVE_BACK_PAUSE`](offer::GIVE_BACK_PAUSE) is over.
     pub(super) fn give_back(
         &mut self,

@@ -30,7 +30,7 @@ impl DeliverOne {
         holder == Some(self.listener_of(stream))
     }
 
-    /// The agent that had a task, and listens by these streams, gives it back.
+    /// The agent that has a task, and listens by these streams, gives it back.
     pub(in super::super) fn give_back(
         &mut self,
         task: &str,
