@@ -1,15 +1,18 @@
 //! A server on two pipes: a message a line.
 //!
 //! Invariant: a line that is longer than allowed is never in memory as a whole, and each line that may be an
-//! answer ends a request, also one that was written over several lines or that has no end.
+//! answer ends a request, also one that was written over several lines, in UTF-16, behind other text, or without an end.
 
-use std::{io, sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use agentanycast_daemon_kit::json_lines;
-use agentanycast_readers::json;
+use agentanycast_readers::{
+    json,
+    lines::{Piece, ProgramText},
+};
 use serde_json::Value;
 use tokio::{
-    io::{AsyncBufRead, AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader},
+    io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader},
     sync::mpsc,
     time::{Instant, sleep_until},
 };
@@ -22,15 +25,6 @@ use crate::{
 
 /// Messages that wait to be written.
 const MOST_WAITING: usize = 64;
-
-/// What is kept of a line that is too long: its beginning and its end, in bytes.
-const KEPT_OF_LONG: usize = 4 << 10;
-
-/// How long the rest of a message that was written over several lines is waited for.
-const REST_WITHIN: Duration = Duration::from_millis(500);
-
-/// Most of such a message, in bytes.
-const MOST_REST: usize = 64 << 10;
 
 /// Writes messages to the server.
 #[derive(Debug)]
@@ -46,11 +40,7 @@ impl LineWire {
         max: usize,
     ) -> (Self, [AbortOnDropHandle<()>; 2]) {
         let (outgoing, lines) = mpsc::channel(MOST_WAITING);
-        let reading = read(
-            LineReader::new(BufReader::new(reader), max),
-            Arc::clone(shared),
-            outgoing.clone(),
-        );
+        let reading = read(reader, max, Arc::clone(shared), outgoing.clone());
         let writing = write(writer, lines, Arc::clone(shared));
         (Self(outgoing), [task(reading), task(writing)])
     }
@@ -96,182 +86,60 @@ async fn write(
     }
 }
 
-async fn read<R: AsyncBufRead + Unpin>(
-    mut lines: LineReader<R>,
+/// Reads to the end of the server. What is a line, and when one without an end is taken, is [`ProgramText`]'s.
+async fn read(
+    reader: impl AsyncRead + Unpin,
+    max: usize,
     shared: Arc<ConnectionState>,
     outgoing: mpsc::Sender<Vec<u8>>,
 ) {
-    let mut begun = BegunMessage::default();
+    let (mut reader, mut text) = (BufReader::new(reader), ProgramText::new(max));
     loop {
-        let line = tokio::select! {
-            biased;
-            line = lines.next() => line,
-            () = begun.is_due() => {
-                begun.end(&shared);
-                continue;
+        let due = text.due();
+        let passed = async {
+            match due {
+                Some(due) => sleep_until(Instant::from_std(due)).await,
+                None => std::future::pending().await,
             }
         };
-        let Ok(Some(line)) = line else {
-            begun.end(&shared);
-            return shared.end("the MCP server ended");
+        let pieces = tokio::select! {
+            biased;
+            bytes = reader.fill_buf() => {
+                let bytes = bytes.unwrap_or_default();
+                if bytes.is_empty() {
+                    break;
+                }
+                let (read, pieces) = (bytes.len(), text.take(bytes, Instant::now().into_std()));
+                reader.consume(read);
+                pieces
+            }
+            () = passed => text.pass(Instant::now().into_std()),
         };
-        if line.is_cut() {
-            begun.end(&shared);
-            shared.take_too_large(lines.max, &line.head, &line.tail);
-            continue;
+        for piece in &pieces {
+            take(piece, max, &shared, &outgoing);
         }
-        let document = json::value(&line.head);
-        if !begun.takes(&line.head, &document, &shared) {
-            for answer in shared.take(document, &line.head, None) {
+    }
+    for piece in &text.finish() {
+        take(piece, max, &shared, &outgoing);
+    }
+    shared.end("the MCP server ended");
+}
+
+fn take(piece: &Piece, max: usize, shared: &ConnectionState, outgoing: &mpsc::Sender<Vec<u8>>) {
+    match (piece, piece.fault()) {
+        (Piece::TooLong { head, tail }, _) => shared.take_too_large(max, head, tail),
+        (Piece::Line(line), _) => {
+            for answer in shared.take(json::value(line), line, None) {
                 let _ = outgoing.try_send(line_of(&answer));
             }
         }
-    }
-}
-
-/// A message that was begun on a line and has no end there: printed over several lines, or cut off.
-#[derive(Debug, Default)]
-struct BegunMessage {
-    text: Vec<u8>,
-    since: Option<Instant>,
-}
-
-impl BegunMessage {
-    /// Resolves when its rest is not waited for any longer.
-    async fn is_due(&self) {
-        match self.since {
-            Some(since) => sleep_until(since + REST_WITHIN).await,
-            None => std::future::pending().await,
-        }
-    }
-
-    /// Whether the line is part of it. A whole message ends it.
-    fn takes(
-        &mut self,
-        line: &[u8],
-        document: &Result<Value, serde_json::Error>,
-        shared: &ConnectionState,
-    ) -> bool {
-        let is_begun = self.since.is_some();
-        match document {
-            Ok(whole) if !is_begun || whole.get("jsonrpc").is_some() => {
-                self.end(shared);
-                return false;
-            }
-            Err(error) if !is_begun && (!error.is_eof() || !line.trim_ascii_start().starts_with(b"{")) => {
-                return false;
-            }
-            _ => {}
-        }
-        self.since.get_or_insert_with(Instant::now);
-        let room = MOST_REST.saturating_sub(self.text.len());
-        self.text.extend_from_slice(&line[..line.len().min(room)]);
-        self.text.push(b'\n');
-        let may_end = line.trim_ascii_end().ends_with(b"}");
-        if self.text.len() >= MOST_REST || may_end && json::value(&self.text).is_ok() {
-            self.end(shared);
-        }
-        true
-    }
-
-    fn end(&mut self, shared: &ConnectionState) {
-        if self.since.take().is_some() {
-            let text = std::mem::take(&mut self.text);
-            shared.take_unreadable(&text, "a message is one line", None);
-        }
-    }
-}
-
-/// A line; of one that is too long its ends.
-#[derive(Debug, Default)]
-struct Line {
-    head: Vec<u8>,
-    tail: Vec<u8>,
-    length: usize,
-}
-
-impl Line {
-    const fn is_cut(&self) -> bool {
-        self.length > self.head.len()
-    }
-
-    fn push(&mut self, bytes: &[u8], max: usize) {
-        self.length += bytes.len();
-        if self.length <= max {
-            return self.head.extend_from_slice(bytes);
-        }
-        self.head.truncate(KEPT_OF_LONG.min(max));
-        self.tail
-            .extend_from_slice(&bytes[bytes.len().saturating_sub(KEPT_OF_LONG)..]);
-        let too_many = self.tail.len().saturating_sub(KEPT_OF_LONG);
-        self.tail.drain(..too_many);
-    }
-}
-
-/// Reads lines of at most `max` bytes.
-struct LineReader<R> {
-    reader: R,
-    line: Line,
-    max: usize,
-}
-
-impl<R: AsyncBufRead + Unpin> LineReader<R> {
-    fn new(reader: R, max: usize) -> Self {
-        Self {
-            reader,
-            line: Line::default(),
-            max,
-        }
-    }
-
-    /// The next line that is not empty; `None`: there is none. Dropping the future loses nothing.
-    async fn next(&mut self) -> io::Result<Option<Line>> {
-        loop {
-            let bytes = self.reader.fill_buf().await?;
-            let is_end = bytes.is_empty();
-            let end = bytes.iter().position(|byte| *byte == b'\n');
-            self.line.push(&bytes[..end.unwrap_or(bytes.len())], self.max);
-            let read = end.map_or(bytes.len(), |end| end + 1);
-            self.reader.consume(read);
-            if end.is_some() || is_end {
-                let line = std::mem::take(&mut self.line);
-                if line.is_cut() || !line.head.trim_ascii().is_empty() {
-                    return Ok(Some(line));
-                }
-                if is_end {
-                    return Ok(None);
-                }
-            }
-        }
+        (_, fault) => shared.take_unreadable_line(piece, fault.unwrap_or_default()),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
-
-    proptest! {
-        #[test]
-        fn lines_are_read_whole_and_long_ones_by_their_ends(
-            lengths in prop::collection::vec(0_usize..40, 0..20), step in 1_usize..15,
-        ) {
-            let lines: Vec<String> = lengths.iter().map(|length| "x".repeat(*length)).collect();
-            let text = lines.join("\n");
-            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-            let read = runtime.block_on(async {
-                let mut reader = LineReader::new(BufReader::with_capacity(step, text.as_bytes()), 20);
-                let mut read = Vec::new();
-                while let Some(line) = reader.next().await.unwrap() {
-                    read.push((line.is_cut(), line.length));
-                }
-                read
-            });
-            let expected = lengths.iter().filter(|length| **length > 0).map(|length| (*length > 20, *length));
-            prop_assert_eq!(read, expected.collect::<Vec<_>>());
-        }
-    }
 
     #[tokio::test]
     async fn a_message_is_one_line_for_every_reader() {
@@ -297,15 +165,5 @@ mod tests {
             assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), message);
         }
         drop(tasks);
-    }
-
-    #[test]
-    fn the_end_of_a_long_line_is_kept() {
-        let mut line = Line::default();
-        for piece in ["{\"result\":", &"x".repeat(3 * KEPT_OF_LONG), ",\"id\":5}"] {
-            line.push(piece.as_bytes(), 100);
-        }
-        assert!(line.is_cut() && line.tail.len() == KEPT_OF_LONG);
-        assert!(line.head.starts_with(b"{\"result\":") && line.tail.ends_with(b",\"id\":5}"));
     }
 }

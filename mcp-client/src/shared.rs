@@ -3,7 +3,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use agentanycast_readers::excerpt::excerpt;
+use agentanycast_readers::{excerpt::excerpt, lines::Piece};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -165,8 +165,16 @@ impl ConnectionState {
     }
 
     /// A text is no document of JSON: the request that it answers ends.
-    pub(crate) fn take_unreadable(&self, text: &[u8], error: &str, origin: Option<u64>) {
-        let outline = Outline::of(text);
+    fn take_unreadable(&self, text: &[u8], error: &str, origin: Option<u64>) {
+        self.take_outlined(&Outline::of(text), text, error, origin);
+    }
+
+    /// As [`Self::take_unreadable`], for a line that is none of MCP for this reason.
+    pub(crate) fn take_unreadable_line(&self, piece: &Piece, fault: &str) {
+        self.take_outlined(&Outline::of(piece.message()), piece.text(), fault, None);
+    }
+
+    fn take_outlined(&self, outline: &Outline, text: &[u8], error: &str, origin: Option<u64>) {
         if !outline.may_be_answer() {
             tracing::debug!(
                 line = excerpt(text),

@@ -130,7 +130,7 @@ async fn a_lone_surrogate_is_the_replacement_character() {
 
 #[tokio::test]
 async fn a_line_that_cannot_be_read_ends_its_call_with_the_line() {
-    let cases: [(&[u8], &str); 10] = [
+    let cases: [(&[u8], &str); 11] = [
         (
             b"{\"jsonrpc\":\"2.0\",\"id\":ID,\"result\":{\"n\":NaN}}\n",
             "\"n\":NaN",
@@ -145,7 +145,11 @@ async fn a_line_that_cannot_be_read_ends_its_call_with_the_line() {
         ),
         (
             b"{\n  \"jsonrpc\": \"2.0\",\n  \"id\": ID,\n  \"result\": {}\n}\n",
-            "one line",
+            "several lines",
+        ),
+        (
+            b"INFO: {\"jsonrpc\":\"2.0\",\"id\":ID,\"result\":{}}\n",
+            "INFO: {",
         ),
         (b"{\"jsonrpc\":\"2.0\",\"id\":99999,\"result\":{}}\n", "99999"),
         (
@@ -175,10 +179,55 @@ async fn a_line_that_cannot_be_read_ends_its_call_with_the_line() {
     }
 }
 
+/// Each shape of an answer comes twice: the second one is no part of the first.
+#[tokio::test]
+async fn an_answer_needs_no_end_of_line() {
+    for (before, after) in [
+        ("", ""),
+        ("", "\r"),
+        ("\r", "\r\n"),
+        ("\u{1b}[32m", "\u{1b}[0m"),
+        ("\u{1b}[K", "\n"),
+    ] {
+        let client = usual_client(move |message, lines| {
+            let answer = String::from_utf8(result_of(&message["id"], "good")).unwrap();
+            lines
+                .send(format!("{before}{}{after}", answer.trim()).into_bytes())
+                .unwrap();
+        });
+        let client = client.await;
+        for _ in 0..2 {
+            let result = timeout(Duration::from_secs(20), call(&client, json!({}))).await;
+            let result = result.expect("it ends soon").unwrap();
+            assert_eq!(result["content"][0]["text"], "good", "{before:?} {after:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_in_utf_16_is_named() {
+    let client = usual_client(|message, lines| {
+        let answer = String::from_utf8(result_of(&message["id"], "good")).unwrap();
+        lines
+            .send(answer.encode_utf16().flat_map(u16::to_le_bytes).collect())
+            .unwrap();
+    });
+    let client = client.await;
+    for _ in 0..2 {
+        let failure = timeout(Duration::from_secs(20), call(&client, json!({}))).await;
+        let failure = failure.expect("it ends soon").unwrap_err().to_string();
+        assert!(
+            failure.contains("UTF-16") && failure.contains("\"good\""),
+            "{failure}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn what_a_program_prints_besides_is_no_answer() {
     let client = answering(
-        b"Server listening\n[INFO] {x}\n{\"level\":30,\"id\":ID,\"msg\":\"called\"}\n{'a': 1}\n\
+        b"Server listening\n\x1b[2Kgot {\"jsonrpc\":\"2.0\",\"id\":ID,\"method\":\"tools/call\"}\n\
+          debug {\"jsonrpc\":\"2.0\",\"id\":\"ID\",\"result\":{\"content\":\"good\"}}\n[INFO] {x}\n{\"level\":30,\"id\":ID,\"msg\":\"called\"}\n{'a': 1}\n\
           {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"data\":NaN}}\n\xff\xfe\n\n\
           {\"jsonrpc\":\"2.0\",\"id\":\"ID\",\"result\":{\"content\":\"good\"}}\n",
     );

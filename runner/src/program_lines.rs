@@ -1,31 +1,33 @@
 //! The lines that a program writes on its standard output, for protocols of one JSON object a line: JSON lines and
-//! the Agent Client Protocol. Bytes that are not UTF-8 are part of the line: the protocols' readers name them.
-//!
-//! Invariant: each byte of the output is in exactly one piece; an object without its end waits at most
-//! [`SPREAD_WITHIN`] for further lines.
+//! the Agent Client Protocol. What a line is, and when one without an end is taken, is
+//! [`ProgramText`](agentanycast_readers::lines::ProgramText)'s.
 
-mod objects;
+use std::{collections::VecDeque, io};
 
-use std::{collections::VecDeque, time::Duration};
-
-use futures::StreamExt as _;
-use tokio::{io::AsyncRead, time::timeout};
-use tokio_util::codec::{AnyDelimiterCodec, AnyDelimiterCodecError, FramedRead};
-
-use self::objects::Joiner;
-pub(crate) use self::objects::{Piece, could_be, cut, has_key};
-
-/// How long the next line of an object is waited for that has begun and has no end: a call whose answer is cut off
-/// has to fail within a second.
-const SPREAD_WITHIN: Duration = Duration::from_millis(500);
+use agentanycast_readers::lines::{Piece, ProgramText};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncRead, BufReader},
+    time::{Instant, sleep_until},
+};
 
 /// Bytes that are read at once.
 const READ_SIZE: usize = 64 << 10;
 
+/// Why no more lines can be read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LinesError {
+    /// A line is longer than allowed.
+    #[error("a line of the program has more than {0} bytes")]
+    TooLong(usize),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
 /// See the module's text.
 pub(crate) struct ProgramLines<R> {
-    frames: FramedRead<R, AnyDelimiterCodec>,
-    joiner: Joiner,
+    output: BufReader<R>,
+    text: ProgramText,
+    longest: usize,
     ready: VecDeque<Piece>,
     has_ended: bool,
 }
@@ -33,10 +35,10 @@ pub(crate) struct ProgramLines<R> {
 impl<R: AsyncRead + Unpin> ProgramLines<R> {
     /// The lines of this output, each of at most `longest` bytes.
     pub(crate) fn new(output: R, longest: usize) -> Self {
-        let codec = AnyDelimiterCodec::new_with_max_length(b"\n".to_vec(), b"\n".to_vec(), longest);
         Self {
-            frames: FramedRead::with_capacity(output, codec, READ_SIZE),
-            joiner: Joiner::new(longest),
+            output: BufReader::with_capacity(READ_SIZE, output),
+            text: ProgramText::new(longest),
+            longest,
             ready: VecDeque::new(),
             has_ended: false,
         }
@@ -46,26 +48,36 @@ impl<R: AsyncRead + Unpin> ProgramLines<R> {
     ///
     /// # Errors
     /// When a line is too long, or the output cannot be read.
-    pub(crate) async fn next(&mut self) -> Result<Option<Piece>, AnyDelimiterCodecError> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Piece>, LinesError> {
         loop {
-            if let Some(piece) = self.ready.pop_front() {
-                return Ok(Some(piece));
+            match self.ready.pop_front() {
+                Some(Piece::TooLong { .. }) => return Err(LinesError::TooLong(self.longest)),
+                Some(piece) => return Ok(Some(piece)),
+                None if self.text.is_too_long() => return Err(LinesError::TooLong(self.longest)),
+                None if self.has_ended => return Ok(None),
+                None => {}
             }
-            if self.has_ended {
-                return Ok(None);
-            }
-            let line = if self.joiner.is_open() {
-                timeout(SPREAD_WITHIN, self.frames.next()).await
-            } else {
-                Ok(self.frames.next().await)
-            };
-            match line {
-                Ok(Some(line)) => self.ready.extend(self.joiner.push(&line?)),
-                Ok(None) => {
-                    self.has_ended = true;
-                    self.ready.extend(self.joiner.give_up());
+            let due = self.text.due();
+            let passed = async {
+                match due {
+                    Some(due) => sleep_until(Instant::from_std(due)).await,
+                    None => std::future::pending().await,
                 }
-                Err(_) => self.ready.extend(self.joiner.give_up()),
+            };
+            tokio::select! {
+                biased;
+                bytes = self.output.fill_buf() => {
+                    let bytes = bytes?;
+                    let read = bytes.len();
+                    self.has_ended = read == 0;
+                    self.ready.extend(if self.has_ended {
+                        self.text.finish()
+                    } else {
+                        self.text.take(bytes, Instant::now().into_std())
+                    });
+                    self.output.consume(read);
+                }
+                () = passed => self.ready.extend(self.text.pass(Instant::now().into_std())),
             }
         }
     }
@@ -73,6 +85,7 @@ impl<R: AsyncRead + Unpin> ProgramLines<R> {
 
 #[cfg(test)]
 mod tests {
+    use agentanycast_readers::lines::QUIET;
     use tokio::io::AsyncWriteExt as _;
 
     use super::*;
@@ -86,17 +99,25 @@ mod tests {
             lines.next().await.unwrap(),
             Some(Piece::Line(b"caf\xe9".to_vec()))
         );
-        let began = tokio::time::Instant::now();
+        let began = Instant::now();
         assert_eq!(
             lines.next().await.unwrap(),
             Some(Piece::Spread(b"{\"a\":".to_vec()))
         );
-        assert_eq!(began.elapsed(), SPREAD_WITHIN);
-        program.write_all(b"half").await.unwrap();
+        assert_eq!(began.elapsed(), QUIET);
+        program.write_all(b"{\"a\":1}").await.unwrap();
+        assert_eq!(
+            lines.next().await.unwrap(),
+            Some(Piece::Line(b"{\"a\":1}".to_vec()))
+        );
+        assert_eq!(began.elapsed(), 2 * QUIET);
+        program.write_all(b"\nhalf").await.unwrap();
+        assert!(tokio::time::timeout(4 * QUIET, lines.next()).await.is_err());
         drop(program);
         assert_eq!(lines.next().await.unwrap(), Some(Piece::Line(b"half".to_vec())));
-        assert_eq!(lines.next().await.unwrap(), None);
+        assert!(lines.next().await.unwrap().is_none());
         let long = [b'x'; 200];
-        assert!(ProgramLines::new(&long[..], 100).next().await.is_err());
+        let mut lines = ProgramLines::new(&long[..], 100);
+        assert!(matches!(lines.next().await, Err(LinesError::TooLong(100))));
     }
 }

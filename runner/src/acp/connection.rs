@@ -32,7 +32,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 use tokio_util::{
-    codec::{AnyDelimiterCodecError, FramedWrite, LinesCodec, LinesCodecError},
+    codec::{FramedWrite, LinesCodec, LinesCodecError},
     sync::CancellationToken,
 };
 
@@ -44,7 +44,7 @@ use crate::{
     log_words::said,
     piped_child::PipedChild,
     process::{ProgramCommand, Supervisor},
-    program_lines::ProgramLines,
+    program_lines::{LinesError, ProgramLines},
     read_pace::{LogRate, ReadPace},
     restart_pause::RestartPause,
     stoppable_task::StoppableTask,
@@ -243,8 +243,8 @@ impl ReceivedLines {
             let piece = match self.lines.next().await {
                 Ok(Some(piece)) => piece,
                 Ok(None) => return Ok(None),
-                Err(AnyDelimiterCodecError::Io(error)) => return Err(error),
-                Err(error) => return Err(std::io::Error::other(error)),
+                Err(LinesError::Io(error)) => return Err(error),
+                Err(error @ LinesError::TooLong(_)) => return Err(std::io::Error::other(error)),
             };
             let received = self
                 .calls

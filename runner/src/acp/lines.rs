@@ -7,12 +7,14 @@
 use std::{collections::HashMap, num::NonZeroUsize};
 
 use agent_client_protocol::v1::schema::SessionNotification;
-use agentanycast_readers::{excerpt::excerpt, json};
+use agentanycast_readers::{
+    excerpt::excerpt,
+    json,
+    lines::{Piece, could_be, cut, has_key},
+};
 use lru::LruCache;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-
-use crate::program_lines::{Piece, could_be, cut, has_key};
 
 /// Most calls that are known to be answered: a second answer is left out.
 const MOST_ANSWERED: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
@@ -90,7 +92,7 @@ impl Calls {
         if text.trim_ascii().is_empty() {
             return Received::default();
         }
-        let mended = json::mended(text);
+        let mended = json::mended(piece.message());
         let value = match serde_json::from_slice::<Value>(&mended) {
             Ok(Value::Object(message)) if KEYS.iter().any(|key| message.contains_key(*key)) => message,
             Ok(Value::Array(_)) if has_key(text, "jsonrpc") => {
@@ -99,13 +101,23 @@ impl Calls {
                     "a list of messages, and each has to be on a line of its own",
                 );
             }
-            Err(error) if could_be(text, &KEYS) => {
-                return self.end_calls(text, &format!("no JSON: {error}"));
+            Err(error) if could_be(piece.message(), &KEYS) => {
+                let reason = piece
+                    .fault()
+                    .map_or_else(|| format!("no JSON: {error}"), str::to_owned);
+                return self.end_calls(text, &reason);
             }
             Ok(_) | Err(_) => return warning("it is no message", text),
         };
-        if matches!(piece, Piece::Spread(_)) {
-            return self.end_calls(text, "a message is on several lines, and has to be on one");
+        match (piece, piece.fault()) {
+            (_, None) => {}
+            // A log that shows what the agent was told.
+            (Piece::Prefixed { .. }, Some(_))
+                if value.get("method").is_some_and(|method| !is_of_agent(method)) =>
+            {
+                return warning("it is no message", text);
+            }
+            (_, Some(fault)) => return self.end_calls(text, fault),
         }
         self.message(value, text, &mended)
     }
@@ -190,6 +202,13 @@ impl Calls {
         }
         of(&|_, _| true)
     }
+}
+
+/// Whether agents send this method.
+fn is_of_agent(method: &Value) -> bool {
+    let of_agent = ["session/update", "session/request_permission", "fs/", "terminal/"];
+    let method = method.as_str().unwrap_or_default();
+    of_agent.iter().any(|begin| method.starts_with(begin))
 }
 
 fn warning(reason: &str, text: &[u8]) -> Received {
@@ -336,6 +355,17 @@ mod tests {
         }
         let spread = Piece::Spread(b"{\n\"id\": \"p1\",\n\"result\": {}\n}".to_vec());
         assert_eq!(ended(&spread), ["p1"]);
+        let answer = br#"{"jsonrpc":"2.0","id":"p1","result":{"stopReason":"end_turn"}}"#;
+        assert_eq!(ended(&Piece::Utf16(answer.to_vec())), ["p1"]);
+        let prefixed = |message: &[u8]| Piece::Prefixed {
+            text: [b"DEBUG ", message].concat(),
+            at: 6,
+        };
+        assert_eq!(ended(&prefixed(answer)), ["p1"]);
+        let update = br#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s2"}}"#;
+        assert_eq!(ended(&prefixed(update)), ["p2"]);
+        let prompt = br#"{"jsonrpc":"2.0","id":"p1","method":"session/prompt","params":{"sessionId":"s1"}}"#;
+        assert!(ended(&prefixed(prompt)).is_empty());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use tokio::{
     process::ChildStdin,
     sync::{mpsc, watch},
 };
-use tokio_util::{codec::AnyDelimiterCodecError, sync::CancellationToken};
+use tokio_util::sync::CancellationToken;
 
 use super::protocol::{self, BadLine, ProgramLine, Said};
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
     log_words::said,
     process::{LastLines, SupervisedProcess},
     program::{failure, not_started, read_lines},
-    program_lines::ProgramLines,
+    program_lines::{LinesError, ProgramLines},
     read_pace::{LogRate, ReadPace},
     run_helper::ProgramEnd,
 };
@@ -293,13 +293,10 @@ async fn read_stdout(stdout: impl AsyncRead + Unpin, shared: &Shared, command: &
         let piece = match lines.next().await {
             Ok(Some(piece)) => piece,
             Ok(None) => return Ok(()),
-            Err(AnyDelimiterCodecError::MaxChunkLengthExceeded) => {
-                return Err(format!(
-                    "the program printed a line of more than {} bytes",
-                    protocol::LONGEST_LINE
-                ));
+            Err(LinesError::TooLong(most)) => {
+                return Err(format!("the program printed a line of more than {most} bytes"));
             }
-            Err(AnyDelimiterCodecError::Io(error)) => {
+            Err(LinesError::Io(error)) => {
                 return Err(format!("the program's output cannot be read: {error}"));
             }
         };
@@ -378,6 +375,13 @@ mod tests {
             (r#"{"type":"resu"#, "ab"),
             (r#"{"level":"info","id":"other"}"#, ""),
             ("Loading {...}", ""),
+            (r#"INFO: {"type":"result","id":"a"}"#, "a"),
+            (r#"INFO: {"type":"result","id":"c"}"#, ""),
+            (r#"INFO: {"type":"task","id":"a"}"#, ""),
+            (
+                "INFO: {\"type\":\"result\",\"id\":\"c\"}\n{\"type\":\"result\",\"id\":\"c\"}",
+                "",
+            ),
         ] {
             let shared = Shared::default();
             let mut events = Vec::new();

@@ -5,7 +5,10 @@ use std::time::SystemTime;
 use agentanycast_daemon_kit::json_lines;
 use agentanycast_gateway::base64_text;
 use agentanycast_proto::v1;
-use agentanycast_readers::json;
+use agentanycast_readers::{
+    json,
+    lines::{Piece, could_be, cut},
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -13,7 +16,6 @@ use crate::{
     Attempt,
     parts::{artifact, data_part, message_json, newest_message, raw_part, text_of, text_part},
     program::seconds,
-    program_lines::{Piece, could_be, cut},
 };
 
 /// Longest line that is read, in bytes, without its end.
@@ -212,11 +214,16 @@ impl RawContent {
 
 /// Reads a line. An empty one says nothing.
 pub(super) fn parse(piece: &Piece) -> Result<Option<ProgramLine>, BadLine> {
-    let text = piece.text();
+    let text = piece.message();
     if text.trim_ascii().is_empty() {
         return Ok(None);
     }
-    let value = json::value(text).map_err(|error| unread(text, &error))?;
+    let value = json::value(text).map_err(|error| {
+        let reason = piece
+            .fault()
+            .map_or_else(|| format!("no JSON: {error}"), str::to_owned);
+        unread(text, reason)
+    })?;
     let is_typed = value["type"].as_str().is_some_and(|kind| TYPES.contains(&kind));
     let of_tasks = |ids: Vec<String>, reason: String| BadLine {
         ids,
@@ -232,10 +239,13 @@ pub(super) fn parse(piece: &Piece) -> Result<Option<ProgramLine>, BadLine> {
         return Err(of_tasks(ids, "no \"id\" of a task".to_owned()));
     };
     let bad = |reason: String| of_tasks(vec![id.clone()], reason);
-    if matches!(piece, Piece::Spread(_)) {
-        return Err(bad(
-            "an object is on several lines, and has to be on one".to_owned()
-        ));
+    if let Some(fault) = piece.fault() {
+        let mut line = bad(fault.to_owned());
+        if !is_typed && matches!(piece, Piece::Prefixed { .. }) {
+            // A log that shows what the program was told, or something of its own.
+            line.ids.clear();
+        }
+        return Err(line);
     }
     let raw: RawLine = serde_json::from_value(value).map_err(|error| bad(error.to_string()))?;
     let said = match raw {
@@ -266,14 +276,14 @@ pub(super) fn parse(piece: &Piece) -> Result<Option<ProgramLine>, BadLine> {
 }
 
 /// A line that is no JSON document.
-fn unread(text: &[u8], error: &serde_json::Error) -> BadLine {
+fn unread(text: &[u8], reason: String) -> BadLine {
     let types = cut(text, "type");
     let may_be_any = could_be(text, &["type", "id"])
         && (types.is_empty() || types.iter().any(|kind| TYPES.contains(&kind.as_str())));
     BadLine {
         ids: if may_be_any { cut(text, "id") } else { Vec::new() },
         may_be_any,
-        reason: format!("no JSON: {error}"),
+        reason,
     }
 }
 
@@ -465,9 +475,32 @@ mod tests {
             assert_eq!(bad.ids, ids, "{bad:?}");
             assert_eq!(bad.may_be_any, may_be_any, "{bad:?}");
         }
-        let spread = Piece::Spread(b"{\n\"type\": \"result\",\n\"id\": \"t\"\n}".to_vec());
-        let bad = parse(&spread).unwrap_err();
-        assert_eq!((bad.ids, bad.may_be_any), (vec!["t".to_owned()], true));
+        let told = br#"INFO: {"type":"result","id":"t"}"#.to_vec();
+        let task = br#"got {"type":"task","id":"t"}"#.to_vec();
+        for (piece, ids, may_be_any) in [
+            (
+                Piece::Spread(b"{\n\"type\": \"result\",\n\"id\": \"t\"\n}".to_vec()),
+                &["t"][..],
+                true,
+            ),
+            (
+                Piece::Utf16(br#"{"type":"result","id":"t"}"#.to_vec()),
+                &["t"],
+                true,
+            ),
+            (Piece::Prefixed { text: told, at: 6 }, &["t"], true),
+            (Piece::Prefixed { text: task, at: 4 }, &[], false),
+        ] {
+            let bad = parse(&piece).unwrap_err();
+            assert_eq!(
+                (&bad.ids[..], bad.may_be_any),
+                (
+                    &ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>()[..],
+                    may_be_any
+                )
+            );
+            assert_eq!(bad.reason, piece.fault().unwrap());
+        }
     }
 
     #[test]

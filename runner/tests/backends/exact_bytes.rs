@@ -115,6 +115,11 @@ async fn a_line_of_json_lines_that_cannot_be_read_fails_its_task_alone() {
             "\"type\": \"result\"",
         ),
         ("{\"type\":\"finished\",\"id\":\"@ID\"}\n", "finished"),
+        ("INFO: {\"type\":\"result\",\"id\":\"@ID\"}\n", "INFO: {"),
+        (
+            "Loading...{\"type\":\"chunk\",\"id\":\"@ID\",\"text\":\"x\"}",
+            "Loading...{",
+        ),
     ] {
         let works = "{\"type\":\"working\",\"id\":\"@ID\",\"text\":\"I work\"}\n";
         fails_beside_another(&program, bad, shown, works, RESULT).await;
@@ -127,6 +132,48 @@ async fn a_line_of_json_lines_that_cannot_be_read_fails_its_task_alone() {
         "{why}"
     );
     program.stop().await;
+}
+
+/// Each shape of a line comes twice: the second one is no part of the first.
+#[tokio::test]
+async fn a_line_of_json_lines_needs_no_end() {
+    let program = jsonl();
+    let result = RESULT.trim_end();
+    let echo = format!("sends {RESULT}");
+    for steps in [
+        json!([result]),
+        json!(["\r", result, "\r"]),
+        json!([format!("\x1b[32m{result}\x1b[0m")]),
+        json!([format!("10%\r100%\r{RESULT}")]),
+        json!([echo, 0.1, RESULT]),
+        json!([result.replace(',', ",\r"), "\r"]),
+    ] {
+        for _ in 0..2 {
+            run(&program, &task("t", "c", &steps)).await.unwrap();
+        }
+    }
+    // A slow writer.
+    let (begin, end) = RESULT.split_at(12);
+    run(&program, &task("t", "c", &json!([begin, 1, end])))
+        .await
+        .unwrap();
+    program.stop().await;
+}
+
+#[tokio::test]
+async fn utf_16_is_named() {
+    let program = jsonl();
+    for end in ["", "\n"] {
+        let text = format!("{}{end}", RESULT.trim_end());
+        let why = failure(&program, &task("t", "c", &json!([LOG, {"utf16": text}, 60]))).await;
+        assert!(why.contains("UTF-16") && why.contains("\"result\""), "{why}");
+    }
+    program.stop().await;
+    let folder = tempfile::tempdir().unwrap();
+    let agent = acp(&folder);
+    let why = failure(&agent, &task("t", "c", &json!([LOG, {"utf16": END}, 60]))).await;
+    assert!(why.contains("UTF-16") && why.contains("end_turn"), "{why}");
+    agent.stop().await;
 }
 
 #[tokio::test]
@@ -176,6 +223,7 @@ async fn a_line_of_an_acp_agent_that_cannot_be_read_fails_its_call_alone() {
             "{\"jsonrpc\":\"2.0\",\"id\":\"@ID\",\"error\":\"tired\"}\n",
             "tired",
         ),
+        (&format!("DEBUG {}", END.trim_end()), "DEBUG {"),
     ] {
         fails_beside_another(&agent, bad, shown, &say("I work", None), END).await;
     }
@@ -197,6 +245,12 @@ async fn what_an_acp_agent_means_in_one_way_is_understood() {
     let agent = acp(&folder);
     let half = "{\"jsonrpc\":\"2.0\",\"method\":\"session/update\",\"params\":{\"sessionId\":\"@SESSION\",\"update\":{\"sessionUpdate\":\"agent_message_chunk\",\"content\":{\"type\":\"text\",\"text\":\"half \\ud83d\"}}}}\n";
     let no_version = END.replace("\"jsonrpc\":\"2.0\",", "");
+    for end in [END.trim_end(), &END.replace('\n', "\r"), &format!("\x1b[1m{END}")] {
+        for _ in 0..2 {
+            let steps = json!([format!("got {END}"), say("x", None), end]);
+            assert_eq!(said(&agent, "c", steps).await.0, "x");
+        }
+    }
     assert_eq!(
         said(&agent, "c", json!([LOG, half, no_version])).await.0,
         "half \u{fffd}"

@@ -3,25 +3,8 @@
 
 use serde_json::Value;
 
-use agentanycast_readers::json;
-
-/// A piece of a program's output.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Piece {
-    /// A line, without its end.
-    Line(Vec<u8>),
-    /// Lines that begin an object which the first of them does not end. The object may be whole or broken.
-    Spread(Vec<u8>),
-}
-
-impl Piece {
-    /// Its bytes.
-    pub(crate) fn text(&self) -> &[u8] {
-        match self {
-            Self::Line(text) | Self::Spread(text) => text,
-        }
-    }
-}
+use super::Piece;
+use crate::json;
 
 /// Joins the lines of an object that is spread over several.
 #[derive(Debug)]
@@ -46,6 +29,12 @@ impl Joiner {
     /// Whether an object has begun and has no end.
     pub(super) const fn is_open(&self) -> bool {
         self.open.is_some()
+    }
+
+    /// Whether this line ends the object.
+    pub(super) fn is_ended_by(&self, line: &[u8]) -> bool {
+        let depth = self.open.as_ref().and_then(|open| depth_after(line, open.depth));
+        depth == Some(0)
     }
 
     /// Takes a line; the pieces that are known by it.
@@ -112,36 +101,39 @@ fn depth_after(line: &[u8], before: usize) -> Option<usize> {
 
 /// Whether a line is a message of one of the protocols by itself.
 fn is_message(line: &[u8]) -> bool {
-    let is_whole = line.trim_ascii_end().ends_with(b"}") && begins_object(line);
-    let keys = |value: Value| {
-        let has = |key: &str| value.get(key).is_some();
-        has("jsonrpc") || has("type") && has("id")
-    };
-    is_whole && json::value(line).is_ok_and(keys)
+    message(line).is_some()
 }
 
-/// Whether text begins as a JSON object does, also one of a program that writes `'` for `"` or UTF-16.
-fn begins_object(text: &[u8]) -> bool {
+/// The message of one of the protocols that this text is, by its keys.
+pub(super) fn message(text: &[u8]) -> Option<Value> {
+    if !text.trim_ascii_end().ends_with(b"}") || !begins_object(text) {
+        return None;
+    }
+    let value = json::value(text).ok()?;
+    let has = |key: &str| value.get(key).is_some();
+    (has("jsonrpc") || has("type") && has("id")).then_some(value)
+}
+
+/// Whether text begins as a JSON object does, also one of a program that writes `'` for `"`.
+pub(super) fn begins_object(text: &[u8]) -> bool {
     let text = json::without_bom(text).trim_ascii_start();
-    let mut bytes = text
-        .iter()
-        .filter(|byte| **byte != 0 && !byte.is_ascii_whitespace());
+    let mut bytes = text.iter().filter(|byte| !byte.is_ascii_whitespace());
     bytes.next() == Some(&b'{') && matches!(bytes.next(), None | Some(b'"' | b'\''))
 }
 
 /// Whether text that is no JSON could be a message with one of these keys: it begins as an object does, and has
 /// such a key or ends too early to know.
-pub(crate) fn could_be(text: &[u8], keys: &[&str]) -> bool {
+pub fn could_be(text: &[u8], keys: &[&str]) -> bool {
     begins_object(text) && (depth_after(text, 0) != Some(0) || keys.iter().any(|key| has_key(text, key)))
 }
 
 /// Whether broken text has this key.
-pub(crate) fn has_key(text: &[u8], key: &str) -> bool {
+pub fn has_key(text: &[u8], key: &str) -> bool {
     behind_key(text, key).next().is_some()
 }
 
 /// The texts that stand behind this key in broken text.
-pub(crate) fn cut(text: &[u8], key: &str) -> Vec<String> {
+pub fn cut(text: &[u8], key: &str) -> Vec<String> {
     let text_of = |value: &[u8]| {
         let quote = *value.first().filter(|byte| matches!(byte, b'"' | b'\''))?;
         let end = value[1..].iter().position(|byte| *byte == quote)?;
