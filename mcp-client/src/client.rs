@@ -393,13 +393,22 @@ impl McpClient {
         self.connection.shared.ended.subscribe()
     }
 
-    /// The tools of the server. What is wrong with its list is logged once.
+    /// The tools of the server. What is wrong with its list is logged once. Where a page does not come, the tools of
+    /// the pages before it are kept.
     ///
     /// # Errors
-    /// When the server does not list them.
+    /// When the server lists none of them, or has ended.
     pub async fn list_tools(&self) -> Result<ToolList, McpFailure> {
-        let listing = timeout(LIST_WITHIN, self.list_pages()).await;
-        let list = listing.unwrap_or_else(|_| Err(silent("list all pages of its tools", LIST_WITHIN)))?;
+        let mut list = ToolList::default();
+        let listing = timeout(LIST_WITHIN, self.list_pages(&mut list)).await;
+        let listed = listing.unwrap_or_else(|_| Err(silent("list all pages of its tools", LIST_WITHIN)));
+        if let Err(failure) = listed {
+            if list.tools.is_empty() || self.connection.shared.ended.borrow().is_some() {
+                return Err(failure);
+            }
+            list.is_cut = true;
+            list.fault(format!("a further page of its tools is missing: {failure}"));
+        }
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         for fault in &list.faults {
             if told.len() < MOST_TOLD && told.insert(fault.clone()) {
@@ -410,9 +419,9 @@ impl McpClient {
         Ok(list)
     }
 
-    async fn list_pages(&self) -> Result<ToolList, McpFailure> {
+    async fn list_pages(&self, list: &mut ToolList) -> Result<(), McpFailure> {
         let is_http = self.connection.is_http() && self.connection.revision().is_stateless();
-        let (mut list, mut cursor) = (ToolList::default(), None::<String>);
+        let mut cursor = None::<String>;
         loop {
             let params = cursor.map(|cursor| ("cursor".to_owned(), cursor.into()));
             let page = self
@@ -422,17 +431,12 @@ impl McpClient {
                 Ok(page) => cursor = list.take(page, is_http),
                 Err(failure) if failure.code() == Some(NO_SUCH_METHOD) && list.tools.is_empty() => {
                     list.fault(format!("it has no tools: {failure}"));
-                    return Ok(list);
-                }
-                // What was listed is good.
-                Err(failure) if !list.tools.is_empty() && failure.kind() == FailureKind::Refused => {
-                    list.fault(format!("a further page of its tools is refused: {failure}"));
-                    return Ok(list);
+                    return Ok(());
                 }
                 Err(failure) => return Err(failure),
             }
             if cursor.is_none() {
-                return Ok(list);
+                return Ok(());
             }
         }
     }

@@ -48,6 +48,8 @@ pub struct ToolList {
     pub tools: Vec<Tool>,
     /// What is not, and why, for people.
     pub faults: Vec<String>,
+    /// A page is missing: the server did not answer it, or refused it.
+    pub is_cut: bool,
     names: BTreeSet<String>,
     cursors: BTreeSet<String>,
     bytes: usize,

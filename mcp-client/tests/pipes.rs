@@ -310,6 +310,42 @@ async fn a_server_that_says_little_of_itself_is_used() {
     assert_eq!(call(&client, json!({})).await.unwrap(), json!({"content": []}));
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_pages_before_one_that_is_missing_are_kept() {
+    for (answer, why) in [
+        ("", "did not answer tools/list"),
+        (
+            r#"{"id":ID,"error":{"code":-32603,"message":"not yet"}}"#,
+            "not yet",
+        ),
+        (r#"{"jsonrpc":"2.0","id":ID,"result":NaN}"#, "NaN"),
+    ] {
+        let client = client_of(move |message, lines| {
+            let bytes = match (message["method"].as_str(), &message["params"]["cursor"]) {
+                (Some("tools/list"), Value::Null) => {
+                    let page = json!({"tools": [{"name": "t", "inputSchema": {}}], "nextCursor": "2"});
+                    line(&json!({"id": message["id"], "result": page}))
+                }
+                (Some("tools/list"), _) => {
+                    format!("{}\n", answer.replace("ID", &message["id"].to_string())).into_bytes()
+                }
+                _ => match usual(message) {
+                    Some(answer) => line(&answer),
+                    None => return,
+                },
+            };
+            lines.send(bytes).unwrap();
+        });
+        let list = client.await.unwrap().list_tools().await.unwrap();
+        assert_eq!((list.tools.len(), list.is_cut), (1, true));
+        assert!(
+            list.faults.len() == 1 && list.faults[0].contains(why),
+            "{:?}",
+            list.faults
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_server_without_tools_has_none() {
     let client = client_of(|message, lines| {

@@ -13,6 +13,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+use super::tools;
 use crate::{
     RunError,
     log_words::said,
@@ -236,29 +237,33 @@ impl ServerKeeper {
     }
 
     /// Lists the tools, again whenever the server says that they have changed, and after a while when it has
-    /// listed none: it may not be ready. Returns when it does not answer.
+    /// listed none or not all: it may not be ready. Returns when it does not answer.
     async fn follow_tools(&self, client: &Arc<McpClient>) -> String {
         let (mut changed, mut pause) = (client.tools_changed(), RestartPause::default());
-        let known_at = Instant::now() + KNOWN_WITHIN;
-        let mut has_listed = false;
+        let (began, mut known) = (Instant::now(), Arc::new(Vec::new()));
+        let known_at = began + KNOWN_WITHIN;
         loop {
             changed.borrow_and_update();
             let listed_at = Instant::now();
             let is_complete = match client.list_tools().await {
                 Ok(list) => {
-                    let is_complete = !list.tools.is_empty();
-                    has_listed |= is_complete;
+                    let is_complete = !list.tools.is_empty() && !list.is_cut;
+                    known = Arc::new(tools::listed(list, &known));
                     self.publish(UpServer {
                         client: Arc::clone(client),
-                        tools: Arc::new(list.tools),
-                        is_known: has_listed || Instant::now() >= known_at,
+                        tools: Arc::clone(&known),
+                        is_known: !known.is_empty() || Instant::now() >= known_at,
                     });
                     is_complete
                 }
                 Err(failure) => {
                     let reason = format!("the MCP server does not list its tools: {failure}");
                     match failure.kind() {
-                        FailureKind::Refused | FailureKind::Unreadable => {}
+                        FailureKind::Refused | FailureKind::Unreadable => {
+                            self.publish_refusal(client, &reason, Instant::now() < known_at);
+                        }
+                        // It may answer once it is ready.
+                        FailureKind::Silent if began.elapsed() < START_WITHIN => {}
                         _ => return reason,
                     }
                     tracing::warn!(
@@ -266,14 +271,6 @@ impl ServerKeeper {
                         reason = said(&reason),
                         "an MCP server does not list its tools and is asked again"
                     );
-                    // Those that it has listed before are its tools until it says otherwise.
-                    self.state.send_if_modified(|state| {
-                        let is_new = matches!(state, ServerState::Starting);
-                        if is_new {
-                            *state = ServerState::Down(RunError::new(reason));
-                        }
-                        is_new
-                    });
                     false
                 }
             };
@@ -296,6 +293,33 @@ impl ServerKeeper {
             }
             sleep_until(listed_at + LIST_EVERY).await;
         }
+    }
+
+    /// The server refuses to list its tools, and has listed none. One that is new may not be ready: it is up, and
+    /// its tools are not known.
+    fn publish_refusal(&self, client: &Arc<McpClient>, reason: &str, is_new: bool) {
+        self.state.send_if_modified(|state| {
+            match state {
+                // What it has listed before are its tools until it says otherwise.
+                ServerState::Up(up)
+                    if Arc::ptr_eq(&up.client, client) && (is_new || !up.tools.is_empty()) =>
+                {
+                    return false;
+                }
+                ServerState::Down(_) if !is_new => return false,
+                _ => {}
+            }
+            *state = if is_new {
+                ServerState::Up(UpServer {
+                    client: Arc::clone(client),
+                    tools: Arc::default(),
+                    is_known: false,
+                })
+            } else {
+                ServerState::Down(RunError::new(reason))
+            };
+            true
+        });
     }
 
     fn publish(&self, server: UpServer) {

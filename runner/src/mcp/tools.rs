@@ -1,6 +1,6 @@
 //! The tools of an MCP server as skills, and which of them a task is for. PURE.
 
-use agentanycast_mcp_client::Tool;
+use agentanycast_mcp_client::{MOST_TOOLS, Tool, ToolList};
 use agentanycast_proto::v1;
 use serde_json::{Map, Value};
 
@@ -15,6 +15,18 @@ const MOST_SKILLS: usize = 192 << 10;
 
 /// Most of a description where there is no room for all, in bytes.
 const SHORT: usize = 100;
+
+/// The tools of a list. One of which a page is missing keeps the tools that are known from before.
+pub(super) fn listed(list: ToolList, known: &[Tool]) -> Vec<Tool> {
+    let mut tools = list.tools;
+    if list.is_cut {
+        let is_missing = |old: &&Tool| tools.iter().all(|tool| tool.name != old.name);
+        let missing: Vec<Tool> = known.iter().filter(is_missing).cloned().collect();
+        tools.extend(missing);
+        tools.truncate(MOST_TOOLS);
+    }
+    tools
+}
 
 /// The skills of these tools. Where they are too large for a card the last ones have no schemas.
 pub(super) fn skills(tools: &[Tool]) -> Vec<v1::Skill> {
@@ -124,6 +136,24 @@ mod tests {
             json!({"type": "object", "required": ["z", "a"]})
         );
         assert_eq!(read(&skill.output_schema), output);
+    }
+
+    #[test]
+    fn a_list_without_a_page_keeps_what_is_known() {
+        let known = [tool("a"), tool("b")];
+        let names = |is_cut: bool| {
+            let mut list = ToolList::default();
+            (list.tools, list.is_cut) = (vec![tool("c"), tool("b")], is_cut);
+            let tools = listed(list, &known).into_iter();
+            tools.map(|tool| tool.name).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (names(true), names(false)),
+            (
+                vec!["c".to_owned(), "b".to_owned(), "a".to_owned()],
+                vec!["c".to_owned(), "b".to_owned()]
+            )
+        );
     }
 
     #[test]

@@ -155,12 +155,29 @@ async fn skills_follow_the_tools() {
 
 #[tokio::test]
 async fn a_server_that_lists_no_tools_at_first_gets_them() {
-    let server = started_as(command("python3", &["-u", SERVER, "3"]));
-    assert!(skill_ids(&server).await.is_empty());
+    for refuses in ["", "refuse"] {
+        let server = started_as(command("python3", &["-u", SERVER, "3", refuses]));
+        assert!(skill_ids(&server).await.is_empty());
+        // Its tasks wait.
+        let task = FakeTask::text("c", "greet", "Ada");
+        let greeting = run(&*server, &task).await.unwrap();
+        assert_eq!(greeting[0].parts, [text("Hello, Ada!")]);
+        tokio::time::timeout(PATIENCE, server.skills_changed())
+            .await
+            .unwrap();
+        assert!(skill_ids(&server).await.contains(&"add".to_owned()));
+        server.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_page_of_tools_that_is_refused_is_asked_for_again() {
+    let server = started_as(command("python3", &["-u", SERVER, "2", "page"]));
+    assert_eq!(skill_ids(&server).await, ["add", "greet"]);
     tokio::time::timeout(PATIENCE, server.skills_changed())
         .await
         .unwrap();
-    assert!(skill_ids(&server).await.contains(&"add".to_owned()));
+    assert!(skill_ids(&server).await.contains(&"bare".to_owned()));
     server.stop().await;
 }
 

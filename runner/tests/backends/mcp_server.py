@@ -12,8 +12,10 @@ cancelled = {}
 changed = threading.Event()
 lists = 0
 answers = {}
-# How many lists of tools are empty at first.
+# How many lists of tools are empty at first, and whether they are refused; whether the second page is refused as often.
 warming_up = int(sys.argv[1]) if len(sys.argv) > 1 else 0
+refuses = "refuse" in sys.argv
+refuses_page = "page" in sys.argv
 
 
 def send(message):
@@ -127,8 +129,10 @@ def answer(call, method, params):
         global lists, warming_up
         page = int((params or {}).get("cursor") or 0)
         lists += page == 0
-        if warming_up > 0:
+        if warming_up > 0 and (page > 0 or not refuses_page):
             warming_up -= 1
+            if refuses or refuses_page:
+                raise RuntimeError("not ready")
             return {"tools": []}
         tools = list(PAGES[page])
         if page == 0 and changed.is_set():
