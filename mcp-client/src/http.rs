@@ -5,10 +5,15 @@
 
 use std::{sync::OnceLock, time::Duration};
 
-use agentanycast_readers::{excerpt::excerpt, json, sse::SseReader};
+use agentanycast_readers::{
+    body::readable,
+    excerpt::{excerpt, words},
+    json,
+    sse::SseReader,
+};
 use reqwest::{
     Client, RequestBuilder, Response, StatusCode,
-    header::{ACCEPT, CONTENT_TYPE, LOCATION},
+    header::{ACCEPT, CONTENT_ENCODING, CONTENT_TYPE, LOCATION},
 };
 use serde_json::Value;
 use tokio::time::{sleep, timeout};
@@ -106,6 +111,9 @@ impl HttpWire {
             self.follow(shared, id, posting.revision, response).await?;
             return Ok(());
         }
+        let encoding = header(&response, CONTENT_ENCODING.as_str())
+            .unwrap_or_default()
+            .to_owned();
         let body = match body(response, self.max).await {
             Ok(Some(body)) => body,
             Ok(None) => {
@@ -119,7 +127,7 @@ impl HttpWire {
         if document.is_err() && !kind.starts_with("application/json") {
             let text = format!(
                 "the MCP server answered {status} with Content-Type {kind:?}, which is no answer of MCP: {}",
-                excerpt(&body)
+                words(&readable(&body, &kind, &encoding))
             );
             return Err(McpFailure::unreadable(text).into());
         }
@@ -262,7 +270,7 @@ impl HttpWire {
                 },
                 Ok(None) => {
                     let reason = "the MCP server ended its answer without a result";
-                    (events.finish().into_iter().collect(), Some(reason.to_owned()))
+                    (events.finish(), Some(reason.to_owned()))
                 }
                 Err(error) => (Vec::new(), Some(broken(&error).to_string())),
             };
@@ -340,11 +348,14 @@ fn header<'a>(response: &'a Response, name: &str) -> Option<&'a str> {
 async fn refused(response: Response) -> PostFailure {
     let status = response.status();
     let place = header(&response, LOCATION.as_str()).map(str::to_owned);
+    let read = |name: &str| header(&response, name).unwrap_or_default().to_owned();
+    let (kind, encoding) = (read(CONTENT_TYPE.as_str()), read(CONTENT_ENCODING.as_str()));
     let body = body(response, MOST_OF_ERROR)
         .await
         .ok()
         .flatten()
         .unwrap_or_default();
+    let body = readable(&body, &kind, &encoding);
     let error = json::value(&body)
         .ok()
         .and_then(|body| body.get("error").cloned());
@@ -354,7 +365,7 @@ async fn refused(response: Response) -> PostFailure {
     let words = match &refusal {
         Some(refusal) => format!(": {refusal}"),
         None if body.trim_ascii().is_empty() => String::new(),
-        None => format!(": {}", excerpt(&body)),
+        None => format!(": {}", words(&body)),
     };
     let more = match (status, place) {
         (status, Some(place)) if status.is_redirection() => {

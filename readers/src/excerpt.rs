@@ -2,7 +2,10 @@
 
 use agentanycast_daemon_kit::sanitize::{one_line, without_passwords};
 
-use crate::json::without_bom;
+use crate::{
+    body::{in_utf8, unread_packing},
+    json::without_bom,
+};
 
 /// Longest excerpt, in characters: a terminal shows it in four lines, and it holds the beginning of most
 /// stack traces and error objects.
@@ -34,7 +37,8 @@ pub fn excerpt(line: &[u8]) -> String {
 /// Largest part of a page that [`words`] looks at, in bytes: pages of errors are smaller.
 const MAX_PAGE: usize = 64 << 10;
 
-/// As [`excerpt`], of a whole answer: where that is a page of HTML or XML, only the text of the page.
+/// As [`excerpt`], of a whole answer: where that is a page of HTML or XML, only the text of the page. Bytes that are
+/// packed are named.
 ///
 /// ```
 /// use agentanycast_readers::excerpt::words;
@@ -42,11 +46,21 @@ const MAX_PAGE: usize = 64 << 10;
 /// assert_eq!(words(b"<html><style>b {}</style><h1>Bad gateway</h1></html>"), "Bad gateway");
 /// ```
 pub fn words(answer: &[u8]) -> String {
-    let answer = without_bom(answer);
-    let page = String::from_utf8_lossy(&answer[..answer.len().min(MAX_PAGE)]);
-    if !page.trim_start().starts_with('<') {
-        return excerpt(answer);
+    if let Some(packing) = unread_packing(answer, "") {
+        return format!("(packed with {packing})");
     }
+    let answer = without_bom(answer);
+    let answer = in_utf8(&answer[..answer.len().min(MAX_PAGE)], "");
+    if !answer.trim_ascii_start().starts_with(b"<") {
+        return excerpt(&answer);
+    }
+    text_of_page(&answer).map_or_else(|| excerpt(&answer), |text| excerpt(text.as_bytes()))
+}
+
+/// The text of a page of HTML or XML on one line, with its most common entities as the characters that they stand
+/// for; `None`: it has none.
+pub fn text_of_page(page: &[u8]) -> Option<String> {
+    let page = String::from_utf8_lossy(&page[..page.len().min(MAX_PAGE)]);
     let mut text = String::new();
     let mut rest = page.as_ref();
     while let Some(begin) = rest.find('<') {
@@ -66,12 +80,47 @@ pub fn words(answer: &[u8]) -> String {
         rest = behind(tag, end);
     }
     text.push_str(rest);
+    let text = without_entities(&text);
     let text: Vec<&str> = text.split_whitespace().collect();
-    if text.is_empty() {
-        excerpt(answer)
-    } else {
-        excerpt(text.join(" ").as_bytes())
+    (!text.is_empty()).then(|| text.join(" "))
+}
+
+/// Text with the five entities that every writer of HTML makes, and those by numbers, as their characters.
+fn without_entities(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('&') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let (letter, length) = entity(rest).unwrap_or(('&', 1));
+        out.push(letter);
+        rest = &rest[length..];
     }
+    out.push_str(rest);
+    out
+}
+
+/// The character of the entity at the beginning of the text, and its length.
+fn entity(text: &str) -> Option<(char, usize)> {
+    // The longest one is `&#1114111;`.
+    let end = text.bytes().take(10).position(|byte| byte == b';')?;
+    let letter = match &text[1..end] {
+        "amp" => '&',
+        "lt" => '<',
+        "gt" => '>',
+        "quot" => '"',
+        "apos" => '\'',
+        "nbsp" => ' ',
+        number => {
+            let number = number.strip_prefix('#')?;
+            let number = match number.strip_prefix(['x', 'X']) {
+                Some(number) => u32::from_str_radix(number, 16),
+                None => number.parse(),
+            };
+            char::from_u32(number.ok()?)?
+        }
+    };
+    Some((letter, end + 1))
 }
 
 /// The text behind the first `end`, in either case.
@@ -91,7 +140,12 @@ mod tests {
     fn of_a_page_the_text_is_shown() {
         let page = "\u{feff}<!DOCTYPE html>\n<html><head><title>502 Bad\nGateway</title><STYLE>b > c {}</Style>\
                     <script>if (a<b) {}</script></head><!-- <p>no</p> --><p class=\"x\">ä &amp; so</p></html>";
-        assert_eq!(words(page.as_bytes()), "502 Bad Gateway ä &amp; so");
+        assert_eq!(words(page.as_bytes()), "502 Bad Gateway ä & so");
+        assert_eq!(
+            words(b"<p>&lt;&#99999999;&; & &#x2019;</p>"),
+            "<&#99999999;&; & \u{2019}"
+        );
+        assert_eq!(words(b"\x28\xb5\x2f\xfd<p>"), "(packed with zstd)");
         assert_eq!(words(b"<p>cut <b"), "cut");
         assert_eq!(words(b"<img>"), "<img>");
         assert_eq!(words(b"a < b"), "a < b");

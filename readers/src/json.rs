@@ -87,7 +87,7 @@ fn may_hold_surrogates(text: &[u8]) -> bool {
 }
 
 /// The surrogate that an escape (`\ud83d`) at the beginning of the text stands for.
-fn escaped_unit(text: &[u8]) -> Option<u16> {
+pub(crate) fn escaped_unit(text: &[u8]) -> Option<u16> {
     let digits = text.get(..6)?.strip_prefix(b"\\u")?;
     let digits = std::str::from_utf8(digits).ok()?;
     let unit = u16::from_str_radix(digits, 16).ok()?;
@@ -95,7 +95,7 @@ fn escaped_unit(text: &[u8]) -> Option<u16> {
 }
 
 /// The surrogate that the three bytes at the beginning of the text stand for.
-fn raw_unit(text: &[u8]) -> Option<u16> {
+pub(crate) fn raw_unit(text: &[u8]) -> Option<u16> {
     let &[0xed, second @ 0xa0..=0xbf, third @ 0x80..=0xbf] = text.get(..3)? else {
         return None;
     };

@@ -2,11 +2,14 @@
 //!
 //! Invariants: an event has at most the bytes that its reader allows, and the same bytes in other pieces give
 //! the same events. Lines end with LF, CR or CRLF; comments and names of events are left out, and so are events
-//! whose name says that they are a sign of life alone: the data of some is a bare date.
+//! whose name says that they are a sign of life alone: the data of some is a bare date. A line of data behind a
+//! whole JSON object begins an event of its own: some servers leave out the empty line between two events.
 
 use std::time::Duration;
 
-use crate::json::without_bom;
+use serde_json::Value;
+
+use crate::json::{self, without_bom};
 
 /// Names of events that say no more than that the server is there.
 const SIGNS_OF_LIFE: [&[u8]; 4] = [b"ping", b"heartbeat", b"keepalive", b"keep-alive"];
@@ -26,6 +29,8 @@ pub struct SseReader {
     has_data: bool,
     /// The event is named as a sign of life.
     is_ping: bool,
+    /// As `is_ping`, by a name behind the data: it may be that of the next event.
+    is_next_ping: Option<bool>,
     /// Nothing has come yet: a byte order mark may.
     has_begun: bool,
     /// The last line ended with CR: an LF behind it is part of the same end.
@@ -44,6 +49,7 @@ impl SseReader {
             data: Vec::new(),
             has_data: false,
             is_ping: false,
+            is_next_ping: None,
             has_begun: false,
             after_cr: false,
             last_id: None,
@@ -90,22 +96,23 @@ impl SseReader {
         Ok(events)
     }
 
-    /// The data of the last event of a stream that ended without the empty line behind it. The standard drops
-    /// such an event; servers that end their stream so mean it.
-    pub fn finish(&mut self) -> Option<Vec<u8>> {
+    /// The data of the last events of a stream that ended without the empty line behind them. The standard drops
+    /// such events; servers that end their stream so mean them.
+    pub fn finish(&mut self) -> Vec<Vec<u8>> {
+        let mut events = Vec::new();
         if !self.line.is_empty() {
-            self.end_line();
+            events.extend(self.end_line());
         }
-        self.end_line()
+        events.extend(self.end_line());
+        events
     }
 
     fn end_line(&mut self) -> Option<Vec<u8>> {
         let line = std::mem::take(&mut self.line);
         if line.is_empty() {
             self.has_begun = true;
-            let data = std::mem::take(&mut self.data);
-            let is_ping = std::mem::take(&mut self.is_ping);
-            return (std::mem::take(&mut self.has_data) && !is_ping).then_some(data);
+            self.is_ping = self.is_next_ping.take().unwrap_or(self.is_ping);
+            return self.end_event();
         }
         let line = if std::mem::replace(&mut self.has_begun, true) {
             &line[..]
@@ -128,18 +135,36 @@ impl SseReader {
             }
             (b"event", _) => {
                 let is = |sign: &&[u8]| value.trim_ascii().eq_ignore_ascii_case(sign);
-                self.is_ping = SIGNS_OF_LIFE.iter().any(is);
+                let is_ping = SIGNS_OF_LIFE.iter().any(is);
+                if self.has_data {
+                    self.is_next_ping = Some(is_ping);
+                } else {
+                    self.is_ping = is_ping;
+                }
                 return None;
             }
             // Comments say nothing here.
             _ => return None,
+        };
+        let event = if self.has_data && begins_event(data) && is_object(&self.data) {
+            let event = self.end_event();
+            self.is_ping = self.is_next_ping.take().unwrap_or_default();
+            event
+        } else {
+            None
         };
         if self.has_data {
             self.data.push(b'\n');
         }
         self.data.extend_from_slice(data);
         self.has_data = true;
-        None
+        event
+    }
+
+    fn end_event(&mut self) -> Option<Vec<u8>> {
+        let data = std::mem::take(&mut self.data);
+        let is_ping = std::mem::take(&mut self.is_ping);
+        (std::mem::take(&mut self.has_data) && !is_ping).then_some(data)
     }
 
     fn check(&self) -> Result<(), EventTooLarge> {
@@ -149,6 +174,20 @@ impl SseReader {
         }
         Ok(())
     }
+}
+
+/// Whether data begins as a JSON object does, or ends a stream.
+fn begins_event(data: &[u8]) -> bool {
+    let data = data.trim_ascii();
+    data.starts_with(b"{") || data == b"[DONE]"
+}
+
+/// Whether data is a JSON object to which nothing can be added.
+fn is_object(data: &[u8]) -> bool {
+    let data = data.trim_ascii();
+    data.starts_with(b"{")
+        && data.ends_with(b"}")
+        && json::value(data).is_ok_and(|value: Value| value.is_object())
 }
 
 /// An event is larger than its reader allows.
@@ -235,15 +274,54 @@ mod tests {
         ] {
             let mut reader = SseReader::new(MAX_EVENT);
             reader.take(text.as_bytes()).unwrap();
-            assert_eq!(reader.finish().as_deref(), last, "{text:?}");
+            let events = reader.finish();
+            assert_eq!(
+                (events.len(), events.first().map(Vec::as_slice)),
+                (usize::from(last.is_some()), last),
+                "{text:?}"
+            );
         }
+        let mut reader = SseReader::new(MAX_EVENT);
+        reader.take(b"data: {}\ndata: [DONE]").unwrap();
+        assert_eq!(reader.finish(), [b"{}".to_vec(), b"[DONE]".to_vec()]);
+    }
+
+    #[test]
+    fn objects_on_lines_of_their_own_are_events_of_their_own() {
+        for (text, events) in [
+            (
+                "data: {\"a\":1}\ndata: {\"b\":2}\ndata: [DONE]\n\n",
+                &["{\"a\":1}", "{\"b\":2}", "[DONE]"][..],
+            ),
+            (
+                "event: ping\ndata: {}\nevent: x\ndata: {\"a\":1}\nevent: ping\ndata: {}\n\n",
+                &["{\"a\":1}"],
+            ),
+            (
+                "data: {\"a\":1}\nevent: ping\n\ndata: {\"b\":2}\nevent: x\n\n",
+                &["{\"b\":2}"],
+            ),
+            // One document, and text.
+            ("data: {\ndata: \"a\": {}\ndata: }\n\n", &["{\n\"a\": {}\n}"]),
+            ("data: [{\ndata: },\ndata: {}]\n\n", &["[{\n},\n{}]"]),
+            ("data: a\ndata: {}\n\n", &["a\n{}"]),
+            ("data: {}\ndata: a\n\n", &["{}\na"]),
+            ("data: {\"a\ndata: {}\n\n", &["{\"a\n{}"]),
+        ] {
+            assert_eq!(read(text), events, "{text:?}");
+        }
+        // Each comes as soon as the next one begins.
+        let mut reader = SseReader::new(MAX_EVENT);
+        assert_eq!(reader.take(b"data: {}\ndata: {\"a\":1}\n").unwrap(), [b"{}"]);
+        let many = "data: {\"a\":1}\n".repeat(MAX_EVENT);
+        assert_eq!(read(&many).len(), MAX_EVENT - 1);
     }
 
     proptest! {
         /// However the bytes are cut, the events are the same.
         #[test]
         fn cuts_do_not_matter(
-            lines in prop::collection::vec(prop_oneof!["data: ?[a-z]{0,5}", ":[a-z]{0,3}", Just(String::new())], 0..20),
+            lines in prop::collection::vec(prop_oneof!["data: ?[a-z]{0,5}", "data: ?\\{\\}", "event: (ping|x)", ":[a-z]{0,3}", Just(String::new())], 0..20),
             ends in prop::collection::vec(prop_oneof![Just("\n"), Just("\r\n"), Just("\r")], 20),
             cuts in prop::collection::vec(1..6_usize, 1..60),
         ) {

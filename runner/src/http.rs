@@ -17,8 +17,8 @@ use std::time::Duration;
 pub use agentanycast_gateways::run::HttpStyle;
 use agentanycast_gateways::run::shown_url;
 use agentanycast_readers::{
+    body::readable,
     excerpt::{excerpt, words},
-    gzip::Unpacker,
     json::without_bom,
 };
 use reqwest::{
@@ -151,15 +151,15 @@ async fn answer_error(mut answer: Response, secret: Option<&str>) -> AnswerError
             body: String::new(),
         };
     }
+    let (media_type, encoding) = (media_type_of(&answer), encoding_of(&answer));
     let mut packed = Vec::new();
     while packed.len() < ERROR_READ
         && let Ok(Some(piece)) = answer.chunk().await
     {
         packed.extend_from_slice(&piece[..piece.len().min(ERROR_READ - packed.len())]);
     }
-    let mut unpacker = Unpacker::new(ERROR_READ);
-    let unpacked = unpacker.take(&packed).unwrap_or_default();
-    let said = without_bom(&unpacked);
+    let said = readable(&packed, &media_type, &encoding);
+    let said = without_bom(&said);
     let mut body = match said.trim_ascii_start().first() {
         // Of a page only its text is shown.
         Some(b'<') => words(said),

@@ -10,7 +10,9 @@ mod tls;
 mod transport_error;
 
 use credentials::percent_encoded;
-pub use host_client::{AnswerBody, GrpcTransport, HostClient, HostClients, HttpCall, read, read_prefix};
+pub use host_client::{
+    AnswerBody, GrpcTransport, HostClient, HostClients, HttpCall, in_utf8, read, read_prefix,
+};
 pub use redact::Redactor;
 pub use tls::CertificatePins;
 pub use transport_error::from_error;

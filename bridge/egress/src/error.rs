@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use agentanycast_proto::{json::NotJson, v1::ExternalFailure};
+use agentanycast_readers::excerpt::text_of_page;
 
 /// Where it is set what a host wants of callers, in reasons; a gateway with settings of its own names those instead.
 pub const CALLER_SETTING: &str = "set in [bridge.outbound.HOST]";
@@ -160,8 +161,18 @@ pub fn one_line(text: &str) -> String {
     line
 }
 
-/// The beginning of an answer that is not as it should be, in one line; empty: it has no text.
+/// The beginning of an answer that is not as it should be, in one line; empty: it has no text. Of a page of HTML or XML
+/// only its text.
 pub fn excerpt(answer: &[u8]) -> String {
+    if answer.trim_ascii_start().starts_with(b"<")
+        && let Some(page) = text_of_page(answer)
+    {
+        return begin(page.as_bytes());
+    }
+    begin(answer)
+}
+
+fn begin(answer: &[u8]) -> String {
     let begin = String::from_utf8_lossy(&answer[..answer.len().min(EXCERPT)]);
     if answer.len() <= EXCERPT {
         return one_line(&begin);
@@ -185,7 +196,9 @@ mod tests {
 
     #[test]
     fn an_answer_is_shown_in_part() {
-        assert_eq!(excerpt(b" <h1>\r\nOops\x1b[2J</h1> "), "<h1> Oops [2J</h1>");
+        assert_eq!(excerpt(b" <h1>\r\nOops\x1b[2J</h1> "), "Oops [2J");
+        assert_eq!(excerpt(b"<p>I can&#39;t</p>"), "I can't");
+        assert_eq!(excerpt(b"<img>"), "<img>");
         assert_eq!(excerpt(b""), "");
         assert_eq!(excerpt(b"a\xff"), "a\u{fffd}");
         let long = format!("x{}", "é".repeat(EXCERPT));

@@ -11,7 +11,7 @@ use std::{
 };
 
 use agentanycast_egress::{
-    client::{AnswerBody, CertificatePins, HostClient, HttpCall, read, read_prefix},
+    client::{AnswerBody, CertificatePins, HostClient, HttpCall, in_utf8, read, read_prefix},
     error::{CALLER_SETTING, Kind, OutboundError, PRIVATE_SETTING, ROOTS_SETTING, excerpt},
 };
 use agentanycast_gateways::bridge::outbound::{Credentials, HostConfig, Secret};
@@ -200,7 +200,8 @@ async fn refusal(response: Response<AnswerBody>) -> OutboundError {
     let after = after
         .and_then(|after| after.to_str().ok()?.parse().ok())
         .map(Duration::from_secs);
-    let body = read_prefix(response.into_body(), MAX_REFUSAL).await;
+    let (head, body) = response.into_parts();
+    let body = in_utf8(&head.headers, read_prefix(body, MAX_REFUSAL).await);
     let said = error_text(&body).unwrap_or_else(|| excerpt(&body));
     let error = with_own_settings(OutboundError::from_status(status, &said));
     let error = match status {
@@ -255,7 +256,10 @@ impl DeltaReader {
                         format!("its stream broke off: {error}"),
                     ));
                 }
-                Ok(None) => return Ok(self.events.finish()),
+                Ok(None) => {
+                    self.events.finish(&mut self.read);
+                    return Ok(self.read.pop_front());
+                }
                 Err(_) => {
                     let text = format!("its stream was silent for {} s", SILENCE.as_secs());
                     return Err(OutboundError::new(Kind::Broken, text));

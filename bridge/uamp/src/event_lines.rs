@@ -42,9 +42,11 @@ impl DeltaEvents {
         Ok(())
     }
 
-    /// The delta of the last event of a stream that ended without the empty line behind it, if it is whole.
-    pub fn finish(&mut self) -> Option<Delta> {
-        read(&self.0.finish()?).ok()
+    /// Adds the deltas of the last events of a stream that ended without the empty line behind them, if they are
+    /// whole.
+    pub fn finish(&mut self, deltas: &mut VecDeque<Delta>) {
+        let events = self.0.finish();
+        deltas.extend(events.iter().filter_map(|event| read(event).ok()));
     }
 }
 
@@ -97,9 +99,11 @@ mod tests {
         assert_eq!(deltas.len(), 1);
         let mut events = DeltaEvents::default();
         events.take(good(2).trim_end().as_bytes(), &mut deltas).unwrap();
-        assert_eq!(events.finish().unwrap().seq, 2);
+        events.finish(&mut deltas);
+        assert_eq!(deltas.pop_back().unwrap().seq, 2);
         events.take(b"data: {\"half", &mut deltas).unwrap();
-        assert_eq!(events.finish(), None);
+        events.finish(&mut deltas);
+        assert_eq!(deltas.len(), 1);
     }
 
     #[test]

@@ -73,6 +73,18 @@ async fn posted(Path(what): Path<String>, headers: HeaderMap, body: Bytes) -> Re
             format!("no the-secret {}", "y".repeat(9000)),
         )
             .into_response(),
+        "latin" => (
+            StatusCode::BAD_REQUEST,
+            [(header::CONTENT_TYPE, "text/html; charset=ISO-8859-1")],
+            &b"<h1>caf\xe9 &amp; I can&#39;t</h1>"[..],
+        )
+            .into_response(),
+        "zstd" => (
+            StatusCode::BAD_GATEWAY,
+            [(header::CONTENT_ENCODING, "zstd")],
+            &b"\x28\xb5\x2f\xfd\x00"[..],
+        )
+            .into_response(),
         "moved" => (StatusCode::FOUND, [(header::LOCATION, "/echo")]).into_response(),
         _ => std::future::pending().await,
     }
@@ -187,6 +199,13 @@ async fn what_is_no_answer_is_a_failure() {
         "{teapot}"
     );
     assert!(teapot.len() <= 4 << 10);
+    let latin = why("latin").await;
+    assert_eq!(latin, "the service answered 400 Bad Request: café & I can't");
+    let zstd = why("zstd").await;
+    assert!(
+        zstd.ends_with("it is packed with `zstd`, which was not asked for"),
+        "{zstd}"
+    );
     let moved = why("moved").await;
     assert!(moved.contains("302") && moved.contains("not followed"), "{moved}");
     assert!(why("too-large").await.contains("--max-output"));

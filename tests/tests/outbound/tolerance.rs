@@ -5,7 +5,7 @@ use agentanycast::{Message, TaskStatus};
 use agentanycast_tests::task_assertions::{completed, not_completed};
 use async_compression::tokio::write::{BrotliEncoder, GzipEncoder, ZlibEncoder};
 use axum::{
-    http::header,
+    http::{StatusCode, header},
     response::{IntoResponse as _, Response},
 };
 use serde_json::{Value, json};
@@ -210,6 +210,38 @@ async fn events_of_no_kind_that_is_known_do_not_end_a_task() {
     .await;
     completed(&send(&node, &agent.url()).await).await;
     assert_eq!(agent.calls("CancelTask"), 0);
+}
+
+#[tokio::test]
+async fn events_need_no_empty_line() {
+    let (_daemon, node) = daemon("allow_private = true\n").await;
+    let message = json!({"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "hi"}]});
+    let event = json!({"jsonrpc": "2.0", "id": 1, "result": {"message": message}});
+    let ping = json!({"jsonrpc": "2.0", "method": "ping"});
+    for stream in [
+        format!("data: {event}\n"),
+        format!("data: {event}"),
+        format!("data: {ping}\ndata: {event}\ndata: {ping}\n\n"),
+        format!("data: {event}\n\ndata: {{\"half"),
+    ] {
+        let agent = HttpAgent::answering("1.0", true, move |_| sse(stream.clone())).await;
+        completed(&send(&node, &agent.url()).await).await;
+    }
+}
+
+#[tokio::test]
+async fn the_body_of_an_error_is_read_in_its_own_encoding() {
+    let (_daemon, node) = daemon("allow_private = true\n").await;
+    for streams in [false, true] {
+        let agent = HttpAgent::answering("1.0", streams, |_| {
+            let head = [(header::CONTENT_TYPE, "text/html; charset=ISO-8859-1")];
+            let body = &b"<h1>caf\xe9 &amp; I can&#39;t</h1>"[..];
+            (StatusCode::BAD_REQUEST, head, body).into_response()
+        })
+        .await;
+        let why = reason(&node, &agent.url()).await;
+        assert!(why.contains("café & I can't"), "{why}");
+    }
 }
 
 /// A text as this coding has it.

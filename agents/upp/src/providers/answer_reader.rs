@@ -10,6 +10,7 @@ use std::borrow::Cow;
 use agentanycast_readers::{
     excerpt::{excerpt, words},
     gzip::{UnpackError, Unpacker},
+    halves,
     json::{self, without_bom},
     sse::{EventTooLarge, SseReader},
 };
@@ -73,6 +74,8 @@ pub(super) struct AnswerReader<D> {
     form: Form,
     taken: usize,
     tail: Vec<u8>,
+    /// A piece that ends within a character, whose other half the next piece may have.
+    half: Option<Vec<u8>>,
     is_over: bool,
 }
 
@@ -86,6 +89,7 @@ impl<D: StreamDecoder> AnswerReader<D> {
             form: Form::Unknown(Vec::new()),
             taken: 0,
             tail: Vec::new(),
+            half: None,
             is_over: false,
         }
     }
@@ -179,8 +183,30 @@ impl<D: StreamDecoder> AnswerReader<D> {
             return Ok(());
         }
         if piece == b"[DONE]" {
+            self.feed_half(events)?;
             self.decoder.done();
             self.is_over = true;
+            return Ok(());
+        }
+        let mut piece = Cow::from(piece);
+        if let Some(half) = &mut self.half {
+            halves::join(half, piece.to_mut());
+            self.feed_half(events)?;
+        }
+        if halves::ends_within_character(&piece) {
+            self.half = Some(piece.into_owned());
+            return Ok(());
+        }
+        self.feed_json(&piece, events)
+    }
+
+    fn feed_half(&mut self, events: &mut Vec<StreamEvent>) -> Result<(), UppError> {
+        let half = self.half.take();
+        half.map_or(Ok(()), |half| self.feed_json(&half, events))
+    }
+
+    fn feed_json(&mut self, piece: &[u8], events: &mut Vec<StreamEvent>) -> Result<(), UppError> {
+        if self.is_over {
             return Ok(());
         }
         let value = json::value(piece).map_err(|error| {
@@ -207,17 +233,18 @@ impl<D: StreamDecoder> AnswerReader<D> {
         self.take_plain(rest, events)?;
         let last = match &mut self.form {
             Form::Events(reader) => reader.finish(),
-            Form::Lines(line) => Some(std::mem::take(line)),
+            Form::Lines(line) => vec![std::mem::take(line)],
             Form::Unknown(body) | Form::Whole(body) => {
                 let body = std::mem::take(body);
                 return read_whole(self.decoder, &body, events);
             }
         };
         // Half an event says less than that the answer broke off.
-        let is_readable = |last: &Vec<u8>| last.trim_ascii() == b"[DONE]" || json::value(last).is_ok();
-        if let Some(last) = last.filter(is_readable) {
-            self.feed(&last, events)?;
+        let is_readable = |last: &[u8]| last.trim_ascii() == b"[DONE]" || json::value(last).is_ok();
+        for last in last.iter().filter(|last| is_readable(last)) {
+            self.feed(last, events)?;
         }
+        self.feed_half(events)?;
         if self.decoder.is_whole() {
             return self.decoder.finish();
         }
@@ -313,20 +340,6 @@ fn not_unpacked(error: UnpackError) -> UppError {
 fn too_large(max: usize) -> UppError {
     UppError::invalid_response(format!("the answer has more than {max} bytes"))
         .with_source(EventTooLarge { max_event: max })
-}
-
-/// The body of an error, unpacked where it is packed.
-pub(super) fn unpacked(body: &[u8], max: usize) -> Cow<'_, [u8]> {
-    let mut unpacker = Unpacker::new(max);
-    let Ok(begin) = unpacker.take(body) else {
-        return body.into();
-    };
-    match unpacker.finish() {
-        Ok(rest) if rest.is_empty() => begin,
-        Ok(rest) => [&*begin, &rest].concat().into(),
-        // An error that was cut is shown as far as it goes.
-        Err(_) => begin,
-    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     dialect::{Dialect, Flow, HttpCall, StreamDecoder, add_params, endpoint, unsupported},
-    reply_json::{bad_end, count, end_reason, filtered, list, result_text, text, usage},
+    reply_json::{bad_end, count, end_reason, filtered, parts, result_text, text, texts, usage},
 };
 use crate::{
     assembler::ResponseAssembler,
@@ -315,15 +315,17 @@ impl StreamDecoder for AnthropicDecoder {
     fn read(self, body: &Value, events: &mut Vec<StreamEvent>) -> Result<Response, UppError> {
         let mut assembler = ResponseAssembler::default();
         let mut thinking = Vec::new();
-        for (index, block) in list(body, "content")?.iter().enumerate() {
+        let blocks = parts(&body["content"])
+            .ok_or_else(|| UppError::invalid_response("the answer has no list `content`"))?;
+        for (index, block) in blocks.iter().map(AsRef::as_ref).enumerate() {
             let index = index as u64;
             match text(block, "type") {
                 "text" => assembler.text(index, text(block, "text"))?,
                 "thinking" => {
-                    assembler.reasoning(index, text(block, "thinking"))?;
-                    thinking.push(block.clone());
+                    assembler.reasoning(index, &texts(&block["thinking"]))?;
+                    thinking.push(Value::clone(block));
                 }
-                "redacted_thinking" => thinking.push(block.clone()),
+                "redacted_thinking" => thinking.push(Value::clone(block)),
                 "tool_use" => {
                     let (id, name) = (block["id"].as_str(), block["name"].as_str());
                     assembler.tool_call(index, id, name, &block["input"].to_string())?;
@@ -379,12 +381,12 @@ impl AnthropicDecoder {
     ) -> Result<(), UppError> {
         match text(delta, "type") {
             "text_delta" => {
-                let text = text(delta, "text");
+                let text = &*texts(&delta["text"]);
                 self.assembler.text(index, text)?;
                 events.push(StreamEvent::text(index, text));
             }
             "thinking_delta" => {
-                let text = text(delta, "thinking");
+                let text = &*texts(&delta["thinking"]);
                 self.assembler.reasoning(index, text)?;
                 self.extend_thinking("thinking", text);
                 events.push(StreamEvent::reasoning(index, text));

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use agentanycast_readers::{excerpt::words, json};
+use agentanycast_readers::{body::readable, excerpt::words, json};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{
@@ -16,7 +16,7 @@ use futures::{
 use serde_json::Value;
 
 use super::{
-    answer_reader::{AnswerLimits, AnswerReader, unpacked},
+    answer_reader::{AnswerLimits, AnswerReader},
     dialect::{Dialect, Framing, HttpCall, StreamDecoder},
     reply_json::code_of_kind,
 };
@@ -230,8 +230,16 @@ fn check_encoding(response: &reqwest::Response) -> Result<(), UppError> {
     }
 }
 
-/// The beginning of the body of an error.
+/// The beginning of the body of an error, as text.
 async fn error_body(response: reqwest::Response) -> Vec<u8> {
+    let header = |name: &str| {
+        let value = response.headers().get(name);
+        value
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let (media_type, encoding) = (header("content-type"), header("content-encoding"));
     let mut body = Vec::new();
     let mut pieces = response.bytes_stream();
     while body.len() < MAX_ERROR_BYTES
@@ -239,7 +247,7 @@ async fn error_body(response: reqwest::Response) -> Vec<u8> {
     {
         body.extend_from_slice(&piece[..piece.len().min(MAX_ERROR_BYTES - body.len())]);
     }
-    unpacked(&body, MAX_ERROR_BYTES).into_owned()
+    readable(&body, &media_type, &encoding).into_owned()
 }
 
 async fn error_of(response: reqwest::Response) -> UppError {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use super::{
     dialect::{Dialect, Flow, Framing, HttpCall, StreamDecoder, bearer, endpoint, unsupported},
     openai_chat::function_tool,
-    reply_json::{arguments_text, bad_end, count, end_reason, list_or_empty, result_text, text, usage},
+    reply_json::{arguments_text, bad_end, count, end_reason, list_or_empty, result_text, texts, usage},
 };
 use crate::{
     assembler::ResponseAssembler,
@@ -162,7 +162,7 @@ impl OllamaDecoder {
         if !std::mem::replace(&mut self.begun, true) {
             events.push(StreamEvent::bare(StreamEventType::MessageStart, 0));
         }
-        let (thinking, content) = (text(said, "thinking"), text(said, "content"));
+        let (thinking, content) = (&*texts(&said["thinking"]), &*texts(&said["content"]));
         if !thinking.is_empty() {
             self.assembler.reasoning(REASONING, thinking)?;
             events.push(StreamEvent::reasoning(REASONING, thinking));

@@ -9,7 +9,7 @@ use super::{
     dialect::{Dialect, Flow, HttpCall, StreamDecoder, add_params, bearer, endpoint, unsupported},
     openai_chat::image_url,
     reply_json::{
-        arguments_text, bad_end, count, end_reason, error_in, filtered, inner_error, list, list_or_empty,
+        arguments_text, bad_end, count, end_reason, error_in, filtered, inner_error, list, parts,
         result_text, text, usage,
     },
 };
@@ -137,7 +137,9 @@ fn read_response(body: &Value) -> Result<Response, UppError> {
     for item in list(body, "output")? {
         match text(item, "type") {
             "message" => {
-                for part in list(item, "content")? {
+                let parts = parts(&item["content"])
+                    .ok_or_else(|| UppError::invalid_response("the answer has no list `content`"))?;
+                for part in &parts {
                     let said = [text(part, "text"), text(part, "refusal")].concat();
                     if !said.is_empty() {
                         message.content.push(ContentBlock::text(said));
@@ -145,8 +147,8 @@ fn read_response(body: &Value) -> Result<Response, UppError> {
                 }
             }
             "reasoning" => {
-                for part in list_or_empty(item, "summary")? {
-                    message.content.push(ContentBlock::reasoning(text(part, "text")));
+                for part in parts(&item["summary"]).unwrap_or_default() {
+                    message.content.push(ContentBlock::reasoning(text(&part, "text")));
                 }
             }
             "function_call" => message.tool_calls.push(read_call(item)?),

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use agentanycast_readers::excerpt::excerpt;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     error::{ErrorCode, UppError},
@@ -22,6 +22,36 @@ pub(super) fn list_or_empty<'a>(value: &'a Value, field: &str) -> Result<&'a [Va
         Value::Null => Ok(&[]),
         _ => list(value, field),
     }
+}
+
+/// The parts of content: a list, one part, or a text. A text in a list is a part, too; `None`: it is nothing of
+/// these.
+pub(super) fn parts(content: &Value) -> Option<Vec<Cow<'_, Value>>> {
+    match content {
+        Value::Array(parts) => Some(parts.iter().map(part).collect()),
+        Value::String(_) | Value::Object(_) => Some(vec![part(content)]),
+        _ => None,
+    }
+}
+
+fn part(value: &Value) -> Cow<'_, Value> {
+    match value.as_str() {
+        Some(text) => Cow::Owned(json!({"type": "text", "text": text})),
+        None => Cow::Borrowed(value),
+    }
+}
+
+/// The texts of content as one text.
+pub(super) fn texts(content: &Value) -> Cow<'_, str> {
+    if let Value::String(text) = content {
+        return text.into();
+    }
+    let parts = parts(content).unwrap_or_default();
+    parts
+        .iter()
+        .map(|part| text(part, "text"))
+        .collect::<String>()
+        .into()
 }
 
 /// The text in this field; empty if there is none.

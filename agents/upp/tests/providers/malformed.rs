@@ -50,7 +50,7 @@ async fn chat_messages_without_anything_to_read_are_errors() {
         ),
         (json!({"content": 5}), "stop", ErrorCode::InvalidResponse),
         (
-            json!({"content": {"text": "hi"}}),
+            json!({"content": {"text": 5}}),
             "stop",
             ErrorCode::InvalidResponse,
         ),
@@ -106,6 +106,8 @@ async fn chat_content_is_a_text_or_parts_and_may_be_empty() {
         (json!({"content": null}), "", ""),
         (json!({"content": "hi", "tool_calls": null}), "hi", ""),
         (json!({"content": null, "refusal": "no"}), "no", ""),
+        (json!({"content": {"text": "hi"}}), "hi", ""),
+        (json!({"content": ["h", "i"]}), "hi", ""),
         (json!({"content": parts}), "It is warm.", "hm"),
     ];
     for (said, text, reasoning) in cases {
@@ -322,6 +324,44 @@ async fn a_json_error_instead_of_a_stream_is_that_error() {
         .await
         .unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidResponse);
+}
+
+/// Content is a text, a part or a list of both, whatever the dialect.
+#[tokio::test]
+async fn content_in_another_form_is_read() {
+    let part = |kind: &str| json!({"type": kind, "text": "hi"});
+    for (claude, thinking) in [
+        (json!("hi"), ""),
+        (part("text"), ""),
+        (json!(["h", part("text")]), ""),
+        (
+            json!([{"type": "thinking", "thinking": ["h", {"text": "m"}]}, "hi"]),
+            "hm",
+        ),
+    ] {
+        let body = json!({"type": "message", "stop_reason": "end_turn", "content": claude});
+        let message = whole(anthropic("m"), &body).await.unwrap().message;
+        assert!(message.text().ends_with("hi"), "{body}");
+        assert_eq!(message.reasoning(), thinking, "{body}");
+    }
+    for content in [json!("hi"), part("output_text"), json!(["hi"])] {
+        let output = json!([{"type": "message", "content": content}, {"type": "reasoning", "summary": "hm"}]);
+        let body = json!({"status": "completed", "output": output});
+        let message = whole(openai_responses("m"), &body).await.unwrap().message;
+        assert_eq!(
+            (message.text().as_str(), message.reasoning().as_str()),
+            ("hi", "hm"),
+            "{body}"
+        );
+        let body =
+            json!({"message": {"content": content, "thinking": ["hm"]}, "done": true, "done_reason": "stop"});
+        let message = whole(ollama("m"), &body).await.unwrap().message;
+        assert_eq!(
+            (message.text().as_str(), message.reasoning().as_str()),
+            ("hi", "hm"),
+            "{body}"
+        );
+    }
 }
 
 /// Servers answer whole where a stream is asked for, and stream where an answer is asked for.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use agentanycast_daemon_kit::address::{bare_url, join_path};
-use agentanycast_egress::client::{HostClients, HttpCall, read, read_prefix};
+use agentanycast_egress::client::{HostClients, HttpCall, in_utf8, read, read_prefix};
 use bytes::Bytes;
 use http::{HeaderValue, Method, StatusCode, Uri, header};
 use serde_json::Value;
@@ -244,7 +244,8 @@ async fn ask(
         return Ok(CardResponse::Missing(String::new()));
     }
     if !status.is_success() {
-        let said = excerpt(&read_prefix(response.into_body(), EXCERPT).await);
+        let (head, body) = response.into_parts();
+        let said = excerpt(&in_utf8(&head.headers, read_prefix(body, EXCERPT).await));
         let fault = of_card(OutboundError::from_status(status.as_u16(), &said));
         // One that knows neither the path nor the method may refuse the request as a whole.
         return match fault.kind() {

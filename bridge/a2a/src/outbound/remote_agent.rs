@@ -5,7 +5,7 @@ mod grpc_v0_3;
 
 use std::{sync::Arc, time::Duration};
 
-use agentanycast_egress::client::{HostClient, HostClients, HttpCall, MAX_ANSWER, from_error, read};
+use agentanycast_egress::client::{HostClient, HostClients, HttpCall, MAX_ANSWER, from_error, in_utf8, read};
 use agentanycast_gateway::is_terminal;
 use agentanycast_proto::v1;
 use agentanycast_readers::sse::SseReader;
@@ -206,7 +206,8 @@ impl RemoteAgent {
         let status = response.status();
         if !status.is_success() {
             let after = retry_after(response.headers().get(header::RETRY_AFTER));
-            let body = read(response.into_body(), MAX_ERROR).await.unwrap_or_default();
+            let (head, body) = response.into_parts();
+            let body = in_utf8(&head.headers, read(body, MAX_ERROR).await.unwrap_or_default());
             return Err(self
                 .fault(status.as_u16(), &body, about_task)
                 .with_retry_after(after));
@@ -232,10 +233,22 @@ impl RemoteAgent {
             // An event that nothing is known of does not end a task. It is told if nothing else comes.
             let mut strange = None;
             let mut has_begun = false;
-            while let Some(frame) = unless_silent(body.frame()).await {
-                let frame = frame.map_err(|error| from_error(&*error, false))?;
-                let Ok(data) = frame.into_data() else { continue };
-                let events = reader.take(&data);
+            let mut is_over = false;
+            while !is_over {
+                let events = match unless_silent(body.frame()).await {
+                    Some(frame) => {
+                        let frame = frame.map_err(|error| from_error(&*error, false))?;
+                        let Ok(data) = frame.into_data() else { continue };
+                        reader.take(&data)
+                    }
+                    // The last event may lack the empty line behind it; half an event is none.
+                    None => {
+                        is_over = true;
+                        let mut last = reader.finish();
+                        last.retain(|event| parse(event).is_ok());
+                        Ok(last)
+                    }
+                };
                 for event in events.map_err(|error| OutboundError::permanent(error.to_string()))? {
                     if event.is_empty() {
                         continue;

@@ -1,12 +1,12 @@
 //! One HTTP client for each host that something special is known of, and one for all others.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
 
 use agentanycast_daemon_kit::{address::bare_url, hot_reload::HotReload};
 use agentanycast_gateways::bridge::outbound::{Credentials, HostConfig, OutboundConfig};
 use anyhow::Context as _;
 use bytes::{Bytes, BytesMut};
-use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
@@ -361,8 +361,25 @@ impl HostClient {
     /// The answer to a request, with its whole body of at most so many bytes.
     pub async fn fetch(&self, call: HttpCall, most: usize) -> Result<(StatusCode, Bytes), OutboundError> {
         let response = self.open(call).await?;
-        let status = response.status();
-        Ok((status, read(response.into_body(), most).await?))
+        let (head, body) = response.into_parts();
+        let body = read(body, most).await?;
+        let body = if head.status.is_success() {
+            body
+        } else {
+            in_utf8(&head.headers, body)
+        };
+        Ok((head.status, body))
+    }
+}
+
+/// The body of an answer that is no result, in UTF-8 where its headers or its page name its encoding.
+pub fn in_utf8(headers: &HeaderMap, body: Bytes) -> Bytes {
+    let kind = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok());
+    match agentanycast_readers::body::in_utf8(&body, kind.unwrap_or_default()) {
+        Cow::Owned(text) => text.into(),
+        Cow::Borrowed(_) => body,
     }
 }
 

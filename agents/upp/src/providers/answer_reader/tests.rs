@@ -112,6 +112,71 @@ fn the_bytes_decide_what_an_answer_is() {
 }
 
 #[test]
+fn events_without_an_empty_line_between_are_read() {
+    let answer = [chunk("hel", &json!(null)), chunk("lo", &json!("stop"))].concat();
+    let answer = answer.replace("\n\n", "\n") + "data: [DONE]\n\n";
+    assert_eq!(text(&answer), "hello");
+    let (events, _) = read_cut(answer.as_bytes(), 5);
+    let texts = events.iter().filter_map(|event| event.delta.text.as_deref());
+    assert_eq!(texts.collect::<Vec<_>>(), ["hel", "lo"]);
+}
+
+#[test]
+fn halves_of_a_character_in_two_pieces_are_one() {
+    let raw = |text: &str| format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{text}\"}}}}]}}\n\n");
+    let stop = chunk("", &json!("stop"));
+    let (first, second) = (raw("a\\ud83d"), raw("\\ude00b"));
+    for (answer, said) in [
+        (format!("{first}{second}{stop}"), "a\u{1f600}b"),
+        (format!("{first}: ping\n\n{second}{stop}"), "a\u{1f600}b"),
+        (format!("{first}{}{stop}", raw("x")), "a\u{fffd}x"),
+        (format!("{first}{stop}"), "a\u{fffd}"),
+        (format!("{first}data: [DONE]\n\n"), "a\u{fffd}"),
+        (format!("{second}{stop}"), "\u{fffd}b"),
+    ] {
+        assert_eq!(text(&answer), said, "{answer}");
+    }
+}
+
+#[test]
+fn content_has_the_forms_in_which_servers_write_it() {
+    let part = |text: &str| json!({"type": "text", "text": text});
+    let thought = |thinking: &Value| json!([{"type": "thinking", "thinking": thinking}, part("hi")]);
+    for content in [
+        json!("hi"),
+        json!(["h", "i"]),
+        json!(["h", part("i")]),
+        part("hi"),
+        json!({"text": "hi"}),
+        thought(&json!("hm")),
+        thought(&json!(["h", "m"])),
+        thought(&json!([part("hm")])),
+        thought(&part("hm")),
+        thought(&json!(null)),
+    ] {
+        for field in ["message", "delta"] {
+            let answer = json!({"choices": [{field: {"content": content}, "finish_reason": "stop"}]});
+            let answer = if field == "delta" {
+                format!("data: {answer}\n\n")
+            } else {
+                answer.to_string()
+            };
+            assert_eq!(text(&answer), "hi", "{answer}");
+        }
+    }
+    for name in ["reasoning_content", "reasoning", "thinking"] {
+        for thought in [json!("hm"), json!(["h", {"text": "m"}]), part("hm")] {
+            let answer =
+                json!({"choices": [{"message": {"content": "hi", name: thought}, "finish_reason": "stop"}]});
+            let (events, response) = read_cut(answer.to_string().as_bytes(), usize::MAX);
+            assert_eq!(response.unwrap().message.text(), "hi");
+            let texts = events.iter().filter_map(|event| event.delta.text.as_deref());
+            assert_eq!(texts.collect::<Vec<_>>(), ["hm", "hi"], "{answer}");
+        }
+    }
+}
+
+#[test]
 fn an_answer_that_broke_off_is_an_error() {
     let half = chunk("half", &json!(""));
     let done = "data: [DONE]\n\n";

@@ -4,6 +4,8 @@
 //! the same message. An answer that holds nothing to read, or ends with a reason that is not known to be good,
 //! is an error and not a success.
 
+use std::borrow::Cow;
+
 use serde_json::{Value, json};
 
 use crate::{
@@ -14,7 +16,8 @@ use crate::{
     providers::{
         dialect::{Flow, StreamDecoder},
         reply_json::{
-            arguments_text, bad_end, count, end_reason, error_in, filtered, list, list_or_empty, text, usage,
+            arguments_text, bad_end, count, end_reason, error_in, filtered, list, list_or_empty, parts, text,
+            texts, usage,
         },
     },
 };
@@ -193,7 +196,7 @@ struct ReplyReader {
 
 impl ReplyReader {
     fn read(&mut self, said: &Value, calls: Calls, events: &mut Vec<StreamEvent>) -> Result<(), UppError> {
-        self.reasoning(reasoning_of(said), events)?;
+        self.reasoning(&reasoning_of(said), events)?;
         if let Some(content) = said.get("content") {
             self.content(content, events)?;
         }
@@ -219,25 +222,27 @@ impl ReplyReader {
         );
     }
 
-    /// A text, or a list of parts. The texts of the parts are one text, as they are in a stream.
+    /// A text, a part, or a list of both. The texts of the parts are one text, as they are in a stream.
     fn content(&mut self, content: &Value, events: &mut Vec<StreamEvent>) -> Result<(), UppError> {
-        self.has_content |= !content.is_array();
+        self.has_content |= !content.is_array() && !content.is_object();
         match content {
             Value::Null => Ok(()),
             Value::String(said) => self.text(said, events),
-            Value::Array(parts) => parts.iter().try_for_each(|part| self.part(part, events)),
-            _ => Err(UppError::invalid_response(
-                "the `content` of the answer is neither a text nor a list of parts",
-            )),
+            _ => parts(content)
+                .ok_or_else(|| {
+                    UppError::invalid_response(
+                        "the `content` of the answer is neither a text nor a list of parts",
+                    )
+                })?
+                .iter()
+                .try_for_each(|part| self.part(part, events)),
         }
     }
 
     fn part(&mut self, part: &Value, events: &mut Vec<StreamEvent>) -> Result<(), UppError> {
         // Mistral puts its reasoning into a part that holds parts of text.
         if part["type"] == "thinking" {
-            return list(part, "thinking")?
-                .iter()
-                .try_for_each(|thought| self.reasoning(text(thought, "text"), events));
+            return self.reasoning(&texts(&part["thinking"]), events);
         }
         if let Some(said) = part["text"].as_str() {
             self.has_content = true;
@@ -335,12 +340,9 @@ impl ReplyReader {
     }
 }
 
-/// Servers give reasoning two names.
-fn reasoning_of(said: &Value) -> &str {
-    let first = text(said, "reasoning_content");
-    if first.is_empty() {
-        text(said, "reasoning")
-    } else {
-        first
-    }
+/// Servers give reasoning three names.
+fn reasoning_of(said: &Value) -> Cow<'_, str> {
+    let names = ["reasoning_content", "reasoning", "thinking"];
+    let mut reasoning = names.into_iter().map(|name| texts(&said[name]));
+    reasoning.find(|text| !text.is_empty()).unwrap_or_default()
 }
