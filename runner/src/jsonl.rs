@@ -30,6 +30,7 @@ use crate::{
     process::{ProgramCommand, Supervisor},
 };
 
+mod half_chunks;
 mod process;
 mod protocol;
 

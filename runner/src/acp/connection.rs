@@ -241,17 +241,21 @@ impl ReceivedLines {
                 return Ok(Some(line));
             }
             let piece = match self.lines.next().await {
-                Ok(Some(piece)) => piece,
-                Ok(None) => return Ok(None),
+                Ok(piece) => piece,
                 Err(LinesError::Io(error)) => return Err(error),
                 Err(error @ LinesError::TooLong(_)) => return Err(std::io::Error::other(error)),
             };
-            let received = self
-                .calls
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .received(&piece);
+            let received = {
+                let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+                match &piece {
+                    Some(piece) => calls.received(piece),
+                    None => calls.finish(),
+                }
+            };
             self.ready.extend(received.lines);
+            let Some(piece) = piece else {
+                return Ok(self.ready.pop_front());
+            };
             if let Some(warning) = received.warning {
                 if let Some(left_out) = self.warnings.next() {
                     tracing::warn!(

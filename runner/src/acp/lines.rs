@@ -6,10 +6,10 @@
 
 use std::{collections::HashMap, num::NonZeroUsize};
 
-use agent_client_protocol::v1::schema::SessionNotification;
+use agent_client_protocol::v1::schema::{SessionNotification, StopReason};
 use agentanycast_readers::{
     excerpt::excerpt,
-    json,
+    halves, json,
     lines::{Piece, could_be, cut, has_key},
 };
 use lru::LruCache;
@@ -37,10 +37,26 @@ pub(super) struct Received {
     pub(super) warning: Option<String>,
 }
 
+impl Received {
+    fn add(&mut self, next: Self) {
+        self.lines.extend(next.lines);
+        self.warning = next.warning.or(self.warning.take());
+    }
+}
+
+/// Whether a line is a part of the answer of which the other line is the part before.
+fn is_next_part(before: &[u8], line: &[u8]) -> bool {
+    let update = cut(line, "sessionUpdate");
+    let is_part = update == ["agent_message_chunk"] || update == ["agent_thought_chunk"];
+    is_part && update == cut(before, "sessionUpdate") && cut(line, "sessionId") == cut(before, "sessionId")
+}
+
 /// The calls of the agent that have no answer yet.
 pub(super) struct Calls {
     open: HashMap<String, Call>,
     answered: LruCache<String, ()>,
+    /// A part of an answer that ends within a character, whose other half the next part may have.
+    half: Option<Vec<u8>>,
 }
 
 struct Call {
@@ -67,6 +83,7 @@ impl Default for Calls {
         Self {
             open: HashMap::new(),
             answered: LruCache::new(MOST_ANSWERED),
+            half: None,
         }
     }
 }
@@ -86,8 +103,38 @@ impl Calls {
         }
     }
 
-    /// Reads a piece of what the agent writes.
+    /// Takes a piece of what the agent writes. A part of an answer that ends within a character waits for the next piece.
     pub(super) fn received(&mut self, piece: &Piece) -> Received {
+        let (mut received, mut joined) = (Received::default(), None);
+        if let Some(mut half) = self.half.take() {
+            if let Piece::Line(line) = piece
+                && is_next_part(&half, line)
+            {
+                let mut line = line.clone();
+                halves::join(&mut half, &mut line);
+                joined = Some(Piece::Line(line));
+            }
+            received = self.read(&Piece::Line(half));
+        }
+        let piece = joined.as_ref().unwrap_or(piece);
+        if let Piece::Line(line) = piece
+            && halves::ends_within_character(line)
+            && is_next_part(line, line)
+        {
+            self.half = Some(line.clone());
+            return received;
+        }
+        received.add(self.read(piece));
+        received
+    }
+
+    /// What waits at the end of the agent.
+    pub(super) fn finish(&mut self) -> Received {
+        let half = self.half.take();
+        half.map_or_else(Received::default, |half| self.read(&Piece::Line(half)))
+    }
+
+    fn read(&mut self, piece: &Piece) -> Received {
         let text = piece.text();
         if text.trim_ascii().is_empty() {
             return Received::default();
@@ -138,11 +185,12 @@ impl Calls {
             if self.answered.contains(id) {
                 return warning("the call is over", text);
             }
-            if self.open.remove(id).is_none() {
+            let Some(call) = self.open.remove(id) else {
                 return self.end_calls(text, "its id is not that of a call");
-            }
+            };
             self.answered.put(id.to_owned(), ());
             is_changed |= mend_response(&mut message);
+            is_changed |= call.method == PROMPT && refuse_unknown_end(&mut message);
         }
         let line = if is_changed {
             message.insert("jsonrpc".to_owned(), "2.0".into());
@@ -246,6 +294,34 @@ fn mend_response(message: &mut Map<String, Value>) -> bool {
         message.insert("result".to_owned(), Value::Null);
     }
     is_error_out || is_result_in
+}
+
+/// Makes an error of the end of a turn whose reason is not known, which the library says as it sees it; whether it was
+/// one.
+fn refuse_unknown_end(message: &mut Map<String, Value>) -> bool {
+    let Some(result) = message.get("result") else {
+        return false;
+    };
+    let reason = &result["stopReason"];
+    if StopReason::deserialize(reason).is_ok() {
+        return false;
+    }
+    let text = match reason {
+        Value::Null => "it ended its turn without a stopReason".to_owned(),
+        Value::String(reason) => {
+            format!(
+                "it ended its turn for a reason that is not known: {}",
+                excerpt(reason.as_bytes())
+            )
+        }
+        other => format!(
+            "it ended its turn with a stopReason that is no text: {}",
+            excerpt(other.to_string().as_bytes())
+        ),
+    };
+    message.remove("result");
+    message.insert("error".to_owned(), json!({"code": -32603, "message": text}));
+    true
 }
 
 /// What is to be done with an update.
@@ -380,8 +456,8 @@ mod tests {
                 r#"{"id":"p1","jsonrpc":"2.0","result":{"stopReason":"end_turn"}}"#,
             ),
             (
-                r#"{"jsonrpc":"2.0","id":"p1","result":{},"error":null}"#,
-                r#"{"id":"p1","jsonrpc":"2.0","result":{}}"#,
+                r#"{"jsonrpc":"2.0","id":"n","result":{},"error":null}"#,
+                r#"{"id":"n","jsonrpc":"2.0","result":{}}"#,
             ),
             (
                 r#"{"jsonrpc":"2.0","id":"p1","result":null,"error":{"code":1,"message":"no"}}"#,
@@ -390,6 +466,10 @@ mod tests {
             (
                 r#"{"jsonrpc":"2.0","id":"p1","error":"no"}"#,
                 r#"{"error":{"code":-32603,"message":"no"},"id":"p1","jsonrpc":"2.0"}"#,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":"p1","result":{"stopReason":"of_tomorrow"}}"#,
+                r#"{"error":{"code":-32603,"message":"it ended its turn for a reason that is not known: of_tomorrow"},"id":"p1","jsonrpc":"2.0"}"#,
             ),
             (
                 r#"{"jsonrpc":"2.0","id":"n"}"#,
@@ -421,6 +501,44 @@ mod tests {
         assert_eq!(serde_json::from_str::<Value>(kept).unwrap(), content);
     }
 
+    #[test]
+    fn the_halves_of_a_character_in_two_parts_of_an_answer_are_joined() {
+        let part = |session: &str, text: &str| {
+            let update = r#"{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"TEXT"}}"#;
+            let update = update.replace("TEXT", text);
+            format!(
+                r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"{session}","update":{update}}}}}"#
+            )
+        };
+        let read = |lines: &[String]| {
+            let mut calls = calls();
+            let mut received = Received::default();
+            for line in lines {
+                received.add(calls.received(&piece(line.as_bytes())));
+            }
+            received.add(calls.finish());
+            assert_eq!(received.warning, None);
+            let texts = received.lines.iter().map(|line| {
+                let line: Value = serde_json::from_str(line).unwrap();
+                let text = line["params"]["update"]["content"]["text"].as_str();
+                format!("|{}", text.unwrap_or("end"))
+            });
+            texts.collect::<String>()
+        };
+        let (first, second) = (part("s1", r"a\ud83d"), part("s1", r"\ude00b"));
+        let end = r#"{"jsonrpc":"2.0","id":"p1","result":{"stopReason":"end_turn"}}"#.to_owned();
+        assert_eq!(
+            read(&[first.clone(), second.clone(), end.clone()]),
+            "|a\u{1f600}|b|end"
+        );
+        assert_eq!(read(&[first.clone(), end]), "|a\u{fffd}|end");
+        assert_eq!(
+            read(&[first.clone(), part("s2", r"\ude00b"), second]),
+            "|a\u{fffd}|\u{fffd}b|\u{fffd}b"
+        );
+        assert_eq!(read(&[first]), "|a\u{fffd}");
+    }
+
     proptest! {
         #[test]
         fn a_line_is_passed_on_or_told(text in prop_oneof![
@@ -428,7 +546,9 @@ mod tests {
             "[{}\\[\\]\":,ps12]{1,40}".prop_map(String::into_bytes),
         ]) {
             prop_assume!(!text.trim_ascii().is_empty());
-            let received = calls().received(&piece(&text));
+            let mut calls = calls();
+            let mut received = calls.received(&piece(&text));
+            received.add(calls.finish());
             prop_assert!(!received.lines.is_empty() || received.warning.is_some());
         }
     }

@@ -19,6 +19,7 @@ use agent_client_protocol::{
 };
 use agentanycast_gateway::agents::AgentTask;
 use agentanycast_proto::v1;
+use agentanycast_readers::excerpt::excerpt;
 use futures::future::{BoxFuture, FutureExt as _};
 use tokio::{runtime::Handle, time::timeout};
 
@@ -36,7 +37,7 @@ use crate::{
     parts::{data_part, text_message, text_part},
     progress_rate::ProgressRate,
     result_stream::{ResultStream, stream_large, too_large},
-    task_content::artifact,
+    task_content::{artifact, shortened},
 };
 
 /// The name of what an agent says, as a result.
@@ -51,6 +52,9 @@ const CANCEL_WITHIN: Duration = Duration::from_secs(10);
 
 /// What an update that is held costs besides its texts, in bytes.
 const HELD_COST: usize = 256;
+
+/// How much of the thoughts of a turn is kept, in bytes.
+const MOST_THOUGHTS: usize = 2 << 10;
 
 /// How often the sender is asked again whose answer is none of the options.
 const ASKED_AGAIN: u32 = 2;
@@ -341,11 +345,9 @@ impl Turn<'_> {
             }
         }
         check_end(ended)?;
+        let message = said.without_answer()?;
         let artifacts = said.finish().await?;
-        Ok(TaskResult::Completed {
-            artifacts,
-            message: None,
-        })
+        Ok(TaskResult::Completed { artifacts, message })
     }
 
     /// Takes what was held while the sender was asked.
@@ -374,14 +376,17 @@ impl Turn<'_> {
             TurnEvent::Late(chunk) => said.late(*chunk)?,
             TurnEvent::Update(update) => match *update {
                 SessionUpdate::AgentMessageChunk(chunk) => said.chunk(chunk).await?,
+                SessionUpdate::AgentThoughtChunk(chunk) => said.thought(&chunk),
                 update => {
                     if matches!(update, SessionUpdate::ToolCall(_)) {
                         said.pause();
                     }
-                    said.is_untouched &= !matches!(
+                    if matches!(
                         update,
                         SessionUpdate::ToolCall(_) | SessionUpdate::ToolCallUpdate(_)
-                    );
+                    ) {
+                        (said.is_untouched, said.has_worked) = (false, true);
+                    }
                     if let Some(text) = progress::text(&update) {
                         rate.put(text_message(text));
                     }
@@ -471,7 +476,8 @@ fn check_end(ended: Result<PromptResponse, agent_client_protocol::Error>) -> Res
         )),
         StopReason::Refusal => Err(RunError::new("the agent refused to go on")),
         StopReason::Cancelled => Err(RunError::new("the agent canceled its turn")),
-        other => Err(RunError::new(format!("the agent stopped: {other:?}"))),
+        // Others are refused where the lines are read.
+        _ => Err(RunError::new("the agent stopped for a reason that is not known")),
     }
 }
 
@@ -505,6 +511,10 @@ struct Said<'a> {
     is_paused: bool,
     /// The agent has said and done nothing.
     is_untouched: bool,
+    /// The agent has called a tool.
+    has_worked: bool,
+    /// The beginning of its thoughts.
+    thoughts: String,
     /// Parts of messages that an earlier turn had.
     late: Vec<ContentChunk>,
     /// What it said and did while the sender was asked.
@@ -523,6 +533,8 @@ impl<'a> Said<'a> {
             message_id: None,
             is_paused: false,
             is_untouched: true,
+            has_worked: false,
+            thoughts: String::new(),
             late: Vec::new(),
             held: Vec::new(),
             held_bytes: 0,
@@ -551,6 +563,34 @@ impl<'a> Said<'a> {
             return Err(too_large(self.max_output));
         }
         Ok(())
+    }
+
+    fn thought(&mut self, chunk: &ContentChunk) {
+        // More than that is not shown.
+        if let ContentBlock::Text(text) = &chunk.content
+            && self.thoughts.len() < MOST_THOUGHTS
+        {
+            self.thoughts.push_str(&shortened(&text.text, MOST_THOUGHTS));
+        }
+    }
+
+    /// The message of a turn without an answer: the thoughts of an agent that has worked. A turn of thoughts alone is no
+    /// answer, as reasoning alone of a model is none.
+    fn without_answer(&self) -> Result<Option<v1::Message>, RunError> {
+        let thoughts = self.thoughts.trim();
+        if !self.is_empty() || thoughts.is_empty() {
+            return Ok(None);
+        }
+        if self.has_worked {
+            let thoughts = shortened(thoughts, MOST_THOUGHTS);
+            return Ok(Some(text_message(format!(
+                "The agent ended its turn without an answer. Its thoughts were: {thoughts}"
+            ))));
+        }
+        Err(RunError::new(format!(
+            "the agent ended its turn without an answer, after these thoughts: {}",
+            excerpt(thoughts.as_bytes())
+        )))
     }
 
     fn pause(&mut self) {

@@ -2,7 +2,7 @@
 //! the ids of tasks.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     num::NonZeroUsize,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -17,7 +17,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::protocol::{self, BadLine, ProgramLine, Said};
+use super::{
+    half_chunks::HalfChunks,
+    protocol::{self, BadLine, ProgramLine, Said},
+};
 use crate::{
     RunError,
     log_words::said,
@@ -289,16 +292,25 @@ async fn serve(
 async fn read_stdout(stdout: impl AsyncRead + Unpin, shared: &Shared, command: &str) -> Result<(), String> {
     let mut lines = ProgramLines::new(stdout, protocol::LONGEST_LINE);
     let (mut pace, mut warnings, mut in_a_row) = (ReadPace::new(), LogRate::new(1), 0);
+    let (mut chunks, mut ready) = (HalfChunks::default(), VecDeque::new());
     loop {
-        let piece = match lines.next().await {
-            Ok(Some(piece)) => piece,
-            Ok(None) => return Ok(()),
-            Err(LinesError::TooLong(most)) => {
-                return Err(format!("the program printed a line of more than {most} bytes"));
+        let Some(piece) = ready.pop_front() else {
+            match lines.next().await {
+                Ok(Some(piece)) => ready.extend(chunks.take(piece)),
+                Ok(None) => {
+                    ready.extend(chunks.finish());
+                    if ready.is_empty() {
+                        return Ok(());
+                    }
+                }
+                Err(LinesError::TooLong(most)) => {
+                    return Err(format!("the program printed a line of more than {most} bytes"));
+                }
+                Err(LinesError::Io(error)) => {
+                    return Err(format!("the program's output cannot be read: {error}"));
+                }
             }
-            Err(LinesError::Io(error)) => {
-                return Err(format!("the program's output cannot be read: {error}"));
-            }
+            continue;
         };
         shared.state().printed += 1;
         // Many short lines are in memory at once: others have their turn between them.

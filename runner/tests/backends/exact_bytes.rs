@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use agentanycast_runner::{
-    Backend,
+    Backend, TaskResult,
     acp::{AcpBackend, AcpConfig, Permit},
     jsonl::JsonlBackend,
 };
 use serde_json::{Value, json};
 
-use crate::fake_task::{FIRST, FakeTask, command, failure, helper, run};
+use crate::fake_task::{FIRST, FakeTask, command, failure, helper, run, text_of};
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/backends/exact_bytes.py");
 
@@ -292,6 +292,45 @@ async fn what_an_acp_agent_means_in_one_way_is_understood() {
     );
     let artifacts = run(&agent, &task("t", "c", &json!([shown, END]))).await.unwrap();
     assert!(format!("{artifacts:?}").contains("seconds"), "{artifacts:?}");
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn a_turn_of_thoughts_alone_is_no_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let agent = acp(&folder);
+    let think = say("I wonder", None).replace("agent_message_chunk", "agent_thought_chunk");
+    let why = failure(&agent, &task("t", "c", &json!([think, END]))).await;
+    assert_eq!(
+        why,
+        "the agent ended its turn without an answer, after these thoughts: I wonder"
+    );
+    assert_eq!(
+        said(&agent, "c", json!([think, say("hi", None), END])).await.0,
+        "hi"
+    );
+    // One that has worked need not say anything.
+    let update = json!({"sessionUpdate": "tool_call", "toolCallId": "1", "title": "Edit"});
+    let params = json!({"sessionId": "@SESSION", "update": update});
+    let edit = format!(
+        "{}\n",
+        json!({"jsonrpc": "2.0", "method": "session/update", "params": params})
+    );
+    let worked = task("t", "c", &json!([think, edit, END]));
+    let TaskResult::Completed { artifacts, message } = agent.run(&worked, FIRST).await.unwrap() else {
+        panic!("the task is completed");
+    };
+    let told = text_of(&message.unwrap());
+    assert!(
+        artifacts.is_empty() && told.ends_with("Its thoughts were: I wonder"),
+        "{told}"
+    );
+    let unknown = END.replace("end_turn", "of_tomorrow");
+    let why = failure(&agent, &task("t", "c", &json!([unknown]))).await;
+    assert_eq!(
+        why,
+        "the agent failed: it ended its turn for a reason that is not known: of_tomorrow"
+    );
     agent.stop().await;
 }
 
