@@ -171,7 +171,12 @@ impl ConnectionState {
 
     /// As [`Self::take_unreadable`], for a line that is none of MCP for this reason.
     pub(crate) fn take_unreadable_line(&self, piece: &Piece, fault: &str) {
-        self.take_outlined(&Outline::of(piece.message()), piece.text(), fault, None);
+        let outline = Outline::of(piece.message());
+        // A log may show messages of other connections.
+        if matches!(piece, Piece::Prefixed { .. }) && !outline.ids.iter().any(|id| self.is_open(*id)) {
+            return;
+        }
+        self.take_outlined(&outline, piece.text(), fault, None);
     }
 
     fn take_outlined(&self, outline: &Outline, text: &[u8], error: &str, origin: Option<u64>) {

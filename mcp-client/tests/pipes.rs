@@ -227,7 +227,8 @@ async fn an_answer_in_utf_16_is_named() {
 async fn what_a_program_prints_besides_is_no_answer() {
     let client = answering(
         b"Server listening\n\x1b[2Kgot {\"jsonrpc\":\"2.0\",\"id\":ID,\"method\":\"tools/call\"}\n\
-          debug {\"jsonrpc\":\"2.0\",\"id\":\"ID\",\"result\":{\"content\":\"good\"}}\n[INFO] {x}\n{\"level\":30,\"id\":ID,\"msg\":\"called\"}\n{'a': 1}\n\
+          debug {\"jsonrpc\":\"2.0\",\"id\":\"ID\",\"result\":{\"content\":\"good\"}}\n\
+          log: {\"jsonrpc\":\"2.0\",\"id\":99999,\"result\":{}}\n[INFO] {x}\n{\"level\":30,\"id\":ID,\"msg\":\"called\"}\n{'a': 1}\n\
           {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"data\":NaN}}\n\xff\xfe\n\n\
           {\"jsonrpc\":\"2.0\",\"id\":\"ID\",\"result\":{\"content\":\"good\"}}\n",
     );

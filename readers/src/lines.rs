@@ -259,9 +259,8 @@ fn settle(doubts: &mut VecDeque<Doubt>, piece: &Piece, pieces: &mut Vec<Piece>) 
         return;
     }
     let is_same_call = |doubt: &Doubt| doubt.message.get("id") == message.get("id");
-    let (known, others) = std::mem::take(doubts).into_iter().partition(is_same_call);
+    let (known, others): (VecDeque<Doubt>, _) = std::mem::take(doubts).into_iter().partition(is_same_call);
     *doubts = others;
-    let known: VecDeque<Doubt> = known;
     pieces.extend(known.into_iter().map(Piece::from));
 }
 

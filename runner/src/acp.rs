@@ -13,6 +13,7 @@ mod files;
 mod lines;
 mod permission;
 mod progress;
+mod said;
 mod sessions;
 mod terminals;
 mod turn;

@@ -158,10 +158,8 @@ impl Calls {
         };
         match (piece, piece.fault()) {
             (_, None) => {}
-            // A log that shows what the agent was told.
-            (Piece::Prefixed { .. }, Some(_))
-                if value.get("method").is_some_and(|method| !is_of_agent(method)) =>
-            {
+            // A log that shows what the agent was told, or messages of its own.
+            (Piece::Prefixed { .. }, Some(_)) if !self.is_of_a_call(&value) => {
                 return warning("it is no message", text);
             }
             (_, Some(fault)) => return self.end_calls(text, fault),
@@ -203,6 +201,19 @@ impl Calls {
             lines: vec![line],
             warning: None,
         }
+    }
+
+    /// Whether a message is the answer to a call, or what an agent sends while it does one.
+    fn is_of_a_call(&self, message: &Map<String, Value>) -> bool {
+        if let Some(method) = message.get("method") {
+            let session = message
+                .get("params")
+                .and_then(|params| params["sessionId"].as_str());
+            let is_of = |call: &Call| session.is_some() && call.session.as_deref() == session;
+            return is_of_agent(method) && self.open.values().any(is_of);
+        }
+        let id = message.get("id").and_then(Value::as_str);
+        id.is_some_and(|id| self.open.contains_key(id))
     }
 
     /// Ends the calls that a line may be about, with the line.
@@ -442,6 +453,13 @@ mod tests {
         assert_eq!(ended(&prefixed(update)), ["p2"]);
         let prompt = br#"{"jsonrpc":"2.0","id":"p1","method":"session/prompt","params":{"sessionId":"s1"}}"#;
         assert!(ended(&prefixed(prompt)).is_empty());
+        for of_others in [
+            &br#"{"jsonrpc":"2.0","id":3,"result":{}}"#[..],
+            br#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s9"}}"#,
+            br#"{"jsonrpc":"2.0","id":1,"method":"fs/read_text_file"}"#,
+        ] {
+            assert!(ended(&prefixed(of_others)).is_empty());
+        }
     }
 
     #[test]

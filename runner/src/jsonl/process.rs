@@ -390,6 +390,7 @@ mod tests {
             (r#"INFO: {"type":"result","id":"a"}"#, "a"),
             (r#"INFO: {"type":"result","id":"c"}"#, ""),
             (r#"INFO: {"type":"task","id":"a"}"#, ""),
+            (r#"INFO: {"type":"result","id":"of others"}"#, ""),
             (
                 "INFO: {\"type\":\"result\",\"id\":\"c\"}\n{\"type\":\"result\",\"id\":\"c\"}",
                 "",

@@ -225,9 +225,11 @@ pub(super) fn parse(piece: &Piece) -> Result<Option<ProgramLine>, BadLine> {
         unread(text, reason)
     })?;
     let is_typed = value["type"].as_str().is_some_and(|kind| TYPES.contains(&kind));
+    let is_prefixed = matches!(piece, Piece::Prefixed { .. });
     let of_tasks = |ids: Vec<String>, reason: String| BadLine {
         ids,
-        may_be_any: is_typed,
+        // Of a log that is about a task, only the task that it names is known.
+        may_be_any: is_typed && !is_prefixed,
         reason,
     };
     let Some(id) = value["id"].as_str().map(str::to_owned) else {
@@ -241,8 +243,8 @@ pub(super) fn parse(piece: &Piece) -> Result<Option<ProgramLine>, BadLine> {
     let bad = |reason: String| of_tasks(vec![id.clone()], reason);
     if let Some(fault) = piece.fault() {
         let mut line = bad(fault.to_owned());
-        if !is_typed && matches!(piece, Piece::Prefixed { .. }) {
-            // A log that shows what the program was told, or something of its own.
+        if !is_typed && is_prefixed {
+            // A log that shows what the program was told.
             line.ids.clear();
         }
         return Err(line);
@@ -488,7 +490,7 @@ mod tests {
                 &["t"],
                 true,
             ),
-            (Piece::Prefixed { text: told, at: 6 }, &["t"], true),
+            (Piece::Prefixed { text: told, at: 6 }, &["t"], false),
             (Piece::Prefixed { text: task, at: 4 }, &[], false),
         ] {
             let bad = parse(&piece).unwrap_err();

@@ -217,6 +217,24 @@ async fn what_is_good_of_an_answer_is_kept_and_what_is_not_is_said() {
     server.stop().await;
 }
 
+#[tokio::test]
+async fn an_answer_needs_no_end_of_line() {
+    let server = server();
+    for shape in ["@", "@\r", "\u{1b}[32m@\u{1b}[0m"] {
+        for _ in 0..2 {
+            let arguments = json!({"unended": shape}).to_string();
+            let said = run(&*server, &FakeTask::text("c", "bare", &arguments))
+                .await
+                .unwrap();
+            assert_eq!(text_of(&said[0]), "unended");
+        }
+    }
+    let prefixed = json!({"unended": "INFO: @\n"}).to_string();
+    let why = failure(&*server, &FakeTask::text("c", "bare", &prefixed)).await;
+    assert!(why.contains("INFO: {"), "{why}");
+    server.stop().await;
+}
+
 /// The texts of a result.
 fn text_of(artifact: &v1::Artifact) -> String {
     agentanycast_proto::parts::text_of(&artifact.parts)

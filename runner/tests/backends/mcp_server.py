@@ -88,6 +88,12 @@ def run(call, params):
         return None
     if name == "lists":
         return text(str(lists))
+    if name == "bare" and arguments.get("unended"):
+        message = {"jsonrpc": "2.0", "id": call, "result": text("unended")}
+        with out:
+            sys.stdout.write(arguments["unended"].replace("@", json.dumps(message)))
+            sys.stdout.flush()
+        return None
     if name == "bare":
         return {"content": [{"type": "hologram"}, {"type": "text", "text": "bare"}]}
     if name == "add":
