@@ -21,6 +21,7 @@ pub(crate) enum FailureCode {
     Input = 7,
     HungUp = 129,
     Interrupted = 130,
+    Quit = 131,
     Terminated = 143,
     OutputClosed = process::OUTPUT_CLOSED as isize,
 }
@@ -35,6 +36,8 @@ pub(crate) struct CommandFailure {
     task: Option<String>,
     /// Everything has been said already.
     silent: bool,
+    /// It repeats what an agent said to the user, whose addresses are to be opened.
+    whole: bool,
 }
 
 impl CommandFailure {
@@ -45,6 +48,7 @@ impl CommandFailure {
             message: message.into(),
             task: None,
             silent: false,
+            whole: false,
         }
     }
 
@@ -73,7 +77,10 @@ impl CommandFailure {
 
     /// Whether the wait was ended by a signal other than Ctrl-C.
     pub(crate) fn is_termination(&self) -> bool {
-        matches!(self.code, FailureCode::Terminated | FailureCode::HungUp)
+        matches!(
+            self.code,
+            FailureCode::Terminated | FailureCode::HungUp | FailureCode::Quit
+        )
     }
 
     /// The same failure, said to be of this option's value.
@@ -101,6 +108,12 @@ impl CommandFailure {
         self
     }
 
+    /// A failure that repeats what an agent said to the user: nothing in it is hidden.
+    pub(crate) fn told_whole(mut self) -> Self {
+        self.whole = true;
+        self
+    }
+
     /// A failure that standard output already tells in full.
     pub(crate) fn already_reported(mut self) -> Self {
         self.silent = true;
@@ -119,6 +132,8 @@ impl CommandFailure {
             if !self.silent {
                 drop(output::json(&document));
             }
+        } else if self.whole && !self.silent {
+            output::say(&format!("anycast: {}", self.message));
         } else if !self.silent {
             output::warn(&format!("anycast: {}", self.message));
         }
@@ -133,7 +148,7 @@ impl CommandFailure {
 
     /// For scripts.
     fn document(&self) -> Value {
-        let message = output::flat(&sanitize::without_passwords(&self.message));
+        let message = output::flat(&sanitize::without_url_secrets(&self.message));
         let mut error = json!({"kind": self.kind, "message": message, "exit_code": self.code as u8});
         if let Some(task) = &self.task {
             error["task_id"] = task.as_str().into();

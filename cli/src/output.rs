@@ -109,8 +109,25 @@ pub(crate) fn json_error(document: &Value) {
     let _ = writeln!(io::stderr().lock(), "{}", sanitize::json(&text));
 }
 
+/// Whether anything was printed that can be seen.
+static IS_SEEN: AtomicBool = AtomicBool::new(false);
+
+/// Begins to look whether what is printed can be seen.
+pub(crate) fn watch_for_blanks() {
+    IS_SEEN.store(false, Ordering::Relaxed);
+}
+
+/// Whether all that was printed since [`watch_for_blanks`] was nothing, or white space.
+pub(crate) fn is_blank() -> bool {
+    !IS_SEEN.load(Ordering::Relaxed)
+}
+
 /// All writing to standard output.
 fn write(data: &[u8]) -> io::Result<()> {
+    if is_blank() {
+        let can_be_seen = !String::from_utf8_lossy(data).trim().is_empty();
+        IS_SEEN.store(can_be_seen, Ordering::Relaxed);
+    }
     terminal_line::wipe();
     let mut stdout = io::stdout().lock();
     let written = stdout.write_all(data).and_then(|()| stdout.flush());
@@ -122,7 +139,12 @@ fn write(data: &[u8]) -> io::Result<()> {
 /// Prints the text as one line on standard error; with `--json` as the warning in an object. A closed standard error is
 /// ignored.
 pub(crate) fn warn(text: &str) {
-    let text = flat(&sanitize::without_passwords(text));
+    say(&sanitize::without_url_secrets(text));
+}
+
+/// As [`warn`], of what an agent says to the user: URLs are whole, since they are to be opened.
+pub(crate) fn say(text: &str) {
+    let text = flat(text);
     if ERRORS_AS_JSON.load(Ordering::Relaxed) {
         let text = text.strip_prefix("anycast: ").unwrap_or(&text);
         json_error(&serde_json::json!({"warning": text}));

@@ -37,7 +37,7 @@ fn told(error: &clap::Error) -> String {
     wrong.trim_start_matches("error: ").to_owned()
 }
 
-/// The error with every argument in it on one line, without control characters and passwords of URLs.
+/// The error with every argument in it on one line, without control characters and secrets of URLs.
 fn sanitized(mut error: clap::Error) -> clap::Error {
     let contexts: Vec<(ContextKind, ContextValue)> = error
         .context()
@@ -65,7 +65,7 @@ fn safe(kind: ContextKind, value: &ContextValue) -> Option<ContextValue> {
 }
 
 fn argument(text: &str) -> String {
-    sanitize::one_line(&sanitize::value_without_passwords(text)).into_owned()
+    sanitize::one_line(&sanitize::value_without_url_secrets(text)).into_owned()
 }
 
 #[cfg(test)]
@@ -76,7 +76,7 @@ mod tests {
     use crate::cmd::Args;
 
     #[test]
-    fn errors_repeat_arguments_without_what_drives_a_terminal_and_without_passwords() {
+    fn errors_repeat_arguments_without_what_drives_a_terminal_and_without_secrets_of_urls() {
         const URL: &str = "https://u:secret@h/\u{1b}[2J\nerror: \u{202e}";
         let dashed = format!("--{URL}");
         for arguments in [

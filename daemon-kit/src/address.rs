@@ -4,6 +4,8 @@
 
 use multiaddr::{Multiaddr, Protocol};
 
+use crate::sanitize::user_part;
+
 /// The TCP or UDP port.
 pub fn port(address: &Multiaddr) -> Option<u16> {
     address.iter().find_map(|part| match part {
@@ -12,15 +14,15 @@ pub fn port(address: &Multiaddr) -> Option<u16> {
     })
 }
 
-/// A URL as a log may have it: without user, query and fragment, where secrets stand.
+/// A URL as a log and others may have it: without user, query and fragment, where secrets stand.
 pub fn bare_url(url: &str) -> String {
-    let end = url.find(['?', '#']).unwrap_or(url.len());
-    let Some((scheme, rest)) = url[..end].split_once("://") else {
-        return url[..end].to_owned();
+    let (scheme, rest) = match url.split_once("://") {
+        Some((scheme, rest)) => (format!("{scheme}://"), rest),
+        None => (String::new(), url),
     };
-    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    let host = authority.rsplit('@').next().unwrap_or_default();
-    format!("{scheme}://{host}{path}")
+    let rest = user_part(rest).map_or(rest, |end| &rest[end + 1..]);
+    let end = rest.find(['?', '#']).unwrap_or(rest.len());
+    scheme + &rest[..end]
 }
 
 /// A URL with a path below its own, which begins with a slash and may have a query. The URL's own query is kept.
@@ -77,7 +79,10 @@ mod tests {
             ("https://a.example/b?token=x", "https://a.example/b"),
             ("https://joe:x@[::1]:8443?token=x/@y", "https://[::1]:8443"),
             ("http://a.example/b@c#d", "http://a.example/b@c"),
+            ("https://u:p/w@h/x", "https://h/x"),
+            ("https://u:p#w@h/x", "https://h/x"),
             ("a?b", "a"),
+            ("u:p@a:1/x", "a:1/x"),
         ] {
             assert_eq!(bare_url(url), shown);
         }

@@ -21,10 +21,10 @@ pub fn in_one_line(said: &str, error: &dyn Error, most: usize) -> String {
     one_line(&text, most)
 }
 
-/// A text, also one from outside, as one line of at most `most` bytes: without passwords of URLs, and with a
+/// A text, also one from outside, as one line of at most `most` bytes: without secrets of URLs, and with a
 /// space in the place of each character that could end the line or drive a terminal.
 pub fn one_line(text: &str, most: usize) -> String {
-    let text = sanitize::without_passwords(text);
+    let text = sanitize::without_url_secrets(text);
     let text = &text[..text.floor_char_boundary(most)];
     // A space is never longer than the character that it replaces.
     sanitize::one_line(text).replace(char::REPLACEMENT_CHARACTER, " ")

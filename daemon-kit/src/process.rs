@@ -179,7 +179,7 @@ impl Stop {
 
 fn complain(program: &str, error: &dyn Display) {
     let text = format!("{program}: {error}");
-    let text = sanitize::without_passwords(&text);
+    let text = sanitize::without_url_secrets(&text);
     logging::say(&sanitize::one_line(&text));
 }
 

@@ -1,5 +1,5 @@
-//! PURE: text from outside made safe to print: on a terminal, as one line, inside JSON, and without passwords
-//! of URLs.
+//! PURE: text from outside made safe to print: on a terminal, as one line, inside JSON, and without what may be
+//! secret in a URL: its user part and the values of its query.
 //!
 //! Every program prints through these functions: the command on both of its outputs, the daemons in errors,
 //! settings and logs. Content that a user asked for, such as an artifact in a pipe, is the one thing that
@@ -13,7 +13,10 @@ const REMOVED: &str = "\u{fffd}";
 /// Longest part of a value that an error repeats, in characters.
 const SHOWN: usize = 200;
 
-/// Stands for the user part of a URL.
+/// Between the scheme of a URL and its rest.
+const SCHEME_END: &str = "://";
+
+/// Stands for the user part of a URL, and for each value of its query.
 const HIDDEN: &str = "***";
 
 /// Whether a character changes the direction of the text around it (Unicode's `Bidi_Control`).
@@ -81,10 +84,11 @@ pub fn json(document: &str) -> Cow<'_, str> {
     safe.into()
 }
 
-/// The text with `***` in the place of the user part of each URL in it: `https://***@host/path`.
+/// The text with `***` in the place of the user part of each URL in it, and of each value of its query:
+/// `https://***@host/path?key=***`.
 ///
-/// A URL ends at white space, or at a quote that no backslash precedes.
-pub fn without_passwords(text: &str) -> Cow<'_, str> {
+/// A URL ends at white space, or at a quote that no backslash precedes. Punctuation at its end is not part of it.
+pub fn without_url_secrets(text: &str) -> Cow<'_, str> {
     hide(text, |url| {
         let mut before = ' ';
         let ends = |c: char| {
@@ -96,23 +100,22 @@ pub fn without_passwords(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// A value as an error shows it: quoted, on one line, not endless, without passwords of URLs.
+/// A value as an error shows it: quoted, on one line, not endless, without secrets of URLs.
 #[must_use]
 pub fn quoted(value: &str) -> String {
-    let value = value_without_passwords(value);
+    let value = value_without_url_secrets(value);
     let shown: String = value.chars().take(SHOWN).collect();
     let rest = if shown.len() < value.len() { "…" } else { "" };
     format!("{shown:?}{rest}")
 }
 
-/// As [`without_passwords`], for a text that is one value: white space and quotes are part of its URL.
-pub fn value_without_passwords(value: &str) -> Cow<'_, str> {
+/// As [`without_url_secrets`], for a text that is one value: white space and quotes are part of its URL.
+pub fn value_without_url_secrets(value: &str) -> Cow<'_, str> {
     hide(value, str::len)
 }
 
-/// Hides user parts; `end` says where the URL ends whose part behind `://` it is given.
+/// Hides user parts and values of queries; `end` says where the URL ends whose part behind `://` it is given.
 fn hide(text: &str, end: impl Fn(&str) -> usize) -> Cow<'_, str> {
-    const SCHEME_END: &str = "://";
     if !text.contains(SCHEME_END) {
         return text.into();
     }
@@ -121,18 +124,73 @@ fn hide(text: &str, end: impl Fn(&str) -> usize) -> Cow<'_, str> {
     while let Some(at) = rest.find(SCHEME_END) {
         let (scheme, behind) = rest.split_at(at + SCHEME_END.len());
         safe.push_str(scheme);
+        let (mut url, after) = behind.split_at(end(behind));
         rest = behind;
-        if let Some(at) = user_part(&behind[..end(behind)]) {
+        if let Some(at) = user_part(url) {
             safe.push_str(HIDDEN);
-            rest = &behind[at..];
+            url = &url[at..];
+            rest = &rest[at..];
         }
+        if let Some((before, query)) = query_part(url) {
+            safe.push_str(before);
+            hide_values(query, &mut safe);
+            rest = &rest[before.len() + query.len()..];
+        }
+        debug_assert!(rest.ends_with(after), "what is behind a URL stays");
     }
     safe.push_str(rest);
     safe.into()
 }
 
+/// What stands before the query of a URL, and its query with its fragment, which begins with `?` or `#`; `None`: it has
+/// neither. The URL is given from behind its user part.
+fn query_part(url: &str) -> Option<(&str, &str)> {
+    let begin = url.find(['?', '#'])?;
+    let query = &url[begin..];
+    let query = &query[..next_of_list(query).unwrap_or(query.len())];
+    let is_punctuation = |c: char| {
+        matches!(
+            c,
+            '.' | ',' | ':' | ';' | '!' | '?' | '#' | ')' | ']' | '}' | '>' | '"' | '\'' | '`' | '\\' | '…'
+        )
+    };
+    let query = query.trim_end_matches(is_punctuation);
+    (!query.is_empty()).then_some((&url[..begin], query))
+}
+
+/// Where a list of URLs goes on behind this one: at a comma, semicolon or bar before the scheme of the next.
+fn next_of_list(query: &str) -> Option<usize> {
+    let is_of_scheme = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+    query.match_indices(SCHEME_END).find_map(|(at, _)| {
+        let before = query[..at].trim_end_matches(is_of_scheme);
+        before.ends_with([',', ';', '|']).then(|| before.len() - 1)
+    })
+}
+
+/// A query and a fragment with [`HIDDEN`] in the place of each value, and of what has no name. A fragment without a query
+/// may have no name: it is a place in a page, and stays.
+fn hide_values(query: &str, safe: &mut String) {
+    let is_place = query.starts_with('#');
+    for part in query.split_inclusive(['?', '#', '&', ';']) {
+        let (pair, separator) = match part.char_indices().next_back() {
+            Some((at, '?' | '#' | '&' | ';')) => part.split_at(at),
+            _ => (part, ""),
+        };
+        match pair.split_once('=') {
+            Some((name, value)) => {
+                safe.push_str(name);
+                safe.push('=');
+                safe.push_str(if value.is_empty() { "" } else { HIDDEN });
+            }
+            None if pair.is_empty() || is_place => safe.push_str(pair),
+            None => safe.push_str(HIDDEN),
+        }
+        safe.push_str(separator);
+    }
+}
+
 /// The length of the user part of a URL, without its `@`; the URL is given from behind its `://`.
-fn user_part(url: &str) -> Option<usize> {
+pub(crate) fn user_part(url: &str) -> Option<usize> {
     let authority = &url[..url.find(['/', '?', '#']).unwrap_or(url.len())];
     // A password with a raw `/`, `?` or `#` in it cuts the authority short: what stands there as the port is
     // no number.
@@ -181,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn passwords_are_hidden_and_nothing_else() {
+    fn secrets_of_urls_are_hidden_and_nothing_else() {
         for (text, safe) in [
             ("https://u:p@h/x", "https://***@h/x"),
             ("nats://token@h:4222", "nats://***@h:4222"),
@@ -200,14 +258,43 @@ mod tests {
             ("https://u:p#w@h", "https://***@h"),
             ("'https://u:p\\\"w@h'", "'https://***@h'"),
             ("http://[::1]/x@y", "http://[::1]/x@y"),
-            ("http://h:80/x@y?z=a:b@c", "http://h:80/x@y?z=a:b@c"),
+            ("http://h:80/x@y?z=a:b@c", "http://h:80/x@y?z=***"),
+            ("https://h/?api_key=k", "https://h/?api_key=***"),
+            (
+                "cannot reach https://u:p@h/x?token=a%20b&v=&w=1#id=t: refused",
+                "cannot reach https://***@h/x?token=***&v=&w=***#id=***: refused",
+            ),
+            (
+                "(https://h?k=v), \"wss://h/ws?t=v\"!",
+                "(https://h?k=***), \"wss://h/ws?t=***\"!",
+            ),
+            (
+                r#"{\"url\":\"https://h?k=v\"} x"#,
+                r#"{\"url\":\"https://h?k=***\"} x"#,
+            ),
+            (
+                "https://a?k=v,w,https://u:p@b/?https://x;http://c?d",
+                "https://a?k=***,https://***@b/?***;http://c?***",
+            ),
+            ("https://h/?to=https://u:p@i/", "https://h/?to=***"),
+            (
+                "https://h/?hunter22 and https://h?",
+                "https://h/?*** and https://h?",
+            ),
+            ("is it https://h/a? Yes, a=b", "is it https://h/a? Yes, a=b"),
+            ("uamp+https://h#agent", "uamp+https://h#agent"),
+            ("https://h?k=a#b", "https://h?k=***#***"),
             ("unix:///a@b", "unix:///a@b"),
             ("source http:alice@example.com", "source http:alice@example.com"),
             ("://", "://"),
             ("x://@", "x://***@"),
         ] {
-            assert_eq!(without_passwords(text), safe);
+            assert_eq!(without_url_secrets(text), safe);
         }
-        assert_eq!(value_without_passwords("https://u:p \"w@h"), "https://***@h");
+        assert_eq!(value_without_url_secrets("https://u:p \"w@h"), "https://***@h");
+        assert_eq!(
+            value_without_url_secrets("https://h?k=a \"b&c"),
+            "https://h?k=***&***"
+        );
     }
 }

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use agentanycast_daemon_kit::{missing_feature::MissingFeature, words};
+use agentanycast_daemon_kit::{address::bare_url, missing_feature::MissingFeature, words};
 
 pub use entry::{McpEntry, RunEntry};
 pub use passed_env::{PassedEnv, is_variable_name};
@@ -149,15 +149,10 @@ pub fn program_name(program: impl AsRef<OsStr>) -> String {
 
 /// A URL without its user, its query and its fragment: a key may be in them.
 pub fn shown_url(text: &str) -> String {
-    let Ok(mut url) = url::Url::parse(text) else {
-        return "a URL that cannot be read".to_owned();
-    };
-    // Neither fails on a URL with a host; another one has no user.
-    let _ = url.set_username("");
-    let _ = url.set_password(None);
-    url.set_query(None);
-    url.set_fragment(None);
-    url.into()
+    match url::Url::parse(text) {
+        Ok(_) => bare_url(text),
+        Err(_) => "a URL that cannot be read".to_owned(),
+    }
 }
 
 /// What does the tasks of an agent.
@@ -219,10 +214,10 @@ impl RunWork {
         }
     }
 
-    /// What is started or called, for people: the command or the URL.
+    /// What is started or called, for people of this host: the command, or the URL without what may be a key.
     pub fn target(&self) -> String {
         match self {
-            Self::McpUrl { url, .. } | Self::Http { url, .. } => url.clone(),
+            Self::McpUrl { url, .. } | Self::Http { url, .. } => shown_url(url),
             _ => {
                 let words = self.program().into_iter().flat_map(|program| &program.command);
                 let words = words.map(|word| word.to_string_lossy());
@@ -336,6 +331,14 @@ mod tests {
             ("hunter22", "a URL that cannot be read"),
         ] {
             assert_eq!(shown_url(url), shown);
+            let work = RunWork::McpUrl {
+                url: url.to_owned(),
+                api_key_env: None,
+            };
+            assert_eq!(
+                (work.target(), work.shown()),
+                (shown.to_owned(), shown.to_owned())
+            );
         }
     }
 }

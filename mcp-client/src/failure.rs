@@ -1,5 +1,7 @@
 //! Why a request has no result, and what its caller may do about it.
 
+use agentanycast_daemon_kit::sanitize::without_url_secrets;
+
 /// What a caller decides by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -16,7 +18,7 @@ pub enum FailureKind {
     Silent,
 }
 
-/// Why a request has no result, as one text for people.
+/// Why a request has no result, as one text for people, without what may be secret in URLs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct McpFailure {
@@ -29,7 +31,7 @@ impl McpFailure {
     pub(crate) fn new(kind: FailureKind, text: impl Into<String>) -> Self {
         Self {
             kind,
-            text: text.into(),
+            text: without_url_secrets(&text.into()).into_owned(),
             code: None,
         }
     }

@@ -1,6 +1,6 @@
 //! The part of a line from outside that an error shows. PURE.
 
-use agentanycast_daemon_kit::sanitize::{one_line, without_passwords};
+use agentanycast_daemon_kit::sanitize::{one_line, without_url_secrets};
 
 use crate::{
     body::{in_utf8, unread_packing},
@@ -12,7 +12,7 @@ use crate::{
 pub const MAX_CHARS: usize = 300;
 
 /// The first [`MAX_CHARS`] characters on one line, then `…` where more follows. Bytes that are not UTF-8 are
-/// U+FFFD, characters that drive a terminal too, and passwords of URLs are hidden.
+/// U+FFFD, characters that drive a terminal too, and secrets of URLs are hidden.
 ///
 /// ```
 /// use agentanycast_readers::excerpt::excerpt;
@@ -26,7 +26,7 @@ pub fn excerpt(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(if cut { &line[..MOST] } else { line });
     let text = text.trim();
     let safe = one_line(text);
-    let safe = without_passwords(&safe);
+    let safe = without_url_secrets(&safe);
     let mut shown: String = safe.chars().take(MAX_CHARS).collect();
     if cut || shown.len() < safe.len() {
         shown.push('…');

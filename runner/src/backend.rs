@@ -3,6 +3,7 @@
 
 use std::time::SystemTime;
 
+use agentanycast_daemon_kit::sanitize::without_url_secrets;
 use agentanycast_gateway::agents::AgentTask;
 use agentanycast_proto::v1;
 use async_trait::async_trait;
@@ -79,9 +80,10 @@ pub struct RunError {
 }
 
 impl RunError {
-    /// An error with this text, which is cut at 4 KiB.
+    /// An error with this text, which is cut at 4 KiB, and is told to the sender of a task: without what may be secret in
+    /// URLs.
     pub fn new(text: impl Into<String>) -> Self {
-        let mut text: String = text.into();
+        let mut text = without_url_secrets(&text.into()).into_owned();
         if text.len() > ERROR_LIMIT {
             text.truncate(text.floor_char_boundary(ERROR_LIMIT - CUT.len()));
             text.push_str(CUT);
@@ -188,5 +190,12 @@ mod tests {
             text.len()
         );
         assert_eq!(RunError::new("short").to_string(), "short");
+    }
+
+    #[test]
+    fn secrets_of_urls_are_not_told() {
+        let error = RunError::plain("http://u:hunter22@h/x?api_key=hunter22 is not allowed");
+        assert_eq!(error.to_string(), "http://***@h/x?api_key=*** is not allowed");
+        assert_eq!(error.for_log(), error.to_string());
     }
 }

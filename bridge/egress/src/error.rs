@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use agentanycast_daemon_kit::sanitize::without_url_secrets;
 use agentanycast_proto::{json::NotJson, v1::ExternalFailure};
 use agentanycast_readers::excerpt::text_of_page;
 
@@ -143,10 +144,11 @@ impl OutboundError {
     }
 }
 
-/// A text of somebody else as one line, cut short.
+/// A text of somebody else as one line, cut short, without what may be secret in URLs.
 pub fn one_line(text: &str) -> String {
     let mut line = String::new();
-    for word in text.split(|letter: char| letter.is_whitespace() || letter.is_control()) {
+    for word in without_url_secrets(text).split(|letter: char| letter.is_whitespace() || letter.is_control())
+    {
         if word.is_empty() {
             continue;
         }
@@ -192,6 +194,15 @@ mod tests {
     fn what_others_say_is_one_short_line() {
         assert_eq!(one_line(" a\r\n b\u{7}\t c "), "a b c");
         assert_eq!(one_line(&"x".repeat(10_000)).chars().count(), LONGEST + 1);
+    }
+
+    #[test]
+    fn a_reason_has_no_secrets_of_urls() {
+        let error = OutboundError::permanent("no token from https://u:hunter22@id/token?key=hunter22: no");
+        assert_eq!(
+            error.to_string(),
+            "no token from https://***@id/token?key=***: no"
+        );
     }
 
     #[test]

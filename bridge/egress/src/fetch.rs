@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use agentanycast_daemon_kit::sanitize::without_url_secrets;
 use agentanycast_gateways::bridge::outbound::OutboundConfig;
 use bytes::Bytes;
 use http::{HeaderValue, Method, StatusCode, Uri, header};
@@ -42,7 +43,7 @@ impl Fetcher {
     /// See [`FetchError`].
     pub async fn get(&self, url: &str, most: usize, within: Duration) -> Result<Bytes, FetchError> {
         let failed = |reason: String, is_passing| FetchError {
-            reason,
+            reason: without_url_secrets(&reason).into_owned(),
             is_transient: is_passing,
         };
         let uri: Uri = url

@@ -101,7 +101,7 @@ impl<'a, 'w> JsonLine<'a, 'w> {
     fn add(&mut self, name: &str, value: &Value) -> fmt::Result {
         let comma = if std::mem::take(&mut self.first) { "" } else { "," };
         let value = value.to_string();
-        let value = sanitize::without_passwords(&value);
+        let value = sanitize::without_url_secrets(&value);
         write!(
             self.writer,
             "{comma}{}:{}",

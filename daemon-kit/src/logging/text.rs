@@ -140,7 +140,7 @@ impl TextLine<'_> {
                 write!(self.writer, "{name}=")?;
             }
         }
-        let value = sanitize::without_passwords(value);
+        let value = sanitize::without_url_secrets(value);
         self.writer.write_str(&sanitize::one_line(&value))
     }
 }
@@ -150,7 +150,10 @@ impl Visit for TextLine<'_> {
         if field.name() == MESSAGE {
             self.add(field, value);
         } else {
-            self.add(field, &format!("{:?}", sanitize::value_without_passwords(value)));
+            self.add(
+                field,
+                &format!("{:?}", sanitize::value_without_url_secrets(value)),
+            );
         }
     }
 

@@ -13,7 +13,7 @@ use super::{
     find,
     value::{Raw, Setting as _},
 };
-use crate::sanitize::value_without_passwords;
+use crate::sanitize::value_without_url_secrets;
 
 /// What the command line is.
 pub(super) enum Parsed<C: 'static> {
@@ -195,7 +195,7 @@ fn one_line<C: 'static>(program: &Program<C>, error: &clap::Error) -> ConfigErro
 
 /// An argument as an error shows it: without control characters and passwords.
 fn shown(argument: &str) -> String {
-    value_without_passwords(argument).escape_debug().to_string()
+    value_without_url_secrets(argument).escape_debug().to_string()
 }
 
 /// What to say of a flag that there is not: the setting of that name, or the flag that is most like it.

@@ -19,7 +19,7 @@ pub(super) fn text<C: 'static>(keys: &[SettingKey<C>], config: &C, sources: &Val
         let value = match key.shown(config) {
             value if value == EMPTY => value,
             _ if key.secret => STARS.to_owned(),
-            value => sanitize::without_passwords(&value).into_owned(),
+            value => sanitize::without_url_secrets(&value).into_owned(),
         };
         let (comment, name) = match &key.flag {
             Some(flag) if !key.in_file => ("# --", flag.name),

@@ -82,7 +82,7 @@ pub(super) fn log_line(line: &str) -> Cow<'_, str> {
 }
 
 pub(super) fn text(text: &str) -> String {
-    let lines: Vec<_> = text.split('\n').map(sanitize::without_passwords).collect();
+    let lines: Vec<_> = text.split('\n').map(sanitize::without_url_secrets).collect();
     let text = lines.join("\n");
     let text = PEM.replace_all(&text, HIDDEN);
     let text = NAMED.replace_all(&text, format!("${{1}}{HIDDEN}"));
