@@ -16,6 +16,7 @@ use crate::{
     aliases::{self, alias_table::AliasTable},
     background_daemon::BackgroundDaemon,
     failure::{CommandFailure, FailureCode},
+    hints,
     home::{CONFIG_VARIABLE, Home},
     output,
     settings_file::SettingsFile,
@@ -61,9 +62,10 @@ impl Context {
         if self.relays.is_empty() || starts_daemon {
             return Ok(());
         }
-        Err(CommandFailure::usage(
-            "--relay goes with commands that start a daemon; `anycast up --relay ADDR` keeps the relay",
-        ))
+        Err(CommandFailure::usage(format!(
+            "--relay goes with commands that start a daemon; `{}` keeps the relay",
+            hints::command("up --relay ADDR")
+        )))
     }
 
     fn builder(&self) -> NodeBuilder {
@@ -196,9 +198,9 @@ impl Context {
         let running = BackgroundDaemon::new(&self.home)?.start().await?;
         if running.is_new {
             output::warn(&format!(
-                "started the daemon (pid {}); anycast {}down stops it",
+                "started the daemon (pid {}); {} stops it",
                 running.pid.as_raw_nonzero(),
-                self.home.option()
+                hints::command("down")
             ));
         }
         Ok(())
@@ -220,7 +222,8 @@ impl Context {
         match self.system_daemon() {
             SystemDaemon::OfUser(owner) if is_fresh => Err(none_runs(&format!(
                 "this host has a daemon for all, of the user with the number {owner}, who alone may use it: run this as that \
-                 user, as with `sudo -u '#{owner}'`, or start one of your own with `anycast up`"
+                 user, as with `sudo -u '#{owner}'`, or start one of your own with `{}`",
+                hints::command("up")
             ))),
             _ => Ok(()),
         }
@@ -263,9 +266,9 @@ impl Context {
     /// Says that what was kept waits for the next start of the daemon that runs.
     pub(crate) fn say_restart_is_needed(&self) -> Result<(), CommandFailure> {
         output::warn(&format!(
-            "kept in {}; `anycast {}restart` makes the daemon that runs use it",
+            "kept in {}; `{}` makes the daemon that runs use it",
             self.home.settings_path()?.display(),
-            self.home.option()
+            hints::command("restart")
         ));
         Ok(())
     }
@@ -310,12 +313,16 @@ impl Context {
         }
         let home = self.home.path().display();
         let tried = unix_address(&self.home.shown_socket());
-        if self.home.is_given() {
-            let advice = format!("start one with `anycast --home {home} up`");
-            return (tried, format!("from --home {home}"), advice);
-        }
-        let advice = "start one with `anycast up`".to_owned();
-        (tried, format!("from the default home {home}"), advice)
+        let source = if self.home.is_given() {
+            format!("from --home {home}")
+        } else {
+            format!("from the default home {home}")
+        };
+        (
+            tried,
+            source,
+            format!("start one with `{}`", hints::command("up")),
+        )
     }
 
     /// The address of a daemon that runs at one of the usual places, but for the one that was tried: where

@@ -69,15 +69,6 @@ impl Home {
         default_directory().map(|home| home.join(SOCKET))
     }
 
-    /// The `--home` that a hint repeats, with a space behind it.
-    pub(crate) fn option(&self) -> String {
-        if self.is_given {
-            format!("--home {} ", self.path.display())
-        } else {
-            String::new()
-        }
-    }
-
     /// The file that its daemon has its settings from; it may be missing.
     pub(crate) fn settings_path(&self) -> Result<PathBuf, CommandFailure> {
         match std::env::var_os(CONFIG_VARIABLE).filter(|path| !path.is_empty()) {

@@ -4,8 +4,8 @@
 //! Exit codes: 0 done; 1 the task failed, was rejected or canceled, or something else went wrong;
 //! 2 usage; 3 the daemon cannot be reached; 4 the target was not found; 5 time-out;
 //! 6 nobody could be asked who has the skill: no registry answered, or none is configured;
-//! 7 the agent asks for input, and nobody is there to answer; 130 ended by Ctrl-C; 129 and 143 ended by SIGHUP
-//! and SIGTERM; 141 standard output was closed before all was written, as by `| head`.
+//! 7 the agent asks for input, and nobody is there to answer; 130 ended by Ctrl-C; 129, 131 and 143 ended by
+//! SIGHUP, SIGQUIT (Ctrl-\) and SIGTERM; 141 standard output was closed before all was written, as by `| head`.
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -20,9 +20,11 @@ mod command_examples;
 mod context;
 mod did;
 mod failure;
+mod hints;
 mod home;
 mod interrupt;
 mod invite_code;
+mod job_control;
 mod json;
 mod kept_file;
 mod message_content;
@@ -62,6 +64,7 @@ pub fn main_with_args(args: impl Iterator<Item = OsString>) -> ExitCode {
     if args.global.json {
         output::errors_as_json();
     }
+    hints::repeat(&args.global);
     let (context, command) = (context::Context::new(args.global), args.command);
     if let Err(failure) = context.check_relays(command.starts_daemon()) {
         return failure.report(context.json);

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use agentanycast::PeerId;
 
-use crate::{did, short_id};
+use crate::{did, hints, short_id};
 
 /// What every id of an Ed25519 key begins with: it tells none apart.
 const ID_HEAD: &str = "12D3KooW";
@@ -181,7 +181,11 @@ impl PeerNames {
         format!(
             "no peer {text:?} is known: no alias, no agent's card and no id of a known peer has it{short}{}",
             meant.unwrap_or_else(|| {
-                "; `anycast agents` lists who is known, `anycast alias add` names a peer".to_owned()
+                format!(
+                    "; `{}` lists who is known, `{}` names a peer",
+                    hints::command("agents"),
+                    hints::command("alias add NAME PEER")
+                )
             })
         )
     }

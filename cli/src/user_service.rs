@@ -17,7 +17,7 @@ use tokio::process::Command;
 
 use crate::{
     failure::{CommandFailure, FailureCode},
-    kept_file,
+    hints, kept_file,
 };
 
 /// A program of the service manager that was run.
@@ -281,8 +281,9 @@ async fn checked(program: &str, arguments: &[&str]) -> Result<(), CommandFailure
     }
     let words = arguments.join(" ");
     Err(general(format!(
-        "`{program} {words}` failed: {}; without a service manager of this user, `anycast up` runs the daemon",
-        answer.complaint
+        "`{program} {words}` failed: {}; without a service manager of this user, `{}` runs the daemon",
+        answer.complaint,
+        hints::command("up")
     )))
 }
 
@@ -294,7 +295,8 @@ async fn run(program: &str, arguments: &[&str]) -> Result<ToolOutput, CommandFai
         .await;
     let output = output.map_err(|error| {
         general(format!(
-            "cannot run {program}: {error}; without a service manager, `anycast up` runs the daemon"
+            "cannot run {program}: {error}; without a service manager, `{}` runs the daemon",
+            hints::command("up")
         ))
     })?;
     let complaint = String::from_utf8_lossy(&output.stderr);

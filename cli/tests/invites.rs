@@ -66,7 +66,9 @@ fn a_guest_is_let_in_by_an_invite_until_it_is_revoked() {
     let text = invite(host, &["--label", "team"]);
     assert!(text.starts_with("banycast") && text.len() < 500, "{text}");
     let joined = says(guest, &["join", &text, "--as", "bob"], "reached");
-    assert!(joined.contains("anycast send bob"), "{joined}");
+    let home = guest.join("home");
+    let hint = format!("try: anycast --home {} send bob \"hello\"", home.display());
+    assert!(joined.contains(&hint), "{joined}");
     says(guest, &["send", "bob", "by alias"], "by alias");
     says(guest, &["send", "parrot", "by card"], "by card");
     let listed = document(host, &["invite", "ls"]);

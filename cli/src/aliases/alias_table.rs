@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use agentanycast::PeerId;
 use serde::{Deserialize, Serialize};
 
+use crate::hints;
+
 /// Longest alias, in bytes.
 const MAX_NAME: usize = 64;
 
@@ -133,7 +135,8 @@ impl AliasTable {
         }
         if self.aliases.len() >= MAX_ALIASES && !self.aliases.contains_key(name) {
             return Err(format!(
-                "there are {MAX_ALIASES} aliases, the limit; remove some with `anycast alias rm`"
+                "there are {MAX_ALIASES} aliases, the limit; remove some with `{}`",
+                hints::command("alias rm NAME")
             ));
         }
         self.aliases.insert(name.to_owned(), alias);

@@ -8,6 +8,7 @@ use rustix::process::Pid;
 use tokio::process::Command;
 
 use super::MARKER;
+use crate::hints;
 
 /// How long systemd may take to give a scope.
 const SCOPE_LIMIT: Duration = Duration::from_secs(5);
@@ -53,14 +54,17 @@ impl Lifetime {
 
     /// What is to be known of a daemon that was started with this lifetime; None: it stays.
     pub(super) fn caution(&self) -> Option<String> {
-        let advice = "`anycast service install` makes the daemon a service of its own";
+        let install = hints::command("service install");
         match self {
             Self::Lasting => None,
             Self::Unit(unit) => Some(format!(
-                "the daemon ends with {unit}, the unit that this command runs in: systemd gave it no scope of its own; {advice}"
+                "the daemon ends with {unit}, the unit that this command runs in: systemd gave it no scope of its own; `{install}` makes \
+                 the daemon a service of its own"
             )),
             Self::Job(variable) => Some(format!(
-                "{variable} is set: the daemon may end with this step or job of CI; a step that needs it runs `anycast up` again"
+                "{variable} is set: the daemon may end with this step or job of CI; a step that needs it runs `{}` \
+                 again",
+                hints::command("up")
             )),
         }
     }

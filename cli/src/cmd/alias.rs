@@ -8,7 +8,7 @@ use crate::{
     aliases::{self, alias_table::Alias},
     context::Context,
     failure::{CommandFailure, FailureCode},
-    output,
+    hints, output,
     peer_target::PeerTarget,
     short_id, table,
 };
@@ -109,7 +109,10 @@ fn list(context: &Context, full: bool) -> Result<(), CommandFailure> {
     }
     let rows: Vec<_> = book.iter().map(|(name, alias)| row(name, alias, full)).collect();
     if rows.is_empty() {
-        output::warn("no alias; `anycast alias add NAME PEER` makes one");
+        output::warn(&format!(
+            "no alias; `{}` makes one",
+            hints::command("alias add NAME PEER")
+        ));
         return Ok(());
     }
     Ok(table::print(["ALIAS", "PEER", "ADDRESSES"], &rows, full)?)

@@ -8,7 +8,7 @@ use clap::Subcommand;
 use serde_json::json;
 
 use crate::{
-    background_daemon::BackgroundDaemon, context::Context, failure::CommandFailure, output,
+    background_daemon::BackgroundDaemon, context::Context, failure::CommandFailure, hints, output,
     settings_file::SettingsFile,
 };
 
@@ -134,8 +134,8 @@ async fn apply_and_report(
         _ if !is_changed => format!("{path} says so already"),
         ChangeTime::Now => format!("changed in {path}; the daemon that runs reads it now"),
         ChangeTime::AtRestart => format!(
-            "changed in {path}; `anycast {}restart` makes the daemon that runs use it",
-            context.home.option()
+            "changed in {path}; `{}` makes the daemon that runs use it",
+            hints::command("restart")
         ),
         ChangeTime::AtStart => format!("changed in {path}"),
     };

@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 use crate::{
     context::Context,
     failure::CommandFailure,
+    hints,
     interrupt::Interrupt,
     output::{self, Paint},
 };
@@ -126,11 +127,14 @@ async fn announce(context: &Context, node: &Node) -> Result<(), CommandFailure> 
         ("The echo agent listens as ", Paint::Plain),
         (peer.as_str(), Paint::Good),
     ])?;
-    output::line(
-        "anycast invite prints a string by which any other machine reaches it, through its relay too:",
-    )?;
+    let here = hints::command(&format!("send {peer} \"hello\""));
+    output::line(&format!("Try it: {here}"))?;
+    output::line(&format!(
+        "{} prints a string by which any other machine reaches it, through its relay too:",
+        hints::command("invite")
+    ))?;
     output::line("  anycast send STRING \"hello\"")?;
-    output::line("From any home or host on this network:")?;
+    output::line("From any other home or host on this network:")?;
     output::line(&format!("  anycast send {peer} \"hello\""))?;
     if !addresses.is_empty() {
         output::line("or, where it is not found by itself, by an address:")?;

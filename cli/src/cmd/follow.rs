@@ -19,6 +19,7 @@ use crate::{
     arg_values::parse_duration,
     context::Context,
     failure::{CommandFailure, FailureCode},
+    hints,
     interrupt::{Interrupt, StopSignal},
     json, output,
     progress_line::ProgressLine,
@@ -63,6 +64,9 @@ const TRACE_LIMIT: Duration = Duration::from_secs(2);
 /// The label of a message that is an answer by itself, and not what was said with a state.
 const ANSWER: &str = "gateway.answer";
 
+/// The label of a message that tells the sender something besides the answer and its progress.
+const NOTICE: &str = "run.notice";
+
 /// How a wait ended, if nothing failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FollowEnd {
@@ -87,6 +91,8 @@ pub(super) struct Follower<'a> {
     news: String,
     /// The task, once the daemon has it.
     task: Option<String>,
+    /// The messages besides the answer that were shown.
+    noticed: HashSet<String>,
 }
 
 impl<'a> Follower<'a> {
@@ -108,6 +114,7 @@ impl<'a> Follower<'a> {
             progress,
             news: String::new(),
             task: None,
+            noticed: HashSet::new(),
         }
     }
 
@@ -143,7 +150,10 @@ impl<'a> Follower<'a> {
         let handle = tokio::select! {
             handle = sending => handle?,
             wish = interrupt.stop_signal() => {
-                let message = "interrupted before the daemon said that it has the task; `anycast tasks` shows whether it does";
+                let message = format!(
+                    "interrupted before the daemon said that it has the task; `{}` shows whether it does",
+                    hints::command("tasks")
+                );
                 return Err(wish.failure(message));
             }
         };
@@ -169,7 +179,7 @@ impl<'a> Follower<'a> {
             ended = self.within_time(handle) => {
                 if ended? == FollowEnd::Left {
                     self.progress.clear();
-                    output::warn(&format!("task {id} goes on; `{} task {id} --wait` waits for it", self.program()));
+                    output::warn(&goes_on(id));
                 }
                 return Ok(());
             }
@@ -178,26 +188,11 @@ impl<'a> Follower<'a> {
         self.progress.clear();
         Err(match wish {
             StopSignal::Cancel => cancel(handle, interrupt).await,
-            StopSignal::End | StopSignal::HangUp => {
-                let message = format!(
-                    "task {id} goes on; `{} task {id} --wait` waits for it",
-                    self.program()
-                );
-                CommandFailure::new(wish.code(), "Left", message)
+            StopSignal::End | StopSignal::HangUp | StopSignal::Quit => {
+                CommandFailure::new(wish.code(), "Left", goes_on(id))
             }
         }
         .with_task(id))
-    }
-
-    /// How this program is called for the same daemon.
-    fn program(&self) -> String {
-        if self.context.daemon_given() {
-            format!("anycast --daemon {}", self.node.address())
-        } else if self.context.home.is_given() {
-            format!("anycast --home {}", self.context.home.path().display())
-        } else {
-            "anycast".to_owned()
-        }
     }
 
     async fn within_time(&mut self, handle: &TaskHandle) -> Result<FollowEnd, CommandFailure> {
@@ -211,15 +206,16 @@ impl<'a> Follower<'a> {
         self.progress.clear();
         let id = handle.id();
         let message = format!(
-            "task {id} has not ended within {}; it was not canceled; `{} trace {id}` says what it waits for",
+            "task {id} has not ended within {}; it was not canceled; `{}` says what it waits for",
             duration::format(limit),
-            self.program()
+            hints::command(&format!("trace {id}"))
         );
         Err(CommandFailure::new(FailureCode::Timeout, "Timeout", message).with_task(id))
     }
 
     /// Follows the task to its end and prints what comes out.
     async fn until_ended(&mut self, handle: &TaskHandle) -> Result<FollowEnd, CommandFailure> {
+        output::watch_for_blanks();
         let mut updates = handle.updates();
         let mut live = stream_output::StreamOutput::new(self.context.json, self.args.output.clone());
         let mut artifacts = if self.args.stream {
@@ -257,6 +253,9 @@ impl<'a> Follower<'a> {
             live.take(handle.id(), event?)?;
         }
         let task = handle.snapshot().await?;
+        for message in &task.messages {
+            self.notice(message);
+        }
         let whole = task
             .artifacts
             .iter()
@@ -308,6 +307,11 @@ impl<'a> Follower<'a> {
 
     async fn changed(&mut self, handle: &TaskHandle, update: TaskUpdate) -> Result<(), CommandFailure> {
         self.say(&update)?;
+        if let Some(message) = &update.message
+            && self.notice(message)
+        {
+            return Ok(());
+        }
         let text = update.message.map(|message| message.text_content());
         let text = text.unwrap_or_default();
         if update.status != TaskStatus::InputRequired {
@@ -331,8 +335,8 @@ impl<'a> Follower<'a> {
         let Some(answer) = prompt::ask(&in_words(&text)).await? else {
             let id = handle.id();
             let message = format!(
-                "no answer was given; task {id} waits: answer with `{} reply {id} TEXT`",
-                self.program()
+                "no answer was given; task {id} waits: answer with `{}`",
+                hints::command(&format!("reply {id} TEXT"))
             );
             return Err(CommandFailure::new(FailureCode::Input, "InputRequired", message).with_task(id));
         };
@@ -340,6 +344,17 @@ impl<'a> Follower<'a> {
         handle.reply(answer).await?;
         self.progress.show("answered");
         Ok(())
+    }
+
+    /// Says what a message tells besides the answer, once, on lines that stay; whether it is such a message.
+    fn notice(&mut self, message: &Message) -> bool {
+        let is_notice = is_notice(message);
+        let text = message.text_content();
+        // A message may have no id.
+        if is_notice && !self.context.json && self.noticed.insert(format!("{} {text}", message.id)) {
+            output::say(&text);
+        }
+        is_notice
     }
 
     /// Nobody is there to answer: says how it is answered later.
@@ -358,10 +373,12 @@ impl<'a> Follower<'a> {
             question => format!("{question:?}"),
         };
         let message = format!(
-            "the agent asks {asks}, and there is no terminal to answer at; task {id} waits: answer with `{} reply {id} TEXT`",
-            self.program()
+            "the agent asks {asks}, and there is no terminal to answer at; task {id} waits: answer with `{}`",
+            hints::command(&format!("reply {id} TEXT"))
         );
-        let failure = CommandFailure::new(FailureCode::Input, "InputRequired", message).with_task(id);
+        let failure = CommandFailure::new(FailureCode::Input, "InputRequired", message)
+            .with_task(id)
+            .told_whole();
         Ok(if self.context.json {
             failure.already_reported()
         } else {
@@ -404,7 +421,11 @@ impl<'a> Follower<'a> {
                     "sealed: the answer is from {peer}, and nobody on its way could read or change it"
                 ));
             }
-            return print_results(handle, &task, live, directory).await;
+            print_results(handle, &task, live, directory).await?;
+            if output::is_blank() {
+                say_blank(&task);
+            }
+            return Ok(());
         }
         let mut saved: Vec<(String, PathBuf)> = live.saved().to_vec();
         if let Some(directory) = directory {
@@ -419,6 +440,33 @@ impl<'a> Follower<'a> {
                 .already_reported()
         })
     }
+}
+
+/// Says of a task that is done that there is nothing of it to see: an answer of white space, or none, which a person at
+/// a terminal would take for a fault of the command.
+fn say_blank(task: &Task) {
+    let answers = results(task);
+    let is_blank = answers
+        .iter()
+        .any(|answer| answer.size > 0 || !answer.text_content().is_empty());
+    if is_blank {
+        output::warn("anycast: the answer is blank: it has white space only");
+    } else if std::io::stderr().is_terminal() {
+        output::warn("anycast: the task is completed, without an answer");
+    }
+}
+
+/// That the task is not waited for any more.
+fn goes_on(id: &str) -> String {
+    let wait = hints::command(&format!("task {id} --wait"));
+    format!("task {id} goes on; `{wait}` waits for it")
+}
+
+fn is_notice(message: &Message) -> bool {
+    message
+        .parts
+        .iter()
+        .any(|part| part.metadata.contains_key(NOTICE))
 }
 
 /// Cancels the task; a second Ctrl-C does not wait for that.
@@ -501,7 +549,7 @@ fn results(task: &Task) -> Cow<'_, [Artifact]> {
         }
         // A question was answered: the next message is the user's.
         let next = messages.get(at + 1);
-        message.role == Role::Agent && next.is_none_or(|next| next.role == Role::Agent)
+        message.role == Role::Agent && !is_notice(message) && next.is_none_or(|next| next.role == Role::Agent)
     };
     let said = messages
         .iter()

@@ -14,6 +14,7 @@ use crate::{
     arg_values::parse_duration,
     context::Context,
     failure::{CommandFailure, FailureCode},
+    hints,
     invite_code::{self, Invitation},
     json,
     output::{self, Paint},
@@ -88,8 +89,11 @@ async fn create(context: &Context, node: &Node, args: NewInviteArgs) -> Result<(
     let network = reachable(context, node).await?;
     let (relays, addresses) = invite_code::reachable(&network.direct_addresses, &network.relayed_addresses);
     if relays.is_empty() && addresses.is_empty() {
-        let message =
-            "this node has no address that others can use; check `anycast status` and `anycast relays`";
+        let message = format!(
+            "this node has no address that others can use; check `{}` and `{}`",
+            hints::command("status"),
+            hints::command("relays")
+        );
         return Err(CommandFailure::new(FailureCode::General, "Unreachable", message));
     }
     let registries: Vec<String> = network
@@ -181,9 +185,10 @@ async fn reachable(context: &Context, node: &Node) -> Result<Network, CommandFai
         }
         if Instant::now() >= until {
             progress.clear();
-            output::warn(
-                "anycast: no relay has a slot for this node; who is not on its network may not reach it (`anycast relays` says why)",
-            );
+            output::warn(&format!(
+                "anycast: no relay has a slot for this node; who is not on its network may not reach it (`{}` says why)",
+                hints::command("relays")
+            ));
             return Ok(network);
         }
         progress.show("waiting for a slot at the relay");
@@ -234,7 +239,7 @@ async fn list(context: &Context, node: &Node, full: bool) -> Result<(), CommandF
         return Ok(output::json(&Value::Array(documents.collect()))?);
     }
     if invites.is_empty() {
-        output::warn("no invite; `anycast invite` makes one");
+        output::warn(&format!("no invite; `{}` makes one", hints::command("invite")));
         return Ok(());
     }
     let names = peer_target::names(context, node).await?;

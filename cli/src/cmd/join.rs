@@ -11,6 +11,7 @@ use crate::{
     },
     context::Context,
     failure::{CommandFailure, FailureCode},
+    hints,
     invite_code::Invitation,
     output,
     peer_target::PeerTarget,
@@ -91,7 +92,10 @@ pub(crate) async fn run(context: &Context, args: JoinArgs) -> Result<(), Command
         ("reached", connected.via.to_string()),
         ("skill", output::brief(&invitation.skill)),
     ])?;
-    output::warn(&format!("try: anycast send {name} \"hello\""));
+    output::warn(&format!(
+        "try: {}",
+        hints::command(&format!("send {name} \"hello\""))
+    ));
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use agentanycast::AgentProgram;
 use serde_json::{Value, json};
 
-use crate::{context::Context, failure::CommandFailure, json, output, table};
+use crate::{context::Context, failure::CommandFailure, hints, json, output, table};
 
 /// Most columns of a command whose error is shown beside it.
 const COMMAND_BESIDE_ERROR: usize = 30;
@@ -21,7 +21,10 @@ pub(crate) async fn run(context: &Context) -> Result<(), CommandFailure> {
         return Ok(output::json(&json!({ "programs": programs }))?);
     }
     if programs.is_empty() {
-        output::warn("no program serves an agent of this node; `anycast run` starts one");
+        output::warn(&format!(
+            "no program serves an agent of this node; `{}` starts one",
+            hints::command("run --name NAME -- COMMAND")
+        ));
         return Ok(());
     }
     let tasks_of = |name: &str| {

@@ -7,6 +7,7 @@ use super::{follow::FollowArgs, follow::Follower, task};
 use crate::{
     context::Context,
     failure::{CommandFailure, FailureCode},
+    hints,
     interrupt::Interrupt,
     message_content::MessageArgs,
 };
@@ -29,8 +30,10 @@ pub(crate) async fn run(context: &Context, args: ReplyArgs) -> Result<(), Comman
     let (_, task) = interrupt.or(task::find(&node, &args.task)).await?;
     if task.status != TaskStatus::InputRequired {
         let message = format!(
-            "task {} asks for no input: it is {}; for a new task in its conversation use `anycast send TARGET TEXT --reply-to {}`",
-            task.id, task.status, task.id
+            "task {} asks for no input: it is {}; for a new task in its conversation use `{}`",
+            task.id,
+            task.status,
+            hints::command(&format!("send TARGET TEXT --reply-to {}", task.id))
         );
         return Err(CommandFailure::new(FailureCode::General, "Conflict", message).with_task(&task.id));
     }

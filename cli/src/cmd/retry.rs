@@ -4,7 +4,7 @@ use agentanycast::{Node, Role, Task, TaskBuilder};
 use clap::{Args, builder::NonEmptyStringValueParser};
 
 use super::{follow::FollowArgs, follow::Follower, task};
-use crate::{context::Context, failure::CommandFailure, interrupt::Interrupt, output};
+use crate::{context::Context, failure::CommandFailure, hints, interrupt::Interrupt, output};
 
 #[derive(Debug, Args)]
 pub(crate) struct RetryArgs {
@@ -38,7 +38,11 @@ async fn again(node: &Node, task: &Task) -> Result<TaskBuilder, CommandFailure> 
     let advice = if task.status.is_terminal() {
         String::new()
     } else {
-        format!("; wait for its end with `anycast task {id} --wait`, or cancel it with `anycast cancel {id}`")
+        format!(
+            "; wait for its end with `{}`, or cancel it with `{}`",
+            hints::command(&format!("task {id} --wait")),
+            hints::command(&format!("cancel {id}"))
+        )
     };
     node.task_again(task).await.map_err(|error| {
         let code = CommandFailure::from(error.clone()).code;

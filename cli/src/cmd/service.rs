@@ -7,7 +7,7 @@ use crate::{
     background_daemon::{BackgroundDaemon, own_program},
     context::Context,
     failure::{CommandFailure, FailureCode},
-    output,
+    hints, output,
     user_service::{Lingering, UserService},
 };
 
@@ -59,7 +59,7 @@ async fn install(context: &Context, service: &UserService) -> Result<(), Command
 
 async fn uninstall(context: &Context, service: &UserService) -> Result<(), CommandFailure> {
     if !service.is_installed() {
-        return Err(not_installed(context, service));
+        return Err(not_installed(service));
     }
     service.uninstall().await?;
     let name = service.name();
@@ -73,7 +73,7 @@ async fn uninstall(context: &Context, service: &UserService) -> Result<(), Comma
 
 async fn status(context: &Context, service: &UserService) -> Result<(), CommandFailure> {
     if !service.is_installed() {
-        return Err(not_installed(context, service));
+        return Err(not_installed(service));
     }
     let (at_login, now) = service.state().await?;
     let lingering = service.lingering().await;
@@ -99,11 +99,11 @@ async fn status(context: &Context, service: &UserService) -> Result<(), CommandF
     }
 }
 
-fn not_installed(context: &Context, service: &UserService) -> CommandFailure {
+fn not_installed(service: &UserService) -> CommandFailure {
     let text = format!(
-        "there is no service {}; `anycast {}service install` makes it",
+        "there is no service {}; `{}` makes it",
         service.name(),
-        context.home.option()
+        hints::command("service install")
     );
     CommandFailure::new(FailureCode::NotFound, "NoService", text)
 }

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::agents;
-use crate::{context::Context, failure::CommandFailure, output, table};
+use crate::{context::Context, failure::CommandFailure, hints, output, table};
 
 #[derive(Debug, Args)]
 pub(crate) struct SkillsArgs {
@@ -35,7 +35,10 @@ pub(crate) async fn run(context: &Context, args: SkillsArgs) -> Result<(), Comma
         return Ok(output::json(&Value::Array(documents.collect()))?);
     }
     if offers.is_empty() {
-        output::warn("no skill is known; `anycast agents` lists who is");
+        output::warn(&format!(
+            "no skill is known; `{}` lists who is",
+            hints::command("agents")
+        ));
         return Ok(());
     }
     let rows = offers.into_iter().map(|(skill, offer)| {

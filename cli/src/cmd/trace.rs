@@ -29,7 +29,7 @@ use self::{explanation::Explanation, trace_step::TraceStep};
 use crate::{
     context::Context,
     failure::CommandFailure,
-    json,
+    hints, json,
     output::{self, Paint},
     tasks_by_id::whole_id,
 };
@@ -57,7 +57,8 @@ fn shorten(task: &mut Task) {
     let reason = task.reason();
     if reason.len() > MAX_REASON {
         let begin = &reason[..reason.floor_char_boundary(MAX_REASON)];
-        let text = format!("{begin}… ({} bytes; `anycast task` shows them all)", reason.len());
+        let whole = hints::command(&format!("task {}", task.id));
+        let text = format!("{begin}… ({} bytes; `{whole}` shows them all)", reason.len());
         task.status_message = Some(Message::agent_text(text));
     }
 }

@@ -5,8 +5,10 @@ use serde_json::json;
 
 use crate::{
     background_daemon::{BackgroundDaemon, DaemonProcess},
+    columns,
     context::Context,
     failure::CommandFailure,
+    hints,
     interrupt::Interrupt,
     output,
     settings_file::SettingsFile,
@@ -19,17 +21,6 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "ADDRS", value_delimiter = ',')]
     pub(crate) listen: Vec<String>,
 }
-
-/// What is done with a daemon that runs.
-const NEXT_STEPS: [(&str, &str); 4] = [
-    ("run -- COMMAND", "makes an agent of a program"),
-    ("invite", "lets another machine send to it"),
-    ("send TARGET TEXT", "sends a task; `agents` lists who is known"),
-    ("status", "shows where it listens, and how it is"),
-];
-
-/// The width of the commands among them, without options.
-const WIDEST: usize = 24;
 
 pub(crate) async fn run(context: &Context, args: &UpArgs) -> Result<(), CommandFailure> {
     context.refuse_address()?;
@@ -69,19 +60,31 @@ pub(super) async fn show(
     output::fields(&[
         (
             "daemon",
-            format!(
-                "{state}, pid {pid}; anycast {}down stops it",
-                context.home.option()
-            ),
+            format!("{state}, pid {pid}; {} stops it", hints::command("down")),
         ),
         ("peer id", peer.to_string()),
         ("log", log),
     ])?;
-    let option = context.home.option();
-    for (number, (command, what)) in NEXT_STEPS.iter().enumerate() {
+    let steps = next_steps();
+    let widest = steps.iter().map(|(command, _)| columns::width(command)).max();
+    for (number, (command, what)) in steps.iter().enumerate() {
         let head = if number == 0 { "next" } else { "" };
-        let command = format!("anycast {option}{command}");
-        output::line(&format!("{head:<7}  {command:<WIDEST$}  {what}"))?;
+        let command = columns::padded(command, widest.unwrap_or_default());
+        output::line(&format!("{head:<7}  {command}  {what}"))?;
     }
     Ok(())
+}
+
+/// What is done with a daemon that runs: commands that work as they are, one after the other, and what they do.
+fn next_steps() -> [(String, &'static str); 5] {
+    [
+        (
+            hints::command("run --name echo -- cat"),
+            "makes an agent of a program, until Ctrl-C",
+        ),
+        (hints::command("send self/echo hello"), "sends it a task"),
+        (hints::command("invite"), "lets another machine send to it"),
+        (hints::command("agents"), "lists who is known"),
+        (hints::command("status"), "shows where it listens, and how it is"),
+    ]
 }

@@ -7,8 +7,10 @@ mod bugreport;
 mod colours;
 mod doctor;
 mod files;
+mod hints;
 #[path = "../homes/mod.rs"]
 mod homes;
+mod job_control;
 mod json_schema;
 mod own_agents;
 mod ping;

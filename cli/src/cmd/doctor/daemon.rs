@@ -12,6 +12,7 @@ use std::{
 use agentanycast_node::config::GrpcListen;
 
 use super::{facts::DoctorFacts, finding::Finding};
+use crate::hints;
 
 const CHECK: &str = "daemon";
 
@@ -47,7 +48,7 @@ fn away(facts: &DoctorFacts, why: &str) -> Finding {
     });
     match socket.and_then(|socket| of_socket(socket)) {
         Some(finding) => finding,
-        None => Finding::problem(CHECK, why, "`anycast up`, with the same --home if one was given"),
+        None => Finding::problem(CHECK, why, format!("`{}`", hints::command("up"))),
     }
 }
 

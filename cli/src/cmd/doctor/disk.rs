@@ -6,6 +6,7 @@ use std::{
 };
 
 use super::{facts::DoctorFacts, finding::Finding};
+use crate::hints;
 
 const CHECK: &str = "store";
 
@@ -40,7 +41,10 @@ pub(super) fn check(facts: &DoctorFacts) -> Vec<Finding> {
             findings.push(Finding::problem(
                 CHECK,
                 format!("tasks were refused because it is full: {}", refusal.reason),
-                "cancel tasks that nobody waits for (`anycast tasks`), or set a larger store_quota",
+                format!(
+                    "cancel tasks that nobody waits for (`{}`), or set a larger store_quota",
+                    hints::command("tasks")
+                ),
             ));
         }
     }

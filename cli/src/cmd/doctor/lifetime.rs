@@ -3,6 +3,7 @@
 use super::{facts::DoctorFacts, finding::Finding};
 use crate::{
     background_daemon::{HomeProcess, lifetime::unit_of_daemon},
+    hints,
     home::Home,
 };
 
@@ -15,6 +16,11 @@ pub(super) async fn check(facts: &DoctorFacts) -> Option<Finding> {
     Some(Finding::problem(
         CHECK,
         format!("a command in {unit} has started the daemon, which ends with that unit"),
-        "`anycast down`, then `anycast service install`, or `anycast up` outside of the unit",
+        format!(
+            "`{}`, then `{}`, or `{}` outside of the unit",
+            hints::command("down"),
+            hints::command("service install"),
+            hints::command("up")
+        ),
     ))
 }

@@ -22,6 +22,7 @@ use serde_json::json;
 use crate::{
     context::Context,
     failure::{CommandFailure, FailureCode},
+    hints,
     interrupt::Interrupt,
     output::{self, Paint},
     run_args::RunArgs,
@@ -108,7 +109,8 @@ fn announce(context: &Context, name: &str, peer: &str) -> std::io::Result<()> {
         (peer, Paint::Good),
         ("; Ctrl-C ends it.", Paint::Plain),
     ])?;
-    output::line(&format!("Try it: anycast send self/{name} \"…\""))
+    let send = hints::command(&format!("send self/{name} \"hello\""));
+    output::line(&format!("Try it: {send}"))
 }
 
 impl From<RunnerError> for CommandFailure {

@@ -14,6 +14,7 @@ use super::{
     sealed_box::about_box,
     wording::{name, queue_stage, remaining, span, uncounted},
 };
+use crate::hints;
 
 /// Explains a trace.
 pub(crate) fn explain(trace: &Trace) -> Explanation {
@@ -65,12 +66,13 @@ fn explain_without_task(trace: &Trace) -> Explanation {
             let of = |refusal: &&Refusal| refusal.peer.as_ref().is_some_and(|peer| peer.as_ref() == source);
             let uncounted = trace.refusals.iter().find(of).map(uncounted).unwrap_or_default();
             let check = format!(
-                "if it should be allowed, {}; `anycast policy check --source {source} --skill '{skill}'` says what they do",
+                "if it should be allowed, {}; `{}` says what they do",
                 if uncounted.is_empty() {
                     "change the rules"
                 } else {
                     "put right what did not count, or change the rules"
-                }
+                },
+                hints::command(&format!("policy check --source {source} --skill '{skill}'"))
             );
             let says = format!(
                 "this node's policy denied it to {source} ({rule}), so it was never kept here{uncounted}"
@@ -100,9 +102,11 @@ fn about_door(reason: &str) -> Option<&'static str> {
 fn refused_here(refusal: &Refusal) -> Explanation {
     let whom = name(refusal.peer.as_ref());
     let reason = &refusal.reason;
-    let advice = about_door(reason)
-        .or_else(|| about_box(reason))
-        .unwrap_or("if it should be taken: `anycast policy check` says what the rules do, and the reason what else was in the way");
+    let other = format!(
+        "if it should be taken: `{}` says what the rules do, and the reason what else was in the way",
+        hints::command("policy check --source PEER")
+    );
+    let advice = about_door(reason).or_else(|| about_box(reason)).unwrap_or(&other);
     explanation(
         "refused",
         format!(
@@ -291,7 +295,10 @@ fn with_the_agent(trace: &Trace, task: &Task, came: &str) -> Explanation {
         (_, false, true) => explanation(
             "unclaimed",
             format!("{came}; its agent listens and has not taken it yet"),
-            Some("it may have others to do first (`anycast ps` shows how many); the log of the agent tells"),
+            Some(&format!(
+                "it may have others to do first (`{}` shows how many); the log of the agent tells",
+                hints::command("ps")
+            )),
         ),
         (_, false, false) => explanation(
             "no-agent",

@@ -241,7 +241,10 @@ fn a_service_that_comes_late_is_waited_for() {
     assert!(said.next().unwrap().unwrap().contains("late"));
     assert_eq!(
         said.next().unwrap().unwrap(),
-        "Try it: anycast send self/late \"…\""
+        format!(
+            "Try it: anycast --home {} send self/late \"hello\"",
+            host.root.path().join("home").display()
+        )
     );
     agent.kill().unwrap();
     agent.wait().unwrap();
