@@ -105,7 +105,7 @@ const EXIT_CODES: &str = "Exit codes:
   5  time-out
   6  nobody could be asked who has the skill: no registry answered, or none is configured
   7  the agent asks for input, and there is no terminal to answer at
-  130  ended by Ctrl-C; 129 and 143: ended by SIGHUP and SIGTERM
+  130  ended by Ctrl-C; 129, 131 and 143: ended by SIGHUP, SIGQUIT and SIGTERM
   141  standard output was closed before all was written, as by `| head`";
 
 /// Words of the command line that are wrong are magenta: yellow cannot be read on a light ground.

@@ -1,4 +1,4 @@
-//! The user's wish to stop: Ctrl-C, a polite kill, a terminal that is closed. Waited for wherever a command waits, so that
+//! The user's wish to stop: Ctrl-C, Ctrl-\, a polite kill, a terminal that is closed. Waited for wherever a command waits, so that
 //! it ends what it has begun.
 
 use std::io;
@@ -9,7 +9,7 @@ use crate::failure::{CommandFailure, FailureCode};
 
 /// The signals that end a command. From its making on none of them kills the process by itself.
 #[derive(Debug)]
-pub(crate) struct Interrupt([Signal; 3]);
+pub(crate) struct Interrupt([Signal; 4]);
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub(crate) enum StopSignal {
     End,
     /// SIGHUP: nobody sees any more what it says.
     HangUp,
+    /// SIGQUIT, Ctrl-\: this command shall end.
+    Quit,
 }
 
 impl StopSignal {
@@ -29,6 +31,7 @@ impl StopSignal {
             Self::Cancel => FailureCode::Interrupted,
             Self::End => FailureCode::Terminated,
             Self::HangUp => FailureCode::HungUp,
+            Self::Quit => FailureCode::Quit,
         }
     }
 
@@ -45,6 +48,7 @@ impl Interrupt {
             interrupt,
             signal(SignalKind::terminate())?,
             signal(SignalKind::hangup())?,
+            signal(SignalKind::quit())?,
         ]))
     }
 
@@ -66,11 +70,12 @@ impl Interrupt {
 
     /// As [`Interrupt::wait`]; says which.
     pub(crate) async fn stop_signal(&mut self) -> StopSignal {
-        let [interrupt, terminate, hangup] = &mut self.0;
+        let [interrupt, terminate, hangup, quit] = &mut self.0;
         tokio::select! {
             _ = interrupt.recv() => StopSignal::Cancel,
             _ = terminate.recv() => StopSignal::End,
             _ = hangup.recv() => StopSignal::HangUp,
+            _ = quit.recv() => StopSignal::Quit,
         }
     }
 }

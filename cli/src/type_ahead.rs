@@ -1,8 +1,9 @@
 //! The terminal while a command waits: what is typed is not shown, and waits in the terminal for the program
-//! that reads next, with all its letters. Ctrl-D on an empty line leaves the wait. Ctrl-C and Ctrl-Z go on to
-//! work.
+//! that reads next, with all its letters. Ctrl-D on an empty line leaves the wait. Ctrl-C, Ctrl-\ and Ctrl-Z go
+//! on to work.
 //!
-//! The invariant: dropping it gives the terminal back as it was, whatever mode it is in by then.
+//! The invariant: dropping it gives the terminal back as it was, whatever mode it is in by then; so does
+//! `job_control` while the process is stopped.
 
 use std::{
     fs::File,
@@ -14,12 +15,11 @@ use std::{
 use rustix::{
     fs::OFlags,
     io::ioctl_fionread,
-    process::getpgrp,
     stdio::stdin,
-    termios::{
-        LocalModes, OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcgetpgrp, tcsetattr,
-    },
+    termios::{LocalModes, OptionalActions, QueueSelector, Termios, tcflush, tcgetattr, tcsetattr},
 };
+
+use crate::job_control::{self, in_foreground};
 
 /// How often the terminal is looked at: for Ctrl-D, and for its mode, which a shell changes when the command
 /// goes on in the foreground.
@@ -41,6 +41,7 @@ impl TypeAhead {
             before: None,
             terminal: None,
         })?;
+        job_control::watch();
         typed.hide();
         Some(typed)
     }
@@ -86,7 +87,7 @@ impl TypeAhead {
         }
         let mut hidden = now.clone();
         hidden.local_modes.remove(LocalModes::ECHO);
-        self.before.get_or_insert(now);
+        job_control::changed(self.before.get_or_insert(now));
         tcsetattr(stdin(), OptionalActions::Now, &hidden).is_ok()
     }
 }
@@ -106,13 +107,11 @@ fn has_end(mut terminal: &File) -> bool {
     ioctl_fionread(terminal) == Ok(0) && matches!(terminal.read(&mut [0]), Ok(0))
 }
 
-fn in_foreground() -> bool {
-    tcgetpgrp(stdin()).is_ok_and(|group| group == getpgrp())
-}
-
 impl Drop for TypeAhead {
     fn drop(&mut self) {
-        if let Some(before) = self.before.take().filter(|_| in_foreground()) {
+        let Some(before) = self.before.take() else { return };
+        job_control::given_back();
+        if in_foreground() {
             // A terminal that is gone needs nothing.
             let _ = tcsetattr(stdin(), OptionalActions::Now, &before);
         }

@@ -22,7 +22,7 @@ use crate::{
     arg_values::parse_duration,
     context::Context,
     failure::CommandFailure,
-    interrupt::Interrupt,
+    interrupt::{Interrupt, StopSignal},
     message_content::{self, PartSource},
     output::{self, Paint},
 };
@@ -133,14 +133,9 @@ impl<'a> Chat<'a> {
         }
         loop {
             let prompt = if self.asking.is_some() { "answer> " } else { "> " };
-            let typed = tokio::select! {
-                typed = self.editor.line(prompt) => typed?,
-                wish = interrupt.stop_signal() => {
-                    output::line("")?;
-                    return Err(wish.failure("interrupted"));
-                }
+            let Some(typed) = self.line(prompt, interrupt).await? else {
+                return Ok(());
             };
-            let Some(typed) = typed else { return Ok(()) };
             let parts = match input_line::parse(&typed) {
                 ChatInput::Nothing => continue,
                 ChatInput::Quit => return Ok(()),
@@ -178,6 +173,27 @@ impl<'a> Chat<'a> {
         }
     }
 
+    /// The next line; None: there is none. Ctrl-C and SIGINT empty it, where there is an editor of lines.
+    async fn line(
+        &mut self,
+        prompt: &str,
+        interrupt: &mut Interrupt,
+    ) -> Result<Option<String>, CommandFailure> {
+        let takes_interrupts = self.editor.takes_interrupts();
+        let mut line = std::pin::pin!(self.editor.line(prompt));
+        loop {
+            let wish = tokio::select! {
+                line = &mut line => return line,
+                wish = interrupt.stop_signal() => wish,
+            };
+            // One that has come before the editor took them has no line to empty.
+            if wish != StopSignal::Cancel || !takes_interrupts {
+                output::line("")?;
+                return Err(wish.failure("interrupted"));
+            }
+        }
+    }
+
     /// Sends a message, and waits for what comes of it.
     async fn exchange(&mut self, message: Message, interrupt: &mut Interrupt) -> Result<(), CommandFailure> {
         let mut follower = Follower::new(self.context, self.node, &self.follow, false)
@@ -207,7 +223,7 @@ impl<'a> Chat<'a> {
         {
             self.asking = follower.task().map(str::to_owned);
             if !self.context.json {
-                output::warn(&format!("{} asks: {}", self.name, follower.question()));
+                output::say(&format!("{} asks: {}", self.name, follower.question()));
             }
         }
         outcome

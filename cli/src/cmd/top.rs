@@ -14,16 +14,27 @@ use agentanycast::{Activity, Network, Node};
 use clap::Args;
 use ratatui::{
     DefaultTerminal,
+    backend::Backend as _,
     buffer::Buffer,
     crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers},
     layout::Rect,
+};
+use rustix::{
+    process::{Signal, kill_current_process_group},
+    stdio::stdin,
+    termios::tcgetattr,
 };
 use tokio::{sync::mpsc, time::MissedTickBehavior};
 
 use self::view_model::{Snapshot, TopView};
 use super::status::healthy;
 use crate::{
-    arg_values::parse_interval, context::Context, failure::CommandFailure, interrupt::Interrupt, output,
+    arg_values::parse_interval,
+    context::Context,
+    failure::CommandFailure,
+    interrupt::Interrupt,
+    job_control::{self, ScreenSequences},
+    output,
     terminal_line::takes_escapes,
 };
 
@@ -43,6 +54,12 @@ const LOG_LINES: usize = 64;
 /// The size of the smallest terminal that all of it fits on; `--once` prints as much.
 const SMALLEST: Rect = Rect::new(0, 0, 80, 24);
 
+/// The other screen of a terminal, without a cursor, which is drawn on.
+const SCREEN: ScreenSequences = ScreenSequences {
+    set: "\u{1b}[?1049h\u{1b}[?25l",
+    unset: "\u{1b}[?1049l\u{1b}[?25h",
+};
+
 pub(crate) async fn run(context: &Context, args: TopArgs) -> Result<(), CommandFailure> {
     let node = context.connect_or_start().await?;
     if args.once {
@@ -58,12 +75,19 @@ pub(crate) async fn run(context: &Context, args: TopArgs) -> Result<(), CommandF
         ));
     }
     let mut interrupt = Interrupt::new()?;
+    if let Ok(before) = tcgetattr(stdin()) {
+        job_control::changed(&before);
+        job_control::drawn_with(Some(SCREEN));
+        job_control::watch();
+    }
     let mut terminal = ratatui::try_init()?;
     let done = tokio::select! {
         done = live(&mut terminal, &node, args.interval) => done,
         wish = interrupt.stop_signal() => Err(wish.failure("interrupted")),
     };
     ratatui::try_restore()?;
+    job_control::drawn_with(None);
+    job_control::given_back();
     done
 }
 
@@ -123,7 +147,15 @@ async fn live(terminal: &mut DefaultTerminal, node: &Node, interval: Duration) -
             biased;
             key = keys.recv() => match key {
                 Some(Event::Key(key)) if ends(key) => return Ok(()),
-                Some(_) => {} // Among them a new size: drawn below.
+                Some(Event::Key(key)) if is_control(key, 'z') => {
+                    let _ = kill_current_process_group(Signal::TSTP);
+                }
+                // Also after this process was stopped, when the screen has something else.
+                Some(Event::Resize(..)) => {
+                    terminal.backend_mut().clear()?;
+                    terminal.swap_buffers();
+                }
+                Some(_) => {}
                 None => return Ok(()),
             },
             _ = ticks.tick() => {
@@ -139,8 +171,11 @@ async fn live(terminal: &mut DefaultTerminal, node: &Node, interval: Duration) -
 }
 
 fn ends(key: KeyEvent) -> bool {
-    matches!(key.code, KeyCode::Char('q') | KeyCode::Esc)
-        || (key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL))
+    matches!(key.code, KeyCode::Char('q') | KeyCode::Esc) || is_control(key, 'c')
+}
+
+fn is_control(key: KeyEvent, letter: char) -> bool {
+    key.code == KeyCode::Char(letter) && key.modifiers.contains(KeyModifiers::CONTROL)
 }
 
 /// What is typed, by a thread of its own: reading a terminal waits.

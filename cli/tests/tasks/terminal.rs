@@ -57,9 +57,22 @@ impl Terminal {
             arguments.join(" ")
         );
         let script = format!(
-            "sh -c 'echo $$ >{}; exec {}'; echo it ended with $?; stty -a",
+            "trap : QUIT; sh -c 'echo $$ >{}; exec {}'; echo it ended with $?; stty -a",
             pid.display(),
             command.replace('\'', "")
+        );
+        Self::shell(home, COLUMNS, &[("TERM", "xterm")], &script)
+    }
+
+    /// As [`Terminal::run`], in a shell with jobs: each time when the command is stopped, the terminal's modes are shown and
+    /// it goes on, so many times; in the end too.
+    pub(crate) fn with_jobs(home: &Path, stops: usize, arguments: &[&str]) -> Self {
+        let stopped = "echo stopped with $?; stty -a; echo it goes on; fg; ".repeat(stops);
+        let script = format!(
+            "set -m; {} --home '{}' {}; {stopped}echo it ended with $?; stty -a",
+            env!("CARGO_BIN_EXE_anycast"),
+            home.join("home").display(),
+            arguments.join(" ")
         );
         Self::shell(home, COLUMNS, &[("TERM", "xterm")], &script)
     }
@@ -119,6 +132,12 @@ impl Terminal {
         }
     }
 
+    /// Waits for the prompt of a chat behind what was shown.
+    pub(crate) fn prompts_behind(&self, text: &str) {
+        let from = self.seen().rfind(text).expect("it was shown");
+        self.shows_since(from, "> ");
+    }
+
     /// Types this, and waits until that is shown.
     pub(crate) fn types_until(&mut self, keys: &str, text: &str) {
         let from = self.seen().len();
@@ -166,6 +185,7 @@ pub(crate) fn screen(shown: &str, columns: usize) -> Vec<String> {
         match c {
             '\r' => column = 0,
             '\n' => row += 1,
+            '\t' => column = (column / 8 + 1) * 8,
             '\u{8}' => column = column.saturating_sub(1),
             '\u{1b}' => {
                 let mut sequence = String::new();

@@ -1,6 +1,6 @@
 //! What is typed at a terminal while a command waits, and how the terminal is left.
 
-use std::{process::Command, time::Duration};
+use std::{path::Path, process::Command, time::Duration};
 
 use super::{ABSENT_PEER, RunningCommand, asking_agent::AskingAgent, document, terminal::Terminal};
 
@@ -75,6 +75,53 @@ fn what_is_typed_ahead_is_the_next_line_whole() {
     assert_eq!(sorted, wanted_sorted, "{asked:?}");
 }
 
+/// Sends a signal to the process whose id is in the file.
+fn kill(pid: &Path, signal: &str) {
+    let number = std::fs::read_to_string(pid).unwrap();
+    let killed = Command::new("kill").args(["-s", signal, number.trim()]).status();
+    assert!(killed.unwrap().success());
+}
+
+/// Checks what `stty -a` says of a terminal that is as it was.
+pub(crate) fn are_usual(modes: &str, what: &str) {
+    for mode in ["icanon", "echo", "isig", "icrnl", "opost"] {
+        assert!(
+            modes.split_whitespace().any(|on| on == mode),
+            "{mode} is off: {what}"
+        );
+    }
+}
+
+/// SIGINT from elsewhere empties the line of a chat, as Ctrl-C does.
+#[test]
+fn an_interrupt_empties_the_line_of_a_chat() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    let _daemon = RunningCommand::daemon(home);
+    let agent = AskingAgent::asking(home);
+    let pid = home.join("pid");
+    let mut terminal = Terminal::with_modes(home, &pid, &["chat", agent.peer.as_str()]);
+    terminal.shows("/help says");
+    for number in 0..3 {
+        terminal.types_until("half", "half");
+        let from = terminal.seen().len();
+        if number == 1 {
+            terminal.types("\u{3}");
+        } else {
+            kill(&pid, "INT");
+        }
+        terminal.shows_since(from, "> ");
+    }
+    terminal.types_until("whole\r", "whole  [");
+    terminal.prompts_behind("whole  [");
+    terminal.types("\u{4}");
+    terminal.shows("it ended with 0");
+    let (text, _) = terminal.ended();
+    let tasks = document(home, &["tasks"]);
+    assert_eq!(tasks.as_array().unwrap().len(), 1, "{text}");
+    are_usual(text.rsplit("it ended with").next().unwrap(), &text);
+}
+
 /// A signal ends a command in the middle of a line, or of a wait: the terminal is as it was.
 #[test]
 fn signals_leave_the_terminal_as_it_was() {
@@ -82,12 +129,18 @@ fn signals_leave_the_terminal_as_it_was() {
     let home = home.path();
     let _daemon = RunningCommand::daemon(home);
     let agent = AskingAgent::asking(home);
-    let cases: [(&[&str], &str, &str, i32); 5] = [
+    let cases: [(&[&str], &str, &str, i32); 10] = [
         (&["chat", agent.peer.as_str()], "> ", "TERM", 143),
         (&["chat", agent.peer.as_str()], "> ", "HUP", 129),
         (&["chat", ABSENT_PEER], "hello\r", "TERM", 143),
         (&["send", ABSENT_PEER, "hello"], "Ctrl-D", "HUP", 129),
         (&["top"], "queue", "TERM", 143),
+        (&["chat", agent.peer.as_str()], "> ", "QUIT", 131),
+        (&["chat", ABSENT_PEER], "hello\r", "QUIT", 131),
+        (&["send", ABSENT_PEER, "hello"], "Ctrl-D", "QUIT", 131),
+        // Typed: Ctrl-\.
+        (&["send", ABSENT_PEER, "hello"], "Ctrl-D", "\u{1c}", 131),
+        (&["top"], "queue", "QUIT", 131),
     ];
     std::thread::scope(|scope| {
         for (number, (arguments, waits_for, signal, code)) in cases.into_iter().enumerate() {
@@ -102,19 +155,16 @@ fn signals_leave_the_terminal_as_it_was() {
                     }
                     None => terminal.shows(waits_for),
                 }
-                let number = std::fs::read_to_string(&pid).unwrap();
-                let killed = Command::new("kill").args(["-s", signal, number.trim()]).status();
-                assert!(killed.unwrap().success());
+                if signal.starts_with(char::is_alphabetic) {
+                    kill(&pid, signal);
+                } else {
+                    terminal.types(signal);
+                }
                 let (text, _) = terminal.ended();
                 let what = format!("{arguments:?} {signal}: {text}");
                 assert!(text.contains(&format!("it ended with {code}")), "{what}");
                 let modes = text.rsplit("it ended with").next().unwrap();
-                for mode in ["icanon", "echo", "isig", "icrnl", "opost"] {
-                    assert!(
-                        modes.split_whitespace().any(|on| on == mode),
-                        "{mode} is off: {what}"
-                    );
-                }
+                are_usual(modes, &what);
                 assert!(
                     text.rfind("\u{1b}[?2004l") >= text.rfind("\u{1b}[?2004h"),
                     "{what}"

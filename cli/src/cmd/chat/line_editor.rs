@@ -6,23 +6,31 @@ use std::{
 };
 
 use rustyline::{
-    CompletionType, Config, Context, Helper,
+    CompletionType, Config, Context, ExternalPrinter, Helper,
     completion::{Completer, FilenameCompleter, Pair},
-    error::ReadlineError,
+    error::{ReadlineError, Signal},
     highlight::Highlighter,
     hint::Hinter,
     history::MemHistory,
     validate::Validator,
 };
 
-use crate::{failure::CommandFailure, output, terminal_line::takes_escapes, type_ahead::TypeAhead};
+use crate::{
+    failure::CommandFailure,
+    job_control::{self, ScreenSequences},
+    output,
+    terminal_line::takes_escapes,
+    type_ahead::TypeAhead,
+};
 
 /// Longest line, in bytes.
 const MAX_LINE: u64 = 1 << 20;
 
 /// Has a terminal mark what is pasted, as the editor does while it reads, and not mark it any more.
-const MARK_PASTES: &str = "\u{1b}[?2004h";
-const MARK_NO_PASTES: &str = "\u{1b}[?2004l";
+const MARKED_PASTES: ScreenSequences = ScreenSequences {
+    set: "\u{1b}[?2004h",
+    unset: "\u{1b}[?2004l",
+};
 
 type RustylineEditor = rustyline::Editor<FileCompleter, MemHistory>;
 
@@ -50,11 +58,27 @@ impl LineEditor {
         let mut lines =
             RustylineEditor::with_history(config, MemHistory::new()).map_err(|error| unusable(&error))?;
         lines.set_helper(Some(FileCompleter(FilenameCompleter::new())));
+        // One that takes no escape sequences has no editor, and shows itself what is typed.
+        let mut terminal = None;
+        if takes_escapes() {
+            // As long as there is a printer, the editor waits for signals as well as for keys.
+            let mut printer = lines
+                .create_external_printer()
+                .map_err(|error| unusable(&error))?;
+            // What it prints stands above the line, which is drawn again below. Without that there is a prompt all the same.
+            job_control::drawn_again_by(Some(Box::new(move || drop(printer.print(String::new())))));
+            terminal = TypeAhead::new();
+            job_control::drawn_with(Some(MARKED_PASTES));
+        }
         Ok(Self {
             lines: Some(Arc::new(Mutex::new(lines))),
-            // One that takes no escape sequences shows itself what is typed.
-            _terminal: if takes_escapes() { TypeAhead::new() } else { None },
+            _terminal: terminal,
         })
+    }
+
+    /// Whether it is told of Ctrl-C itself, also of SIGINT from elsewhere.
+    pub(super) fn takes_interrupts(&self) -> bool {
+        self.is_terminal() && takes_escapes()
     }
 
     pub(super) fn is_terminal(&self) -> bool {
@@ -63,7 +87,7 @@ impl LineEditor {
 
     /// Has lines that are pasted while nothing is read be one line too, when it is read.
     pub(super) fn keep_pastes_whole(&self) {
-        self.tell_terminal(MARK_PASTES);
+        self.tell_terminal(MARKED_PASTES.set);
     }
 
     fn tell_terminal(&self, sequence: &str) {
@@ -86,14 +110,16 @@ impl LineEditor {
 
 impl Drop for LineEditor {
     fn drop(&mut self) {
-        self.tell_terminal(MARK_NO_PASTES);
+        self.tell_terminal(MARKED_PASTES.unset);
+        job_control::drawn_with(None);
+        job_control::drawn_again_by(None);
     }
 }
 
 fn edit(lines: &mut RustylineEditor, prompt: &str) -> Result<Option<String>, CommandFailure> {
-    match lines.readline(prompt) {
+    match job_control::editing(|| lines.readline(prompt)) {
         Ok(line) => Ok(Some(line)),
-        Err(ReadlineError::Interrupted) => Ok(Some(String::new())),
+        Err(ReadlineError::Interrupted | ReadlineError::Signal(Signal::Interrupt)) => Ok(Some(String::new())),
         Err(ReadlineError::Eof) => Ok(None),
         Err(error) => Err(unusable(&error)),
     }
