@@ -42,7 +42,7 @@ use self::{
 use crate::{
     Attempt, Backend, RunError, TaskResult,
     log_words::said,
-    parts::text_message,
+    parts::notice_message,
     process::{ProgramCommand, Supervisor},
     task_content::newest_request,
 };
@@ -169,7 +169,7 @@ impl AcpBackend {
                 "The agent was started again and does not know what was said before in this conversation."
             };
             // A task that has ended is seen as cancelled.
-            let _ = task.working(text_message(lost)).await;
+            let _ = task.working(notice_message(lost)).await;
             self.tell_kept(&session.id.clone(), task).await;
         }
         let id = self.new_session(agent).await?;
@@ -201,7 +201,7 @@ impl AcpBackend {
     async fn tell_kept(&self, session: &SessionId, task: &dyn AgentTask) {
         if let Some(text) = self.turns.take_kept(session) {
             // A task that has ended is seen as cancelled.
-            let _ = task.working(text_message(text)).await;
+            let _ = task.working(notice_message(text)).await;
         }
     }
 

@@ -55,6 +55,19 @@ pub(crate) fn artifact(name: &str, part: v1::Part) -> v1::Artifact {
     }
 }
 
+/// The label of a message that tells the sender something besides the answer and its progress, on its part: `anycast`
+/// shows it on a line that stays.
+const NOTICE: &str = "run.notice";
+
+/// As [`text_message`], with what the sender should not miss.
+pub(crate) fn notice_message(text: impl Into<String>) -> v1::Message {
+    let mut message = text_message(text);
+    for part in &mut message.parts {
+        part.metadata.insert(NOTICE.to_owned(), "true".to_owned());
+    }
+    message
+}
+
 /// A message of text.
 pub(crate) fn text_message(text: impl Into<String>) -> v1::Message {
     v1::Message {

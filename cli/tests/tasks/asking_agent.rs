@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use agentanycast::{AgentCard, Artifact, IncomingTask, Node, PeerId};
+use agentanycast::{AgentCard, Artifact, IncomingTask, Message, Node, Part, PeerId};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
@@ -98,6 +98,17 @@ async fn answered_slowly(task: &IncomingTask, told: &str) -> Result<bool, agenta
             }
         }
         "slow" => {
+            task.working("thinking").await?;
+            tokio::time::sleep(PAUSE).await;
+            task.complete([Artifact::text("at last")]).await?;
+        }
+        "blank" => {
+            task.complete([Artifact::text(" \n\t\n")]).await?;
+        }
+        "notice" => {
+            let part = Part::text("Outside of its turns the agent said: the build is done")
+                .with_metadata("run.notice", "true");
+            task.working(Message::new([part])).await?;
             task.working("thinking").await?;
             tokio::time::sleep(PAUSE).await;
             task.complete([Artifact::text("at last")]).await?;

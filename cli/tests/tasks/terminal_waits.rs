@@ -22,10 +22,12 @@ const COLUMNS: [usize; 3] = [40, 80, 200];
 
 /// What an agent is told, how `send` ends, and the lines of the screen then; `…` begins what a line has
 /// somewhere.
-const ANSWERS: [(&str, i32, &[&str]); 4] = [
+const ANSWERS: [(&str, i32, &[&str]); 6] = [
     ("stream", 0, &["one twö", "three"]),
     ("slow", 0, &["at last"]),
-    ("silent", 0, &[]),
+    ("silent", 0, &["…is completed"]),
+    ("blank", 0, &["…is blank"]),
+    ("notice", 0, &["…Outside of its turns"]),
     ("fail", 1, &["one twö", "three", "…broke off", "…it broke"]),
 ];
 
@@ -143,6 +145,28 @@ fn answers_are_on_the_screen_in_the_end() {
 }
 
 #[test]
+fn states_are_whole_on_a_narrow_terminal() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path();
+    let _daemon = RunningCommand::daemon(home);
+    let agent = AskingAgent::asking(home);
+    let peer = agent.peer.as_str();
+    for (told, code) in [("a longer text than fits a line", 0), ("ask", 7)] {
+        assert_eq!(run(home, &["send", peer, told]).1, Some(code));
+    }
+    let (shown, code) = Terminal::sized(home, 40, TERMINALS[0], &["tasks"]).ended();
+    let on_screen = screen(&shown, 40);
+    assert_eq!(code, Some(0), "{shown:?}");
+    for words in ["STATE", "CHANGED", "completed", "input-required"] {
+        assert!(
+            on_screen.iter().any(|line| line.contains(words)),
+            "{words}: {on_screen:#?}"
+        );
+    }
+    assert_eq!(on_screen.iter().filter(|line| !line.is_empty()).count(), 3);
+}
+
+#[test]
 fn a_chat_keeps_what_comes_in_pieces() {
     let home = tempfile::tempdir().unwrap();
     let home = home.path();
@@ -164,12 +188,18 @@ fn a_chat_keeps_what_comes_in_pieces() {
                 }
                 terminal.types("fail\r");
                 terminal.shows("it broke");
+                terminal.types_until("notice\r", "at last");
                 terminal.types("/quit\r");
                 let (shown, code) = terminal.ended();
                 let on_screen = screen(&shown, columns);
                 assert_eq!(code, Some(0), "{shown:?}");
-                let lines = ["one twö", "three", "one twö", "three", "…it broke"];
+                let lines = ["one twö", "three", "one twö", "three", "…it broke", "at last"];
                 assert!(has_lines(&on_screen, &lines), "{on_screen:#?} of {shown:?}");
+                // It may come after the answer, which is on a stream of its own.
+                assert!(
+                    has_lines(&on_screen, &["…Outside of its turns"]),
+                    "{on_screen:#?} of {shown:?}"
+                );
                 assert!(fits(&shown, environment), "{shown:?}");
             });
         }
