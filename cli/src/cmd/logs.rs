@@ -4,8 +4,8 @@
 use std::{
     fs::{File, Metadata},
     io::{self, IsTerminal as _, Read as _, Seek as _, SeekFrom},
-    os::unix::fs::MetadataExt as _,
-    path::PathBuf,
+    os::unix::fs::{FileExt as _, MetadataExt as _},
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -37,6 +37,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How much is read at a time.
 const READ_CHUNK: u64 = 64 << 10;
+
+/// How much of what was read is looked at again: lines begin with the time.
+const LAST_READ: usize = 256;
 
 /// Longest line that is put together; what is longer is shown in pieces.
 const MAX_LINE: usize = 1 << 20;
@@ -85,66 +88,63 @@ enum LogOutput {
     Json,
 }
 
-/// The log while it is read.
-struct LogFollower {
-    path: PathBuf,
+/// One file of the log while it is read.
+struct LogFile {
     file: File,
+    /// What was read last, by which it is known whether the file still has it.
+    last_read: Vec<u8>,
     /// A line whose end has not been written yet.
     begun: Vec<u8>,
 }
 
-impl LogFollower {
-    /// Opened so that so many lines are left.
-    fn open(path: PathBuf, lines: usize) -> Result<Self, (PathBuf, io::Error)> {
-        let opened = File::open(&path).and_then(|mut file| {
-            let from = start_of_last(&mut file, lines)?;
-            file.seek(SeekFrom::Start(from))?;
-            Ok(file)
-        });
-        match opened {
-            Ok(file) => Ok(Self {
-                path,
-                file,
-                begun: Vec::new(),
-            }),
-            Err(error) => Err((path, error)),
+impl LogFile {
+    /// Opened at its begin.
+    fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self {
+            file: File::open(path)?,
+            last_read: Vec::new(),
+            begun: Vec::new(),
+        })
+    }
+
+    /// Goes to a place in it.
+    fn seek(&mut self, to: u64) -> io::Result<()> {
+        let length = to.min(LAST_READ as u64);
+        self.last_read = vec![0; usize::try_from(length).unwrap_or(LAST_READ)];
+        self.file.read_exact_at(&mut self.last_read, to - length)?;
+        self.file.seek(SeekFrom::Start(to)).map(drop)
+    }
+
+    /// Whether it was emptied meanwhile, as by logrotate's `copytruncate`: it is shorter than what was read, or has grown
+    /// as long again with something else.
+    fn is_begun_anew(&mut self) -> io::Result<bool> {
+        let at = self.file.stream_position()?;
+        let mut there = vec![0; self.last_read.len()];
+        let from = at.saturating_sub(there.len() as u64);
+        match self.file.read_exact_at(&mut there, from) {
+            Ok(()) => Ok(there != self.last_read),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(true),
+            Err(error) => Err(error),
         }
     }
 
-    /// Prints what has been added, also where the file was begun anew in between.
-    fn show(&mut self, form: LogOutput) -> Result<(), CommandFailure> {
-        self.read_on(form)?;
-        let here = self.file.metadata()?;
-        if std::fs::metadata(&self.path).is_ok_and(|there| !is_same(&there, &here)) {
-            // What was added to the old file before it was moved.
-            self.read_on(form)?;
+    /// Prints what has been added; whether that was anything.
+    fn read_on(&mut self, form: LogOutput) -> Result<bool, CommandFailure> {
+        let mut is_any = false;
+        if self.is_begun_anew()? {
             self.end_line(form)?;
-            self.file = File::open(&self.path)?;
-            self.read_on(form)?;
-        } else if here.len() < self.file.stream_position()? {
-            // It was copied and emptied, as by logrotate's `copytruncate`.
-            self.end_line(form)?;
-            self.file.seek(SeekFrom::Start(0))?;
-            self.read_on(form)?;
+            self.seek(0)?;
         }
-        Ok(())
-    }
-
-    /// Prints a line whose end will not come.
-    fn end_line(&mut self, form: LogOutput) -> Result<(), CommandFailure> {
-        match std::mem::take(&mut self.begun) {
-            begun if begun.is_empty() => Ok(()),
-            begun => print(&begun, form),
-        }
-    }
-
-    fn read_on(&mut self, form: LogOutput) -> Result<(), CommandFailure> {
         loop {
             let mut piece = Vec::new();
             (&mut self.file).take(READ_CHUNK).read_to_end(&mut piece)?;
             if piece.is_empty() {
-                return Ok(());
+                return Ok(is_any);
             }
+            is_any = true;
+            self.last_read.extend_from_slice(&piece);
+            let before = self.last_read.len().saturating_sub(LAST_READ);
+            self.last_read.drain(..before);
             for part in piece.split_inclusive(|byte| *byte == b'\n') {
                 self.begun.extend_from_slice(part);
                 if part.ends_with(b"\n") || self.begun.len() > MAX_LINE {
@@ -154,9 +154,82 @@ impl LogFollower {
         }
     }
 
-    /// Prints a last line without its end.
+    /// Prints a line whose end will not come.
+    fn end_line(&mut self, form: LogOutput) -> Result<(), CommandFailure> {
+        match std::mem::take(&mut self.begun) {
+            begun if begun.is_empty() => Ok(()),
+            begun => print(&begun, form),
+        }
+    }
+}
+
+/// The log while it is read.
+struct LogFollower {
+    path: PathBuf,
+    now: LogFile,
+    /// The file before, which was moved: a daemon that has it open may go on with it for a while.
+    before: Option<LogFile>,
+}
+
+impl LogFollower {
+    /// Opened so that so many lines are left.
+    fn open(path: PathBuf, lines: usize) -> Result<Self, (PathBuf, io::Error)> {
+        let opened = LogFile::open(&path).and_then(|mut log| {
+            let from = start_of_last(&mut log.file, lines)?;
+            log.seek(from)?;
+            Ok(log)
+        });
+        match opened {
+            Ok(now) => Ok(Self {
+                path,
+                now,
+                before: None,
+            }),
+            Err(error) => Err((path, error)),
+        }
+    }
+
+    /// Prints what has been added, also where the file was begun anew in between.
+    fn show(&mut self, form: LogOutput) -> Result<(), CommandFailure> {
+        if let Some(before) = &mut self.before {
+            before.read_on(form)?;
+        }
+        self.read_on(form)?;
+        let here = self.now.file.metadata()?;
+        let is_moved = std::fs::metadata(&self.path).is_ok_and(|there| !is_same(&there, &here));
+        // It may be moved once more before it is opened: the next look finds it then.
+        if is_moved && let Ok(next) = LogFile::open(&self.path) {
+            // What was added before it was moved.
+            self.read_on(form)?;
+            let moved = std::mem::replace(&mut self.now, next);
+            if let Some(mut before) = self.before.replace(moved) {
+                before.read_on(form)?;
+                before.end_line(form)?;
+            }
+            self.read_on(form)?;
+        }
+        Ok(())
+    }
+
+    /// Prints what has been added to the file that is there now. Once the daemon writes to it, a line that was begun in the
+    /// one before has no end.
+    fn read_on(&mut self, form: LogOutput) -> Result<(), CommandFailure> {
+        if let Some(before) = &mut self.before
+            && !before.begun.is_empty()
+            && self.now.file.metadata()?.len() > 0
+        {
+            before.end_line(form)?;
+        }
+        self.now.read_on(form).map(drop)
+    }
+
+    /// Prints what was added last, and a last line without its end.
     fn show_rest(mut self, form: LogOutput) -> Result<(), CommandFailure> {
-        self.end_line(form)
+        self.show(form)?;
+        if let Some(before) = &mut self.before {
+            before.end_line(form)?;
+        }
+        self.now.end_line(form)
     }
 }
 
@@ -233,22 +306,42 @@ mod tests {
         );
     }
 
+    fn followed(path: &Path) -> LogFollower {
+        LogFollower::open(path.to_owned(), 1)
+            .map_err(|(_, error)| error)
+            .unwrap()
+    }
+
+    fn add(file: &mut File, text: &str) {
+        io::Write::write_all(file, text.as_bytes()).unwrap();
+    }
+
     #[test]
     fn lines_are_followed_into_the_next_file() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("log");
         std::fs::write(&path, "one\ntwo\nthr").unwrap();
-        let mut log = LogFollower::open(path.clone(), 1)
-            .map_err(|(_, error)| error)
-            .unwrap();
-        assert!(log.show(LogOutput::Raw).is_ok());
-        assert_eq!(log.begun, b"thr");
+        let mut daemon = File::options().append(true).open(&path).unwrap();
+        let mut log = followed(&path);
+        log.show(LogOutput::Raw).unwrap();
+        assert_eq!(log.now.begun, b"thr");
         std::fs::rename(&path, home.path().join("log.1")).unwrap();
-        std::fs::write(&path, "fo").unwrap();
-        assert!(log.show(LogOutput::Raw).is_ok());
-        assert_eq!(log.begun, b"fo");
+        // Between two files there is none.
+        log.show(LogOutput::Raw).unwrap();
+        std::fs::write(&path, "").unwrap();
+        log.show(LogOutput::Raw).unwrap();
         let ino = std::fs::metadata(&path).unwrap().ino();
-        assert_eq!(log.file.metadata().unwrap().ino(), ino);
+        assert_eq!(log.now.file.metadata().unwrap().ino(), ino);
+        // The daemon goes on with the one that it has open.
+        let before = |log: &LogFollower| log.before.as_ref().unwrap().begun.clone();
+        assert_eq!(before(&log), b"thr");
+        add(&mut daemon, "ee\nfo");
+        log.show(LogOutput::Raw).unwrap();
+        assert_eq!(before(&log), b"fo");
+        add(&mut daemon, "ur\n");
+        std::fs::write(&path, "fi").unwrap();
+        log.show(LogOutput::Raw).unwrap();
+        assert_eq!((before(&log), log.now.begun.as_slice()), (Vec::new(), &b"fi"[..]));
     }
 
     #[test]
@@ -256,15 +349,32 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("log");
         std::fs::write(&path, "one\ntwo\nthr").unwrap();
-        let mut log = LogFollower::open(path.clone(), 1)
-            .map_err(|(_, error)| error)
-            .unwrap();
+        let mut log = followed(&path);
         log.show(LogOutput::Raw).unwrap();
         std::fs::write(&path, "").unwrap();
         log.show(LogOutput::Raw).unwrap();
-        assert_eq!((log.begun.len(), log.file.stream_position().unwrap()), (0, 0));
+        assert_eq!(
+            (log.now.begun.len(), log.now.file.stream_position().unwrap()),
+            (0, 0)
+        );
         std::fs::write(&path, "fo").unwrap();
         log.show(LogOutput::Raw).unwrap();
-        assert_eq!(log.begun, b"fo");
+        assert_eq!(log.now.begun, b"fo");
+    }
+
+    #[test]
+    fn a_file_that_was_emptied_and_has_grown_again_is_read_from_its_begin() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("log");
+        std::fs::write(&path, "one\ntwo\n").unwrap();
+        let mut log = followed(&path);
+        log.show(LogOutput::Raw).unwrap();
+        for grown in ["six\nten\nx", "eight\ny", "longer than what was there\nz"] {
+            // As long as before, shorter and longer.
+            std::fs::write(&path, grown).unwrap();
+            log.show(LogOutput::Raw).unwrap();
+            assert_eq!(log.now.begun, &grown.as_bytes()[grown.len() - 1..], "{grown:?}");
+            assert_eq!(log.now.file.stream_position().unwrap(), grown.len() as u64);
+        }
     }
 }
