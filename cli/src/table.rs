@@ -1,7 +1,8 @@
 //! Rows under a head, in columns that fit the terminal. Off a terminal, and where ids are to be whole,
 //! nothing is cut.
 //!
-//! What is cut first: ids and addresses down to their short form, then texts; names, states and numbers last.
+//! What is cut first: ids and addresses down to their short form, then texts, which are left out where little of them
+//! would be left; names and numbers last, and states never on a terminal of 40 columns or more.
 
 use std::io::{self, IsTerminal as _};
 
@@ -27,24 +28,39 @@ const TEXTS: [&str; 7] = [
     "ASKED",
 ];
 
+/// Heads of columns with the state of something, a word of a few.
+const STATES: [&str; 1] = ["STATE"];
+
 /// What a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ColumnKind {
     Id,
     Text,
     Name,
+    State,
 }
 
-/// What is made narrower one after the other, and down to how many columns.
-const CUTS: [(ColumnKind, usize); 8] = [
-    (ColumnKind::Id, 17),
-    (ColumnKind::Text, 12),
-    (ColumnKind::Id, 8),
-    (ColumnKind::Text, 4),
-    (ColumnKind::Name, 4),
-    (ColumnKind::Id, 1),
-    (ColumnKind::Text, 1),
-    (ColumnKind::Name, 1),
+/// How columns of a kind are made narrower.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cut {
+    /// The widest ones, down to so many columns of the terminal.
+    To(usize),
+    /// The last ones are left out, but for the first of all.
+    Out,
+}
+
+/// What is made narrower one after the other.
+const CUTS: [(ColumnKind, Cut); 10] = [
+    (ColumnKind::Id, Cut::To(17)),
+    (ColumnKind::Text, Cut::To(12)),
+    (ColumnKind::Id, Cut::To(8)),
+    (ColumnKind::Text, Cut::To(4)),
+    (ColumnKind::Text, Cut::Out),
+    (ColumnKind::Id, Cut::To(4)),
+    (ColumnKind::Id, Cut::Out),
+    (ColumnKind::Id, Cut::To(1)),
+    (ColumnKind::Name, Cut::To(1)),
+    (ColumnKind::State, Cut::To(1)),
 ];
 
 impl ColumnKind {
@@ -53,6 +69,8 @@ impl ColumnKind {
             Self::Id
         } else if TEXTS.contains(&head) {
             Self::Text
+        } else if STATES.contains(&head) {
+            Self::State
         } else {
             Self::Name
         }
@@ -109,27 +127,41 @@ impl<const N: usize> Table<N> {
     }
 }
 
-/// PURE: the widths of columns that are not wider than that together, if that can be.
+/// PURE: the widths of columns that are not wider than that together, if that can be; 0: the column is left out.
 fn fitted<const N: usize>(mut widths: [usize; N], kinds: [ColumnKind; N], room: usize) -> [usize; N] {
-    let room = room.saturating_sub(GAP * N.saturating_sub(1));
-    for (kind, floor) in CUTS {
-        while widths.iter().sum::<usize>() > room {
-            let columns = widths
-                .iter_mut()
-                .zip(kinds)
-                .filter(|(width, of)| *of == kind && **width > floor);
-            let Some((widest, _)) = columns.max_by_key(|(width, _)| **width) else {
-                break;
-            };
-            *widest -= 1;
+    for (kind, cut) in CUTS {
+        while total(&widths) > room {
+            let columns = widths.iter_mut().zip(kinds).enumerate();
+            let mut columns = columns.filter_map(|(at, (width, of))| (of == kind).then_some((at, width)));
+            match cut {
+                Cut::To(floor) => {
+                    let wide = columns.filter(|(_, width)| **width > floor);
+                    let Some((_, widest)) = wide.max_by_key(|(_, width)| **width) else {
+                        break;
+                    };
+                    *widest -= 1;
+                }
+                Cut::Out => {
+                    let Some((_, last)) = columns.rfind(|(at, width)| *at > 0 && **width > 0) else {
+                        break;
+                    };
+                    *last = 0;
+                }
+            }
         }
     }
     widths
 }
 
+/// PURE: what columns take together.
+fn total(widths: &[usize]) -> usize {
+    let shown = widths.iter().filter(|width| **width > 0);
+    widths.iter().sum::<usize>() + GAP * shown.count().saturating_sub(1)
+}
+
 fn rendered<const N: usize>(cells: &[impl AsRef<str>; N], widths: [usize; N]) -> String {
-    let cells = cells.iter().zip(widths);
-    let cells = cells.map(|(cell, width)| columns::padded(&columns::cut(cell.as_ref(), width), width));
+    let shown = cells.iter().zip(widths).filter(|(_, width)| *width > 0);
+    let cells = shown.map(|(cell, width)| columns::padded(&columns::cut(cell.as_ref(), width), width));
     cells
         .collect::<Vec<_>>()
         .join(&" ".repeat(GAP))
@@ -157,21 +189,36 @@ mod tests {
         assert_eq!(fitted(wide, kinds(), 140), [20, 14, 7, 19, 10, 60]);
         assert_eq!(fitted(wide, kinds(), 100), [17, 14, 7, 17, 10, 25]);
         assert_eq!(fitted(wide, kinds(), 80), [14, 14, 7, 13, 10, 12]);
-        assert_eq!(fitted(wide, kinds(), 60), [8, 13, 7, 8, 10, 4]);
+        // Little of the text would be left.
+        assert_eq!(fitted(wide, kinds(), 60), [8, 14, 7, 8, 10, 0]);
+        assert_eq!(fitted(wide, kinds(), 40), [3, 14, 7, 0, 10, 0]);
+        let usual = [8, 9, 7, 13, 5, 30];
+        assert_eq!(fitted(usual, kinds(), 60), [8, 9, 7, 9, 5, 12]);
+        assert_eq!(fitted(usual, kinds(), 40), [6, 9, 7, 5, 5, 0]);
     }
 
     #[test]
     fn cells_are_cut_to_their_columns() {
         assert_eq!(rendered(&["日本語", "b", "c"], [5, 3, 1]), "日本…  b    c");
         assert_eq!(rendered(&["a", ""], [3, 2]), "a");
+        assert_eq!(rendered(&["a", "b", "c"], [1, 0, 1]), "a  c");
     }
 
     proptest! {
         #[test]
         fn a_table_fits_a_usual_terminal(widths in prop::array::uniform6(0..300_usize), room in 40..300_usize) {
             let fitted = fitted(widths, kinds(), room);
-            prop_assert!(fitted.iter().sum::<usize>() + GAP * 5 <= room, "{fitted:?}");
+            prop_assert!(total(&fitted) <= room, "{fitted:?}");
             prop_assert!(fitted.iter().zip(widths).all(|(fitted, width)| *fitted <= width));
+        }
+
+        #[test]
+        fn states_and_names_are_whole_at_40_columns(
+            id in 8..60_usize, state in 6..15_usize, with in 4..60_usize, skill in 5..9_usize, asked in 5..100_usize
+        ) {
+            let fitted = fitted([id, state, 7, with, skill, asked], kinds(), 40);
+            prop_assert_eq!((fitted[1], fitted[2], fitted[4]), (state, 7, skill));
+            prop_assert!(fitted[0] >= 3, "{:?}", fitted);
         }
     }
 }
