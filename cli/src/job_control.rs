@@ -123,12 +123,16 @@ async fn stop() {
     }
     let _ = kill_process(getpid(), Signal::STOP);
     tokio::time::sleep(STOP_TAKES).await;
-    // Modes of a wait are set again by the wait.
-    let Some(changed) = changed else { return };
+    if before.is_none() {
+        return;
+    }
     while !in_foreground() {
         tokio::time::sleep(POLL_INTERVAL).await;
     }
-    let _ = tcsetattr(stdin(), OptionalActions::Now, &changed);
+    // Modes of a wait are set again by the wait.
+    if let Some(changed) = changed {
+        let _ = tcsetattr(stdin(), OptionalActions::Now, &changed);
+    }
     if let Some(sequences) = sequences {
         let _ = output::control(sequences.set);
     }
