@@ -58,6 +58,15 @@ impl Drop for Running {
     }
 }
 
+/// Ends the daemon of a home.
+struct Down<'a>(&'a Path);
+
+impl Drop for Down<'_> {
+    fn drop(&mut self) {
+        let _ = command(self.0).arg("down").output();
+    }
+}
+
 /// The command in a line of a hint, up to what it does.
 fn hint<'a>(lines: impl IntoIterator<Item = &'a str>, words: &str) -> String {
     let found = lines.into_iter().find(|line| line.contains(words));
@@ -74,13 +83,6 @@ fn the_next_steps_of_up_work_one_after_the_other() {
     std::fs::create_dir(&root).unwrap();
     let root = root.as_path();
     let (text, code) = run(root, &["up", "--listen", "/ip4/127.0.0.1/tcp/0"]);
-    // The daemon ends with the test.
-    struct Down<'a>(&'a Path);
-    impl Drop for Down<'_> {
-        fn drop(&mut self) {
-            let _ = command(self.0).arg("down").output();
-        }
-    }
     let _down = Down(root);
     assert_eq!(code, Some(0), "{text}");
     let line = hint(text.lines(), " run ");
