@@ -136,7 +136,7 @@ async fn what_is_no_a2a_is_refused_with_its_reason() {
                     .into_response()
             })
             .await,
-            "it answered HTTP 500: <h1>out of order [2J</h1>",
+            "it answered HTTP 500: out of order [2J",
         ),
         (
             HttpAgent::answering("1.0", false, |_| {
