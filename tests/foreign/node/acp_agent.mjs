@@ -1,6 +1,8 @@
 // An agent on the published package of the Agent Client Protocol. The words of a prompt say what it does: `permit` asks for
-// permission to edit, `work` works until it is canceled, `history` tells what it was asked before in the session, and
+// permission to edit, `work` works until it is canceled, which makes a file beside this one,
+// `history` tells what it was asked before in the session, and
 // everything else is said again.
+import { writeFileSync } from "node:fs";
 import { Readable, Writable } from "node:stream";
 import * as acp from "@agentclientprotocol/sdk";
 
@@ -48,7 +50,7 @@ acp
   })
   .onRequest(to.session.prompt, prompt)
   .onNotification(to.session.cancel, ({ params: { sessionId } }) => {
-    console.error("canceled");
+    writeFileSync(new URL("canceled", import.meta.url), sessionId);
     sessions.get(sessionId)?.cancel?.();
   })
   .connect(acp.ndJsonStream(Writable.toWeb(process.stdout), Readable.toWeb(process.stdin)));

@@ -14,7 +14,7 @@ use crate::client_env::{python, scripts};
 const OURS: i32 = 100;
 
 /// The files that are ours altogether.
-const OUR_FILES: [&str; 13] = [
+const OUR_FILES: [&str; 14] = [
     "agentanycast/v1/node_agents.proto",
     "agentanycast/v1/agent_record.proto",
     "agentanycast/v1/agent_service.proto",
@@ -24,6 +24,7 @@ const OUR_FILES: [&str; 13] = [
     "agentanycast/v1/invite_service.proto",
     "agentanycast/v1/network_service.proto",
     "agentanycast/v1/registry_proof.proto",
+    "agentanycast/v1/relay_info.proto",
     "agentanycast/v1/sealed.proto",
     "agentanycast/v1/session_service.proto",
     "agentanycast/v1/task_list_service.proto",
@@ -103,6 +104,7 @@ const ADDED: &[&str] = &[
     "message SubscribeIncomingTasksResponse: exclusive_since = 100",
     "message UpdateTaskStatusRequest: automatic = 100",
     "message UpdateTaskStatusRequest: begun = 101",
+    "message UpdateTaskStatusRequest: give_back = 102",
     "message SubscribeTaskUpdatesRequest: end_only = 100",
     "message SubscribeTaskUpdatesResponse: task = 100",
     "message SubscribeTaskStreamRequest: artifact_id = 100",

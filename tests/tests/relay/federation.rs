@@ -13,9 +13,13 @@ use crate::registry_requests::{
 /// The contract's figure.
 const SOON: Duration = Duration::from_secs(3);
 
+/// Where relays listen that are started again at their address. Nothing connects from it, so no connection takes its ports.
+const KEPT_ADDRESS: &str = "127.77.0.1:0";
+
 fn builder() -> RelayBuilder {
     // Pulls are rare, so that what is seen soon was pushed.
-    TestRelay::builder().args(["--federation-sync-interval=5s", "--registry-ttl=6s"])
+    let kept = TestRelay::builder().registry(KEPT_ADDRESS.parse().unwrap());
+    kept.args(["--federation-sync-interval=5s", "--registry-ttl=6s"])
 }
 
 /// Four relays, each told of those before it by `links`; the last of them also tell the first.
@@ -27,7 +31,7 @@ pub(crate) async fn linked_by(builder: impl Fn() -> RelayBuilder, links: &[&[usi
     let mut relays: Vec<TestRelay> = Vec::new();
     for to in links {
         let peers: Vec<&TestRelay> = to.iter().map(|place| &relays[*place]).collect();
-        let spec = builder();
+        let spec = builder().registry(KEPT_ADDRESS.parse().unwrap());
         let spec = if peers.is_empty() {
             spec
         } else {
@@ -115,7 +119,11 @@ async fn a_star_converges() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_renews_stays_visible_everywhere() {
-    let first = TestRelay::builder().args(["--registry-ttl=1s"]).start().await;
+    let first = TestRelay::builder()
+        .registry(KEPT_ADDRESS.parse().unwrap())
+        .args(["--registry-ttl=1s"])
+        .start()
+        .await;
     let second = TestRelay::builder()
         .args(["--registry-ttl=1s"])
         .federated_with([&first])
