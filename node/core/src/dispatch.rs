@@ -260,6 +260,11 @@ impl Dispatch {
             .collect()
     }
 
+    /// Looks after what time does in moments: new listeners may have more.
+    pub(crate) fn tick_trials(&mut self, now: Now) {
+        self.queues_mut().for_each(|queue| queue.tick_trials(now.mono));
+    }
+
     /// An agent acted, whether it listens or not.
     pub(crate) fn note_activity(&mut self, now: Now, agent: Option<&str>) {
         self.queue_mut(agent).note_activity(now.mono);
@@ -335,6 +340,13 @@ impl Dispatch {
         }
         if let Some(queue) = self.known_queue_mut(agent) {
             queue.on_claimed(task, connection);
+        }
+    }
+
+    /// An agent ends the task.
+    pub(crate) fn on_end_reported(&mut self, agent: Option<&str>, task: &str) {
+        if let Some(queue) = self.known_queue_mut(agent) {
+            queue.on_end_reported(task);
         }
     }
 
@@ -433,9 +445,10 @@ impl Dispatch {
         self.unsent_claims.due(now.mono)
     }
 
-    /// Whether a claim is to be told of in the next moments.
+    /// Whether a claim is to be told of in the next moments, or a listener may have more.
     pub(crate) fn needs_clock(&self) -> bool {
-        self.unsent_claims.needs_clock()
+        let mut queues = std::iter::once(&self.primary).chain(self.others.values());
+        self.unsent_claims.needs_clock() || queues.any(Dispatcher::needs_clock)
     }
 
     /// Tasks that agents have had for longer than `limit`. `tasks`: all that may be with agents, whose each is, and whether it

@@ -303,6 +303,9 @@ impl Coordinator {
     fn on_agent_activity(&mut self, now: Now, id: &str, report: AgentReport) -> Result<(), EngineError> {
         let agent = task_of_agent(&mut self.tasks, id)?.agent.clone();
         self.dispatch.note_activity(now, agent.as_deref());
+        if report.next.is_terminal() {
+            self.dispatch.on_end_reported(agent.as_deref(), id);
+        }
         self.apply_report(now, id, report, true)
     }
 

@@ -40,6 +40,7 @@ impl Coordinator {
         self.peers.migrate_queues(&mut self.transaction, now)?;
         self.reassign_silent(now)?;
         self.send_due_claims(now)?;
+        self.dispatch.tick_trials(now);
         for id in self.tasks.index().overdue(now.unix) {
             let missed = self.miss_deadline(now, &id);
             if unless_damaged(missed)?.is_none() {

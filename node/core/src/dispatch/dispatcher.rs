@@ -206,6 +206,14 @@ impl Dispatcher {
         }
     }
 
+    /// An agent ends the task.
+    pub(super) fn on_end_reported(&mut self, task: &str) {
+        match self {
+            Self::One(one) => one.on_end_reported(task),
+            Self::All(_) => {}
+        }
+    }
+
     /// The task has ended. What is said of that follows in the same turn, if anything is ([`OfferKind::Ended`]).
     pub(super) fn on_task_ended(&mut self, task: &str) {
         match self {
@@ -252,6 +260,22 @@ impl Dispatcher {
             Self::One(one) => one.end_turn(now),
             Self::All(all) if all.is_due() => all.dispatch(),
             Self::All(_) => Vec::new(),
+        }
+    }
+
+    /// Whether time does something in the next moments.
+    pub(super) fn needs_clock(&self) -> bool {
+        match self {
+            Self::One(one) => one.needs_clock(),
+            Self::All(_) => false,
+        }
+    }
+
+    /// Looks after what time does in moments: new listeners may have more.
+    pub(super) fn tick_trials(&mut self, now: Duration) {
+        match self {
+            Self::One(one) => one.tick_trials(now),
+            Self::All(_) => {}
         }
     }
 

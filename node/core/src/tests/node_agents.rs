@@ -602,6 +602,8 @@ proptest! {
                     next += 1;
                     lab.listen_for(next, NAMES[at]).unwrap();
                     (agent.listener, agent.last) = (Some(next), now);
+                    // Until then it has one.
+                    lab.advance(Duration::from_millis(100));
                     for task in open.iter().filter(|task| task.owner == Some(at)) {
                         let is_handed = lab.handed_to(&task.id).contains(&next);
                         prop_assert_eq!(is_handed, task.awaits.is_none());

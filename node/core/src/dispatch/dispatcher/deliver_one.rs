@@ -2,7 +2,8 @@
 //!
 //! Pure. A listener is a connection: each task that it is handed goes to every stream that it has open for the agent
 //! ([`connection_streams`]). A task goes to the listener that has the fewest tasks in hand, of those that have room for it
-//! ([`super::send_window`]); of equals to the one that came first. There it stays, however long its agent says nothing. It
+//! ([`super::send_window`]); of equals to the one that came first. One whose agent has not acted yet begins with few
+//! ([`trial`]). There it stays, however long its agent says nothing. It
 //! goes to another listener
 //! - when the listener or its agent ended before the agent reported on the task ([`DeliverOne::detach`]),
 //! - when the agent gives it back ([`DeliverOne::give_back`]),
@@ -36,6 +37,7 @@ mod given_back;
 mod hand_over;
 mod listener;
 mod moving;
+mod trial;
 mod waiting;
 
 use std::{
@@ -48,7 +50,8 @@ use assignments::Assignments;
 use connections::ListenerConnections;
 use end_notices::EndNotices;
 use given_back::GivenBackTasks;
-use listener::FollowUp;
+use listener::{FollowUp, ListenerLoad};
+use trial::Trial;
 use waiting::WaitingTasks;
 
 use super::offer::{ListenerDelivery, OfferKind};
@@ -115,6 +118,11 @@ impl DeliverOne {
     /// The listener to which a stream belongs.
     fn listener_of(&self, stream: ListenerId) -> ListenerId {
         self.listener_of.get(&stream).copied().unwrap_or(stream)
+    }
+
+    /// Whether a listener may have more in a moment.
+    pub(super) fn needs_clock(&self) -> bool {
+        self.assignments.has_trials()
     }
 
     pub(super) fn note_activity(&mut self, now: Duration) {
@@ -271,7 +279,9 @@ impl DeliverOne {
             if let Some((other, dropped)) = self.end_notices.push(order, id, task) {
                 self.remove_follow_up(other, dropped);
             }
-            self.serve(id, now, deliveries);
+            self.serve_follow_ups(id, now, deliveries);
+            // Others may have become free by the same end, and have less to do.
+            self.assignments.note_relieved(id);
         }
     }
 
@@ -296,6 +306,7 @@ impl DeliverOne {
         }
         let there = connection.and_then(|connection| self.living_listener_on(connection));
         let id = there.unwrap_or(stream);
+        let finds_tasks = !self.waiting.is_empty();
         self.listener_of.insert(stream, id);
         if there.is_some() {
             self.assignments.edit_listener(id, |listener| {
@@ -303,7 +314,9 @@ impl DeliverOne {
                 listener.is_stuck = false;
             });
         } else {
-            self.assignments.add_listener(id, connection, wants_ends);
+            let trial = Trial::new(now, finds_tasks);
+            let listener = ListenerLoad::new(id, connection, wants_ends, trial);
+            self.assignments.add_listener(id, listener);
         }
         if let Some(connection) = connection.filter(|_| there.is_none()) {
             for key in self.connections.join(connection, id) {

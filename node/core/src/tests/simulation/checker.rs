@@ -72,14 +72,14 @@ impl Simulator {
             self.agents_read(at, usize::MAX);
             self.agents_act_on_all(at);
             self.streams_act_on_all(at);
-            self.nodes[at].daemon.end_turn(self.time);
+            self.end_turn(at);
             self.nodes[at].daemon.write(usize::MAX);
             self.settle();
         }
         self.deployed_acts_on_all();
         self.arrive_all();
         for at in 0..self.nodes.len() {
-            self.nodes[at].daemon.end_turn(self.time);
+            self.end_turn(at);
             self.nodes[at].daemon.write(usize::MAX);
             self.settle();
         }

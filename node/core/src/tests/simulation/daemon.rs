@@ -165,17 +165,21 @@ impl SimDaemon {
         Some(())
     }
 
-    /// Ends the turn that the inputs since the last one make.
-    pub(super) fn end_turn(&mut self, time: Duration) {
+    /// Ends the turn that the inputs since the last one make. Returns what need not wait for it.
+    #[must_use]
+    pub(super) fn end_turn(&mut self, time: Duration) -> Vec<Effect> {
         if self.inputs == 0 || !self.is_running() {
-            return;
+            return Vec::new();
         }
         self.inputs = 0;
         let now = self.now(time);
-        let Some(core) = &mut self.core else { return };
+        let Some(core) = &mut self.core else {
+            return Vec::new();
+        };
         let mut turn = core.finish_transaction(now);
         if core.take_store_failure().is_err() {
-            return self.fail();
+            self.fail();
+            return Vec::new();
         }
         self.sabotage.of_batch(&mut turn.batch);
         let mut out = Vec::new();
@@ -199,6 +203,7 @@ impl SimDaemon {
             let commit = self.sabotage.of_commit(self.submitted);
             self.pending.push_back(SimTransaction { commit, out });
         }
+        turn.early
     }
 
     /// How many batches wait for the writer, and whether anybody waits for one of them.

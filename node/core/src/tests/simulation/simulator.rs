@@ -158,7 +158,7 @@ impl Simulator {
             SimEvent::Report => drop(self.report(at)),
             SimEvent::Notice => drop(self.notice(at)),
             SimEvent::Write => self.write_some(at),
-            SimEvent::CloseTurn => self.nodes[at].daemon.end_turn(self.time),
+            SimEvent::CloseTurn => self.end_turn(at),
             SimEvent::Client => self.client_acts(at),
             SimEvent::Agent => self.agents_act(at),
             SimEvent::Read => self.agents_read(at, 1),
@@ -302,12 +302,19 @@ impl Simulator {
         }
     }
 
+    /// Ends the turn of a node.
+    pub(super) fn end_turn(&mut self, at: usize) {
+        for effect in self.nodes[at].daemon.end_turn(self.time) {
+            self.effect(at, effect);
+        }
+    }
+
     fn after_input(&mut self, at: usize) {
         for effect in self.nodes[at].daemon.take_early() {
             self.effect(at, effect);
         }
         if !self.rng.chance(self.plan.grouping) {
-            self.nodes[at].daemon.end_turn(self.time);
+            self.end_turn(at);
         }
         self.look_for_failure(at);
     }
@@ -356,9 +363,8 @@ impl Simulator {
     }
 
     fn write_some(&mut self, at: usize) {
-        let machine = &mut self.nodes[at].daemon;
-        machine.end_turn(self.time);
-        let (waiting, awaited) = machine.waiting();
+        self.end_turn(at);
+        let (waiting, awaited) = self.nodes[at].daemon.waiting();
         // What nobody waits for may wait longer for company.
         if awaited || self.rng.chance(20) {
             let most = 1 + self.rng.below(waiting);
@@ -623,6 +629,6 @@ impl Simulator {
         let started = self.nodes[at].daemon.boot(self.time);
         self.note(|| format!("node {at}: starts: {started}"));
         self.history.booted(at, self.time);
-        self.nodes[at].daemon.end_turn(self.time);
+        self.end_turn(at);
     }
 }

@@ -41,6 +41,8 @@ pub(super) struct Recipient {
     pub(crate) version: u64,
     /// The number of the last delivery of the task among those to its streams; 0: none.
     pub(crate) number: u64,
+    /// The place of its first delivery among all that are sent for this agent; 0: none.
+    pub(crate) place: u64,
 }
 
 /// What is on offer of a task.

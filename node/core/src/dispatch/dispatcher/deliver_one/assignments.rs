@@ -11,6 +11,7 @@ use std::{
 use super::{
     assignment::{HeldTask, OpenOffer, Recipient, TaskAssignment},
     listener::ListenerLoad,
+    trial::OtherListeners,
 };
 use crate::transaction::ListenerId;
 
@@ -23,11 +24,19 @@ pub(super) struct Assignments {
     listeners: BTreeMap<ListenerId, ListenerLoad>,
     /// The listeners that can be given a task that every listener may be given, by how many tasks they have.
     ready: BTreeSet<(usize, ListenerId)>,
+    /// The listeners that may have one more in a moment, in the same order: what comes waits for them, if others have more.
+    awaited: BTreeSet<(usize, ListenerId)>,
     /// This listener is given no more tasks until it has none, so that it can be given one alone.
     draining: Option<ListenerId>,
     /// Listeners that have fewer tasks than before: one may be free for a task that is handed out alone, or has been freed of
     /// one.
     relieved: BTreeSet<ListenerId>,
+    /// How many listeners there are whose agents have acted.
+    acting: usize,
+    /// The listeners that may have more with time.
+    trials: BTreeSet<ListenerId>,
+    /// The place of the last task that was sent.
+    last_place: u64,
 }
 
 impl Assignments {
@@ -97,22 +106,37 @@ impl Assignments {
         self.refresh(held.listener);
     }
 
+    fn others(&self) -> OtherListeners {
+        OtherListeners {
+            is_alone: self.listeners.len() == 1,
+            some_act: self.acting > 0,
+        }
+    }
+
     /// Puts a listener where it belongs among those that can be given a task.
     fn refresh(&mut self, id: ListenerId) {
+        let others = self.others();
         let Some(listener) = self.listeners.get_mut(&id) else {
             return;
         };
         let is_free = listener.has_room() && !listener.is_stuck && listener.exclusive == 0;
-        let is_ready = is_free && self.draining != Some(id);
-        let ready_with = is_ready.then_some(listener.in_hand);
-        if listener.ready_with != ready_with {
-            if let Some(before) = std::mem::replace(&mut listener.ready_with, ready_with) {
-                self.ready.remove(&(before, id));
-            }
-            if let Some(count) = ready_with {
-                self.ready.insert((count, id));
-            }
+        let is_free = is_free && self.draining != Some(id);
+        let may_have_more = listener.unreported < listener.trial.most(others);
+        let is_awaited = is_free && !may_have_more && !listener.trial.is_outdone(others);
+        let ready_with = (is_free && may_have_more).then_some(listener.in_hand);
+        let awaited_with = is_awaited.then_some(listener.in_hand);
+        let ready_before = std::mem::replace(&mut listener.ready_with, ready_with);
+        let awaited_before = std::mem::replace(&mut listener.awaited_with, awaited_with);
+        replace(&mut self.ready, id, ready_before, ready_with);
+        if replace(&mut self.awaited, id, awaited_before, awaited_with) {
+            self.relieved.extend(self.ready.iter().map(|(_, id)| *id));
         }
+    }
+
+    fn refresh_all(&mut self) {
+        let all: Vec<ListenerId> = self.listeners.keys().copied().collect();
+        self.relieved.extend(&all);
+        all.into_iter().for_each(|id| self.refresh(id));
     }
 
     /// The task is known no more. The listeners that were sent it, which still listen.
@@ -152,6 +176,7 @@ impl Assignments {
                     unread: 0,
                     version: 0,
                     number: 0,
+                    place: 0,
                 });
             }
         });
@@ -180,11 +205,79 @@ impl Assignments {
         result
     }
 
-    pub(super) fn add_listener(&mut self, id: ListenerId, connection: Option<u64>, wants_ends: bool) {
+    pub(super) fn add_listener(&mut self, id: ListenerId, listener: ListenerLoad) {
         self.remove_listener(id);
-        self.listeners
-            .insert(id, ListenerLoad::new(id, connection, wants_ends));
+        if listener.trial.goes_on() {
+            self.trials.insert(id);
+        }
+        self.listeners.insert(id, listener);
         self.refresh(id);
+        if self.listeners.len() == 2 {
+            self.refresh_all();
+        }
+    }
+
+    /// The listener is to be sent a task.
+    pub(super) fn note_sent(&mut self, id: ListenerId, now: Duration) -> u64 {
+        self.last_place += 1;
+        if let Some(listener) = self.listeners.get_mut(&id) {
+            listener.trial.on_sent(self.last_place, now);
+            if listener.trial.goes_on() {
+                self.trials.insert(id);
+            }
+        }
+        self.last_place
+    }
+
+    /// The agent of these listeners has acted on the task.
+    pub(super) fn note_act(&mut self, key: Option<u64>, ids: &[ListenerId]) {
+        if self.acting == self.listeners.len() {
+            return;
+        }
+        let task = key.and_then(|key| self.task(key));
+        let sent_to = task.into_iter().flat_map(|task| &task.sent_to);
+        let places = sent_to.filter_map(|sent| ids.contains(&sent.listener).then_some(sent.place));
+        let place = places.max().unwrap_or_default();
+        let acting = self.acting;
+        let mut changed = Vec::new();
+        for (id, listener) in &mut self.listeners {
+            let is_changed = if ids.contains(id) {
+                let is_first = listener.trial.on_act();
+                self.acting += usize::from(is_first);
+                is_first
+            } else {
+                listener.trial.on_act_of_another(place)
+            };
+            if is_changed {
+                changed.push(*id);
+            }
+        }
+        if acting == 0 {
+            return self.refresh_all();
+        }
+        for id in changed {
+            self.refresh(id);
+            self.relieved.insert(id);
+        }
+    }
+
+    /// Time has passed: listeners that are tried may have more.
+    pub(super) fn tick_trials(&mut self, now: Duration) {
+        for id in self.trials.iter().copied().collect::<Vec<_>>() {
+            let goes_on = self.edit_listener(id, |listener| {
+                listener.trial.tick(now);
+                listener.trial.goes_on()
+            });
+            if goes_on != Some(true) {
+                self.trials.remove(&id);
+            }
+            self.relieved.insert(id);
+        }
+    }
+
+    /// Whether a listener is tried.
+    pub(super) fn has_trials(&self) -> bool {
+        !self.trials.is_empty()
     }
 
     /// The listeners with a stream that is behind the others since this look.
@@ -201,11 +294,13 @@ impl Assignments {
     /// The listener is gone. The tasks that it had are still to be taken from it.
     pub(super) fn remove_listener(&mut self, id: ListenerId) -> Option<ListenerLoad> {
         let gone = self.listeners.remove(&id)?;
-        if let Some(count) = gone.ready_with {
-            self.ready.remove(&(count, id));
-        }
+        replace(&mut self.ready, id, gone.ready_with, None);
+        replace(&mut self.awaited, id, gone.awaited_with, None);
         self.relieved.remove(&id);
+        self.trials.remove(&id);
         self.draining = self.draining.filter(|draining| *draining != id);
+        self.acting -= usize::from(gone.trial.has_acted);
+        self.refresh_all();
         Some(gone)
     }
 
@@ -222,13 +317,19 @@ impl Assignments {
 
     /// Whether the listener can be given a task that every listener may be given.
     pub(super) fn is_ready(&self, id: ListenerId) -> bool {
-        self.listener(id)
-            .is_some_and(|listener| listener.ready_with.is_some())
+        let ready_with = self.listener(id).and_then(|listener| listener.ready_with);
+        ready_with.is_some_and(|count| self.is_next((count, id)))
     }
 
     /// The listeners that can be given such a task, those that have the fewest first.
     pub(super) fn ready(&self) -> impl Iterator<Item = ListenerId> {
-        self.ready.iter().map(|(_, id)| *id)
+        let next = self.ready.iter().take_while(|place| self.is_next(**place));
+        next.map(|(_, id)| *id)
+    }
+
+    /// Whether no listener with fewer tasks may have one more in a moment.
+    fn is_next(&self, place: (usize, ListenerId)) -> bool {
+        self.awaited.first().is_none_or(|awaited| place < *awaited)
     }
 
     /// The listeners that have fewer tasks than when this was last asked.
@@ -246,4 +347,23 @@ impl Assignments {
         assert_eq!(self.tasks.len(), self.by_task.len());
         self.tasks.len()
     }
+}
+
+/// Moves a listener from its place before to that of now. Whether it had another one.
+fn replace(
+    places: &mut BTreeSet<(usize, ListenerId)>,
+    id: ListenerId,
+    before: Option<usize>,
+    now: Option<usize>,
+) -> bool {
+    if before == now {
+        return false;
+    }
+    if let Some(count) = before {
+        places.remove(&(count, id));
+    }
+    if let Some(count) = now {
+        places.insert((count, id));
+    }
+    before.is_some()
 }

@@ -25,6 +25,7 @@ impl DeliverOne {
         let Some(&first) = listeners.first() else {
             return;
         };
+        self.assignments.note_act(self.assignments.key(task), &listeners);
         for &id in &listeners {
             self.note_claims(id);
         }
@@ -42,6 +43,13 @@ impl DeliverOne {
             self.stop_waiting(key);
             self.assignments.edit_offer(key, |offer| offer.own = true);
         }
+    }
+
+    /// An agent ends the task: the listener that has it works.
+    pub(in super::super) fn on_end_reported(&mut self, task: &str) {
+        let key = self.assignments.key(task);
+        let holder = key.and_then(|key| self.assignments.task(key)?.holder);
+        self.assignments.note_act(key, holder.as_slice());
     }
 
     /// The task is its claimer's. What the claimer has not been sent of it follows.

@@ -128,6 +128,7 @@ impl DeliverOne {
     /// Sends the task to the listener that has it.
     fn send(&mut self, key: u64, id: ListenerId, now: Duration, deliveries: &mut Vec<ListenerDelivery>) {
         let weight = self.assignments.task(key).map_or(0, |task| task.weight);
+        let place = self.assignments.note_sent(id, now);
         let delivery = self
             .assignments
             .edit_listener(id, |listener| listener.streams.send(Some(key), weight));
@@ -136,6 +137,9 @@ impl DeliverOne {
         };
         let sent = self.assignments.edit(key, |task| {
             task.count_sent(id, delivery.number);
+            if let Some(sent) = task.recipient(id).filter(|sent| sent.place == 0) {
+                sent.place = place;
+            }
             let offer = task.offer.as_mut()?;
             let is_first = std::mem::take(&mut offer.never_sent);
             let is_awaited = offer.is_movable() && offer.place.is_none();
@@ -197,6 +201,27 @@ impl DeliverOne {
 
     /// Gives a listener what it has room for: what it alone is told, then tasks that wait.
     pub(super) fn serve(&mut self, id: ListenerId, now: Duration, deliveries: &mut Vec<ListenerDelivery>) {
+        self.serve_follow_ups(id, now, deliveries);
+        while self.assignments.is_ready(id)
+            && let Some(key) = self.next_waiting(id)
+        {
+            self.hand_over(key, id, now, deliveries);
+        }
+        if self.waiting.has_exclusive()
+            && self.assignments.listener(id).is_some_and(ListenerLoad::is_idle)
+            && let Some(key) = self.next_exclusive(id)
+        {
+            self.hand_over(key, id, now, deliveries);
+        }
+    }
+
+    /// Gives a listener what it alone is told, as far as it has room for that.
+    pub(super) fn serve_follow_ups(
+        &mut self,
+        id: ListenerId,
+        now: Duration,
+        deliveries: &mut Vec<ListenerDelivery>,
+    ) {
         while let Some((order, follow_up)) = self.next_follow_up_of(id) {
             match follow_up {
                 FollowUp::Update(key) => {
@@ -212,17 +237,6 @@ impl DeliverOne {
                     push_deliveries(deliveries, told, &task, false);
                 }
             }
-        }
-        while self.assignments.is_ready(id)
-            && let Some(key) = self.next_waiting(id)
-        {
-            self.hand_over(key, id, now, deliveries);
-        }
-        if self.waiting.has_exclusive()
-            && self.assignments.listener(id).is_some_and(ListenerLoad::is_idle)
-            && let Some(key) = self.next_exclusive(id)
-        {
-            self.hand_over(key, id, now, deliveries);
         }
     }
 
@@ -371,8 +385,20 @@ impl DeliverOne {
             if self.assignments.is_ready(id)
                 && let Some(key) = self.next_waiting(id)
             {
-                self.hand_over(key, id, now, deliveries);
-                least_busy_first.extend(in_hand(self, id).map(|count| (count, id)));
+                let from = self.assignments.task(key).and_then(|task| task.holder);
+                // Another may be free that was never sent it.
+                let to = from.map_or_else(|| self.choose(key).unwrap_or(id), |_| id);
+                let touched: BTreeSet<ListenerId> =
+                    [Some(id), from, Some(to)].into_iter().flatten().collect();
+                let counted = |one: &Self| -> Vec<(usize, ListenerId)> {
+                    let counted = touched.iter().filter_map(|id| Some((in_hand(one, *id)?, *id)));
+                    counted.collect()
+                };
+                for before in counted(self) {
+                    least_busy_first.remove(&before);
+                }
+                self.hand_over(key, to, now, deliveries);
+                least_busy_first.extend(counted(self));
             }
         }
         for id in ids {

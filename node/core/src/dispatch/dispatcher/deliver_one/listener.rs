@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{connection_streams::ConnectionStreams, waiting::PassedQueues};
+use super::{connection_streams::ConnectionStreams, trial::Trial, waiting::PassedQueues};
 use crate::transaction::ListenerId;
 
 /// See the module's text.
@@ -29,10 +29,14 @@ pub(super) struct ListenerLoad {
     pub(crate) passed: PassedQueues,
     /// Its connection has claimed a task since it listens.
     pub(crate) claims: bool,
+    /// Whether its agent was seen to act.
+    pub(crate) trial: Trial,
     /// Its agent has ended.
     pub(crate) has_ended: bool,
     /// The number of tasks under which it stands among the listeners that can be given one.
     pub(crate) ready_with: Option<usize>,
+    /// The same among those that may have one more in a moment.
+    pub(crate) awaited_with: Option<usize>,
 }
 
 /// What one listener alone is told.
@@ -46,7 +50,7 @@ pub(super) enum FollowUp {
 
 impl ListenerLoad {
     /// One that begins with the stream of this id.
-    pub(super) fn new(id: ListenerId, connection: Option<u64>, wants_ends: bool) -> Self {
+    pub(super) fn new(id: ListenerId, connection: Option<u64>, wants_ends: bool, trial: Trial) -> Self {
         Self {
             connection,
             streams: ConnectionStreams::new(id, wants_ends),
@@ -58,8 +62,10 @@ impl ListenerLoad {
             follow_ups: BTreeMap::new(),
             passed: PassedQueues::default(),
             claims: false,
+            trial,
             has_ended: false,
             ready_with: None,
+            awaited_with: None,
         }
     }
 

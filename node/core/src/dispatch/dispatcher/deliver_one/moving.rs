@@ -14,6 +14,11 @@ use super::{
 use crate::transaction::ListenerId;
 
 impl DeliverOne {
+    /// Listeners that are tried may have more. They are given it when the turn is over.
+    pub(in super::super) fn tick_trials(&mut self, now: Duration) {
+        self.assignments.tick_trials(now);
+    }
+
     /// Takes tasks away from listeners that do not take or claim them, and looks after tasks that are handed out alone: one
     /// that waits for a listener without other tasks is waited for; one listener is given no more tasks after 10 s, and the
     /// task goes to that one all the same after `grace`.
@@ -92,7 +97,7 @@ impl DeliverOne {
         match (waited, draining) {
             (None, Some(freed)) => {
                 self.assignments.set_draining(None);
-                self.serve(freed, now, deliveries);
+                self.assignments.note_relieved(freed);
             }
             (Some(waited), Some(id)) if waited > grace => {
                 let has_room = self.assignments.listener(id).is_some_and(ListenerLoad::has_room);

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use proptest::{collection::vec, prelude::*};
 
-use super::*;
+use super::{trial::STEP, *};
 use crate::{
     dispatch::dispatcher::{
         lane::Lane,
@@ -81,7 +81,7 @@ enum Event {
         task: u8,
     },
     Tick {
-        seconds: u64,
+        tenths: u64,
     },
 }
 
@@ -101,7 +101,8 @@ fn event() -> impl Strategy<Value = Event> {
         4 => (which(), task()).prop_map(|(which, task)| Event::Report { which, task }),
         2 => (which(), task()).prop_map(|(which, task)| Event::Reserve { which, task }),
         3 => (which(), task()).prop_map(|(which, task)| Event::GiveBack { which, task }),
-        5 => (1_u64..20).prop_map(|seconds| Event::Tick { seconds }),
+        5 => (1_u64..20).prop_map(|seconds| Event::Tick { tenths: 10 * seconds }),
+        5 => (1_u64..8).prop_map(|tenths| Event::Tick { tenths }),
     ]
 }
 
@@ -166,7 +167,18 @@ struct TaskModel {
     departed: Option<u64>,
     /// The version that each listener that lives was sent last; 0: it only claimed it.
     sent: BTreeMap<ListenerId, u64>,
+    /// The place of the first delivery to each of them among all.
+    places: BTreeMap<ListenerId, u64>,
     claimed_by: Option<u64>,
+}
+
+impl TaskModel {
+    /// It is to go to a listener.
+    fn waits(&self) -> bool {
+        let offer = self.offer.as_ref();
+        let is_free = self.holder.is_none() && self.departed.is_none();
+        offer.is_some_and(|offer| is_free || offer.overdue)
+    }
 }
 
 #[derive(Debug)]
@@ -175,6 +187,15 @@ struct ListenerModel {
     claims: bool,
     /// It has let the time of a task go by without reading it, and has read nothing since.
     is_stuck: bool,
+    has_acted: bool,
+    /// It found tasks that waited, and came then.
+    found_tasks_at: Option<Duration>,
+    /// The place of its first task, and when it was sent that.
+    first: Option<(u64, Duration)>,
+    /// How many tasks it may have beside others.
+    allowance: usize,
+    /// Another has acted on a task of a later place.
+    is_outdone: bool,
     /// The generation and version of each task that it has not read; None: the end of one.
     unread: VecDeque<Option<(u64, u64)>>,
 }
@@ -191,6 +212,7 @@ struct Model {
     last_listener: ListenerId,
     last_connection: u64,
     last_generation: u64,
+    last_place: u64,
     open: BTreeSet<u64>,
     tasks: BTreeMap<String, TaskModel>,
     listeners: BTreeMap<ListenerId, ListenerModel>,
@@ -216,6 +238,7 @@ impl Model {
             holder: None,
             departed: None,
             sent: BTreeMap::new(),
+            places: BTreeMap::new(),
             claimed_by: None,
         })
     }
@@ -250,15 +273,83 @@ impl Model {
 
     /// Whether the listener can be given the task.
     fn is_eligible(&self, id: ListenerId, offer: &OfferModel, draining: Option<ListenerId>) -> bool {
+        self.is_acceptable(id, offer, draining) && (offer.is_exclusive() || self.is_next(id, draining))
+    }
+
+    /// The same, whoever else is to be waited for.
+    fn is_acceptable(&self, id: ListenerId, offer: &OfferModel, draining: Option<ListenerId>) -> bool {
         let Some(listener) = self.listeners.get(&id).filter(|listener| listener.has_room()) else {
             return false;
         };
         let is_free = if offer.is_exclusive() {
             listener.unread.is_empty() && self.unreported(id).next().is_none()
         } else {
-            !listener.is_stuck && draining != Some(id) && !self.unreported(id).any(OfferModel::is_exclusive)
+            self.is_free(id, draining) && self.may_have_more(id)
         };
         is_free && !offer.declined.contains(&id)
+    }
+
+    /// Whether no listener with fewer tasks may have one more in a moment.
+    fn is_next(&self, id: ListenerId, draining: Option<ListenerId>) -> bool {
+        let is_awaited = |other: &&ListenerId| {
+            let is_outdone = self.listeners[*other].is_outdone && self.some_act();
+            self.is_free(**other, draining) && !self.may_have_more(**other) && !is_outdone
+        };
+        let awaited = self.listeners.keys().filter(is_awaited);
+        let first = awaited.map(|other| (self.load(*other), *other)).min();
+        first.is_none_or(|first| (self.load(id), id) < first)
+    }
+
+    fn is_free(&self, id: ListenerId, draining: Option<ListenerId>) -> bool {
+        let listener = &self.listeners[&id];
+        let has_exclusive = self.unreported(id).any(OfferModel::is_exclusive);
+        listener.has_room() && !listener.is_stuck && draining != Some(id) && !has_exclusive
+    }
+
+    fn some_act(&self) -> bool {
+        self.listeners.values().any(|listener| listener.has_acted)
+    }
+
+    /// Whether it has acted, or has fewer tasks than it may have before that.
+    fn may_have_more(&self, id: ListenerId) -> bool {
+        let listener = &self.listeners[&id];
+        let most = if listener.is_outdone && self.some_act() {
+            Some(1)
+        } else if self.listeners.len() > 1 {
+            Some(listener.allowance)
+        } else {
+            listener.found_tasks_at.map(|_| 1)
+        };
+        listener.has_acted || most.is_none_or(|most| self.unreported(id).count() < most)
+    }
+
+    /// Time makes listeners that have not acted trusted.
+    fn grow_allowances(&mut self) {
+        for listener in self.listeners.values_mut() {
+            listener.found_tasks_at = listener.found_tasks_at.filter(|at| *at + STEP > self.now);
+            if let Some((_, at)) = listener.first {
+                let steps = (self.now - at).as_millis() / STEP.as_millis();
+                listener.allowance = if steps < 10 {
+                    1 + steps as usize
+                } else {
+                    usize::MAX
+                };
+            }
+        }
+    }
+
+    /// The agent of these acts on the task.
+    fn act(&mut self, name: &str, ids: &[ListenerId]) {
+        let places = self.tasks.get(name).map(|task| &task.places);
+        let places = places.into_iter().flatten().filter(|(id, _)| ids.contains(id));
+        let place = places.map(|(_, place)| *place).max().unwrap_or_default();
+        for (id, listener) in &mut self.listeners {
+            if ids.contains(id) {
+                listener.has_acted = true;
+            } else {
+                listener.is_outdone |= listener.first.is_some_and(|(first, _)| first < place);
+            }
+        }
     }
 
     fn has_on_stream(&self, id: ListenerId, task: &TaskModel) -> bool {
@@ -271,6 +362,9 @@ impl Model {
             Event::Offer { task, ends } => self.offer(&task.to_string(), ends, feed),
             Event::Finish { task } => {
                 let name = task.to_string();
+                let holder = self.tasks.get(&name).and_then(|task| task.holder);
+                self.act(&name, holder.as_slice());
+                feed.on_end_reported(&name);
                 feed.withdraw(&name);
                 feed.on_task_ended(&name);
                 self.tasks.remove(&name);
@@ -324,9 +418,10 @@ impl Model {
                 Some(id) => self.give_back(id, &task.to_string(), feed),
                 None => Vec::new(),
             },
-            Event::Tick { seconds } => {
-                self.now += Duration::from_secs(seconds);
+            Event::Tick { tenths } => {
+                self.now += STEP * u32::try_from(tenths).unwrap();
                 self.end_give_back_pauses();
+                self.grow_allowances();
                 let mut unread = Vec::new();
                 for task in self.tasks.values_mut() {
                     if let Some(offer) = &mut task.offer
@@ -340,6 +435,7 @@ impl Model {
                 for (id, _) in unread {
                     self.listeners.get_mut(&id).unwrap().is_stuck = true;
                 }
+                feed.tick_trials(self.now);
                 feed.tick(self.now, GRACE)
             }
         }
@@ -403,6 +499,7 @@ impl Model {
             self.last_connection
         });
         self.open.insert(connection);
+        let finds_tasks = self.tasks.values().any(TaskModel::waits);
         let departed = self.tasks.values_mut();
         for task in departed.filter(|task| task.departed == Some(connection)) {
             (task.departed, task.holder) = (None, Some(id));
@@ -414,6 +511,11 @@ impl Model {
                 connection,
                 claims: false,
                 is_stuck: false,
+                has_acted: false,
+                found_tasks_at: finds_tasks.then_some(self.now),
+                first: None,
+                allowance: 1,
+                is_outdone: false,
                 unread: VecDeque::new(),
             },
         );
@@ -603,6 +705,7 @@ impl Model {
         });
         let reserved = automatic && there.iter().any(|other| feed.reserve_for(*other, name));
         assert_eq!(reserved, reserver.is_some(), "{name} is claimed");
+        self.act(name, &there);
         if !reserved {
             feed.withdraw(name);
             self.tasks.get_mut(name).unwrap().offer = None;
@@ -706,6 +809,16 @@ impl Model {
         let is_silent = |name: &String, task: &TaskModel| {
             !names.contains(name.as_str()) && task.holder != holder_in(feed, name)
         };
+        // A task that is taken from a listener lets that one have another, after those whose turn it is. One that gets a task
+        // alone may have been kept free for that in this step.
+        let is_alone = |id: &ListenerId| {
+            let own = deliveries.iter().filter(|delivery| delivery.listener == *id);
+            let mut offers = own.filter_map(|delivery| self.tasks.get(&delivery.task)?.offer.as_ref());
+            offers.any(OfferModel::is_exclusive)
+        };
+        let free = self.listeners.keys().copied();
+        let free = free.filter(|id| self.may_have_more(*id) && !is_alone(id));
+        let free: BTreeSet<ListenerId> = free.collect();
         let has_silent = self.tasks.iter().any(|(name, task)| is_silent(name, task));
         for ListenerDelivery {
             listener: id,
@@ -738,12 +851,14 @@ impl Model {
                 let may_move = task.holder.is_none() || offer.overdue && !task.sent.contains_key(&id);
                 prop_assert!(may_move, "{name} went from {:?} to {id}", task.holder);
                 let is_forced = offer.is_exclusive() && draining == Some(id);
-                let is_for_it = self.is_eligible(id, offer, draining.filter(|_| draining == now_draining));
+                let draining_still = draining.filter(|_| draining == now_draining);
+                let is_for_it = self.is_acceptable(id, offer, draining_still)
+                    && (has_silent || offer.is_exclusive() || self.is_next(id, draining_still));
                 prop_assert!(
                     is_for_it || is_forced,
                     "{name} went to {id}, which cannot be given it"
                 );
-                let better = self.listeners.keys().find(|other| {
+                let better = free.iter().find(|other| {
                     let is_new = !task.sent.contains_key(other);
                     let is_eligible = self.is_eligible(**other, offer, draining)
                         && self.is_eligible(**other, offer, now_draining);
@@ -758,8 +873,10 @@ impl Model {
             }
             let (generation, version) = (task.generation, task.version);
             let was_unread = self.unread_by(id, generation) > 0;
+            self.last_place += 1;
             let task = self.tasks.get_mut(&name).unwrap();
             task.sent.insert(id, version);
+            task.places.entry(id).or_insert(self.last_place);
             task.holder = Some(id);
             let offer = task.offer.as_mut().unwrap();
             (offer.never_sent, offer.pending) = (false, false);
@@ -770,6 +887,7 @@ impl Model {
                 offer.deadline = Some(self.now + TIMEOUT);
             }
             let listener = self.listeners.get_mut(&id).unwrap();
+            listener.first.get_or_insert((self.last_place, self.now));
             listener.unread.push_back(Some((generation, version)));
         }
         self.follow_silent_moves(feed)

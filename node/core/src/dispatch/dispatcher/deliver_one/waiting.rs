@@ -130,7 +130,6 @@ impl WaitingTasks {
         self.exclusive.iter().copied()
     }
 
-    #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         let declined = self.declined.iter().all(BTreeMap::is_empty);
         declined && self.open.is_empty() && self.overdue.is_empty() && self.exclusive.is_empty()

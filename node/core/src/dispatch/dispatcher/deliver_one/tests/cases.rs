@@ -18,9 +18,25 @@ fn attach(feed: &mut DeliverOne, id: ListenerId, connection: u64, now: Duration)
     feed.attach(id, Some(connection), true, now)
 }
 
-/// A dispatcher with listeners 1 to `count`, each on a connection of its own, of the same number.
+/// A dispatcher with listeners 1 to `count`, each on a connection of its own, of the same number. Their
+/// agents were seen to act.
 fn with_listeners(count: u64) -> DeliverOne {
-    let mut feed = new_dispatcher(None);
+    let mut feed = with_new_listeners(None, count);
+    for id in 1..=count {
+        trust(&mut feed, id);
+    }
+    assert_eq!(feed.end_turn(at(0)), []);
+    feed
+}
+
+/// Its agent was seen to act.
+fn trust(feed: &mut DeliverOne, id: ListenerId) {
+    feed.assignments.note_act(None, &[id]);
+}
+
+/// The same with listeners whose agents have not acted.
+fn with_new_listeners(claim_within: Option<Duration>, count: u64) -> DeliverOne {
+    let mut feed = new_dispatcher(claim_within);
     for id in 1..=count {
         assert_eq!(attach(&mut feed, id, id, at(0)), []);
     }
@@ -127,18 +143,20 @@ fn a_task_whose_holder_is_stuck_goes_to_the_first_that_can_be_given_it() {
         offer(&mut feed, task, OfferKind::New);
     }
     assert_eq!(feed.tick(at(40), GRACE), []);
-    assert_eq!(attach(&mut feed, 2, 2, at(41)), [again(2, "a"), again(2, "b")]);
+    assert_eq!(attach(&mut feed, 2, 2, at(41)), [again(2, "a")]);
+    trust(&mut feed, 2);
+    assert_eq!(feed.end_turn(at(41)), [again(2, "b")]);
     assert_eq!(attach(&mut feed, 3, 3, at(42)), []);
+    trust(&mut feed, 3);
     assert_eq!(feed.tick(at(70), GRACE), []);
     assert_eq!(feed.tick(at(71), GRACE), [again(3, "a"), again(3, "b")]);
 }
 
 #[test]
 fn only_listeners_that_claim_are_to_claim_in_time() {
-    let mut feed = new_dispatcher(Some(CLAIM_WITHIN));
-    for id in 1..=2 {
-        attach(&mut feed, id, id, at(0));
-    }
+    let mut feed = with_new_listeners(Some(CLAIM_WITHIN), 2);
+    trust(&mut feed, 1);
+    trust(&mut feed, 2);
     for (task, id) in [("a", 1), ("b", 2), ("c", 1)] {
         assert_eq!(offer(&mut feed, task, OfferKind::New), [first(id, task)]);
     }
@@ -161,10 +179,9 @@ fn only_listeners_that_claim_are_to_claim_in_time() {
 /// The claim of the library is one.
 #[test]
 fn a_claimed_task_is_not_taken_away() {
-    let mut feed = new_dispatcher(Some(CLAIM_WITHIN));
-    for id in 1..=2 {
-        attach(&mut feed, id, id, at(0));
-    }
+    let mut feed = with_new_listeners(Some(CLAIM_WITHIN), 2);
+    trust(&mut feed, 1);
+    trust(&mut feed, 2);
     offer(&mut feed, "a", OfferKind::New);
     feed.credit(1, 1, at(1));
     assert!(!feed.reserve_for(2, "a"), "it was never sent it");
@@ -294,7 +311,9 @@ fn a_listener_is_sent_no_more_than_it_has_room_for() {
     assert_eq!(offer(&mut feed, "b", OfferKind::Again { ends: 1 }), []);
     assert_eq!(offer(&mut feed, "c", OfferKind::New), []);
     assert_eq!(feed.credit(1, 1, at(1)), [first(1, "a")]);
-    assert_eq!(attach(&mut feed, 2, 2, at(1)), [first(2, "c"), again(2, "b")]);
+    assert_eq!(attach(&mut feed, 2, 2, at(1)), [first(2, "c")]);
+    trust(&mut feed, 2);
+    assert_eq!(feed.end_turn(at(1)), [again(2, "b")]);
     let large = feed.offer("large", OfferKind::New, 2 * CREDIT_BYTES, at(1));
     assert_eq!(large, [first(2, "large")]);
     assert_eq!(offer(&mut feed, "d", OfferKind::New), [], "neither has room");
@@ -362,11 +381,10 @@ fn only_the_task_that_ends_its_agents_goes_on_counting() {
     };
     for _ in 0..2 {
         listener += 1;
-        assert_eq!(
-            attach(&mut feed, listener, listener, at(0)).len(),
-            5,
-            "all at once"
-        );
+        let mut handed = attach(&mut feed, listener, listener, at(0));
+        trust(&mut feed, listener);
+        handed.extend(feed.end_turn(at(0)));
+        assert_eq!(handed.len(), 5, "all at once");
         end(&mut feed, listener);
     }
     for _ in 0..3 {
@@ -400,7 +418,10 @@ fn a_listener_that_has_a_task_alone_gets_no_other() {
         };
         offer(&mut feed, task, as_what);
     }
-    assert_eq!(names(&attach(&mut feed, 1, 1, at(0))), ["new", "once"]);
+    let mut handed = attach(&mut feed, 1, 1, at(0));
+    trust(&mut feed, 1);
+    handed.extend(feed.end_turn(at(0)));
+    assert_eq!(names(&handed), ["new", "once"]);
     feed.credit(1, 2, at(0));
     for task in ["new", "once"] {
         report(&mut feed, 1, task);
@@ -490,4 +511,61 @@ fn what_a_listener_gave_back_goes_to_another_one_or_waits() {
     feed.detach(2, at(20));
     let handed = attach(&mut feed, 3, 3, at(20));
     assert!(handed.contains(&again(3, "b")), "{handed:?}");
+}
+
+/// Two programs hang; their transports take what comes.
+#[test]
+fn a_listener_that_does_not_act_while_others_do_has_one_task() {
+    let mut feed = with_new_listeners(None, 3);
+    for (task, id) in [("a", 1), ("b", 2), ("c", 3)] {
+        assert_eq!(offer(&mut feed, task, OfferKind::New), [first(id, task)]);
+        feed.credit(id, 1, at(0));
+    }
+    for task in 0..20 {
+        assert_eq!(offer(&mut feed, &task.to_string(), OfferKind::New), []);
+    }
+    report(&mut feed, 3, "c");
+    let handed = feed.end_turn(at(0));
+    assert_eq!(handed.len(), 20);
+    assert!(handed.iter().all(|handed| handed.listener == 3), "{handed:?}");
+    offer(&mut feed, "d", OfferKind::New);
+    feed.tick_trials(at(10));
+    assert_eq!(feed.end_turn(at(10)), []);
+    let moved = feed.detach(3, at(10));
+    let left = feed.end_turn(at(10));
+    assert_eq!(moved.len() + left.len(), 21, "the two are all that there is");
+}
+
+/// Programs may work for long before they say anything.
+#[test]
+fn listeners_that_all_say_nothing_share_the_tasks_within_a_second() {
+    let mut feed = with_new_listeners(None, 2);
+    trust(&mut feed, 1);
+    for task in 0..20 {
+        let handed = offer(&mut feed, &task.to_string(), OfferKind::New);
+        assert_eq!(handed.len(), usize::from(task < 3), "{handed:?}");
+    }
+    let mut total = 3;
+    for step in 1..=10 {
+        feed.tick_trials(SECOND * step / 10);
+        total += feed.end_turn(SECOND * step / 10).len();
+        assert_eq!(total, (3 + 2 * step as usize).min(20));
+    }
+    for id in [1, 2] {
+        assert_eq!(feed.assignments.listener(id).unwrap().in_hand, 10);
+    }
+}
+
+#[test]
+fn a_listener_that_is_alone_has_what_it_has_room_for() {
+    let mut feed = with_new_listeners(None, 1);
+    for task in ["a", "b"] {
+        assert_eq!(offer(&mut feed, task, OfferKind::New), [first(1, task)]);
+    }
+    assert_eq!(feed.detach(1, at(0)), []);
+    assert_eq!(names(&attach(&mut feed, 2, 2, at(0))), ["a"], "others may come");
+    feed.tick_trials(SECOND / 20);
+    assert_eq!(feed.end_turn(SECOND / 20), []);
+    feed.tick_trials(SECOND / 10);
+    assert_eq!(names(&feed.end_turn(SECOND / 10)), ["b"]);
 }

@@ -110,7 +110,9 @@ fn what_no_other_stream_was_sent_is_handed_out_again_when_a_stream_closes() {
         assert_eq!(handed(&feed.detach(1, at(2))), [(2, "a")], "it has the other one");
         feed.credit(2, 2, at(3));
         assert_eq!(feed.detach(2, at(4)), []);
-        assert_eq!(handed(&feed.attach(3, Some(9), true, at(5))).len(), 2);
+        assert_eq!(handed(&feed.attach(3, Some(9), true, at(5))).len(), 1);
+        feed.tick_trials(at(6));
+        assert_eq!(feed.end_turn(at(6)).len(), 1);
     }
 }
 
