@@ -3045,9 +3045,9 @@ pub struct UpdateTaskStatusRequest {
     /// fails; it goes to no other agent, of this node or another one.
     #[prost(bool, tag = "101")]
     pub begun: bool,
-    /// Additive: the agent gives the task back, which it has claimed and cannot do now. SUBMITTED without a message only. The task goes to
-    /// another program that listens for the agent, or waits; to the one that gave it back after 10 s at the earliest. An agent that
-    /// said `begun` takes that back. FAILED_PRECONDITION: more was said of the task, or another agent's claim stands.
+    /// Additive: the agent gives the task back, which it has claimed or was handed, and cannot do now. SUBMITTED without a message only.
+    /// The task goes to another program that listens for the agent, or waits; to the one that gave it back after 10 s at the earliest.
+    /// An agent that said `begun` takes that back. FAILED_PRECONDITION: more was said of the task, or another agent's claim stands.
     #[prost(bool, tag = "102")]
     pub give_back: bool,
 }
