@@ -46,7 +46,7 @@ fn behind_escape(text: &[u8]) -> Option<&[u8]> {
 
 /// The text of a line in UTF-16 that begins as an object does.
 pub(super) fn of_utf16(text: &[u8]) -> Option<Vec<u8>> {
-    let zeros = text.iter().filter(|byte| **byte == 0).count();
+    let zeros = text.iter().map(|byte| usize::from(*byte == 0)).sum::<usize>();
     if zeros < 2 || zeros * 4 < text.len() {
         return None;
     }

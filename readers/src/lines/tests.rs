@@ -146,12 +146,11 @@ fn a_message_behind_other_text_is_handed_on_unless_it_is_the_echo_of_a_log() {
     };
     assert_eq!(prefixed.message(), ANSWER);
     assert_eq!(pieces(&[Writes(&logged), Waits(499)]), []);
-    assert_eq!(pieces(&[Writes(&logged), Waits(500)]), [prefixed.clone()]);
-    assert_eq!(
-        pieces(&[Writes(logged.trim_ascii_end()), Waits(500)]),
-        [prefixed.clone()]
-    );
-    assert_eq!(pieces(&[Writes(&logged), Ends]), [prefixed.clone()]);
+    let handed_on = std::slice::from_ref(&prefixed);
+    assert_eq!(pieces(&[Writes(&logged), Waits(500)]), handed_on);
+    let unended = [Writes(logged.trim_ascii_end()), Waits(500)];
+    assert_eq!(pieces(&unended), handed_on);
+    assert_eq!(pieces(&[Writes(&logged), Ends]), handed_on);
     let said = [ANSWER, b"\n"].concat();
     let other = [OTHER, b"\n"].concat();
     assert_eq!(
@@ -174,7 +173,7 @@ fn a_message_behind_other_text_is_handed_on_unless_it_is_the_echo_of_a_log() {
 
 #[test]
 fn a_line_that_is_too_long_is_told_by_its_ends() {
-    let long = [&br#"{"id":1,"x":""#[..], &[b'x'; 20_000], br#""}"#].concat();
+    let long = [&br#"{"id":1,"x":""#[..], "x".repeat(20_000).as_bytes(), br#""}"#].concat();
     let told = pieces(&[
         Writes(b"{\n"),
         Writes(&long),
@@ -204,7 +203,7 @@ proptest! {
         let all = pieces(&[Writes(&text), Ends]);
         let cut: Vec<Does<'_>> = text.chunks(step).map(Writes).chain([Ends]).collect();
         prop_assert_eq!(&pieces(&cut), &all);
-        let letters = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'a').count();
+        let letters = |bytes: &[u8]| bytes.iter().map(|byte| usize::from(*byte == b'a')).sum::<usize>();
         prop_assert!(all.iter().map(|piece| letters(piece.text())).sum::<usize>() <= letters(&text));
         // A message behind other text may be the echo of a log.
         if !text.windows(ANSWER.len()).any(|bytes| bytes == ANSWER) {

@@ -2,49 +2,27 @@
 
 use std::{collections::HashSet, time::Duration};
 
+use agentanycast_proto::v1::SubscribeIncomingTasksResponse;
 use agentanycast_tests::{Daemon, rpc, within};
-
-const TASKS: usize = 50;
-const BYTES: usize = 400 << 10;
+use tokio::sync::mpsc;
 
 /// 20 MB wait when the agents come. Both stuck agents answer pings, so their connections stand; the good one
 /// has all tasks long before a silent connection would be given up (40 s).
 #[tokio::test]
 async fn two_agents_that_read_nothing_do_not_delay_a_good_one_that_gets_all_tasks() {
-    the_good_one_has_all_tasks("agents.deliver = \"all\"\n").await;
+    the_good_one_has_all_tasks("agents.deliver = \"all\"\n", 50, 400 << 10).await;
 }
 
-/// Each task is handed to one of them; what the stuck ones do not take off their streams goes to the good one.
+/// Each task is handed to one of them; what the stuck ones do not take off their streams goes to the good one. A task is more than
+/// their transports take for them.
 #[tokio::test]
 async fn two_agents_that_read_nothing_delay_a_good_one_for_the_hand_over_timeout() {
-    the_good_one_has_all_tasks("agents.hand_over_timeout = \"2s\"\n").await;
+    the_good_one_has_all_tasks("agents.hand_over_timeout = \"2s\"\n", 10, 3 << 20).await;
 }
 
-async fn the_good_one_has_all_tasks(config: &str) {
-    let daemon = Daemon::builder().config(config).start().await;
-    let mut sender = daemon.rpc().await;
-    let text = "x".repeat(BYTES);
-    let mut open = HashSet::new();
-    for _ in 0..TASKS {
-        open.insert(rpc::send(&mut sender, daemon.peer_id(), &text).await.task_id);
-    }
-    let mut stuck = Vec::new();
-    for _ in 0..2 {
-        let mut rpc = daemon.rpc().await;
-        let unread = rpc::listen(&mut rpc).await;
-        stuck.push((rpc, unread));
-    }
-    let mut rpc = daemon.rpc().await;
-    let mut tasks = rpc::listen(&mut rpc).await;
-    let work = async {
-        while !open.is_empty() {
-            let task = rpc::next_task(&mut tasks).await;
-            if open.remove(&task.task_id) {
-                rpc::complete(&mut rpc, &task.task_id, "done").await.unwrap();
-            }
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(25), work)
+async fn the_good_one_has_all_tasks(config: &str, tasks: usize, bytes: usize) {
+    let mut stage = Stage::new(config, tasks, bytes).await;
+    tokio::time::timeout(Duration::from_secs(25), stage.until_are_left(0))
         .await
         .expect("a stuck agent keeps tasks from the good one");
 }
@@ -53,46 +31,71 @@ async fn the_good_one_has_all_tasks(config: &str) {
 /// and more come while the good one works: it has nearly all, and the rest when the connections of the two are gone.
 #[tokio::test]
 async fn two_agents_that_hang_have_few_small_tasks() {
-    const WAITING: usize = 60;
-    const LATER: usize = 60;
     /// A tenth of what would be their share; they may have one more with each 100 ms that a loaded machine stands still.
     const MOST_KEPT: usize = 8;
-    let daemon = Daemon::builder().start().await;
-    let mut sender = daemon.rpc().await;
-    let text = "x".repeat(200);
-    let mut open = HashSet::new();
-    for _ in 0..WAITING {
-        open.insert(rpc::send(&mut sender, daemon.peer_id(), &text).await.task_id);
-    }
-    let mut stuck = Vec::new();
-    for _ in 0..2 {
-        let mut rpc = daemon.rpc().await;
-        let unread = rpc::listen(&mut rpc).await;
-        stuck.push((rpc, unread));
-    }
-    let mut rpc = daemon.rpc().await;
-    let mut tasks = rpc::listen(&mut rpc).await;
-    let (done, mut all_done) = tokio::sync::mpsc::unbounded_channel();
-    let working = tokio::spawn(async move {
-        loop {
-            let task = rpc::next_task(&mut tasks).await;
-            rpc::complete(&mut rpc, &task.task_id, "done").await.unwrap();
-            done.send(task.task_id).unwrap();
+    let mut stage = Stage::new("", 60, 200).await;
+    stage.send(60, 200).await;
+    stage.until_are_left(MOST_KEPT).await;
+    stage.stuck.clear();
+    stage.until_are_left(0).await;
+}
+
+/// Two stuck agents and a good one, which came when tasks waited.
+struct Stage {
+    daemon: Daemon,
+    sender: rpc::Rpc,
+    /// The tasks that are not done.
+    open: HashSet<String>,
+    stuck: Vec<(rpc::Rpc, tonic::Streaming<SubscribeIncomingTasksResponse>)>,
+    /// The tasks that the good one has done.
+    done: mpsc::UnboundedReceiver<String>,
+}
+
+impl Stage {
+    /// With so many tasks of so many bytes.
+    async fn new(config: &str, tasks: usize, bytes: usize) -> Self {
+        let daemon = Daemon::builder().config(config).start().await;
+        let (done, all_done) = mpsc::unbounded_channel();
+        let mut stage = Self {
+            sender: daemon.rpc().await,
+            daemon,
+            open: HashSet::new(),
+            stuck: Vec::new(),
+            done: all_done,
+        };
+        stage.send(tasks, bytes).await;
+        for _ in 0..2 {
+            let mut rpc = stage.daemon.rpc().await;
+            let unread = rpc::listen(&mut rpc).await;
+            stage.stuck.push((rpc, unread));
         }
-    });
-    for _ in 0..LATER {
-        open.insert(rpc::send(&mut sender, daemon.peer_id(), &text).await.task_id);
+        let mut rpc = stage.daemon.rpc().await;
+        let mut incoming = rpc::listen(&mut rpc).await;
+        tokio::spawn(async move {
+            while !done.is_closed() {
+                let task = rpc::next_task(&mut incoming).await;
+                // Refused where the task comes once more, as one that has ended.
+                if rpc::complete(&mut rpc, &task.task_id, "done").await.is_ok() {
+                    let _ = done.send(task.task_id);
+                }
+            }
+        });
+        stage
     }
-    let mut take = async |left: usize| {
-        while open.len() > left {
-            let task = within("a task is not kept by a stuck agent", all_done.recv())
-                .await
-                .unwrap();
-            assert!(open.remove(&task), "{task} came twice");
+
+    async fn send(&mut self, tasks: usize, bytes: usize) {
+        let text = "x".repeat(bytes);
+        for _ in 0..tasks {
+            let sent = rpc::send(&mut self.sender, self.daemon.peer_id(), &text).await;
+            self.open.insert(sent.task_id);
         }
-    };
-    take(MOST_KEPT).await;
-    stuck.clear();
-    take(0).await;
-    working.abort();
+    }
+
+    /// Waits until the good one has done all but so many.
+    async fn until_are_left(&mut self, left: usize) {
+        while self.open.len() > left {
+            let done = within("no stuck agent keeps a task", self.done.recv()).await;
+            self.open.remove(&done.expect("the good one works"));
+        }
+    }
 }

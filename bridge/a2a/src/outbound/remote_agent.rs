@@ -235,19 +235,16 @@ impl RemoteAgent {
             let mut has_begun = false;
             let mut is_over = false;
             while !is_over {
-                let events = match unless_silent(body.frame()).await {
-                    Some(frame) => {
-                        let frame = frame.map_err(|error| from_error(&*error, false))?;
-                        let Ok(data) = frame.into_data() else { continue };
-                        reader.take(&data)
-                    }
+                let events = if let Some(frame) = unless_silent(body.frame()).await {
+                    let frame = frame.map_err(|error| from_error(&*error, false))?;
+                    let Ok(data) = frame.into_data() else { continue };
+                    reader.take(&data)
+                } else {
                     // The last event may lack the empty line behind it; half an event is none.
-                    None => {
-                        is_over = true;
-                        let mut last = reader.finish();
-                        last.retain(|event| parse(event).is_ok());
-                        Ok(last)
-                    }
+                    is_over = true;
+                    let mut last = reader.finish();
+                    last.retain(|event| parse(event).is_ok());
+                    Ok(last)
                 };
                 for event in events.map_err(|error| OutboundError::permanent(error.to_string()))? {
                     if event.is_empty() {

@@ -136,7 +136,9 @@ impl Assignments {
     fn refresh_all(&mut self) {
         let all: Vec<ListenerId> = self.listeners.keys().copied().collect();
         self.relieved.extend(&all);
-        all.into_iter().for_each(|id| self.refresh(id));
+        for id in all {
+            self.refresh(id);
+        }
     }
 
     /// The task is known no more. The listeners that were sent it, which still listen.

@@ -328,7 +328,7 @@ impl Model {
         for listener in self.listeners.values_mut() {
             listener.found_tasks_at = listener.found_tasks_at.filter(|at| *at + STEP > self.now);
             if let Some((_, at)) = listener.first {
-                let steps = (self.now - at).as_millis() / STEP.as_millis();
+                let steps = self.now.saturating_sub(at).as_millis() / STEP.as_millis();
                 listener.allowance = if steps < 10 {
                     1 + steps as usize
                 } else {

@@ -569,3 +569,35 @@ fn a_listener_that_is_alone_has_what_it_has_room_for() {
     feed.tick_trials(SECOND / 10);
     assert_eq!(names(&feed.end_turn(SECOND / 10)), ["b"]);
 }
+
+/// Two programs hang, and their transports take nothing: what they have goes to the one that works.
+#[test]
+fn what_stuck_listeners_have_goes_to_the_one_that_acts() {
+    let mut feed = new_dispatcher(None);
+    for task in 0..10 {
+        offer(&mut feed, &task.to_string(), OfferKind::New);
+    }
+    let mut handed = Vec::new();
+    for id in 1..=3 {
+        handed.extend(attach(&mut feed, id, id, at(0)));
+        handed.extend(feed.end_turn(at(0)));
+    }
+    let mut done = 0;
+    for step in 0..400 {
+        let now = SECOND * step / 10;
+        while let Some(place) = handed.iter().position(|handed| handed.listener == 3) {
+            let ListenerDelivery { task, .. } = handed.swap_remove(place);
+            handed.extend(feed.credit(3, 1, now));
+            feed.on_end_reported(&task);
+            feed.withdraw(&task);
+            feed.on_task_ended(&task);
+            handed.extend(feed.end_turn(now));
+            done += 1;
+        }
+        feed.tick_trials(now);
+        handed.extend(feed.end_turn(now));
+        handed.extend(feed.tick(now, GRACE));
+        handed.extend(feed.end_turn(now));
+    }
+    assert_eq!(done, 10, "{handed:?}");
+}
