@@ -1,7 +1,8 @@
 //! A server on two pipes: a message a line.
 //!
 //! Invariant: a line that is longer than allowed is never in memory as a whole, and each line that may be an
-//! answer ends a request, also one that was written over several lines, in UTF-16, behind other text, or without an end.
+//! answer ends a request, also one that was written over several lines, in UTF-16 or UTF-32, twice encoded, behind
+//! other text, or without an end.
 
 use std::sync::Arc;
 
@@ -140,6 +141,38 @@ fn take(piece: &Piece, max: usize, shared: &ConnectionState, outgoing: &mpsc::Se
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shared::RequestKind;
+
+    #[test]
+    fn a_line_that_is_no_object_ends_the_request_that_it_names() {
+        let answer = r#"{"jsonrpc": "2.0", "id": 4, "result": {"content": []}}"#;
+        let line = |text: &str| Piece::Line(text.into());
+        let (missing, twice) = (answer.replacen("{\"", "{ ", 1), Value::from(answer).to_string());
+        let request = r#"{"jsonrpc": "2.0", "id": 4, "method": "tools/call"}"#;
+        for (piece, is_ended) in [
+            (line(&missing), true),
+            (line(&twice), true),
+            (line(&twice[..twice.len() - 1]), true),
+            (line(&format!("[{answer},]")), true),
+            (Piece::Utf32(answer.into()), true),
+            (line(&missing.replace('4', "6")), false),
+            (line(&twice.replace('4', "6")), false),
+            (line(&Value::from(request).to_string()), false),
+            (line("request 4 has its result"), false),
+            (line("\"4\""), false),
+        ] {
+            let identity = crate::ClientIdentity {
+                name: "t",
+                version: "1",
+                asks: false,
+            };
+            let shared = ConnectionState::new(identity);
+            let mut waiting = [4, 5].map(|id| shared.open(id, RequestKind::Call).unwrap());
+            take(&piece, 1 << 10, &shared, &mpsc::channel(1).0);
+            let [is_first, is_second] = waiting.each_mut().map(|one| one.outcome.try_recv().is_ok());
+            assert_eq!((is_first, is_second), (is_ended, false), "{piece:?}");
+        }
+    }
 
     #[tokio::test]
     async fn a_message_is_one_line_for_every_reader() {

@@ -1,6 +1,8 @@
 //! What a text that cannot be read was meant to be: the members of its outermost objects, found without a
 //! parser. PURE.
 
+use agentanycast_readers::lines::{behind_key, has_key, spelled_out};
+
 use crate::message::own_id;
 
 /// The members at the top of a text that looks like JSON-RPC.
@@ -40,6 +42,39 @@ impl Outline {
             }
         }
         outline
+    }
+
+    /// The outline of a text that is no JSON; where that is no answer, what can be cut out of it, if that names an open
+    /// request. A key in `'` counts only where an object begins the text: others are of logs of Python.
+    pub(crate) fn of_broken(text: &[u8], is_open: impl Fn(u64) -> bool) -> Self {
+        let outline = Self::of(text);
+        if outline.may_be_answer() {
+            return outline;
+        }
+        let text = &*spelled_out(text);
+        let has_outcome = has_key(text, "result") || has_key(text, "error");
+        let is_rpc = text.windows(7).any(|seven| seven == b"jsonrpc");
+        if !has_outcome || !is_rpc || has_key(text, "method") {
+            return outline;
+        }
+        let mut cut = Self {
+            has_outcome,
+            ..Self::default()
+        };
+        // What an answer holds may have ids, too.
+        let most = if text.trim_ascii_start().starts_with(b"[") {
+            MOST_IDS
+        } else {
+            1
+        };
+        for value in behind_key(text, "id").take(most) {
+            cut.member(b"id", value);
+        }
+        if cut.ids.iter().any(|id| is_open(*id)) {
+            cut
+        } else {
+            outline
+        }
     }
 
     /// The outline of a text of which only the beginning and the end are known.
@@ -111,6 +146,37 @@ mod tests {
     }
 
     #[test]
+    fn ids_are_cut_out_of_broken_answers() {
+        let answer = r#"{"jsonrpc": "2.0", "id": 4, "result": {"content": []}}"#;
+        for text in [
+            answer.replacen("{\"", "{ ", 1),
+            answer.replace('"', "'"),
+            answer.replace('"', "\\\""),
+            format!("[{answer},]"),
+            answer.chars().flat_map(|one| [one, '\0']).collect(),
+        ] {
+            let outline = Outline::of_broken(text.as_bytes(), |id| id == 4);
+            assert_eq!((outline.may_be_answer(), outline.ids), (true, vec![4]), "{text}");
+        }
+        let nested = r#"{ jsonrpc": "2.0", "id": 4, "result": {"id": 5}}"#;
+        assert_eq!(Outline::of_broken(nested.as_bytes(), |_| true).ids, [4]);
+        assert!(!Outline::of_broken(nested.as_bytes(), |id| id == 5).may_be_answer());
+        let list = format!("[{answer}, {},]", answer.replace('4', "5"));
+        assert_eq!(Outline::of_broken(list.as_bytes(), |id| id == 5).ids, [4, 5]);
+        for text in [
+            "request 4 has its result",
+            "sends {'jsonrpc': '2.0', 'id': 4, 'result': 1}",
+            "{ jsonrpc\": \"2.0\", \"id\": 4, \"method\": \"error\", \"error\": 1}",
+            "{ level\": 30, \"id\": 4, \"error\": 1}",
+        ] {
+            assert!(
+                !Outline::of_broken(text.as_bytes(), |_| true).may_be_answer(),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
     fn log_lines_and_notifications_are_no_answers() {
         let may = |text: &str| Outline::of(text.as_bytes()).may_be_answer();
         assert!(!may(r#"{"level":30,"id":3,"msg":"NaN"#));
@@ -129,7 +195,7 @@ mod tests {
         #[test]
         fn hostile_text_does_no_harm(text in prop::collection::vec(
             prop_oneof![Just(b'"'), Just(b'{'), Just(b'}'), Just(b'\\'), Just(b':'), any::<u8>()], 0..60)) {
-            let _ = Outline::of(&text);
+            let _ = Outline::of_broken(&text, |_| true);
             let _ = Outline::of_ends(&text, &text);
         }
     }

@@ -152,6 +152,10 @@ impl ConnectionState {
         origin: Option<u64>,
     ) -> Vec<Value> {
         match document {
+            Ok(Value::String(inner)) => {
+                self.take_unreadable(inner.as_bytes(), "it is a text, and has to be an object", origin);
+                Vec::new()
+            }
             Ok(document) => {
                 let all = messages(document).into_iter();
                 all.filter_map(|message| self.take_one(message, bytes, origin))
@@ -166,12 +170,13 @@ impl ConnectionState {
 
     /// A text is no document of JSON: the request that it answers ends.
     fn take_unreadable(&self, text: &[u8], error: &str, origin: Option<u64>) {
-        self.take_outlined(&Outline::of(text), text, error, origin);
+        let outline = Outline::of_broken(text, |id| self.is_open(id));
+        self.take_outlined(&outline, text, error, origin);
     }
 
     /// As [`Self::take_unreadable`], for a line that is none of MCP for this reason.
     pub(crate) fn take_unreadable_line(&self, piece: &Piece, fault: &str) {
-        let outline = Outline::of(piece.message());
+        let outline = Outline::of_broken(piece.message(), |id| self.is_open(id));
         // A log may show messages of other connections.
         if matches!(piece, Piece::Prefixed { .. }) && !outline.ids.iter().any(|id| self.is_open(*id)) {
             return;

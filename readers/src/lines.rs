@@ -11,6 +11,7 @@ mod shape;
 
 use std::{
     collections::VecDeque,
+    ops::Range,
     time::{Duration, Instant},
 };
 
@@ -22,7 +23,7 @@ use self::{
 };
 use crate::json;
 
-pub use self::objects::{could_be, cut, has_key};
+pub use self::objects::{behind_key, could_be, cut, has_key, spelled_out};
 
 /// How long a program is silent before what it has written is taken without an end of line: a call whose answer has
 /// none has to end within a second.
@@ -35,19 +36,21 @@ const LONGEST_DOUBT: usize = 64 << 10;
 /// A piece of a program's output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// A line, without its end and without the colours of a terminal around it.
+    /// A line, without its end and without the colours of a terminal.
     Line(Vec<u8>),
     /// Lines that begin an object which the first of them does not end. The object may be whole or broken.
     Spread(Vec<u8>),
     /// An object in UTF-16, as UTF-8.
     Utf16(Vec<u8>),
-    /// A line with a message that begins at `at`, behind other text, such as the beginning of a line of a log. The
-    /// program did not write the same message on a line of its own: then the line is one of a log.
+    /// An object in UTF-32, as UTF-8.
+    Utf32(Vec<u8>),
+    /// A line with a message at `at`, behind other text, such as the beginning of a line of a log. The program did not
+    /// write the same message on a line of its own: then the line is one of a log.
     Prefixed {
         /// The line.
         text: Vec<u8>,
-        /// Where the message begins.
-        at: usize,
+        /// Where the message is.
+        at: Range<usize>,
     },
     /// A line of more bytes than allowed: its beginning and its end.
     TooLong {
@@ -65,15 +68,16 @@ impl Piece {
             Self::Line(text)
             | Self::Spread(text)
             | Self::Utf16(text)
+            | Self::Utf32(text)
             | Self::Prefixed { text, .. }
             | Self::TooLong { head: text, .. } => text,
         }
     }
 
-    /// Its bytes from where its message begins.
+    /// The bytes of its message.
     pub fn message(&self) -> &[u8] {
         match self {
-            Self::Prefixed { text, at } => &text[*at..],
+            Self::Prefixed { text, at } => &text[at.clone()],
             _ => self.text(),
         }
     }
@@ -84,6 +88,7 @@ impl Piece {
             Self::Line(_) => None,
             Self::Spread(_) => Some("an object is on several lines, and has to be on one"),
             Self::Utf16(_) => Some("the line is in UTF-16, and has to be in UTF-8"),
+            Self::Utf32(_) => Some("the line is in UTF-32, and has to be in UTF-8"),
             Self::Prefixed { .. } => Some("text is before the object on its line"),
             Self::TooLong { .. } => Some("the line is too long"),
         }
@@ -96,7 +101,7 @@ struct Doubt {
     since: Instant,
     message: Value,
     text: Vec<u8>,
-    at: usize,
+    at: Range<usize>,
 }
 
 impl From<Doubt> for Piece {
@@ -135,6 +140,11 @@ impl ProgramText {
         self.line.is_cut()
     }
 
+    /// The messages behind other text that wait for the same message on a line of its own.
+    pub fn doubts(&self) -> impl Iterator<Item = &Value> {
+        self.doubts.iter().map(|doubt| &doubt.message)
+    }
+
     /// Takes bytes that came now; the pieces that are known by them.
     pub fn take(&mut self, bytes: &[u8], now: Instant) -> Vec<Piece> {
         let (mut pieces, mut rest) = (Vec::new(), bytes);
@@ -171,12 +181,13 @@ impl ProgramText {
         let mut pieces = Vec::new();
         let is_over = |since: Instant| now.saturating_duration_since(since) >= QUIET;
         if self.last.is_some_and(is_over) && (self.joiner.is_open() || !self.is_half) {
-            if !self.line.is_cut() && self.joiner.is_ended_by(self.line.text()) {
+            let text = shape::without_escapes(self.line.text());
+            if !self.line.is_cut() && self.joiner.is_ended_by(&text) {
                 let line = self.line.end();
                 self.end_line(line, None, &mut pieces);
             }
             pieces.extend(self.joiner.give_up());
-            let is_message = || shape::message_within(self.line.text()).is_some();
+            let is_message = || shape::ends_with_message(self.line.text());
             if self.line.is_whole() || !self.line.is_cut() && is_message() {
                 let line = self.line.end();
                 self.end_line(line, None, &mut pieces);
@@ -206,17 +217,18 @@ impl ProgramText {
         if line.is_cut() {
             pieces.extend(self.joiner.give_up());
             let Line { head, tail, .. } = line;
+            let [head, tail] = [head, tail].map(|end| shape::without_escapes(&end).into_owned());
             return pieces.push(Piece::TooLong { head, tail });
         }
-        // A line behind one in UTF-16 begins with the second half of its end.
+        // A line behind one in UTF-16 or UTF-32 begins with the rest of its end.
         let begin = line.head.iter().position(|byte| *byte != 0).unwrap_or_default();
-        let text = shape::without_escapes(&line.head[begin..]);
+        if let Some(piece) = shape::of_wide_units(&line.head[begin..]) {
+            pieces.extend(self.joiner.give_up());
+            return pieces.push(piece);
+        }
+        let text = &*shape::without_escapes(&line.head[begin..]);
         if shape::is_blank(text) {
             return;
-        }
-        if let Some(text) = shape::of_utf16(text) {
-            pieces.extend(self.joiner.give_up());
-            return pieces.push(Piece::Utf16(text));
         }
         if !self.joiner.is_open()
             && let Some((at, message)) = shape::message_within(text)
@@ -258,7 +270,9 @@ fn settle(doubts: &mut VecDeque<Doubt>, piece: &Piece, pieces: &mut Vec<Piece>) 
         doubts.remove(at);
         return;
     }
-    let is_same_call = |doubt: &Doubt| doubt.message.get("id") == message.get("id");
+    // Updates of ACP have no id, and are about a session.
+    let call = |message: &Value| (message["id"].clone(), message["params"]["sessionId"].clone());
+    let is_same_call = |doubt: &Doubt| call(&doubt.message) == call(&message);
     let (known, others): (VecDeque<Doubt>, _) = std::mem::take(doubts).into_iter().partition(is_same_call);
     *doubts = others;
     pieces.extend(known.into_iter().map(Piece::from));

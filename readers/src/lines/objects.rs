@@ -1,6 +1,8 @@
 //! Lines that are no JSON document: which of them could be a message, where an object ends that is spread over several
 //! lines, and which ids can be cut out of broken text. PURE.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use super::Piece;
@@ -99,6 +101,28 @@ fn depth_after(line: &[u8], before: usize) -> Option<usize> {
     (!in_string).then_some(depth)
 }
 
+/// Where the object ends that begins here: behind its last bracket. `None`: it has no end.
+pub(super) fn object_end(text: &[u8]) -> Option<usize> {
+    let (mut depth, mut in_string) = (0_usize, false);
+    let mut bytes = text.iter().enumerate();
+    while let Some((at, byte)) = bytes.next() {
+        match byte {
+            b'"' => in_string = !in_string,
+            b'\\' if in_string => drop(bytes.next()),
+            _ if in_string => {}
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => {
+                depth = depth.checked_sub(1)?;
+                if depth == 0 {
+                    return Some(at + 1);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
 /// Whether a line is a message of one of the protocols by itself.
 fn is_message(line: &[u8]) -> bool {
     message(line).is_some()
@@ -127,6 +151,25 @@ pub fn could_be(text: &[u8], keys: &[&str]) -> bool {
     begins_object(text) && (depth_after(text, 0) != Some(0) || keys.iter().any(|key| has_key(text, key)))
 }
 
+/// Broken text as its keys are looked for: what another encoding or a string made of it is undone. Where it is no object,
+/// a key in `'` is one of a log of Python, and is none.
+pub fn spelled_out(text: &[u8]) -> Cow<'_, [u8]> {
+    if begins_object(text) && !text.contains(&0) {
+        return text.into();
+    }
+    let mut bytes = text.iter().copied().filter(|byte| *byte != 0).peekable();
+    let is_object = json::without_bom(text).trim_ascii_start().starts_with(b"{");
+    let mut out = Vec::with_capacity(text.len());
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'\\' if bytes.peek() == Some(&b'"') => {}
+            b'\'' if !is_object => out.push(b' '),
+            byte => out.push(byte),
+        }
+    }
+    out.into()
+}
+
 /// Whether broken text has this key.
 pub fn has_key(text: &[u8], key: &str) -> bool {
     behind_key(text, key).next().is_some()
@@ -143,7 +186,7 @@ pub fn cut(text: &[u8], key: &str) -> Vec<String> {
 }
 
 /// What stands behind each `"key":`, from its first byte that is not white space.
-fn behind_key<'a>(text: &'a [u8], key: &str) -> impl Iterator<Item = &'a [u8]> {
+pub fn behind_key<'a>(text: &'a [u8], key: &str) -> impl Iterator<Item = &'a [u8]> {
     let key = key.as_bytes().to_vec();
     let length = key.len() + 2;
     text.windows(length).enumerate().filter_map(move |(at, window)| {
@@ -211,6 +254,34 @@ mod tests {
         assert_eq!(cut(text, "id"), ["t1", "t2"]);
         assert!(has_key(text, "n") && !has_key(text, "caf"));
         assert!(cut(b"{\"id\": \"t", "id").is_empty());
+    }
+
+    #[test]
+    fn ids_are_cut_out_of_what_is_no_object() {
+        let wide: Vec<u8> = b"{\"id\":\"t\""
+            .iter()
+            .flat_map(|byte| [*byte, 0, 0, 0])
+            .collect();
+        for (text, ids) in [
+            (&b"{ type\": \"chunk\", \"id\": \"t\"}"[..], &["t"][..]),
+            (b"\"{\\\"id\\\": \\\"t\\\"}\"", &["t"]),
+            (b"{\\\"id\\\": \\\"t\\\"}", &["t"]),
+            (&wide, &["t"]),
+            (b"{'id': 't'", &["t"]),
+            (b"sends {'id': 't'}", &[]),
+            (
+                b"{\"id\": \"t\", \"text\": \"\\\"id\\\": \\\"u\\\"\", NaN}",
+                &["t"],
+            ),
+            (b"task t is done", &[]),
+        ] {
+            assert_eq!(
+                cut(&spelled_out(text), "id"),
+                ids,
+                "{}",
+                String::from_utf8_lossy(text)
+            );
+        }
     }
 
     #[test]

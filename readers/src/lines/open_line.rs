@@ -124,8 +124,8 @@ enum Form {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Skip {
     No,
-    /// The byte behind a backslash of a string.
-    Backslash,
+    /// One byte: that behind a backslash of a string, or the last one of a choice of characters.
+    Next,
     /// The byte behind ESC.
     Escape,
     /// A control sequence of a terminal, up to its last byte.
@@ -172,12 +172,13 @@ impl Scan {
             Skip::No if self.in_string => self.step_in_string(byte),
             Skip::No => self.step_outside(byte),
             // UTF-16.
-            Skip::Backslash if byte == 0 => {}
-            Skip::Backslash => self.skip = Skip::No,
+            Skip::Next if byte == 0 => {}
+            Skip::Next => self.skip = Skip::No,
             Skip::Escape => {
                 self.skip = match byte {
                     b'[' => Skip::Control,
                     b']' => Skip::System,
+                    b'(' | b')' => Skip::Next,
                     _ => Skip::No,
                 }
             }
@@ -202,7 +203,7 @@ impl Scan {
     const fn step_in_string(&mut self, byte: u8) {
         match byte {
             b'"' => self.in_string = false,
-            b'\\' => self.skip = Skip::Backslash,
+            b'\\' => self.skip = Skip::Next,
             _ => {}
         }
     }
@@ -306,6 +307,8 @@ mod tests {
             ("[{}]", true),
             ("{\"a\":NaN}", true),
             ("\x1b[1m{}\x1b[0m", true),
+            ("\x1b[1m{}\x1b(B\x1b[m", true),
+            ("{\x1b[34m\"a\"\x1b[0m:\x1b[1m[\x1b[0m1]}", true),
             ("{\0\"\0a\0\\\0\"\0\"\0:\x001\0}\0", true),
             ("{\"a\":{}", false),
             ("{\"a\":\"}", false),

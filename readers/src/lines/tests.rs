@@ -75,7 +75,7 @@ fn half_a_line_of_a_slow_writer_is_never_cut() {
         (br#"{"a":{"b":"}"#, br#""}}"#),
         (b"Star", b"ting..."),
         (b"[INFO]", b" x"),
-        (b"INFO: {\"type\":\"result\",\"id\":\"t\",", b"\"n\":1} sent"),
+        (b"INFO: {\"type\":\"other\",\"n\":1,", b"\"n\":1} sent"),
     ] {
         let whole = [first, second].concat();
         assert_eq!(
@@ -122,19 +122,39 @@ fn an_object_on_several_lines_ends_with_its_last_bracket() {
 }
 
 #[test]
-fn colours_are_left_out_and_utf_16_is_named() {
-    let coloured = [b"\x1b[32m", ANSWER, b"\x1b[0m\n"].concat();
-    assert_eq!(pieces(&[Writes(&coloured)]), [line(ANSWER)]);
-    assert_eq!(
-        pieces(&[Writes(coloured.trim_ascii_end()), Waits(500)]),
-        [line(ANSWER)]
-    );
+fn colours_are_left_out_and_utf_16_and_utf_32_are_named() {
+    let within =
+        "\x1b[1;39m{\x1b[34;1m\"type\"\x1b[0m:\x1b[32m\"result\"\x1b[0m,\"id\":\"t\"\x1b[1;39m}\x1b[0m\n";
+    let around = [b"\x1b[32m", ANSWER, b"\x1b[0m\n"].concat();
+    for coloured in [&around[..], within.as_bytes()] {
+        assert_eq!(pieces(&[Writes(coloured)]), [line(ANSWER)]);
+        let unended = [Writes(coloured.trim_ascii_end()), Waits(500)];
+        assert_eq!(pieces(&unended), [line(ANSWER)]);
+        let logged = [b"INFO: ", coloured.trim_ascii_end()].concat();
+        let echoed = [Writes(&logged), Writes(b"\n"), Writes(coloured), Waits(900)];
+        assert_eq!(pieces(&echoed), [line(ANSWER)]);
+        let [Piece::Prefixed { .. }] = &pieces(&[Writes(&logged), Waits(500)])[..] else {
+            panic!("the line of the log is handed on");
+        };
+    }
+    let spread = b"\x1b[1;39m{\n  \x1b[34;1m\"id\"\x1b[0m: \x1b[32m[]\x1b[0m\n\x1b[1;39m}\x1b[0m";
+    let plain = Piece::Spread(b"{\n\"id\": []\n}".to_vec());
+    assert_eq!(pieces(&[Writes(spread), Waits(500)]), [plain]);
     let text = String::from_utf8_lossy(ANSWER);
     let units = |text: &str| -> Vec<u8> { text.encode_utf16().flat_map(u16::to_le_bytes).collect() };
     let utf16 = Piece::Utf16(ANSWER.to_vec());
     let lines = [&b"\xff\xfe"[..], &units(&format!("{text}\r\n{text}\n"))].concat();
     assert_eq!(pieces(&[Writes(&lines)]), [utf16.clone(), utf16.clone()]);
     assert_eq!(pieces(&[Writes(&units(&text)), Waits(500)]), [utf16]);
+    let units = |text: &str| -> Vec<u8> {
+        text.chars()
+            .flat_map(|one| u32::from(one).to_le_bytes())
+            .collect()
+    };
+    let utf32 = Piece::Utf32(ANSWER.to_vec());
+    let lines = [&units(&format!("{text}\n")), OTHER, b"\n"].concat();
+    assert_eq!(pieces(&[Writes(&lines)]), [utf32.clone(), line(OTHER)]);
+    assert_eq!(pieces(&[Writes(&units(&text)), Waits(500)]), [utf32]);
 }
 
 #[test]
@@ -142,7 +162,7 @@ fn a_message_behind_other_text_is_handed_on_unless_it_is_the_echo_of_a_log() {
     let logged = [b"INFO: ", ANSWER, b"\n"].concat();
     let prefixed = Piece::Prefixed {
         text: logged.trim_ascii_end().to_vec(),
-        at: 6,
+        at: 6..6 + ANSWER.len(),
     };
     assert_eq!(prefixed.message(), ANSWER);
     assert_eq!(pieces(&[Writes(&logged), Waits(499)]), []);
@@ -169,6 +189,31 @@ fn a_message_behind_other_text_is_handed_on_unless_it_is_the_echo_of_a_log() {
         pieces(&[Writes(&logged), Writes(more), Writes(b"\n")]),
         [prefixed, line(more)]
     );
+    let sent = [b"INFO: ", ANSWER, b" is sent\n"].concat();
+    assert_eq!(
+        pieces(&[Writes(&sent), Writes(&said), Waits(900)]),
+        [line(ANSWER)]
+    );
+    assert_eq!(pieces(&[Writes(&sent), Waits(500)])[0].message(), ANSWER);
+}
+
+#[test]
+fn a_message_behind_other_text_waits_while_others_are_about_other_sessions() {
+    let update = |session: &str| {
+        format!(r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"{session}"}}}}"#)
+    };
+    let (one, two) = (update("1"), update("2"));
+    let steps = format!("INFO: {one}\n{two}\n{one}\n");
+    assert_eq!(
+        pieces(&[Writes(steps.as_bytes()), Waits(900)]),
+        [line(two.as_bytes()), line(one.as_bytes())]
+    );
+    let mut text = ProgramText::new(1000);
+    text.take(
+        steps.split_inclusive('\n').next().unwrap().as_bytes(),
+        Instant::now(),
+    );
+    assert_eq!(text.doubts().count(), 1);
 }
 
 #[test]

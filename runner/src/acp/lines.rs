@@ -10,7 +10,7 @@ use agent_client_protocol::v1::schema::{SessionNotification, StopReason};
 use agentanycast_readers::{
     excerpt::excerpt,
     halves, json,
-    lines::{Piece, could_be, cut, has_key},
+    lines::{Piece, could_be, cut, has_key, spelled_out},
 };
 use lru::LruCache;
 use serde::Deserialize;
@@ -24,6 +24,9 @@ const KEYS: [&str; 4] = ["jsonrpc", "method", "result", "error"];
 
 /// The code of the error that ends a call for a line of the agent, as JSON-RPC has it for JSON that is broken.
 pub(super) const UNREADABLE: i32 = -32700;
+
+/// What the log says of a line of a log.
+const NO_MESSAGE: &str = "it is no message";
 
 /// The method of a prompt.
 const PROMPT: &str = "session/prompt";
@@ -148,19 +151,26 @@ impl Calls {
                     "a list of messages, and each has to be on a line of its own",
                 );
             }
-            Err(error) if could_be(piece.message(), &KEYS) => {
+            Ok(Value::String(inner)) => {
+                let named = self.named(inner.as_bytes());
+                return self.end_named(named, text, "a message within a text");
+            }
+            Ok(_) => return warning(NO_MESSAGE, text),
+            Err(error) => {
                 let reason = piece
                     .fault()
                     .map_or_else(|| format!("no JSON: {error}"), str::to_owned);
-                return self.end_calls(text, &reason);
+                if could_be(piece.message(), &KEYS) {
+                    return self.end_calls(text, &reason);
+                }
+                return self.end_named(self.named(text), text, &reason);
             }
-            Ok(_) | Err(_) => return warning("it is no message", text),
         };
         match (piece, piece.fault()) {
             (_, None) => {}
             // A log that shows what the agent was told, or messages of its own.
             (Piece::Prefixed { .. }, Some(_)) if !self.is_of_a_call(&value) => {
-                return warning("it is no message", text);
+                return warning(NO_MESSAGE, text);
             }
             (_, Some(fault)) => return self.end_calls(text, fault),
         }
@@ -205,21 +215,41 @@ impl Calls {
 
     /// Whether a message is the answer to a call, or what an agent sends while it does one.
     fn is_of_a_call(&self, message: &Map<String, Value>) -> bool {
-        if let Some(method) = message.get("method") {
-            let session = message
-                .get("params")
-                .and_then(|params| params["sessionId"].as_str());
-            let is_of = |call: &Call| session.is_some() && call.session.as_deref() == session;
-            return is_of_agent(method) && self.open.values().any(is_of);
+        if message.contains_key("method") {
+            let mut sessions = self.open.values().filter_map(|call| call.session.as_deref());
+            return sessions.any(|session| is_of_session(message, session));
         }
         let id = message.get("id").and_then(Value::as_str);
         id.is_some_and(|id| self.open.contains_key(id))
     }
 
+    /// The session of the prompt that this piece answers.
+    pub(super) fn answered_session(&self, piece: &Piece) -> Option<String> {
+        let Piece::Line(line) = piece else {
+            return None;
+        };
+        let message = json::value(line).ok()?;
+        let is_answer = message.get("method").is_none();
+        let call = self.open.get(message["id"].as_str().filter(|_| is_answer)?)?;
+        call.session.clone().filter(|_| call.method == PROMPT)
+    }
+
     /// Ends the calls that a line may be about, with the line.
     fn end_calls(&mut self, text: &[u8], reason: &str) -> Received {
+        self.end(self.concerned(text), text, reason)
+    }
+
+    /// As [`Self::end_calls`], for a line which is one of a log where it names no calls.
+    fn end_named(&mut self, named: Vec<String>, text: &[u8], reason: &str) -> Received {
+        if named.is_empty() {
+            return warning(NO_MESSAGE, text);
+        }
+        self.end(named, text, reason)
+    }
+
+    fn end(&mut self, ids: Vec<String>, text: &[u8], reason: &str) -> Received {
         let mut received = warning(reason, text);
-        for id in self.concerned(text) {
+        for id in ids {
             self.open.remove(&id);
             self.answered.put(id.clone(), ());
             let message = format!(
@@ -231,6 +261,26 @@ impl Calls {
             received.lines.push(answer.to_string());
         }
         received
+    }
+
+    /// The calls that a text names which does not begin as a message: as an answer to them, or as what an agent sends of
+    /// their sessions. A log may show what the agent was told.
+    fn named(&self, text: &[u8]) -> Vec<String> {
+        let text = &*spelled_out(text);
+        let (methods, ids, sessions) = (cut(text, "method"), cut(text, "id"), cut(text, "sessionId"));
+        let has_outcome = || {
+            ["result", "error", "stopReason"]
+                .iter()
+                .any(|key| has_key(text, key))
+        };
+        let is_answer = methods.is_empty() && has_outcome();
+        let is_of_agent = has_key(text, "sessionUpdate") || methods.iter().any(|method| is_of_agent(method));
+        let is_named = |id: &String, call: &Call| {
+            let is_of_session = call.session.as_ref().is_some_and(|one| sessions.contains(one));
+            is_answer && ids.contains(id) || is_of_agent && call.method == PROMPT && is_of_session
+        };
+        let named = self.open.iter().filter(|(id, call)| is_named(id, call));
+        named.map(|(id, _)| id.clone()).collect()
     }
 
     /// The calls that a line may be about: those that it names by their ids, else those of its session, else those
@@ -264,10 +314,16 @@ impl Calls {
 }
 
 /// Whether agents send this method.
-fn is_of_agent(method: &Value) -> bool {
+fn is_of_agent(method: &str) -> bool {
     let of_agent = ["session/update", "session/request_permission", "fs/", "terminal/"];
-    let method = method.as_str().unwrap_or_default();
     of_agent.iter().any(|begin| method.starts_with(begin))
+}
+
+/// Whether a message is what an agent sends of this session.
+pub(super) fn is_of_session(message: &Map<String, Value>, session: &str) -> bool {
+    let method = message.get("method").and_then(Value::as_str);
+    let params = message.get("params");
+    method.is_some_and(is_of_agent) && params.is_some_and(|params| params["sessionId"] == session)
 }
 
 fn warning(reason: &str, text: &[u8]) -> Received {
@@ -446,7 +502,7 @@ mod tests {
         assert_eq!(ended(&Piece::Utf16(answer.to_vec())), ["p1"]);
         let prefixed = |message: &[u8]| Piece::Prefixed {
             text: [b"DEBUG ", message].concat(),
-            at: 6,
+            at: 6..6 + message.len(),
         };
         assert_eq!(ended(&prefixed(answer)), ["p1"]);
         let update = br#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s2"}}"#;
@@ -459,6 +515,58 @@ mod tests {
             br#"{"jsonrpc":"2.0","id":1,"method":"fs/read_text_file"}"#,
         ] {
             assert!(ended(&prefixed(of_others)).is_empty());
+        }
+    }
+
+    #[test]
+    fn a_line_that_does_not_begin_as_a_message_ends_the_calls_that_it_names() {
+        let update = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s2","update":{"sessionUpdate":"agent_message_chunk"}}}"#;
+        let answer = r#"{"jsonrpc":"2.0","id":"p1","result":{"stopReason":"end_turn"}}"#;
+        let wide = |text: &str| String::from_utf8(text.bytes().flat_map(|byte| [byte, 0]).collect()).unwrap();
+        for (text, id) in [(update, "p2"), (answer, "p1")] {
+            for text in [
+                text.replacen("{\"", "{ ", 1),
+                Value::from(text).to_string(),
+                format!("INFO: {}", &text[..text.len() - 1]),
+                wide(&format!("got {text}")),
+            ] {
+                assert_eq!(ended(&piece(text.as_bytes())), [id], "{text}");
+            }
+            assert_eq!(ended(&Piece::Utf32(text.into())), [id]);
+        }
+        let prompt = r#"{"jsonrpc":"2.0","id":"p1","method":"session/prompt","params":{"sessionId":"s1"}}"#;
+        for text in [
+            &format!("got {}", prompt.replace("2.0", "2.0\",")),
+            &Value::from(prompt).to_string(),
+            &answer.replacen("{\"", "{ ", 1).replace("p1", "of others"),
+            &update.replacen("{\"", "{ ", 1).replace("s2", "s9"),
+            "p1 of s1 has its result",
+            "sends {'id': 'p1', 'result': {}}",
+            "\"p1\"",
+        ] {
+            assert!(ended(&piece(text.as_bytes())).is_empty(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_session_of_the_prompt_is_known_that_a_line_answers() {
+        let calls = calls();
+        for (text, session) in [
+            (
+                r#"{"jsonrpc":"2.0","id":"p1","result":{"stopReason":"end_turn"}}"#,
+                Some("s1"),
+            ),
+            (r#"{"jsonrpc":"2.0","id":"p2","error":{}}"#, Some("s2")),
+            (
+                r#"{"jsonrpc":"2.0","id":"p1","method":"fs/read_text_file"}"#,
+                None,
+            ),
+            (r#"{"jsonrpc":"2.0","id":"n","result":{}}"#, None),
+            (r#"{"jsonrpc":"2.0","id":"old","result":{}}"#, None),
+            ("Starting...", None),
+        ] {
+            let answered = calls.answered_session(&piece(text.as_bytes()));
+            assert_eq!(answered.as_deref(), session, "{text}");
         }
     }
 

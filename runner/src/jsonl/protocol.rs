@@ -7,7 +7,7 @@ use agentanycast_gateway::base64_text;
 use agentanycast_proto::v1;
 use agentanycast_readers::{
     json,
-    lines::{Piece, could_be, cut},
+    lines::{Piece, could_be, cut, spelled_out},
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -224,6 +224,13 @@ pub(super) fn parse(piece: &Piece) -> Result<Option<ProgramLine>, BadLine> {
             .map_or_else(|| format!("no JSON: {error}"), str::to_owned);
         unread(text, reason)
     })?;
+    if let Value::String(inner) = &value {
+        let reason = "the line is a text, and has to be an object".to_owned();
+        return Err(BadLine {
+            may_be_any: false,
+            ..unread(inner.as_bytes(), reason)
+        });
+    }
     let is_typed = value["type"].as_str().is_some_and(|kind| TYPES.contains(&kind));
     let is_prefixed = matches!(piece, Piece::Prefixed { .. });
     let of_tasks = |ids: Vec<String>, reason: String| BadLine {
@@ -277,14 +284,20 @@ pub(super) fn parse(piece: &Piece) -> Result<Option<ProgramLine>, BadLine> {
     Ok(Some(ProgramLine { id, said }))
 }
 
-/// A line that is no JSON document.
+/// A line that is no JSON document. A log may show what the program was told.
 fn unread(text: &[u8], reason: String) -> BadLine {
+    let text = &*spelled_out(text);
     let types = cut(text, "type");
-    let may_be_any = could_be(text, &["type", "id"])
-        && (types.is_empty() || types.iter().any(|kind| TYPES.contains(&kind.as_str())));
+    let is_typed = types.iter().any(|kind| TYPES.contains(&kind.as_str()));
+    let is_object = json::without_bom(text).trim_ascii_start().starts_with(b"{");
+    let is_of_program = is_typed || is_object && types.is_empty();
     BadLine {
-        ids: if may_be_any { cut(text, "id") } else { Vec::new() },
-        may_be_any,
+        ids: if is_of_program {
+            cut(text, "id")
+        } else {
+            Vec::new()
+        },
+        may_be_any: is_of_program && could_be(text, &["type", "id"]),
         reason,
     }
 }
@@ -471,7 +484,28 @@ mod tests {
             (br#"{"type":"task","id":"t","n":NaN}"#, &[], false),
             (br#"{"type":"res"#, &[], true),
             (br#"{"a":NaN}"#, &[], false),
-            (br#"got {"type":"result","id":"t","n":NaN}"#, &[], false),
+            (br#"got {"type":"result","id":"t","n":NaN}"#, &["t"], false),
+            (br#"got {"type":"task","id":"t","n":NaN}"#, &[], false),
+            (br#"got {"id":"t","text":"x"#, &[], false),
+            (b"sends {'type': 'result', 'id': 't'}", &[], false),
+            (b"task t is done", &[], false),
+            (br#"{ type": "chunk", "id": "t", "text": "x"}"#, &["t"], false),
+            (br#"{ "type": "result", id: "t" "id": "t"}"#, &["t"], true),
+            (br#"{\"type\":\"result\",\"id\":\"t\"}"#, &["t"], true),
+            (
+                br#"[{"type":"result","id":"t"},{"type":"result","id":"u",}]"#,
+                &["t", "u"],
+                false,
+            ),
+            // Encoded twice.
+            (
+                br#""{\"type\":\"chunk\",\"id\":\"t\",\"text\":\"x\"}""#,
+                &["t"],
+                false,
+            ),
+            (br#""{\"type\":\"chunk\",\"id\":\"t\",\"te"#, &["t"], false),
+            (br#""{\"type\":\"task\",\"id\":\"t\"}""#, &[], false),
+            (br#""t is done""#, &[], false),
         ] {
             let bad = parse(&line(text)).unwrap_err();
             assert_eq!(bad.ids, ids, "{bad:?}");
@@ -490,8 +524,27 @@ mod tests {
                 &["t"],
                 true,
             ),
-            (Piece::Prefixed { text: told, at: 6 }, &["t"], false),
-            (Piece::Prefixed { text: task, at: 4 }, &[], false),
+            (
+                Piece::Utf32(br#"{"type":"result","id":"t"}"#.to_vec()),
+                &["t"],
+                true,
+            ),
+            (
+                Piece::Prefixed {
+                    at: 6..told.len(),
+                    text: told,
+                },
+                &["t"],
+                false,
+            ),
+            (
+                Piece::Prefixed {
+                    at: 4..task.len(),
+                    text: task,
+                },
+                &[],
+                false,
+            ),
         ] {
             let bad = parse(&piece).unwrap_err();
             assert_eq!(

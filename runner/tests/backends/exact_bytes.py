@@ -1,7 +1,7 @@
 """A program of JSON lines, or with the argument `acp` an agent of the Agent Client Protocol, that writes the bytes that its
 task says: a JSON list of steps. A text is written, each character as the byte of its number, with `@ID` for the id of the
 task or call, `@SESSION` for the session and `@ANSWER` for the option that was chosen; a number is a pause in seconds;
-`{"utf16": TEXT}` is written in UTF-16; `{"await": ID}` waits for the answer to a call of the agent, `{"until": PATH}` for a file; `"forget"` has the agent not know
+`{"utf16": TEXT}` is written in UTF-16, `{"utf32": TEXT}` in UTF-32; `{"await": ID}` waits for the answer to a call of the agent, `{"until": PATH}` for a file; `"forget"` has the agent not know
 the session any more."""
 
 import json
@@ -36,8 +36,9 @@ def play(steps, names):
         elif isinstance(step, dict) and "until" in step:
             while not os.path.exists(step["until"]):
                 time.sleep(0.02)
-        elif isinstance(step, dict) and "utf16" in step:
-            write(step["utf16"].replace("@ID", names["ID"]).encode("utf-16"))
+        elif isinstance(step, dict) and ("utf16" in step or "utf32" in step):
+            (name, text), = step.items()
+            write(text.replace("@ID", names["ID"]).encode(name))
         elif isinstance(step, dict):
             with answered:
                 answered.wait_for(lambda: step["await"] in answers, 60)

@@ -120,6 +120,11 @@ async fn a_line_of_json_lines_that_cannot_be_read_fails_its_task_alone() {
             "Loading...{\"type\":\"chunk\",\"id\":\"@ID\",\"text\":\"x\"}",
             "Loading...{",
         ),
+        ("{ type\":\"chunk\",\"id\":\"@ID\",\"text\":\"x\"}\n", "{ type"),
+        (
+            "\"{\\\"type\\\":\\\"chunk\\\",\\\"id\\\":\\\"@ID\\\",\\\"text\\\":\\\"x\\\"}\"\n",
+            "chunk",
+        ),
     ] {
         let works = "{\"type\":\"working\",\"id\":\"@ID\",\"text\":\"I work\"}\n";
         fails_beside_another(&program, bad, shown, works, RESULT).await;
@@ -161,18 +166,46 @@ async fn a_line_of_json_lines_needs_no_end() {
 }
 
 #[tokio::test]
-async fn utf_16_is_named() {
+async fn utf_16_and_utf_32_are_named() {
     let program = jsonl();
-    for end in ["", "\n"] {
-        let text = format!("{}{end}", RESULT.trim_end());
-        let why = failure(&program, &task("t", "c", &json!([LOG, {"utf16": text}, 60]))).await;
-        assert!(why.contains("UTF-16") && why.contains("\"result\""), "{why}");
+    let folder = tempfile::tempdir().unwrap();
+    let agent = acp(&folder);
+    for (key, name) in [("utf16", "UTF-16"), ("utf32", "UTF-32")] {
+        for end in ["", "\n"] {
+            let text = format!("{}{end}", RESULT.trim_end());
+            let why = failure(&program, &task("t", "c", &json!([LOG, {key: text}, 60]))).await;
+            assert!(why.contains(name) && why.contains("\"result\""), "{why}");
+        }
+        let why = failure(&agent, &task("t", "c", &json!([LOG, {key: END}, 60]))).await;
+        assert!(why.contains(name) && why.contains("end_turn"), "{why}");
     }
+    program.stop().await;
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn colours_within_an_object_are_left_out() {
+    let coloured = |line: &str, key: &str| line.replacen(key, &format!("\x1b[34;1m{key}\x1b[0m"), 1);
+    let program = jsonl();
+    let chunk = |text: &str| format!("{{\"type\":\"chunk\",\"id\":\"@ID\",\"text\":\"{text}\"}}\n");
+    let second = coloured(&coloured(&chunk("second"), "\"type\""), "\"@ID\"");
+    let whole = task(
+        "t",
+        "c",
+        &json!([chunk("first "), second, coloured(RESULT, "\"type\"")]),
+    );
+    run(&program, &whole).await.unwrap();
+    assert_eq!(whole.streamed_text(), "first second");
     program.stop().await;
     let folder = tempfile::tempdir().unwrap();
     let agent = acp(&folder);
-    let why = failure(&agent, &task("t", "c", &json!([LOG, {"utf16": END}, 60]))).await;
-    assert!(why.contains("UTF-16") && why.contains("end_turn"), "{why}");
+    let key = "\"jsonrpc\"";
+    let steps = json!([
+        say("first ", None),
+        coloured(&say("second", None), key),
+        coloured(END, key)
+    ]);
+    assert_eq!(said(&agent, "c", steps).await.0, "first second");
     agent.stop().await;
 }
 

@@ -220,7 +220,7 @@ async fn what_is_good_of_an_answer_is_kept_and_what_is_not_is_said() {
 #[tokio::test]
 async fn an_answer_needs_no_end_of_line() {
     let server = server();
-    for shape in ["@", "@\r", "\u{1b}[32m@\u{1b}[0m"] {
+    for shape in ["@", "@\r", "\u{1b}[32m@\u{1b}[0m", "#"] {
         for _ in 0..2 {
             let arguments = json!({"unended": shape}).to_string();
             let said = run(&*server, &FakeTask::text("c", "bare", &arguments))

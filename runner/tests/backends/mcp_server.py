@@ -91,7 +91,9 @@ def run(call, params):
     if name == "bare" and arguments.get("unended"):
         message = {"jsonrpc": "2.0", "id": call, "result": text("unended")}
         with out:
-            sys.stdout.write(arguments["unended"].replace("@", json.dumps(message)))
+            shown = json.dumps(message)
+            coloured = shown.replace('"jsonrpc"', '\x1b[34m"jsonrpc"\x1b[0m')
+            sys.stdout.write(arguments["unended"].replace("@", shown).replace("#", coloured))
             sys.stdout.flush()
         return None
     if name == "bare":
