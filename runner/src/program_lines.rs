@@ -4,7 +4,11 @@
 
 use std::{collections::VecDeque, io};
 
-use agentanycast_readers::lines::{Piece, ProgramText};
+use agentanycast_readers::{
+    json,
+    lines::{Piece, ProgramText},
+};
+use serde_json::Value;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncRead, BufReader},
     time::{Instant, sleep_until},
@@ -42,6 +46,14 @@ impl<R: AsyncRead + Unpin> ProgramLines<R> {
             ready: VecDeque::new(),
             has_ended: false,
         }
+    }
+
+    /// Whether a message behind other text waits, or is about to come, for which this holds.
+    pub(crate) fn has_doubt(&self, is_meant: impl Fn(&Value) -> bool) -> bool {
+        let is_prefixed = |piece: &&Piece| matches!(piece, Piece::Prefixed { .. });
+        let ready = self.ready.iter().filter(is_prefixed);
+        let mut ready = ready.filter_map(|piece| json::value(piece.message()).ok());
+        self.text.doubts().any(&is_meant) || ready.any(|message| is_meant(&message))
     }
 
     /// The next piece; `None` at the end. Dropping the future loses nothing.

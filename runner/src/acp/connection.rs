@@ -25,7 +25,9 @@ use agent_client_protocol::{
     },
 };
 use agentanycast_daemon_kit::json_lines;
+use agentanycast_readers::lines::Piece;
 use futures::{SinkExt, Stream};
+use serde_json::Value;
 use tokio::{
     process::{ChildStdin, ChildStdout},
     sync::watch,
@@ -37,7 +39,11 @@ use tokio_util::{
 };
 
 use super::{
-    files::ConfinedFiles, lines::Calls, permission::PermissionRequest, terminals::Terminals, turns::Turns,
+    files::ConfinedFiles,
+    lines::{Calls, is_of_session},
+    permission::PermissionRequest,
+    terminals::Terminals,
+    turns::Turns,
 };
 use crate::{
     RunError,
@@ -175,6 +181,7 @@ impl AgentKeeper {
             calls: Arc::clone(&calls),
             agent: self.command.to_string(),
             ready: VecDeque::new(),
+            held: Vec::new(),
             warnings: LogRate::new(1),
             pace: ReadPace::new(),
         };
@@ -223,6 +230,8 @@ struct ReceivedLines {
     calls: Arc<Mutex<Calls>>,
     agent: String,
     ready: VecDeque<String>,
+    /// Answers to prompts, with the sessions of these.
+    held: Vec<(String, Piece)>,
     warnings: LogRate,
     pace: ReadPace,
 }
@@ -235,12 +244,44 @@ impl ReceivedLines {
         })
     }
 
+    /// The next piece. The answer to a prompt waits until it is known whether what the agent wrote behind other text is a
+    /// part of the same turn.
+    async fn next_piece(&mut self) -> Result<Option<Piece>, LinesError> {
+        loop {
+            let is_free = |(session, _): &(String, Piece)| !self.is_doubted(session);
+            if let Some(at) = self.held.iter().position(is_free) {
+                return Ok(Some(self.held.remove(at).1));
+            }
+            let Some(piece) = self.lines.next().await? else {
+                return Ok(self.held.pop().map(|(_, piece)| piece));
+            };
+            let session = self.answered_session(&piece);
+            let Some(session) = session.filter(|session| self.is_doubted(session)) else {
+                return Ok(Some(piece));
+            };
+            self.held.push((session, piece));
+        }
+    }
+
+    /// The session of the prompt that this piece answers, if a message behind other text waits.
+    fn answered_session(&self, piece: &Piece) -> Option<String> {
+        let has_doubts = self.lines.has_doubt(|_| true);
+        let calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        has_doubts.then(|| calls.answered_session(piece)).flatten()
+    }
+
+    /// Whether a message behind other text waits that is of this session.
+    fn is_doubted(&self, session: &str) -> bool {
+        let is_of = |message: &Value| message.as_object().is_some_and(|one| is_of_session(one, session));
+        self.lines.has_doubt(is_of)
+    }
+
     async fn next(&mut self) -> std::io::Result<Option<String>> {
         loop {
             if let Some(line) = self.ready.pop_front() {
                 return Ok(Some(line));
             }
-            let piece = match self.lines.next().await {
+            let piece = match self.next_piece().await {
                 Ok(piece) => piece,
                 Err(LinesError::Io(error)) => return Err(error),
                 Err(error @ LinesError::TooLong(_)) => return Err(std::io::Error::other(error)),

@@ -210,6 +210,34 @@ async fn colours_within_an_object_are_left_out() {
 }
 
 #[tokio::test]
+async fn a_part_of_an_answer_behind_other_text_decides_before_its_turn_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let agent = acp(&folder);
+    let (first, second) = (say("first ", None), say("second", None));
+    for steps in [
+        json!([format!("INFO: {second}{END}")]),
+        json!([first, 0.2, format!("INFO: {second}{END}")]),
+        json!([first, format!("INFO: {second}"), 0.1, END]),
+        json!([first, format!("INFO: {second}"), 0.4, END.trim_end()]),
+    ] {
+        let why = failure(&agent, &task("t", "c", &steps)).await;
+        assert!(why.contains("INFO: {") && why.contains("second"), "{why}");
+    }
+    // A line of a log is none of the answer.
+    for steps in [
+        json!([first, format!("INFO: {second}{END}{second}")]),
+        json!([first, format!("INFO: {second}{second}{END}")]),
+        json!([first, format!("INFO: {second}{END}"), 0.1, second]),
+    ] {
+        assert_eq!(said(&agent, "c", steps).await.0, "first second");
+    }
+    let told = json!({"jsonrpc": "2.0", "method": "session/prompt", "params": {"sessionId": "@SESSION"}});
+    let steps = json!([first, format!("got {told}\n{END}")]);
+    assert_eq!(said(&agent, "c", steps).await.0, "first ");
+    agent.stop().await;
+}
+
+#[tokio::test]
 async fn half_a_character_in_json_lines_is_replaced_and_what_is_said_beside_a_question_is_kept() {
     let program = jsonl();
     let steps = json!([
