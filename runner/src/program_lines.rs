@@ -27,6 +27,9 @@ pub(crate) enum LinesError {
     Io(#[from] io::Error),
 }
 
+/// Is told of messages behind other text.
+type OnDoubt = Box<dyn Fn(&Value) + Send>;
+
 /// See the module's text.
 pub(crate) struct ProgramLines<R> {
     output: BufReader<R>,
@@ -34,6 +37,7 @@ pub(crate) struct ProgramLines<R> {
     longest: usize,
     ready: VecDeque<Piece>,
     has_ended: bool,
+    on_doubt: Option<OnDoubt>,
 }
 
 impl<R: AsyncRead + Unpin> ProgramLines<R> {
@@ -45,7 +49,14 @@ impl<R: AsyncRead + Unpin> ProgramLines<R> {
             longest,
             ready: VecDeque::new(),
             has_ended: false,
+            on_doubt: None,
         }
+    }
+
+    /// Calls this, as soon as they have come, for the messages behind other text that wait.
+    pub(crate) fn telling(mut self, on_doubt: impl Fn(&Value) + Send + 'static) -> Self {
+        self.on_doubt = Some(Box::new(on_doubt));
+        self
     }
 
     /// Whether a message behind other text waits, or is about to come, for which this holds.
@@ -88,6 +99,9 @@ impl<R: AsyncRead + Unpin> ProgramLines<R> {
                         self.text.take(bytes, Instant::now().into_std())
                     });
                     self.output.consume(read);
+                    if let Some(tell) = &self.on_doubt {
+                        self.text.doubts().for_each(tell);
+                    }
                 }
                 () = passed => self.ready.extend(self.text.pass(Instant::now().into_std())),
             }

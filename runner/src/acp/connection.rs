@@ -19,8 +19,9 @@ use agent_client_protocol::{
             AgentCapabilities, ClientCapabilities, CreateTerminalRequest, CreateTerminalResponse,
             FileSystemCapabilities, Implementation, InitializeRequest, KillTerminalRequest,
             KillTerminalResponse, ReadTextFileRequest, ReadTextFileResponse, ReleaseTerminalRequest,
-            ReleaseTerminalResponse, SessionNotification, TerminalOutputRequest, WaitForTerminalExitRequest,
-            WaitForTerminalExitResponse, WriteTextFileRequest, WriteTextFileResponse,
+            ReleaseTerminalResponse, SessionId, SessionNotification, TerminalOutputRequest,
+            WaitForTerminalExitRequest, WaitForTerminalExitResponse, WriteTextFileRequest,
+            WriteTextFileResponse,
         },
     },
 };
@@ -176,8 +177,16 @@ impl AgentKeeper {
     async fn speak(&self, start: u64, stdin: ChildStdin, stdout: ChildStdout) -> String {
         let longest = self.offer.max_output.saturating_mul(3) / 2 + LINE_BESIDES;
         let calls = Arc::new(Mutex::new(Calls::default()));
+        let turns = Arc::clone(&self.offer.turns);
+        let doubt = move |message: &Value| {
+            let session = message["params"]["sessionId"].as_str().unwrap_or_default();
+            if message.as_object().is_some_and(|one| is_of_session(one, session)) {
+                turns.doubt(&SessionId::new(session));
+            }
+        };
         let incoming = ReceivedLines {
-            lines: ProgramLines::new(stdout, longest),
+            lines: ProgramLines::new(stdout, longest).telling(doubt),
+            turns: Arc::clone(&self.offer.turns),
             calls: Arc::clone(&calls),
             agent: self.command.to_string(),
             ready: VecDeque::new(),
@@ -227,6 +236,7 @@ impl AgentKeeper {
 /// The lines of an agent as the library reads them.
 struct ReceivedLines {
     lines: ProgramLines<ChildStdout>,
+    turns: Arc<Turns>,
     calls: Arc<Mutex<Calls>>,
     agent: String,
     ready: VecDeque<String>,
@@ -294,6 +304,9 @@ impl ReceivedLines {
                 }
             };
             self.ready.extend(received.lines);
+            for (session, reason) in received.late {
+                self.turns.unread(&SessionId::new(session), reason);
+            }
             let Some(piece) = piece else {
                 return Ok(self.ready.pop_front());
             };

@@ -19,6 +19,9 @@ use serde_json::{Map, Value, json};
 /// Most calls that are known to be answered: a second answer is left out.
 const MOST_ANSWERED: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 
+/// Most sessions that are told of one line.
+const MOST_LATE: usize = 16;
+
 /// One of these is in each message of JSON-RPC.
 const KEYS: [&str; 4] = ["jsonrpc", "method", "result", "error"];
 
@@ -38,12 +41,16 @@ pub(super) struct Received {
     pub(super) lines: Vec<String>,
     /// What the log says.
     pub(super) warning: Option<String>,
+    /// Sessions that a line is about which cannot be read and ended no call, and what is wrong with it: their turns may
+    /// go on behind the answers to their prompts.
+    pub(super) late: Vec<(String, String)>,
 }
 
 impl Received {
     fn add(&mut self, next: Self) {
         self.lines.extend(next.lines);
         self.warning = next.warning.or(self.warning.take());
+        self.late.extend(next.late);
     }
 }
 
@@ -169,8 +176,8 @@ impl Calls {
         match (piece, piece.fault()) {
             (_, None) => {}
             // A log that shows what the agent was told, or messages of its own.
-            (Piece::Prefixed { .. }, Some(_)) if !self.is_of_a_call(&value) => {
-                return warning(NO_MESSAGE, text);
+            (Piece::Prefixed { .. }, Some(fault)) if !self.is_of_a_call(&value) => {
+                return late(NO_MESSAGE, text, fault);
             }
             (_, Some(fault)) => return self.end_calls(text, fault),
         }
@@ -209,7 +216,7 @@ impl Calls {
         };
         Received {
             lines: vec![line],
-            warning: None,
+            ..Received::default()
         }
     }
 
@@ -242,20 +249,20 @@ impl Calls {
     /// As [`Self::end_calls`], for a line which is one of a log where it names no calls.
     fn end_named(&mut self, named: Vec<String>, text: &[u8], reason: &str) -> Received {
         if named.is_empty() {
-            return warning(NO_MESSAGE, text);
+            return late(NO_MESSAGE, text, reason);
         }
         self.end(named, text, reason)
     }
 
     fn end(&mut self, ids: Vec<String>, text: &[u8], reason: &str) -> Received {
+        if ids.is_empty() {
+            return late(reason, text, reason);
+        }
         let mut received = warning(reason, text);
         for id in ids {
             self.open.remove(&id);
             self.answered.put(id.clone(), ());
-            let message = format!(
-                "a line that it sent is not understood ({reason}): {}",
-                excerpt(text)
-            );
+            let message = not_understood(reason, text);
             let error = json!({"code": UNREADABLE, "message": message});
             let answer = json!({"jsonrpc": "2.0", "id": id, "error": error});
             received.lines.push(answer.to_string());
@@ -267,17 +274,16 @@ impl Calls {
     /// their sessions. A log may show what the agent was told.
     fn named(&self, text: &[u8]) -> Vec<String> {
         let text = &*spelled_out(text);
-        let (methods, ids, sessions) = (cut(text, "method"), cut(text, "id"), cut(text, "sessionId"));
+        let (methods, ids, sessions) = (cut(text, "method"), cut(text, "id"), sessions(text));
         let has_outcome = || {
             ["result", "error", "stopReason"]
                 .iter()
                 .any(|key| has_key(text, key))
         };
         let is_answer = methods.is_empty() && has_outcome();
-        let is_of_agent = has_key(text, "sessionUpdate") || methods.iter().any(|method| is_of_agent(method));
         let is_named = |id: &String, call: &Call| {
             let is_of_session = call.session.as_ref().is_some_and(|one| sessions.contains(one));
-            is_answer && ids.contains(id) || is_of_agent && call.method == PROMPT && is_of_session
+            is_answer && ids.contains(id) || call.method == PROMPT && is_of_session
         };
         let named = self.open.iter().filter(|(id, call)| is_named(id, call));
         named.map(|(id, _)| id.clone()).collect()
@@ -326,10 +332,36 @@ pub(super) fn is_of_session(message: &Map<String, Value>, session: &str) -> bool
     method.is_some_and(is_of_agent) && params.is_some_and(|params| params["sessionId"] == session)
 }
 
+/// The sessions that broken text is about, as what an agent sends of them.
+fn sessions(text: &[u8]) -> Vec<String> {
+    let mut methods = cut(text, "method").into_iter();
+    if has_key(text, "sessionUpdate") || methods.any(|method| is_of_agent(&method)) {
+        cut(text, "sessionId")
+    } else {
+        Vec::new()
+    }
+}
+
+fn not_understood(reason: &str, text: &[u8]) -> String {
+    let shown = excerpt(text);
+    format!("a line that it sent is not understood ({reason}): {shown}")
+}
+
 fn warning(reason: &str, text: &[u8]) -> Received {
     Received {
-        lines: Vec::new(),
         warning: Some(format!("{reason}: {}", excerpt(text))),
+        ..Received::default()
+    }
+}
+
+/// Of a line that ends no call, and cannot be read for this reason.
+fn late(logged: &str, text: &[u8], reason: &str) -> Received {
+    let sessions = sessions(&spelled_out(text)).into_iter().take(MOST_LATE);
+    Received {
+        late: sessions
+            .map(|session| (session, not_understood(reason, text)))
+            .collect(),
+        ..warning(logged, text)
     }
 }
 
@@ -545,6 +577,38 @@ mod tests {
             "\"p1\"",
         ] {
             assert!(ended(&piece(text.as_bytes())).is_empty(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_line_behind_the_end_of_a_turn_is_told_to_it() {
+        let update = r#"{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s2","update":{"sessionUpdate":"agent_message_chunk","content":NaN}}}"#;
+        let whole = update.replace("NaN", "1");
+        let prefixed = Piece::Prefixed {
+            text: format!("INFO: {whole}").into(),
+            at: 6..6 + whole.len(),
+        };
+        let told =
+            r#"got {"jsonrpc":"2.0","id":"p2","method":"session/prompt","params":{"sessionId":"s2"},}"#;
+        for (piece, is_late) in [
+            (piece(update.as_bytes()), true),
+            (piece(format!("INFO: {update}").as_bytes()), true),
+            (piece(Value::from(update).to_string().as_bytes()), true),
+            (prefixed, true),
+            (piece(told.as_bytes()), false),
+            (piece(b"s2 is over"), false),
+        ] {
+            let mut calls = calls();
+            let end = r#"{"jsonrpc":"2.0","id":"p2","result":{"stopReason":"end_turn"}}"#;
+            assert_eq!(calls.received(&self::piece(end.as_bytes())).lines, [end]);
+            let received = calls.received(&piece);
+            assert!(received.lines.is_empty() && received.warning.is_some());
+            let late = received.late.iter().map(|(session, reason)| {
+                assert!(reason.contains(&excerpt(piece.text())), "{reason}");
+                session.as_str()
+            });
+            let expected: &[&str] = if is_late { &["s2"] } else { &[] };
+            assert_eq!(late.collect::<Vec<_>>(), expected, "{piece:?}");
         }
     }
 

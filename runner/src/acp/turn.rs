@@ -391,6 +391,7 @@ impl Turn<'_> {
                     }),
                 }
             }
+            TurnEvent::Unread(reason) => return Err(RunError::new(format!("the agent failed: {reason}"))),
             TurnEvent::TooMuch => return Err(too_large(self.max_output)),
         }
         Ok(())

@@ -32,6 +32,9 @@ use super::{
 /// their answer, which comes within milliseconds on a host that has time.
 const QUIET: Duration = Duration::from_millis(500);
 
+/// How much longer the silence is where a line waits as long to be known as one of a log.
+const DOUBT: Duration = Duration::from_millis(200);
+
 /// How long the silence is waited for.
 const QUIET_WITHIN: Duration = Duration::from_secs(30);
 
@@ -47,6 +50,8 @@ pub(super) enum TurnEvent {
     Update(Box<SessionUpdate>),
     /// A part of the answer of an earlier turn that ended by itself, unless the agent gives its ids again.
     Late(Box<ContentChunk>),
+    /// A line about the session cannot be read, and ended no call.
+    Unread(String),
     /// It wants to be permitted something.
     Permission(Box<PermissionEvent>),
     /// More waits than may; nothing follows.
@@ -176,6 +181,24 @@ impl Turns {
         None
     }
 
+    /// Tells the turn of a session, if there is one, of a line that cannot be read.
+    pub(super) fn unread(&self, session: &SessionId, reason: String) {
+        let mut inner = self.inner();
+        if let Some(turn) = inner.open.get(session) {
+            let size = reason.len();
+            if !turn.send(TurnEvent::Unread(reason), size) {
+                inner.open.remove(session);
+            }
+        }
+    }
+
+    /// The agent has perhaps said something in a session, which is known half a second later.
+    pub(super) fn doubt(&self, session: &SessionId) {
+        if let Some(known) = self.inner().voices.get_mut(session) {
+            known.last = Some(Instant::now() + DOUBT);
+        }
+    }
+
     /// From now on, or no more, the agent repeats what was said before in a session.
     pub(super) fn set_loading(&self, session: &SessionId, is_loading: bool) {
         self.inner().voice(session).voice.is_loading = is_loading;
@@ -274,7 +297,7 @@ impl Drop for TurnEvents {
                         self.keep(&chunk);
                     }
                 }
-                TurnEvent::Permission(_) | TurnEvent::TooMuch => {}
+                TurnEvent::Unread(_) | TurnEvent::Permission(_) | TurnEvent::TooMuch => {}
             }
         }
     }

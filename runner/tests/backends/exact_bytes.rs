@@ -219,6 +219,8 @@ async fn a_part_of_an_answer_behind_other_text_decides_before_its_turn_ends() {
         json!([first, 0.2, format!("INFO: {second}{END}")]),
         json!([first, format!("INFO: {second}"), 0.1, END]),
         json!([first, format!("INFO: {second}"), 0.4, END.trim_end()]),
+        // Behind the end of the turn.
+        json!([first, END, 0.1, format!("INFO: {second}")]),
     ] {
         let why = failure(&agent, &task("t", "c", &steps)).await;
         assert!(why.contains("INFO: {") && why.contains("second"), "{why}");
