@@ -3,13 +3,14 @@
 //!
 //! `connection` keeps the agent running and answers its requests, `turn` runs one task with what `turns` hands it,
 //! `sessions` knows the session of each conversation, `files` and `terminals` are what the agent does through the
-//! runner. PURE: `content`, `lines`, `progress`, `permission`, `voice`.
+//! runner. PURE: `content`, `half_parts`, `lines`, `progress`, `permission`, `voice`.
 //!
 //! What the agent does by itself is not confined: it has the rights of its process.
 
 mod connection;
 mod content;
 mod files;
+mod half_parts;
 mod lines;
 mod permission;
 mod progress;

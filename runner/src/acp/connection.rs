@@ -41,7 +41,8 @@ use tokio_util::{
 
 use super::{
     files::ConfinedFiles,
-    lines::{Calls, is_of_session},
+    half_parts::HalfParts,
+    lines::{Calls, Received, is_of_session},
     permission::PermissionRequest,
     terminals::Terminals,
     turns::Turns,
@@ -176,7 +177,7 @@ impl AgentKeeper {
     /// Speaks with an agent that was started, until one of both ends; why.
     async fn speak(&self, start: u64, stdin: ChildStdin, stdout: ChildStdout) -> String {
         let longest = self.offer.max_output.saturating_mul(3) / 2 + LINE_BESIDES;
-        let calls = Arc::new(Mutex::new(Calls::default()));
+        let heard = Arc::new(Mutex::new(Heard::default()));
         let turns = Arc::clone(&self.offer.turns);
         let doubt = move |message: &Value| {
             let session = message["params"]["sessionId"].as_str().unwrap_or_default();
@@ -187,7 +188,7 @@ impl AgentKeeper {
         let incoming = ReceivedLines {
             lines: ProgramLines::new(stdout, longest).telling(doubt),
             turns: Arc::clone(&self.offer.turns),
-            calls: Arc::clone(&calls),
+            heard: Arc::clone(&heard),
             agent: self.command.to_string(),
             ready: VecDeque::new(),
             held: Vec::new(),
@@ -198,7 +199,7 @@ impl AgentKeeper {
         let outgoing = SinkExt::<String>::sink_map_err(FramedWrite::new(stdin, LinesCodec::new()), io_error);
         // Some readers of lines end one at characters that JSON allows raw.
         let outgoing = outgoing.with(move |line: String| {
-            calls.lock().unwrap_or_else(PoisonError::into_inner).sent(&line);
+            heard.lock().unwrap_or_else(PoisonError::into_inner).sent(&line);
             std::future::ready(Ok::<_, std::io::Error>(json_lines::escape(&line).into_owned()))
         });
         let lines = Lines::new(outgoing, incoming);
@@ -233,11 +234,42 @@ impl AgentKeeper {
     }
 }
 
+/// What is known of the lines of an agent that have come.
+#[derive(Default)]
+struct Heard {
+    halves: HalfParts,
+    calls: Calls,
+}
+
+impl Heard {
+    fn sent(&mut self, line: &str) {
+        self.halves.sent(line);
+        self.calls.sent(line);
+    }
+
+    /// Takes a piece of what the agent writes; `None`: its end.
+    fn received(&mut self, piece: Option<Piece>) -> Received {
+        let is_end = piece.is_none();
+        let pieces = match piece {
+            Some(piece) => self.halves.take(piece),
+            None => self.halves.finish(),
+        };
+        let mut all = Received::default();
+        for piece in &pieces {
+            all.add(self.calls.received(piece));
+        }
+        if is_end {
+            all.add(self.calls.finish());
+        }
+        all
+    }
+}
+
 /// The lines of an agent as the library reads them.
 struct ReceivedLines {
     lines: ProgramLines<ChildStdout>,
     turns: Arc<Turns>,
-    calls: Arc<Mutex<Calls>>,
+    heard: Arc<Mutex<Heard>>,
     agent: String,
     ready: VecDeque<String>,
     /// Answers to prompts, with the sessions of these.
@@ -276,8 +308,8 @@ impl ReceivedLines {
     /// The session of the prompt that this piece answers, if a message behind other text waits.
     fn answered_session(&self, piece: &Piece) -> Option<String> {
         let has_doubts = self.lines.has_doubt(|_| true);
-        let calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
-        has_doubts.then(|| calls.answered_session(piece)).flatten()
+        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        has_doubts.then(|| heard.calls.answered_session(piece)).flatten()
     }
 
     /// Whether a message behind other text waits that is of this session.
@@ -296,18 +328,16 @@ impl ReceivedLines {
                 Err(LinesError::Io(error)) => return Err(error),
                 Err(error @ LinesError::TooLong(_)) => return Err(std::io::Error::other(error)),
             };
+            let length = piece.as_ref().map(|piece| piece.text().len());
             let received = {
-                let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
-                match &piece {
-                    Some(piece) => calls.received(piece),
-                    None => calls.finish(),
-                }
+                let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+                heard.received(piece)
             };
             self.ready.extend(received.lines);
             for (session, reason) in received.late {
                 self.turns.unread(&SessionId::new(session), reason);
             }
-            let Some(piece) = piece else {
+            let Some(length) = length else {
                 return Ok(self.ready.pop_front());
             };
             if let Some(warning) = received.warning {
@@ -319,7 +349,7 @@ impl ReceivedLines {
                         "a line of an ACP agent is not understood"
                     );
                 }
-                self.pace.after(piece.text().len()).await;
+                self.pace.after(length).await;
             }
         }
     }

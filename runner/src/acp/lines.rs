@@ -47,7 +47,7 @@ pub(super) struct Received {
 }
 
 impl Received {
-    fn add(&mut self, next: Self) {
+    pub(super) fn add(&mut self, next: Self) {
         self.lines.extend(next.lines);
         self.warning = next.warning.or(self.warning.take());
         self.late.extend(next.late);

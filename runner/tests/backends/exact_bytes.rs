@@ -256,6 +256,30 @@ async fn half_a_character_in_json_lines_is_replaced_and_what_is_said_beside_a_qu
 }
 
 #[tokio::test]
+async fn halves_of_a_character_are_one_whatever_json_lines_stand_between() {
+    let program = jsonl();
+    let line = |kind: &str, more: &str| format!("{{\"type\":\"{kind}\",\"id\":\"@ID\",{more}}}\n");
+    for between in [
+        line("working", "\"text\":\"p\""),
+        line("question", "\"text\":\"which?\""),
+        line("chunk", "\"text\":\"\""),
+        line("chunk", "\"name\":\"other\",\"text\":\"\",\"last\":true"),
+    ] {
+        let steps = json!([
+            line("chunk", "\"text\":\"A\\ud83d\""),
+            between,
+            line("chunk", "\"text\":\"\\ude00B\""),
+            RESULT,
+        ]);
+        let task = task("t", "c", &steps);
+        run(&program, &task).await.unwrap();
+        let streams = task.streams.lock().unwrap();
+        assert_eq!(streams["result"].bytes, "A\u{1f600}B".as_bytes(), "{between}");
+    }
+    program.stop().await;
+}
+
+#[tokio::test]
 async fn a_line_of_an_acp_agent_that_cannot_be_read_fails_its_call_alone() {
     let folder = tempfile::tempdir().unwrap();
     let agent = acp(&folder);
@@ -299,6 +323,36 @@ async fn a_line_of_an_acp_agent_that_cannot_be_read_fails_its_call_alone() {
         why.contains("not that of a call") && why.contains("wrong"),
         "{why}"
     );
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn halves_of_a_character_are_one_whatever_an_acp_agent_does_between() {
+    let folder = tempfile::tempdir().unwrap();
+    let agent = acp(&folder);
+    let update = |update: &Value| {
+        let params = json!({"sessionId": "@SESSION", "update": update});
+        format!(
+            "{}\n",
+            json!({"jsonrpc": "2.0", "method": "session/update", "params": params})
+        )
+    };
+    let half = |text: &str| say("@HALF", None).replace("@HALF", text);
+    let thought = json!({"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": "hm"}});
+    let tool = json!({"sessionUpdate": "tool_call", "toolCallId": "t", "title": "look"});
+    for (between, whole) in [
+        (json!({"sessionUpdate": "plan", "entries": []}), "A\u{1f600}B"),
+        (
+            json!({"sessionUpdate": "available_commands_update", "availableCommands": []}),
+            "A\u{1f600}B",
+        ),
+        (thought, "A\u{1f600}B"),
+        // What follows a call of a tool is a paragraph.
+        (tool, "A\n\n\u{1f600}B"),
+    ] {
+        let steps = json!([half("A\\ud83d"), update(&between), half("\\ude00B"), END]);
+        assert_eq!(said(&agent, "c", steps).await.0, whole, "{between}");
+    }
     agent.stop().await;
 }
 
