@@ -5,8 +5,6 @@
 //! JSON, or pack either. Invariants: an answer is bounded; the same bytes in other pieces give the same events;
 //! an answer that cannot be read is an error that shows the beginning of the answer.
 
-use std::borrow::Cow;
-
 use agentanycast_readers::{
     excerpt::{excerpt, words},
     gzip::{UnpackError, Unpacker},
@@ -47,6 +45,10 @@ impl Default for AnswerLimits {
 /// The end of a stream that is kept for the error of one that broke off: more than an excerpt shows.
 const TAIL: usize = 2 << 10;
 
+/// Most pieces that wait behind half a character, and the bytes of all.
+const MOST_BESIDE: usize = 256;
+const BESIDE: usize = 1 << 20;
+
 /// The names of fields with which a line of server-sent events begins.
 const FIELDS: [&[u8]; 4] = [b"data", b"event", b"id", b"retry"];
 
@@ -64,6 +66,15 @@ enum Form {
     Whole(Vec<u8>),
 }
 
+/// A piece that ends within a character, whose other half the next piece of the same text may have.
+#[derive(Debug)]
+struct HeldHalf {
+    piece: Vec<u8>,
+    /// Pieces that have come since, which neither go on with the text nor end it.
+    beside: Vec<Vec<u8>>,
+    bytes: usize,
+}
+
 /// Reads an answer as its bytes come.
 #[derive(Debug)]
 pub(super) struct AnswerReader<D> {
@@ -74,8 +85,7 @@ pub(super) struct AnswerReader<D> {
     form: Form,
     taken: usize,
     tail: Vec<u8>,
-    /// A piece that ends within a character, whose other half the next piece may have.
-    half: Option<Vec<u8>>,
+    half: Option<HeldHalf>,
     is_over: bool,
 }
 
@@ -183,26 +193,59 @@ impl<D: StreamDecoder> AnswerReader<D> {
             return Ok(());
         }
         if piece == b"[DONE]" {
-            self.feed_half(events)?;
+            self.release_all(events)?;
             self.decoder.done();
             self.is_over = true;
             return Ok(());
         }
-        let mut piece = Cow::from(piece);
+        if self.half.is_none() && !halves::ends_within_character(piece) {
+            return self.feed_json(piece, events);
+        }
+        self.feed_piece(piece.to_vec(), events)
+    }
+
+    fn feed_piece(&mut self, mut piece: Vec<u8>, events: &mut Vec<StreamEvent>) -> Result<(), UppError> {
         if let Some(half) = &mut self.half {
-            halves::join(half, piece.to_mut());
-            self.feed_half(events)?;
+            if halves::continues(&half.piece, &piece) {
+                halves::join(&mut half.piece, &mut piece);
+            } else if half.beside.len() < MOST_BESIDE
+                && half.bytes + piece.len() <= BESIDE
+                && is_beside::<D>(&piece)
+            {
+                half.bytes += piece.len();
+                half.beside.push(piece);
+                return Ok(());
+            }
+            self.release(events)?;
+            // What came beside it may hold half a character of another text.
+            return self.feed_piece(piece, events);
         }
         if halves::ends_within_character(&piece) {
-            self.half = Some(piece.into_owned());
+            self.half = Some(HeldHalf {
+                piece,
+                beside: Vec::new(),
+                bytes: 0,
+            });
             return Ok(());
         }
         self.feed_json(&piece, events)
     }
 
-    fn feed_half(&mut self, events: &mut Vec<StreamEvent>) -> Result<(), UppError> {
-        let half = self.half.take();
-        half.map_or(Ok(()), |half| self.feed_json(&half, events))
+    /// Reads the piece that waits, and those beside it.
+    fn release(&mut self, events: &mut Vec<StreamEvent>) -> Result<(), UppError> {
+        let Some(half) = self.half.take() else {
+            return Ok(());
+        };
+        self.feed_json(&half.piece, events)?;
+        let mut beside = half.beside.into_iter();
+        beside.try_for_each(|piece| self.feed_piece(piece, events))
+    }
+
+    fn release_all(&mut self, events: &mut Vec<StreamEvent>) -> Result<(), UppError> {
+        while self.half.is_some() {
+            self.release(events)?;
+        }
+        Ok(())
     }
 
     fn feed_json(&mut self, piece: &[u8], events: &mut Vec<StreamEvent>) -> Result<(), UppError> {
@@ -244,9 +287,12 @@ impl<D: StreamDecoder> AnswerReader<D> {
         for last in last.iter().filter(|last| is_readable(last)) {
             self.feed(last, events)?;
         }
-        self.feed_half(events)?;
+        self.release_all(events)?;
         if self.decoder.is_whole() {
             return self.decoder.finish();
+        }
+        if let Some(error) = self.decoder.error() {
+            return Err(error);
         }
         let shown = last_line(&self.tail);
         Err(UppError::invalid_response(if shown.is_empty() {
@@ -255,6 +301,11 @@ impl<D: StreamDecoder> AnswerReader<D> {
             format!("{BROKE_OFF}; it ended with: {shown}")
         }))
     }
+}
+
+/// Whether a piece neither ends a text nor tells of an error.
+fn is_beside<D: StreamDecoder>(piece: &[u8]) -> bool {
+    json::value(piece).is_ok_and(|value| error_in(&value).is_none() && D::is_beside(&value))
 }
 
 /// The error of a stream that ended before its end.
@@ -323,10 +374,12 @@ fn read_whole<D: StreamDecoder>(
     })
 }
 
-/// The last line that holds something.
+/// The last line that holds something, and more than that the stream is over.
 fn last_line(tail: &[u8]) -> String {
-    let mut lines = tail.rsplit(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
-    lines.find(|line| !line.is_empty()).map(words).unwrap_or_default()
+    let lines = tail.rsplit(|byte| matches!(byte, b'\n' | b'\r'));
+    let mut lines = lines.map(<[u8]>::trim_ascii);
+    let says_something = |line: &&[u8]| !line.is_empty() && !line.ends_with(b"[DONE]");
+    lines.find(says_something).map(words).unwrap_or_default()
 }
 
 fn not_unpacked(error: UnpackError) -> UppError {

@@ -304,6 +304,13 @@ impl StreamDecoder for AnthropicDecoder {
         Ok(Flow::More)
     }
 
+    fn is_beside(event: &Value) -> bool {
+        matches!(
+            text(event, "type"),
+            "ping" | "content_block_start" | "content_block_delta"
+        )
+    }
+
     fn is_whole(&self) -> bool {
         self.finished
     }

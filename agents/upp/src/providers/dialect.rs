@@ -58,6 +58,14 @@ pub(super) trait StreamDecoder: std::fmt::Debug + Send + 'static {
     /// The server says that its stream is over, by `[DONE]`.
     fn done(&mut self) {}
 
+    /// Whether a piece of a stream ends no text, so that the halves of a character may stand before and behind it.
+    fn is_beside(piece: &Value) -> bool;
+
+    /// The error that the pieces of a stream tell of, if the answer has no end.
+    fn error(&self) -> Option<UppError> {
+        None
+    }
+
     /// Whether the pieces of a stream hold the end of the answer.
     fn is_whole(&self) -> bool;
 

@@ -199,6 +199,10 @@ impl StreamDecoder for GeminiDecoder {
         Ok(Flow::More)
     }
 
+    fn is_beside(chunk: &Value) -> bool {
+        chunk["promptFeedback"].is_null() && end_reason(&chunk["candidates"][0]["finishReason"]).is_none()
+    }
+
     fn is_whole(&self) -> bool {
         // The last piece has the reason; a stream without one broke off.
         self.assembler.stop_reason.is_some()

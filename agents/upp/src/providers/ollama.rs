@@ -136,6 +136,10 @@ impl StreamDecoder for OllamaDecoder {
         Ok(if self.finished { Flow::End } else { Flow::More })
     }
 
+    fn is_beside(line: &Value) -> bool {
+        line["done"] != true
+    }
+
     fn is_whole(&self) -> bool {
         self.finished
     }

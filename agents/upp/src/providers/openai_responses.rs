@@ -227,6 +227,11 @@ impl StreamDecoder for ResponsesDecoder {
         })
     }
 
+    fn is_beside(event: &Value) -> bool {
+        let kind = text(event, "type");
+        kind == "response.in_progress" || kind.ends_with(".delta") || kind.ends_with(".added")
+    }
+
     fn is_whole(&self) -> bool {
         self.whole.is_some()
     }

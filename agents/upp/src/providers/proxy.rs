@@ -55,6 +55,11 @@ impl StreamDecoder for ProxyDecoder {
         Ok(Flow::More)
     }
 
+    fn is_beside(piece: &Value) -> bool {
+        let kind = piece["type"].as_str();
+        kind.is_some_and(|kind| kind.ends_with("_delta"))
+    }
+
     fn is_whole(&self) -> bool {
         self.turn.is_some()
     }

@@ -107,6 +107,16 @@ pub(super) fn error_in(value: &Value) -> Option<UppError> {
     is_error.then(|| inner_error(value))
 }
 
+/// The error in a piece that is nothing else: some servers write `detail`, others `message`.
+pub(super) fn words_in(value: &Value) -> Option<UppError> {
+    let is_text = |words: &&Value| words.as_str().is_some_and(|text| !text.is_empty());
+    // FastAPI lists what is wrong with a request.
+    let is_list = |words: &&Value| words.as_array().is_some_and(|list| !list.is_empty());
+    let detail = Some(&value["detail"]).filter(|detail| is_text(detail) || is_list(detail));
+    let words = detail.or_else(|| Some(&value["message"]).filter(is_text))?;
+    Some(read_error(words, value))
+}
+
 /// The error that a provider reports inside of an answer with the status 200.
 pub(super) fn inner_error(error: &Value) -> UppError {
     read_error(error, &Value::Null)

@@ -139,6 +139,49 @@ fn halves_of_a_character_in_two_pieces_are_one() {
 }
 
 #[test]
+fn what_stands_between_halves_of_a_character_does_not_matter() {
+    let piece = |delta: &str| format!("data: {{\"choices\":[{{\"delta\":{delta}}}]}}\n\n");
+    let raw = |text: &str| piece(&format!("{{\"content\":\"{text}\"}}"));
+    let (first, second, stop) = (raw("a\\ud83d"), raw("\\ude00b"), chunk("", &json!("stop")));
+    for between in [
+        raw(""),
+        piece("{}"),
+        piece(r#"{"reasoning":"hm"}"#),
+        piece(r#"{"reasoning":"hm\ud83d"}"#),
+        piece(r#"{"role":"assistant","content":null}"#),
+        piece(r#"{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]}]}"#),
+        piece(r#"{"tool_calls":[]}"#),
+        "data: {\"choices\":[],\"usage\":null}\n\n".to_owned(),
+        "data: {\"usage\":{\"prompt_tokens\":3}}\n\n".to_owned(),
+        "data: {\"choices\":[{\"index\":1,\"delta\":{\"content\":\"other\"}}]}\n\n".to_owned(),
+    ] {
+        for between in [between.clone(), between.repeat(5)] {
+            let answer = format!("{first}{between}{second}{stop}data: [DONE]\n\n");
+            assert_eq!(text(&answer), "a\u{1f600}b", "{answer}");
+            let answer = format!("{first}{between}{stop}");
+            assert_eq!(text(&answer), "a\u{fffd}", "{answer}");
+        }
+    }
+    let thought = |text: &str| piece(&format!("{{\"reasoning\":\"{text}\"}}"));
+    let (thought, more) = (thought("c\\ud83d"), thought("\\ude01d"));
+    let answer = [&*first, &thought, &second, &more, &stop].concat();
+    let (events, response) = read_cut(answer.as_bytes(), 7);
+    assert_eq!(response.unwrap().message.text(), "a\u{1f600}b");
+    let texts: String = events
+        .iter()
+        .filter_map(|event| event.delta.text.as_deref())
+        .collect();
+    assert_eq!(texts, "a\u{1f600}c\u{1f601}bd");
+    // The end of the answer is seen though half a character waits.
+    let mut reader = AnswerReader::new(ChatDecoder::default(), Framing::Events, AnswerLimits::default());
+    let mut events = Vec::new();
+    reader
+        .take(format!("{first}{stop}").as_bytes(), &mut events)
+        .unwrap();
+    assert!(reader.is_whole());
+}
+
+#[test]
 fn content_has_the_forms_in_which_servers_write_it() {
     let part = |text: &str| json!({"type": "text", "text": text});
     let thought = |thinking: &Value| json!([{"type": "thinking", "thinking": thinking}, part("hi")]);
@@ -185,7 +228,8 @@ fn an_answer_that_broke_off_is_an_error() {
         format!("{half}data: {{\"choices\": [{{\"del"),
         done.to_owned(),
         format!("data: {{}}\n\n{done}"),
-        format!("{half}event: error\ndata: {{\"message\": \"it broke\"}}\n\n{done}"),
+        format!("{half}data: {{\"strange\": 1}}\n\n{done}"),
+        format!("data: {{\"message\": \"queued\"}}\n\n{half}"),
         format!("{half}Internal error"),
     ] {
         let said = text(&answer);
@@ -196,6 +240,11 @@ fn an_answer_that_broke_off_is_an_error() {
     }
     assert!(text(format!("{half}Internal error\n")).ends_with("Internal error"));
     assert!(text(format!("{half}data: Internal error\n\n")).ends_with("Internal error"));
+    // The end of the stream alone says nothing.
+    for end in ["data: [DONE]\n\n", "data:[DONE]\r\n\r\n", "data: [DONE]"] {
+        let said = text(format!("{half}data: {{\"strange\": \"it broke\"}}\n\n{end}"));
+        assert!(said.ends_with("{\"strange\": \"it broke\"}"), "{said}");
+    }
 }
 
 #[test]
@@ -255,6 +304,20 @@ fn the_words_of_the_server_are_in_the_error() {
         for answer in [answer.as_bytes().to_vec(), packed(answer)] {
             let said = text(&answer);
             assert!(said.starts_with("error: ") && said.contains(words), "{said}");
+        }
+    }
+    let half = chunk("half", &json!(null));
+    for (fault, words) in [
+        (r#"{"detail": "it broke"}"#, "it broke"),
+        (r#"{"message": "it broke"}"#, "it broke"),
+        (r#"{"detail": [{"msg": "it broke"}]}"#, "it broke"),
+    ] {
+        for end in ["data: [DONE]\n\n", ""] {
+            let said = text(format!("{half}event: error\ndata: {fault}\n\n{end}"));
+            assert!(
+                said.starts_with("error: ") && said.contains(words) && !said.contains("broke off"),
+                "{said}"
+            );
         }
     }
     let limited = read(r#"{"error": {"message": "slow down", "code": 429}}"#).unwrap_err();

@@ -17,7 +17,7 @@ use crate::{
         dialect::{Flow, StreamDecoder},
         reply_json::{
             arguments_text, bad_end, count, end_reason, error_in, filtered, list, list_or_empty, parts, text,
-            texts, usage,
+            texts, usage, words_in,
         },
     },
 };
@@ -81,8 +81,8 @@ pub(in crate::providers) struct ChatDecoder {
     finish_reason: Option<String>,
     /// `[DONE]` has come.
     is_done: bool,
-    /// A piece has come that has nothing of an answer.
-    is_strange: bool,
+    /// The last piece that has nothing of an answer; null, where pieces of the answer came behind it.
+    strange: Option<Value>,
 }
 
 impl ChatDecoder {
@@ -112,12 +112,16 @@ impl StreamDecoder for ChatDecoder {
         if chunk["usage"].is_object() {
             self.reader.take_usage(&chunk["usage"]);
         } else if chunk["choices"].is_null() && chunk["type"] != "ping" {
-            self.is_strange = true;
+            self.strange = Some(chunk.clone());
         }
         let Some(choice) = first_choice(chunk)? else {
             return Ok(Flow::More);
         };
         self.begin(events);
+        if let Some(strange) = &mut self.strange {
+            // It was not the last word of the server.
+            *strange = Value::Null;
+        }
         match (&choice["delta"], &choice["message"]) {
             // The last chunk may lack it.
             (Value::Null, Value::Null) => {}
@@ -139,9 +143,19 @@ impl StreamDecoder for ChatDecoder {
         self.is_done = true;
     }
 
+    fn is_beside(chunk: &Value) -> bool {
+        let choices = list_or_empty(chunk, "choices").unwrap_or_default();
+        let has_ended = |choice: &Value| end_reason(&choice["finish_reason"]).is_some();
+        !choices.iter().any(has_ended)
+    }
+
+    fn error(&self) -> Option<UppError> {
+        self.strange.as_ref().and_then(words_in)
+    }
+
     /// A server that says that its stream is over may leave the reason out.
     fn is_whole(&self) -> bool {
-        self.finish_reason.is_some() || self.is_done && self.begun && !self.is_strange
+        self.finish_reason.is_some() || self.is_done && self.begun && self.strange.is_none()
     }
 
     fn finish(self) -> Result<Response, UppError> {
