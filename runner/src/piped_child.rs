@@ -25,6 +25,9 @@ use crate::{
 /// How long the end of a program is waited for: its own time after SIGTERM, and that of SIGKILL.
 const END_WITHIN: Duration = TERM_GRACE.saturating_add(Duration::from_secs(2));
 
+/// How long a program that failed may take to end by itself, as one does whose connection has ended.
+const OWN_END_WITHIN: Duration = Duration::from_millis(100);
+
 /// How long its last lines are waited for once it has ended: a process outside of its group may hold standard error open.
 const LAST_LINES_WITHIN: Duration = Duration::from_secs(1);
 
@@ -103,8 +106,17 @@ impl PipedChild {
         ended.unwrap_or_else(|_| ProgramEnd::Unknown(format!("it did not end within {END_WITHIN:?}")))
     }
 
-    /// Ends the program, which failed for this reason; the whole reason: with its end and its last lines.
+    /// Ends the program, which failed for this reason; the whole reason: with its end, unless the
+    /// runner ended it, and its last lines.
     pub(crate) async fn stop_failed(&mut self, reason: &str) -> RunError {
+        // The runner itself ends without a reason.
+        let within = if reason.is_empty() {
+            Duration::ZERO
+        } else {
+            OWN_END_WITHIN
+        };
+        let waited = tokio::time::timeout(within, self.process.wait()).await;
+        let has_ended = waited.is_ok();
         let end = self.stop().await;
         if let ProgramEnd::NotStarted(reason) = end {
             return not_started(&reason, self.process.command());
@@ -122,7 +134,14 @@ impl PipedChild {
         } else {
             format!("\n{lines}")
         };
-        RunError::new(format!("{reason} ({end}){lines}"))
+        // The signals of the runner say nothing about the program.
+        let is_ours = !has_ended && matches!(end, ProgramEnd::Signaled(_));
+        let end = if is_ours {
+            String::new()
+        } else {
+            format!(" ({end})")
+        };
+        RunError::new(format!("{reason}{end}{lines}"))
     }
 }
 
