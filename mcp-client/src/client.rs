@@ -1,7 +1,6 @@
 //! A connection to an MCP server.
 
 use std::{
-    collections::BTreeSet,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -27,7 +26,7 @@ use crate::{
     message,
     revision::Revision,
     shared::{ConnectionState, RequestKind, ServerEvent, Waiting},
-    tools::{Tool, ToolList},
+    tools::{ToldFaults, Tool, ToolList},
 };
 
 /// How long a server may take to list a page of its tools, and to list all pages.
@@ -37,9 +36,6 @@ const LIST_WITHIN: Duration = Duration::from_mins(2);
 /// The pauses before a stream of notifications is opened again.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
-
-/// Most faults of lists that are known as said.
-const MOST_TOLD: usize = 1000;
 
 /// How long the end of a session may take.
 const CLOSE_WITHIN: Duration = Duration::from_secs(2);
@@ -316,13 +312,15 @@ impl Drop for PendingRequest {
 pub struct McpClient {
     connection: Arc<Connection>,
     server_name: Option<String>,
-    /// The faults of its lists that were said already.
-    told: Mutex<BTreeSet<String>>,
+    /// The faults of its list that were said already.
+    told: Mutex<ToldFaults>,
     tasks: Mutex<Vec<AbortOnDropHandle<()>>>,
 }
 
 impl McpClient {
-    /// Speaks with a server by its standard output and input. A message has `max_message` bytes at most.
+    /// Speaks with a server by its standard output and input. A message has `max_message` bytes at most. A server that
+    /// refuses the handshake since it is not ready ([`McpFailure::may_pass`]) is greeted again, after 0.5 to 5 s, as
+    /// long as `again` says so.
     ///
     /// # Errors
     /// When no revision is agreed on.
@@ -331,13 +329,15 @@ impl McpClient {
         stdin: impl AsyncWrite + Send + Unpin + 'static,
         identity: ClientIdentity,
         max_message: usize,
+        again: impl Fn(&McpFailure) -> bool,
     ) -> Result<Self, McpFailure> {
         let shared = Arc::new(ConnectionState::new(identity));
         let (lines, tasks) = LineWire::start(stdout, stdin, &shared, max_message);
-        Self::begin(Connection::new(shared, Wire::Lines(lines)), tasks.into()).await
+        Self::begin(Connection::new(shared, Wire::Lines(lines)), tasks.into(), again).await
     }
 
-    /// Speaks with a server of streamable HTTP at this URL. A message has `max_message` bytes at most.
+    /// Speaks with a server of streamable HTTP at this URL. A message has `max_message` bytes at most. `again`: as for
+    /// [`over_pipes`](Self::over_pipes).
     ///
     /// # Errors
     /// When no revision is agreed on.
@@ -347,6 +347,7 @@ impl McpClient {
         token: Option<&str>,
         identity: ClientIdentity,
         max_message: usize,
+        again: impl Fn(&McpFailure) -> bool,
     ) -> Result<Self, McpFailure> {
         let wire = Wire::Http(HttpWire {
             http,
@@ -357,6 +358,7 @@ impl McpClient {
         Self::begin(
             Connection::new(Arc::new(ConnectionState::new(identity)), wire),
             Vec::new(),
+            again,
         )
         .await
     }
@@ -364,9 +366,10 @@ impl McpClient {
     async fn begin(
         connection: Connection,
         mut tasks: Vec<AbortOnDropHandle<()>>,
+        again: impl Fn(&McpFailure) -> bool,
     ) -> Result<Self, McpFailure> {
         let connection = Arc::new(connection);
-        let agreed = handshake::agree(&connection).await?;
+        let agreed = handshake::agree_when_ready(&connection, again).await?;
         *connection.revision_slot() = Arc::new(agreed.revision);
         let listening = Arc::clone(&connection).listen();
         tasks.push(AbortOnDropHandle::new(tokio::spawn(listening)));
@@ -393,7 +396,8 @@ impl McpClient {
         self.connection.shared.ended.subscribe()
     }
 
-    /// The tools of the server. What is wrong with its list is logged once. Where a page does not come, the tools of
+    /// The tools of the server. What is wrong with its list is logged once,
+    /// and again when it was right meanwhile. Where a page does not come, the tools of
     /// the pages before it are kept.
     ///
     /// # Errors
@@ -406,15 +410,12 @@ impl McpClient {
             if list.tools.is_empty() || self.connection.shared.ended.borrow().is_some() {
                 return Err(failure);
             }
-            list.is_cut = true;
-            list.fault(format!("a further page of its tools is missing: {failure}"));
+            list.missing_page(&failure);
         }
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        for fault in &list.faults {
-            if told.len() < MOST_TOLD && told.insert(fault.clone()) {
-                let server = self.server_name.as_deref().unwrap_or("without a name");
-                tracing::warn!(server, "an MCP server lists its tools wrongly: {fault}");
-            }
+        for fault in told.untold(&list) {
+            let server = self.server_name.as_deref().unwrap_or("without a name");
+            tracing::warn!(server, "an MCP server lists its tools wrongly: {fault}");
         }
         Ok(list)
     }
@@ -430,7 +431,7 @@ impl McpClient {
             match page {
                 Ok(page) => cursor = list.take(page, is_http),
                 Err(failure) if failure.code() == Some(NO_SUCH_METHOD) && list.tools.is_empty() => {
-                    list.fault(format!("it has no tools: {failure}"));
+                    list.no_tools(&failure);
                     return Ok(());
                 }
                 Err(failure) => return Err(failure),

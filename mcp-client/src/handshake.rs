@@ -6,7 +6,7 @@
 use std::{pin::Pin, sync::OnceLock, time::Duration};
 
 use serde_json::Map;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::{
     client::Connection,
@@ -18,6 +18,10 @@ use crate::{
 /// How long the first way is waited for alone: a server without it may answer nothing. One that starts slowly
 /// answers later.
 const FIRST_ALONE: Duration = Duration::from_secs(10);
+
+/// The pauses before a server that is not ready is greeted again.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// The code of JSON-RPC by which a server refuses a revision.
 const UNSUPPORTED_VERSION: i64 = -32022;
@@ -44,6 +48,12 @@ pub(crate) async fn agree(connection: &Connection) -> Result<Agreed, McpFailure>
         Ok(Err(failure)) if matches!(failure.kind(), FailureKind::Ended | FailureKind::NotDone) => {
             return Err(failure);
         }
+        // It is asked again: one that ignores the other way must not hold that up.
+        Ok(Err(failure)) if failure.may_pass() => match timeout(FIRST_ALONE, second).await {
+            Ok(Ok(agreed)) => return Ok(agreed),
+            Ok(Err(other)) => (failure, other),
+            Err(_) => return Err(failure),
+        },
         Ok(Err(failure)) => match second.await {
             Ok(agreed) => return Ok(agreed),
             Err(other) => (failure, other),
@@ -67,16 +77,33 @@ pub(crate) async fn agree(connection: &Connection) -> Result<Agreed, McpFailure>
         },
     };
     let (first, second) = failures;
-    if first.to_string() == second.to_string() {
-        return Err(second);
-    }
     let (handshake, other) = if connection.is_http() {
         (second, first)
     } else {
         (first, second)
     };
+    if handshake.to_string() == other.to_string() {
+        return Err(handshake);
+    }
     let text = format!("{handshake} (and without a handshake: {other})");
-    Err(McpFailure::new(handshake.kind(), text))
+    Err(handshake.with_text(text))
+}
+
+/// Agrees on a revision, with a server that is started. One that refuses since it is not ready is asked again as long
+/// as `again` says so.
+pub(crate) async fn agree_when_ready(
+    connection: &Connection,
+    again: impl Fn(&McpFailure) -> bool,
+) -> Result<Agreed, McpFailure> {
+    let mut pause = SHORTEST_PAUSE;
+    loop {
+        match agree(connection).await {
+            Err(failure) if failure.may_pass() && again(&failure) => {}
+            agreed => return agreed,
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
 }
 
 async fn initialize(connection: &Connection) -> Result<Agreed, McpFailure> {

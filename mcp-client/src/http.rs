@@ -384,6 +384,10 @@ async fn refused(response: Response) -> PostFailure {
         Some(code) => McpFailure::refused(code, text),
         None => McpFailure::new(FailureKind::Refused, text),
     };
+    // A server or a proxy before it says by these that it is not ready.
+    let is_unready = matches!(status.as_u16(), 429 | 502 | 503 | 504);
+    let may_pass = is_unready || status.is_server_error() && failure.may_pass();
+    let failure = failure.passing(may_pass);
     PostFailure {
         status: Some(status.as_u16()),
         failure,

@@ -211,10 +211,20 @@ impl ConnectionState {
     }
 
     fn lose(&self, ids: &[u64], failure: &McpFailure, origin: Option<u64>) {
-        // Its line may hold secrets: the call that it ends is told it, and the log is not.
-        tracing::warn!("an answer of an MCP server cannot be used; the call that it is for fails");
         let mut calls = self.calls();
         let may_be = |request: &OpenRequest| !request.is_lasting;
+        // Its line may hold secrets: the call that it ends is told it, and the log is not.
+        let text = "an answer of an MCP server cannot be used; the call that it is for fails";
+        let is_told = {
+            let mut open = calls.all().filter(|request| may_be(request)).peekable();
+            open.peek().is_some() && open.all(|request| request.events.is_none())
+        };
+        if is_told {
+            // Who lists tools or agrees on a revision logs it, once.
+            tracing::debug!("{text}");
+        } else {
+            tracing::warn!("{text}");
+        }
         match origin {
             Some(origin) if !ids.iter().any(|id| calls.get(*id).is_some()) => {
                 calls.lose(&[origin], failure, may_be);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use crate::param_headers;
+use crate::{failure::McpFailure, param_headers};
 
 /// Most tools of a server, which is what a card may have.
 pub const MOST_TOOLS: usize = 1000;
@@ -18,6 +18,9 @@ pub(crate) const MOST_BYTES: usize = 32 << 20;
 /// Longest name of a tool, in bytes, and most bytes of one tool.
 const MOST_NAME: usize = 256;
 const MOST_TOOL: usize = 1 << 20;
+
+/// Most faults that are known as said.
+const MOST_TOLD: usize = 1000;
 
 /// Most reasons of one list.
 const MOST_REASONS: usize = 50;
@@ -50,6 +53,8 @@ pub struct ToolList {
     pub faults: Vec<String>,
     /// A page is missing: the server did not answer it, or refused it.
     pub is_cut: bool,
+    /// What the faults are known by from list to list.
+    fault_keys: Vec<String>,
     names: BTreeSet<String>,
     cursors: BTreeSet<String>,
     bytes: usize,
@@ -61,7 +66,8 @@ impl ToolList {
     pub(crate) fn take(&mut self, page: Value, is_http: bool) -> Option<String> {
         self.pages += 1;
         let Value::Object(mut page) = page else {
-            self.fault(format!("a page of its tools is no object: {}", shown(&page)));
+            let fault = "a page of its tools is no object";
+            self.fault_with(fault, &shown(&page));
             return None;
         };
         match page.remove("tools") {
@@ -76,7 +82,7 @@ impl ToolList {
                     self.take_tool(tool, is_http);
                 }
             }
-            Some(other) => self.fault(format!("its tools are no list: {}", shown(&other))),
+            Some(other) => self.fault_with("its tools are no list", &shown(&other)),
             None => self.fault("a page of its tools has no list of tools".to_owned()),
         }
         let cursor = match page.remove("nextCursor") {
@@ -84,10 +90,7 @@ impl ToolList {
             Some(Value::String(cursor)) if cursor.is_empty() => return None,
             Some(Value::String(cursor)) => cursor,
             Some(other) => {
-                self.fault(format!(
-                    "the cursor of its next page is no text: {}",
-                    shown(&other)
-                ));
+                self.fault_with("the cursor of its next page is no text", &shown(&other));
                 return None;
             }
         };
@@ -169,10 +172,54 @@ impl ToolList {
         });
     }
 
-    pub(crate) fn fault(&mut self, fault: String) {
+    fn fault(&mut self, fault: String) {
+        self.known_fault(fault.clone(), fault);
+    }
+
+    /// A fault with words of the server, which may be others in each list.
+    fn fault_with(&mut self, fault: &str, words: &str) {
+        self.known_fault(fault.to_owned(), format!("{fault}: {words}"));
+    }
+
+    fn known_fault(&mut self, key: String, fault: String) {
         if self.faults.len() < MOST_REASONS {
+            self.fault_keys.push(key);
             self.faults.push(fault);
         }
+    }
+
+    /// The server has no method that lists tools.
+    pub(crate) fn no_tools(&mut self, failure: &McpFailure) {
+        self.fault_with("it has no tools", &failure.to_string());
+    }
+
+    /// A page does not come, for this reason. It is known by its kind: its words may name the request.
+    pub(crate) fn missing_page(&mut self, failure: &McpFailure) {
+        self.is_cut = true;
+        let fault = "a further page of its tools is missing";
+        let key = format!("{fault}: {:?} {:?}", failure.kind(), failure.code());
+        self.known_fault(key, format!("{fault}: {failure}"));
+    }
+}
+
+/// The faults of the lists of a server that were said, each until a list is without it.
+#[derive(Debug, Default)]
+pub(crate) struct ToldFaults(BTreeSet<String>);
+
+impl ToldFaults {
+    /// The faults of its newest list that are to be said.
+    pub(crate) fn untold<'a>(&mut self, list: &'a ToolList) -> Vec<&'a str> {
+        if !list.is_cut {
+            // What a missing page holds is not known to be right.
+            self.0.retain(|key| list.fault_keys.contains(key));
+        }
+        let mut untold = Vec::new();
+        for (key, fault) in list.fault_keys.iter().zip(&list.faults) {
+            if self.0.len() < MOST_TOLD && self.0.insert(key.clone()) {
+                untold.push(fault.as_str());
+            }
+        }
+        untold
     }
 }
 
@@ -260,5 +307,34 @@ mod tests {
                 .is_some()
         });
         assert!(pages.count() < 70);
+    }
+
+    #[test]
+    fn a_fault_is_said_once_until_it_is_right_again() {
+        let list = |page: serde_json::Value, missing: Option<McpFailure>| {
+            let mut list = ToolList::default();
+            list.take(page, false);
+            if let Some(failure) = missing {
+                list.missing_page(&failure);
+            }
+            list
+        };
+        let bad = |id: u64| McpFailure::unreadable(format!(r#"a line cannot be read: {{"id":{id}}}"#));
+        let tools = || json!({"tools": [{"name": "a"}]});
+        let good = || json!({"tools": [{"name": "a", "inputSchema": {}}]});
+        let mut told = ToldFaults::default();
+        let mut said = |list: &ToolList| told.untold(list).len();
+        assert_eq!(said(&list(tools(), Some(bad(3)))), 2);
+        assert_eq!(said(&list(tools(), Some(bad(5)))), 0);
+        assert_eq!(said(&list(good(), Some(bad(7)))), 0);
+        // Another fault of the same page.
+        assert_eq!(said(&list(tools(), Some(McpFailure::refused(-1, "no")))), 1);
+        assert_eq!(said(&list(tools(), None)), 0);
+        assert_eq!(said(&list(tools(), Some(bad(9)))), 1);
+        assert_eq!(said(&list(good(), None)), 0);
+        assert_eq!(said(&list(tools(), None)), 1);
+        let cursor = |cursor: u64| json!({"tools": [], "nextCursor": cursor});
+        assert_eq!(said(&list(cursor(1), None)), 1);
+        assert_eq!(said(&list(cursor(2), None)), 0);
     }
 }

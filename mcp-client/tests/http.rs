@@ -119,7 +119,7 @@ async fn client(url: &str) -> Result<McpClient, McpFailure> {
     let http = reqwest::Client::builder()
         .no_proxy()
         .redirect(reqwest::redirect::Policy::none());
-    let starting = McpClient::over_http(http.build().unwrap(), url, None, CLIENT, 1 << 20);
+    let starting = McpClient::over_http(http.build().unwrap(), url, None, CLIENT, 1 << 20, |_| false);
     timeout(PATIENCE, starting).await.unwrap()
 }
 

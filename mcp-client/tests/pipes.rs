@@ -52,7 +52,7 @@ async fn client_of(server: impl FnMut(&Value, &Lines) + Send + 'static) -> Resul
     let (ours, theirs) = duplex(1 << 20);
     let (stdout, stdin) = tokio::io::split(ours);
     tokio::spawn(serve(theirs, server));
-    let starting = McpClient::over_pipes(stdout, stdin, CLIENT, 1 << 20);
+    let starting = McpClient::over_pipes(stdout, stdin, CLIENT, 1 << 20, |_| false);
     timeout(PATIENCE, starting).await.unwrap()
 }
 
@@ -119,6 +119,31 @@ async fn answering(answer: &'static [u8]) -> McpClient {
         lines.send(bytes).unwrap();
     })
     .await
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_ready_is_greeted_as_long_as_its_caller_says() {
+    let (ours, theirs) = duplex(1 << 20);
+    let (stdout, stdin) = tokio::io::split(ours);
+    tokio::spawn(serve(theirs, |message, lines| {
+        let code = match message["method"].as_str() {
+            Some("initialize") => -32603,
+            _ => -32601,
+        };
+        let error = json!({"code": code, "message": "warming up"});
+        let answer = json!({"jsonrpc": "2.0", "id": message["id"], "error": error});
+        lines.send(line(&answer)).unwrap();
+    }));
+    let refused = std::sync::Mutex::new(Vec::new());
+    let again = |failure: &McpFailure| {
+        let mut refused = refused.lock().unwrap();
+        refused.push(failure.to_string());
+        refused.len() < 3
+    };
+    let starting = McpClient::over_pipes(stdout, stdin, CLIENT, 1 << 20, again);
+    let failure = timeout(PATIENCE, starting).await.unwrap().unwrap_err();
+    assert_eq!(failure.to_string(), "warming up");
+    assert_eq!(*refused.lock().unwrap(), ["warming up"; 3]);
 }
 
 #[tokio::test]

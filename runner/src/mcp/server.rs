@@ -3,7 +3,13 @@
 //!
 //! Invariant: [`ServerState`] is `Up` only while the server answers, with all tools that it has listed last.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use agentanycast_gateways::run::shown_url;
 use agentanycast_mcp_client::{ClientIdentity, FailureKind, McpClient, McpFailure, Tool};
@@ -26,6 +32,10 @@ use crate::{
 /// How long a server may take to answer the first request: programs such as `npx` fetch a package before they
 /// start.
 const START_WITHIN: Duration = Duration::from_mins(2);
+
+/// The time before the end of that after which a server that is not ready is not asked again: its last words are the
+/// reason why it did not start.
+const LAST_GREETING: Duration = Duration::from_secs(15);
 
 /// How long a server that has just started may list no tools before it is taken at its word: it may not be ready.
 const KNOWN_WITHIN: Duration = Duration::from_secs(30);
@@ -175,13 +185,15 @@ impl ServerKeeper {
             asks: true,
         };
         let longest = self.max_output.saturating_mul(3) / 2 + MESSAGE_BESIDES;
+        let (began, is_said) = (Instant::now(), AtomicBool::new(false));
+        let again = |refusal: &McpFailure| self.greets_again(refusal, began, &is_said);
         match &self.endpoint {
             McpEndpoint::Command(command) => {
                 let (mut child, stdin, stdout) = match PipedChild::start(&self.supervisor, command) {
                     Ok(started) => started,
                     Err(reason) => return reason,
                 };
-                let start = McpClient::over_pipes(stdout, stdin, identity, longest);
+                let start = McpClient::over_pipes(stdout, stdin, identity, longest, again);
                 let reason = self.speak(start).await;
                 child.stop_failed(&reason).await
             }
@@ -190,10 +202,25 @@ impl ServerKeeper {
                     Ok(http) => http,
                     Err(error) => return RunError::new(error.to_string()),
                 };
-                let start = McpClient::over_http(http, url, token.as_deref(), identity, longest);
+                let start = McpClient::over_http(http, url, token.as_deref(), identity, longest, again);
                 RunError::new(self.speak(start).await)
             }
         }
+    }
+
+    /// Whether a server that is not ready is greeted again. Its first refusal is logged.
+    fn greets_again(&self, refusal: &McpFailure, began: Instant, is_said: &AtomicBool) -> bool {
+        if began.elapsed() + LAST_GREETING > START_WITHIN {
+            return false;
+        }
+        if !is_said.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                server = self.endpoint.shown(),
+                reason = said(&refusal.to_string()),
+                "an MCP server is not ready and is asked again"
+            );
+        }
+        true
     }
 
     /// Resolves when a server at a URL does not answer any more. The end of a program is seen otherwise.
@@ -241,12 +268,14 @@ impl ServerKeeper {
     async fn follow_tools(&self, client: &Arc<McpClient>) -> String {
         let (mut changed, mut pause) = (client.tools_changed(), RestartPause::default());
         let (began, mut known) = (Instant::now(), Arc::new(Vec::new()));
+        let mut refusal = None;
         let known_at = began + KNOWN_WITHIN;
         loop {
             changed.borrow_and_update();
             let listed_at = Instant::now();
             let is_complete = match client.list_tools().await {
                 Ok(list) => {
+                    refusal = None;
                     let is_complete = !list.tools.is_empty() && !list.is_cut;
                     known = Arc::new(tools::listed(list, &known));
                     self.publish(UpServer {
@@ -266,11 +295,16 @@ impl ServerKeeper {
                         FailureKind::Silent if began.elapsed() < START_WITHIN => {}
                         _ => return reason,
                     }
-                    tracing::warn!(
-                        server = self.endpoint.shown(),
-                        reason = said(&reason),
-                        "an MCP server does not list its tools and is asked again"
-                    );
+                    // Its words may be others each time.
+                    let known_by = Some((failure.kind(), failure.code()));
+                    if refusal != known_by {
+                        refusal = known_by;
+                        tracing::warn!(
+                            server = self.endpoint.shown(),
+                            reason = said(&reason),
+                            "an MCP server does not list its tools and is asked again"
+                        );
+                    }
                     false
                 }
             };

@@ -171,6 +171,29 @@ async fn a_server_that_lists_no_tools_at_first_gets_them() {
 }
 
 #[tokio::test]
+async fn a_server_that_refuses_the_handshake_at_first_is_greeted_again() {
+    // The same process: it counts what it refuses.
+    let server = started_as(command("python3", &["-u", SERVER, "2", "start"]));
+    assert!(skill_ids(&server).await.contains(&"add".to_owned()));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_the_handshake_for_good_is_said() {
+    let refuse = r#"while read line; do
+        id=${line#*\"id\":}; id=${id%%[,\}]*}
+        echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"error\":{\"code\":-32602,\"message\":\"unsupported version\"}}"
+        done; sleep 60"#;
+    let server = started_as(command("sh", &["-c", refuse]));
+    let refused = tokio::time::timeout(PATIENCE, server.skills()).await;
+    let why = refused.unwrap().unwrap_err().to_string();
+    assert!(why.contains("unsupported version"), "{why}");
+    // The runner ended it.
+    assert!(!why.contains("signal"), "{why}");
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_page_of_tools_that_is_refused_is_asked_for_again() {
     let server = started_as(command("python3", &["-u", SERVER, "2", "page"]));
     assert_eq!(skill_ids(&server).await, ["add", "greet"]);

@@ -12,10 +12,12 @@ cancelled = {}
 changed = threading.Event()
 lists = 0
 answers = {}
-# How many lists of tools are empty at first, and whether they are refused; whether the second page is refused as often.
+# How many lists of tools are empty at first, and whether they are refused; whether the second page or the handshake is
+# refused as often.
 warming_up = int(sys.argv[1]) if len(sys.argv) > 1 else 0
 refuses = "refuse" in sys.argv
 refuses_page = "page" in sys.argv
+refuses_start = "start" in sys.argv
 
 
 def send(message):
@@ -127,14 +129,17 @@ def run(call, params):
 
 
 def answer(call, method, params):
+    global lists, warming_up
     if method == "initialize":
+        if refuses_start and warming_up > 0:
+            warming_up -= 1
+            raise RuntimeError("not ready")
         return {
             "protocolVersion": params["protocolVersion"],
             "capabilities": {"tools": {"listChanged": True}},
             "serverInfo": {"name": "stub", "version": "1"},
         }
     if method == "tools/list":
-        global lists, warming_up
         page = int((params or {}).get("cursor") or 0)
         lists += page == 0
         if warming_up > 0 and (page > 0 or not refuses_page):

@@ -21,7 +21,7 @@ async fn main() -> anyhow::Result<()> {
         asks: true,
     };
     let http = reqwest::Client::builder().no_proxy().build()?;
-    let client = McpClient::over_http(http, &url, None, identity, MAX_MESSAGE).await?;
+    let client = McpClient::over_http(http, &url, None, identity, MAX_MESSAGE, |_| false).await?;
     let tools = client.list_tools().await?.tools;
     let context = std::env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or_default();
     let context: Value = serde_json::from_str(&context).unwrap_or_default();

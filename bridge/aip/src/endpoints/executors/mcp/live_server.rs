@@ -83,13 +83,14 @@ impl LiveServer {
         let (client, process) = match &settings.server {
             McpServerAddress::Program { program, arguments } => {
                 let (process, stdin, stdout) = ServerProcess::start(program, arguments)?;
-                match McpClient::over_pipes(stdout, stdin, IDENTITY, max).await {
+                match McpClient::over_pipes(stdout, stdin, IDENTITY, max, |_| false).await {
                     Ok(client) => (client, Some(process)),
                     Err(failure) => return Err(format!("{failure} ({})", process.end().await)),
                 }
             }
             McpServerAddress::Url { url, token } => {
-                let client = McpClient::over_http(http()?, url, token.as_deref(), IDENTITY, max).await;
+                let client =
+                    McpClient::over_http(http()?, url, token.as_deref(), IDENTITY, max, |_| false).await;
                 (client.map_err(|failure| failure.to_string())?, None)
             }
         };
