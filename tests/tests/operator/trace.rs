@@ -164,7 +164,7 @@ async fn a_task_that_the_policy_refused() {
     assert_eq!(there["audit"]["lines"][0]["source"], asker.peer_id().to_string());
     let advice = there["next"].as_str().unwrap();
     assert!(
-        advice.contains("anycast policy check") && advice.contains(&asker.peer_id().to_string()),
+        advice.contains(" policy check --source ") && advice.contains(&asker.peer_id().to_string()),
         "{there}"
     );
 }
