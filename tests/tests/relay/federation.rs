@@ -1,6 +1,10 @@
 //! Several relays as one directory: in line, in a ring, in a star; and what they say of one that is gone.
 
-use std::time::{Duration, Instant};
+use std::{
+    net::SocketAddr,
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    time::{Duration, Instant},
+};
 
 use agentanycast_identity::rotation::Rotation;
 use agentanycast_proto::v1::RegisterSkillsRequest;
@@ -13,12 +17,25 @@ use crate::registry_requests::{
 /// The contract's figure.
 const SOON: Duration = Duration::from_secs(3);
 
-/// Where relays listen that are started again at their address. Nothing connects from it, so no connection takes its ports.
-const KEPT_ADDRESS: &str = "127.77.0.1:0";
+/// Where a relay listens that is started again at its address: below the ports that the system gives to connections, one of which
+/// might take it meanwhile.
+fn kept_address() -> SocketAddr {
+    const FIRST: u16 = 20_000;
+    const COUNT: u32 = 12_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let place = std::process::id().wrapping_mul(97) + NEXT.fetch_add(1, Relaxed);
+        let port = FIRST + u16::try_from(place % COUNT).unwrap();
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        if std::net::TcpListener::bind(address).is_ok() {
+            return address;
+        }
+    }
+}
 
 fn builder() -> RelayBuilder {
     // Pulls are rare, so that what is seen soon was pushed.
-    let kept = TestRelay::builder().registry(KEPT_ADDRESS.parse().unwrap());
+    let kept = TestRelay::builder().registry(kept_address());
     kept.args(["--federation-sync-interval=5s", "--registry-ttl=6s"])
 }
 
@@ -31,7 +48,7 @@ pub(crate) async fn linked_by(builder: impl Fn() -> RelayBuilder, links: &[&[usi
     let mut relays: Vec<TestRelay> = Vec::new();
     for to in links {
         let peers: Vec<&TestRelay> = to.iter().map(|place| &relays[*place]).collect();
-        let spec = builder().registry(KEPT_ADDRESS.parse().unwrap());
+        let spec = builder().registry(kept_address());
         let spec = if peers.is_empty() {
             spec
         } else {
@@ -120,7 +137,7 @@ async fn a_star_converges() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_renews_stays_visible_everywhere() {
     let first = TestRelay::builder()
-        .registry(KEPT_ADDRESS.parse().unwrap())
+        .registry(kept_address())
         .args(["--registry-ttl=1s"])
         .start()
         .await;
