@@ -177,7 +177,7 @@ impl AgentKeeper {
     /// Speaks with an agent that was started, until one of both ends; why.
     async fn speak(&self, start: u64, stdin: ChildStdin, stdout: ChildStdout) -> String {
         let longest = self.offer.max_output.saturating_mul(3) / 2 + LINE_BESIDES;
-        let heard = Arc::new(Mutex::new(Heard::default()));
+        let heard = Arc::new(Mutex::new(HeardLines::default()));
         let turns = Arc::clone(&self.offer.turns);
         let doubt = move |message: &Value| {
             let session = message["params"]["sessionId"].as_str().unwrap_or_default();
@@ -236,12 +236,12 @@ impl AgentKeeper {
 
 /// What is known of the lines of an agent that have come.
 #[derive(Default)]
-struct Heard {
+struct HeardLines {
     halves: HalfParts,
     calls: Calls,
 }
 
-impl Heard {
+impl HeardLines {
     fn sent(&mut self, line: &str) {
         self.halves.sent(line);
         self.calls.sent(line);
@@ -269,7 +269,7 @@ impl Heard {
 struct ReceivedLines {
     lines: ProgramLines<ChildStdout>,
     turns: Arc<Turns>,
-    heard: Arc<Mutex<Heard>>,
+    heard: Arc<Mutex<HeardLines>>,
     agent: String,
     ready: VecDeque<String>,
     /// Answers to prompts, with the sessions of these.
