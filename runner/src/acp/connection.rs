@@ -249,7 +249,6 @@ impl HeardLines {
 
     /// Takes a piece of what the agent writes; `None`: its end.
     fn received(&mut self, piece: Option<Piece>) -> Received {
-        let is_end = piece.is_none();
         let pieces = match piece {
             Some(piece) => self.halves.take(piece),
             None => self.halves.finish(),
@@ -257,9 +256,6 @@ impl HeardLines {
         let mut all = Received::default();
         for piece in &pieces {
             all.add(self.calls.received(piece));
-        }
-        if is_end {
-            all.add(self.calls.finish());
         }
         all
     }

@@ -9,7 +9,7 @@ use std::{collections::HashMap, num::NonZeroUsize};
 use agent_client_protocol::v1::schema::{SessionNotification, StopReason};
 use agentanycast_readers::{
     excerpt::excerpt,
-    halves, json,
+    json,
     lines::{Piece, could_be, cut, has_key, spelled_out},
 };
 use lru::LruCache;
@@ -54,19 +54,10 @@ impl Received {
     }
 }
 
-/// Whether a line is a part of the answer of which the other line is the part before.
-fn is_next_part(before: &[u8], line: &[u8]) -> bool {
-    let update = cut(line, "sessionUpdate");
-    let is_part = update == ["agent_message_chunk"] || update == ["agent_thought_chunk"];
-    is_part && update == cut(before, "sessionUpdate") && cut(line, "sessionId") == cut(before, "sessionId")
-}
-
 /// The calls of the agent that have no answer yet.
 pub(super) struct Calls {
     open: HashMap<String, Call>,
     answered: LruCache<String, ()>,
-    /// A part of an answer that ends within a character, whose other half the next part may have.
-    half: Option<Vec<u8>>,
 }
 
 struct Call {
@@ -93,7 +84,6 @@ impl Default for Calls {
         Self {
             open: HashMap::new(),
             answered: LruCache::new(MOST_ANSWERED),
-            half: None,
         }
     }
 }
@@ -113,38 +103,8 @@ impl Calls {
         }
     }
 
-    /// Takes a piece of what the agent writes. A part of an answer that ends within a character waits for the next piece.
+    /// Takes a piece of what the agent writes.
     pub(super) fn received(&mut self, piece: &Piece) -> Received {
-        let (mut received, mut joined) = (Received::default(), None);
-        if let Some(mut half) = self.half.take() {
-            if let Piece::Line(line) = piece
-                && is_next_part(&half, line)
-            {
-                let mut line = line.clone();
-                halves::join(&mut half, &mut line);
-                joined = Some(Piece::Line(line));
-            }
-            received = self.read(&Piece::Line(half));
-        }
-        let piece = joined.as_ref().unwrap_or(piece);
-        if let Piece::Line(line) = piece
-            && halves::ends_within_character(line)
-            && is_next_part(line, line)
-        {
-            self.half = Some(line.clone());
-            return received;
-        }
-        received.add(self.read(piece));
-        received
-    }
-
-    /// What waits at the end of the agent.
-    pub(super) fn finish(&mut self) -> Received {
-        let half = self.half.take();
-        half.map_or_else(Received::default, |half| self.read(&Piece::Line(half)))
-    }
-
-    fn read(&mut self, piece: &Piece) -> Received {
         let text = piece.text();
         if text.trim_ascii().is_empty() {
             return Received::default();
@@ -691,44 +651,6 @@ mod tests {
         assert_eq!(serde_json::from_str::<Value>(kept).unwrap(), content);
     }
 
-    #[test]
-    fn the_halves_of_a_character_in_two_parts_of_an_answer_are_joined() {
-        let part = |session: &str, text: &str| {
-            let update = r#"{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"TEXT"}}"#;
-            let update = update.replace("TEXT", text);
-            format!(
-                r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"{session}","update":{update}}}}}"#
-            )
-        };
-        let read = |lines: &[String]| {
-            let mut calls = calls();
-            let mut received = Received::default();
-            for line in lines {
-                received.add(calls.received(&piece(line.as_bytes())));
-            }
-            received.add(calls.finish());
-            assert_eq!(received.warning, None);
-            let texts = received.lines.iter().map(|line| {
-                let line: Value = serde_json::from_str(line).unwrap();
-                let text = line["params"]["update"]["content"]["text"].as_str();
-                format!("|{}", text.unwrap_or("end"))
-            });
-            texts.collect::<String>()
-        };
-        let (first, second) = (part("s1", r"a\ud83d"), part("s1", r"\ude00b"));
-        let end = r#"{"jsonrpc":"2.0","id":"p1","result":{"stopReason":"end_turn"}}"#.to_owned();
-        assert_eq!(
-            read(&[first.clone(), second.clone(), end.clone()]),
-            "|a\u{1f600}|b|end"
-        );
-        assert_eq!(read(&[first.clone(), end]), "|a\u{fffd}|end");
-        assert_eq!(
-            read(&[first.clone(), part("s2", r"\ude00b"), second]),
-            "|a\u{fffd}|\u{fffd}b|\u{fffd}b"
-        );
-        assert_eq!(read(&[first]), "|a\u{fffd}");
-    }
-
     proptest! {
         #[test]
         fn a_line_is_passed_on_or_told(text in prop_oneof![
@@ -737,8 +659,7 @@ mod tests {
         ]) {
             prop_assume!(!text.trim_ascii().is_empty());
             let mut calls = calls();
-            let mut received = calls.received(&piece(&text));
-            received.add(calls.finish());
+            let received = calls.received(&piece(&text));
             prop_assert!(!received.lines.is_empty() || received.warning.is_some());
         }
     }
