@@ -94,13 +94,11 @@ pub(super) fn of_wide_units(text: &[u8]) -> Option<Piece> {
         let units: Vec<u16> = units.chain(last).collect();
         String::from_utf16_lossy(&units).into_bytes()
     };
-    begins_object(&decoded).then(|| {
-        if is_utf32 {
-            Piece::Utf32(decoded)
-        } else {
-            Piece::Utf16(decoded)
-        }
-    })
+    if !begins_object(&decoded) {
+        return None;
+    }
+    let piece = if is_utf32 { Piece::Utf32 } else { Piece::Utf16 };
+    Some(piece(decoded))
 }
 
 /// The message in a line that begins with other text, and where it is. Other text may stand behind it.

@@ -10,34 +10,25 @@ use tokio::sync::mpsc;
 /// has all tasks long before a silent connection would be given up (40 s).
 #[tokio::test]
 async fn two_agents_that_read_nothing_do_not_delay_a_good_one_that_gets_all_tasks() {
-    the_good_one_has_all_tasks("agents.deliver = \"all\"\n", 50, 400 << 10).await;
-}
-
-/// Each task is handed to one of them; what the stuck ones do not take off their streams goes to the good one. A task is more than
-/// their transports take for them.
-#[tokio::test]
-async fn two_agents_that_read_nothing_delay_a_good_one_for_the_hand_over_timeout() {
-    the_good_one_has_all_tasks("agents.hand_over_timeout = \"2s\"\n", 10, 3 << 20).await;
-}
-
-async fn the_good_one_has_all_tasks(config: &str, tasks: usize, bytes: usize) {
-    let mut stage = Stage::new(config, tasks, bytes).await;
+    let mut stage = Stage::new("agents.deliver = \"all\"\n", 50, 400 << 10).await;
     tokio::time::timeout(Duration::from_secs(25), stage.until_are_left(0))
         .await
         .expect("a stuck agent keeps tasks from the good one");
 }
 
-/// What is small lies in buffers of the transport, so a program that hangs seems to have taken it. Tasks wait when the three come,
-/// and more come while the good one works: it has nearly all, and the rest when the connections of the two are gone.
+/// The transport of a program that hangs takes tasks off its stream. Some wait when the three come, and more come while the good
+/// one works: it has nearly all, and the rest when the connections of the two are gone.
 #[tokio::test]
-async fn two_agents_that_hang_have_few_small_tasks() {
+async fn two_agents_that_hang_have_few_tasks() {
     /// A tenth of what would be their share; they may have one more with each 100 ms that a loaded machine stands still.
     const MOST_KEPT: usize = 8;
-    let mut stage = Stage::new("", 60, 200).await;
-    stage.send(60, 200).await;
-    stage.until_are_left(MOST_KEPT).await;
-    stage.stuck.clear();
-    stage.until_are_left(0).await;
+    for bytes in [200, 400 << 10] {
+        let mut stage = Stage::new("", 60, bytes).await;
+        stage.send(60, bytes).await;
+        stage.until_are_left(MOST_KEPT).await;
+        stage.stuck.clear();
+        stage.until_are_left(0).await;
+    }
 }
 
 /// Two stuck agents and a good one, which came when tasks waited.

@@ -229,7 +229,8 @@ impl StreamDecoder for ResponsesDecoder {
 
     fn is_beside(event: &Value) -> bool {
         let kind = text(event, "type");
-        kind == "response.in_progress" || kind.ends_with(".delta") || kind.ends_with(".added")
+        let step = kind.rsplit('.').next().unwrap_or_default();
+        kind == "response.in_progress" || matches!(step, "delta" | "added")
     }
 
     fn is_whole(&self) -> bool {
