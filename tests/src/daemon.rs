@@ -5,8 +5,11 @@ mod builder;
 mod home;
 
 use std::{
-    net::SocketAddr, os::unix::process::ExitStatusExt as _, path::PathBuf, process::ExitStatus,
-    time::Duration,
+    net::SocketAddr,
+    os::unix::process::ExitStatusExt as _,
+    path::PathBuf,
+    process::ExitStatus,
+    time::{Duration, Instant},
 };
 
 use agentanycast::{AgentCard, ErrorKind, Node, PeerId};
@@ -273,10 +276,29 @@ impl Daemon {
             .unwrap()
     }
 
-    /// Starts it again, after it has ended: same home, same ports.
+    /// Starts it again, after it has ended: same home, same ports. A connection of the system's may have one of these for a
+    /// moment.
+    ///
+    /// # Panics
+    /// When it ends instead.
     pub async fn restart(&mut self) {
+        const PORTS_ARE_FREE_WITHIN: Duration = Duration::from_secs(20);
         let spec = self.stopped();
-        *self = spec.start().await;
+        let begun = Instant::now();
+        *self = loop {
+            match spec.clone().try_start().await {
+                Ok(daemon) => break daemon,
+                Err(failure)
+                    if failure.log.contains("ddress already in use")
+                        && begun.elapsed() < PORTS_ARE_FREE_WITHIN =>
+                {
+                    tokio::time::sleep(Duration::from_millis(200)).await;
+                }
+                Err(StartFailure { status, log }) => {
+                    panic!("the daemon ended with {status}; its log:\n{log}")
+                }
+            }
+        };
     }
 
     /// How to start it again: same home, same ports.

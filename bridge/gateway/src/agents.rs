@@ -114,7 +114,7 @@ pub trait AgentTask: Send + Sync {
 /// A result that is sent piece by piece. One that is dropped before it was finished is broken off.
 #[async_trait]
 pub trait ArtifactSink: Send {
-    /// Sends bytes; waits while the reader is behind. [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable): the daemon
+    /// Sends bytes; waits while the reader is behind. [`ErrorKind::Unavailable`]: the daemon
     /// went away, and nobody has what was sent before; see [`ResendingStream`].
     async fn write(&mut self, bytes: &[u8]) -> Result<(), GatewayError>;
 
