@@ -47,7 +47,7 @@ mod up;
 use std::ffi::OsString;
 
 use clap::{
-    Args as ClapArgs, CommandFactory as _, FromArgMatches as _, Parser, Subcommand,
+    Args as ClapArgs, ColorChoice, CommandFactory as _, FromArgMatches as _, Parser, Subcommand,
     builder::styling::{AnsiColor, Styles},
 };
 
@@ -87,7 +87,7 @@ use self::{
 };
 use crate::{
     bridge, command_examples, context::Context, failure::CommandFailure, run_args::RunArgs,
-    shared_args::Global,
+    shared_args::Global, terminal_line::takes_escapes,
 };
 
 /// What `--help` says about boxes.
@@ -124,7 +124,16 @@ pub(crate) struct Args {
 impl Args {
     /// Reads a command line; the first word is the program's name.
     pub(crate) fn parse_from_words(words: Vec<OsString>) -> Result<Self, clap::Error> {
-        Self::from_arg_matches(&command().try_get_matches_from(words)?)
+        Self::from_arg_matches(&command().color(colours()).try_get_matches_from(words)?)
+    }
+}
+
+/// Whether help and errors of usage have colours. In builds of CI (`CI` is set) clap would colour a dumb terminal too.
+fn colours() -> ColorChoice {
+    if takes_escapes() {
+        ColorChoice::Auto
+    } else {
+        ColorChoice::Never
     }
 }
 

@@ -141,12 +141,13 @@ fn colours_stand_out_from_light_and_dark_grounds() {
     );
 }
 
-/// A terminal with a light or a dark ground, one that wants no colours, and one that takes no escape sequences.
+/// A terminal with a light or a dark ground, one that wants no colours, and one that takes no escape sequences; some in
+/// builds of CI.
 const TERMINALS: [&[(&str, &str)]; 4] = [
     &[("TERM", "xterm-256color"), ("COLORFGBG", "0;15")],
-    &[("TERM", "xterm-256color"), ("COLORFGBG", "15;0")],
-    &[("TERM", "xterm-256color"), ("NO_COLOR", "1")],
-    &[("TERM", "dumb")],
+    &[("TERM", "xterm-256color"), ("COLORFGBG", "15;0"), ("CI", "true")],
+    &[("TERM", "xterm-256color"), ("NO_COLOR", "1"), ("CI", "true")],
+    &[("TERM", "dumb"), ("CI", "true")],
 ];
 
 #[test]
