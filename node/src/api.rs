@@ -5,6 +5,7 @@
 //! takes, `task_list`, `task_notes`, `network`, `directory`, `invites` and `diagnostics` are additive, `size_errors` a refusal of the gRPC library in our terms;
 //! `listen`, `authority_fix` and `auth` are the door.
 
+mod access;
 mod agents;
 mod artifact_content;
 mod artifact_streams;
@@ -36,10 +37,10 @@ use std::{
     time::SystemTime,
 };
 
-use agentanycast_core::{Engine, EngineError};
+use agentanycast_core::{AgentAccess, Engine, EngineError, ShownCard};
 use agentanycast_identity::PeerId;
 use agentanycast_net as net;
-use agentanycast_proto::v1::{AgentCard, P2pExtension};
+use agentanycast_proto::v1::P2pExtension;
 use tonic::Status;
 
 use crate::{
@@ -72,7 +73,7 @@ struct ApiInner {
     health: Health,
     did_web: DidWebLookup,
     /// The card that peers and registries were told last.
-    published_card: Mutex<Option<AgentCard>>,
+    published_card: Mutex<Option<ShownCard>>,
 }
 
 /// What the operator set that calls depend on.
@@ -84,6 +85,8 @@ pub struct ApiLimits {
     pub no_outbound: Option<String>,
     /// A task for a skill goes to an agent of this node that has it, if there is one.
     pub prefer_local: bool,
+    /// Who may use agents of programs that say nothing of it, of settings and of gateways.
+    pub default_access: AgentAccess,
 }
 
 impl Api {
@@ -113,7 +116,11 @@ impl Api {
         }
     }
 
-    fn published_card(&self) -> MutexGuard<'_, Option<AgentCard>> {
+    fn default_access(&self) -> AgentAccess {
+        self.node.limits.default_access
+    }
+
+    fn published_card(&self) -> MutexGuard<'_, Option<ShownCard>> {
         self.node
             .published_card
             .lock()

@@ -240,11 +240,13 @@ impl RunningNode {
         let shown = identity_resolver::own_identity::load(&config.identity, &config.key_path, me)?;
         let rules = assemble::read_rules(&config.policy)?;
         let (ear, heard) = identity_resolver::channel(rules.required_proofs());
+        let (shown_cards_sender, shown_cards) = mpsc::unbounded_channel();
         let hooks = assemble::EngineHooks {
             peer_health: routes.clone(),
             on_span: traces.hear,
             resolver: ear.clone(),
             neighbours: neighbours.clone(),
+            shown_cards: shown_cards_sender,
         };
         let mut loaded = assemble::load_engine(config, keypair.clone(), hooks)?;
         loaded.guard(rules, audit, config.policy.audit_required)?;
@@ -260,6 +262,8 @@ impl RunningNode {
         tokio::spawn(reload.run(engine.clone(), ear.clone()));
         net.judge_invites(assemble::invite_judge(engine.clone()));
         net.show_agents(assemble::agent_pages(engine.clone()));
+        net.show_by_peer(assemble::cards_for_peers(engine.clone()));
+        tokio::spawn(assemble::show_changed_cards(net.clone(), shown_cards));
         let fetcher = Arc::new(Fetcher::new(&config.bridge.outbound)?);
         let names = assemble::resolver_parts(config, &engine, &net, Arc::clone(&fetcher))?;
         identity_resolver::start(names, &ear, heard, engine_stop.clone());
@@ -430,9 +434,12 @@ async fn remember_ports_and_card(
     anycast: &Anycast,
 ) -> anyhow::Result<()> {
     let bound = net.bound_addrs();
-    let card = engine.remember_listen_addresses(bound).await?;
+    let shown = engine.remember_listen_addresses(bound).await?;
+    let card = shown.public.as_deref().cloned();
+    if card.is_some() || shown.has_private {
+        net.set_cards(card.clone(), shown.has_private).await;
+    }
     if card.is_some() {
-        net.set_card(card.clone()).await;
         anycast.recall_card(card);
     }
     Ok(())

@@ -2,7 +2,7 @@
 //!
 //! The text is in `proto/proto/agentanycast/v1/`; the code in `src/gen` is generated from it and
 //! committed, so that nobody needs `protoc`. `tests/drift.rs` keeps the two together. Fields with a
-//! number from 100 upwards, `agent_record.proto`, `anycast.proto`, `diagnostics_service.proto`,
+//! number from 100 upwards, `access_service.proto`, `agent_record.proto`, `anycast.proto`, `diagnostics_service.proto`,
 //! `agent_service.proto`, `directory_service.proto`, `invite_service.proto`, `network_service.proto`, `registry_proof.proto`, `sealed.proto`, `session_service.proto`, `task_list_service.proto`
 //! and `task_note_service.proto` are additive to the published contract.
 //!

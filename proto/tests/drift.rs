@@ -6,7 +6,7 @@ use std::{fs, path::Path};
 use prost::Message as _;
 use prost_types::FileDescriptorSet;
 
-const FILES: [&str; 21] = [
+const FILES: [&str; 22] = [
     "agentanycast/v1/common.proto",
     "agentanycast/v1/anycast.proto",
     "agentanycast/v1/a2a_models.proto",
@@ -25,6 +25,7 @@ const FILES: [&str; 21] = [
     "agentanycast/v1/network_service.proto",
     "agentanycast/v1/directory_service.proto",
     "agentanycast/v1/invite_service.proto",
+    "agentanycast/v1/access_service.proto",
     "agentanycast/v1/task_note_service.proto",
     "agentanycast/v1/diagnostics_service.proto",
     "agentanycast/v1/sealed.proto",

@@ -210,6 +210,7 @@ impl AgentBuilder {
             name: self.name.clone(),
             card: Some(self.card.clone().into()),
             keep_skills: self.keep_skills,
+            access: v1::AgentAccess::Unspecified.into(),
         }
     }
 }

@@ -7,7 +7,8 @@ use std::{
 
 use agentanycast_core::policy::{
     AskedFor, Decision, DecisionReason, LOCAL, PeerAttributes, PolicyOutcome, PolicyRules, SourceName,
-    invites::InviteGrant, limits::SourceBounds,
+    grants::{GrantedAgents, PeerGrant},
+    limits::SourceBounds,
 };
 use agentanycast_identity::PeerId;
 use agentanycast_node::{
@@ -66,6 +67,7 @@ pub(crate) fn run(context: &Context, command: PolicyCommand) -> Result<(), Comma
             let asked = AskedFor {
                 skill: &skill,
                 agent: &agent,
+                ..AskedFor::default()
             };
             check(context, &PolicyQuery::parse(&sources)?, vouched, asked, &file)
         }
@@ -279,7 +281,7 @@ impl PolicyQuery {
     fn parse(sources: &[String]) -> Result<Self, CommandFailure> {
         let mut keys = Vec::new();
         let mut names = Vec::new();
-        let mut invited = Vec::new();
+        let mut grants = Vec::new();
         for source in sources {
             let name: SourceName = source
                 .parse()
@@ -295,8 +297,11 @@ impl PolicyQuery {
                 }
                 SourceName::Invited(label) => {
                     // As one that is for all skills: of which it is, only the node knows.
-                    let skill = String::new();
-                    invited.push(InviteGrant { label, skill });
+                    grants.push(PeerGrant {
+                        label: Some(label),
+                        agents: GrantedAgents::All,
+                        skill: String::new(),
+                    });
                     continue;
                 }
                 SourceName::Caller(caller) => caller,
@@ -315,7 +320,7 @@ impl PolicyQuery {
             names,
             former: keys.collect(),
             vouched: false,
-            invited,
+            grants,
         };
         Ok(Self::Peer(peer, standing))
     }
@@ -323,7 +328,7 @@ impl PolicyQuery {
     /// As the daemon judges it.
     fn decide(&self, rules: &PolicyRules, vouched: bool, wanted: AskedFor<'_>) -> (Decision, SourceBounds) {
         match self {
-            Self::Local(name) => rules.evaluate_caller(name, wanted),
+            Self::Local(name) => rules.evaluate_caller(name, false, wanted),
             Self::Peer(peer, standing) => {
                 let standing = PeerAttributes {
                     vouched,

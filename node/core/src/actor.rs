@@ -62,6 +62,9 @@ const REFUSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Reports of couriers that wait.
 const MAX_QUEUED_REPORTS: usize = 256;
 
+/// Told of peers that are to see another card of this node than before; returns at once.
+pub type OnShownCard = Arc<dyn Fn(PeerId) + Send + Sync>;
+
 /// Told what becomes of tasks that are sent by skill; returns at once.
 pub type OnRoute = Arc<dyn Fn(RouteOutcome) + Send + Sync>;
 
@@ -113,6 +116,7 @@ struct EngineActor {
     link: Arc<dyn Link>,
     reports: mpsc::Sender<WriterReport>,
     on_route: OnRoute,
+    on_shown_card: OnShownCard,
     on_span: OnSpan,
     on_card: OnCard,
     on_identity_needed: OnIdentityNeeded,
@@ -483,6 +487,7 @@ impl EngineActor {
             Effect::NodeCard(card) => {
                 self.node_card.send_replace(card);
             }
+            Effect::PeerCard(peer) => (self.on_shown_card)(peer),
             Effect::NotesChanged { task_id } => self.subscriptions.note_changes().push(task_id),
             Effect::Incoming {
                 listener,

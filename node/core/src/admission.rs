@@ -4,9 +4,11 @@
 //! not known yet what they prove, and says what is to be written down. A task is asked about once, before anything is
 //! kept of it. What belongs to a task that is here was allowed with it.
 
+mod access_requests;
 mod invites;
 mod policy_guard;
 mod rejected_claims;
+mod trust;
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -17,12 +19,16 @@ use agentanycast_store::StoreError;
 pub(crate) use self::rejected_claims::LOOKUP_TIMED_OUT;
 use self::{invites::InviteStore, policy_guard::PolicyGuard};
 use super::transaction::{Effect, Now, Transaction};
+use crate::agents::UsableSkills;
 use crate::policy::{
     AskedFor, Decision, LOCAL, PeerAttributes, PolicyRules, TaskSource,
+    access_requests::AccessRequests,
     audit::log_line::{AuditEntry, TaskOrigin},
-    caller::counted_name,
+    caller::{CallerOfTask, counted_name},
+    grants::PeerGrant,
     limit_key,
     limits::SourceUsage,
+    trusted_peers::TrustedPeers,
 };
 
 /// See the module's text.
@@ -30,6 +36,10 @@ pub(crate) struct Admission {
     /// The policy; None: everybody may send tasks, and nothing is written down.
     guard: Option<Box<PolicyGuard>>,
     invites: InviteStore,
+    trusted: TrustedPeers,
+    requests: AccessRequests,
+    /// Peers that may use other agents than before, since that was last asked.
+    grants_changed: Vec<PeerId>,
     /// Peers of whom it is not known yet what they prove.
     awaiting_identity: HashSet<PeerId>,
     /// Peers of whom it became known since that was last asked.
@@ -51,7 +61,7 @@ pub(crate) struct InboundTask<'a> {
 /// A new task of this node's own agent or bridge that was decided on.
 pub(crate) struct LocalDecision {
     pub(crate) decision: Decision,
-    pub(crate) caller: Option<String>,
+    pub(crate) caller: CallerOfTask,
     /// To whom, for the audit log, which is no place for a token.
     pub(crate) target: String,
 }
@@ -62,6 +72,9 @@ impl Admission {
         Ok(Self {
             guard: None,
             invites: InviteStore::load(transaction.store())?,
+            trusted: trust::load(transaction.store())?,
+            requests: access_requests::load(transaction.store())?,
+            grants_changed: Vec::new(),
             awaiting_identity: HashSet::new(),
             identity_resolved: Vec::new(),
             identity_needed: false,
@@ -94,17 +107,64 @@ impl Admission {
         }
         if let Some(guard) = &mut self.guard {
             guard.set_attributes(peer, attributes);
+            self.grants_changed.push(peer);
         }
     }
 
-    /// From here on there is a policy, which knows who holds invites.
+    /// Some agent is private: from here on there is a policy, if one without rules. Whether there was none before.
+    pub(crate) fn enable_access(&mut self) -> bool {
+        let is_new = self.guard.is_none();
+        if is_new {
+            self.enable(PolicyRules::default(), false);
+        }
+        is_new
+    }
+
+    /// From here on there is a policy, which knows who holds invites and who is trusted.
     fn enable(&mut self, rules: PolicyRules, audited: bool) {
         let mut guard = PolicyGuard::new(rules, audited);
-        let given = self.invites.given();
-        for peer in given.holders() {
-            guard.set_invite_rights(peer, given.rights(peer));
+        for peer in self.invites.given().holders().chain(self.trusted.peers()) {
+            guard.set_grants(peer, self.grants_of(peer));
         }
         self.guard = Some(Box::new(guard));
+    }
+
+    fn grants_of(&self, peer: PeerId) -> Vec<PeerGrant> {
+        let invited = self.invites.given().grants_of(peer);
+        invited.chain(self.trusted.grants_of(peer)).collect()
+    }
+
+    /// What a peer may by invites and trust is another than before.
+    fn tell_policy_of_grants(&mut self, peer: PeerId) {
+        let grants = self.grants_of(peer);
+        if let Some(guard) = &mut self.guard {
+            guard.set_grants(peer, grants);
+        }
+        self.grants_changed.push(peer);
+    }
+
+    /// Peers that may use other agents than before, since this was last called.
+    pub(crate) fn take_grants_changed(&mut self) -> Vec<PeerId> {
+        std::mem::take(&mut self.grants_changed)
+    }
+
+    /// An agent has another name: what was granted for it goes with it.
+    pub(crate) fn rename_agent(&mut self, transaction: &mut Transaction, from: &str, to: &str) {
+        self.rename_in_invites(transaction, from, to);
+        self.rename_in_trust(transaction, from, to);
+    }
+
+    /// What of a private agent with these skills a peer may use.
+    pub(crate) fn usable_skills<'a>(
+        &mut self,
+        peer: PeerId,
+        agent: &str,
+        skills: impl Iterator<Item = &'a str>,
+    ) -> UsableSkills {
+        match &mut self.guard {
+            Some(guard) => guard.usable_skills(peer, agent, skills),
+            None => UsableSkills::None,
+        }
     }
 
     /// What a peer says of itself and does not count from now on, and why.
@@ -200,12 +260,12 @@ impl Admission {
     pub(crate) fn decide_on_local(
         &mut self,
         now: Now,
-        caller: Option<&str>,
+        caller: &CallerOfTask,
         asked: AskedFor<'_>,
         bytes: u64,
     ) -> Option<Decision> {
         let guard = self.guard.as_mut()?;
-        let source = source_of(caller);
+        let source = caller.source();
         let has = guard.usage_of(&limit_key(source));
         Some(guard.decide(now, source, asked, has, bytes))
     }
@@ -244,7 +304,7 @@ impl Admission {
         task: &str,
         envelope: &str,
     ) {
-        let caller = decided.caller.as_deref();
+        let caller = decided.caller.name();
         self.audit(transaction, |_| AuditEntry {
             at: now.unix,
             decision: decided.decision,
@@ -277,10 +337,10 @@ impl Admission {
     }
 
     /// A task of this node's own agent, or of a bridge's caller, is here and has this many bytes.
-    pub(crate) fn count_task(&mut self, id: &str, caller: Option<&str>, bytes: u64) {
+    pub(crate) fn count_task(&mut self, id: &str, caller: &CallerOfTask, bytes: u64) {
         let guard = self.guard.as_mut().filter(|guard| guard.counts_tasks());
         if let Some(guard) = guard {
-            guard.add_task(id, limit_key(source_of(caller)), bytes);
+            guard.add_task(id, limit_key(caller.source()), bytes);
         }
     }
 
@@ -290,8 +350,4 @@ impl Admission {
             guard.set_task_bytes(id, bytes);
         }
     }
-}
-
-fn source_of(caller: Option<&str>) -> TaskSource<'_> {
-    caller.map_or(TaskSource::Local, TaskSource::Bridge)
 }

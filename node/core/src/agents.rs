@@ -4,9 +4,11 @@
 //! A task's agent is written with it; none is written for the primary agent, whose queue is also that of a node where no
 //! agent is registered. The first agent is the primary one until it is removed.
 
+mod access;
 mod choice;
 mod node_card;
 mod records;
+mod shown_cards;
 mod skill_index;
 
 use std::{
@@ -15,20 +17,24 @@ use std::{
     sync::Arc,
 };
 
-use agentanycast_proto::v1::{AgentCard, AgentsPage};
+use agentanycast_proto::v1::AgentCard;
 use agentanycast_store::StoreError;
 use lru::LruCache;
 
+pub(crate) use self::shown_cards::UsableSkills;
 use self::{
+    access::RecordedAccess,
     choice::{AgentLoad, agent_not_named, choose_for_skill, no_agent_with_skill, no_such_agent},
-    node_card::CardOfAgent,
     records::AgentRecord,
+    shown_cards::ShownCards,
     skill_index::SkillIndex,
 };
 use super::transaction::{EngineError, Now, Transaction};
 use crate::{
     schema::{self, tag},
-    types::{AgentOrigin, CallerKey, MAX_AGENT_NAME, NodeAgent, is_agent_name},
+    types::{
+        AgentAccess, AgentOrigin, CallerKey, MAX_AGENT_NAME, NodeAgent, RegistrationAccess, is_agent_name,
+    },
 };
 
 /// Most skills on one card.
@@ -63,6 +69,7 @@ struct RegisteredAgent {
     failures: u32,
     /// Skills of earlier cards that the card does not have, and when it lost them, Unix milliseconds.
     former: BTreeMap<String, u64>,
+    access: RecordedAccess,
 }
 
 impl RegisteredAgent {
@@ -102,8 +109,9 @@ pub(crate) struct Agents {
     /// Of gRPC connections that listen for agents: which.
     bound: HashMap<u64, BTreeSet<Option<Arc<str>>>>,
     pending_cards: LruCache<CallerKey, AgentCard>,
-    /// The card of the node; None: it is to be made anew, or no agent is registered.
-    node_card: Option<Arc<AgentCard>>,
+    /// How many are private.
+    private: usize,
+    shown: ShownCards,
     has_changed: bool,
 }
 
@@ -125,7 +133,8 @@ impl Agents {
             node_name,
             bound: HashMap::new(),
             pending_cards: LruCache::new(PENDING_CARDS),
-            node_card: None,
+            private: 0,
+            shown: ShownCards::default(),
             has_changed: false,
         };
         let store = transaction.store();
@@ -152,6 +161,13 @@ impl Agents {
             }
             let agent = record.agent(card);
             agents.next_number = agents.next_number.max(agent.number + 1);
+            if agent.access.access.is_none() {
+                tracing::warn!(
+                    agent = &*name,
+                    "an agent is open to every peer, as it was registered before agents could be private; close it: anycast agents set {name} --private"
+                );
+            }
+            agents.private += usize::from(agent.access.is_private());
             agents.index_skills(&name, &agent);
             agents.by_name.insert(name, agent);
         }
@@ -181,8 +197,9 @@ impl Agents {
         }
     }
 
-    /// The agent that a task is for, as it is written with the task. `sender` is never chosen for a skill: the agent that
-    /// sends the task. Skills that agents lost before `former_since` are theirs no more.
+    /// The agent that a task is for, as it is written with the task. Those that `is_candidate` does not want are never chosen for a
+    /// skill: the agent that sends the task, and those that the sender may not use. Skills that agents lost before `former_since`
+    /// are theirs no more.
     ///
     /// # Errors
     /// Why it is for none of them, with their names.
@@ -190,7 +207,7 @@ impl Agents {
         &self,
         target: &str,
         skill: &str,
-        sender: Option<&str>,
+        is_candidate: impl Fn(&str) -> bool,
         former_since: u64,
         is_attached: impl Fn(Option<&str>) -> bool,
     ) -> Result<Option<Arc<str>>, String> {
@@ -205,10 +222,10 @@ impl Agents {
         }
         let is_for_skill = !skill.is_empty() && !self.takes_all();
         if is_for_skill {
-            let is_other = |name: &&Arc<str>| Some(&***name) != sender;
-            let others = self.by_skill.agents(skill).filter(is_other);
+            let is_candidate = |name: &&Arc<str>| is_candidate(name);
+            let others = self.by_skill.agents(skill).filter(is_candidate);
             let chosen = choose_for_skill(others.filter_map(|name| self.load_of(name, &is_attached)));
-            let former = self.by_former_skill.agents(skill).filter(is_other);
+            let former = self.by_former_skill.agents(skill).filter(is_candidate);
             let former = former.filter(|name| self.lost_at(name, skill) >= Some(former_since));
             let former = former.filter_map(|name| self.load_of(name, &is_attached));
             if let Some(name) = chosen.or_else(|| choose_for_skill(former)) {
@@ -318,23 +335,23 @@ impl Agents {
         })
     }
 
-    /// Whether an agent other than `sender` has the skill, or lost it a short time ago, and whether one that has it listens.
+    /// Whether an agent that `is_candidate` wants has the skill, or lost it a short time ago, and whether one that has it listens.
     pub(crate) fn with_skill(
         &self,
         skill: &str,
-        sender: Option<&str>,
+        is_candidate: impl Fn(&str) -> bool,
         is_attached: impl Fn(Option<&str>) -> bool,
     ) -> Option<bool> {
         let mut others = self
             .by_skill
             .agents(skill)
-            .filter(|name| Some(&***name) != sender)
+            .filter(|name| is_candidate(name))
             .peekable();
         if others.peek().is_some() {
             return Some(others.any(|name| is_attached(self.written_name(name).as_deref())));
         }
         let mut former = self.by_former_skill.agents(skill);
-        former.any(|name| Some(&**name) != sender).then_some(false)
+        former.any(|name| is_candidate(name)).then_some(false)
     }
 
     /// Refuses a card with more than a card may have.
@@ -363,6 +380,7 @@ impl Agents {
         name: &str,
         card: AgentCard,
         origin: AgentOrigin,
+        asked: RegistrationAccess,
     ) -> Result<Arc<str>, EngineError> {
         if !is_agent_name(name) {
             let shown = &name[..name.floor_char_boundary(80)];
@@ -377,13 +395,17 @@ impl Agents {
                 (AgentOrigin::Card, AgentOrigin::Card) => AgentOrigin::Card,
                 _ => AgentOrigin::Service,
             };
-            if *agent.card == card && agent.origin == origin {
+            let access = agent.access.again(asked);
+            if *agent.card == card && agent.origin == origin && agent.access == access {
                 return Ok(known);
             }
             if let Some(mut agent) = self.by_name.remove(name) {
                 self.unindex_skills(&known, &agent);
                 agent.set_card(now, card);
                 agent.origin = origin;
+                self.private -= usize::from(agent.access.is_private());
+                agent.access = access;
+                self.private += usize::from(agent.access.is_private());
                 self.index_skills(&known, &agent);
                 self.by_name.insert(Arc::clone(&known), agent);
             }
@@ -415,7 +437,9 @@ impl Agents {
             },
             failures: 0,
             former: BTreeMap::new(),
+            access: RecordedAccess::of_new(asked),
         };
+        self.private += usize::from(agent.access.is_private());
         self.index_skills(&name, &agent);
         self.next_number += 1;
         self.by_name.insert(Arc::clone(&name), agent);
@@ -451,11 +475,69 @@ impl Agents {
         let (name, agent) = self.by_name.remove_entry(name)?;
         delete_records(transaction, &name);
         self.unindex_skills(&name, &agent);
+        self.private -= usize::from(agent.access.is_private());
         if self.primary.as_ref() == Some(&name) {
             self.primary = None;
         }
         self.changed();
         Some(agent.card)
+    }
+
+    /// Who may use an agent, until its owner says otherwise. Whether that is another access than before; `None`: there is none of
+    /// this name.
+    pub(crate) fn set_access(
+        &mut self,
+        transaction: &mut Transaction,
+        name: &str,
+        access: AgentAccess,
+    ) -> Option<bool> {
+        let name = Arc::clone(self.by_name.get_key_value(name)?.0);
+        let agent = self.by_name.get_mut(&name)?;
+        let was_private = agent.access.is_private();
+        agent.access = RecordedAccess::set(access);
+        let is_private = agent.access.is_private();
+        self.private = self.private - usize::from(was_private) + usize::from(is_private);
+        self.write(transaction, &name);
+        self.changed();
+        Some(was_private != is_private)
+    }
+
+    /// The access of an agent and whether its owner has said so; `None`: it was registered before there was access.
+    pub(crate) fn access(&self, name: &str) -> (Option<AgentAccess>, bool) {
+        let agent = self.by_name.get(name);
+        agent.map_or((None, false), |agent| (agent.access.access, agent.access.is_set))
+    }
+
+    /// The card of an agent.
+    pub(crate) fn card(&self, name: &str) -> Option<Arc<AgentCard>> {
+        Some(Arc::clone(&self.by_name.get(name)?.card))
+    }
+
+    /// The agent that is called so: by its name, or else by that on its card.
+    pub(crate) fn called(&self, name: &str) -> Option<&Arc<str>> {
+        let by_name = self.by_name.get_key_value(name);
+        let by_card = || self.by_name.iter().find(|(_, agent)| agent.card.name == name);
+        by_name.or_else(by_card).map(|(name, _)| name)
+    }
+
+    /// Whether an agent, as it is written with tasks, is for peers only that were let in.
+    pub(crate) fn is_private(&self, written: Option<&str>) -> bool {
+        let name = written.or(self.primary.as_deref());
+        self.private > 0
+            && name
+                .and_then(|name| self.by_name.get(name))
+                .is_some_and(|agent| agent.access.is_private())
+    }
+
+    /// Whether some agent is private.
+    pub(crate) fn has_private(&self) -> bool {
+        self.private > 0
+    }
+
+    /// The agents that have a skill, or lost it a short time ago.
+    pub(crate) fn all_with_skill<'a>(&'a self, skill: &'a str) -> impl Iterator<Item = &'a Arc<str>> {
+        let former = self.by_former_skill.agents(skill);
+        self.by_skill.agents(skill).chain(former)
     }
 
     /// The only agent, if it came by a card: if no program listens for it, an agent with another card takes its place.
@@ -612,46 +694,10 @@ impl Agents {
             listeners: listeners_of(self.written_name(name).as_deref()),
             open_tasks: agent.open_tasks,
             last_attached: agent.last_attached,
+            access: agent.access.access,
+            access_is_set: agent.access.is_set,
         });
         shown.collect()
-    }
-
-    /// The card of the node; None: no agent is registered.
-    pub(crate) fn node_card(&mut self, is_attached: impl Fn(Option<&str>) -> bool) -> Option<Arc<AgentCard>> {
-        if self.node_card.is_none() && !self.by_name.is_empty() {
-            let mut all: Vec<(&Arc<str>, &RegisteredAgent)> = self.by_name.iter().collect();
-            all.sort_by_cached_key(|(name, agent)| {
-                (!is_attached(self.written_name(name).as_deref()), agent.number)
-            });
-            let cards: Vec<CardOfAgent<'_>> = all
-                .iter()
-                .map(|(name, agent)| CardOfAgent {
-                    name,
-                    card: &agent.card,
-                })
-                .collect();
-            let primary = self.primary.as_ref().and_then(|name| self.by_name.get(name));
-            let card = node_card::node_card(
-                &cards,
-                primary.map(|agent| &*agent.card),
-                self.node_name.as_deref(),
-            );
-            self.node_card = Some(Arc::new(card));
-        }
-        self.node_card.clone()
-    }
-
-    /// Whole cards of the agents that are asked for, as many as one card holds.
-    pub(crate) fn page(&self, wanted: &AgentsPage) -> AgentCard {
-        let agents: Vec<CardOfAgent<'_>> = self
-            .by_name
-            .iter()
-            .map(|(name, agent)| CardOfAgent {
-                name,
-                card: &agent.card,
-            })
-            .collect();
-        node_card::page_of_agents(&agents, wanted)
     }
 
     /// Whether the card of the node may be another since the last call.
@@ -659,8 +705,13 @@ impl Agents {
         std::mem::take(&mut self.has_changed)
     }
 
+    /// Others may see other agents than before.
+    pub(crate) fn rights_changed(&mut self) {
+        self.has_changed = true;
+    }
+
     fn changed(&mut self) {
-        self.node_card = None;
+        self.shown.forget();
         self.has_changed = true;
     }
 

@@ -4,6 +4,7 @@
 //! its own state and adds to the running transaction; only this module knows several parts. `client_commands`,
 //! `agent_commands`, `inbound` and `timers` hold what can happen; this file holds what they have in common.
 
+mod access;
 mod ack_outcome;
 mod admission;
 mod agent_commands;
@@ -40,18 +41,18 @@ use super::{
     tasks::{SavedTask, Tasks, unless_damaged},
     trace_context::TraceContext,
     transaction::{Effect, EngineError, EngineLimits, FinishedTransaction, Now, TaskChange, Transaction},
-    types::{Direction, EngineCounters, NewInvite, Note, TaskListPage, TaskQuery},
+    types::{Direction, EngineCounters, Note, TaskListPage, TaskQuery},
 };
 use crate::{
     delivery::{
         inbox,
         outbox::{EnvelopeKind, QueueDepths},
     },
-    policy::invites::{Invite, SECRET},
     task::{NetworkPath, Output, Role, Status, Task},
 };
 
 pub use self::{
+    access::TrustScope,
     agent_commands::{CompleteOutcome, StreamRoute},
     client_commands::SendTask,
     external_tasks::ExternalUpdate,
@@ -71,6 +72,8 @@ pub(crate) struct Coordinator {
     admission: Admission,
     external: External,
     observe: Observe,
+    /// Counts what may have changed who may use which agent, for all peers at once.
+    rights: u64,
     /// When what happens once a second was last looked after.
     last_slow_tick: Duration,
 }
@@ -82,6 +85,7 @@ impl Coordinator {
         self.transaction.set_time(now);
         self.tasks.set_clock_ms(self.transaction.clock_ms(now));
         self.tell_node_card();
+        self.tell_peers_their_cards();
         let deliveries = self.dispatch.due_deliveries(now);
         if let Err(error) = self.hand_over(now, deliveries) {
             // What was read wrongly is noticed by `take_store_failure`.
@@ -241,56 +245,6 @@ impl Coordinator {
     /// Where this run listens.
     pub(crate) fn set_listen_addresses(&mut self, addresses: Vec<String>) {
         self.peers.set_listen_addresses(&mut self.transaction, addresses);
-    }
-
-    /// Makes an invite.
-    ///
-    /// # Errors
-    /// When it is none, there are too many, or it names another agent than the one here.
-    pub(crate) fn create_invite(&mut self, now: Now, new: NewInvite) -> Result<Invite, EngineError> {
-        let own_card = self.node_card();
-        self.admission
-            .create_invite(&mut self.transaction, now, new, own_card.as_deref())
-    }
-
-    /// The invites that were given out, those first that were made first.
-    pub(crate) fn invites(&self) -> Vec<Invite> {
-        self.admission.invites()
-    }
-
-    /// Takes back the invites with this id or label. Tasks that are here go on: they were let in.
-    ///
-    /// # Errors
-    /// When there is none.
-    pub(crate) fn revoke_invite(&mut self, name: &str) -> Result<Vec<Invite>, EngineError> {
-        self.admission.revoke_invite(&mut self.transaction, name)
-    }
-
-    /// A peer has shown the secret of an invite.
-    pub(crate) fn on_invite(&mut self, now: Now, peer: PeerId, secret: &[u8]) {
-        self.admission.on_invite(&mut self.transaction, now, peer, secret);
-    }
-
-    /// Why the invite that a peer shows does not let it in; `None`: it shows none, or it does.
-    pub(crate) fn why_not_invited(&self, now: Now, peer: PeerId, secret: &[u8]) -> Option<&'static str> {
-        self.admission.why_not_invited(now, peer, secret)
-    }
-
-    /// Shows this secret to a node from now on; `None`: nothing.
-    ///
-    /// # Errors
-    /// When there are too many.
-    pub(crate) fn accept_invite(
-        &mut self,
-        peer: PeerId,
-        secret: Option<[u8; SECRET]>,
-    ) -> Result<(), EngineError> {
-        self.admission.accept_invite(&mut self.transaction, peer, secret)
-    }
-
-    /// What is shown to which nodes.
-    pub(crate) fn accepted_invites(&self) -> std::collections::HashMap<PeerId, [u8; SECRET]> {
-        self.admission.accepted_invites()
     }
 
     /// Writes a note of a task, over this version or over whatever there is; its new version.

@@ -1,12 +1,13 @@
 //! The engine, for everything else in the node: one method for each command. A command is queued for the engine's actor,
 //! and its answer comes once what it changed is durable.
 
+mod access;
 mod agent_calls;
 pub(crate) mod artifacts;
 mod node_agents;
 mod note_watch;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{AgentCard, Artifact};
@@ -26,16 +27,13 @@ use super::{
     subscriptions::Subscriptions,
     task_subscribers::{EndReceiver, SubscriberEvent, SubscriberQueue, WaitUntil},
     transaction::{EngineError, Now, TaskChange},
-    types::{EngineCounters, NewInvite, NodeAgent, Note, RecentRefusal, TaskListPage, TaskQuery},
+    types::{EngineCounters, NodeAgent, Note, RecentRefusal, ShownCard, TaskListPage, TaskQuery},
     wire,
 };
 use crate::{
     delivery::outbox::QueueDepths,
     link::{FairQueue, Link},
-    policy::{
-        PeerAttributes, PolicyRules,
-        invites::{Invite, SECRET},
-    },
+    policy::{PeerAttributes, PolicyRules},
     spool::Spool,
     task::{Status, StreamOutcome, Task},
 };
@@ -344,14 +342,11 @@ impl Engine {
             .await
     }
 
-    /// Where this run listens, for the next one; the card of the local agent, if the last run had one.
-    pub async fn remember_listen_addresses(
-        &self,
-        addresses: Vec<String>,
-    ) -> Result<Option<AgentCard>, EngineError> {
+    /// Where this run listens, for the next one; what others see of the agents that the last run had.
+    pub async fn remember_listen_addresses(&self, addresses: Vec<String>) -> Result<ShownCard, EngineError> {
         self.call(move |core, _| {
             core.set_listen_addresses(addresses);
-            Ok(core.card())
+            Ok(core.shown_card())
         })
         .await
     }
@@ -388,44 +383,6 @@ impl Engine {
             Ok((own, named.collect()))
         })
         .await
-    }
-
-    /// Makes an invite that lets peers in for this time from now on; None: for ever.
-    pub async fn create_invite(
-        &self,
-        mut new: NewInvite,
-        valid_for: Option<Duration>,
-    ) -> Result<Invite, EngineError> {
-        self.call(move |core, now| {
-            new.expires_at = valid_for.map(|time| now.unix.saturating_add(time.as_millis() as u64));
-            core.create_invite(now, new)
-        })
-        .await
-    }
-
-    /// The invites that were given out, those first that were made first.
-    pub async fn invites(&self) -> Result<Vec<Invite>, EngineError> {
-        self.call(|core, _| Ok(core.invites())).await
-    }
-
-    /// Takes back the invites with this id or label.
-    pub async fn revoke_invite(&self, name: String) -> Result<Vec<Invite>, EngineError> {
-        self.call(move |core, _| core.revoke_invite(&name)).await
-    }
-
-    /// Shows this secret to a node from now on; `None`: nothing.
-    pub async fn accept_invite(&self, peer: PeerId, secret: Option<[u8; SECRET]>) -> Result<(), EngineError> {
-        self.call(move |core, _| core.accept_invite(peer, secret)).await
-    }
-
-    /// Why the invite that a peer shows does not let it in; `None`: it shows none, or it does.
-    pub async fn why_not_invited(
-        &self,
-        peer: PeerId,
-        secret: Vec<u8>,
-    ) -> Result<Option<&'static str>, EngineError> {
-        self.call(move |core, now| Ok(core.why_not_invited(now, peer, &secret)))
-            .await
     }
 
     /// The task that was sent with this idempotency key.

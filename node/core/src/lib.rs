@@ -43,10 +43,12 @@ pub mod wire;
 
 pub use self::coordinator::client_commands::{SEALED_NEEDS_URL, forwarded_labels};
 pub use self::{
-    actor::{EngineParts, EngineStartError, LoadedEngine, OnCard, OnIdentityNeeded, OnRoute, start},
+    actor::{
+        EngineParts, EngineStartError, LoadedEngine, OnCard, OnIdentityNeeded, OnRoute, OnShownCard, start,
+    },
     coordinator::{
         Activity, CardUse, CompleteOutcome, ExternalUpdate, ListenRequest, PendingEnvelope, SendTask,
-        StreamRoute, TaskInspection,
+        StreamRoute, TaskInspection, TrustScope,
     },
     external_queue::ExternalQueue,
     handle::{
@@ -56,9 +58,9 @@ pub use self::{
     task_subscribers::{EndReceiver, WaitUntil},
     transaction::{DeliverMode, EngineError, EngineLimits, HandOverLimits, Now, RouteOutcome, TaskChange},
     types::{
-        AgentOrigin, BucketCounts, CallerKey, Direction, EngineCounters, MAX_AGENT_NAME, NewInvite,
-        NodeAgent, Note, OfferedTask, RecentRefusal, TaskListPage, TaskQuery, agent_name_of_card,
-        is_agent_name,
+        AgentAccess, AgentOrigin, BucketCounts, CallerKey, Direction, EngineCounters, MAX_AGENT_NAME,
+        NewInvite, NodeAgent, Note, OfferedTask, RecentRefusal, RegisteredName, RegistrationAccess,
+        ShownCard, TaskListPage, TaskQuery, agent_name_of_card, is_agent_name,
     },
 };
 

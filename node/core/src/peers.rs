@@ -218,7 +218,13 @@ impl Peers {
         transaction: &Transaction,
         peer: PeerId,
     ) -> Result<Option<Arc<AgentCard>>, StoreError> {
-        self.store.card(transaction.store(), peer)
+        let card = self.store.card(transaction.store(), peer)?;
+        Ok(card.filter(|card| {
+            !card
+                .p2p_extension
+                .as_ref()
+                .is_some_and(|extension| extension.no_agent)
+        }))
     }
 
     /// The peers that have shown a card, the latest first, with the names on them; an empty name is none.

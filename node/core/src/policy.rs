@@ -4,19 +4,22 @@
 //! them so far. The engine asks once for each new task, whatever way it comes, and never for anything else: messages,
 //! replies and ends of a task that was let in belong to it. `audit` writes the answers down.
 //!
-//! The order of questions: is the peer one that may come at all (trust), may it use the skill (rules), has it not had
-//! too much (limits). The first no is the answer, and says what decided.
+//! The order of questions: is the peer one that may come at all (trust), may it use the skill (rules), may it use the agent if
+//! that is private (invites, trust), has it not had too much (limits). The first no is the answer, and says what decided.
 
+pub mod access_requests;
 pub mod acl;
 pub mod audit;
 pub(crate) mod caller;
 pub mod glob;
+pub mod grants;
 pub mod invites;
 pub mod limits;
+pub mod trusted_peers;
 mod written;
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     fmt,
     num::NonZeroUsize,
     time::Duration,
@@ -28,9 +31,11 @@ use lru::LruCache;
 use self::{
     acl::{Acl, AclDecision, AclGroup},
     glob::Glob,
-    invites::{INVITED, InviteGrant},
+    grants::PeerGrant,
+    invites::INVITED,
     limits::{BoundsOverride, LimitKey, PolicyLimits, RateMeter, ReachedBound, SourceBounds, SourceUsage},
 };
+use crate::agents::UsableSkills;
 pub use acl::AskedFor;
 pub use written::{
     InvalidRule, InvalidSourceName, MAX_POLICY_ENTRIES, SourceName, TrustMode, WrittenOverride, WrittenRule,
@@ -91,6 +96,8 @@ pub enum TaskSource<'a> {
     Peer(PeerId),
     /// A caller of a gateway beside this node: `NAME:SUBJECT`.
     Bridge(&'a str),
+    /// The same, of whom the gateway does not know who it is, and that may be on another host.
+    Stranger(&'a str),
     /// The agent beside this node.
     Local,
 }
@@ -104,8 +111,8 @@ pub struct PeerAttributes {
     pub vouched: bool,
     /// Who it was before it changed its keys, the latest first.
     pub former: Vec<PeerId>,
-    /// What it may by invites of this node.
-    pub invited: Vec<InviteGrant>,
+    /// What it may by invites of this node and the trust of its owner.
+    pub grants: Vec<PeerGrant>,
 }
 
 /// What became of a question.
@@ -139,6 +146,10 @@ pub enum DecisionReason {
     Rule(usize),
     /// An invite, since no rule matches.
     Invited,
+    /// The trust of the owner, since no rule matches.
+    Trusted,
+    /// That the agent is private, and nothing lets the source in.
+    Private,
     /// That no rule matches.
     NoMatch,
     /// That the peer is not known.
@@ -162,6 +173,8 @@ impl fmt::Display for DecisionReason {
             Self::NoRules => f.write_str("no rules"),
             Self::Rule(number) => write!(f, "acl {number}"),
             Self::Invited => f.write_str("invite"),
+            Self::Trusted => f.write_str("trust"),
+            Self::Private => f.write_str("access"),
             Self::NoMatch => f.write_str("acl default"),
             Self::Unknown => f.write_str("trust known"),
             Self::NotPinned => f.write_str("trust pinned"),
@@ -180,7 +193,8 @@ impl DecisionReason {
     /// Why a task is refused, for whoever sent it.
     pub fn message(&self) -> String {
         match self {
-            Self::NoRules | Self::Invited => "allowed".to_owned(),
+            Self::NoRules | Self::Invited | Self::Trusted => "allowed".to_owned(),
+            Self::Private => "this agent is private; ask its owner for an invite".to_owned(),
             Self::Rule(_) => format!("not allowed by this node's policy ({self})"),
             Self::NoMatch => "not allowed by this node's policy (no rule allows it)".to_owned(),
             Self::Unknown => "this node takes tasks of peers that it knows only".to_owned(),
@@ -223,8 +237,10 @@ pub struct SourceIdentity<'a> {
     pub is_remote: bool,
     /// Whether a credential vouches for it.
     pub vouched: bool,
-    /// What it may by invites.
-    pub invited: &'a [InviteGrant],
+    /// Nothing of this node says that it may use private agents: it comes from another node, or from nobody knows whom.
+    pub is_stranger: bool,
+    /// What it may by invites and trust.
+    pub grants: &'a [PeerGrant],
 }
 
 impl PolicyRules {
@@ -329,8 +345,8 @@ impl PolicyRules {
             outcome: PolicyOutcome::Deny,
             reason: by,
         };
-        let is_invited = asker.invited.iter().any(|right| right.covers(asked.skill));
-        if asker.is_remote && !is_invited {
+        let granted = asker.grants.iter().find(|grant| grant.covers(asked));
+        if asker.is_remote && granted.is_none() {
             match &self.trust {
                 Trust::Known(patterns) if !asker.vouched && !any_matches(patterns, &names) => {
                     return (no(DecisionReason::Unknown), bounds);
@@ -341,26 +357,67 @@ impl PolicyRules {
                 _ => {}
             }
         }
+        let yes = |by| Decision {
+            outcome: PolicyOutcome::Allow,
+            reason: by,
+        };
+        let is_closed = asked.is_private && asker.is_stranger;
+        // Who has come so far is listed, or vouched for, unless all may come.
+        let is_listed = asker.vouched || (asker.is_remote && self.trust != Trust::Open);
         let ruling = self.acl.decide(&names, asked);
-        // An invite opens what no rule says anything of. A rule that matches counts.
-        if is_invited && matches!(ruling, AclDecision::NoMatch) {
-            let decision = Decision {
-                outcome: PolicyOutcome::Allow,
-                reason: DecisionReason::Invited,
+        let decision = match (ruling, granted) {
+            // A grant opens what no rule says anything of. A rule that matches counts.
+            (AclDecision::Rule(number), _) if self.acl.allows(ruling) => yes(DecisionReason::Rule(number)),
+            (AclDecision::Rule(number), _) => no(DecisionReason::Rule(number)),
+            (AclDecision::NoMatch, Some(grant)) => yes(grant.reason()),
+            (AclDecision::NoRules, Some(grant)) if is_closed => yes(grant.reason()),
+            (AclDecision::NoMatch, None) if is_closed => no(DecisionReason::Private),
+            (AclDecision::NoRules, None) if is_closed && !is_listed => no(DecisionReason::Private),
+            (AclDecision::NoMatch, None) => no(DecisionReason::NoMatch),
+            (AclDecision::NoRules, _) => yes(DecisionReason::NoRules),
+        };
+        (decision, bounds)
+    }
+
+    /// What of a private agent with these skills a source may use.
+    fn usable_skills<'a>(
+        &self,
+        asker: SourceIdentity<'_>,
+        agent: &str,
+        skills: impl Iterator<Item = &'a str>,
+    ) -> UsableSkills {
+        let may = |skill: &str| {
+            let asked = AskedFor {
+                skill,
+                agent,
+                is_private: true,
             };
-            return (decision, bounds);
+            self.evaluate(asker, asked).0.outcome == PolicyOutcome::Allow
+        };
+        // Without rules only grants tell skills apart.
+        let by_skill = !self.acl.rules.is_empty() || asker.grants.iter().any(|grant| !grant.skill.is_empty());
+        if !by_skill {
+            return if may("") {
+                UsableSkills::All
+            } else {
+                UsableSkills::None
+            };
         }
-        let by = match ruling {
-            AclDecision::NoRules => DecisionReason::NoRules,
-            AclDecision::Rule(number) => DecisionReason::Rule(number),
-            AclDecision::NoMatch => DecisionReason::NoMatch,
-        };
-        let outcome = if self.acl.allows(ruling) {
-            PolicyOutcome::Allow
-        } else {
-            PolicyOutcome::Deny
-        };
-        (Decision { outcome, reason: by }, bounds)
+        let mut all_usable = may("");
+        let some_usable = all_usable;
+        let mut these = BTreeSet::new();
+        for skill in skills {
+            if may(skill) {
+                these.insert(skill.to_owned());
+            } else {
+                all_usable = false;
+            }
+        }
+        match (all_usable, some_usable || !these.is_empty()) {
+            (true, _) => UsableSkills::All,
+            (false, true) => UsableSkills::These(these),
+            (false, false) => UsableSkills::None,
+        }
     }
 
     /// As whom a peer was seen by what decided, if not by its key: the name that it has proven, or the key that it had before,
@@ -412,7 +469,7 @@ impl PolicyRules {
         };
         let before = match decision.reason {
             DecisionReason::Rule(number) => number - 1,
-            DecisionReason::Invited => self.acl.rules.len(),
+            DecisionReason::Invited | DecisionReason::Trusted => self.acl.rules.len(),
             _ => 0,
         };
         let mut rules = self.acl.rules.iter().take(before);
@@ -452,8 +509,8 @@ pub struct Policy {
     rules: PolicyRules,
     meter: RateMeter,
     attributes: LruCache<PeerId, PeerAttributes>,
-    /// What each peer may by invites.
-    invited: HashMap<PeerId, Vec<InviteGrant>>,
+    /// What each peer may by invites and trust.
+    grants: HashMap<PeerId, Vec<PeerGrant>>,
 }
 
 impl Policy {
@@ -463,16 +520,16 @@ impl Policy {
             rules,
             meter: RateMeter::default(),
             attributes: LruCache::new(MAX_PEERS),
-            invited: HashMap::new(),
+            grants: HashMap::new(),
         }
     }
 
-    /// What a peer may by invites from now on.
-    pub fn set_invited(&mut self, peer: PeerId, rights: Vec<InviteGrant>) {
-        if rights.is_empty() {
-            self.invited.remove(&peer);
+    /// What a peer may by invites and trust from now on.
+    pub fn set_grants(&mut self, peer: PeerId, grants: Vec<PeerGrant>) {
+        if grants.is_empty() {
+            self.grants.remove(&peer);
         } else {
-            self.invited.insert(peer, rights);
+            self.grants.insert(peer, grants);
         }
     }
 
@@ -508,6 +565,16 @@ impl Policy {
         decision.outcome == PolicyOutcome::Allow
     }
 
+    /// What of a private agent with these skills a peer may use.
+    pub(crate) fn usable_skills<'a>(
+        &mut self,
+        peer: PeerId,
+        agent: &str,
+        skills: impl Iterator<Item = &'a str>,
+    ) -> UsableSkills {
+        self.ask_of(peer, |rules, asker| rules.usable_skills(asker, agent, skills))
+    }
+
     /// Whether a source that has so much here may send a task for this, whose message has `bytes`; `now` is since any
     /// fixed moment.
     pub fn decide<'a>(
@@ -534,8 +601,9 @@ impl Policy {
     fn evaluate(&mut self, source: TaskSource<'_>, asked: AskedFor<'_>) -> (Decision, SourceBounds) {
         match source {
             TaskSource::Peer(peer) => self.ask_of(peer, |rules, asker| rules.evaluate(asker, asked)),
-            TaskSource::Bridge(caller) => self.rules.evaluate_caller(caller, asked),
-            TaskSource::Local => self.rules.evaluate_caller(LOCAL, asked),
+            TaskSource::Bridge(caller) => self.rules.evaluate_caller(caller, false, asked),
+            TaskSource::Stranger(caller) => self.rules.evaluate_caller(caller, true, asked),
+            TaskSource::Local => self.rules.evaluate_caller(LOCAL, false, asked),
         }
     }
 
@@ -544,21 +612,21 @@ impl Policy {
         let standing = self.attributes.get(&peer).unwrap_or(&nothing);
         let rules = &self.rules;
         let keys = std::iter::once(&peer).chain(&standing.former);
-        let invited = if self.invited.is_empty() {
+        let grants = if self.grants.is_empty() {
             Vec::new()
         } else {
-            let rights = keys.filter_map(|key| self.invited.get(key));
-            rights.flatten().cloned().collect()
+            let grants = keys.filter_map(|key| self.grants.get(key));
+            grants.flatten().cloned().collect()
         };
-        let with_rights;
-        let standing = if invited.is_empty() {
+        let with_grants;
+        let standing = if grants.is_empty() {
             standing
         } else {
-            with_rights = PeerAttributes {
-                invited,
+            with_grants = PeerAttributes {
+                grants,
                 ..standing.clone()
             };
-            &with_rights
+            &with_grants
         };
         standing.with_identity(Some(peer), |asker| question(rules, asker))
     }
@@ -576,10 +644,8 @@ impl PeerAttributes {
             .iter()
             .flat_map(|key| std::iter::once(key.to_string()).chain(did_key_of(*key)));
         let by_key: Vec<String> = by_key.collect();
-        let by_invite = self
-            .invited
-            .iter()
-            .map(|right| format!("{INVITED}{}", right.label));
+        let labels = self.grants.iter().filter_map(|grant| grant.label.as_deref());
+        let by_invite = labels.map(|label| format!("{INVITED}{label}"));
         let by_invite: Vec<String> = by_invite.collect();
         let names = by_key.iter().chain(&self.names).chain(&by_invite);
         let names: Vec<&str> = names.map(String::as_str).collect();
@@ -587,8 +653,9 @@ impl PeerAttributes {
             names: &names,
             keys: &keys,
             is_remote: true,
+            is_stranger: true,
             vouched: self.vouched,
-            invited: &self.invited,
+            grants: &self.grants,
         })
     }
 }
@@ -598,6 +665,7 @@ impl PolicyRules {
     pub fn evaluate_caller<'a>(
         &self,
         name: &str,
+        is_stranger: bool,
         asked: impl Into<AskedFor<'a>>,
     ) -> (Decision, SourceBounds) {
         let counted = caller::counted_name(name);
@@ -606,8 +674,9 @@ impl PolicyRules {
             names: if counted == name { &names[..1] } else { &names },
             keys: &[],
             is_remote: false,
+            is_stranger,
             vouched: false,
-            invited: &[],
+            grants: &[],
         };
         self.evaluate(asker, asked)
     }
@@ -617,7 +686,9 @@ impl PolicyRules {
 pub fn limit_key(source: TaskSource<'_>) -> LimitKey {
     match source {
         TaskSource::Peer(peer) => LimitKey::Peer(peer),
-        TaskSource::Bridge(caller) => LimitKey::Bridge(caller::counted_name(caller).into_owned()),
+        TaskSource::Bridge(caller) | TaskSource::Stranger(caller) => {
+            LimitKey::Bridge(caller::counted_name(caller).into_owned())
+        }
         TaskSource::Local => LimitKey::Local,
     }
 }

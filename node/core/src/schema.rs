@@ -27,6 +27,8 @@ pub(crate) mod tag {
     pub(crate) const CLOCK: u8 = b'g';
     pub(crate) const INVITE: u8 = b'v';
     pub(crate) const ACCEPTED: u8 = b'w';
+    pub(crate) const TRUST: u8 = b'T';
+    pub(crate) const ACCESS_REQUEST: u8 = b'R';
     pub(crate) const AGENT: u8 = b'y';
     pub(crate) const AGENT_CARD: u8 = b'z';
 }

@@ -1,6 +1,7 @@
 //! The engine's core: directed tests of one behaviour each over a network without faults, and a
 //! seeded simulation of two nodes over one with all of them ([`simulation`]).
 
+mod access;
 mod acks;
 mod admission;
 mod agent_end;

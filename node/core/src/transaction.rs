@@ -125,6 +125,8 @@ pub(crate) enum Effect {
     },
     /// The card of this node is another.
     NodeCard(Option<Arc<AgentCard>>),
+    /// What this peer may see of this node's agents is another than before.
+    PeerCard(PeerId),
     /// A task changed: tell its subscribers.
     Changed(Arc<TaskChange>),
     /// A task with open notes, or its notes, changed: tell whoever looks after them.

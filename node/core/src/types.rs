@@ -13,7 +13,9 @@ pub use agentanycast_proto::agent_name::{MAX_AGENT_NAME, agent_name_of_card, is_
 pub use self::{
     counters::{BucketCounts, Direction, EngineCounters},
     invite::NewInvite,
-    node_agent::{AgentOrigin, CallerKey, NodeAgent},
+    node_agent::{
+        AgentAccess, AgentOrigin, CallerKey, NodeAgent, RegisteredName, RegistrationAccess, ShownCard,
+    },
     note::Note,
     offered_task::OfferedTask,
     refusal::RecentRefusal,

@@ -7,6 +7,7 @@ mod agent_pages;
 use std::{
     collections::HashMap,
     io, mem,
+    num::NonZeroUsize,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock},
     time::{Duration, Instant},
 };
@@ -20,6 +21,7 @@ use agentanycast_proto::{
 use bytes::Bytes;
 use futures::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, future::BoxFuture};
 use libp2p::swarm::ConnectionId;
+use lru::LruCache;
 use prost::Message;
 use tokio::{sync::mpsc, time::timeout};
 
@@ -46,6 +48,9 @@ const READ_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_REPORTED_INSTANCES: usize = 4;
 /// How long it counts that a peer sees several runs of this node: it says so again after each ping, every 15 s.
 const REPORT_TTL: Duration = Duration::from_mins(1);
+
+/// Peers of which it is known that they were shown a card with an agent.
+const MAX_SHOWN: NonZeroUsize = NonZeroUsize::new(65_536).unwrap();
 
 /// How long it may take to say whether an invite lets a peer in, and which agents this node has.
 const ENGINE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -93,10 +98,16 @@ impl OwnIdentity {
 #[derive(Default)]
 struct OwnCard {
     card: Option<AgentCard>,
+    /// Some peers may see more than that.
+    has_private: bool,
     /// Where we are reached through relays.
     relayed: Vec<String>,
     encoded: Option<Bytes>,
 }
+
+/// Gives the card of this node with the agents that a peer may use, as far as it can be had: the inner `None` is that there is
+/// no agent for it.
+pub type CardsForPeers = Box<dyn Fn(PeerId) -> BoxFuture<'static, Option<Option<AgentCard>>> + Send + Sync>;
 
 /// Why a secret that a peer shows does not let it in; `None`: it does.
 pub type InviteJudge = Box<dyn Fn(PeerId, Vec<u8>) -> BoxFuture<'static, Option<&'static str>> + Send + Sync>;
@@ -125,6 +136,10 @@ pub(super) struct CardExchange {
     judge: OnceLock<InviteJudge>,
     /// Gives the cards of this node's agents.
     agent_pages: OnceLock<AgentPages>,
+    /// Gives the cards that peers may see.
+    cards_for_peers: OnceLock<CardsForPeers>,
+    /// Peers that were shown a card with an agent, the latest.
+    shown: Mutex<LruCache<PeerId, ()>>,
     /// Where checked cards go.
     received: mpsc::Sender<(PeerId, Bytes)>,
     counters: Arc<Counters>,
@@ -150,10 +165,12 @@ impl CardExchange {
             other_daemons,
             judge: OnceLock::new(),
             agent_pages: OnceLock::new(),
+            cards_for_peers: OnceLock::new(),
+            shown: Mutex::new(LruCache::new(MAX_SHOWN)),
             received,
             counters,
         };
-        cards.set_own(None);
+        cards.set_own(None, false);
         cards
     }
 
@@ -167,11 +184,13 @@ impl CardExchange {
         self.instances.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes `card` as our own, with our names in it. False when there is nothing to show to others.
-    pub(super) fn set_own(&self, card: Option<AgentCard>) -> bool {
+    /// Takes `card` as our own for everybody, with our names in it; with `has_private` some may see more. False when there is
+    /// nothing to show to others, and nobody who was shown a card of before.
+    pub(super) fn set_own(&self, card: Option<AgentCard>, has_private: bool) -> bool {
         let mut own = self.own.write().unwrap_or_else(PoisonError::into_inner);
         own.card = card;
-        self.show(&mut own)
+        own.has_private = has_private;
+        self.show(&mut own) || has_private
     }
 
     /// Notes where we are reached through relays, without our id. True when the card that others see has
@@ -191,15 +210,27 @@ impl CardExchange {
 
     /// Makes what is shown; false when there is nothing.
     fn show(&self, own: &mut OwnCard) -> bool {
-        let bare = (self.own_identity != OwnIdentity::default()).then(AgentCard::default);
-        let encoded = own.card.clone().or(bare).map(|mut card| {
+        own.encoded = self.encoded(own, own.card.clone());
+        own.encoded.is_some()
+    }
+
+    /// A card as it is shown, with what the node says of itself.
+    fn encoded(&self, own: &OwnCard, card: Option<AgentCard>) -> Option<Bytes> {
+        let bare = (self.own_identity != OwnIdentity::default()).then(|| AgentCard {
+            p2p_extension: Some(P2pExtension {
+                no_agent: own.has_private,
+                ..P2pExtension::default()
+            }),
+            ..AgentCard::default()
+        });
+        let encoded = card.or(bare).map(|mut card| {
             let extension = card.p2p_extension.get_or_insert_default();
             self.sign_with_instance(extension);
             extension.relay_addresses.clone_from(&own.relayed);
             self.own_identity.write(extension);
             Bytes::from(card.encode_to_vec())
         });
-        own.encoded = encoded.filter(|bytes| {
+        encoded.filter(|bytes| {
             let fits = bytes.len() <= MAX_CARD_BYTES;
             if !fits {
                 tracing::error!(
@@ -208,14 +239,43 @@ impl CardExchange {
                 );
             }
             fits
-        });
-        own.encoded.is_some()
+        })
+    }
+
+    /// What everybody is shown, or this peer where some may see more.
+    async fn own_for(&self, peer: PeerId) -> Option<Bytes> {
+        {
+            let own = self.own.read().unwrap_or_else(PoisonError::into_inner);
+            if !own.has_private {
+                return own.encoded.clone();
+            }
+        }
+        let asked = match self.cards_for_peers.get() {
+            Some(cards) => timeout(ENGINE_TIMEOUT, cards(peer)).await.ok().flatten(),
+            None => None,
+        };
+        let own = self.own.read().unwrap_or_else(PoisonError::into_inner);
+        match asked {
+            Some(card) => self.encoded(&own, card),
+            None => own.encoded.clone(),
+        }
+    }
+
+    /// Notes whether a peer is shown a card with an agent now; whether it was before.
+    fn note_shown(&self, peer: PeerId, has_agent: bool) -> bool {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = if has_agent {
+            shown.put(peer, ())
+        } else {
+            shown.pop(&peer)
+        };
+        before.is_some()
     }
 
     /// Whether there is a card to show to `peer`.
     pub(super) fn has_own(&self, peer: PeerId) -> bool {
         let own = self.own.read().unwrap_or_else(PoisonError::into_inner);
-        own.encoded.is_some() || self.invite_for(peer).is_some()
+        own.encoded.is_some() || own.has_private || self.invite_for(peer).is_some()
     }
 
     /// Shows this secret to `peer` from now on, and to nobody else; `None`: nothing.
@@ -242,14 +302,13 @@ impl CardExchange {
     /// What `peer` is shown, if there is anything: with what is for it alone, the secret of its invite and the runs of it that
     /// are there at once. `told`: it has told its run, and so is told this one also by a node without a card; to others that
     /// would be the card of an agent without a name.
-    fn shown_to(&self, peer: PeerId, told: bool) -> Option<Bytes> {
-        let shown = {
-            let own = self.own.read().unwrap_or_else(PoisonError::into_inner);
-            own.encoded.clone()
-        };
+    async fn shown_to(&self, peer: PeerId, told: bool) -> Option<Bytes> {
+        let shown = self.own_for(peer).await;
         let invite = self.invite_for(peer);
+        let had_agent = self.note_shown(peer, shown.is_some());
         let mut shown = match shown {
             Some(shown) => shown,
+            None if had_agent => with(self.run_card(), |extension| extension.no_agent = true),
             None if told || invite.is_some() => self.run_card(),
             None => return None,
         };
@@ -304,7 +363,7 @@ impl CardExchange {
             connection,
             ..
         } = opened;
-        match offer(&mut stream, self.shown_to(peer, false)).await {
+        match offer(&mut stream, self.shown_to(peer, false).await).await {
             Ok(Some(bytes)) => {
                 let mut card = self.answered_card(peer, &bytes)?;
                 self.note_run(peer, connection, &card);
@@ -317,10 +376,11 @@ impl CardExchange {
                     )
                 });
                 let (invite, invite_refused) = apart.unwrap_or_default();
-                let is_agent = !says_only_its_run(&card);
-                if is_agent || !invite.is_empty() {
+                let says_something = !says_only_its_run(&card);
+                if says_something || !invite.is_empty() {
                     self.pass_on(peer, bytes).await;
                 }
+                let is_agent = says_something && !has_no_agent(&card);
                 Ok(ReceivedCard {
                     card: is_agent.then_some(card),
                     invite_refused,
@@ -345,7 +405,7 @@ impl CardExchange {
         let result = respond(&mut stream, budget, async |bytes| {
             let card = bytes.as_ref().and_then(|bytes| self.check(peer, bytes).ok());
             if let Some(wanted) = card.as_ref().and_then(|card| card.agents_page.clone()) {
-                return self.page_of(wanted).await;
+                return self.page_of(peer, wanted).await;
             }
             let told = card
                 .as_ref()
@@ -359,7 +419,7 @@ impl CardExchange {
             {
                 self.pass_on(peer, bytes).await;
             }
-            let shown = self.shown_to(peer, told);
+            let shown = self.shown_to(peer, told).await;
             match refused {
                 Some(reason) => Some(with(shown.unwrap_or_else(|| self.run_card()), |extension| {
                     reason.clone_into(&mut extension.invite_refused);
@@ -380,6 +440,11 @@ impl CardExchange {
         timeout(ENGINE_TIMEOUT, judge(peer, invite.clone()))
             .await
             .unwrap_or(None)
+    }
+
+    /// From now on this gives the cards that peers may see. The first one stays.
+    pub(super) fn show_by_peer(&self, cards: CardsForPeers) {
+        let _ = self.cards_for_peers.set(cards);
     }
 
     /// From now on this says which invites let their peers in. The first one stays.
@@ -525,6 +590,12 @@ async fn read_card<R: AsyncRead + Unpin>(
     timeout(READ_TIMEOUT, read)
         .await
         .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+/// Whether a card says that its node has no agent for who reads it.
+fn has_no_agent(card: &AgentCard) -> bool {
+    let extension = card.p2p_extension.as_ref();
+    extension.is_some_and(|extension| extension.no_agent)
 }
 
 /// Whether a card is only there to say which run of a node shows it.

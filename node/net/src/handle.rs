@@ -23,7 +23,7 @@ use tokio::{
 };
 
 use super::{
-    card_exchange::{AgentPages, CardExchange, InviteJudge, OwnIdentity},
+    card_exchange::{AgentPages, CardExchange, CardsForPeers, InviteJudge, OwnIdentity},
     connections::{ConnectionTable, PeerSnapshot},
     counters::Counters,
     dht::{DhtControl, FindError, FoundAgent, ProvideError},
@@ -277,7 +277,13 @@ impl Handle {
     /// returns when each has it or has had 2 s. Peers that connect later see it then. A card over
     /// [`super::MAX_CARD_BYTES`] is not shown to anyone and logged.
     pub async fn set_card(&self, card: Option<AgentCard>) {
-        if !self.shared.cards.set_own(card) {
+        self.set_cards(card, false).await;
+    }
+
+    /// As [`Self::set_card`], of a card for everybody. `has_private`: there are others for some, which are asked for by
+    /// [`Self::show_by_peer`].
+    pub async fn set_cards(&self, public: Option<AgentCard>, has_private: bool) {
+        if !self.shared.cards.set_own(public, has_private) {
             return;
         }
         let mut exchanges = JoinSet::new();
@@ -291,6 +297,21 @@ impl Handle {
             exchanges.spawn(timeout(CARD_WAIT, exchange));
         }
         exchanges.join_all().await;
+    }
+
+    /// Shows a peer the card that is for it, if it is connected.
+    pub async fn show_card(&self, peer: PeerId) {
+        if !self.is_connected(peer) {
+            return;
+        }
+        if let Ok(Err(error)) = timeout(CARD_WAIT, self.shared.cards.fetch(peer)).await {
+            tracing::debug!(%peer, %error, "card not exchanged");
+        }
+    }
+
+    /// From now on this gives the cards that peers may see where some may see more than others. The first one stays.
+    pub fn show_by_peer(&self, cards: CardsForPeers) {
+        self.shared.cards.show_by_peer(cards);
     }
 
     /// Shows the secret of an invite to the node that gave it, and to no other, from now on; `None`: nothing. If that node is

@@ -47,7 +47,7 @@ use tokio::{sync::mpsc, task::JoinHandle};
 use crate::duplicate_key::DuplicateKeyReports;
 
 pub use self::{
-    card_exchange::{AgentPages, InviteJudge, MAX_CARD_BYTES, OwnIdentity},
+    card_exchange::{AgentPages, CardsForPeers, InviteJudge, MAX_CARD_BYTES, OwnIdentity},
     connections::PeerSnapshot,
     counters::{Counter, Counters},
     dht::{DescribeError, DhtConfig, DhtMode, DhtNetwork, DhtTimes, FindError, FoundAgent, ProvideError},

@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use agentanycast_core::NodeAgent as EngineAgent;
+use agentanycast_core::{NodeAgent as EngineAgent, ShownCard};
 use agentanycast_identity::PeerId;
 use agentanycast_proto::{
     card_agents::page_of_card,
     v1::{
         AgentCard, AgentsPage, GetPeerCardResponse, ListAgentProgramsRequest, ListAgentProgramsResponse,
         ListNodeAgentsRequest, ListNodeAgentsResponse, NodeAgent, RegisterAgentRequest,
-        RegisterAgentResponse, ReportUnreadyRequest, ReportUnreadyResponse, UnregisterAgentRequest,
-        UnregisterAgentResponse, agent_service_server::AgentService,
+        RegisterAgentResponse, ReportUnreadyRequest, ReportUnreadyResponse, SetAgentAccessRequest,
+        SetAgentAccessResponse, UnregisterAgentRequest, UnregisterAgentResponse,
+        agent_service_server::AgentService,
     },
 };
 use prost::Message as _;
@@ -18,6 +19,7 @@ use tonic::{Request, Response, Status};
 
 use super::{
     Api, MAX_CARD,
+    access::{asked_access, set_access, told_access},
     listen::CallerInfo,
     node_service::{ResponseStream, told_program},
     status_for_asker,
@@ -33,15 +35,34 @@ impl AgentService for Api {
             name,
             card,
             keep_skills,
+            access,
         } = request.into_inner();
+        let access = asked_access(access, self.default_access())?;
         let card = self.complete_card(card)?;
-        let registered = self.engine().register_agent(name, card, keep_skills).await;
-        let name = registered.map_err(|error| status_for_asker(&error))?.to_string();
+        let registered = self
+            .engine()
+            .register_agent(name, card, keep_skills, access)
+            .await
+            .map_err(|error| status_for_asker(&error))?;
         self.publish_card().await?;
         Ok(Response::new(RegisterAgentResponse {
-            name,
+            name: registered.name.to_string(),
             warnings: self.anycast().unfindable(),
+            access: told_access(registered.access).into(),
+            access_is_set: registered.access_is_set,
         }))
+    }
+
+    async fn set_agent_access(
+        &self,
+        request: Request<SetAgentAccessRequest>,
+    ) -> Result<Response<SetAgentAccessResponse>, Status> {
+        let SetAgentAccessRequest { name, access } = request.into_inner();
+        let access = set_access(access)?;
+        let set = self.engine().set_agent_access(name, access).await;
+        set.map_err(|error| status_for_asker(&error))?;
+        self.publish_card().await?;
+        Ok(Response::new(SetAgentAccessResponse {}))
     }
 
     async fn unregister_agent(
@@ -120,6 +141,8 @@ fn node_agent(agent: &EngineAgent) -> NodeAgent {
         last_attached_at: (agent.last_attached > 0)
             .then(|| agentanycast_core::wire::timestamp(agent.last_attached)),
         by_card: agent.origin == agentanycast_core::AgentOrigin::Card,
+        access: told_access(agent.access).into(),
+        access_is_set: agent.access_is_set,
     }
 }
 
@@ -131,7 +154,7 @@ impl Api {
         wanted: AgentsPage,
     ) -> Result<Response<GetPeerCardResponse>, Status> {
         let page = if peer == self.engine().me() {
-            let page = self.engine().agents_page(wanted).await;
+            let page = self.engine().agents_page(wanted, None).await;
             page.map_err(|error| status_for_asker(&error))?
         } else {
             let (card, _) = self
@@ -192,10 +215,15 @@ impl Api {
     /// Shows peers and registries the card of this node as it is now. Returns when the registries that can be reached know,
     /// after 2 s at the latest.
     pub(super) async fn publish_card(&self) -> Result<(), Status> {
-        let card = self.engine().card_of(self.engine().me()).await;
-        let (card, _) = card.map_err(|error| status_for_asker(&error))?;
-        self.set_published(card.clone());
-        tokio::join!(self.net().set_card(card.clone()), self.anycast().set_card(card));
+        let shown = self.engine().shown_card().await;
+        let shown = shown.map_err(|error| status_for_asker(&error))?;
+        let public = shown.public.as_deref().cloned();
+        let has_private = shown.has_private;
+        self.set_published(shown);
+        tokio::join!(
+            self.net().set_cards(public.clone(), has_private),
+            self.anycast().set_card(public)
+        );
         Ok(())
     }
 
@@ -214,9 +242,9 @@ impl Api {
 
     /// Publishes the card if it is another than the one that was published.
     pub(super) async fn publish_if_changed(&self) {
-        let card = self.engine().card_of(self.engine().me()).await;
-        let published = match card {
-            Ok((card, _)) if self.is_published(card.as_ref()) => return,
+        let shown = self.engine().shown_card().await;
+        let published = match shown {
+            Ok(shown) if self.is_published(&shown) => return,
             Ok(_) => self.publish_card().await,
             Err(error) => Err(status_for_asker(&error)),
         };
@@ -225,11 +253,12 @@ impl Api {
         }
     }
 
-    fn set_published(&self, card: Option<AgentCard>) {
-        *self.published_card() = card;
+    fn set_published(&self, shown: ShownCard) {
+        *self.published_card() = Some(shown);
     }
 
-    fn is_published(&self, card: Option<&AgentCard>) -> bool {
-        self.published_card().as_ref() == card
+    /// Whether everybody has seen what they may see.
+    fn is_published(&self, shown: &ShownCard) -> bool {
+        self.published_card().as_ref() == Some(shown)
     }
 }

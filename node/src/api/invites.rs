@@ -78,12 +78,13 @@ impl InviteService for Api {
     ) -> Result<Response<RevokeInviteResponse>, Status> {
         let name = request.into_inner().name;
         let revoked = self.engine().revoke_invite(name).await;
-        let invites = revoked.map_err(|error| match error {
+        let (invites, ended) = revoked.map_err(|error| match error {
             EngineError::Precondition(text) => Status::not_found(text),
             error => status_for_asker(&error),
         })?;
         Ok(Response::new(RevokeInviteResponse {
             invites: invites.into_iter().map(to_proto).collect(),
+            ended_tasks: u32::try_from(ended).unwrap_or(u32::MAX),
         }))
     }
 
@@ -123,5 +124,6 @@ fn to_proto(invite: Invite) -> v1::Invite {
         created_at: Some(time(invite.created_at)),
         expires_at: invite.expires_at.map(time),
         peer_ids: invite.peers.iter().map(ToString::to_string).collect(),
+        agents: invite.agents,
     }
 }

@@ -164,7 +164,10 @@ impl Api {
         if let Some(task) = self.find_by_idempotency_key(sent).await? {
             return Ok(Some(task));
         }
-        let local = self.engine().local_agents_with(skill.clone(), sent.sender).await;
+        let local = self
+            .engine()
+            .local_agents_with(skill.clone(), sent.sender, sent.is_of_stranger())
+            .await;
         let local = local.map_err(|error| status_for_asker(&error))?;
         let me = self.engine().me();
         let mut candidates = if local.is_some() && self.node.limits.prefer_local {

@@ -14,11 +14,11 @@ use agentanycast_daemon_kit::{
     spans::OnSpan,
     traces::{TraceExporter, Traces},
 };
-use agentanycast_identity as identity;
+use agentanycast_identity::{self as identity, PeerId};
 use agentanycast_net::{self as net, duplicate_key::DuplicateKeyReports};
 use agentanycast_store::disk::DiskStore;
 use anyhow::Context as _;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio_rustls::rustls::pki_types::{CertificateDer, pem::PemObject as _};
 use tokio_util::sync::CancellationToken;
 
@@ -37,6 +37,7 @@ pub(super) fn limits_of(config: &Config) -> api::ApiLimits {
     api::ApiLimits {
         max_artifact_bytes: config.max_artifact_bytes.0,
         prefer_local: config.agents.prefer_local,
+        default_access: engine::AgentAccess::Private,
         no_outbound: bridge::outbound_unavailable(&config.bridge.outbound, bridge::MISSING),
     }
 }
@@ -86,6 +87,8 @@ pub(super) struct EngineHooks {
     pub(super) on_span: OnSpan,
     pub(super) resolver: ResolverHandle,
     pub(super) neighbours: NeighbourCards,
+    /// Told of peers that are to see another card than before.
+    pub(super) shown_cards: mpsc::UnboundedSender<PeerId>,
 }
 
 /// How the names of peers are looked up.
@@ -112,6 +115,7 @@ pub(super) fn load_engine(
         on_span,
         resolver: ear,
         neighbours,
+        shown_cards,
     }: EngineHooks,
 ) -> anyhow::Result<engine::LoadedEngine> {
     let me = identity::peer_id(&key);
@@ -154,6 +158,11 @@ pub(super) fn load_engine(
         me,
         key,
         on_route: Arc::new(move |news| routes.record(news)),
+        on_shown_card: Arc::new(move |peer| {
+            if shown_cards.send(peer).is_err() {
+                tracing::debug!(%peer, "the daemon stops; no card is shown any more");
+            }
+        }),
         on_span,
         on_card: {
             let ear = ear.clone();
@@ -226,10 +235,29 @@ pub(super) fn invite_judge(engine: Engine) -> net::InviteJudge {
 
 /// Asks the engine for the cards of this node's agents.
 pub(super) fn agent_pages(engine: Engine) -> net::AgentPages {
-    Box::new(move |wanted| {
+    Box::new(move |peer, wanted| {
         let engine = engine.clone();
-        Box::pin(async move { engine.agents_page(wanted).await.ok() })
+        Box::pin(async move { engine.agents_page(wanted, Some(peer)).await.ok() })
     })
+}
+
+/// Asks the engine for the card that a peer may see.
+pub(super) fn cards_for_peers(engine: Engine) -> net::CardsForPeers {
+    Box::new(move |peer| {
+        let engine = engine.clone();
+        Box::pin(async move {
+            let card = engine.card_for(peer).await.ok()?;
+            Some(card.as_deref().cloned())
+        })
+    })
+}
+
+/// Shows peers the card that is for them whenever that is another one. Ends with the engine.
+pub(super) async fn show_changed_cards(net: net::Handle, mut changed: mpsc::UnboundedReceiver<PeerId>) {
+    while let Some(peer) = changed.recv().await {
+        let net = net.clone();
+        tokio::spawn(async move { net.show_card(peer).await });
+    }
 }
 
 /// The certificates of a file.

@@ -6,7 +6,8 @@ use agentanycast_core::Engine;
 use agentanycast_proto::{
     FILE_DESCRIPTOR_SET, MAX_GRPC_MESSAGE,
     v1::{
-        agent_service_server::AgentServiceServer, diagnostics_service_server::DiagnosticsServiceServer,
+        access_service_server::AccessServiceServer, agent_service_server::AgentServiceServer,
+        diagnostics_service_server::DiagnosticsServiceServer,
         directory_service_server::DirectoryServiceServer, invite_service_server::InviteServiceServer,
         network_service_server::NetworkServiceServer, node_service_server::NodeServiceServer,
         session_service_server::SessionServiceServer, task_list_service_server::TaskListServiceServer,
@@ -49,7 +50,7 @@ const PENDING_RESETS: usize = 4096;
 const OVERALL_HEALTH: &str = "";
 
 /// The services on the daemon's socket, as reflection lists them.
-const SERVICES: [&str; 12] = [
+const SERVICES: [&str; 13] = [
     NodeServiceServer::<Api>::NAME,
     AgentServiceServer::<Api>::NAME,
     SessionServiceServer::<Api>::NAME,
@@ -59,6 +60,7 @@ const SERVICES: [&str; 12] = [
     DiagnosticsServiceServer::<Api>::NAME,
     DirectoryServiceServer::<Api>::NAME,
     InviteServiceServer::<Api>::NAME,
+    AccessServiceServer::<Api>::NAME,
     "grpc.health.v1.Health",
     "grpc.reflection.v1.ServerReflection",
     "grpc.reflection.v1alpha.ServerReflection",
@@ -96,6 +98,7 @@ pub(super) fn serve(
     let network = NetworkServiceServer::new(api.clone()).max_encoding_message_size(MAX_GRPC_MESSAGE);
     let directory = DirectoryServiceServer::new(api.clone()).max_encoding_message_size(MAX_GRPC_MESSAGE);
     let invites = InviteServiceServer::new(api.clone()).max_encoding_message_size(MAX_GRPC_MESSAGE);
+    let access = AccessServiceServer::new(api.clone()).max_encoding_message_size(MAX_GRPC_MESSAGE);
     let task_notes = TaskNoteServiceServer::new(api.clone());
     let agents = AgentServiceServer::new(api.clone())
         .max_decoding_message_size(MAX_GRPC_MESSAGE)
@@ -124,6 +127,7 @@ pub(super) fn serve(
         .add_service(network)
         .add_service(directory)
         .add_service(invites)
+        .add_service(access)
         .add_service(agents)
         .add_service(diagnostics);
     let incoming = select_all(

@@ -765,6 +765,9 @@ pub struct P2pExtension {
     /// Additive: in the answer to a card with an invite: why that does not let the peer in; empty if it does.
     #[prost(string, tag = "111")]
     pub invite_refused: ::prost::alloc::string::String,
+    /// The node has no agent that who is shown this card may use: what was on its last card holds no more.
+    #[prost(bool, tag = "112")]
+    pub no_agent: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RegisterAgentRequest {
@@ -779,6 +782,10 @@ pub struct RegisterAgentRequest {
     /// ends that.
     #[prost(bool, tag = "3")]
     pub keep_skills: bool,
+    /// Who may use it. UNSPECIFIED = a name that is registered keeps its access, a new one is open. What SetAgentAccess has said
+    /// of the name stays.
+    #[prost(enumeration = "AgentAccess", tag = "4")]
+    pub access: i32,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RegisterAgentResponse {
@@ -787,7 +794,23 @@ pub struct RegisterAgentResponse {
     /// As SetAgentCardResponse.warnings.
     #[prost(string, repeated, tag = "2")]
     pub warnings: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// OPEN or PRIVATE: who may use it now. UNSPECIFIED = it is open, since it was registered before agents had an access.
+    #[prost(enumeration = "AgentAccess", tag = "3")]
+    pub access: i32,
+    /// SetAgentAccess has said so.
+    #[prost(bool, tag = "4")]
+    pub access_is_set: bool,
 }
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SetAgentAccessRequest {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    /// OPEN or PRIVATE.
+    #[prost(enumeration = "AgentAccess", tag = "2")]
+    pub access: i32,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SetAgentAccessResponse {}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct UnregisterAgentRequest {
     #[prost(string, tag = "1")]
@@ -827,6 +850,11 @@ pub struct NodeAgent {
     /// It came by SetAgentCard, and is forgotten when no program listens for long (`agent_forget`).
     #[prost(bool, tag = "7")]
     pub by_card: bool,
+    /// As in RegisterAgentResponse.
+    #[prost(enumeration = "AgentAccess", tag = "8")]
+    pub access: i32,
+    #[prost(bool, tag = "9")]
+    pub access_is_set: bool,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListAgentProgramsRequest {}
@@ -876,6 +904,43 @@ pub struct ReportUnreadyRequest {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ReportUnreadyResponse {}
+/// Who may use an agent (docs/agents.md, "Who may use an agent").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum AgentAccess {
+    Unspecified = 0,
+    /// Every peer that the policy lets in.
+    Open = 1,
+    /// This node, and peers that a rule, an invite or trust lets in.
+    Private = 2,
+    /// As `agents.default_access` says, which is private unless it is set. An agent that was registered before agents had an access
+    /// stays as it is.
+    Default = 3,
+}
+impl AgentAccess {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "AGENT_ACCESS_UNSPECIFIED",
+            Self::Open => "AGENT_ACCESS_OPEN",
+            Self::Private => "AGENT_ACCESS_PRIVATE",
+            Self::Default => "AGENT_ACCESS_DEFAULT",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "AGENT_ACCESS_UNSPECIFIED" => Some(Self::Unspecified),
+            "AGENT_ACCESS_OPEN" => Some(Self::Open),
+            "AGENT_ACCESS_PRIVATE" => Some(Self::Private),
+            "AGENT_ACCESS_DEFAULT" => Some(Self::Default),
+            _ => None,
+        }
+    }
+}
 /// Generated client implementations.
 #[cfg(feature = "services")]
 pub mod agent_service_client {
@@ -1026,6 +1091,34 @@ pub mod agent_service_client {
                 );
             self.inner.unary(req, path, codec).await
         }
+        /// Says who may use an agent, until this says otherwise: no program that registers it changes that. NOT_FOUND: there is none of
+        /// this name.
+        pub async fn set_agent_access(
+            &mut self,
+            request: impl tonic::IntoRequest<super::SetAgentAccessRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SetAgentAccessResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::SizedCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/agentanycast.v1.AgentService/SetAgentAccess",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new("agentanycast.v1.AgentService", "SetAgentAccess"),
+                );
+            self.inner.unary(req, path, codec).await
+        }
         /// The agents of this node, the earliest registered first.
         pub async fn list_node_agents(
             &mut self,
@@ -1141,6 +1234,15 @@ pub mod agent_service_server {
             request: tonic::Request<super::UnregisterAgentRequest>,
         ) -> std::result::Result<
             tonic::Response<super::UnregisterAgentResponse>,
+            tonic::Status,
+        >;
+        /// Says who may use an agent, until this says otherwise: no program that registers it changes that. NOT_FOUND: there is none of
+        /// this name.
+        async fn set_agent_access(
+            &self,
+            request: tonic::Request<super::SetAgentAccessRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SetAgentAccessResponse>,
             tonic::Status,
         >;
         /// The agents of this node, the earliest registered first.
@@ -1329,6 +1431,51 @@ pub mod agent_service_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = UnregisterAgentSvc(inner);
+                        let codec = crate::codec::SizedCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/agentanycast.v1.AgentService/SetAgentAccess" => {
+                    #[allow(non_camel_case_types)]
+                    struct SetAgentAccessSvc<T: AgentService>(pub Arc<T>);
+                    impl<
+                        T: AgentService,
+                    > tonic::server::UnaryService<super::SetAgentAccessRequest>
+                    for SetAgentAccessSvc<T> {
+                        type Response = super::SetAgentAccessResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::SetAgentAccessRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as AgentService>::set_agent_access(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = SetAgentAccessSvc(inner);
                         let codec = crate::codec::SizedCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(
@@ -7078,7 +7225,7 @@ pub struct Invite {
     /// The attribute that it gives a peer: `invited:LABEL` in rules.
     #[prost(string, tag = "2")]
     pub label: ::prost::alloc::string::String,
-    /// The agent that it is for; empty = whichever is beside this node.
+    /// The agent that it is for; empty = every open agent, and those of `agents`.
     #[prost(string, tag = "3")]
     pub agent: ::prost::alloc::string::String,
     /// The skill that it is for; empty = all.
@@ -7095,6 +7242,9 @@ pub struct Invite {
     /// The peers that have taken one.
     #[prost(string, repeated, tag = "8")]
     pub peer_ids: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The agents that this node had when the invite was made for none.
+    #[prost(string, repeated, tag = "9")]
+    pub agents: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct CreateInviteRequest {
@@ -7139,6 +7289,9 @@ pub struct RevokeInviteResponse {
     /// As they were.
     #[prost(message, repeated, tag = "1")]
     pub invites: ::prost::alloc::vec::Vec<Invite>,
+    /// How many tasks of their peers were ended.
+    #[prost(uint32, tag = "2")]
+    pub ended_tasks: u32,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AcceptInviteRequest {
@@ -7327,7 +7480,8 @@ pub mod invite_service_client {
                 .insert(GrpcMethod::new("agentanycast.v1.InviteService", "ListInvites"));
             self.inner.unary(req, path, codec).await
         }
-        /// Takes invites back, and with them what they let in: tasks that are here go on. NOT_FOUND: there is none of that name.
+        /// Takes invites back, and with them what they let in: tasks that an agent has begun go on; those that nobody has begun and that
+        /// their peers may not send any more end as REJECTED. NOT_FOUND: there is none of that name.
         pub async fn revoke_invite(
             &mut self,
             request: impl tonic::IntoRequest<super::RevokeInviteRequest>,
@@ -7412,7 +7566,8 @@ pub mod invite_service_server {
             tonic::Response<super::ListInvitesResponse>,
             tonic::Status,
         >;
-        /// Takes invites back, and with them what they let in: tasks that are here go on. NOT_FOUND: there is none of that name.
+        /// Takes invites back, and with them what they let in: tasks that an agent has begun go on; those that nobody has begun and that
+        /// their peers may not send any more end as REJECTED. NOT_FOUND: there is none of that name.
         async fn revoke_invite(
             &self,
             request: tonic::Request<super::RevokeInviteRequest>,
@@ -7723,6 +7878,643 @@ pub mod invite_service_server {
     /// Generated gRPC service name
     pub const SERVICE_NAME: &str = "agentanycast.v1.InviteService";
     impl<T> tonic::server::NamedService for InviteServiceServer<T> {
+        const NAME: &'static str = SERVICE_NAME;
+    }
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct PeerTrust {
+    #[prost(string, tag = "1")]
+    pub peer_id: ::prost::alloc::string::String,
+    /// The agent; empty = every agent, also one that comes later.
+    #[prost(string, tag = "2")]
+    pub agent: ::prost::alloc::string::String,
+    /// The skill; empty = all.
+    #[prost(string, tag = "3")]
+    pub skill: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "4")]
+    pub created_at: ::core::option::Option<::prost_types::Timestamp>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TrustPeerRequest {
+    /// Empty with `request_id`.
+    #[prost(string, tag = "1")]
+    pub peer_id: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub agent: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub skill: ::prost::alloc::string::String,
+    /// The access request whose peer is let in to its agent, and which ends by it; `agent` may be empty, or that agent. Empty = none.
+    #[prost(string, tag = "4")]
+    pub request_id: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct TrustPeerResponse {
+    #[prost(message, optional, tag = "1")]
+    pub trust: ::core::option::Option<PeerTrust>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct UntrustPeerRequest {
+    #[prost(string, tag = "1")]
+    pub peer_id: ::prost::alloc::string::String,
+    /// Only the trust for this agent; empty = whatever it is for.
+    #[prost(string, tag = "2")]
+    pub agent: ::prost::alloc::string::String,
+    /// Only the trust for this skill; empty = whatever it is for.
+    #[prost(string, tag = "3")]
+    pub skill: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct UntrustPeerResponse {
+    /// As it was.
+    #[prost(message, repeated, tag = "1")]
+    pub trust: ::prost::alloc::vec::Vec<PeerTrust>,
+    /// How many tasks of the peer were ended.
+    #[prost(uint32, tag = "2")]
+    pub ended_tasks: u32,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListTrustRequest {}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListTrustResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub trust: ::prost::alloc::vec::Vec<PeerTrust>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListAccessRequestsRequest {}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct AccessRequest {
+    /// Names it among all.
+    #[prost(string, tag = "1")]
+    pub id: ::prost::alloc::string::String,
+    #[prost(string, tag = "2")]
+    pub peer_id: ::prost::alloc::string::String,
+    /// The agent that it may not use.
+    #[prost(string, tag = "3")]
+    pub agent: ::prost::alloc::string::String,
+    /// The skill that it asked for last; empty = none.
+    #[prost(string, tag = "4")]
+    pub skill: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "5")]
+    pub first_at: ::core::option::Option<::prost_types::Timestamp>,
+    #[prost(message, optional, tag = "6")]
+    pub last_at: ::core::option::Option<::prost_types::Timestamp>,
+    /// How many tasks were refused.
+    #[prost(uint32, tag = "7")]
+    pub tasks: u32,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListAccessRequestsResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub requests: ::prost::alloc::vec::Vec<AccessRequest>,
+}
+/// Generated client implementations.
+#[cfg(feature = "services")]
+pub mod access_service_client {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    use tonic::codegen::http::Uri;
+    /// Served beside NodeService, on the same socket.
+    #[derive(Debug, Clone)]
+    pub struct AccessServiceClient<T> {
+        inner: tonic::client::Grpc<T>,
+    }
+    impl AccessServiceClient<tonic::transport::Channel> {
+        /// Attempt to create a new client by connecting to a given endpoint.
+        pub async fn connect<D>(dst: D) -> Result<Self, tonic::transport::Error>
+        where
+            D: TryInto<tonic::transport::Endpoint>,
+            D::Error: Into<StdError>,
+        {
+            let conn = tonic::transport::Endpoint::new(dst)?.connect().await?;
+            Ok(Self::new(conn))
+        }
+    }
+    impl<T> AccessServiceClient<T>
+    where
+        T: tonic::client::GrpcService<tonic::body::Body>,
+        T::Error: Into<StdError>,
+        T::ResponseBody: Body<Data = Bytes> + std::marker::Send + 'static,
+        <T::ResponseBody as Body>::Error: Into<StdError> + std::marker::Send,
+    {
+        pub fn new(inner: T) -> Self {
+            let inner = tonic::client::Grpc::new(inner);
+            Self { inner }
+        }
+        pub fn with_origin(inner: T, origin: Uri) -> Self {
+            let inner = tonic::client::Grpc::with_origin(inner, origin);
+            Self { inner }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> AccessServiceClient<InterceptedService<T, F>>
+        where
+            F: tonic::service::Interceptor,
+            T::ResponseBody: Default,
+            T: tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+                Response = http::Response<
+                    <T as tonic::client::GrpcService<tonic::body::Body>>::ResponseBody,
+                >,
+            >,
+            <T as tonic::codegen::Service<
+                http::Request<tonic::body::Body>,
+            >>::Error: Into<StdError> + std::marker::Send + std::marker::Sync,
+        {
+            AccessServiceClient::new(InterceptedService::new(inner, interceptor))
+        }
+        /// Compress requests with the given encoding.
+        ///
+        /// This requires the server to support it otherwise it might respond with an
+        /// error.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.send_compressed(encoding);
+            self
+        }
+        /// Enable decompressing responses.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.inner = self.inner.accept_compressed(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_decoding_message_size(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.inner = self.inner.max_encoding_message_size(limit);
+            self
+        }
+        /// Lets a peer use private agents of this node. The same again changes nothing. RESOURCE_EXHAUSTED: there are 4096.
+        /// FAILED_PRECONDITION: no agent here is called so. NOT_FOUND: there is no such access request.
+        pub async fn trust_peer(
+            &mut self,
+            request: impl tonic::IntoRequest<super::TrustPeerRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::TrustPeerResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::SizedCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/agentanycast.v1.AccessService/TrustPeer",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("agentanycast.v1.AccessService", "TrustPeer"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Takes trust back. Tasks of the peer that nobody has begun and that it may not send any more end as REJECTED. NOT_FOUND: the
+        /// peer is not trusted so.
+        pub async fn untrust_peer(
+            &mut self,
+            request: impl tonic::IntoRequest<super::UntrustPeerRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::UntrustPeerResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::SizedCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/agentanycast.v1.AccessService/UntrustPeer",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("agentanycast.v1.AccessService", "UntrustPeer"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// The earliest first.
+        pub async fn list_trust(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListTrustRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListTrustResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::SizedCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/agentanycast.v1.AccessService/ListTrust",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("agentanycast.v1.AccessService", "ListTrust"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Peers that were refused since they may not use a private agent, the latest first: at most 256, one for each peer and agent,
+        /// for 7 days since the last time, and at most 10 new ones a minute.
+        pub async fn list_access_requests(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListAccessRequestsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListAccessRequestsResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = crate::codec::SizedCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/agentanycast.v1.AccessService/ListAccessRequests",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(
+                    GrpcMethod::new(
+                        "agentanycast.v1.AccessService",
+                        "ListAccessRequests",
+                    ),
+                );
+            self.inner.unary(req, path, codec).await
+        }
+    }
+}
+/// Generated server implementations.
+#[cfg(feature = "services")]
+pub mod access_service_server {
+    #![allow(
+        unused_variables,
+        dead_code,
+        missing_docs,
+        clippy::wildcard_imports,
+        clippy::let_unit_value,
+    )]
+    use tonic::codegen::*;
+    /// Generated trait containing gRPC methods that should be implemented for use with AccessServiceServer.
+    #[async_trait]
+    pub trait AccessService: std::marker::Send + std::marker::Sync + 'static {
+        /// Lets a peer use private agents of this node. The same again changes nothing. RESOURCE_EXHAUSTED: there are 4096.
+        /// FAILED_PRECONDITION: no agent here is called so. NOT_FOUND: there is no such access request.
+        async fn trust_peer(
+            &self,
+            request: tonic::Request<super::TrustPeerRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::TrustPeerResponse>,
+            tonic::Status,
+        >;
+        /// Takes trust back. Tasks of the peer that nobody has begun and that it may not send any more end as REJECTED. NOT_FOUND: the
+        /// peer is not trusted so.
+        async fn untrust_peer(
+            &self,
+            request: tonic::Request<super::UntrustPeerRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::UntrustPeerResponse>,
+            tonic::Status,
+        >;
+        /// The earliest first.
+        async fn list_trust(
+            &self,
+            request: tonic::Request<super::ListTrustRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListTrustResponse>,
+            tonic::Status,
+        >;
+        /// Peers that were refused since they may not use a private agent, the latest first: at most 256, one for each peer and agent,
+        /// for 7 days since the last time, and at most 10 new ones a minute.
+        async fn list_access_requests(
+            &self,
+            request: tonic::Request<super::ListAccessRequestsRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListAccessRequestsResponse>,
+            tonic::Status,
+        >;
+    }
+    /// Served beside NodeService, on the same socket.
+    #[derive(Debug)]
+    pub struct AccessServiceServer<T> {
+        inner: Arc<T>,
+        accept_compression_encodings: EnabledCompressionEncodings,
+        send_compression_encodings: EnabledCompressionEncodings,
+        max_decoding_message_size: Option<usize>,
+        max_encoding_message_size: Option<usize>,
+    }
+    impl<T> AccessServiceServer<T> {
+        pub fn new(inner: T) -> Self {
+            Self::from_arc(Arc::new(inner))
+        }
+        pub fn from_arc(inner: Arc<T>) -> Self {
+            Self {
+                inner,
+                accept_compression_encodings: Default::default(),
+                send_compression_encodings: Default::default(),
+                max_decoding_message_size: None,
+                max_encoding_message_size: None,
+            }
+        }
+        pub fn with_interceptor<F>(
+            inner: T,
+            interceptor: F,
+        ) -> InterceptedService<Self, F>
+        where
+            F: tonic::service::Interceptor,
+        {
+            InterceptedService::new(Self::new(inner), interceptor)
+        }
+        /// Enable decompressing requests with the given encoding.
+        #[must_use]
+        pub fn accept_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.accept_compression_encodings.enable(encoding);
+            self
+        }
+        /// Compress responses with the given encoding, if the client supports it.
+        #[must_use]
+        pub fn send_compressed(mut self, encoding: CompressionEncoding) -> Self {
+            self.send_compression_encodings.enable(encoding);
+            self
+        }
+        /// Limits the maximum size of a decoded message.
+        ///
+        /// Default: `4MB`
+        #[must_use]
+        pub fn max_decoding_message_size(mut self, limit: usize) -> Self {
+            self.max_decoding_message_size = Some(limit);
+            self
+        }
+        /// Limits the maximum size of an encoded message.
+        ///
+        /// Default: `usize::MAX`
+        #[must_use]
+        pub fn max_encoding_message_size(mut self, limit: usize) -> Self {
+            self.max_encoding_message_size = Some(limit);
+            self
+        }
+    }
+    impl<T, B> tonic::codegen::Service<http::Request<B>> for AccessServiceServer<T>
+    where
+        T: AccessService,
+        B: Body + std::marker::Send + 'static,
+        B::Error: Into<StdError> + std::marker::Send + 'static,
+    {
+        type Response = http::Response<tonic::body::Body>;
+        type Error = std::convert::Infallible;
+        type Future = BoxFuture<Self::Response, Self::Error>;
+        fn poll_ready(
+            &mut self,
+            _cx: &mut Context<'_>,
+        ) -> Poll<std::result::Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+        fn call(&mut self, req: http::Request<B>) -> Self::Future {
+            match req.uri().path() {
+                "/agentanycast.v1.AccessService/TrustPeer" => {
+                    #[allow(non_camel_case_types)]
+                    struct TrustPeerSvc<T: AccessService>(pub Arc<T>);
+                    impl<
+                        T: AccessService,
+                    > tonic::server::UnaryService<super::TrustPeerRequest>
+                    for TrustPeerSvc<T> {
+                        type Response = super::TrustPeerResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::TrustPeerRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as AccessService>::trust_peer(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = TrustPeerSvc(inner);
+                        let codec = crate::codec::SizedCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/agentanycast.v1.AccessService/UntrustPeer" => {
+                    #[allow(non_camel_case_types)]
+                    struct UntrustPeerSvc<T: AccessService>(pub Arc<T>);
+                    impl<
+                        T: AccessService,
+                    > tonic::server::UnaryService<super::UntrustPeerRequest>
+                    for UntrustPeerSvc<T> {
+                        type Response = super::UntrustPeerResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::UntrustPeerRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as AccessService>::untrust_peer(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = UntrustPeerSvc(inner);
+                        let codec = crate::codec::SizedCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/agentanycast.v1.AccessService/ListTrust" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListTrustSvc<T: AccessService>(pub Arc<T>);
+                    impl<
+                        T: AccessService,
+                    > tonic::server::UnaryService<super::ListTrustRequest>
+                    for ListTrustSvc<T> {
+                        type Response = super::ListTrustResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListTrustRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as AccessService>::list_trust(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListTrustSvc(inner);
+                        let codec = crate::codec::SizedCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/agentanycast.v1.AccessService/ListAccessRequests" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListAccessRequestsSvc<T: AccessService>(pub Arc<T>);
+                    impl<
+                        T: AccessService,
+                    > tonic::server::UnaryService<super::ListAccessRequestsRequest>
+                    for ListAccessRequestsSvc<T> {
+                        type Response = super::ListAccessRequestsResponse;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListAccessRequestsRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as AccessService>::list_access_requests(&inner, request)
+                                    .await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListAccessRequestsSvc(inner);
+                        let codec = crate::codec::SizedCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                _ => {
+                    Box::pin(async move {
+                        let mut response = http::Response::new(
+                            tonic::body::Body::default(),
+                        );
+                        let headers = response.headers_mut();
+                        headers
+                            .insert(
+                                tonic::Status::GRPC_STATUS,
+                                (tonic::Code::Unimplemented as i32).into(),
+                            );
+                        headers
+                            .insert(
+                                http::header::CONTENT_TYPE,
+                                tonic::metadata::GRPC_CONTENT_TYPE,
+                            );
+                        Ok(response)
+                    })
+                }
+            }
+        }
+    }
+    impl<T> Clone for AccessServiceServer<T> {
+        fn clone(&self) -> Self {
+            let inner = self.inner.clone();
+            Self {
+                inner,
+                accept_compression_encodings: self.accept_compression_encodings,
+                send_compression_encodings: self.send_compression_encodings,
+                max_decoding_message_size: self.max_decoding_message_size,
+                max_encoding_message_size: self.max_encoding_message_size,
+            }
+        }
+    }
+    /// Generated gRPC service name
+    pub const SERVICE_NAME: &str = "agentanycast.v1.AccessService";
+    impl<T> tonic::server::NamedService for AccessServiceServer<T> {
         const NAME: &'static str = SERVICE_NAME;
     }
 }

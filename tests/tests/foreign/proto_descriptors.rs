@@ -14,7 +14,8 @@ use crate::client_env::{python, scripts};
 const OURS: i32 = 100;
 
 /// The files that are ours altogether.
-const OUR_FILES: [&str; 14] = [
+const OUR_FILES: [&str; 15] = [
+    "agentanycast/v1/access_service.proto",
     "agentanycast/v1/node_agents.proto",
     "agentanycast/v1/agent_record.proto",
     "agentanycast/v1/agent_service.proto",
@@ -75,6 +76,7 @@ const ADDED: &[&str] = &[
     "message P2PExtension: invite = 110",
     "message P2PExtension: invite_refused = 111",
     "message P2PExtension: key_rotations = 100",
+    "message P2PExtension: no_agent = 112",
     "message RegisterSkillsRequest: addresses = 100",
     "message RegisterSkillsRequest: instance = 102",
     "message RegisterSkillsRequest: key_rotations = 101",

@@ -23,6 +23,7 @@ async fn health_and_reflection_answer() {
         );
     }
     let served = [
+        "agentanycast.v1.AccessService",
         "agentanycast.v1.AgentService",
         "agentanycast.v1.DiagnosticsService",
         "agentanycast.v1.DirectoryService",

@@ -31,7 +31,7 @@ use super::{
         subscriptions::Subscriptions,
         transaction::EngineLimits,
     },
-    EngineActor, MAX_QUEUED_REPORTS, OnCard, OnIdentityNeeded, OnRoute,
+    EngineActor, MAX_QUEUED_REPORTS, OnCard, OnIdentityNeeded, OnRoute, OnShownCard,
 };
 use crate::{
     link::{Link, LinkEvent},
@@ -65,6 +65,8 @@ pub struct EngineParts {
     pub key: Keypair,
     /// Told what becomes of tasks that are sent by skill.
     pub on_route: OnRoute,
+    /// Told of peers that are to see another card of this node than before.
+    pub on_shown_card: OnShownCard,
     /// Told of spans, if [`EngineLimits::trace_share`] says that there are some.
     pub on_span: OnSpan,
     /// Told of peers' cards.
@@ -82,6 +84,7 @@ pub struct LoadedEngine {
     clock: EngineClock,
     spool: Spool,
     on_route: OnRoute,
+    on_shown_card: OnShownCard,
     on_span: OnSpan,
     on_card: OnCard,
     on_identity_needed: OnIdentityNeeded,
@@ -108,6 +111,7 @@ pub fn start(parts: EngineParts) -> Result<LoadedEngine, EngineStartError> {
         clock,
         spool: parts.spool,
         on_route: parts.on_route,
+        on_shown_card: parts.on_shown_card,
         on_span: parts.on_span,
         on_card: parts.on_card,
         on_identity_needed: parts.on_identity_needed,
@@ -198,6 +202,7 @@ impl LoadedEngine {
             link,
             reports,
             on_route: self.on_route,
+            on_shown_card: self.on_shown_card,
             on_span: self.on_span,
             on_card: self.on_card,
             on_identity_needed: self.on_identity_needed,

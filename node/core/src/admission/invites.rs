@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, HashMap};
 
 use agentanycast_identity::PeerId;
-use agentanycast_proto::{card_agents::agent_names, v1::AgentCard};
 use agentanycast_store::{Batch, Store, StoreError};
 
 use super::Admission;
@@ -42,7 +41,16 @@ struct InviteRecord {
     /// 38 bytes each, 1000 at most: within the largest value of the store.
     #[prost(bytes = "vec", repeated, tag = "8")]
     peers: Vec<Vec<u8>>,
+    /// The agents that it is for besides open ones.
+    #[prost(string, repeated, tag = "9")]
+    agents: Vec<String>,
+    /// 0: made when invites were for whatever agent there was.
+    #[prost(uint32, tag = "10")]
+    version: u32,
 }
+
+/// The newest form of a record.
+const VERSION: u32 = 1;
 
 impl InviteRecord {
     fn from_invite(invite: &Invite) -> Self {
@@ -55,6 +63,8 @@ impl InviteRecord {
             created_at: invite.created_at,
             expires_at: invite.expires_at,
             peers: invite.peers.iter().map(|peer| peer.to_bytes()).collect(),
+            agents: invite.agents.clone(),
+            version: VERSION,
         }
     }
 
@@ -63,6 +73,7 @@ impl InviteRecord {
             id: String::from_utf8(id.to_vec()).ok()?,
             label: self.label,
             agent: self.agent,
+            agents: self.agents,
             skill: self.skill,
             hash: self.hash.try_into().ok()?,
             uses: self.uses,
@@ -83,6 +94,8 @@ pub(super) struct InviteStore {
     issued: Invites,
     /// What is shown to the nodes that invited this one.
     accepted: BTreeMap<PeerId, [u8; SECRET]>,
+    /// Ids of invites that were made when invites were for whatever agent there was.
+    of_before: Vec<String>,
 }
 
 impl InviteStore {
@@ -92,10 +105,12 @@ impl InviteStore {
         agentanycast_store::for_each(store, &[tag::INVITE], |key, value| {
             let record: Option<InviteRecord> = schema::decode(value);
             let id = schema::split(key).map(|(id, _)| id);
-            if let (Some(record), Some(id)) = (record, id)
-                && let Some(invite) = record.into_invite(id)
-            {
-                book.issued.add(0, invite);
+            if let (Some(record), Some(id)) = (record, id) {
+                let is_of_before = record.version < VERSION;
+                if let Some(invite) = record.into_invite(id) {
+                    book.of_before.extend(is_of_before.then(|| invite.id.clone()));
+                    book.issued.add(0, invite);
+                }
             }
             Ok::<(), StoreError>(())
         })?;
@@ -130,26 +145,17 @@ fn delete(invite: &Invite, batch: &mut Batch) {
     batch.delete(schema::key(tag::INVITE, invite.id.as_bytes()));
 }
 
-/// Most names of agents in an error.
-const MAX_NAMES: usize = 20;
-
-/// Whether an agent of the node that has this card is called so: by its name there, or by that on its card.
-fn is_called(card: &AgentCard, name: &str) -> bool {
-    let by_card = card.name == name || card.agents.iter().any(|agent| agent.name == name);
-    by_card || agent_names(card).iter().any(|agent| agent == name)
-}
-
 impl Admission {
-    /// Makes an invite. `own_card`: that of this node.
+    /// Makes an invite, for an agent of this node or for `agents`, those that it has.
     ///
     /// # Errors
-    /// When it is none, there are too many, or it names another agent than the one here.
+    /// When it is none, or there are too many.
     pub(crate) fn create_invite(
         &mut self,
         transaction: &mut Transaction,
         now: Now,
         new: NewInvite,
-        own_card: Option<&AgentCard>,
+        agents: Vec<String>,
     ) -> Result<Invite, EngineError> {
         let label = if new.label.is_empty() { &new.id } else { &new.label };
         if !is_label(label) {
@@ -167,30 +173,11 @@ impl Admission {
                 "the skill and the agent of an invite may have {MAX_ID} bytes at most"
             )));
         }
-        let has_skill = |card: &AgentCard| card.skills.iter().any(|skill| skill.id == new.skill);
-        if !new.skill.is_empty() && !own_card.is_some_and(has_skill) {
-            return Err(EngineError::Precondition(format!(
-                "no agent beside this node has the skill {:?}",
-                new.skill
-            )));
-        }
-        if !new.agent.is_empty() && !own_card.is_some_and(|card| is_called(card, &new.agent)) {
-            let mut here = own_card.map(agent_names).unwrap_or_default();
-            here.truncate(MAX_NAMES);
-            let here = if here.is_empty() {
-                "none is here".to_owned()
-            } else {
-                format!("there are: {}", here.join(", "))
-            };
-            return Err(EngineError::Precondition(format!(
-                "there is no agent {:?} beside this node; {here}",
-                new.agent
-            )));
-        }
         let invite = Invite {
             label: label.clone(),
             hash: hash_of(&new.secret),
             id: new.id,
+            agents: if new.agent.is_empty() { agents } else { Vec::new() },
             agent: new.agent,
             skill: new.skill,
             uses: new.uses,
@@ -218,7 +205,7 @@ impl Admission {
         invites
     }
 
-    /// Takes back the invites with this id or label. Tasks that are here go on: they were let in.
+    /// Takes back the invites with this id or label.
     ///
     /// # Errors
     /// When there is none.
@@ -244,7 +231,7 @@ impl Admission {
         for invite in &gone {
             delete(invite, transaction.batch());
             for peer in &invite.peers {
-                self.tell_policy_of_rights(*peer);
+                self.tell_policy_of_grants(*peer);
             }
         }
         Ok(gone)
@@ -259,7 +246,7 @@ impl Admission {
         if let Some(invite) = taken {
             write(invite, transaction.batch());
             tracing::info!(%peer, label = invite.label, "a peer has taken a use of an invite");
-            self.tell_policy_of_rights(peer);
+            self.tell_policy_of_grants(peer);
         } else {
             tracing::debug!(%peer, ?shown, "a peer has shown an invite");
         }
@@ -315,9 +302,34 @@ impl Admission {
         self.invites.secret_for(peer)
     }
 
-    fn tell_policy_of_rights(&mut self, peer: PeerId) {
-        if let Some(guard) = &mut self.guard {
-            guard.set_invite_rights(peer, self.invites.issued.rights(peer));
+    /// Invites of before are for the agents that this node has now. `named`: the name of the agent that is called so.
+    pub(crate) fn upgrade_invites(
+        &mut self,
+        transaction: &mut Transaction,
+        agents: &[String],
+        named: impl Fn(&str) -> String,
+    ) {
+        for id in std::mem::take(&mut self.invites.of_before) {
+            let Some(mut invite) = self.invites.issued.remove(&id) else {
+                continue;
+            };
+            if invite.agent.is_empty() {
+                invite.agents = agents.to_vec();
+            } else {
+                invite.agent = named(&invite.agent);
+            }
+            write(&invite, transaction.batch());
+            self.invites.issued.add(0, invite);
+        }
+    }
+
+    /// An agent has another name.
+    pub(super) fn rename_in_invites(&mut self, transaction: &mut Transaction, from: &str, to: &str) {
+        for invite in self.invites.issued.rename_agent(from, to) {
+            write(&invite, transaction.batch());
+            for peer in &invite.peers {
+                self.tell_policy_of_grants(*peer);
+            }
         }
     }
 }

@@ -8,10 +8,10 @@ use agentanycast_identity::PeerId;
 use super::rejected_claims::RejectedClaims;
 use crate::policy::{
     AskedFor, Decision, DecisionReason, PeerAttributes, Policy, PolicyOutcome, PolicyRules, TaskSource,
-    invites::InviteGrant,
+    grants::PeerGrant,
     limits::{LimitKey, SourceUsage},
 };
-use crate::transaction::Now;
+use crate::{agents::UsableSkills, transaction::Now};
 
 /// See the module's text.
 pub(super) struct PolicyGuard {
@@ -43,9 +43,19 @@ impl PolicyGuard {
         self.is_audited = is_audited;
     }
 
-    /// What a peer may by invites from now on.
-    pub(super) fn set_invite_rights(&mut self, peer: PeerId, rights: Vec<InviteGrant>) {
-        self.policy.set_invited(peer, rights);
+    /// What a peer may by invites and trust from now on.
+    pub(super) fn set_grants(&mut self, peer: PeerId, grants: Vec<PeerGrant>) {
+        self.policy.set_grants(peer, grants);
+    }
+
+    /// What of a private agent with these skills a peer may use.
+    pub(super) fn usable_skills<'a>(
+        &mut self,
+        peer: PeerId,
+        agent: &str,
+        skills: impl Iterator<Item = &'a str>,
+    ) -> UsableSkills {
+        self.policy.usable_skills(peer, agent, skills)
     }
 
     pub(super) fn set_attributes(&mut self, peer: PeerId, attributes: PeerAttributes) {

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use agentanycast_proto::v1::AgentCard;
 
-use super::RegisteredAgent;
-use crate::types::AgentOrigin;
+use super::{RegisteredAgent, access::RecordedAccess};
+use crate::types::{AgentAccess, AgentOrigin};
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct AgentRecord {
@@ -25,6 +25,11 @@ pub(super) struct AgentRecord {
     /// Skills of earlier cards, with when they were lost, Unix milliseconds.
     #[prost(btree_map = "string, uint64", tag = "6")]
     former: BTreeMap<String, u64>,
+    /// 0: registered before there was access, 1: open, 2: private.
+    #[prost(uint32, tag = "7")]
+    access: u32,
+    #[prost(bool, tag = "8")]
+    access_is_set: bool,
 }
 
 impl AgentRecord {
@@ -39,6 +44,12 @@ impl AgentRecord {
             last_attached: agent.last_attached,
             callers: agent.callers.iter().cloned().collect(),
             former: agent.former.clone(),
+            access: match agent.access.access {
+                None => 0,
+                Some(AgentAccess::Open) => 1,
+                Some(AgentAccess::Private) => 2,
+            },
+            access_is_set: agent.access.is_set,
         }
     }
 
@@ -55,6 +66,15 @@ impl AgentRecord {
             open_tasks: 0,
             failures: 0,
             former: self.former,
+            access: RecordedAccess {
+                // Of a number that a later version wrote nothing is known: nobody is let in by it.
+                access: match self.access {
+                    0 => None,
+                    1 => Some(AgentAccess::Open),
+                    _ => Some(AgentAccess::Private),
+                },
+                is_set: self.access_is_set,
+            },
         }
     }
 }

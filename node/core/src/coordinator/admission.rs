@@ -15,7 +15,7 @@ use crate::{
     observe::log,
     policy::{
         AskedFor, Decision, DecisionReason, MAX_CALLER, PeerAttributes, PolicyOutcome, PolicyRules,
-        caller::gateway_caller, limits::SourceUsage,
+        caller::CallerOfTask, limits::SourceUsage,
     },
     sealed,
     task::Task,
@@ -42,6 +42,10 @@ impl Coordinator {
         self.peers.set_named_keys(rules.named_keys());
         if self.admission.set_rules(rules, audited) {
             self.count_local_tasks()?;
+        }
+        self.rights += 1;
+        if self.agents.has_private() {
+            self.agents.rights_changed();
         }
         Ok(())
     }
@@ -152,10 +156,11 @@ impl Coordinator {
         if !is_new {
             return false;
         }
-        let agent = self.agent_of_send(now, send);
+        let (agent, is_private) = self.agent_of_send(now, peer, send);
         let asked = AskedFor {
             skill: &send.target_skill_id,
-            agent: agent.as_deref().unwrap_or_default(),
+            agent: &agent,
+            is_private,
         };
         self.admission.could_change(peer, asked)
     }
@@ -194,7 +199,20 @@ impl Coordinator {
         }
         self.observe.count_turned_away(&decision);
         let why_not = self.admission.why_not_invited(now, peer, &send.invite);
-        Err(match (EngineError::from(decision), why_not) {
+        let error = if decision.reason == DecisionReason::Private {
+            let (agent, _) = self.agent_of_send(now, peer, send);
+            self.admission.note_access_request(
+                &mut self.transaction,
+                now,
+                peer,
+                &agent,
+                &send.target_skill_id,
+            );
+            EngineError::Denied(why_private(&send.target_agent))
+        } else {
+            EngineError::from(decision)
+        };
+        Err(match (error, why_not) {
             (EngineError::Denied(reason), Some(why)) => EngineError::Denied(format!("{reason}; {why}")),
             (error, _) => error,
         })
@@ -216,19 +234,27 @@ impl Coordinator {
             tasks: tasks as u64,
             bytes,
         };
-        let agent = self.agent_of_send(now, send);
+        let (agent, is_private) = self.agent_of_send(now, peer, send);
         let asked = AskedFor {
             skill: &send.target_skill_id,
-            agent: agent.as_deref().unwrap_or_default(),
+            agent: &agent,
+            is_private,
         };
         self.admission
             .decide_on_peer(now, peer, asked, has, bytes_of(send))
     }
 
-    /// The name of the agent that a peer's task is for; None: of none, or of one that is not here.
-    fn agent_of_send(&self, now: Now, send: &SendTaskPayload) -> Option<Arc<str>> {
-        let chosen = self.choose_agent(now, &send.target_agent, &send.target_skill_id, None);
-        self.agent_name(chosen.ok()?.as_deref())
+    /// The name of the agent that a peer's task is for, and whether it is private. Empty: of none, or of one that is not here.
+    fn agent_of_send(&mut self, now: Now, peer: PeerId, send: &SendTaskPayload) -> (Arc<str>, bool) {
+        let chosen = self.choose_agent_for(now, peer, &send.target_agent, &send.target_skill_id);
+        let Ok(written) = chosen else {
+            return (Arc::default(), false);
+        };
+        let written = written.as_deref();
+        (
+            self.agent_name(written).unwrap_or_default(),
+            self.agents.is_private(written),
+        )
     }
 
     /// Whether this node's own agent, or the bridge's caller that the labels name, may send such a task. None: there is no
@@ -246,20 +272,26 @@ impl Coordinator {
             return Ok(None);
         }
         let (skill, bytes) = (&request.skill, request.message.encoded_len() as u64);
-        let agent = match request.peer {
-            Some(peer) if peer == self.transaction.me() => self.agent_name(agent).unwrap_or_default(),
-            _ => Arc::from(agent.unwrap_or_default()),
+        let (agent, is_private) = match request.peer {
+            Some(peer) if peer == self.transaction.me() => (
+                self.agent_name(agent).unwrap_or_default(),
+                self.agents.is_private(agent),
+            ),
+            _ => (Arc::from(agent.unwrap_or_default()), false),
         };
-        let caller = gateway_caller(&request.metadata);
-        if let Some(name) = caller.as_ref().filter(|name| name.len() > MAX_CALLER) {
+        let caller = CallerOfTask::from_labels(&request.metadata);
+        if let Some(name) = caller.name().filter(|name| name.len() > MAX_CALLER) {
             return Err(EngineError::Invalid(format!(
                 "the label with the caller has {} bytes, it may have {MAX_CALLER}",
                 name.len()
             )));
         }
-        let decision =
-            self.admission
-                .decide_on_local(now, caller.as_deref(), AskedFor { skill, agent: &agent }, bytes);
+        let asked = AskedFor {
+            skill,
+            agent: &agent,
+            is_private,
+        };
+        let decision = self.admission.decide_on_local(now, &caller, asked, bytes);
         let Some(decision) = decision else {
             return Ok(None);
         };
@@ -273,13 +305,23 @@ impl Coordinator {
         if decision.outcome == PolicyOutcome::Allow {
             return Ok(Some(decided));
         }
-        let reason = decision.reason.message();
+        let is_closed = decision.reason == DecisionReason::Private;
+        let error = if is_closed {
+            EngineError::Denied(why_private(&request.target_agent))
+        } else {
+            EngineError::from(decision)
+        };
+        let reason = if is_closed {
+            error.to_string()
+        } else {
+            decision.reason.message()
+        };
         self.observe.count_turned_away(&decision);
         self.observe.note_refusal(now.unix, None, false, "", &reason);
-        log::rejected(decided.caller.as_deref(), skill, &reason);
+        log::rejected(decided.caller.name(), skill, &reason);
         self.admission
             .audit_local(&mut self.transaction, now, &decided, skill, "", "");
-        Err(decision.into())
+        Err(error)
     }
 
     /// A task that was let in is here now: it is counted, and the decision written down.
@@ -294,10 +336,10 @@ impl Coordinator {
             &task.id,
             envelope,
         );
-        self.count_local_task(&task.id, decided.caller.as_deref());
+        self.count_local_task(&task.id, &decided.caller);
     }
 
-    fn count_local_task(&mut self, id: &str, caller: Option<&str>) {
+    fn count_local_task(&mut self, id: &str, caller: &CallerOfTask) {
         let open = self.tasks.indexed(id).filter(|known| !known.status.is_terminal());
         if let Some(known) = open {
             self.admission.count_task(id, caller, known.bytes);
@@ -319,10 +361,20 @@ impl Coordinator {
         for id in own {
             let task = unless_damaged(self.tasks.read(&id))?.flatten();
             if let Some(task) = task {
-                self.count_local_task(&id, gateway_caller(&task.metadata).as_deref());
+                self.count_local_task(&id, &CallerOfTask::from_labels(&task.metadata));
             }
         }
         Ok(())
+    }
+}
+
+/// Why a task for a private agent is refused. The agent has its name only where the sender has said it.
+fn why_private(target: &str) -> String {
+    let shown = &target[..target.floor_char_boundary(64)];
+    if shown.is_empty() {
+        "the agent that this is for is private; ask its owner for an invite".to_owned()
+    } else {
+        format!("agent {shown} is private; ask its owner for an invite")
     }
 }
 

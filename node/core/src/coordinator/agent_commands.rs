@@ -467,8 +467,20 @@ impl Coordinator {
     }
 
     fn abandon_as(&mut self, now: Now, id: &str, reason: &str, returned: bool) -> Result<(), StoreError> {
+        self.end_unclaimed_or_tell(now, id, Status::Failed, reason, returned)
+    }
+
+    /// Ends a task in the local agent's place; the agent is told where it may have seen it.
+    pub(super) fn end_unclaimed_or_tell(
+        &mut self,
+        now: Now,
+        id: &str,
+        status: Status,
+        reason: &str,
+        returned: bool,
+    ) -> Result<(), StoreError> {
         let claimed = self.tasks.indexed(id).is_some_and(|known| known.claimed);
-        self.fail_in_place(now, id, reason, returned);
+        self.end_in_place(now, id, status, reason, returned);
         let agent = self.agent_of(id);
         if !claimed && !self.dispatch.has_listeners_of(agent.as_deref()) {
             self.withdraw(id); // No agent has ever seen it.

@@ -20,6 +20,7 @@ use crate::{
     },
     external::External,
     peers::OutgoingEnvelope,
+    policy::caller::CallerOfTask,
     task::{
         ExternalDelivery, GroupKey, MAX_ID, MAX_URL, Role, Route, SealedOrigin, Status, Task, TaskTimeline,
     },
@@ -37,14 +38,22 @@ pub const SEALED_NEEDS_URL: &str =
     "sealed_for is for tasks that are sent to a url: what goes to a peer is encrypted to it already";
 
 /// Labels by which gateways here know their tasks again, of today and of before: who called is none of the peers' business.
-const LOCAL_LABELS: [&str; 6] = [
+const LOCAL_LABELS: [&str; 7] = [
     gateway_labels::CALLER,
+    gateway_labels::STRANGER,
     gateway_labels::CONTEXT,
     gateway_labels::TARGET,
     "a2a.caller",
     "a2a.context",
     "a2a.target",
 ];
+
+impl SendTask {
+    /// Whether its caller counts as a stranger, by the word of the gateway that it came to.
+    pub fn is_of_stranger(&self) -> bool {
+        CallerOfTask::from_labels(&self.metadata).is_stranger()
+    }
+}
 
 /// The labels that a peer is told.
 pub fn forwarded_labels(metadata: &BTreeMap<String, String>) -> BTreeMap<String, String> {

@@ -227,7 +227,7 @@ impl Coordinator {
         if let Err(error) = self.tasks.check_tasks_from(peer) {
             return Ok(error.into());
         }
-        let agent = match self.choose_agent(now, &send.target_agent, &send.target_skill_id, None) {
+        let agent = match self.choose_agent_for(now, peer, &send.target_agent, &send.target_skill_id) {
             Ok(agent) => agent,
             Err(reason) => {
                 let reason = self.refuse_agent(peer, &send.target_agent, &send.target_skill_id, reason);

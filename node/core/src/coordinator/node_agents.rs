@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use agentanycast_identity::PeerId;
-use agentanycast_proto::v1::{AgentCard, AgentsPage};
+use agentanycast_proto::v1::AgentCard;
 
 use super::{Coordinator, client_commands::SendTask};
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
     task::Role,
     tasks::unless_damaged,
     transaction::{Effect, EngineError, ListenerId, Now},
-    types::{AgentOrigin, CallerKey, NodeAgent, agent_name_of_card},
+    types::{AgentOrigin, CallerKey, NodeAgent, RegisteredName, RegistrationAccess, agent_name_of_card},
 };
 
 /// Who begins to listen.
@@ -59,11 +59,11 @@ impl Coordinator {
     }
 
     /// The card of this node.
-    pub(crate) fn card(&mut self) -> Option<AgentCard> {
+    pub(crate) fn card(&self) -> Option<AgentCard> {
         self.node_card().map(|card| (*card).clone())
     }
 
-    pub(super) fn node_card(&mut self) -> Option<Arc<AgentCard>> {
+    pub(super) fn node_card(&self) -> Option<Arc<AgentCard>> {
         let dispatch = &self.dispatch;
         let is_attached = |written: Option<&str>| dispatch.has_listeners_of(written);
         self.agents
@@ -94,9 +94,14 @@ impl Coordinator {
                     self.renamed_by_card(now, agent, &card)?
                 }
             };
-            let agent = self
-                .agents
-                .register(&mut self.transaction, now, &agent, card, AgentOrigin::Card)?;
+            let agent = self.agents.register(
+                &mut self.transaction,
+                now,
+                &agent,
+                card,
+                AgentOrigin::Card,
+                RegistrationAccess::AsBefore,
+            )?;
             self.release_for_skills(now)?;
             return Ok(CardUse::Agent(agent));
         }
@@ -123,24 +128,36 @@ impl Coordinator {
     }
 
     /// Registers an agent by name, or gives it another card. `keeps_skills`: the skills of its last card stay beside those of this
-    /// one.
+    /// one. As it is registered now.
     pub(crate) fn register_agent(
         &mut self,
         now: Now,
         name: &str,
         mut card: AgentCard,
         keeps_skills: bool,
-    ) -> Result<Arc<str>, EngineError> {
+        access: RegistrationAccess,
+    ) -> Result<RegisteredName, EngineError> {
         let made = agent_name_of_card(&card.name);
         let name = if name.is_empty() { made.as_str() } else { name };
         if keeps_skills {
             self.agents.add_last_skills(name, &mut card);
         }
-        let registered =
-            self.agents
-                .register(&mut self.transaction, now, name, card, AgentOrigin::Service)?;
+        let registered = self.agents.register(
+            &mut self.transaction,
+            now,
+            name,
+            card,
+            AgentOrigin::Service,
+            access,
+        )?;
+        self.after_access_change();
         self.release_for_skills(now)?;
-        Ok(registered)
+        let (access, access_is_set) = self.agents.access(&registered);
+        Ok(RegisteredName {
+            name: registered,
+            access,
+            access_is_set,
+        })
     }
 
     /// Removes an agent for which no program listens; its tasks that have not ended fail. How many did.
@@ -181,11 +198,12 @@ impl Coordinator {
                 agent = &*name,
                 "an agent has not listened for long; it is forgotten"
             );
+            let was_private = self.agents.is_private(written.as_deref());
             let card = self.agents.remove(&mut self.transaction, &name);
             if let Some(written) = &written {
                 self.dispatch.forget(written);
             }
-            self.after_removal(card, true);
+            self.after_removal(card, !was_private);
         }
     }
 
@@ -206,13 +224,8 @@ impl Coordinator {
         self.agents.list(|written| dispatch.listeners_of(written))
     }
 
-    /// Whole cards of the agents that are asked for, as many as one card holds.
-    pub(crate) fn agents_page(&self, wanted: &AgentsPage) -> AgentCard {
-        self.agents.page(wanted)
-    }
-
     /// Refuses a name that no agent here has.
-    fn check_registered(&self, name: &str) -> Result<(), EngineError> {
+    pub(super) fn check_registered(&self, name: &str) -> Result<(), EngineError> {
         if self.agents.is_registered(name) {
             return Ok(());
         }
@@ -220,18 +233,34 @@ impl Coordinator {
     }
 
     /// Whose a task for this agent or skill is, as it is written with the task.
-    pub(super) fn choose_agent(
+    fn choose_agent(
         &self,
         now: Now,
         target: &str,
         skill: &str,
-        sender: Option<&str>,
+        is_candidate: impl Fn(&str) -> bool,
     ) -> Result<Option<Arc<str>>, String> {
         let dispatch = &self.dispatch;
         let is_attached = |written: Option<&str>| dispatch.has_listeners_of(written);
         let former_since = self.former_since(now);
         self.agents
-            .choose(target, skill, sender, former_since, is_attached)
+            .choose(target, skill, is_candidate, former_since, is_attached)
+    }
+
+    /// Whose a peer's task for this agent or skill is, as it is written with the task: for a skill one that the peer may use, if
+    /// there is one.
+    pub(super) fn choose_agent_for(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        target: &str,
+        skill: &str,
+    ) -> Result<Option<Arc<str>>, String> {
+        let is_by_skill = target.is_empty() && !skill.is_empty();
+        let usable = is_by_skill.then(|| self.usable_with_skill(peer, skill)).flatten();
+        self.choose_agent(now, target, skill, |name| {
+            usable.as_ref().is_none_or(|usable| usable.contains(name))
+        })
     }
 
     /// The name of an agent as it is written with its tasks; None: no agent is registered.
@@ -247,7 +276,12 @@ impl Coordinator {
         let names: Vec<Arc<str>> = self.agents.names().cloned().collect();
         let mut allowed = Vec::new();
         for name in names {
-            let asked = AskedFor { skill, agent: &name };
+            let written = self.agents.written_name(&name);
+            let asked = AskedFor {
+                skill,
+                agent: &name,
+                is_private: self.agents.is_private(written.as_deref()),
+            };
             if self.admission.allows_peer(peer, asked) {
                 allowed.push(name);
             }
@@ -303,9 +337,14 @@ impl Coordinator {
                 return Ok(Some(Arc::clone(name)));
             }
             let card = pending.unwrap_or(bare);
-            let agent = self
-                .agents
-                .register(&mut self.transaction, now, name, card, AgentOrigin::Service)?;
+            let agent = self.agents.register(
+                &mut self.transaction,
+                now,
+                name,
+                card,
+                AgentOrigin::Service,
+                RegistrationAccess::AsBefore,
+            )?;
             self.release_for_skills(now)?;
             return Ok(Some(agent));
         }
@@ -322,9 +361,14 @@ impl Coordinator {
         {
             self.rename_agent(now, &before, &name)?;
         }
-        let agent = self
-            .agents
-            .register(&mut self.transaction, now, &name, card, AgentOrigin::Card)?;
+        let agent = self.agents.register(
+            &mut self.transaction,
+            now,
+            &name,
+            card,
+            AgentOrigin::Card,
+            RegistrationAccess::AsBefore,
+        )?;
         self.release_for_skills(now)?;
         Ok(Some(agent))
     }
@@ -333,6 +377,7 @@ impl Coordinator {
     fn rename_agent(&mut self, now: Now, from: &str, to: &str) -> Result<Arc<str>, EngineError> {
         let before = self.agents.written_name(from);
         self.agents.rename(&mut self.transaction, from, to);
+        self.admission.rename_agent(&mut self.transaction, from, to);
         let name: Arc<str> = Arc::from(to);
         if let Some(before) = before {
             for id in self.open_tasks_of(Some(&before)) {
@@ -383,7 +428,16 @@ impl Coordinator {
                 let sender = request
                     .sender
                     .and_then(|connection| self.agents.agent_on(connection));
-                self.choose_agent(now, &request.target_agent, &request.skill, sender.as_deref())
+                let is_stranger = request.is_of_stranger();
+                let has_open = self
+                    .local_agents_with(&request.skill, request.sender, true)
+                    .is_some();
+                let is_candidate = |name: &str| {
+                    // Where none is open, the one that would be chosen refuses a stranger.
+                    let is_closed = || self.agents.is_private(self.agents.written_name(name).as_deref());
+                    Some(name) != sender.as_deref() && !(is_stranger && has_open && is_closed())
+                };
+                self.choose_agent(now, &request.target_agent, &request.skill, is_candidate)
                     .map_err(EngineError::NotRegistered)
             }
             Role::External if !request.target_agent.is_empty() => Err(EngineError::Invalid(
@@ -412,11 +466,20 @@ impl Coordinator {
     }
 
     /// Which of this node's agents other than the one on this connection have a skill, or had it a short time ago: None: none;
-    /// else whether one that has it listens.
-    pub(crate) fn local_agents_with(&self, skill: &str, sender: Option<u64>) -> Option<bool> {
+    /// else whether one that has it listens. `is_stranger`: open agents only.
+    pub(crate) fn local_agents_with(
+        &self,
+        skill: &str,
+        sender: Option<u64>,
+        is_stranger: bool,
+    ) -> Option<bool> {
         let sender = sender.and_then(|connection| self.agents.agent_on(connection));
         let dispatch = &self.dispatch;
         let is_attached = |written: Option<&str>| dispatch.has_listeners_of(written);
-        self.agents.with_skill(skill, sender.as_deref(), is_attached)
+        let is_candidate = |name: &str| {
+            let is_closed = || self.agents.is_private(self.agents.written_name(name).as_deref());
+            Some(name) != sender.as_deref() && !(is_stranger && is_closed())
+        };
+        self.agents.with_skill(skill, is_candidate, is_attached)
     }
 }

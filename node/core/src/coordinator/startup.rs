@@ -42,12 +42,14 @@ impl Coordinator {
             dispatch: Dispatch::new(now, limits.hand_over.clone()),
             routing: Routing::default(),
             observe: Observe::new(&limits),
+            rights: 0,
             last_slow_tick: now.mono,
             tasks,
             transaction,
             limits,
         };
         coordinator.resume(now)?;
+        coordinator.resume_access();
         coordinator.resume_routing(now);
         Ok(coordinator)
     }

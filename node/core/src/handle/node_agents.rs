@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{AgentCard, AgentsPage};
 use tokio::sync::watch;
 
@@ -9,7 +10,7 @@ use super::Engine;
 use crate::{
     coordinator::CardUse,
     transaction::EngineError,
-    types::{CallerKey, NodeAgent},
+    types::{CallerKey, NodeAgent, RegisteredName, RegistrationAccess},
 };
 
 impl Engine {
@@ -25,14 +26,15 @@ impl Engine {
     }
 
     /// Registers an agent of this name (empty: that of its card), or gives it another card. `keeps_skills`: the skills of its
-    /// last card stay beside those of this one. Its name.
+    /// last card stay beside those of this one. As it is registered now.
     pub async fn register_agent(
         &self,
         name: String,
         card: AgentCard,
         keeps_skills: bool,
-    ) -> Result<Arc<str>, EngineError> {
-        self.call(move |core, now| core.register_agent(now, &name, card, keeps_skills))
+        access: RegistrationAccess,
+    ) -> Result<RegisteredName, EngineError> {
+        self.call(move |core, now| core.register_agent(now, &name, card, keeps_skills, access))
             .await
     }
 
@@ -46,19 +48,32 @@ impl Engine {
         self.call(|core, _| Ok(core.list_agents())).await
     }
 
-    /// Whole cards of the agents of this node that are asked for, as many as one card holds.
-    pub async fn agents_page(&self, wanted: AgentsPage) -> Result<AgentCard, EngineError> {
-        self.call(move |core, _| Ok(core.agents_page(&wanted))).await
+    /// Whole cards of the agents of this node that are asked for, as many as one card holds. `peer`: who asks, and sees what it may
+    /// use; `None`: this node itself.
+    pub async fn agents_page(
+        &self,
+        wanted: AgentsPage,
+        peer: Option<PeerId>,
+    ) -> Result<AgentCard, EngineError> {
+        self.call(move |core, _| Ok(core.agents_page(&wanted, peer)))
+            .await
+    }
+
+    /// Whole cards of open agents of this node that are asked for, as many as one card holds.
+    pub async fn public_agents_page(&self, wanted: AgentsPage) -> Result<AgentCard, EngineError> {
+        self.call(move |core, _| Ok(core.public_agents_page(&wanted)))
+            .await
     }
 
     /// Which of this node's agents other than the one on this connection have a skill, or had it a short time ago: None: none;
-    /// else whether one that has it listens.
+    /// else whether one that has it listens. `is_stranger`: open agents only.
     pub async fn local_agents_with(
         &self,
         skill: String,
         sender: Option<u64>,
+        is_stranger: bool,
     ) -> Result<Option<bool>, EngineError> {
-        self.call(move |core, _| Ok(core.local_agents_with(&skill, sender)))
+        self.call(move |core, _| Ok(core.local_agents_with(&skill, sender, is_stranger)))
             .await
     }
 

@@ -26,12 +26,17 @@ pub struct AskedFor<'a> {
     pub skill: &'a str,
     /// The agent of the node; empty: it is not known, or the node has none.
     pub agent: &'a str,
+    /// It is for sources only that were let in.
+    pub is_private: bool,
 }
 
 impl<'a> From<&'a str> for AskedFor<'a> {
     /// Of a skill alone.
     fn from(skill: &'a str) -> Self {
-        Self { skill, agent: "" }
+        Self {
+            skill,
+            ..Self::default()
+        }
     }
 }
 
@@ -165,6 +170,7 @@ mod tests {
         let of = |agent| AskedFor {
             skill: "admin/x",
             agent,
+            is_private: false,
         };
         assert_eq!(acl.decide(&["http:alice"], of("vault")), AclDecision::Rule(1));
         assert_eq!(acl.decide(&["http:alice"], of("painter")), AclDecision::Rule(2));

@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, HashMap};
 use agentanycast_identity::PeerId;
 use sha2::{Digest as _, Sha256};
 
+use super::grants::{GrantedAgents, PeerGrant};
+
 /// Bytes of a secret: 128 bits cannot be guessed.
 pub const SECRET: usize = 16;
 
@@ -30,8 +32,10 @@ pub struct Invite {
     pub id: String,
     /// What rules and the log call those that it lets in; several invites may have the same.
     pub label: String,
-    /// The agent that it is for; empty: whichever is beside this node.
+    /// The agent that it is for; empty: every open one, and those of [`Invite::agents`].
     pub agent: String,
+    /// The agents that this node had when the invite was made for none.
+    pub agents: Vec<String>,
     /// The skill that it is for; empty: all.
     pub skill: String,
     /// SHA-256 of its secret.
@@ -44,22 +48,6 @@ pub struct Invite {
     pub expires_at: Option<u64>,
     /// Those that have taken one.
     pub peers: Vec<PeerId>,
-}
-
-/// What a peer may by an invite.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InviteGrant {
-    /// Of the invite.
-    pub label: String,
-    /// The skill that it may use; empty: all.
-    pub skill: String,
-}
-
-impl InviteGrant {
-    /// Whether a task for this skill may be sent by it.
-    pub fn covers(&self, skill: &str) -> bool {
-        self.skill.is_empty() || self.skill == skill
-    }
 }
 
 /// What came of a secret that a peer has shown.
@@ -192,14 +180,27 @@ impl Invites {
     }
 
     /// What a peer may by its invites.
-    pub fn rights(&self, peer: PeerId) -> Vec<InviteGrant> {
+    pub fn grants_of(&self, peer: PeerId) -> impl Iterator<Item = PeerGrant> {
         let held = self.held.get(&peer).into_iter().flatten();
-        let invites = held.filter_map(|id| self.by_id.get(id));
-        let rights = invites.map(|invite| InviteGrant {
-            label: invite.label.clone(),
-            skill: invite.skill.clone(),
-        });
-        rights.collect()
+        held.filter_map(|id| self.by_id.get(id)).map(Invite::grant)
+    }
+
+    /// An agent has another name; those that changed.
+    pub fn rename_agent(&mut self, from: &str, to: &str) -> Vec<Invite> {
+        let mut changed = Vec::new();
+        for invite in self.by_id.values_mut() {
+            let mut is_changed = false;
+            for name in invite.agents.iter_mut().chain([&mut invite.agent]) {
+                if name == from {
+                    to.clone_into(name);
+                    is_changed = true;
+                }
+            }
+            if is_changed {
+                changed.push(invite.clone());
+            }
+        }
+        changed
     }
 
     /// All peers that hold one.
@@ -220,6 +221,19 @@ impl Invites {
 }
 
 impl Invite {
+    /// What it gives a peer.
+    fn grant(&self) -> PeerGrant {
+        PeerGrant {
+            label: Some(self.label.clone()),
+            agents: if self.agent.is_empty() {
+                GrantedAgents::OpenAnd(self.agents.iter().cloned().collect())
+            } else {
+                GrantedAgents::Only(self.agent.clone())
+            },
+            skill: self.skill.clone(),
+        }
+    }
+
     /// Whether no further peer can take a use by now.
     pub fn is_expired(&self, now: u64) -> bool {
         self.expires_at.is_some_and(|at| now >= at)

@@ -2,7 +2,12 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::{invites::InviteGrant, *};
+use super::{
+    grants::{GrantedAgents, PeerGrant},
+    *,
+};
+
+mod access;
 
 fn peer(number: u8) -> PeerId {
     let mut bytes = vec![0x00, 0x24, 0x08, 0x01, 0x12, 0x20];
@@ -149,8 +154,9 @@ fn trust_is_asked_first_and_of_peers_only() {
 /// An invite lets in where no rule says anything, for its skill; a rule that matches counts, an explicit deny above all.
 #[test]
 fn an_invite_lets_in_but_not_past_a_rule() {
-    let right = |label: &str, skill: &str| InviteGrant {
-        label: label.to_owned(),
+    let right = |label: &str, skill: &str| PeerGrant {
+        label: Some(label.to_owned()),
+        agents: GrantedAgents::All,
         skill: skill.to_owned(),
     };
     let closed = |trust, acl: Vec<WrittenRule>| {
@@ -164,18 +170,18 @@ fn an_invite_lets_in_but_not_past_a_rule() {
     for trust in [TrustMode::Known, TrustMode::Pinned] {
         let mut policy = closed(trust, Vec::new());
         assert!(!allows(&mut policy, guest, "x"));
-        policy.set_invited(peer(1), vec![right("team", "x")]);
+        policy.set_grants(peer(1), vec![right("team", "x")]);
         assert!(allows(&mut policy, guest, "x") && !allows(&mut policy, guest, "y"));
         assert!(!allows(&mut policy, TaskSource::Peer(peer(2)), "x"));
-        policy.set_invited(peer(1), vec![right("team", "x"), right("all", "")]);
+        policy.set_grants(peer(1), vec![right("team", "x"), right("all", "")]);
         assert!(allows(&mut policy, guest, "y"));
-        policy.set_invited(peer(1), Vec::new());
+        policy.set_grants(peer(1), Vec::new());
         assert!(!allows(&mut policy, guest, "x"));
     }
     // With rules of which none is about the guest, and with those that are.
     let friend = rule(&peer(9).to_string(), "*", true);
     let mut policy = closed(TrustMode::Known, vec![friend.clone()]);
-    policy.set_invited(peer(1), vec![right("team", "")]);
+    policy.set_grants(peer(1), vec![right("team", "")]);
     assert_eq!(ask(&mut policy, guest, "x").reason, DecisionReason::Invited);
     assert_eq!(
         policy.seen_as(peer(1), DecisionReason::Invited).as_deref(),
@@ -186,7 +192,7 @@ fn an_invite_lets_in_but_not_past_a_rule() {
             TrustMode::Open,
             vec![friend.clone(), rule(source, "secret", false)],
         );
-        policy.set_invited(peer(1), vec![right("team", "")]);
+        policy.set_grants(peer(1), vec![right("team", "")]);
         assert_eq!(
             ask(&mut policy, guest, "secret").reason,
             DecisionReason::Rule(2),
@@ -201,9 +207,9 @@ fn an_invite_lets_in_but_not_past_a_rule() {
     // Who is invited is a name in rules, and no more.
     let mut policy = closed(TrustMode::Open, vec![rule("invited:team", "x", true)]);
     assert_eq!(ask(&mut policy, guest, "x").reason, DecisionReason::NoMatch);
-    policy.set_invited(peer(1), vec![right("other", "z")]);
+    policy.set_grants(peer(1), vec![right("other", "z")]);
     assert_eq!(ask(&mut policy, guest, "x").reason, DecisionReason::NoMatch);
-    policy.set_invited(peer(1), vec![right("team", "z")]);
+    policy.set_grants(peer(1), vec![right("team", "z")]);
     assert_eq!(ask(&mut policy, guest, "x").reason, DecisionReason::Rule(1));
     // A key that it had before holds it too.
     let standing = PeerAttributes {

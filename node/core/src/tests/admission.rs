@@ -413,8 +413,10 @@ fn rules_may_be_about_one_agent_and_others_are_not_told_its_name() {
             name: name.to_owned(),
             ..Default::default()
         };
-        lab.call(B, |core, now| core.register_agent(now, name, card, false))
-            .unwrap();
+        lab.call(B, |core, now| {
+            core.register_agent(now, name, card, false, crate::RegistrationAccess::AsBefore)
+        })
+        .unwrap();
     }
     let mut ask = |target: &str| {
         let request = SendTask {

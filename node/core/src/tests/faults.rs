@@ -55,6 +55,7 @@ impl RunningEngine {
             me,
             key: keypair,
             on_route: Arc::new(|_| ()),
+            on_shown_card: Arc::new(|_| ()),
             on_span: Arc::new(|_| ()),
             on_card: Arc::new(|_, _| false),
             on_identity_needed: Arc::new(|_| ()),

@@ -178,7 +178,7 @@ fn what_was_given_and_taken_is_there_after_a_restart() {
     assert!(asks(&mut lab, peer(51), "b", &[]), "without showing it again");
     assert!(asks(&mut lab, peer(52), "c", &SHOWN));
     assert!(!asks(&mut lab, peer(53), "d", &SHOWN));
-    lab.call(B, |core, _| core.revoke_invite("one")).unwrap();
+    lab.call(B, |core, now| core.revoke_invite(now, "one")).unwrap();
     lab.restart(B);
     close(&mut lab, B, &[]);
     assert!(lab.nodes[B].core.invites().is_empty());
@@ -205,7 +205,7 @@ fn a_task_that_is_here_goes_on_when_its_invite_is_revoked() {
     lab.update(B, &id, Status::Working).unwrap();
     lab.advance(Duration::from_millis(200)); // A claim is told a little later.
     assert_eq!(lab.status(A, &id), Status::Working);
-    let revoked = lab.call(B, |core, _| core.revoke_invite("team")).unwrap();
+    let (revoked, _) = lab.call(B, |core, now| core.revoke_invite(now, "team")).unwrap();
     assert_eq!(revoked[0].peers, [lab.id(A)]);
     let denied = lab.task();
     assert_eq!(lab.status(A, &denied), Status::Rejected);
@@ -213,7 +213,9 @@ fn a_task_that_is_here_goes_on_when_its_invite_is_revoked() {
     assert!(reason.contains("the invite shown is not known here"), "{reason}");
     lab.complete(B, &id, "done").unwrap();
     assert_eq!(lab.status(A, &id), Status::Completed);
-    let error = lab.call(B, |core, _| core.revoke_invite("team")).unwrap_err();
+    let error = lab
+        .call(B, |core, now| core.revoke_invite(now, "team"))
+        .unwrap_err();
     assert!(matches!(error, EngineError::Precondition(_)), "{error}");
     let _ = agent;
 }
@@ -232,7 +234,7 @@ fn a_rule_that_denies_goes_before_an_invite() {
     invite(&mut lab, B, uses(1));
     assert!(!asks_for(&mut lab, peer(51), "a", &SHOWN, "secret"));
     assert!(asks_for(&mut lab, peer(51), "b", &SHOWN, "other"));
-    lab.call(B, |core, _| core.revoke_invite("one")).unwrap();
+    lab.call(B, |core, now| core.revoke_invite(now, "one")).unwrap();
     let skill = "echo".to_owned();
     let id = "two".to_owned();
     let for_echo = NewInvite { id, skill, ..uses(1) };
@@ -390,8 +392,10 @@ fn an_invite_may_be_for_one_of_several_agents() {
             }],
             ..AgentCard::default()
         };
-        lab.call(B, |core, now| core.register_agent(now, name, card, false))
-            .unwrap();
+        lab.call(B, |core, now| {
+            core.register_agent(now, name, card, false, crate::RegistrationAccess::AsBefore)
+        })
+        .unwrap();
     }
     for (id, agent, skill) in [("a", "two", ""), ("b", "The one", ""), ("c", "", "two")] {
         let new = NewInvite {

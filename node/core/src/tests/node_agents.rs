@@ -15,7 +15,7 @@ use crate::{
     coordinator::{CardUse, ListenRequest},
     task::Status,
     transaction::{EngineError, ListenerId},
-    types::CallerKey,
+    types::{CallerKey, RegistrationAccess},
 };
 
 fn card(name: &str, skills: &[&str]) -> AgentCard {
@@ -30,20 +30,29 @@ fn card(name: &str, skills: &[&str]) -> AgentCard {
     }
 }
 
-fn process(name: &str) -> CallerKey {
+pub(super) fn process(name: &str) -> CallerKey {
     CallerKey::Process(Arc::from(name))
 }
 
 impl TestCluster {
     fn register(&mut self, name: &str, skills: &[&str]) -> Arc<str> {
-        self.call(B, |core, now| {
-            core.register_agent(now, name, card(name, skills), false)
-        })
-        .unwrap()
+        self.register_as(name, skills, RegistrationAccess::AsBefore)
+    }
+
+    pub(super) fn register_as(
+        &mut self,
+        name: &str,
+        skills: &[&str],
+        access: RegistrationAccess,
+    ) -> Arc<str> {
+        let registered = self.call(B, |core, now| {
+            core.register_agent(now, name, card(name, skills), false, access)
+        });
+        registered.unwrap().name
     }
 
     /// Listener and connection `id` listens for this agent.
-    fn listen_for(&mut self, id: u64, agent: &str) -> Result<(), EngineError> {
+    pub(super) fn listen_for(&mut self, id: u64, agent: &str) -> Result<(), EngineError> {
         let request = ListenRequest {
             agent: agent.to_owned(),
             ..ListenRequest::on_connection(id)
@@ -52,7 +61,7 @@ impl TestCluster {
     }
 
     /// A deployed SDK's program: it sets a card and listens, on this connection.
-    fn serve_card(&mut self, id: u64, caller: &CallerKey, name: &str, skills: &[&str]) {
+    pub(super) fn serve_card(&mut self, id: u64, caller: &CallerKey, name: &str, skills: &[&str]) {
         let card = card(name, skills);
         let caller = caller.clone();
         let request = ListenRequest {
@@ -157,7 +166,10 @@ fn a_task_for_a_skill_that_an_agent_had_waits_for_that_agent() {
         skill: "hello".to_owned(),
         ..SendTask::default()
     };
-    assert_eq!(lab.nodes[B].core.local_agents_with("hello", None), Some(false));
+    assert_eq!(
+        lab.nodes[B].core.local_agents_with("hello", None, false),
+        Some(false)
+    );
     let own = lab.send(B, to, own).unwrap().id;
     assert!(lab.handed_to(&own).is_empty());
     // It waits over a restart, and may be canceled meanwhile.
@@ -199,7 +211,7 @@ fn a_task_for_a_skill_that_does_not_come_back_is_refused() {
     // Now no agent had it a short time ago.
     let later = lab.ask("", "hello");
     assert!(lab.reason(A, &later).contains("no agent here has the skill"));
-    assert_eq!(lab.nodes[B].core.local_agents_with("hello", None), None);
+    assert_eq!(lab.nodes[B].core.local_agents_with("hello", None, false), None);
 }
 
 /// Its program sets a card that says less than it can do, as the deployed command does.
@@ -237,8 +249,10 @@ fn skills_that_are_not_known_yet_stay_on_the_card() {
     lab.register("device", &["command", "hello"]);
     let register = |lab: &mut TestCluster, skills: &[&str], keeps| {
         let card = card("device", skills);
-        lab.call(B, |core, now| core.register_agent(now, "device", card, keeps))
-            .unwrap();
+        lab.call(B, |core, now| {
+            core.register_agent(now, "device", card, keeps, RegistrationAccess::AsBefore)
+        })
+        .unwrap();
         let card = lab.nodes[B].core.card().unwrap();
         card.skills.into_iter().map(|skill| skill.id).collect::<Vec<_>>()
     };
@@ -421,8 +435,11 @@ fn an_agents_own_task_by_skill_goes_to_another_one() {
         let task = lab.send(B, to, request).unwrap();
         assert_eq!(lab.handed_to(&task.id), [2]);
     }
-    assert_eq!(lab.nodes[B].core.local_agents_with("dig", Some(1)), Some(true));
-    assert_eq!(lab.nodes[B].core.local_agents_with("sing", None), None);
+    assert_eq!(
+        lab.nodes[B].core.local_agents_with("dig", Some(1), false),
+        Some(true)
+    );
+    assert_eq!(lab.nodes[B].core.local_agents_with("sing", None, false), None);
 }
 
 #[derive(Clone, Debug)]

@@ -13,6 +13,50 @@ pub enum AgentOrigin {
     Service,
 }
 
+/// Which peers may use an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AgentAccess {
+    /// Each that the policy lets in.
+    Open,
+    /// Those that a rule, an invite or trust lets in. This node itself always.
+    Private,
+}
+
+/// What a registration says of the access of its agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RegistrationAccess {
+    /// Nothing: it stays as it is; a new agent is open.
+    AsBefore,
+    /// This.
+    Is(AgentAccess),
+    /// What the operator has set for programs that say nothing; an agent that was registered before there was access stays open.
+    Default(AgentAccess),
+}
+
+/// An agent as it was registered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegisteredName {
+    /// Its name on the node.
+    pub name: Arc<str>,
+    /// As [`NodeAgent::access`].
+    pub access: Option<AgentAccess>,
+    /// As [`NodeAgent::access_is_set`].
+    pub access_is_set: bool,
+}
+
+/// What of this node's agents others see.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShownCard {
+    /// The card with all agents, for this node itself.
+    pub own: Option<Arc<AgentCard>>,
+    /// The card with the open ones, for everybody.
+    pub public: Option<Arc<AgentCard>>,
+    /// Some peers may see more than that.
+    pub has_private: bool,
+    /// Another number than before: each peer may see something else than before.
+    pub rights: u64,
+}
+
 /// Who calls.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum CallerKey {
@@ -41,4 +85,8 @@ pub struct NodeAgent {
     pub open_tasks: usize,
     /// When it listened last, Unix milliseconds; 0: never.
     pub last_attached: u64,
+    /// Who may use it; `None`: everybody, since it was registered before there was access.
+    pub access: Option<AgentAccess>,
+    /// The owner has said so, not a registration.
+    pub access_is_set: bool,
 }

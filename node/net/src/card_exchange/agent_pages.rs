@@ -10,8 +10,8 @@ use tokio::time::timeout;
 use super::{CardExchange, ENGINE_TIMEOUT, offer, unsupported};
 use crate::streams::{OpenError, Protocol};
 
-/// Gives whole cards of the agents of this node that a peer asks for; `None`: they cannot be had.
-pub type AgentPages = Box<dyn Fn(AgentsPage) -> BoxFuture<'static, Option<AgentCard>> + Send + Sync>;
+/// Gives whole cards of the agents of this node that a peer asks for and may use; `None`: they cannot be had.
+pub type AgentPages = Box<dyn Fn(PeerId, AgentsPage) -> BoxFuture<'static, Option<AgentCard>> + Send + Sync>;
 
 impl CardExchange {
     /// Whole cards of the agents of `peer` that are asked for: a card with `agents` and `agents_total` alone.
@@ -41,9 +41,9 @@ impl CardExchange {
     }
 
     /// The answer to a peer that asks for agents of this node.
-    pub(super) async fn page_of(&self, wanted: AgentsPage) -> Option<Bytes> {
+    pub(super) async fn page_of(&self, peer: PeerId, wanted: AgentsPage) -> Option<Bytes> {
         let pages = self.agent_pages.get()?;
-        let page = timeout(ENGINE_TIMEOUT, pages(wanted)).await.ok()??;
+        let page = timeout(ENGINE_TIMEOUT, pages(peer, wanted)).await.ok()??;
         Some(page.encode_to_vec().into())
     }
 }

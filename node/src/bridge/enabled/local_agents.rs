@@ -140,6 +140,7 @@ async fn register(
         name: name.to_owned(),
         card: Some(card),
         keep_skills,
+        access: v1::AgentAccess::Unspecified.into(),
     };
     let registered = api.register_agent(Request::new(request)).await;
     Ok(registered.map_err(task_error)?.into_inner().name)

@@ -470,6 +470,7 @@ impl Simulator {
             Effect::Forget { task_id } => self.nodes[at].streams.forget(&task_id),
             Effect::Audit(entry) => self.history.decided(at, &entry),
             Effect::NodeCard(_)
+            | Effect::PeerCard(_)
             | Effect::NotesChanged { .. }
             | Effect::Wanted { .. }
             | Effect::Routed(_)

@@ -1,0 +1,458 @@
+//! Who may use which agents of this node, by the word of its owner: access, invites, trust and requests; and what of its
+//! agents a peer is shown.
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    sync::Arc,
+};
+
+use agentanycast_identity::PeerId;
+use agentanycast_proto::v1::{AgentCard, AgentsPage};
+use agentanycast_store::StoreError;
+
+use super::Coordinator;
+use crate::{
+    agents::{Agents, UsableSkills},
+    policy::{
+        AskedFor,
+        access_requests::AccessRequest,
+        invites::{Invite, SECRET},
+        trusted_peers::PeerTrust,
+    },
+    task::{MAX_ID, Status},
+    tasks::unless_damaged,
+    transaction::{Effect, EngineError, Now},
+    types::{AgentAccess, NewInvite, ShownCard, agent_name_of_card},
+};
+
+/// Why a task that nobody had begun ends when its sender is not let in any more.
+const TAKEN_BACK: &str = "its sender is not let in to this agent any more";
+
+/// Who is to be trusted, or not any more.
+#[derive(Clone, Debug, Default)]
+pub struct TrustScope {
+    /// The agent; empty: every one.
+    pub agent: String,
+    /// The skill; empty: all.
+    pub skill: String,
+}
+
+impl Coordinator {
+    /// Who may use an agent, until this says otherwise.
+    ///
+    /// # Errors
+    /// There is no such agent.
+    pub(crate) fn set_agent_access(&mut self, name: &str, access: AgentAccess) -> Result<(), EngineError> {
+        self.check_registered(name)?;
+        self.agents.set_access(&mut self.transaction, name, access);
+        self.after_access_change();
+        Ok(())
+    }
+
+    /// Some agent may be private now that was not, or not any more.
+    pub(super) fn after_access_change(&mut self) {
+        if self.agents.has_private() {
+            self.admission.enable_access();
+        }
+    }
+
+    /// What the last run left is as today's is: invites of before say which agents they are for.
+    pub(super) fn resume_access(&mut self) {
+        self.after_access_change();
+        let agents = self.agents_of_today();
+        let named = |name: &str| {
+            self.agents
+                .called(name)
+                .map_or_else(|| agent_name_of_card(name), |name| name.to_string())
+        };
+        self.admission
+            .upgrade_invites(&mut self.transaction, &agents, named);
+    }
+
+    fn agents_of_today(&self) -> Vec<String> {
+        self.agents.names().map(ToString::to_string).collect()
+    }
+
+    /// The agent of this node that is called so: by its name, or by that on its card.
+    ///
+    /// # Errors
+    /// There is none.
+    fn agent_called(&mut self, name: &str) -> Result<String, EngineError> {
+        if name.len() > MAX_ID {
+            return Err(EngineError::Invalid(format!(
+                "the name of an agent may have {MAX_ID} bytes at most"
+            )));
+        }
+        if let Some(known) = self.agents.called(name) {
+            return Ok(known.to_string());
+        }
+        // While none is registered, the card that was set is the agent's.
+        let own = self.node_card().filter(|_| self.agents.is_empty());
+        let of_card = own.map(|card| (card.name.clone(), agent_name_of_card(&card.name)));
+        match of_card {
+            Some((called, agent)) if called == name || agent == name => Ok(agent),
+            Some((_, agent)) => Err(EngineError::Precondition(Agents::why_none(
+                name,
+                "",
+                std::iter::once(agent.as_str()),
+            ))),
+            None => Err(EngineError::Precondition(self.agents.no_such_agent(name))),
+        }
+    }
+
+    /// Refuses a skill that no agent here has.
+    fn check_has_skill(&mut self, agent: &str, skill: &str) -> Result<(), EngineError> {
+        let has_skill = |card: &AgentCard| card.skills.iter().any(|has| has.id == skill);
+        let is_here = if self.agents.is_empty() {
+            self.node_card().is_some_and(|card| has_skill(&card))
+        } else {
+            let mut with = self.agents.all_with_skill(skill);
+            with.any(|name| agent.is_empty() || **name == *agent)
+        };
+        if is_here || skill.is_empty() {
+            return Ok(());
+        }
+        let shown = &skill[..skill.floor_char_boundary(64)];
+        Err(EngineError::Precondition(if agent.is_empty() {
+            format!("no agent here has the skill {shown:?}")
+        } else {
+            format!("agent {agent} does not have the skill {shown:?}")
+        }))
+    }
+
+    /// Makes an invite.
+    ///
+    /// # Errors
+    /// When it is none, there are too many, or no agent here is what it is for.
+    pub(crate) fn create_invite(&mut self, now: Now, mut new: NewInvite) -> Result<Invite, EngineError> {
+        if !new.agent.is_empty() {
+            new.agent = self.agent_called(&new.agent)?;
+        }
+        if new.skill.len() > MAX_ID {
+            return Err(EngineError::Invalid(format!(
+                "the skill of an invite may have {MAX_ID} bytes at most"
+            )));
+        }
+        self.check_has_skill(&new.agent, &new.skill)?;
+        let agents = self.agents_of_today();
+        self.admission
+            .create_invite(&mut self.transaction, now, new, agents)
+    }
+
+    /// The invites that were given out, those first that were made first.
+    pub(crate) fn invites(&self) -> Vec<Invite> {
+        self.admission.invites()
+    }
+
+    /// Takes back the invites with this id or label, and how many tasks ended by it. Tasks that an agent has begun go on.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(crate) fn revoke_invite(
+        &mut self,
+        now: Now,
+        name: &str,
+    ) -> Result<(Vec<Invite>, usize), EngineError> {
+        let gone = self.admission.revoke_invite(&mut self.transaction, name)?;
+        let peers = gone.iter().flat_map(|invite| invite.peers.iter().copied());
+        let ended = self.end_tasks_not_let_in(now, &peers.collect())?;
+        Ok((gone, ended))
+    }
+
+    /// A peer has shown the secret of an invite.
+    pub(crate) fn on_invite(&mut self, now: Now, peer: PeerId, secret: &[u8]) {
+        self.admission.on_invite(&mut self.transaction, now, peer, secret);
+        self.end_answered_requests(now);
+    }
+
+    /// Why the invite that a peer shows does not let it in; `None`: it shows none, or it does.
+    pub(crate) fn why_not_invited(&self, now: Now, peer: PeerId, secret: &[u8]) -> Option<&'static str> {
+        self.admission.why_not_invited(now, peer, secret)
+    }
+
+    /// Shows this secret to a node from now on; `None`: nothing.
+    ///
+    /// # Errors
+    /// When there are too many.
+    pub(crate) fn accept_invite(
+        &mut self,
+        peer: PeerId,
+        secret: Option<[u8; SECRET]>,
+    ) -> Result<(), EngineError> {
+        self.admission.accept_invite(&mut self.transaction, peer, secret)
+    }
+
+    /// What is shown to which nodes.
+    pub(crate) fn accepted_invites(&self) -> HashMap<PeerId, [u8; SECRET]> {
+        self.admission.accepted_invites()
+    }
+
+    /// Lets a peer use agents of this node.
+    ///
+    /// # Errors
+    /// There is no such agent, or there are too many entries.
+    pub(crate) fn trust_peer(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        mut scope: TrustScope,
+    ) -> Result<PeerTrust, EngineError> {
+        if peer == self.transaction.me() {
+            return Err(EngineError::Invalid(
+                "this is the node's own id; it may use its agents anyway".to_owned(),
+            ));
+        }
+        if !scope.agent.is_empty() {
+            scope.agent = self.agent_called(&scope.agent)?;
+        }
+        if scope.skill.len() > MAX_ID {
+            return Err(EngineError::Invalid(format!(
+                "a skill may have {MAX_ID} bytes at most"
+            )));
+        }
+        self.check_has_skill(&scope.agent, &scope.skill)?;
+        let trust = PeerTrust {
+            peer: self.successor(peer),
+            agent: scope.agent,
+            skill: scope.skill,
+            created_at: now.unix,
+        };
+        let entry = self.admission.trust_peer(&mut self.transaction, trust)?;
+        self.end_answered_requests(now);
+        Ok(entry)
+    }
+
+    /// Lets the peer of an access request use the agent that it asked for.
+    ///
+    /// # Errors
+    /// There is no such request.
+    pub(crate) fn trust_request(
+        &mut self,
+        now: Now,
+        id: &str,
+        mut scope: TrustScope,
+    ) -> Result<PeerTrust, EngineError> {
+        let Some(request) = self.admission.access_request(now, id) else {
+            let shown: String = id.chars().take(MAX_ID).collect();
+            return Err(EngineError::NotFound(format!("access request {shown:?}")));
+        };
+        if !scope.agent.is_empty() && scope.agent != request.agent {
+            return Err(EngineError::Invalid(format!(
+                "the access request {id} is for agent {}, not for {}",
+                request.agent, scope.agent
+            )));
+        }
+        scope.agent = request.agent;
+        self.trust_peer(now, request.peer, scope)
+    }
+
+    /// Takes trust in a peer back, for this agent and skill where they are given; what that was, and how many tasks ended by it.
+    ///
+    /// # Errors
+    /// The peer is not trusted so.
+    pub(crate) fn untrust_peer(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        scope: &TrustScope,
+    ) -> Result<(Vec<PeerTrust>, usize), EngineError> {
+        let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let (agent, skill) = (given(&scope.agent), given(&scope.skill));
+        let agent = agent.map(|name| self.agents.called(&name).map_or(name, |known| known.to_string()));
+        let peer = self.successor(peer);
+        let removed =
+            self.admission
+                .untrust_peer(&mut self.transaction, peer, agent.as_deref(), skill.as_deref());
+        if removed.is_empty() {
+            return Err(EngineError::Precondition(format!("{peer} is not trusted so")));
+        }
+        let ended = self.end_tasks_not_let_in(now, &HashSet::from([peer]))?;
+        Ok((removed, ended))
+    }
+
+    /// All trusted peers, the earliest first.
+    pub(crate) fn trusted_peers(&self) -> Vec<PeerTrust> {
+        self.admission.trusted_peers()
+    }
+
+    /// Peers that were refused since an agent is private, the latest first.
+    pub(crate) fn access_requests(&self, now: Now) -> Vec<AccessRequest> {
+        self.admission.access_requests(now)
+    }
+
+    /// Requests of peers that may use the agent now, or for an agent that is not there any more, have their answer.
+    pub(super) fn end_answered_requests(&mut self, now: Now) {
+        let mut answered = HashSet::new();
+        for request in self.admission.access_requests(now) {
+            let is_there = self.agents.is_registered(&request.agent);
+            if !is_there || self.may_use(request.peer, &request.agent) {
+                answered.insert(request.id);
+            }
+        }
+        self.admission
+            .end_access_requests(&mut self.transaction, now, |request| {
+                answered.contains(&request.id)
+            });
+    }
+
+    /// Whether a peer may use something of an agent.
+    fn may_use(&mut self, peer: PeerId, name: &str) -> bool {
+        let written = self.agents.written_name(name);
+        if !self.agents.is_private(written.as_deref()) {
+            return true;
+        }
+        let Some(card) = self.agents.card(name) else {
+            return false;
+        };
+        let skills = card.skills.iter().map(|skill| skill.id.as_str());
+        self.admission.usable_skills(peer, name, skills) != UsableSkills::None
+    }
+
+    /// Ends the tasks of these peers, and of those that followed them, that no agent has begun and that the peers may not send any
+    /// more. How many.
+    fn end_tasks_not_let_in(&mut self, now: Now, peers: &HashSet<PeerId>) -> Result<usize, EngineError> {
+        let theirs = self.tasks.index().unended().filter(|(_, known)| {
+            let is_theirs = known.peer.is_some_and(|peer| {
+                peers.contains(&peer) || peers.iter().any(|old| self.successor(*old) == peer)
+            });
+            known.is_assignee && !known.claimed && is_theirs
+        });
+        let mut ids: Vec<String> = theirs.map(|(id, _)| id.to_owned()).collect();
+        ids.sort_unstable();
+        let mut ended = 0;
+        for id in ids {
+            let Some(task) = unless_damaged(self.tasks.read(&id))?.flatten() else {
+                continue;
+            };
+            let Some(peer) = task.role.peer() else { continue };
+            let (skill, written) = (task.skill.clone(), task.agent.clone());
+            let written: Option<&str> = written.as_deref();
+            let agent = self.agent_name(written).unwrap_or_default();
+            let asked = AskedFor {
+                skill: &skill,
+                agent: &agent,
+                is_private: self.agents.is_private(written),
+            };
+            if !self.admission.allows_peer(peer, asked) {
+                self.reject_unbegun(now, &id, TAKEN_BACK)?;
+                ended += 1;
+            }
+        }
+        Ok(ended)
+    }
+
+    /// The key of a peer is another one: what it is trusted for goes with it.
+    pub(super) fn migrate_trust(&mut self, old: PeerId, new: PeerId) -> Result<(), StoreError> {
+        for trust in self
+            .admission
+            .untrust_peer(&mut self.transaction, old, None, None)
+        {
+            let trust = PeerTrust { peer: new, ..trust };
+            if let Err(error) = self.admission.trust_peer(&mut self.transaction, trust) {
+                tracing::error!(%new, %error, "a trusted peer has a new key, and is not trusted by that");
+            }
+        }
+        Ok(())
+    }
+
+    /// What of this node's agents others see.
+    pub(crate) fn shown_card(&self) -> ShownCard {
+        ShownCard {
+            own: self.node_card(),
+            public: self.public_card(),
+            has_private: self.agents.has_private(),
+            rights: self.rights,
+        }
+    }
+
+    fn public_card(&self) -> Option<Arc<AgentCard>> {
+        if self.agents.is_empty() {
+            return self.peers.own_card().cloned();
+        }
+        let dispatch = &self.dispatch;
+        self.agents
+            .public_card(|written| dispatch.has_listeners_of(written))
+    }
+
+    /// The card of this node with the agents that a peer may use; `None`: there is none.
+    pub(crate) fn card_for(&mut self, peer: PeerId) -> Option<Arc<AgentCard>> {
+        if !self.agents.has_private() {
+            return self.node_card();
+        }
+        let Self {
+            agents,
+            admission,
+            dispatch,
+            ..
+        } = self;
+        agents.card_for(
+            |written| dispatch.has_listeners_of(written),
+            |name, card| {
+                let skills = card.skills.iter().map(|skill| skill.id.as_str());
+                admission.usable_skills(peer, name, skills)
+            },
+        )
+    }
+
+    /// Whole cards of the agents that are asked for, as many as one card holds. `peer`: who asks; `None`: this node.
+    pub(crate) fn agents_page(&mut self, wanted: &AgentsPage, peer: Option<PeerId>) -> AgentCard {
+        let Self {
+            agents, admission, ..
+        } = self;
+        agents.page(wanted, |name, card| {
+            let Some(peer) = peer else {
+                return UsableSkills::All;
+            };
+            let skills = card.skills.iter().map(|skill| skill.id.as_str());
+            admission.usable_skills(peer, name, skills)
+        })
+    }
+
+    /// Whole cards of open agents that are asked for.
+    pub(crate) fn public_agents_page(&self, wanted: &AgentsPage) -> AgentCard {
+        self.agents.page(wanted, |_, _| UsableSkills::None)
+    }
+
+    /// Shows its card anew to each peer that may use other agents than before.
+    pub(super) fn tell_peers_their_cards(&mut self) {
+        let mut changed: Vec<PeerId> = self.admission.take_grants_changed();
+        if !self.agents.has_private() {
+            return;
+        }
+        changed.sort_unstable_by_key(|peer| peer.to_bytes());
+        changed.dedup();
+        for peer in changed {
+            self.transaction.effect(Effect::PeerCard(peer));
+        }
+    }
+
+    /// The agents with a skill that a peer may use for it; `None`: it may use each that has it.
+    pub(super) fn usable_with_skill(&mut self, peer: PeerId, skill: &str) -> Option<BTreeSet<Arc<str>>> {
+        if !self.admission.is_enabled() {
+            return None;
+        }
+        let with: Vec<Arc<str>> = self.agents.all_with_skill(skill).cloned().collect();
+        let mut usable = BTreeSet::new();
+        let mut is_each = true;
+        for name in with {
+            let written = self.agents.written_name(&name);
+            let asked = AskedFor {
+                skill,
+                agent: &name,
+                is_private: self.agents.is_private(written.as_deref()),
+            };
+            if self.admission.allows_peer(peer, asked) {
+                usable.insert(name);
+            } else {
+                is_each = false;
+            }
+        }
+        // Where it may use none, the one that would be chosen refuses it.
+        (!is_each && !usable.is_empty()).then_some(usable)
+    }
+
+    /// Refuses a task in its agent's place that no agent has begun, and tells its originator.
+    fn reject_unbegun(&mut self, now: Now, id: &str, reason: &str) -> Result<(), StoreError> {
+        self.end_unclaimed_or_tell(now, id, Status::Rejected, reason, false)
+    }
+}
