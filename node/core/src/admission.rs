@@ -19,13 +19,12 @@ use agentanycast_store::StoreError;
 pub(crate) use self::rejected_claims::LOOKUP_TIMED_OUT;
 use self::{invites::InviteStore, policy_guard::PolicyGuard};
 use super::transaction::{Effect, Now, Transaction};
-use crate::agents::UsableSkills;
 use crate::policy::{
     AskedFor, Decision, LOCAL, PeerAttributes, PolicyRules, TaskSource,
     access_requests::AccessRequests,
     audit::log_line::{AuditEntry, TaskOrigin},
     caller::{CallerOfTask, counted_name},
-    grants::PeerGrant,
+    grants::{PeerGrant, UsableSkills},
     limit_key,
     limits::SourceUsage,
     trusted_peers::TrustedPeers,

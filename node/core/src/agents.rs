@@ -21,7 +21,6 @@ use agentanycast_proto::v1::AgentCard;
 use agentanycast_store::StoreError;
 use lru::LruCache;
 
-pub(crate) use self::shown_cards::UsableSkills;
 use self::{
     access::RecordedAccess,
     choice::{AgentLoad, agent_not_named, choose_for_skill, no_agent_with_skill, no_such_agent},

@@ -31,11 +31,10 @@ use lru::LruCache;
 use self::{
     acl::{Acl, AclDecision, AclGroup},
     glob::Glob,
-    grants::PeerGrant,
+    grants::{PeerGrant, UsableSkills},
     invites::INVITED,
     limits::{BoundsOverride, LimitKey, PolicyLimits, RateMeter, ReachedBound, SourceBounds, SourceUsage},
 };
-use crate::agents::UsableSkills;
 pub use acl::AskedFor;
 pub use written::{
     InvalidRule, InvalidSourceName, MAX_POLICY_ENTRIES, SourceName, TrustMode, WrittenOverride, WrittenRule,

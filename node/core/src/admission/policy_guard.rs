@@ -8,10 +8,10 @@ use agentanycast_identity::PeerId;
 use super::rejected_claims::RejectedClaims;
 use crate::policy::{
     AskedFor, Decision, DecisionReason, PeerAttributes, Policy, PolicyOutcome, PolicyRules, TaskSource,
-    grants::PeerGrant,
+    grants::{PeerGrant, UsableSkills},
     limits::{LimitKey, SourceUsage},
 };
-use crate::{agents::UsableSkills, transaction::Now};
+use crate::transaction::Now;
 
 /// See the module's text.
 pub(super) struct PolicyGuard {

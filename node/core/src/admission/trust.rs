@@ -55,11 +55,10 @@ pub(super) fn load(store: &dyn Store) -> Result<TrustedPeers, StoreError> {
                 created_at: record.created_at,
             })
         });
-        match entry {
-            Some(entry) => drop(trusted.add(entry)),
-            None => {
-                tracing::error!("the record of a trusted peer is damaged; the peer is not trusted any more")
-            }
+        if let Some(entry) = entry {
+            trusted.add(entry);
+        } else {
+            tracing::error!("the record of a trusted peer is damaged; the peer is not trusted any more");
         }
         Ok::<(), StoreError>(())
     })?;

@@ -1,10 +1,7 @@
 //! The cards that this node shows: to itself with all its agents, to everybody with those that are open, and to a peer with
 //! the private ones too that it may use.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, OnceLock},
-};
+use std::sync::{Arc, OnceLock};
 
 use agentanycast_proto::v1::{AgentCard, AgentsPage};
 
@@ -12,17 +9,7 @@ use super::{
     Agents, RegisteredAgent,
     node_card::{self, CardOfAgent},
 };
-
-/// What of a private agent somebody may use.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum UsableSkills {
-    /// All that it has.
-    All,
-    /// These of its skills.
-    These(BTreeSet<String>),
-    /// Nothing: it does not see the agent.
-    None,
-}
+use crate::policy::grants::UsableSkills;
 
 /// The cards as they were made last.
 #[derive(Debug, Default)]

@@ -12,10 +12,11 @@ use agentanycast_store::StoreError;
 
 use super::Coordinator;
 use crate::{
-    agents::{Agents, UsableSkills},
+    agents::Agents,
     policy::{
         AskedFor,
         access_requests::AccessRequest,
+        grants::UsableSkills,
         invites::{Invite, SECRET},
         trusted_peers::PeerTrust,
     },
@@ -63,7 +64,7 @@ impl Coordinator {
         let named = |name: &str| {
             self.agents
                 .called(name)
-                .map_or_else(|| agent_name_of_card(name), |name| name.to_string())
+                .map_or_else(|| agent_name_of_card(name), ToString::to_string)
         };
         self.admission
             .upgrade_invites(&mut self.transaction, &agents, named);
@@ -258,7 +259,7 @@ impl Coordinator {
     ) -> Result<(Vec<PeerTrust>, usize), EngineError> {
         let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         let (agent, skill) = (given(&scope.agent), given(&scope.skill));
-        let agent = agent.map(|name| self.agents.called(&name).map_or(name, |known| known.to_string()));
+        let agent = agent.map(|name| self.agents.called(&name).map_or(name, ToString::to_string));
         let peer = self.successor(peer);
         let removed =
             self.admission
@@ -342,17 +343,16 @@ impl Coordinator {
     }
 
     /// The key of a peer is another one: what it is trusted for goes with it.
-    pub(super) fn migrate_trust(&mut self, old: PeerId, new: PeerId) -> Result<(), StoreError> {
-        for trust in self
+    pub(super) fn migrate_trust(&mut self, old: PeerId, new: PeerId) {
+        let trusted = self
             .admission
-            .untrust_peer(&mut self.transaction, old, None, None)
-        {
+            .untrust_peer(&mut self.transaction, old, None, None);
+        for trust in trusted {
             let trust = PeerTrust { peer: new, ..trust };
             if let Err(error) = self.admission.trust_peer(&mut self.transaction, trust) {
                 tracing::error!(%new, %error, "a trusted peer has a new key, and is not trusted by that");
             }
         }
-        Ok(())
     }
 
     /// What of this node's agents others see.

@@ -32,7 +32,7 @@ impl Coordinator {
             return Ok(false);
         }
         self.migrate_tasks(old, new)?;
-        self.migrate_trust(old, new)?;
+        self.migrate_trust(old, new);
         self.peers
             .begin_queue_migration(&mut self.transaction, now, old, new)?;
         Ok(true)

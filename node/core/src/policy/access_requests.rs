@@ -67,10 +67,9 @@ fn id_of(peer: PeerId, agent: &str) -> String {
     hash.update(peer.to_bytes());
     hash.update(agent);
     let hash = hash.finalize();
-    hash.iter()
-        .take(ID_LENGTH / 2)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    let digits = hash.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    let digits = digits.filter_map(|digit| char::from_digit(u32::from(digit), 16));
+    digits.take(ID_LENGTH).collect()
 }
 
 impl AccessRequests {

@@ -4,6 +4,17 @@ use std::collections::BTreeSet;
 
 use super::{AskedFor, DecisionReason};
 
+/// What of a private agent somebody may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum UsableSkills {
+    /// All that it has.
+    All,
+    /// These of its skills.
+    These(BTreeSet<String>),
+    /// Nothing: it does not see the agent.
+    None,
+}
+
 /// What a peer may by an invite or by trust.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerGrant {

@@ -149,19 +149,19 @@ mod tests {
     }
 
     #[derive(Clone, Debug)]
-    enum Step {
+    enum TrustStep {
         Add(u8, String, String),
         Remove(u8, Option<String>, Option<String>),
         Rename(String, String),
     }
 
-    fn steps() -> impl Strategy<Value = Vec<Step>> {
+    fn steps() -> impl Strategy<Value = Vec<TrustStep>> {
         let name = || "[ab]?";
         let step = prop_oneof![
-            4 => (0..3u8, name(), name()).prop_map(|(peer, agent, skill)| Step::Add(peer, agent, skill)),
+            4 => (0..3u8, name(), name()).prop_map(|(peer, agent, skill)| TrustStep::Add(peer, agent, skill)),
             2 => (0..3u8, prop::option::of(name()), prop::option::of(name()))
-                .prop_map(|(peer, agent, skill)| Step::Remove(peer, agent, skill)),
-            1 => ("[ab]", "[ab]").prop_map(|(from, to)| Step::Rename(from, to)),
+                .prop_map(|(peer, agent, skill)| TrustStep::Remove(peer, agent, skill)),
+            1 => ("[ab]", "[ab]").prop_map(|(from, to)| TrustStep::Rename(from, to)),
         ];
         prop::collection::vec(step, 0..40)
     }
@@ -177,7 +177,7 @@ mod tests {
             };
             for (at, step) in steps.into_iter().enumerate() {
                 match step {
-                    Step::Add(number, agent, skill) => {
+                    TrustStep::Add(number, agent, skill) => {
                         let new = PeerTrust { peer: peer(number), agent, skill, created_at: at as u64 };
                         let known = model.iter().find(|one| is_same(one, &new)).cloned();
                         prop_assert_eq!(trusted.add(new.clone()), Some(known.clone().unwrap_or_else(|| new.clone())));
@@ -185,7 +185,7 @@ mod tests {
                             model.push(new);
                         }
                     }
-                    Step::Remove(number, agent, skill) => {
+                    TrustStep::Remove(number, agent, skill) => {
                         let is_meant = |one: &PeerTrust| {
                             one.peer == peer(number)
                                 && agent.as_ref().is_none_or(|agent| *agent == one.agent)
@@ -196,7 +196,7 @@ mod tests {
                         let removed = trusted.remove(peer(number), agent.as_deref(), skill.as_deref());
                         prop_assert_eq!(removed.len(), gone);
                     }
-                    Step::Rename(from, to) => {
+                    TrustStep::Rename(from, to) => {
                         trusted.rename_agent(&from, &to);
                         // What was there for the new name stays as it was.
                         let (renamed, mut rest): (Vec<PeerTrust>, Vec<PeerTrust>) =

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::{
     super::{
         acl::{Acl, Rule},
-        grants::{GrantedAgents, PeerGrant},
+        grants::{GrantedAgents, PeerGrant, UsableSkills},
     },
     *,
 };
@@ -29,7 +29,7 @@ enum Asker {
 }
 
 #[derive(Clone, Debug)]
-struct Case {
+struct AccessCase {
     trust: TrustCase,
     /// Rules for whoever asks: agent, skill, whether it may.
     rules: Vec<(&'static str, &'static str, bool)>,
@@ -42,7 +42,7 @@ struct Case {
     is_private: bool,
 }
 
-fn cases() -> impl Strategy<Value = Case> {
+fn cases() -> impl Strategy<Value = AccessCase> {
     let trust = prop_oneof![
         Just(TrustCase::Open),
         any::<(bool, bool)>().prop_map(|(listed, vouched)| TrustCase::Known { listed, vouched }),
@@ -85,7 +85,7 @@ fn cases() -> impl Strategy<Value = Case> {
         any::<bool>(),
     )
         .prop_map(
-            |(trust, rules, others, grants, asker, agent, skill, is_private)| Case {
+            |(trust, rules, others, grants, asker, agent, skill, is_private)| AccessCase {
                 trust,
                 rules,
                 others,
@@ -102,7 +102,7 @@ fn glob(text: &str) -> Glob {
     Glob::new(text).unwrap()
 }
 
-fn policy_of(case: &Case) -> Policy {
+fn policy_of(case: &AccessCase) -> Policy {
     let me = peer(1);
     let trust = match case.trust {
         TrustCase::Open => Trust::Open,
@@ -147,7 +147,7 @@ fn policy_of(case: &Case) -> Policy {
     policy
 }
 
-fn decided(case: &Case) -> Decision {
+fn decided(case: &AccessCase) -> Decision {
     let mut policy = policy_of(case);
     let asked = AskedFor {
         skill: case.skill,
@@ -164,7 +164,7 @@ fn decided(case: &Case) -> Decision {
 }
 
 /// The rule in plain words: whether it may, and the word of the audit log.
-fn expected(case: &Case) -> (bool, String) {
+fn expected(case: &AccessCase) -> (bool, String) {
     let rule = case.rules.iter().position(|(agent, skill, _)| {
         (*agent == "*" || *agent == case.agent) && (*skill == "*" || *skill == case.skill)
     });
@@ -222,8 +222,8 @@ proptest! {
     /// Nobody may use a private agent who may not use it while it is open.
     #[test]
     fn private_is_never_looser_than_open(case in cases()) {
-        let as_open = Case { is_private: false, ..case.clone() };
-        let as_private = Case { is_private: true, ..case };
+        let as_open = AccessCase { is_private: false, ..case.clone() };
+        let as_private = AccessCase { is_private: true, ..case };
         if decided(&as_private).outcome == PolicyOutcome::Allow {
             prop_assert_eq!(decided(&as_open).outcome, PolicyOutcome::Allow);
         }
@@ -232,15 +232,15 @@ proptest! {
     /// What a peer is shown of an agent is what it may use of it.
     #[test]
     fn what_is_shown_may_be_used(case in cases()) {
-        let case = Case { asker: Asker::Peer, is_private: true, ..case };
+        let case = AccessCase { asker: Asker::Peer, is_private: true, ..case };
         let mut these = BTreeSet::new();
         for skill in ["x", "y"] {
-            let asked = Case { skill, ..case.clone() };
+            let asked = AccessCase { skill, ..case.clone() };
             if decided(&asked).outcome == PolicyOutcome::Allow {
                 these.insert(skill.to_owned());
             }
         }
-        let plain = decided(&Case { skill: "", ..case.clone() }).outcome == PolicyOutcome::Allow;
+        let plain = decided(&AccessCase { skill: "", ..case.clone() }).outcome == PolicyOutcome::Allow;
         let expected = match (plain, these.len()) {
             (true, 2) => UsableSkills::All,
             (false, 0) => UsableSkills::None,
@@ -250,7 +250,7 @@ proptest! {
     }
 }
 
-fn shown(case: &Case) -> UsableSkills {
+fn shown(case: &AccessCase) -> UsableSkills {
     let mut policy = policy_of(case);
     policy.usable_skills(peer(1), case.agent, ["x", "y"].into_iter())
 }
