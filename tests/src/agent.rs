@@ -49,6 +49,11 @@ impl TestAgent {
         Self(tokio::spawn(async move { serve.await.unwrap() }))
     }
 
+    /// Runs what serves an agent.
+    pub fn run(serving: agentanycast::Serve) -> Self {
+        Self(tokio::spawn(async move { serving.await.unwrap() }))
+    }
+
     /// Answers each task with `echo: ` and what it was sent.
     pub fn echo(node: &Node) -> Self {
         Self::serve(node, |task| async move {

@@ -8,6 +8,7 @@
     reason = "a test fails by a panic"
 )]
 
+mod access;
 mod audit;
 mod bridge_callers;
 mod key_rotation;
