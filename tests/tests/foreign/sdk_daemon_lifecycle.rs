@@ -57,7 +57,9 @@ impl SdkHome {
     async fn up(&self) -> Pid {
         let (is_success, said) = self.anycast(&["--json", "up"]).await;
         assert!(is_success, "{said}");
-        let up: Value = serde_json::from_str(&said).unwrap();
+        // In builds of CI it warns on standard error.
+        let up = said.lines().next().unwrap_or_default();
+        let up: Value = serde_json::from_str(up).unwrap();
         Pid::from_raw(up["pid"].as_i64().unwrap() as i32).unwrap()
     }
 
