@@ -904,7 +904,7 @@ pub struct ReportUnreadyRequest {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ReportUnreadyResponse {}
-/// Who may use an agent (docs/agents.md, "Who may use an agent").
+/// Who may use an agent (docs/operating.md, "Who may use an agent").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum AgentAccess {
