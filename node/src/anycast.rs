@@ -175,7 +175,10 @@ struct AnycastInner {
     search_locks: [tokio::sync::Mutex<()>; MAX_SEARCHES],
     /// Held while it is waited for who is there.
     dial_lock: tokio::sync::Mutex<()>,
+    /// What others are told.
     card: watch::Sender<CardVersion>,
+    /// The card with the private agents too, which is for this node alone.
+    own_card: Mutex<Option<Arc<AgentCard>>>,
     unfindable: watch::Sender<UndiscoverableParts>,
     presence: Mutex<AgentPresence>,
     /// Whether the agent is there, as others are told.
@@ -279,6 +282,7 @@ pub fn start(
         search_locks: Default::default(),
         dial_lock: tokio::sync::Mutex::default(),
         card: watch::Sender::new(CardVersion::default()),
+        own_card: Mutex::default(),
         unfindable: parts.unfindable,
         presence: Mutex::new(AgentPresence::default()),
         is_there: watch::Sender::new(false),
@@ -398,6 +402,11 @@ impl Anycast {
             number = edition.number;
         });
         number
+    }
+
+    /// This node itself finds the agents of this card from now on. Nobody else is told.
+    pub fn set_own_card(&self, card: Option<Arc<AgentCard>>) {
+        *lock(&self.inner.own_card) = card;
     }
 
     /// Tells the keepers and the DHT whether the agent is there, and what it is.

@@ -436,6 +436,7 @@ async fn remember_ports_and_card(
     let bound = net.bound_addrs();
     let shown = engine.remember_listen_addresses(bound).await?;
     let card = shown.public.as_deref().cloned();
+    anycast.set_own_card(shown.own.clone());
     if card.is_some() || shown.has_private {
         net.set_cards(card.clone(), shown.has_private).await;
     }

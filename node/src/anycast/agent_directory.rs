@@ -3,9 +3,11 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
+use agentanycast_proto::v1::AgentCard;
 use futures::{StreamExt as _, stream};
 use tokio::time::{Instant, timeout_at};
 
@@ -54,10 +56,7 @@ impl Anycast {
         let (told, unanswered) = if nearby {
             Default::default()
         } else {
-            let asked = skill.map_or_else(
-                || skills.iter().take(MAX_SKILLS_ASKED).cloned().collect(),
-                |one| vec![one.to_owned()],
-            );
+            let asked = skill.map_or_else(|| self.skills_to_ask_for(), |one| vec![one.to_owned()]);
             self.search_skills(asked).await
         };
         let has_it = |found: &AgentMatch| skill.is_none_or(|skill| found.matches(skill, &BTreeMap::new()));
@@ -94,10 +93,22 @@ impl Anycast {
         agentanycast_daemon_kit::nearest::nearest(skill, others).map(str::to_owned)
     }
 
-    /// This node's agent, and those of connected peers.
+    /// This node's agents, also the private ones, and those of connected peers.
     fn connected_agents(&self) -> Vec<AgentMatch> {
+        self.beside_neighbours(lock(&self.inner.own_card).clone())
+    }
+
+    /// The skills that registries are asked for: none that only private agents of this node have, since nobody is told of them.
+    fn skills_to_ask_for(&self) -> Vec<String> {
+        let public = self.inner.card.borrow().card.clone();
+        let mut skills = self.known_skills(&self.beside_neighbours(public));
+        skills.truncate(MAX_SKILLS_ASKED);
+        skills
+    }
+
+    /// The agents of this card of this node, and those of connected peers.
+    fn beside_neighbours(&self, own: Option<Arc<AgentCard>>) -> Vec<AgentMatch> {
         let inner = &self.inner;
-        let own = inner.card.borrow().card.clone();
         let own = own.map(|card| match_from_card(inner.net.local_peer(), (*card).clone()));
         let connected = inner.neighbours.connected(|peer| inner.net.is_connected(peer));
         // A card without either is of a node beside which no agent is.

@@ -222,7 +222,7 @@ impl Anycast {
     fn own_candidate(&self, skill: &str) -> Option<CachedCandidates> {
         let inner = &self.inner;
         let has = |card: &AgentCard| card.skills.iter().any(|known| known.id == skill);
-        let has_it = inner.card.borrow().card.as_deref().is_some_and(has);
+        let has_it = lock(&inner.own_card).as_deref().is_some_and(has);
         let is_there = has_it && lock(&inner.presence).is_present(inner.peer_health.start.elapsed());
         is_there.then(|| CachedCandidates {
             agents: Arc::new(vec![RouteCandidate {

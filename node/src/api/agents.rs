@@ -219,6 +219,7 @@ impl Api {
         let shown = shown.map_err(|error| status_for_asker(&error))?;
         let public = shown.public.as_deref().cloned();
         let has_private = shown.has_private;
+        self.anycast().set_own_card(shown.own.clone());
         self.set_published(shown);
         tokio::join!(
             self.net().set_cards(public.clone(), has_private),
