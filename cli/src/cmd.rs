@@ -41,6 +41,7 @@ mod task;
 mod tasks;
 mod top;
 mod trace;
+mod trust;
 mod uamp;
 mod up;
 
@@ -82,6 +83,7 @@ use self::{
     tasks::TasksArgs,
     top::TopArgs,
     trace::TraceArgs,
+    trust::{RequestsArgs, TrustArgs, UntrustArgs},
     uamp::UampCommand,
     up::UpArgs,
 };
@@ -208,6 +210,13 @@ pub(crate) enum Command {
     /// Accept an invite: keep its relay, its right and a name for its node, and see that it answers
     #[command(after_help = EXIT_CODES)]
     Join(JoinArgs),
+    /// Let a peer use private agents of this node, by its id, until `anycast untrust`
+    Trust(TrustArgs),
+    /// Take back what `anycast trust` let in. Tasks that an agent has begun go on; those that it has not begun, and that the peer may
+    /// not send any more, are rejected
+    Untrust(UntrustArgs),
+    /// List the peers that were refused since they may not use a private agent of this node
+    Requests(RequestsArgs),
     /// Name peers, so that commands take the name for the peer's id
     #[command(subcommand)]
     Alias(AliasCommand),
@@ -215,7 +224,7 @@ pub(crate) enum Command {
     Id,
     /// Serve MCP on standard input and output: the agents of the network as tools, for a desktop client or an editor
     Mcp,
-    /// Look at who may send which task, as the daemon's settings say
+    /// Look at who may send which task, as the daemon's settings, its invites and its trust in peers say
     #[command(subcommand)]
     Policy(PolicyCommand),
     /// Look at audit logs
@@ -273,6 +282,9 @@ impl Command {
             | Self::Agents(_)
             | Self::Invite(_)
             | Self::Join(_)
+            | Self::Trust(_)
+            | Self::Untrust(_)
+            | Self::Requests(_)
             | Self::Skills(_)
             | Self::Card(_)
             | Self::Tasks(_)
@@ -345,10 +357,13 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Comma
         Command::Tasks(tasks) => tasks::run(context, tasks).await,
         Command::Invite(args) => invite::run(context, args).await,
         Command::Join(args) => join::run(context, args).await,
+        Command::Trust(args) => trust::trust(context, args).await,
+        Command::Untrust(args) => trust::untrust(context, args).await,
+        Command::Requests(args) => trust::requests(context, args).await,
         Command::Alias(command) => alias::run(context, command).await,
         Command::Id => id::run(context).await,
         Command::Mcp => bridge::serve_mcp(context).await,
-        Command::Policy(command) => policy::run(context, command),
+        Command::Policy(command) => policy::run(context, command).await,
         Command::Audit(command) => audit::run(context, command),
         Command::Key(command) => key::run(context, command).await,
         Command::Credential(command) => credential::run(context, command).await,

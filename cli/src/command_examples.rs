@@ -1,32 +1,14 @@
 //! Two examples of each command, behind its help.
 
+mod access;
+
 use clap::Command;
 
-/// Commands by their path, each with its examples: what is typed, and what that does.
-const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
-    (
-        "agents",
-        [
-            ("anycast agents", "everybody who is known, and what each can do"),
-            (
-                "anycast agents --skill translate --local",
-                "who can translate here and nearby",
-            ),
-        ],
-    ),
-    (
-        "agents rm",
-        [
-            (
-                "anycast agents rm translator",
-                "an agent of this node that is gone for good",
-            ),
-            (
-                "anycast --json agents rm translator",
-                "how many tasks failed by it, as JSON",
-            ),
-        ],
-    ),
+/// A command by its path, with its examples: what is typed, and what that does.
+type CommandExamples = (&'static str, [(&'static str, &'static str); 2]);
+
+/// Those of all commands but of [`access`].
+const EXAMPLES: &[CommandExamples] = &[
     (
         "ps",
         [
@@ -42,43 +24,6 @@ const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
         [
             ("anycast skills", "what known agents can do"),
             ("anycast skills --local", "without asking registries"),
-        ],
-    ),
-    (
-        "invite",
-        [
-            ("anycast invite", "a string that lets one peer in, within a day"),
-            (
-                "anycast invite --skill translate --uses 5 --expires 1h",
-                "five peers, for one skill",
-            ),
-        ],
-    ),
-    (
-        "invite ls",
-        [
-            ("anycast invite ls", "what was given out, and who has accepted it"),
-            ("anycast invite ls --full", "with whole ids"),
-        ],
-    ),
-    (
-        "invite revoke",
-        [
-            ("anycast invite revoke team", "take back what has this label"),
-            ("anycast invite revoke team guests", "several at once"),
-        ],
-    ),
-    (
-        "join",
-        [
-            (
-                "anycast join banycastbexample",
-                "know the node that gave out this string",
-            ),
-            (
-                "anycast join banycastbexample --as bob",
-                "under a name of its own",
-            ),
         ],
     ),
     (
@@ -554,9 +499,14 @@ const EXAMPLES: &[(&str, [(&str, &str); 2])] = &[
     ),
 ];
 
+/// The examples of all commands.
+fn all() -> impl Iterator<Item = &'static CommandExamples> {
+    EXAMPLES.iter().chain(access::EXAMPLES)
+}
+
 /// The command with examples behind the help of each of its commands.
 pub(crate) fn added(command: Command) -> Command {
-    EXAMPLES.iter().fold(command, |command, (path, examples)| {
+    all().fold(command, |command, (path, examples)| {
         let path: Vec<&str> = path.split(' ').collect();
         at(command, &path, &text(examples))
     })

@@ -97,6 +97,17 @@ impl CommandFailure {
         self
     }
 
+    /// The same failure, with this behind it.
+    pub(crate) fn with_more(mut self, more: &str) -> Self {
+        self.message.push_str(more);
+        self
+    }
+
+    /// Whether no agent that has the skill is known.
+    pub(crate) fn is_skill_unknown(&self) -> bool {
+        self.code == FailureCode::Discovery || self.kind == "SkillNotFound"
+    }
+
     /// What happened, for people.
     pub(crate) fn message(&self) -> &str {
         &self.message
@@ -167,7 +178,8 @@ impl From<Error> for CommandFailure {
             | ErrorKind::SkillNotFound
             | ErrorKind::TaskNotFound
             | ErrorKind::CardNotFound
-            | ErrorKind::InviteNotFound => FailureCode::NotFound,
+            | ErrorKind::InviteNotFound
+            | ErrorKind::TrustNotFound => FailureCode::NotFound,
             ErrorKind::DiscoveryUnavailable => FailureCode::Discovery,
             _ => FailureCode::General,
         };

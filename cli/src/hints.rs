@@ -60,7 +60,7 @@ pub(crate) fn command(words: &str) -> String {
 }
 
 /// As a shell takes it for one word.
-fn quoted(value: &str) -> Cow<'_, str> {
+pub(crate) fn quoted(value: &str) -> Cow<'_, str> {
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+:=@%,~".contains(c);
     if !value.is_empty() && value.chars().all(is_plain) {
         return value.into();

@@ -4,8 +4,8 @@
 use std::{path::PathBuf, time::SystemTime};
 
 use agentanycast::{
-    AgentCard, Artifact, Content, DiscoveredAgent, DiscoveredSkill, Invite, ListedAgent, Message, Network,
-    Part, Peer, PeerPath, RegistryState, Relay, Skill, Task, TaskUpdate,
+    AccessRequest, AgentCard, Artifact, Content, DiscoveredAgent, DiscoveredSkill, Invite, ListedAgent,
+    Message, Network, Part, Peer, PeerPath, PeerTrust, RegistryState, Relay, Skill, Task, TaskUpdate,
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Map, Value, json};
@@ -116,11 +116,35 @@ pub(crate) fn invite(invite: &Invite) -> Value {
         "id": invite.id,
         "label": invite.label,
         "agent": invite.agent,
+        "agents": invite.agents,
         "skill": invite.skill,
         "uses": invite.uses,
         "created_at": time(invite.created_at),
         "expires_at": time(invite.expires_at),
         "peer_ids": invite.peers.iter().map(agentanycast::PeerId::as_str).collect::<Vec<_>>(),
+    })
+}
+
+/// Trust in a peer.
+pub(crate) fn peer_trust(trust: &PeerTrust) -> Value {
+    json!({
+        "peer_id": trust.peer.as_str(),
+        "agent": trust.agent,
+        "skill": trust.skill,
+        "created_at": time(trust.created_at),
+    })
+}
+
+/// A peer that was refused.
+pub(crate) fn access_request(request: &AccessRequest) -> Value {
+    json!({
+        "id": request.id,
+        "peer_id": request.peer.as_str(),
+        "agent": request.agent,
+        "skill": request.skill,
+        "first_at": time(request.first_at),
+        "last_at": time(request.last_at),
+        "tasks": request.tasks,
     })
 }
 

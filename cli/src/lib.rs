@@ -9,6 +9,7 @@
 
 use std::{ffi::OsString, process::ExitCode};
 
+mod agent_access;
 mod aliases;
 mod arg_values;
 mod artifact_files;

@@ -37,6 +37,10 @@ pub(crate) struct RunArgs {
     /// What the agent's card says of it
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(crate) description: String,
+    /// Let every peer that the policy lets in use the agent. Without, it is private: only this node and peers that a rule, an
+    /// invite or trust lets in may use it. What `anycast agents set` has said of the agent stays
+    #[arg(long)]
+    pub(crate) open: bool,
     /// How the program and the runner talk
     #[arg(long, value_enum, default_value_t = Protocol::Process, value_name = "PROTOCOL", conflicts_with = "kind")]
     pub(crate) protocol: Protocol,

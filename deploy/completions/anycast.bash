@@ -109,6 +109,9 @@ _anycast() {
             anycast,reply)
                 cmd="anycast__subcmd__reply"
                 ;;
+            anycast,requests)
+                cmd="anycast__subcmd__requests"
+                ;;
             anycast,restart)
                 cmd="anycast__subcmd__restart"
                 ;;
@@ -145,11 +148,17 @@ _anycast() {
             anycast,trace)
                 cmd="anycast__subcmd__trace"
                 ;;
+            anycast,trust)
+                cmd="anycast__subcmd__trust"
+                ;;
             anycast,uamp)
                 cmd="anycast__subcmd__uamp"
                 ;;
             anycast,unseal)
                 cmd="anycast__subcmd__unseal"
+                ;;
+            anycast,untrust)
+                cmd="anycast__subcmd__untrust"
                 ;;
             anycast,up)
                 cmd="anycast__subcmd__up"
@@ -160,11 +169,17 @@ _anycast() {
             anycast__subcmd__agents,rm)
                 cmd="anycast__subcmd__agents__subcmd__rm"
                 ;;
+            anycast__subcmd__agents,set)
+                cmd="anycast__subcmd__agents__subcmd__set"
+                ;;
             anycast__subcmd__agents__subcmd__help,help)
                 cmd="anycast__subcmd__agents__subcmd__help__subcmd__help"
                 ;;
             anycast__subcmd__agents__subcmd__help,rm)
                 cmd="anycast__subcmd__agents__subcmd__help__subcmd__rm"
+                ;;
+            anycast__subcmd__agents__subcmd__help,set)
+                cmd="anycast__subcmd__agents__subcmd__help__subcmd__set"
                 ;;
             anycast__subcmd__alias,add)
                 cmd="anycast__subcmd__alias__subcmd__add"
@@ -349,6 +364,9 @@ _anycast() {
             anycast__subcmd__help,reply)
                 cmd="anycast__subcmd__help__subcmd__reply"
                 ;;
+            anycast__subcmd__help,requests)
+                cmd="anycast__subcmd__help__subcmd__requests"
+                ;;
             anycast__subcmd__help,restart)
                 cmd="anycast__subcmd__help__subcmd__restart"
                 ;;
@@ -385,17 +403,26 @@ _anycast() {
             anycast__subcmd__help,trace)
                 cmd="anycast__subcmd__help__subcmd__trace"
                 ;;
+            anycast__subcmd__help,trust)
+                cmd="anycast__subcmd__help__subcmd__trust"
+                ;;
             anycast__subcmd__help,uamp)
                 cmd="anycast__subcmd__help__subcmd__uamp"
                 ;;
             anycast__subcmd__help,unseal)
                 cmd="anycast__subcmd__help__subcmd__unseal"
                 ;;
+            anycast__subcmd__help,untrust)
+                cmd="anycast__subcmd__help__subcmd__untrust"
+                ;;
             anycast__subcmd__help,up)
                 cmd="anycast__subcmd__help__subcmd__up"
                 ;;
             anycast__subcmd__help__subcmd__agents,rm)
                 cmd="anycast__subcmd__help__subcmd__agents__subcmd__rm"
+                ;;
+            anycast__subcmd__help__subcmd__agents,set)
+                cmd="anycast__subcmd__help__subcmd__agents__subcmd__set"
                 ;;
             anycast__subcmd__help__subcmd__alias,add)
                 cmd="anycast__subcmd__help__subcmd__alias__subcmd__add"
@@ -453,6 +480,9 @@ _anycast() {
                 ;;
             anycast__subcmd__help__subcmd__service,uninstall)
                 cmd="anycast__subcmd__help__subcmd__service__subcmd__uninstall"
+                ;;
+            anycast__subcmd__help__subcmd__trust,ls)
+                cmd="anycast__subcmd__help__subcmd__trust__subcmd__ls"
                 ;;
             anycast__subcmd__help__subcmd__uamp,sign)
                 cmd="anycast__subcmd__help__subcmd__uamp__subcmd__sign"
@@ -532,6 +562,18 @@ _anycast() {
             anycast__subcmd__service__subcmd__help,uninstall)
                 cmd="anycast__subcmd__service__subcmd__help__subcmd__uninstall"
                 ;;
+            anycast__subcmd__trust,help)
+                cmd="anycast__subcmd__trust__subcmd__help"
+                ;;
+            anycast__subcmd__trust,ls)
+                cmd="anycast__subcmd__trust__subcmd__ls"
+                ;;
+            anycast__subcmd__trust__subcmd__help,help)
+                cmd="anycast__subcmd__trust__subcmd__help__subcmd__help"
+                ;;
+            anycast__subcmd__trust__subcmd__help,ls)
+                cmd="anycast__subcmd__trust__subcmd__help__subcmd__ls"
+                ;;
             anycast__subcmd__uamp,help)
                 cmd="anycast__subcmd__uamp__subcmd__help"
                 ;;
@@ -557,7 +599,7 @@ _anycast() {
 
     case "${cmd}" in
         anycast)
-            opts="-h -V --home --daemon --json --no-start --relay --help --version daemon relay bridge agents ps skills invite join alias up down restart logs config service demo send reply retry run chat status peers ping discover relays card tasks task trace top cancel id mcp doctor bugreport completions man policy audit key credential seal unseal uamp help"
+            opts="-h -V --home --daemon --json --no-start --relay --help --version daemon relay bridge ps skills alias up down restart logs config service demo send reply retry run chat status peers ping discover relays card tasks task trace top cancel id mcp doctor bugreport completions man policy audit key credential seal unseal uamp trust untrust requests agents invite join help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -583,7 +625,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__agents)
-            opts="-h --skill --local --full --home --daemon --json --no-start --relay --help rm help"
+            opts="-h --skill --local --full --home --daemon --json --no-start --relay --help set rm help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -613,7 +655,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__agents__subcmd__help)
-            opts="rm help"
+            opts="set rm help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -654,8 +696,48 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        anycast__subcmd__agents__subcmd__help__subcmd__set)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         anycast__subcmd__agents__subcmd__rm)
             opts="-h --home --daemon --json --no-start --relay --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__agents__subcmd__set)
+            opts="-h --private --open --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1719,7 +1801,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__help)
-            opts="daemon relay bridge agents ps skills invite join alias up down restart logs config service demo send reply retry run chat status peers ping discover relays card tasks task trace top cancel id mcp doctor bugreport completions man policy audit key credential seal unseal uamp help"
+            opts="daemon relay bridge ps skills alias up down restart logs config service demo send reply retry run chat status peers ping discover relays card tasks task trace top cancel id mcp doctor bugreport completions man policy audit key credential seal unseal uamp trust untrust requests agents invite join help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1733,7 +1815,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__help__subcmd__agents)
-            opts="rm"
+            opts="set rm"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1747,6 +1829,20 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__help__subcmd__agents__subcmd__rm)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__agents__subcmd__set)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -2404,6 +2500,20 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        anycast__subcmd__help__subcmd__requests)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         anycast__subcmd__help__subcmd__restart)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -2614,6 +2724,34 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        anycast__subcmd__help__subcmd__trust)
+            opts="ls"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__trust__subcmd__ls)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         anycast__subcmd__help__subcmd__uamp)
             opts="sign verify"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -2657,6 +2795,20 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__help__subcmd__unseal)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__help__subcmd__untrust)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -3181,7 +3333,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__policy__subcmd__check)
-            opts="-h --source --vouched --skill --agent --config --home --daemon --json --no-start --relay --help"
+            opts="-h --source --vouched --skill --agent --private --config --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3424,6 +3576,32 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        anycast__subcmd__requests)
+            opts="-h --full --home --daemon --json --no-start --relay --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         anycast__subcmd__restart)
             opts="-h --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -3485,7 +3663,7 @@ _anycast() {
             return 0
             ;;
         anycast__subcmd__run)
-            opts="-h --name --skill --description --protocol --concurrency --timeout --retry --drain --type --progress --max-output --max-processes --env --clean-env --pass-env --cwd --http --style --model --api-key-env --mcp --acp --permit --permit-timeout --terminal --home --daemon --json --no-start --relay --help"
+            opts="-h --name --skill --description --open --protocol --concurrency --timeout --retry --drain --type --progress --max-output --max-processes --env --clean-env --pass-env --cwd --http --style --model --api-key-env --mcp --acp --permit --permit-timeout --terminal --home --daemon --json --no-start --relay --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3636,6 +3814,10 @@ _anycast() {
             fi
             case "${prev}" in
                 --data)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --skill)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -4036,6 +4218,112 @@ _anycast() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        anycast__subcmd__trust)
+            opts="-h --agent --skill --request --home --daemon --json --no-start --relay --help ls help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --agent)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --skill)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --request)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__trust__subcmd__help)
+            opts="ls help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__trust__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__trust__subcmd__help__subcmd__ls)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__trust__subcmd__ls)
+            opts="-h --full --home --daemon --json --no-start --relay --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         anycast__subcmd__uamp)
             opts="-h --home --daemon --json --no-start --relay --help sign verify help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -4218,6 +4506,40 @@ _anycast() {
                     return 0
                     ;;
                 --key)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --home)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --daemon)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --relay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        anycast__subcmd__untrust)
+            opts="-h --agent --skill --home --daemon --json --no-start --relay --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --agent)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --skill)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

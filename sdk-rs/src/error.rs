@@ -26,6 +26,8 @@ pub enum ErrorKind {
     CardNotFound,
     /// There is no such invite.
     InviteNotFound,
+    /// The peer is not trusted so, or there is no such access request.
+    TrustNotFound,
     /// The daemon has no way to discover agents (no registry, no DHT).
     DiscoveryUnavailable,
     /// A value that the caller gave is not acceptable; the text names it.
@@ -114,6 +116,8 @@ pub(crate) enum Subject {
     Skill,
     Discovery,
     Invite,
+    /// Trust in a peer, or an access request.
+    Trust,
     /// An agent of the own node.
     Agent,
 }
@@ -148,6 +152,7 @@ pub(crate) fn from_status(status: Status, subject: Subject) -> Error {
         (Code::NotFound, Subject::Task) => ErrorKind::TaskNotFound,
         (Code::NotFound, Subject::Card) => ErrorKind::CardNotFound,
         (Code::NotFound, Subject::Invite) => ErrorKind::InviteNotFound,
+        (Code::NotFound, Subject::Trust) => ErrorKind::TrustNotFound,
         (Code::NotFound, _) | (Code::Unavailable, Subject::Peer | Subject::Target) => ErrorKind::PeerNotFound,
         (Code::Unavailable, Subject::Skill | Subject::Discovery) => ErrorKind::DiscoveryUnavailable,
         (Code::Unavailable, _) => ErrorKind::DaemonUnavailable,

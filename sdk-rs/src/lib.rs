@@ -33,6 +33,7 @@
 //! when a call fails, [`TaskError`] how a task ended that did not complete. `examples/` holds an
 //! agent (`echo.rs`) and a sender (`send.rs`).
 
+mod agent_access;
 mod box_stream;
 mod card;
 #[cfg(test)]
@@ -55,6 +56,7 @@ mod task_builder;
 mod task_handle;
 mod transport;
 
+pub use agent_access::AgentAccess;
 pub use box_stream::BoxStream;
 pub use card::{AgentCard, KnownCard, P2pExtension, Skill};
 pub use error::{Error, ErrorKind};
@@ -62,8 +64,9 @@ pub use json::InvalidData;
 pub use message::{Artifact, Message, Role};
 pub use node::{
     Node, NodeBuilder,
+    access::{AccessRequest, EndedTrust, PeerTrust},
     activity::{Activity, PeerQueue, Refusal, StatusCount},
-    invites::{Invite, NewInvite},
+    invites::{Invite, NewInvite, RevokedInvites},
     network::{Nat, Network, PeerPath, RegistryState, Relay, ReservationState},
     notes::TaskNote,
     peers::{
@@ -76,7 +79,7 @@ pub use node::{
         QueuedEnvelope, SendRecord, TaskAddressee, TaskSide, Trace,
     },
 };
-pub use node_agents::{AgentBuilder, AgentProgram, NodeAgent, UnreadyReport};
+pub use node_agents::{AgentBuilder, AgentProgram, NodeAgent, RegisteredAgent, UnreadyReport};
 pub use part::{Content, Part};
 pub use peer_id::{InvalidPeerId, PeerId};
 pub use serve::{ArtifactWriter, HandlerError, IncomingTask, Serve};

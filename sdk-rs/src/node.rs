@@ -15,6 +15,7 @@ use crate::{
     task::{Task, TaskFilter, TaskPage},
 };
 
+pub(crate) mod access;
 pub(crate) mod activity;
 pub(crate) mod builder;
 pub(crate) mod daemon;

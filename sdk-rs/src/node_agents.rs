@@ -7,6 +7,7 @@ use agentanycast_proto::v1;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
+    agent_access::AgentAccess,
     card::AgentCard,
     error::Error,
     message::to_system_time,
@@ -39,6 +40,21 @@ pub struct AgentBuilder {
     card: AgentCard,
     program: Option<v1::AgentProgram>,
     keep_skills: bool,
+    access: AgentAccess,
+}
+
+/// What became of a registration; made by [`AgentBuilder::register`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RegisteredAgent {
+    /// The agent's name on its node.
+    pub name: String,
+    /// What of its card other nodes cannot find, a sentence each.
+    pub warnings: Vec<String>,
+    /// Who may use it now, which may be something else than was asked for.
+    pub access: AgentAccess,
+    /// The owner of the node has said so ([`Node::set_agent_access`], `anycast agents set`), and no registration changes it.
+    pub access_is_set: bool,
 }
 
 /// A program that serves an agent of the daemon's node.
@@ -93,6 +109,10 @@ pub struct NodeAgent {
     pub last_attached_at: Option<SystemTime>,
     /// It came by a card that a program set, and is forgotten when no program listens for long.
     pub by_card: bool,
+    /// Who may use it.
+    pub access: AgentAccess,
+    /// The owner of the node has said so ([`Node::set_agent_access`], `anycast agents set`), and no registration changes it.
+    pub access_is_set: bool,
 }
 
 impl Node {
@@ -106,6 +126,7 @@ impl Node {
             name,
             program: None,
             keep_skills: false,
+            access: AgentAccess::Unspecified,
         }
     }
 
@@ -145,6 +166,23 @@ impl AgentBuilder {
         self
     }
 
+    /// Peers may use it only where a rule, an invite or trust lets them in. Registering it is an error with a daemon that is too old
+    /// to keep them out.
+    pub fn private(self) -> Self {
+        self.access(AgentAccess::Private)
+    }
+
+    /// Every peer that the daemon's policy lets in may use it.
+    pub fn open(self) -> Self {
+        self.access(AgentAccess::Open)
+    }
+
+    /// Who may use it; without, as [`AgentAccess::Unspecified`] says. What the owner of the node has said stays.
+    pub fn access(mut self, access: AgentAccess) -> Self {
+        self.access = access;
+        self
+    }
+
     /// What serves it, for people (`anycast ps`): a word for its kind, and a command or a URL.
     pub fn program(mut self, kind: impl Into<String>, command: impl Into<String>) -> Self {
         self.program = Some(v1::AgentProgram {
@@ -157,9 +195,14 @@ impl AgentBuilder {
 
     /// Registers it: its name, and what of its card other nodes cannot find. It stays registered, and its tasks wait, until it is
     /// removed. [`AgentBuilder::serve`] does the same.
-    pub async fn register(&self) -> Result<(String, Vec<String>), Error> {
+    pub async fn register(&self) -> Result<RegisteredAgent, Error> {
         let answer = self.node.session().register_agent(self.request()).await?;
-        Ok((answer.name, answer.warnings))
+        Ok(RegisteredAgent {
+            name: answer.name,
+            warnings: answer.warnings,
+            access: AgentAccess::from_daemon(answer.access),
+            access_is_set: answer.access_is_set,
+        })
     }
 
     /// Registers it and serves its tasks, see [`Serve`].
@@ -210,7 +253,7 @@ impl AgentBuilder {
             name: self.name.clone(),
             card: Some(self.card.clone().into()),
             keep_skills: self.keep_skills,
-            access: v1::AgentAccess::Unspecified.into(),
+            access: self.access.to_daemon().into(),
         }
     }
 }
@@ -243,6 +286,8 @@ impl NodeAgent {
             open_tasks: agent.open_tasks,
             last_attached_at: to_system_time(agent.last_attached_at),
             by_card: agent.by_card,
+            access: AgentAccess::from_daemon(agent.access),
+            access_is_set: agent.access_is_set,
         })
     }
 }

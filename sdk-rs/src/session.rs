@@ -17,7 +17,8 @@ use std::{
 use agentanycast_proto::{
     MAX_GRPC_MESSAGE,
     v1::{
-        self, agent_service_client::AgentServiceClient, diagnostics_service_client::DiagnosticsServiceClient,
+        self, access_service_client::AccessServiceClient, agent_service_client::AgentServiceClient,
+        diagnostics_service_client::DiagnosticsServiceClient,
         directory_service_client::DirectoryServiceClient, invite_service_client::InviteServiceClient,
         network_service_client::NetworkServiceClient, node_service_client::NodeServiceClient,
         session_service_client::SessionServiceClient, task_list_service_client::TaskListServiceClient,
@@ -36,6 +37,7 @@ use crate::{
     transport::{self, Address},
 };
 
+mod access;
 mod agents;
 mod backoff;
 mod call_stream;
@@ -77,6 +79,7 @@ const NO_CARD: u64 = u64::MAX;
 pub(crate) type NodeClient = NodeServiceClient<InterceptedService<Channel, MaxMessageInterceptor>>;
 pub(crate) type TaskListClient = TaskListServiceClient<InterceptedService<Channel, MaxMessageInterceptor>>;
 pub(crate) type DirectoryClient = DirectoryServiceClient<InterceptedService<Channel, MaxMessageInterceptor>>;
+pub(crate) type AccessClient = AccessServiceClient<InterceptedService<Channel, MaxMessageInterceptor>>;
 pub(crate) type AgentClient = AgentServiceClient<InterceptedService<Channel, MaxMessageInterceptor>>;
 pub(crate) type InviteClient = InviteServiceClient<InterceptedService<Channel, MaxMessageInterceptor>>;
 pub(crate) type NetworkClient = NetworkServiceClient<InterceptedService<Channel, MaxMessageInterceptor>>;
@@ -124,6 +127,7 @@ pub(crate) struct Session {
     directory: DirectoryClient,
     invites: InviteClient,
     agents: AgentClient,
+    access: AccessClient,
     stream: CurrentStream,
     connections: Arc<AtomicU64>,
     card: Mutex<Option<v1::AgentCard>>,
@@ -145,6 +149,7 @@ impl Session {
         let directory = DirectoryServiceClient::with_interceptor(channel.clone(), max_message.clone());
         let invites = InviteServiceClient::with_interceptor(channel.clone(), max_message.clone());
         let agents = AgentServiceClient::with_interceptor(channel.clone(), max_message.clone());
+        let access = AccessServiceClient::with_interceptor(channel.clone(), max_message.clone());
         let stream = SessionServiceClient::with_interceptor(channel, max_message)
             .max_decoding_message_size(MAX_GRPC_MESSAGE);
         Self {
@@ -158,6 +163,7 @@ impl Session {
             directory: directory.max_decoding_message_size(MAX_GRPC_MESSAGE),
             invites: invites.max_decoding_message_size(MAX_GRPC_MESSAGE),
             agents: agents.max_decoding_message_size(MAX_GRPC_MESSAGE),
+            access: access.max_decoding_message_size(MAX_GRPC_MESSAGE),
             stream: CurrentStream::new(stream, Arc::clone(&connections)),
             connections,
             card: Mutex::new(None),

@@ -43,6 +43,7 @@ impl GatewayPair {
         command.arg("--daemon").arg(self.far.grpc());
         command.args([
             "run",
+            "--open",
             "--progress",
             "--name",
             name,

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use agentanycast::{ArtifactEvent, EndReason, Error, Node, PeerId, TaskFilter};
+use agentanycast::{AgentAccess, ArtifactEvent, EndReason, Error, Node, PeerId, TaskFilter};
 use agentanycast_proto::v1;
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -21,15 +21,32 @@ pub struct SdkGateway {
     node: Node,
     /// A node keeps its identity for life.
     me: Arc<OnceCell<PeerId>>,
+    /// With which access agents are attached.
+    access: AgentAccess,
 }
 
 impl SdkGateway {
-    /// Over this connection.
+    /// Over this connection. Agents are attached with the node's default access.
     pub fn new(node: Node) -> Self {
         Self {
             node,
             me: Arc::default(),
+            access: AgentAccess::Default,
         }
+    }
+
+    /// The same, for agents with this access.
+    #[must_use]
+    pub fn for_access(&self, access: AgentAccess) -> Self {
+        Self {
+            access,
+            ..self.clone()
+        }
+    }
+
+    /// With which access agents are attached.
+    pub(crate) fn access(&self) -> AgentAccess {
+        self.access
     }
 
     /// The connection.

@@ -8,7 +8,9 @@ use std::{
     time::Duration,
 };
 
-use agentanycast::{AgentBuilder, ArtifactWriter, HandlerError, IncomingTask, Node, TaskFilter, TaskStatus};
+use agentanycast::{
+    AgentAccess, AgentBuilder, ArtifactWriter, HandlerError, IncomingTask, Node, TaskFilter, TaskStatus,
+};
 use agentanycast_proto::v1;
 use async_trait::async_trait;
 use tokio::sync::{Mutex, Semaphore, mpsc};
@@ -59,11 +61,12 @@ impl SdkGateway {
         mut agent: AgentBuilder,
         program: Option<v1::AgentProgram>,
     ) -> Result<Arc<dyn AgentPort>, GatewayError> {
-        let node = self.node().clone();
+        let (node, access) = (self.node().clone(), self.access());
+        agent = agent.access(access);
         if let Some(program) = program {
             agent = agent.program(program.kind, program.command);
         }
-        let (name, _) = agent.register().await?;
+        let name = agent.register().await?.name;
         // A task is claimed when one is asked for, so at most one is under way.
         let (given, tasks) = mpsc::channel(1);
         let asked = Arc::new(Semaphore::new(0));
@@ -98,6 +101,7 @@ impl SdkGateway {
         });
         Ok(Arc::new(SdkAgent {
             name,
+            access,
             node,
             tasks: Mutex::new(tasks),
             asked,
@@ -110,6 +114,8 @@ impl SdkGateway {
 
 struct SdkAgent {
     name: String,
+    /// With which it is registered.
+    access: AgentAccess,
     node: Node,
     tasks: Mutex<mpsc::Receiver<SdkAgentTask>>,
     /// A permit for each task that was asked for and has not come yet.
@@ -176,7 +182,8 @@ impl AgentPort for SdkAgent {
     }
 
     async fn set_card(&self, card: v1::AgentCard) -> Result<(), GatewayError> {
-        self.node.agent(&self.name).card(card.into()).register().await?;
+        let agent = self.node.agent(&self.name).card(card.into());
+        agent.access(self.access).register().await?;
         Ok(())
     }
 

@@ -1,10 +1,11 @@
 //! `anycast agents`: everybody who is known here, with their skills and how they are reached.
 
-use agentanycast::{ListedAgent, PathKind};
-use clap::{Args, Subcommand, builder::NonEmptyStringValueParser};
-use serde_json::json;
+use agentanycast::{AgentAccess, ErrorKind, ListedAgent, Node, NodeAgent, PathKind};
+use clap::{ArgGroup, Args, Subcommand, builder::NonEmptyStringValueParser};
+use serde_json::{Value, json};
 
 use crate::{
+    agent_access,
     context::Context,
     failure::{CommandFailure, FailureCode},
     json, output,
@@ -37,18 +38,42 @@ pub(crate) enum AgentsAction {
         #[arg(value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
         name: String,
     },
+    /// Say who may use an agent of this node, until this says otherwise: no program that registers it changes that
+    #[command(group = ArgGroup::new("access").required(true))]
+    Set {
+        /// Its name on this node, as `anycast agents` shows it behind `self/`
+        #[arg(value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
+        name: String,
+        /// Only this node, and peers that a rule, an invite or trust lets in
+        #[arg(long, group = "access")]
+        private: bool,
+        /// Every peer that the policy lets in
+        #[arg(long, group = "access")]
+        open: bool,
+    },
 }
 
 pub(crate) async fn run(context: &Context, args: AgentsArgs) -> Result<(), CommandFailure> {
-    if let Some(AgentsAction::Rm { name }) = &args.action {
-        return remove(context, name).await;
+    match &args.action {
+        Some(AgentsAction::Rm { name }) => return remove(context, name).await,
+        Some(AgentsAction::Set { name, open, .. }) => {
+            let access = if *open {
+                AgentAccess::Open
+            } else {
+                AgentAccess::Private
+            };
+            return set_access(context, name, access).await;
+        }
+        None => {}
     }
     let node = context.connect_or_start().await?;
     let directory = node.agents(args.skill.as_deref(), args.local).await?;
     tell_unanswered(&directory.unanswered);
+    let registered = registered(&node, &directory.agents).await?;
     if context.json {
+        let documents = directory.agents.iter().map(|agent| document(agent, &registered));
         output::json(&json!({
-            "agents": directory.agents.iter().map(json::listed_agent).collect::<Vec<_>>(),
+            "agents": documents.collect::<Vec<_>>(),
             "unanswered": directory.unanswered,
         }))?;
     }
@@ -77,13 +102,57 @@ pub(crate) async fn run(context: &Context, args: AgentsArgs) -> Result<(), Comma
     let rows: Vec<_> = directory
         .agents
         .iter()
-        .map(|agent| row(agent, &names, args.full))
+        .map(|agent| row(agent, &names, &registered, args.full))
         .collect();
     Ok(table::print(
-        ["AGENT", "PEER", "REACHED", "SKILLS", "DESCRIPTION"],
+        ["AGENT", "PEER", "REACHED", "ACCESS", "SKILLS", "DESCRIPTION"],
         &rows,
         args.full,
     )?)
+}
+
+/// The agents of this node as they are registered, if one of them is listed.
+async fn registered(node: &Node, listed: &[ListedAgent]) -> Result<Vec<NodeAgent>, CommandFailure> {
+    if !listed.iter().any(|agent| agent.own) {
+        return Ok(Vec::new());
+    }
+    match node.node_agents().await {
+        Ok(agents) => Ok(agents),
+        // The daemon is too old to have several.
+        Err(error) if error.kind() == ErrorKind::Unsupported => Ok(Vec::new()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A listed agent as it is registered here; `None`: it is another node's.
+fn own<'a>(agent: &ListedAgent, registered: &'a [NodeAgent]) -> Option<&'a NodeAgent> {
+    let is_it = |known: &&NodeAgent| {
+        known.name == agent.agent || agent.agent.is_empty() && known.card.name == agent.name
+    };
+    registered.iter().find(is_it).filter(|_| agent.own)
+}
+
+fn document(agent: &ListedAgent, registered: &[NodeAgent]) -> Value {
+    let mut document = json::listed_agent(agent);
+    if let Value::Object(fields) = &mut document {
+        agent_access::put_into(fields, own(agent, registered));
+    }
+    document
+}
+
+async fn set_access(context: &Context, name: &str, access: AgentAccess) -> Result<(), CommandFailure> {
+    let node = context.connect().await?;
+    let name = name.strip_prefix("self/").unwrap_or(name);
+    node.set_agent_access(name, access).await?;
+    let word = agent_access::word(access);
+    if context.json {
+        return Ok(output::json(&json!({ "agent": name, "access": word }))?);
+    }
+    let who = match access {
+        AgentAccess::Open => "every peer that the policy lets in may use it",
+        _ => "only this node and peers that you let in may use it",
+    };
+    Ok(output::line(&format!("{name} is {word}: {who}"))?)
 }
 
 async fn remove(context: &Context, name: &str) -> Result<(), CommandFailure> {
@@ -122,7 +191,7 @@ pub(super) fn reached(agent: &ListedAgent) -> &'static str {
     }
 }
 
-fn row(agent: &ListedAgent, names: &PeerNames, full: bool) -> [String; 5] {
+fn row(agent: &ListedAgent, names: &PeerNames, registered: &[NodeAgent], full: bool) -> [String; 6] {
     let skills: Vec<_> = agent.skills.iter().map(|skill| skill.id.as_str()).collect();
     let peer = agent.peer_id.as_ref().map(|peer| {
         let own = Some(peer).filter(|_| agent.own);
@@ -132,6 +201,10 @@ fn row(agent: &ListedAgent, names: &PeerNames, full: bool) -> [String; 5] {
         output::brief(&agent.name),
         peer.unwrap_or_default(),
         reached(agent).to_owned(),
+        own(agent, registered)
+            .map(|agent| agent_access::word(agent.access))
+            .unwrap_or_default()
+            .to_owned(),
         output::brief(&skills.join(" ")),
         output::brief(&agent.description),
     ]

@@ -1,6 +1,7 @@
 //! `anycast doctor`: looks for what keeps a daemon from working, and says what to do about it; also where none runs. One
 //! file for each thing that is checked.
 
+mod access;
 mod clock;
 mod daemon;
 mod disk;
@@ -72,6 +73,7 @@ pub(super) async fn check(facts: &DoctorFacts) -> Vec<Finding> {
     findings.extend(relays::check(facts));
     findings.extend(registries::check(facts));
     findings.extend(program_link::check(facts));
+    findings.extend(access::check(facts));
     findings
 }
 

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agentanycast::{Invite, Network, NewInvite, Node, ReservationState};
+use agentanycast::{ErrorKind, Invite, Network, NewInvite, Node, NodeAgent, ReservationState};
 use clap::{Args, Subcommand, builder::NonEmptyStringValueParser};
 use qrcode::{QrCode, render::unicode::Dense1x2};
 use serde_json::{Value, json};
@@ -34,7 +34,8 @@ pub(crate) struct InviteArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct NewInviteArgs {
-    /// The agent beside this node that it is for; it is an error if there is no agent of that name
+    /// The agent of this node that it is for; it is an error if there is none of that name. Without, it covers every open agent and
+    /// the agents that this node has today: not a private one that comes later
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) agent: Option<String>,
     /// The only skill that may be asked for with it; it is an error if the agent beside this node does not have it
@@ -62,7 +63,8 @@ pub(crate) enum InviteCommand {
         #[arg(long)]
         full: bool,
     },
-    /// Take invites back, with what they let in; tasks that are here go on
+    /// Take invites back, with what they let in. Tasks that an agent has begun go on; those that it has not begun, and that
+    /// their peers may not send any more, are rejected
     Revoke {
         /// The ids of invites, or their labels
         #[arg(required = true, value_name = "ID|LABEL")]
@@ -72,6 +74,9 @@ pub(crate) enum InviteCommand {
 
 /// How long a relay may take to give this node a slot: without one, hosts outside cannot reach it.
 const SLOT_WITHIN: Duration = Duration::from_secs(10);
+
+/// Most agents that are named of those that an invite covers.
+const MOST_NAMED: usize = 10;
 
 /// How often is looked whether it has.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
@@ -86,6 +91,16 @@ pub(crate) async fn run(context: &Context, args: InviteArgs) -> Result<(), Comma
 }
 
 async fn create(context: &Context, node: &Node, args: NewInviteArgs) -> Result<(), CommandFailure> {
+    let agents = match node.node_agents().await {
+        Ok(agents) => agents,
+        // The daemon is too old to have several.
+        Err(error) if error.kind() == ErrorKind::Unsupported => Vec::new(),
+        Err(error) => return Err(error.into()),
+    };
+    let agent = args
+        .agent
+        .map(|named| name_of(&agents, &named))
+        .unwrap_or_default();
     let network = reachable(context, node).await?;
     let (relays, addresses) = invite_code::reachable(&network.direct_addresses, &network.relayed_addresses);
     if relays.is_empty() && addresses.is_empty() {
@@ -115,7 +130,7 @@ async fn create(context: &Context, node: &Node, args: NewInviteArgs) -> Result<(
         relays,
         addresses,
         secret: None,
-        agent: args.agent.clone().unwrap_or_default(),
+        agent,
         skill: args.skill.clone().unwrap_or_default(),
         expires_at: None,
     };
@@ -158,13 +173,28 @@ async fn create(context: &Context, node: &Node, args: NewInviteArgs) -> Result<(
     }
     show(&text)?;
     output::warn(&match &made {
-        Some(invite) => format!("{}; the other node runs: anycast join STRING", allowance(invite)),
+        Some(invite) => format!(
+            "{}; {}; the other node runs: anycast join STRING",
+            allowance(invite),
+            covered(invite, !agents.is_empty())
+        ),
         None => {
             "it lets nobody in, and says how this node is reached; the other node runs: anycast join STRING"
                 .to_owned()
         }
     });
     Ok(())
+}
+
+/// What an agent of this node is called there, by that or by the name on its card; what no agent is called is for the daemon to
+/// refuse.
+fn name_of(agents: &[NodeAgent], named: &str) -> String {
+    let named = named.strip_prefix("self/").unwrap_or(named);
+    let mut by_card = agents.iter().filter(|agent| agent.card.name == named);
+    match (by_card.next(), by_card.next()) {
+        (Some(agent), None) if !agents.iter().any(|agent| agent.name == named) => agent.name.clone(),
+        _ => named.to_owned(),
+    }
 }
 
 /// The network, once a relay that this node has has given it a slot, or after a while.
@@ -232,6 +262,31 @@ fn allowance(invite: &Invite) -> String {
     format!("invite {}: {who}{until}{skill}", invite.id)
 }
 
+/// Which agents an invite is for, for people. `has_agents`: the node has some; an older daemon does not say which of them.
+fn covered(invite: &Invite, has_agents: bool) -> String {
+    if !invite.agent.is_empty() {
+        return format!("it is for the agent {}", output::brief(&invite.agent));
+    }
+    let named: Vec<_> = invite
+        .agents
+        .iter()
+        .take(MOST_NAMED)
+        .map(|name| output::brief(name))
+        .collect();
+    let more = match invite.agents.len().saturating_sub(MOST_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    match named.as_slice() {
+        [] if has_agents => "it is for every agent".to_owned(),
+        [] => "this node has no agent yet, so it is for open agents only".to_owned(),
+        named => format!(
+            "it is for open agents and those that this node has today: {}{more}",
+            named.join(", ")
+        ),
+    }
+}
+
 async fn list(context: &Context, node: &Node, full: bool) -> Result<(), CommandFailure> {
     let invites = node.invites().await?;
     if context.json {
@@ -261,13 +316,17 @@ async fn list(context: &Context, node: &Node, full: bool) -> Result<(), CommandF
             output::brief(&invite.label),
             format!("{} of {}", invite.peers.len(), invite.uses),
             expires,
+            match invite.agent.as_str() {
+                "" => output::brief(&invite.agents.join(" ")),
+                agent => output::brief(agent),
+            },
             output::brief(&invite.skill),
             peers.collect::<Vec<_>>().join(", "),
         ]
     });
     let rows: Vec<_> = rows.collect();
     Ok(table::print(
-        ["INVITE", "LABEL", "USED", "EXPIRES", "SKILL", "PEERS"],
+        ["INVITE", "LABEL", "USED", "EXPIRES", "AGENTS", "SKILL", "PEERS"],
         &rows,
         full,
     )?)
@@ -276,19 +335,38 @@ async fn list(context: &Context, node: &Node, full: bool) -> Result<(), CommandF
 async fn revoke(context: &Context, node: &Node, names: &[String]) -> Result<(), CommandFailure> {
     let mut revoked = Vec::new();
     for name in names {
-        revoked.extend(node.revoke_invite(name).await?);
+        revoked.push(node.revoke_invite(name).await?);
     }
     if context.json {
-        let documents = revoked.iter().map(json::invite);
+        let documents = revoked.iter().flat_map(|revoked| {
+            revoked.invites.iter().map(|invite| {
+                let mut document = json::invite(invite);
+                document["ended_tasks"] = revoked.ended_tasks.into();
+                document
+            })
+        });
         return Ok(output::json(&Value::Array(documents.collect()))?);
     }
-    for invite in revoked {
-        let peers = match invite.peers.len() {
-            0 => "nobody had accepted it".to_owned(),
-            1 => "the peer that had accepted it is let in by it no more".to_owned(),
-            peers => format!("the {peers} peers that had accepted it are let in by it no more"),
-        };
-        output::line(&format!("revoked {}: {peers}", invite.id))?;
+    for revoked in revoked {
+        for invite in revoked.invites {
+            let peers = match invite.peers.len() {
+                0 => "nobody had accepted it".to_owned(),
+                1 => "the peer that had accepted it is let in by it no more".to_owned(),
+                peers => format!("the {peers} peers that had accepted it are let in by it no more"),
+            };
+            output::line(&format!("revoked {}: {peers}", invite.id))?;
+        }
+        if revoked.ended_tasks > 0 {
+            output::line(&ended_tasks(revoked.ended_tasks))?;
+        }
     }
     Ok(())
+}
+
+/// How many tasks were ended with a right, for people.
+pub(super) fn ended_tasks(number: u32) -> String {
+    match number {
+        1 => "1 task that was not begun is rejected".to_owned(),
+        number => format!("{number} tasks that were not begun are rejected"),
+    }
 }

@@ -1,6 +1,7 @@
 //! `anycast join`: accepts an invite. What it says is kept, so that the other node is reached by its name from then on.
 
 use agentanycast::{ErrorKind, Node};
+use agentanycast_proto::agent_name::is_agent_name;
 use clap::Args;
 use serde_json::json;
 
@@ -90,13 +91,25 @@ pub(crate) async fn run(context: &Context, args: JoinArgs) -> Result<(), Command
         ("joined", target.peer.to_string()),
         ("as", alias.clone().unwrap_or_default()),
         ("reached", connected.via.to_string()),
+        ("agent", output::brief(&invitation.agent)),
         ("skill", output::brief(&invitation.skill)),
     ])?;
-    output::warn(&format!(
-        "try: {}",
-        hints::command(&format!("send {name} \"hello\""))
-    ));
+    output::warn(&format!("try: {}", sending(name, &invitation)));
     Ok(())
+}
+
+/// A command line that sends a task by the invite: to its agent, for its skill.
+fn sending(name: &str, invitation: &Invitation) -> String {
+    // Nodes of before have put the name on the agent's card there.
+    let agent = Some(invitation.agent.as_str()).filter(|agent| is_agent_name(agent));
+    let target = agent.map_or_else(|| name.to_owned(), |agent| format!("{name}/{agent}"));
+    match hints::quoted(&invitation.skill) {
+        _ if invitation.skill.is_empty() => hints::command(&format!("send {target} \"hello\"")),
+        skill if skill.starts_with('-') => {
+            hints::command(&format!("send {target} --skill={skill} \"hello\""))
+        }
+        skill => hints::command(&format!("send {target} --skill {skill} \"hello\"")),
+    }
 }
 
 /// Gives the daemon the right of an invite, to be shown to the node that gave it; why that does not take it, if it is

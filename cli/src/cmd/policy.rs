@@ -1,4 +1,7 @@
-//! `anycast policy`: what the rules in the daemon's settings say, without a daemon.
+//! `anycast policy`: what the rules in the daemon's settings say, without a daemon; `show` also asks the daemon that runs for the
+//! invites and the trust that stand beside them.
+
+mod show;
 
 use std::{
     ffi::OsString,
@@ -16,14 +19,13 @@ use agentanycast_node::{
     load_config::{self, LoadedConfig},
 };
 use clap::Subcommand;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{
     context::Context,
     failure::{CommandFailure, FailureCode},
     output,
     shared_args::PolicyFile,
-    table,
 };
 
 #[derive(Debug, Subcommand)]
@@ -43,20 +45,25 @@ pub(crate) enum PolicyCommand {
         /// The agent of the node that it is for, by its name there; without, rules about agents do not match
         #[arg(long, default_value = "")]
         agent: String,
+        /// As if the agent were private, as `anycast agents` shows it: then another node needs a rule, an invite (--source
+        /// invited:LABEL) or trust
+        #[arg(long)]
+        private: bool,
         #[command(flatten)]
         file: PolicyFile,
     },
-    /// Show the rules in their order
+    /// Show the rules in their order, and what the daemon that runs has beside them: how many invites, and the peers it trusts
     Show(PolicyFile),
 }
 
-pub(crate) fn run(context: &Context, command: PolicyCommand) -> Result<(), CommandFailure> {
+pub(crate) async fn run(context: &Context, command: PolicyCommand) -> Result<(), CommandFailure> {
     match command {
         PolicyCommand::Check {
             sources,
             vouched,
             skill,
             agent,
+            private,
             file,
         } => {
             let meant = |source: String| Ok(context.alias(&source)?.unwrap_or(source));
@@ -67,11 +74,11 @@ pub(crate) fn run(context: &Context, command: PolicyCommand) -> Result<(), Comma
             let asked = AskedFor {
                 skill: &skill,
                 agent: &agent,
-                ..AskedFor::default()
+                is_private: private,
             };
             check(context, &PolicyQuery::parse(&sources)?, vouched, asked, &file)
         }
-        PolicyCommand::Show(file) => show(context, &file),
+        PolicyCommand::Show(file) => show::show(context, &file).await,
     }
 }
 
@@ -134,103 +141,6 @@ fn check(
         return Ok(());
     }
     Err(CommandFailure::new(FailureCode::General, "Denied", decision.reason.message()).already_reported())
-}
-
-/// All that the settings say about who may do what.
-fn show(context: &Context, file: &PolicyFile) -> Result<(), CommandFailure> {
-    let LoadedPolicy {
-        config: Config { policy, .. },
-        rules,
-        settings,
-    } = read(context, file)?;
-    if context.json {
-        let acl: Vec<Value> = policy
-            .acl
-            .iter()
-            .map(|rule| json!({"source": rule.source, "skill": rule.skill, "agent": rule.agent, "allow": rule.allow}))
-            .collect();
-        let overrides: Vec<Value> = policy
-            .overrides
-            .iter()
-            .map(|one| {
-                json!({
-                    "source": one.source, "rps": one.rps, "max_in_flight": one.max_in_flight,
-                    "max_bytes": one.max_bytes.map(|size| size.0),
-                })
-            })
-            .collect();
-        let default = rules.limits.default;
-        return Ok(output::json(&json!({
-            "trust": policy.trust.word(),
-            "trusted_peers": policy.trusted_peers,
-            "trusted_issuers": policy.trusted_issuers,
-            "groups": policy.groups.0,
-            "acl": acl,
-            "rate_limit": {
-                "rps": default.rps, "max_in_flight": default.in_flight, "max_bytes": default.bytes,
-                "overrides": overrides,
-            },
-            "audit_log_path": policy.audit_log_path,
-            "settings": settings,
-        }))?);
-    }
-    output::fields(&[
-        ("settings", rules_origin(settings.as_deref())),
-        ("trust", policy.trust.word().to_owned()),
-        ("peers", policy.trusted_peers.join(", ")),
-        ("issuers", policy.trusted_issuers.join(", ")),
-        ("limits", limits(&rules.limits.default)),
-        (
-            "audit log",
-            policy
-                .audit_log_path
-                .as_ref()
-                .map_or_else(|| "none".to_owned(), |path| path.display().to_string()),
-        ),
-    ])?;
-    if rules.is_closed() {
-        output::line("no other node may send tasks here: nobody is listed in policy.trusted_peers")?;
-    }
-    for (name, members) in &policy.groups.0 {
-        output::fields(&[(&format!("group {name}"), members.join(", "))])?;
-    }
-    for one in &rules.limits.overrides {
-        let bounds = rules.limits.bounds_of(&[one.source.as_str()]);
-        output::fields(&[(&format!("limits of {}", one.source.as_str()), limits(&bounds))])?;
-    }
-    if policy.acl.is_empty() {
-        return Ok(output::line(
-            "no rules: every skill is open to everybody who may come",
-        )?);
-    }
-    let word = |allow| if allow { "allow" } else { "deny" };
-    let mut rows: Vec<[String; 5]> = policy
-        .acl
-        .iter()
-        .enumerate()
-        .map(|(at, rule)| {
-            [
-                (at + 1).to_string(),
-                word(rule.allow).to_owned(),
-                rule.source.clone(),
-                rule.skill.clone(),
-                rule.agent.clone(),
-            ]
-        })
-        .collect();
-    rows.push([
-        String::new(),
-        word(false).to_owned(),
-        "everybody else".into(),
-        "*".into(),
-        "*".into(),
-    ]);
-    // A rule that is cut would be another one.
-    Ok(table::print(
-        ["RULE", "", "SOURCE", "SKILL", "AGENT"],
-        &rows,
-        true,
-    )?)
 }
 
 /// Settings, and the rules in them.

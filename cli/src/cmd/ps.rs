@@ -2,10 +2,10 @@
 
 use std::fs;
 
-use agentanycast::AgentProgram;
+use agentanycast::{AgentProgram, NodeAgent};
 use serde_json::{Value, json};
 
-use crate::{context::Context, failure::CommandFailure, hints, json, output, table};
+use crate::{agent_access, context::Context, failure::CommandFailure, hints, json, output, table};
 
 /// Most columns of a command whose error is shown beside it.
 const COMMAND_BESIDE_ERROR: usize = 30;
@@ -17,7 +17,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), CommandFailure> {
     let node = context.connect().await?;
     let (programs, agents) = tokio::try_join!(node.agent_programs(), node.node_agents())?;
     if context.json {
-        let programs: Vec<_> = programs.iter().map(as_json).collect();
+        let programs: Vec<_> = programs.iter().map(|program| as_json(program, &agents)).collect();
         return Ok(output::json(&json!({ "programs": programs }))?);
     }
     if programs.is_empty() {
@@ -33,16 +33,24 @@ pub(crate) async fn run(context: &Context) -> Result<(), CommandFailure> {
     };
     let rows: Vec<_> = programs
         .iter()
-        .map(|program| row(program, tasks_of(&program.agent)))
+        .map(|program| {
+            row(
+                program,
+                agent_access::of_agent(&agents, &program.agent),
+                tasks_of(&program.agent),
+            )
+        })
         .collect();
     Ok(table::print(
-        ["AGENT", "KIND", "PID", "STATE", "SINCE", "TASKS", "COMMAND"],
+        [
+            "AGENT", "ACCESS", "KIND", "PID", "STATE", "SINCE", "TASKS", "COMMAND",
+        ],
         &rows,
         false,
     )?)
 }
 
-fn row(program: &AgentProgram, tasks: String) -> [String; 7] {
+fn row(program: &AgentProgram, access: &str, tasks: String) -> [String; 8] {
     let state = match (program.error.is_empty(), program.next_start) {
         (true, _) if program.starting => "starts".to_owned(),
         (true, _) => "serves".to_owned(),
@@ -60,6 +68,7 @@ fn row(program: &AgentProgram, tasks: String) -> [String; 7] {
     };
     [
         output::flat(&program.agent),
+        access.to_owned(),
         kind_of(program).to_owned(),
         if program.in_daemon {
             "daemon".to_owned()
@@ -93,8 +102,8 @@ fn command_of(program: &AgentProgram) -> String {
     words.collect::<Vec<_>>().join(" ").trim_end().to_owned()
 }
 
-fn as_json(program: &AgentProgram) -> Value {
-    json!({
+fn as_json(program: &AgentProgram, agents: &[NodeAgent]) -> Value {
+    let mut document = json!({
         "agent": program.agent,
         "kind": kind_of(program),
         "command": command_of(program),
@@ -105,5 +114,10 @@ fn as_json(program: &AgentProgram) -> Value {
         "unready": program.unready,
         "error": program.error,
         "next_start": json::time(program.next_start),
-    })
+    });
+    if let Value::Object(fields) = &mut document {
+        let agent = agents.iter().find(|agent| agent.name == program.agent);
+        agent_access::put_into(fields, agent);
+    }
+    document
 }

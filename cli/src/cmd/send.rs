@@ -1,10 +1,14 @@
 //! `anycast send`: sends a task, and follows it.
 
+mod skill_option;
+
 use std::time::SystemTime;
 
 use agentanycast::{Message, Node, Target, TaskHandle};
-use clap::Args;
+use agentanycast_proto::agent_name::is_agent_name;
+use clap::{Args, builder::NonEmptyStringValueParser};
 
+use self::skill_option::{SkillOption, SkillPlace, WITHOUT_VALUE};
 use super::{follow::FollowArgs, follow::Follower, join, task};
 use crate::{
     arg_values::{parse_deadline, parse_label},
@@ -13,20 +17,26 @@ use crate::{
     interrupt::Interrupt,
     invite_code::{self, Invitation},
     message_content::MessageArgs,
+    output,
     peer_target::{PeerQuery, PeerTarget},
 };
 
 #[derive(Debug, Args)]
 pub(crate) struct SendArgs {
+    // Before the words that it looks at are taken.
+    #[command(flatten)]
+    place: SkillPlace,
     /// The peer: an alias, its card's name, its id or a unique piece of it, did:key, did:web, an invite, or a multiaddr
     /// that ends in /p2p/PEER_ID; PEER/AGENT is one of several agents there, self/AGENT one of this node; a skill or URL with
     /// --skill or --url
     pub(crate) target: String,
     #[command(flatten)]
     pub(crate) content: MessageArgs,
-    /// TARGET is a skill: any agent that has it
-    #[arg(long, conflicts_with = "url")]
-    pub(crate) skill: bool,
+    /// TARGET is a skill: any agent that has it. Behind TARGET and with SKILL, as in TARGET --skill SKILL PART, TARGET is a peer
+    /// and SKILL what it is asked for; --skill=SKILL is always that
+    #[arg(long, conflicts_with = "url", value_name = "SKILL", num_args = 0..=1, require_equals = true,
+        default_missing_value = WITHOUT_VALUE, value_parser = NonEmptyStringValueParser::new())]
+    skill: Option<String>,
     /// TARGET is the URL of an A2A agent outside the network, which the daemon calls
     #[arg(long)]
     pub(crate) url: bool,
@@ -55,8 +65,27 @@ pub(crate) struct SendArgs {
     pub(crate) metadata: Vec<(String, String)>,
 }
 
-pub(crate) async fn run(context: &Context, args: SendArgs) -> Result<(), CommandFailure> {
-    let aim = SendTarget::parse(context, &args.target, args.skill, args.url)?;
+impl SendArgs {
+    /// What `--skill` says; a part that is the skill is one no more.
+    fn take_skill(&mut self) -> SkillOption {
+        let has_data = !self.content.data.is_empty();
+        SkillOption::new(
+            self.skill.as_deref(),
+            self.place,
+            &mut self.content.parts,
+            has_data,
+        )
+    }
+}
+
+pub(crate) async fn run(context: &Context, mut args: SendArgs) -> Result<(), CommandFailure> {
+    let skill = args.take_skill();
+    let is_skill = matches!(skill, SkillOption::OfAnyAgent { .. });
+    let aim = SendTarget::parse(context, &args.target, is_skill, args.url)?;
+    let aim = match &skill {
+        SkillOption::OfPeer(skill) => aim.for_skill(skill)?,
+        _ => aim,
+    };
     let reader = args.seal_for.as_deref();
     let reader = reader.map(|peer| PeerQuery::parse(context, peer)).transpose();
     let reader = reader.map_err(|failure| failure.with_option("--seal-for"))?;
@@ -70,7 +99,17 @@ pub(crate) async fn run(context: &Context, args: SendArgs) -> Result<(), Command
     let sending = deliver(context, &node, &args, aim, reader, message);
     let outcome = follower.send(&mut interrupt, sending).await;
     node.shutdown().await;
-    outcome
+    outcome.map_err(|failure| match &skill {
+        // Perhaps the message was forgotten.
+        SkillOption::OfAnyAgent { other: Some(other) } if failure.is_skill_unknown() => {
+            failure.with_more(&format!(
+                "; to ask the peer {} for the skill {}, give the message behind them",
+                output::brief(&args.target),
+                output::brief(other)
+            ))
+        }
+        _ => failure,
+    })
 }
 
 /// What a user has typed for a peer, or its end where that is long.
@@ -85,8 +124,8 @@ pub(super) fn short(target: &str) -> String {
 
 /// Whom the task is for.
 pub(super) enum SendTarget {
-    /// A peer, and the agent of its node; empty: which is that node's to say.
-    Peer(PeerQuery, String),
+    /// A peer, the agent of its node and the skill that it is asked for; empty: which is that node's to say.
+    Peer(PeerQuery, String, String),
     Invited(Box<Invitation>),
     Other(Target),
 }
@@ -94,7 +133,7 @@ pub(super) enum SendTarget {
 /// A target that tasks can be sent to.
 pub(super) struct ResolvedTarget {
     pub(super) target: Target,
-    /// The only skill of the peer that may be asked for; empty: any.
+    /// The skill that the peer is asked for; empty: which is its node's to say.
     pub(super) skill: String,
     /// The agent of the peer's node; empty: which is that node's to say.
     pub(super) agent: String,
@@ -114,9 +153,27 @@ impl SendTarget {
             _ if invite_code::is_invite_code(target) => Self::Invited(Box::new(Invitation::decode(target)?)),
             _ => {
                 let (peer, agent) = PeerQuery::parse_with_agent(context, target).map_err(no_peer)?;
-                Self::Peer(peer, agent)
+                Self::Peer(peer, agent, String::new())
             }
         })
+    }
+
+    /// The same for one skill of the peer.
+    fn for_skill(self, skill: &str) -> Result<Self, CommandFailure> {
+        match self {
+            Self::Peer(peer, agent, _) => Ok(Self::Peer(peer, agent, skill.to_owned())),
+            Self::Invited(mut invitation) if invitation.skill.is_empty() || invitation.skill == skill => {
+                skill.clone_into(&mut invitation.skill);
+                Ok(Self::Invited(invitation))
+            }
+            Self::Invited(invitation) => {
+                let only = output::brief(&invitation.skill);
+                Err(CommandFailure::usage(format!(
+                    "the invite is for the skill {only} only"
+                )))
+            }
+            Self::Other(target) => Ok(Self::Other(target)),
+        }
     }
 
     /// Whether it is one peer.
@@ -131,14 +188,15 @@ impl SendTarget {
         node: &Node,
     ) -> Result<ResolvedTarget, CommandFailure> {
         match self {
-            Self::Peer(wanted, agent) => {
+            Self::Peer(wanted, agent, skill) => {
                 let peer = wanted.find(context, node).await.map_err(no_peer)?;
                 peer.reach(node).await?;
                 // What is typed behind the name goes before what the name means.
                 let agent = if agent.is_empty() { peer.agent } else { agent };
                 Ok(ResolvedTarget {
+                    target: Target::Peer(peer.peer),
+                    skill,
                     agent,
-                    ..Target::Peer(peer.peer).into()
                 })
             }
             Self::Invited(invitation) => {
@@ -148,7 +206,10 @@ impl SendTarget {
                 Ok(ResolvedTarget {
                     target: Target::Peer(peer.peer),
                     skill: invitation.skill,
-                    agent: String::new(),
+                    // Nodes of before have put the name on the agent's card there.
+                    agent: Some(invitation.agent)
+                        .filter(|agent| is_agent_name(agent))
+                        .unwrap_or_default(),
                 })
             }
             Self::Other(target) => Ok(target.into()),

@@ -1,10 +1,11 @@
 //! `anycast status`: who the daemon is and how it is connected. It fails when the daemon's store has failed, so that a
 //! health check can be made of it.
 
-use agentanycast::ErrorKind;
-use serde_json::json;
+use agentanycast::{ErrorKind, NodeAgent};
+use serde_json::{Map, Value, json};
 
 use crate::{
+    agent_access,
     context::Context,
     did,
     failure::{CommandFailure, FailureCode},
@@ -43,7 +44,13 @@ pub(crate) async fn run(context: &Context) -> Result<(), CommandFailure> {
         Err(_) if !failure.is_empty() => Vec::new(),
         Err(error) => return Err(error.into()),
     };
-    let agents: Vec<&str> = agents.iter().map(|agent| agent.name.as_str()).collect();
+    let names: Vec<&str> = agents.iter().map(|agent| agent.name.as_str()).collect();
+    let access = agents.iter().map(|agent| {
+        let mut fields = Map::new();
+        fields.insert("agent".to_owned(), agent.name.as_str().into());
+        agent_access::put_into(&mut fields, Some(agent));
+        Value::Object(fields)
+    });
     if context.json {
         let document = json!({
             "peer_id": peer,
@@ -53,7 +60,8 @@ pub(crate) async fn run(context: &Context) -> Result<(), CommandFailure> {
             "addresses": info.listen_addresses,
             "publicly_reachable": info.publicly_reachable,
             "connected_peers": info.connected_peers,
-            "agents": agents,
+            "agents": names,
+            "agent_access": access.collect::<Vec<_>>(),
             "started_at": json::time(info.started_at),
             "store_failure": (!failure.is_empty()).then_some(&failure),
             "problems": problems,
@@ -73,7 +81,7 @@ pub(crate) async fn run(context: &Context) -> Result<(), CommandFailure> {
         ("failed", output::flat(&failure)),
         ("up for", output::ago(info.started_at)),
         ("peers", info.connected_peers.to_string()),
-        ("agents", agents_in_words(&agents, 0)),
+        ("agents", with_access(&agents)),
         ("reachable", reachable.to_owned()),
     ])?;
     for problem in problems {
@@ -86,6 +94,16 @@ pub(crate) async fn run(context: &Context) -> Result<(), CommandFailure> {
         output::fields(&[("listens  ", address)])?;
     }
     healthy(failure)
+}
+
+/// The agents of this node, each with who may use it.
+fn with_access(agents: &[NodeAgent]) -> String {
+    let named = |agent: &NodeAgent| format!("{} ({})", agent.name, agent_access::word(agent.access));
+    let named: Vec<String> = agents.iter().map(named).collect();
+    match named.as_slice() {
+        [only] => only.clone(),
+        several => agents_in_words(&several.iter().map(String::as_str).collect::<Vec<_>>(), 0),
+    }
 }
 
 /// An error, which standard output has told already, if the store has failed.

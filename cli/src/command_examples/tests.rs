@@ -22,7 +22,7 @@ fn words(line: &str) -> Vec<String> {
 
 #[test]
 fn each_example_can_be_typed() {
-    for (path, examples) in EXAMPLES {
+    for (path, examples) in all() {
         for (typed, does) in examples {
             assert!(Args::try_parse_from(words(typed)).is_ok(), "{typed}");
             let first = path.split(' ').next().unwrap();

@@ -197,13 +197,7 @@ fn each_command_prints_what_the_schema_says() {
     checker.fails(home, 4, Some("discover"), &["discover", "no-such-skill"]);
 
     // Names, and who is known.
-    asking_agent::register(home, &["gone"]);
-    checker.prints(home, "agents", &["agents"]);
-    let removed = checker.prints(home, "agent_removed", &["agents", "rm", "self/gone"]);
-    assert_eq!(removed["removed"], "gone");
-    checker.fails(home, 4, Some("error"), &["agents", "rm", "gone"]);
-    let programs = checker.prints(home, "programs", &["ps"]);
-    assert_eq!(programs["programs"][0]["kind"], "sdk");
+    agents_and_access(&mut checker, home, other.path());
     checker.prints(home, "skills", &["skills"]);
     checker.prints(home, "alias", &["alias", "add", "there", &there]);
     checker.prints(home, "aliases", &["alias", "ls"]);
@@ -214,6 +208,32 @@ fn each_command_prints_what_the_schema_says() {
     checker.prints(home, "join", &["join", invite["invite"].as_str().unwrap()]);
     let id = invite["id"].as_str().unwrap();
     checker.prints(other.path(), "invites", &["invite", "revoke", id]);
+}
+
+/// The agents of a home, and who may use them: the other home is connected, and asks.
+fn agents_and_access(checker: &mut Checker, home: &Path, other: &Path) {
+    let [here, there] = [home, other].map(|home| checker.prints(home, "id", &["id"])["peer_id"].clone());
+    let (here, there) = (here.as_str().unwrap(), there.as_str().unwrap());
+    asking_agent::register(home, &["gone"]);
+    checker.prints(home, "agents", &["agents"]);
+    let removed = checker.prints(home, "agent_removed", &["agents", "rm", "self/gone"]);
+    assert_eq!(removed["removed"], "gone");
+    checker.fails(home, 4, Some("error"), &["agents", "rm", "gone"]);
+    let programs = checker.prints(home, "programs", &["ps"]);
+    assert_eq!(programs["programs"][0]["kind"], "sdk");
+    asking_agent::register(home, &["kept"]);
+    checker.prints(home, "agent_access", &["agents", "set", "kept", "--private"]);
+    let refused = command(other)
+        .args(["send", &format!("{here}/kept"), "hello"])
+        .output()
+        .unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    let requests = checker.prints(home, "requests", &["requests"]);
+    let request = requests[0]["id"].as_str().unwrap();
+    checker.prints(home, "trust", &["trust", "--request", request]);
+    checker.prints(home, "trusts", &["trust", "ls"]);
+    checker.prints(home, "policy_show", &["policy", "show"]);
+    checker.prints(home, "untrust", &["untrust", there]);
 }
 
 #[test]

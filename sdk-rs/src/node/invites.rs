@@ -13,7 +13,7 @@ use crate::{error::Error, message::to_system_time, peer_id::PeerId};
 pub struct NewInvite {
     /// What rules call those that it lets in, `invited:LABEL`; empty: the id of the invite.
     pub label: String,
-    /// The agent that it is for; empty: whichever is beside the daemon.
+    /// The agent that it is for; empty: every open agent, and those that the node has when the invite is made.
     pub agent: String,
     /// The skill that it is for; empty: all.
     pub skill: String,
@@ -37,12 +37,13 @@ impl Default for NewInvite {
 
 /// An invite that the daemon has given out.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Invite {
     /// Names it among all.
     pub id: String,
     /// What rules call those that it lets in.
     pub label: String,
-    /// The agent that it is for; empty: whichever is beside the daemon.
+    /// The agent that it is for; empty: every open agent, and those of `agents`.
     pub agent: String,
     /// The skill that it is for; empty: all.
     pub skill: String,
@@ -54,6 +55,18 @@ pub struct Invite {
     pub expires_at: Option<SystemTime>,
     /// The peers that have taken one.
     pub peers: Vec<PeerId>,
+    /// The agents that the node had when the invite was made without one.
+    pub agents: Vec<String>,
+}
+
+/// What [`Node::revoke_invite`] has done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RevokedInvites {
+    /// The invites as they were.
+    pub invites: Vec<Invite>,
+    /// How many tasks of their peers were ended: those that no agent had begun and that their peers may not send any more.
+    pub ended_tasks: u32,
 }
 
 impl Node {
@@ -81,11 +94,14 @@ impl Node {
         Ok(answer.invites.into_iter().map(Into::into).collect())
     }
 
-    /// Takes back the invites with this id or label, and with them what they let in; tasks that are there go on. The
-    /// invites as they were.
-    pub async fn revoke_invite(&self, name: &str) -> Result<Vec<Invite>, Error> {
+    /// Takes back the invites with this id or label, and with them what they let in. Tasks that an agent has begun go on; those
+    /// that no agent has begun and that their peers may not send any more end as rejected.
+    pub async fn revoke_invite(&self, name: &str) -> Result<RevokedInvites, Error> {
         let answer = self.session().revoke_invite(name).await?;
-        Ok(answer.invites.into_iter().map(Into::into).collect())
+        Ok(RevokedInvites {
+            invites: answer.invites.into_iter().map(Into::into).collect(),
+            ended_tasks: answer.ended_tasks,
+        })
     }
 
     /// Keeps the secret of another node's invite, and shows it to that node alone; empty: forgets it. Why that node does not
@@ -115,6 +131,7 @@ impl From<v1::Invite> for Invite {
                 .into_iter()
                 .filter_map(PeerId::from_daemon)
                 .collect(),
+            agents: invite.agents,
         }
     }
 }

@@ -8,19 +8,34 @@ use std::{
 use agentanycast_proto::v1;
 
 use super::{CallFailure, Session};
-use crate::error::{Error, Subject};
+use crate::{
+    agent_access::AgentAccess,
+    error::{Error, Subject},
+};
 
 /// How the agents of this process were registered last, by name.
 #[derive(Debug, Default)]
 pub(super) struct Registrations(Mutex<HashMap<String, v1::RegisterAgentRequest>>);
 
+/// No access is said.
+const UNSAID: i32 = v1::AgentAccess::Unspecified as i32;
+
+/// The first access, or the second one where that says nothing.
+fn said_or(access: i32, otherwise: i32) -> i32 {
+    if access == UNSAID { otherwise } else { access }
+}
+
 impl Registrations {
+    /// A registration that says nothing of the access keeps that of the last one, as the daemon does.
     fn put(&self, name: &str, request: v1::RegisterAgentRequest) {
+        let mut all = self.all();
+        let before = all.get(name).map_or(UNSAID, |before| before.access);
         let request = v1::RegisterAgentRequest {
             name: name.to_owned(),
+            access: said_or(request.access, before),
             ..request
         };
-        self.all().insert(name.to_owned(), request);
+        all.insert(name.to_owned(), request);
     }
 
     fn get(&self, name: &str) -> Option<v1::RegisterAgentRequest> {
@@ -46,7 +61,10 @@ impl Session {
             let mut client = self.agents.clone();
             async move { client.register_agent(request).await }
         };
-        self.call_once(Subject::Agent, request, rpc).await
+        let asked = request.access;
+        let answer = self.call_once(Subject::Agent, request, rpc).await?;
+        AgentAccess::check_asked(asked, &answer).map_err(CallFailure::Answered)?;
+        Ok(answer)
     }
 
     pub(crate) async fn register_agent(
@@ -59,11 +77,15 @@ impl Session {
         Ok(answer)
     }
 
-    /// As the agent of this registration is to be registered on a new connection: with the card that was set last.
+    /// As the agent of this registration is to be registered on a new connection: with the card that was set last, and the access
+    /// that was said last.
     pub(crate) fn current_registration(&self, served: &v1::RegisterAgentRequest) -> v1::RegisterAgentRequest {
-        self.registrations
+        let mut current = self
+            .registrations
             .get(&served.name)
-            .unwrap_or_else(|| served.clone())
+            .unwrap_or_else(|| served.clone());
+        current.access = said_or(current.access, served.access);
+        current
     }
 
     pub(crate) async fn unregister_agent(&self, name: &str) -> Result<v1::UnregisterAgentResponse, Error> {

@@ -186,7 +186,14 @@ impl ProgramAgents {
 
     fn run(&mut self, name: &str, options: &[&str], program: &[&Path]) {
         let mut command = self.stage.command(cli::program());
-        command.args(["--daemon", self.pair.alice.grpc(), "run", "--name", name]);
+        command.args([
+            "--daemon",
+            self.pair.alice.grpc(),
+            "run",
+            "--open",
+            "--name",
+            name,
+        ]);
         command.args(options);
         if !program.is_empty() {
             command.arg("--").args(program);

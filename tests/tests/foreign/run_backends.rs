@@ -20,7 +20,7 @@ use crate::{
 async fn agent(stage: &ClientEnv, daemon: &Daemon, options: &[&str], program: &[&Path]) -> ScriptProcess {
     let mut command = stage.command(cli::program());
     command
-        .args(["--daemon", daemon.grpc(), "run", "--name", "worker"])
+        .args(["--daemon", daemon.grpc(), "run", "--open", "--name", "worker"])
         .args(options)
         .arg("--")
         .args(program);

@@ -76,7 +76,7 @@ impl Scene {
         command
             .arg("--daemon")
             .arg(self.host.grpc())
-            .arg("run")
+            .args(["run", "--open"])
             .args(args);
         let command = command
             .current_dir(self.folder.path())

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use agentanycast::{Activity, Network, Node, NodeInfo, Task, TaskFilter};
+use agentanycast::{Activity, AgentProgram, Network, Node, NodeAgent, NodeInfo, Task, TaskFilter};
 use agentanycast_node::config::Config;
 use agentanycast_node::load_config::{self, LoadedConfig};
 
@@ -38,6 +38,9 @@ pub(in crate::cmd) struct DaemonReport {
     pub(in crate::cmd) activity: Activity,
     /// The tasks that changed last.
     pub(in crate::cmd) tasks: Vec<Task>,
+    /// The agents of the node, and what serves them; none of a daemon that is too old to say, or whose store has failed.
+    pub(in crate::cmd) agents: Vec<NodeAgent>,
+    pub(in crate::cmd) programs: Vec<AgentProgram>,
 }
 
 impl DoctorFacts {
@@ -133,11 +136,14 @@ async fn query_daemon(node: &Node, log_lines: usize) -> Result<DaemonReport, age
         ..TaskFilter::default()
     };
     let tasks = node.tasks(&filter).await.unwrap_or_default();
+    let (agents, programs) = tokio::join!(node.node_agents(), node.agent_programs());
     Ok(DaemonReport {
         address: node.address(),
         info,
         network,
         activity,
         tasks,
+        agents: agents.unwrap_or_default(),
+        programs: programs.unwrap_or_default(),
     })
 }

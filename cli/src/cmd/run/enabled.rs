@@ -8,6 +8,7 @@ use std::{
     },
 };
 
+use agentanycast::{AgentAccess, ErrorKind, Node, NodeAgent};
 use agentanycast_daemon_kit::{
     logging,
     settings::{LogFormat, LogLevel},
@@ -17,9 +18,10 @@ use agentanycast_runner::{
     Runner, RunnerError, RunnerState, RunnerStop, check_program, program_of, show_words_of_programs,
     wait_for_service,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
+    agent_access,
     context::Context,
     failure::{CommandFailure, FailureCode},
     hints,
@@ -32,6 +34,7 @@ use crate::{
 pub(crate) use agentanycast_runner::run_helper::main as run_helper;
 
 pub(crate) async fn run(context: &Context, args: RunArgs) -> Result<(), CommandFailure> {
+    let asks_open = args.open;
     let settings = args.into_settings()?;
     check_program(&settings).map_err(RunnerError::from)?;
     let mut interrupt = Interrupt::new()?;
@@ -57,7 +60,12 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> Result<(), CommandF
         Ok(Runner::from_settings(&settings, home).await?)
     };
     let (runner, backend) = interrupt.or(starting).await?;
-    let agents = SdkGateway::new(node.clone());
+    let access = if asks_open {
+        AgentAccess::Open
+    } else {
+        AgentAccess::Default
+    };
+    let agents = SdkGateway::new(node.clone()).for_access(access);
     let stop = RunnerStop::default();
     let was_announced = AtomicBool::new(false);
     let agent = node.agent(&name).program(program.kind, program.command);
@@ -70,8 +78,15 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> Result<(), CommandF
         }
         RunnerState::TakesTasks => {
             set_unready(None);
+            let announcement = Announcement {
+                context: context.clone(),
+                node: node.clone(),
+                name: name.clone(),
+                peer: peer.to_string(),
+                asks_open,
+            };
             // A closed standard output is no reason to take no tasks.
-            let _ = announce(context, &name, peer.as_str());
+            tokio::spawn(async move { announcement.tell().await });
         }
         RunnerState::Wants(what) => {
             set_unready(Some(agent.report_unready(what)));
@@ -98,19 +113,60 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> Result<(), CommandF
     Ok(outcome?)
 }
 
-fn announce(context: &Context, name: &str, peer: &str) -> std::io::Result<()> {
-    if context.json {
-        return output::json(&json!({"agent": name, "peer_id": peer}));
+/// What is told when the agent takes tasks.
+struct Announcement {
+    context: Context,
+    node: Node,
+    name: String,
+    peer: String,
+    /// It was started with `--open`.
+    asks_open: bool,
+}
+
+impl Announcement {
+    async fn tell(&self) -> std::io::Result<()> {
+        let agent = self.agent().await;
+        let name = self.name.as_str();
+        if self.context.json {
+            let mut document = json!({"agent": name, "peer_id": self.peer});
+            if let Value::Object(fields) = &mut document {
+                agent_access::put_into(fields, agent.as_ref());
+            }
+            return output::json(&document);
+        }
+        output::pieces(&[
+            ("The agent ", Paint::Plain),
+            (name, Paint::Good),
+            (" takes tasks at ", Paint::Plain),
+            (&self.peer, Paint::Good),
+            ("; Ctrl-C ends it.", Paint::Plain),
+        ])?;
+        let send = hints::command(&format!("send self/{name} \"hello\""));
+        output::line(&format!("Try it: {send}"))?;
+        match agent {
+            Some(agent) if agent.access == AgentAccess::Unspecified && self.knows_no_access().await => {
+                let restart = hints::command("restart");
+                output::line(&format!(
+                    "{name} is open: every peer may send it tasks, since the daemon is older than this program and has no private \
+                     agents; start it with this version: {restart}"
+                ))
+            }
+            Some(agent) => output::line(&agent_access::told(&agent, self.asks_open)),
+            None => Ok(()),
+        }
     }
-    output::pieces(&[
-        ("The agent ", Paint::Plain),
-        (name, Paint::Good),
-        (" takes tasks at ", Paint::Plain),
-        (peer, Paint::Good),
-        ("; Ctrl-C ends it.", Paint::Plain),
-    ])?;
-    let send = hints::command(&format!("send self/{name} \"hello\""));
-    output::line(&format!("Try it: {send}"))
+
+    /// The agent as it is registered; `None`: the daemon does not say it now.
+    async fn agent(&self) -> Option<NodeAgent> {
+        let agents = self.node.node_agents().await.ok()?;
+        agents.into_iter().find(|agent| agent.name == self.name)
+    }
+
+    /// Whether the daemon is too old to have private agents.
+    async fn knows_no_access(&self) -> bool {
+        let trusted = self.node.trusted_peers().await;
+        trusted.is_err_and(|error| error.kind() == ErrorKind::Unsupported)
+    }
 }
 
 impl From<RunnerError> for CommandFailure {

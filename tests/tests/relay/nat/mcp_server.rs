@@ -65,7 +65,16 @@ async fn a_tool_is_called_behind_two_nats() {
     std::fs::write(&schema, SCHEMA).unwrap();
     let mut run = command(
         &b,
-        &["run", "--name", "restaurant", "--mcp", "--", "python3", SERVER],
+        &[
+            "run",
+            "--open",
+            "--name",
+            "restaurant",
+            "--mcp",
+            "--",
+            "python3",
+            SERVER,
+        ],
     );
     let mut run = run
         .arg(&schema)
