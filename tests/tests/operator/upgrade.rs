@@ -15,6 +15,9 @@ use std::{
 };
 
 use agentanycast::{AgentCard, Artifact, Node, Skill, Target, TaskHandle};
+use agentanycast_proto::v1::{
+    AgentAccess, RegisterAgentRequest, SetAgentAccessRequest, agent_service_client::AgentServiceClient,
+};
 use agentanycast_tests::{
     Daemon,
     agent::TestAgent,
@@ -268,4 +271,54 @@ async fn write_a_fixture() {
         ],
         &archive,
     );
+}
+
+/// The home of `agent-of-before-1390b90.tgz`, whose agent `worker` was registered by `anycast run` before agents could be private.
+#[tokio::test]
+async fn an_agent_of_before_stays_open_until_it_is_closed() {
+    let place = tempfile::tempdir().unwrap();
+    let archive = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/agent-of-before-1390b90.tgz");
+    tar(&["-xz", "-C", place.path().to_str().unwrap()], &archive);
+    let home = Home::new();
+    for file in ["key", "data"] {
+        fs::rename(place.path().join("bob").join(file), home.path().join(file)).unwrap();
+    }
+    let owner = DaemonBuilder::new(home).start().await;
+    let close = "anycast agents set worker --private";
+    assert!(owner.log_tail().contains(close), "{}", owner.log_tail());
+    let stranger = Daemon::builder().bootstrap(owner.tcp()).start().await;
+    let sender = stranger.node().await;
+    wait_connected(&sender, &owner).await;
+    let channel = rpc::channel(owner.grpc()).await.unwrap();
+    let mut agents = AgentServiceClient::new(channel);
+    // Its program comes again, as `anycast run` does.
+    let register = RegisterAgentRequest {
+        name: "worker".to_owned(),
+        card: Some(agentanycast_proto::v1::AgentCard {
+            name: "worker".to_owned(),
+            ..Default::default()
+        }),
+        access: AgentAccess::Default.into(),
+        ..RegisterAgentRequest::default()
+    };
+    let registered = agents.register_agent(register).await.unwrap().into_inner();
+    assert_eq!(registered.access(), AgentAccess::Unspecified, "it is as it was");
+    let node = owner.node().await;
+    let _worker = TestAgent::run(node.agent("worker").serve(|task| async move {
+        task.complete([Artifact::text("done")]).await?;
+        Ok(())
+    }));
+    let asks = async || {
+        let target = Target::Peer(owner.peer_id().clone());
+        let sent = sender.task(target, "hello").agent("worker").send().await.unwrap();
+        within("the task ends", sent.wait()).await
+    };
+    assert_eq!(asks().await.unwrap().text_content(), "done");
+    let set = SetAgentAccessRequest {
+        name: "worker".to_owned(),
+        access: AgentAccess::Private.into(),
+    };
+    agents.set_agent_access(set).await.unwrap();
+    let refused = asks().await.unwrap_err().to_string();
+    assert!(refused.contains("agent worker is private"), "{refused}");
 }
