@@ -5,6 +5,8 @@
 mod disabled;
 #[cfg(feature = "run")]
 mod enabled;
+#[cfg(feature = "run")]
+mod who_may_use;
 
 #[cfg(not(feature = "run"))]
 pub(crate) use disabled::{run, run_helper};

@@ -20,6 +20,7 @@ use agentanycast_runner::{
 };
 use serde_json::{Value, json};
 
+use super::who_may_use;
 use crate::{
     agent_access,
     context::Context,
@@ -151,7 +152,7 @@ impl Announcement {
                      agents; start it with this version: {restart}"
                 ))
             }
-            Some(agent) => output::line(&agent_access::told(&agent, self.asks_open)),
+            Some(agent) => output::line(&who_may_use::line(&agent, self.asks_open)),
             None => Ok(()),
         }
     }
