@@ -20,6 +20,7 @@ mod message_sizes;
 mod metrics;
 mod node_agents;
 mod peers;
+mod sdk_access;
 mod session;
 mod several_processes;
 mod stuck_agents;
