@@ -303,15 +303,23 @@ pub fn is_secure_url(url: &str) -> bool {
     let Ok(url) = url::Url::parse(url) else {
         return false;
     };
-    let local = match url.host_str() {
+    url.has_host() && (url.scheme() == "https" || (url.scheme() == "http" && has_local_host(&url)))
+}
+
+/// Whether only programs of this host reach a URL.
+pub fn is_url_of_this_host(url: &str) -> bool {
+    url::Url::parse(url).is_ok_and(|url| has_local_host(&url))
+}
+
+fn has_local_host(url: &url::Url) -> bool {
+    match url.host_str() {
         Some("localhost") => true,
         Some(host) => {
             let host = host.trim_start_matches('[').trim_end_matches(']');
             host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
         }
         None => false,
-    };
-    url.has_host() && (url.scheme() == "https" || (url.scheme() == "http" && local))
+    }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod bridge;
 pub mod front;
 pub mod part;

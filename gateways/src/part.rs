@@ -125,6 +125,8 @@ pub trait HasPartValues {
 pub struct GatewaySettings<S> {
     /// Whether it runs. Default: false.
     pub enabled: bool,
+    /// Whether every peer may use the agents that it attaches. Default: as `agents.default_access` says.
+    pub open: Option<bool>,
     /// Where it listens, and who may call.
     pub front: FrontSettings,
     /// What it has of its own.
@@ -136,6 +138,9 @@ pub trait SettingTables: Default + Clone + fmt::Debug + Send + 'static {
     /// Its own settings: names in the section, what flags are called behind `--NAME-`, and what variables are called behind
     /// `GATEWAYS_NAME_`.
     const OWN: &'static [SettingKey<Self>] = &[];
+
+    /// Whether the gateway attaches agents to the node, whose access is a setting then.
+    const ATTACHES_AGENTS: bool = false;
 }
 
 /// A gateway without settings of its own.
@@ -163,6 +168,17 @@ static FRONT: &[SettingKey<FrontSettings>] = &[
     key!(FrontSettings, "limits.connections", limits.connections).variable("CONNECTIONS").flag("connections-per-address", "N", "Connections from one address").bounds(bounds::COUNT),
     key!(FrontSettings, "max_body", max_body).variable("MAX_BODY").flag("max-body", "SIZE", "Largest body of a request").bounds(bounds::BODY),
 ];
+
+#[rustfmt::skip] // A table.
+static OPEN: &[SettingKey<OpenAgents>] = &[
+    key!(OpenAgents, "open", open).variable("OPEN").flag("open", "", "Let every peer use the agents that it attaches"),
+];
+
+/// The setting of gateways that attach agents.
+#[derive(Clone, Debug, Default)]
+struct OpenAgents {
+    open: Option<bool>,
+}
 
 static ENABLED: &[SettingKey<bool>] = &[SettingKey::<bool> {
     name: "enabled",
@@ -230,6 +246,13 @@ impl PartValues {
         for key in FRONT {
             self.apply(&name(key.name), key, &mut settings.front);
         }
+        if S::ATTACHES_AGENTS {
+            let mut access = OpenAgents::default();
+            for key in OPEN {
+                self.apply(&name(key.name), key, &mut access);
+            }
+            settings.open = access.open;
+        }
         for key in S::OWN {
             self.apply(&name(key.name), key, &mut settings.own);
         }
@@ -249,6 +272,9 @@ pub fn table<C: HasPartValues + 'static, S: SettingTables>(gateway: &'static str
             key
         }
     }));
+    if S::ATTACHES_AGENTS {
+        keys.extend(OPEN.iter().map(|key| in_program(gateway, key, None)));
+    }
     keys.extend(S::OWN.iter().map(|key| in_program(gateway, key, key.bounds)));
     keys
 }
@@ -499,6 +525,40 @@ mod tests {
         ] {
             let error = load(args, file, None).unwrap_err().to_string();
             assert!(error.contains(told), "{error}");
+        }
+    }
+
+    #[derive(Clone, Debug, Default, PartialEq)]
+    struct Attaching;
+
+    impl SettingTables for Attaching {
+        const ATTACHES_AGENTS: bool = true;
+    }
+
+    #[test]
+    fn a_gateway_that_attaches_agents_says_who_may_use_them() {
+        let keys = |keys: Vec<SettingKey<Config>>| keys.iter().any(|key| key.name == "gateways.echo.open");
+        assert!(keys(table::<Config, Attaching>("echo")) && !keys(table::<Config, Own>("echo")));
+        let open = |raw: Option<Raw>| {
+            let mut config = Config::default();
+            let keys: &'static [SettingKey<Config>] =
+                Box::leak(table::<Config, Attaching>("echo").into_boxed_slice());
+            let key = settings::find(keys, "gateways.echo.open").unwrap();
+            if let Some(raw) = raw {
+                key.set_value(&mut config, &raw, None).unwrap();
+            }
+            let read = config.0.read::<Attaching>("echo").open;
+            // What is shown is read as the same again.
+            (read, key.shown(&config))
+        };
+        assert_eq!(open(None), (None, "\"\"".to_owned()));
+        for (raw, expected) in [
+            (Raw::Truth(true), Some(true)),
+            (Raw::Truth(false), Some(false)),
+            (Raw::Word("true".to_owned()), Some(true)),
+            (Raw::Text(String::new()), None),
+        ] {
+            assert_eq!(open(Some(raw)).0, expected);
         }
     }
 }

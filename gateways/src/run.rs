@@ -264,6 +264,8 @@ pub struct RunSettings {
     pub skills: Vec<RunSkill>,
     /// What does its tasks.
     pub work: RunWork,
+    /// Whether every peer may use it; `None`: as `agents.default_access` says.
+    pub open: Option<bool>,
     /// Most tasks that are done at a time; `None`: see [`RunSettings::concurrency`].
     pub concurrency: Option<u32>,
     /// How long a task may take, without the time in which it waits for an answer, zero for no bound; `None`: see
@@ -285,6 +287,7 @@ impl RunSettings {
             description: String::new(),
             skills: Vec::new(),
             work,
+            open: None,
             concurrency: None,
             timeout: None,
             retry: 0,

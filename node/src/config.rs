@@ -178,6 +178,8 @@ pub struct AgentsConfig {
     pub run: Vec<RunEntry>,
     /// MCP servers that are agents, served by the daemon. Default: none.
     pub mcp: Vec<McpEntry>,
+    /// Who may use the agents of `run`, `mcp`, `--mcp-proxy`, `anycast run` and gateways that say nothing of it. Default: private.
+    pub default_access: DefaultAccess,
     /// To which of an agent's listeners a task goes. Default: one.
     pub deliver: Deliver,
     /// How long a task stays with a listener that does not take it off its stream, from 2 s. Default: 30 s.
@@ -196,6 +198,7 @@ impl Default for AgentsConfig {
             socket: Vec::new(),
             run: Vec::new(),
             mcp: Vec::new(),
+            default_access: DefaultAccess::Private,
             deliver: Deliver::One,
             hand_over_timeout: Duration::from_secs(30),
             claim_within: None,
@@ -246,6 +249,8 @@ pub struct McpGatewayConfig {
     pub stdio: bool,
     /// Flag `--mcp-proxy`: the command of an MCP server that is an agent, in words of a shell. Default: none.
     pub proxy: String,
+    /// Flag `--open`: every peer may use that agent. Default: as `agents.default_access` says.
+    pub proxy_open: bool,
 }
 
 /// `[identity]`: what this node is called besides its key, and how the names of others are looked up.
@@ -373,6 +378,16 @@ words! {
         Known = "known",
         /// Those of a list of keys.
         Pinned = "pinned",
+    }
+}
+
+words! {
+    /// Who may use agents that say nothing of it.
+    DefaultAccess {
+        /// This node, and peers that a rule, an invite or trust lets in.
+        Private = "private",
+        /// Every peer that the policy lets in.
+        Open = "open",
     }
 }
 

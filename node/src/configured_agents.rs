@@ -23,10 +23,11 @@ pub(crate) fn agents_of(config: &Config) -> Vec<RunSettings> {
     let AgentsConfig { run, mcp, .. } = &config.agents;
     let run = run.iter().map(|entry| &entry.0);
     let mcp = mcp.iter().map(|entry| &entry.0);
-    run.chain(mcp)
-        .cloned()
-        .chain(mcp_proxy(&config.mcp.proxy))
-        .collect()
+    let proxy = mcp_proxy(&config.mcp.proxy).map(|settings| RunSettings {
+        open: config.mcp.proxy_open.then_some(true),
+        ..settings
+    });
+    run.chain(mcp).cloned().chain(proxy).collect()
 }
 
 /// The agent of `--mcp-proxy`, by the words of its command as a shell splits them, or by its URL; `None`: there is none, or a

@@ -115,7 +115,7 @@ impl Node {
     /// it. Empty with a daemon that is too old to say it.
     pub async fn card_warnings(&self) -> Result<Vec<String>, Error> {
         let own = self.info().await?.peer_id.ok_or_else(|| missing("peer id"))?;
-        Ok(self.peer_card(&own, None).await?.warnings)
+        Ok(self.peer_card(&own, None, false).await?.warnings)
     }
 
     /// The card of a peer: fetched if it is connected, else the one known from before.
@@ -127,18 +127,32 @@ impl Node {
         &self,
         peer: &PeerId,
         agents_page: Option<v1::AgentsPage>,
+        public: bool,
     ) -> Result<v1::GetPeerCardResponse, Error> {
         let rpc = |mut client: NodeClient, request| async move { client.get_peer_card(request).await };
         let request = v1::GetPeerCardRequest {
             peer_id: peer.to_string(),
             agents_page,
+            public,
         };
         self.session().call(Subject::Card, request, rpc).await
     }
 
+    /// The card of a peer, or the wanted cards of its agents, as this node shows them to strangers: of itself its open agents alone.
+    /// For gateways.
+    #[doc(hidden)]
+    pub async fn public_card(
+        &self,
+        peer: &PeerId,
+        wanted: Option<v1::AgentsPage>,
+    ) -> Result<v1::AgentCard, Error> {
+        let answer = self.peer_card(peer, wanted, true).await?;
+        answer.card.ok_or_else(|| missing("card"))
+    }
+
     /// The same, with what else the daemon knows of the peer.
     pub async fn known_card_of(&self, peer: &PeerId) -> Result<KnownCard, Error> {
-        let answer = self.peer_card(peer, None).await?;
+        let answer = self.peer_card(peer, None, false).await?;
         Ok(KnownCard {
             card: answer.card.map(AgentCard::from).ok_or_else(|| missing("card"))?,
             successor: PeerId::from_daemon(answer.successor_peer_id),
@@ -154,7 +168,7 @@ impl Node {
             after: after.to_owned(),
             name: name.to_owned(),
         };
-        let answer = self.peer_card(peer, Some(wanted)).await?;
+        let answer = self.peer_card(peer, Some(wanted), false).await?;
         answer.card.map(AgentCard::from).ok_or_else(|| missing("card"))
     }
 

@@ -49,6 +49,17 @@ impl Bridge {
         run(daemon.grpc().to_owned(), args, new_home(), nowhere, None).await
     }
 
+    /// On a free port of all addresses of this host, for callers that need not say who they are, with these arguments.
+    ///
+    /// # Panics
+    /// When it does not announce itself.
+    pub async fn start_for_the_network(daemon: &Daemon, args: &[&str]) -> Self {
+        let args = ["--allow-remote"].iter().chain(args);
+        let args = args.map(|arg| (*arg).to_owned()).collect();
+        let everywhere = SocketAddr::from(([0, 0, 0, 0], 0));
+        run(daemon.grpc().to_owned(), args, new_home(), everywhere, None).await
+    }
+
     /// As [`Bridge::start`], with all that it logs going to this pipe.
     ///
     /// # Panics

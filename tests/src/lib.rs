@@ -23,6 +23,7 @@ pub mod daemon_pair;
 pub mod fake_clock;
 pub mod fake_systemctl;
 pub mod gateway_pair;
+pub mod host_address;
 pub mod http;
 pub mod name_server;
 pub mod nat;

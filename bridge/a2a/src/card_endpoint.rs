@@ -1,7 +1,7 @@
 //! What cards say of the bridge: where it is called, as settings or the request say.
 
 use agentanycast_front::host::RequestHost;
-use agentanycast_gateway::Target;
+use agentanycast_gateway::{Target, caller::CallerIdentity};
 use agentanycast_gateways::bridge::CardGrpc;
 use serde_json::Value;
 
@@ -56,11 +56,13 @@ pub(crate) async fn card_v0_3(
     handler: &dyn A2aHandler,
     target: &Target,
     front: CardEndpoint,
+    caller: &CallerIdentity,
 ) -> Result<Value, A2aError> {
     let front = CardEndpoint { dual: true, ..front };
-    match handler.extended_card(target, &front, Version::V03).await {
+    let extended = handler.extended_card(target, &front, Version::V03, caller);
+    match extended.await {
         Err(error) if error.reason() == Reason::ExtendedAgentCardNotConfigured => {
-            handler.card(target, &front).await
+            handler.card(target, &front, caller).await
         }
         card => card,
     }

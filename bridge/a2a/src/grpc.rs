@@ -16,7 +16,7 @@ use std::{pin::Pin, sync::Arc};
 
 use agentanycast_front::{
     admission::ClientConnection,
-    auth::CallerName,
+    auth::FrontCaller,
     host::RequestHost,
     path_segment::decode,
     refusal::{Refusal, RefusalKind},
@@ -89,7 +89,7 @@ impl GrpcService {
 
     /// What the client of 0.3 puts in the bytes of a file, and reads, after the message that it has `sent`.
     fn files(&self, head: &RequestHead, sent: Option<&Value>) -> FileEncoding {
-        let caller = head.extensions.get::<CallerName>().map(CallerName::as_str);
+        let caller = head.extensions.get::<FrontCaller>().map(FrontCaller::as_str);
         let agent = head.metadata.get("user-agent");
         let agent = agent.and_then(|agent| agent.to_str().ok());
         let client = FileClient::new(
@@ -109,7 +109,7 @@ impl GrpcService {
         mut params: Value,
     ) -> Result<(CallContext, request::Request), Status> {
         let failed = |error: A2aError| status::from_a2a_error(version, &error);
-        let caller = head.extensions.get::<CallerName>();
+        let caller = head.extensions.get::<FrontCaller>();
         let caller = caller.ok_or_else(|| Status::unauthenticated("nobody is known to have sent this"))?;
         let given = head.metadata.get_all(VERSION).iter();
         let asked = single_value(given.map(|value| value.to_str().unwrap_or("?")));
@@ -121,7 +121,7 @@ impl GrpcService {
         params["tenant"] = tenant.into();
         let address = CallContext {
             target: Target::Own,
-            caller: caller.as_str().to_owned(),
+            caller: caller.into(),
             extensions: declared(&self.config, head.metadata.as_ref()),
             trace: trace::trace_headers(head.metadata.as_ref()),
             idempotency_key: idempotency_key(head.metadata.as_ref()),
@@ -339,7 +339,7 @@ impl A2aService for GrpcService {
         let front = self.front(&head, Version::V10, &address.target)?;
         let card = self
             .handler
-            .extended_card(&address.target, &front, Version::V10)
+            .extended_card(&address.target, &front, Version::V10, &address.caller)
             .await;
         let card = card.map_err(|error| status::from_a2a_error(Version::V10, &error))?;
         Ok(Response::new(card::to_card(&card)))

@@ -13,7 +13,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use agentanycast_egress::egress_filter::EgressFilter;
 use agentanycast_gateway::{
     ErrorKind, Gateway, GatewayError, Target,
-    caller::Caller,
+    caller::{Caller, CallerIdentity},
     is_terminal, read_agent_card, shorten,
     tasks::{CallerTasks, GatewayTasks, TaskRefusal},
 };
@@ -53,8 +53,8 @@ const ASKED_FOR_SKILL: usize = 8;
 pub struct CallContext {
     /// The agent.
     pub target: Target,
-    /// The name under which the caller is known; `anonymous` if there is none.
-    pub caller: String,
+    /// Who calls.
+    pub caller: CallerIdentity,
     /// Extensions that it declares, of those that are known here.
     pub extensions: Vec<String>,
     /// The trace that the request is part of (W3C Trace Context): its headers by name.
@@ -105,14 +105,19 @@ pub trait A2aHandler: std::marker::Send + Sync {
     /// Answers a request by what happens. What fails before the first event is an error and no stream.
     async fn follow(&self, address: &CallContext, request: Request) -> Result<TaskStream, A2aError>;
 
-    /// The card of an agent.
-    async fn card(&self, target: &Target, front: &CardEndpoint) -> Result<Value, A2aError>;
+    /// The card of an agent, as this caller may see it.
+    async fn card(
+        &self,
+        target: &Target,
+        front: &CardEndpoint,
+        caller: &CallerIdentity,
+    ) -> Result<Value, A2aError>;
 
     /// The DID document of the node, if this is the path where its did:web has it; `endpoint`: where the node is called.
     async fn did_document(&self, path: &str, endpoint: Option<&str>) -> Result<Option<Value>, A2aError>;
 
-    /// All agents that the node knows.
-    async fn agents(&self) -> Result<Vec<v1::ListedAgent>, A2aError>;
+    /// All agents that the node knows and this caller may see.
+    async fn agents(&self, caller: &CallerIdentity) -> Result<Vec<v1::ListedAgent>, A2aError>;
 
     /// Whether requests can be carried out now.
     async fn check(&self) -> Result<(), A2aError>;
@@ -123,6 +128,7 @@ pub trait A2aHandler: std::marker::Send + Sync {
         target: &Target,
         front: &CardEndpoint,
         version: Version,
+        caller: &CallerIdentity,
     ) -> Result<Value, A2aError>;
 }
 
@@ -172,7 +178,7 @@ impl MeshHandler {
     /// The tasks of this caller with this agent and tenant.
     fn of_caller(&self, address: &CallContext, tenant: &str) -> CallerTasks<'_> {
         let tenant = (!tenant.is_empty()).then(|| tenant.to_owned());
-        let caller = Caller::with_target(LABELS, Some(&address.caller), &address.target);
+        let caller = Caller::with_target(LABELS, address.caller.clone(), &address.target);
         self.tasks.of_caller(caller.with_label(TENANT, tenant))
     }
 
@@ -188,13 +194,9 @@ impl MeshHandler {
         }
     }
 
-    async fn own_card(&self) -> Result<v1::AgentCard, GatewayError> {
-        self.node().card(&self.node().peer_id().await?).await
-    }
-
     /// The agent beside the node, if it has this skill.
-    async fn own_skill(&self, id: &str) -> Option<v1::DiscoveredAgent> {
-        let card = self.own_card().await.ok()?;
+    async fn own_skill(node: &dyn Gateway, id: &str) -> Option<v1::DiscoveredAgent> {
+        let card = own_card(node).await.ok()?;
         let skill = card.skills.into_iter().find(|skill| skill.id == id)?;
         Some(v1::DiscoveredAgent {
             agent_name: card.name,
@@ -294,15 +296,24 @@ impl A2aHandler for MeshHandler {
         })
     }
 
-    async fn card(&self, target: &Target, front: &CardEndpoint) -> Result<Value, A2aError> {
+    async fn card(
+        &self,
+        target: &Target,
+        front: &CardEndpoint,
+        caller: &CallerIdentity,
+    ) -> Result<Value, A2aError> {
+        let node = self.tasks.node_for(caller);
         let card = match target {
-            Target::Own => self.own_card().await,
-            Target::Peer(peer) => self.node().card(peer).await,
-            Target::Agent { peer, agent } => read_agent_card(self.node(), peer.as_deref(), agent).await,
+            Target::Own => match own_card(&*node).await {
+                Err(error) if is_hidden(&error, front, caller) => Ok(card_without_agents()),
+                card => card,
+            },
+            Target::Peer(peer) => node.card(peer).await,
+            Target::Agent { peer, agent } => read_agent_card(&*node, peer.as_deref(), agent).await,
             Target::Skill(skill) => {
                 let any = BTreeMap::new();
-                let found = self.node().discover(skill, &any, ASKED_FOR_SKILL);
-                let found = match self.own_skill(skill).await {
+                let found = node.discover(skill, &any, ASKED_FOR_SKILL);
+                let found = match Self::own_skill(&*node, skill).await {
                     // Neither registries nor peers are needed for what is here.
                     Some(own) => found.await.into_iter().flatten().chain([own]).collect(),
                     None => found.await?,
@@ -332,8 +343,8 @@ impl A2aHandler for MeshHandler {
         Ok(document)
     }
 
-    async fn agents(&self) -> Result<Vec<v1::ListedAgent>, A2aError> {
-        Ok(self.node().agents(None).await?)
+    async fn agents(&self, caller: &CallerIdentity) -> Result<Vec<v1::ListedAgent>, A2aError> {
+        Ok(self.tasks.node_for(caller).agents(None).await?)
     }
 
     async fn check(&self) -> Result<(), A2aError> {
@@ -351,6 +362,7 @@ impl A2aHandler for MeshHandler {
         target: &Target,
         front: &CardEndpoint,
         version: Version,
+        caller: &CallerIdentity,
     ) -> Result<Value, A2aError> {
         match (&self.config.extended_card, target) {
             (Some(more), Target::Own) => {
@@ -359,10 +371,29 @@ impl A2aHandler for MeshHandler {
                     dual: front.dual || version == Version::V03,
                     ..front.clone()
                 };
-                Ok(card::write(&self.own_card().await?, &front, Some(more)))
+                let card = own_card(&*self.tasks.node_for(caller)).await?;
+                Ok(card::write(&card, &front, Some(more)))
             }
             _ => Err(no_extended_card(version)),
         }
+    }
+}
+
+async fn own_card(node: &dyn Gateway) -> Result<v1::AgentCard, GatewayError> {
+    node.card(&node.peer_id().await?).await
+}
+
+/// Whether a stranger is shown no agent, and may be shown some when it says who it is: it has to learn from a card how to do that.
+fn is_hidden(error: &GatewayError, front: &CardEndpoint, caller: &CallerIdentity) -> bool {
+    error.kind() == ErrorKind::AgentNotFound && caller.is_stranger() && !front.schemes.is_empty()
+}
+
+/// The card of the node for such a stranger.
+fn card_without_agents() -> v1::AgentCard {
+    v1::AgentCard {
+        name: "AgentAnycast".to_owned(),
+        description: "Agents here are for callers who say who they are".to_owned(),
+        ..v1::AgentCard::default()
     }
 }
 

@@ -97,7 +97,8 @@ pub(crate) fn router(
         config.authenticator.clone(),
         config.limits.clone(),
         config.max_body,
-    );
+    )
+    .with_public_url(config.public_url.as_deref().unwrap_or_default());
     let front = A2aFront(Arc::new(A2aFrontState {
         handler,
         admission: Arc::new(entry),
@@ -202,15 +203,24 @@ async fn answer(front: &A2aFront, request: Request) -> Response {
     let peer = request.extensions().get::<ClientConnection>().cloned();
     let words = what.error_format();
     if matches!(what, Resource::Health | Resource::Card) {
-        let place = match front.0.admission.admit_anonymous(peer.as_ref()) {
-            Ok(place) => place,
+        let admitted = front
+            .0
+            .admission
+            .admit_any(request.headers(), peer.as_ref())
+            .await;
+        let AdmittedRequest {
+            caller,
+            permit: place,
+        } = match admitted {
+            Ok(admitted) => admitted,
             Err(refusal) => return words.refuse(&refusal),
         };
         let response = if what == Resource::Health {
             front.0.health.answer(&*front.0.handler).await
         } else {
             let host = RequestHost::from_request(&request).map_err(A2aError::from);
-            Box::pin(card::answer(&front.0, &target, &base, host, request.headers())).await
+            let asker = (request.headers(), &caller);
+            Box::pin(card::answer(&front.0, &target, &base, host, asker)).await
         };
         return bounded_response(response, place).unwrap_or_else(|refusal| words.refuse(&refusal));
     }
@@ -229,7 +239,7 @@ async fn answer(front: &A2aFront, request: Request) -> Response {
     request.extensions_mut().insert(place.clone());
     let address = CallContext {
         target,
-        caller: caller.as_str().to_owned(),
+        caller: (&caller).into(),
         extensions: extensions::declared(&front.0.config, request.headers()),
         trace: trace::trace_headers(request.headers()),
         idempotency_key: idempotency_key(request.headers()),
@@ -238,7 +248,11 @@ async fn answer(front: &A2aFront, request: Request) -> Response {
     let base = base.as_str();
     let response = match what {
         Resource::Agents | Resource::Skills | Resource::Page => {
-            front.0.directory.answer(&*front.0.handler, &what).await
+            front
+                .0
+                .directory
+                .answer(&*front.0.handler, &what, &address.caller)
+                .await
         }
         Resource::Health | Resource::Card | Resource::JsonRpc => {
             json_rpc::answer(&front.0, address, base, request).await

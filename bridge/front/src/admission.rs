@@ -4,7 +4,7 @@
 
 use std::{
     hash::Hash,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     num::NonZeroUsize,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
@@ -13,15 +13,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agentanycast_gateways::front::CallerLimits;
+use agentanycast_gateways::front::{CallerLimits, is_url_of_this_host};
 use agentanycast_limits::{
     ByteQuota, Concurrency, Network, Slot,
     rate::{Nanos, Rate, Rates},
 };
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderName, header};
 
 use super::refusal::Refusal;
-use crate::auth::{AuthError, Authenticator, CallerName, ClientCertificate};
+use crate::auth::{AuthError, Authenticator, ClientCertificate, FrontCaller};
 
 /// Signatures of tokens that are checked for one address: a second, and at once. A good one is checked once a minute.
 const CHECKS: u64 = 100;
@@ -62,10 +62,27 @@ pub struct ClientConnection {
     pub slot: Weak<Slot>,
 }
 
+impl ClientConnection {
+    /// Whether both its ends are loopback addresses.
+    fn is_loopback(&self) -> bool {
+        let is_here = self
+            .local_addr
+            .is_some_and(|here| here.ip().to_canonical().is_loopback());
+        is_here && IpAddr::from(self.network).is_loopback()
+    }
+}
+
+/// What proxies add to requests that they pass on.
+const FORWARDED: [HeaderName; 3] = [
+    header::FORWARDED,
+    header::VIA,
+    HeaderName::from_static("x-forwarded-for"),
+];
+
 /// Who a share belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum QuotaKey {
-    Caller(CallerName),
+    Caller(FrontCaller),
     /// `None` within the process.
     Network(Option<Network>),
 }
@@ -74,6 +91,8 @@ enum QuotaKey {
 pub struct RequestAdmission {
     callers: Authenticator,
     limits: CallerLimits,
+    /// Clients connect to a proxy, which passes on what comes from elsewhere.
+    is_behind_proxy: bool,
     /// What the bodies of one caller may take at a time.
     max_body_bytes: usize,
     /// Of requests, and of tokens that are checked; none: no limit.
@@ -96,7 +115,7 @@ struct CallerQuotas {
 /// A request that may come in.
 pub struct AdmittedRequest {
     /// Who sends it.
-    pub caller: CallerName,
+    pub caller: FrontCaller,
     /// Its place until it is answered.
     pub permit: RequestPermit,
 }
@@ -118,8 +137,24 @@ impl RequestAdmission {
             rate: rate(limits.rate, limits.burst),
             checks: rate(CHECKS, CHECKS_AT_ONCE),
             limits,
+            is_behind_proxy: false,
             begun: Instant::now(),
         }
+    }
+
+    /// Which clients reach by this URL; empty: it is not said. Unless the URL is of this host, a proxy is before the front, so that
+    /// a connection over loopback says nothing of who calls.
+    #[must_use]
+    pub fn with_public_url(mut self, url: &str) -> Self {
+        self.is_behind_proxy = !url.is_empty() && !is_url_of_this_host(url);
+        self
+    }
+
+    /// Whether a request comes from a program of this host.
+    fn is_local(&self, headers: &HeaderMap, peer: Option<&ClientConnection>) -> bool {
+        !self.is_behind_proxy
+            && peer.is_some_and(ClientConnection::is_loopback)
+            && !FORWARDED.iter().any(|name| headers.contains_key(name))
     }
 
     /// Callers send messages of this size, in bytes. It has to be said before there are requests.
@@ -144,7 +179,9 @@ impl RequestAdmission {
             self.checks
                 .is_none_or(|rate| shares.checks.take(now, network, rate, 1))
         };
-        let caller = match self.callers.authenticate(headers, certificate, check).await {
+        let is_local = self.is_local(headers, peer);
+        let authenticated = self.callers.authenticate(headers, certificate, is_local, check);
+        let caller = match authenticated.await {
             Ok(caller) => caller,
             Err(refused) => {
                 self.count(&mut self.shares(), &QuotaKey::Network(network))?;
@@ -183,7 +220,7 @@ impl RequestAdmission {
         let proven = if self.checks.is_none_or(may_check) {
             prove()
                 .map_err(AuthError::BadToken)
-                .and_then(|name| CallerName::of_proof(&name))
+                .and_then(|name| FrontCaller::of_proof(&name))
         } else {
             Err(AuthError::RateLimited)
         };
@@ -197,6 +234,26 @@ impl RequestAdmission {
                 Err(refused.into())
             }
         }
+    }
+
+    /// A request that anybody may make, and who makes it: what it shows that is not good says nothing.
+    ///
+    /// # Errors
+    /// When its sender has too much.
+    pub async fn admit_any(
+        self: &Arc<Self>,
+        headers: &HeaderMap,
+        peer: Option<&ClientConnection>,
+    ) -> Result<AdmittedRequest, Refusal> {
+        let shows_something = headers.contains_key(header::AUTHORIZATION)
+            || peer.is_some_and(|peer| peer.certificate.is_some());
+        if shows_something && let Ok(admitted) = self.admit(headers, peer).await {
+            return Ok(admitted);
+        }
+        Ok(AdmittedRequest {
+            caller: FrontCaller::anonymous(self.is_local(headers, peer)),
+            permit: self.admit_anonymous(peer)?,
+        })
     }
 
     /// A request that anybody may make.
@@ -341,8 +398,6 @@ fn rate(per_second: u64, at_once: u64) -> Option<Rate> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::IpAddr;
-
     use super::*;
     use crate::{json_body, refusal::RefusalKind};
 
@@ -381,6 +436,62 @@ mod tests {
         drop((held, next));
         assert!(entry.admit_anonymous(Some(&one)).is_ok());
         assert!(entry.shares().open.is_empty());
+    }
+
+    #[tokio::test]
+    async fn who_is_anonymous_is_a_stranger_unless_it_is_a_program_of_this_host() {
+        let connection = |client: &str, here: Option<&str>| ClientConnection {
+            local_addr: here.map(|here| here.parse().unwrap()),
+            ..peer(client)
+        };
+        let plain = HeaderMap::new();
+        let forwarded = |name: &'static str| {
+            HeaderMap::from_iter([(HeaderName::from_static(name), "192.0.2.7".parse().unwrap())])
+        };
+        let is_stranger = async |url: &str, headers: &HeaderMap, connection: Option<ClientConnection>| {
+            let admission = RequestAdmission::new(Authenticator::default(), CallerLimits::default(), 1 << 20);
+            let admission = Arc::new(admission.with_public_url(url));
+            let admitted = admission.admit(headers, connection.as_ref()).await.ok().unwrap();
+            let any = admission
+                .admit_any(headers, connection.as_ref())
+                .await
+                .ok()
+                .unwrap();
+            assert_eq!(any.caller, admitted.caller);
+            admitted.caller.is_stranger()
+        };
+        for (client, here, expected) in [
+            ("127.0.0.1", Some("127.0.0.1:80"), false),
+            ("127.0.0.2", Some("127.0.0.9:80"), false),
+            ("::1", Some("[::1]:80"), false),
+            ("::ffff:127.0.0.1", Some("[::ffff:127.0.0.1]:80"), false),
+            ("127.0.0.1", None, true),
+            ("192.0.2.1", Some("127.0.0.1:80"), true),
+            ("127.0.0.1", Some("192.0.2.1:80"), true),
+            ("192.0.2.1", Some("192.0.2.1:80"), true),
+        ] {
+            let connected = connection(client, here);
+            assert_eq!(
+                is_stranger("", &plain, Some(connected)).await,
+                expected,
+                "{client} {here:?}"
+            );
+        }
+        assert!(is_stranger("", &plain, None).await);
+        let here = || Some(connection("127.0.0.1", Some("127.0.0.1:80")));
+        for (url, expected) in [
+            ("https://agents.example.org", true),
+            ("no url", true),
+            ("http://127.0.0.1:80", false),
+            ("http://localhost:80", false),
+            ("http://[::1]", false),
+            ("http://127.0.0.1.example.org", true),
+        ] {
+            assert_eq!(is_stranger(url, &plain, here()).await, expected, "{url}");
+        }
+        for name in ["forwarded", "x-forwarded-for", "via"] {
+            assert!(is_stranger("", &forwarded(name), here()).await, "{name}");
+        }
     }
 
     #[test]

@@ -120,16 +120,17 @@ impl Authenticator {
         [tokens, oidc, certificates].into_iter().flatten().collect()
     }
 
-    /// The name of whoever sends this request. `check` says whether a token may be checked that was not seen lately:
-    /// that costs something.
+    /// Who sends this request, which comes from a program of this host if `is_local`. `check` says whether a token may be checked
+    /// that was not seen lately: that costs something.
     pub async fn authenticate(
         &self,
         headers: &HeaderMap,
         certificate: Option<&ClientCertificate>,
+        is_local: bool,
         check: impl FnOnce() -> bool,
-    ) -> Result<CallerName, AuthError> {
+    ) -> Result<FrontCaller, AuthError> {
         if !self.requires_credentials() {
-            return Ok(CallerName::new(ANONYMOUS));
+            return Ok(FrontCaller::anonymous(is_local));
         }
         let now = SystemTime::now();
         let takes_tokens = self.0.tokens.is_some() || self.0.oidc.is_some();
@@ -137,13 +138,13 @@ impl Authenticator {
         let Some(token) = bearer(headers).filter(|_| takes_tokens) else {
             let certificate = certificate.filter(|_| self.0.certificates);
             return match certificate.and_then(|certificate| certificate.name(now)) {
-                Some(name) => Ok(CallerName::new(name)),
+                Some(name) => Ok(FrontCaller::identified(name)),
                 None => Err(AuthError::NoCredentials(self.wanted())),
             };
         };
         let tokens = self.0.tokens.as_ref().map(HotReload::get);
         if let Some(name) = tokens.as_ref().and_then(|tokens| tokens.name(token)) {
-            return Ok(CallerName::new(name));
+            return Ok(FrontCaller::identified(name));
         }
         let Some(oidc) = &self.0.oidc else {
             return Err(AuthError::BadToken("it is not known here".to_owned()));
@@ -154,7 +155,7 @@ impl Authenticator {
             None if check() => Box::pin(oidc.verify(token, now)).await.map_err(AuthError::from)?,
             None => return Err(AuthError::RateLimited),
         };
-        Ok(CallerName::new(&subject))
+        Ok(FrontCaller::identified(&subject))
     }
 
     /// What a caller has to show, in words.
@@ -180,13 +181,30 @@ impl From<OidcError> for AuthError {
     }
 }
 
-/// The name of a caller, which the rules of the node know as `http:NAME`. Cheap to clone.
+/// A caller as a front knows it. The rules of the node know it by its name, as `GATEWAY:NAME`. Cheap to clone.
+///
+/// It counts as the own node if it has shown who it is, or is a program of this host; else it is a stranger.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct CallerName(Arc<str>);
+pub struct FrontCaller {
+    name: Arc<str>,
+    is_stranger: bool,
+}
 
-impl CallerName {
-    fn new(name: &str) -> Self {
-        Self(name.into())
+impl FrontCaller {
+    /// One that has shown that it has this name.
+    fn identified(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            is_stranger: false,
+        }
+    }
+
+    /// One that has not said who it is; `is_local`: it is a program of this host.
+    pub(crate) fn anonymous(is_local: bool) -> Self {
+        Self {
+            name: ANONYMOUS.into(),
+            is_stranger: !is_local,
+        }
     }
 
     /// A caller that has proven to a gateway that it has this name.
@@ -196,17 +214,22 @@ impl CallerName {
                 "its subject cannot be a caller's name".to_owned(),
             ));
         }
-        Ok(Self::new(name))
+        Ok(Self::identified(name))
     }
 
-    /// The name.
+    /// Its name.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.name
     }
 
-    /// Whether it is the one that says nothing of who it is.
+    /// Whether it has not said who it is.
     pub fn is_anonymous(&self) -> bool {
-        &*self.0 == ANONYMOUS
+        &*self.name == ANONYMOUS
+    }
+
+    /// Whether it is a stranger to the node.
+    pub fn is_stranger(&self) -> bool {
+        self.is_stranger
     }
 }
 
@@ -248,8 +271,9 @@ mod tests {
             tokens: Some(tokens),
             ..AuthMethods::default()
         }));
-        let name =
-            async |callers: &Authenticator, headers| callers.authenticate(&headers, None, || true).await;
+        let name = async |callers: &Authenticator, headers| {
+            callers.authenticate(&headers, None, false, || true).await
+        };
         let alice = name(&callers, head("bearer 0123456789abcdef")).await.unwrap();
         assert_eq!(alice.as_str(), "alice");
         for (wrong, shown) in [
@@ -269,6 +293,12 @@ mod tests {
         );
         let anybody = name(&Authenticator::default(), HeaderMap::new()).await.unwrap();
         assert!(anybody.is_anonymous() && !alice.is_anonymous());
+        assert!(anybody.is_stranger() && !alice.is_stranger());
+        let here = Authenticator::default()
+            .authenticate(&HeaderMap::new(), None, true, || true)
+            .await
+            .unwrap();
+        assert!(here.is_anonymous() && !here.is_stranger());
     }
 
     #[test]

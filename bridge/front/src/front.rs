@@ -72,7 +72,8 @@ impl Front {
         let tls = listener::tls(&settings)?;
         let max_body = usize::try_from(settings.max_body.0).unwrap_or(usize::MAX);
         let requires_credentials = authenticator.requires_credentials();
-        let admission = RequestAdmission::new(authenticator, settings.limits.clone(), max_body);
+        let admission = RequestAdmission::new(authenticator, settings.limits.clone(), max_body)
+            .with_public_url(&settings.public_url);
         Ok(Self {
             rules: Arc::new(FrontRules {
                 admission: Arc::new(admission),
@@ -198,6 +199,19 @@ impl FrontRules {
     /// How clients reach it; empty: the settings do not say.
     pub fn public_url(&self) -> &str {
         &self.public_url
+    }
+
+    /// Lets a request in that anybody may make, and says who makes it: what it shows that is not good says nothing.
+    ///
+    /// # Errors
+    /// When its sender has too much.
+    pub fn admit_any<'a>(
+        &'a self,
+        request: &'a Request,
+    ) -> impl Future<Output = Result<AdmittedRequest, Refusal>> + Send + use<'a> {
+        let (headers, extensions) = (request.headers(), request.extensions());
+        let peer = extensions.get::<ClientConnection>();
+        self.admission.admit_any(headers, peer)
     }
 
     /// Lets a request in that anybody may make, such as for a signed manifest.

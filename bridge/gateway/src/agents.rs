@@ -16,6 +16,9 @@ mod resending_stream;
 /// A node that agents can be attached to.
 #[async_trait]
 pub trait Agents: Send + Sync {
+    /// The same node; agents that are attached to it by this have this access, until its owner says otherwise.
+    fn with_access(&self, access: v1::AgentAccess) -> Arc<dyn Agents>;
+
     /// Attaches an agent of this name with this card: 1 to 64 of `a-z`, `0-9`, `.`, `_` and `-`, with a letter or digit first;
     /// an empty name is made of the card's. It stays registered when it is detached. `program` is what serves it, for people.
     async fn attach(

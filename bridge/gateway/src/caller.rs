@@ -9,17 +9,89 @@
 //! a name that is made of that, of the caller and of its further labels. So two callers that say the same have two
 //! conversations, and nothing has to be looked up or remembered. Whoever has not said who it is, and whoever uses the daemon
 //! itself, shares the names with all who have not: there they are as they are given.
+//!
+//! A caller counts as the own node, or is a stranger to it, who sees and may use its open agents alone. Strangers of one name, as
+//! those have that have not said who they are, have their own tasks: they never see those of callers who count as the own node.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use agentanycast_front::auth::ANONYMOUS;
+use agentanycast_front::auth::{ANONYMOUS, FrontCaller};
 use agentanycast_proto::v1;
 use uuid::{Builder, Uuid};
 
 use crate::{
     Target, TaskGroup,
-    labels::{CALLER, CONTEXT, TARGET, group_of},
+    labels::{CALLER, CONTEXT, STRANGER, TARGET, group_of},
 };
+
+/// What the share and the keys of a stranger count by, before its name. No name has a space.
+const STRANGERS: &str = "stranger ";
+
+/// The value of [`STRANGER`].
+const IS_STRANGER: &str = "true";
+
+/// Who calls a gateway.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CallerIdentity {
+    /// The name under which it is known; `None`: it uses the daemon itself.
+    name: Option<String>,
+    is_stranger: bool,
+}
+
+impl CallerIdentity {
+    /// Whoever uses the daemon itself, such as the program that has started the gateway for itself alone.
+    pub const fn local() -> Self {
+        Self {
+            name: None,
+            is_stranger: false,
+        }
+    }
+
+    /// One that has shown the gateway that it has this name, or that the owner of the node has named so.
+    pub fn identified(name: impl Into<String>) -> Self {
+        Self {
+            name: Some(name.into()),
+            is_stranger: false,
+        }
+    }
+
+    /// One of this name that may be anybody.
+    pub fn stranger(name: impl Into<String>) -> Self {
+        Self {
+            name: Some(name.into()),
+            is_stranger: true,
+        }
+    }
+
+    /// The name under which it is known; `None`: it uses the daemon itself.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// Whether it is a stranger to the node.
+    pub fn is_stranger(&self) -> bool {
+        self.is_stranger
+    }
+
+    /// By what it is told from others where they share something, such as memory.
+    pub fn share(&self) -> String {
+        let name = self.name.as_deref().unwrap_or_default();
+        if self.is_stranger {
+            format!("{STRANGERS}{name}")
+        } else {
+            name.to_owned()
+        }
+    }
+}
+
+impl From<&FrontCaller> for CallerIdentity {
+    fn from(caller: &FrontCaller) -> Self {
+        Self {
+            name: Some(caller.as_str().to_owned()),
+            is_stranger: caller.is_stranger(),
+        }
+    }
+}
 
 /// How the tasks of one gateway are labelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +171,7 @@ impl GatewayLabels {
     /// Whether a label is one that only gateways write.
     fn is_reserved(&self, name: &str) -> bool {
         let is_of = |names: LabelNames| [names.caller, names.context, names.target].contains(&name);
-        is_of(NAMES) || self.former.is_some_and(is_of)
+        name == STRANGER || is_of(NAMES) || self.former.is_some_and(is_of)
     }
 }
 
@@ -107,8 +179,9 @@ impl GatewayLabels {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     labels: GatewayLabels,
-    /// The name under which it is known; `None`: it uses the daemon itself.
-    subject: Option<String>,
+    identity: CallerIdentity,
+    /// By what its share of memory counts.
+    share: String,
     /// Whom it calls, in the words of its gateway.
     target: String,
     /// Whether [`Caller::target`] says which agent.
@@ -121,23 +194,24 @@ pub struct Caller {
 
 impl Caller {
     /// One whose tasks with each agent are a list of their own.
-    pub fn with_target(labels: GatewayLabels, subject: Option<&str>, target: &Target) -> Self {
+    pub fn with_target(labels: GatewayLabels, identity: CallerIdentity, target: &Target) -> Self {
         Self {
-            labels,
-            subject: subject.map(str::to_owned),
-            target: target.label(),
             is_per_agent: true,
-            further: BTreeMap::new(),
-            keys_of: None,
+            ..Self::new(labels, identity, target.label())
         }
     }
 
     /// One whose tasks are one list, whomever it calls.
-    pub fn with_one_list(labels: GatewayLabels, subject: Option<&str>) -> Self {
+    pub fn with_one_list(labels: GatewayLabels, identity: CallerIdentity) -> Self {
+        Self::new(labels, identity, labels.name.to_owned())
+    }
+
+    fn new(labels: GatewayLabels, identity: CallerIdentity, target: String) -> Self {
         Self {
             labels,
-            subject: subject.map(str::to_owned),
-            target: labels.name.to_owned(),
+            share: identity.share(),
+            identity,
+            target,
             is_per_agent: false,
             further: BTreeMap::new(),
             keys_of: None,
@@ -161,7 +235,7 @@ impl Caller {
 
     /// By what its share of memory counts.
     pub fn share(&self) -> &str {
-        self.subject.as_deref().unwrap_or_default()
+        &self.share
     }
 
     /// By what its idempotency keys count.
@@ -171,7 +245,12 @@ impl Caller {
 
     /// Whether it has said who it is, or need not.
     pub fn is_known(&self) -> bool {
-        self.subject.as_deref() != Some(ANONYMOUS)
+        !self.identity.is_stranger && self.identity.name() != Some(ANONYMOUS)
+    }
+
+    /// Who it is.
+    pub fn identity(&self) -> &CallerIdentity {
+        &self.identity
     }
 
     /// Whether its list of tasks is that with one agent.
@@ -186,14 +265,16 @@ impl Caller {
 
     fn further_labels(&self) -> impl Iterator<Item = (String, String)> {
         let said = self.further.iter();
-        said.filter_map(|(name, value)| Some(((*name).to_owned(), value.clone()?)))
+        let said = said.filter_map(|(name, value)| Some(((*name).to_owned(), value.clone()?)));
+        let stranger = self.identity.is_stranger;
+        said.chain(stranger.then(|| (STRANGER.to_owned(), IS_STRANGER.to_owned())))
     }
 
     /// The labels of a task that it sends, without the conversation.
     pub fn labels(&self) -> BTreeMap<String, String> {
         let mut labels: BTreeMap<_, _> = self.further_labels().collect();
         labels.insert(TARGET.to_owned(), self.target.clone());
-        if let Some(subject) = &self.subject {
+        if let Some(subject) = self.identity.name() {
             labels.insert(CALLER.to_owned(), format!("{}:{subject}", self.labels.name));
         }
         labels
@@ -204,9 +285,9 @@ impl Caller {
         let names = self.labels.hashed_names();
         let mut labels: BTreeMap<_, _> = self.further_labels().collect();
         labels.insert(names.target.to_owned(), self.target.clone());
-        if let Some(subject) = &self.subject {
+        if let Some(subject) = self.identity.name() {
             let value = match self.labels.former {
-                Some(_) => subject.clone(),
+                Some(_) => subject.to_owned(),
                 None => format!("{}:{subject}", self.labels.name),
             };
             labels.insert(names.caller.to_owned(), value);
@@ -221,7 +302,7 @@ impl Caller {
 
     /// Whether names of conversations are those of this caller alone.
     fn has_own_contexts(&self) -> bool {
-        self.subject.as_deref().is_some_and(|name| name != ANONYMOUS)
+        self.identity.name().is_some_and(|name| name != ANONYMOUS)
     }
 
     /// What the mesh calls the conversation that this caller calls so.
@@ -264,16 +345,21 @@ impl Caller {
     /// there or of anybody's making.
     pub fn owns(&self, task: &v1::Task, me: &str) -> bool {
         let subject = self.labels.subject_of(task);
-        let is_callers = match &self.subject {
+        let is_callers = match self.identity.name() {
             Some(own) => subject.as_deref() == Some(own),
             None => !self.labels.has_caller(task),
         };
+        let is_strangers = task.metadata.contains_key(STRANGER);
         let target = self.labels.label(task, |names| names.target);
         let has_further = self
             .further
             .iter()
             .all(|(name, value)| task.metadata.get(*name) == value.as_ref());
-        task.originator_peer_id == me && is_callers && target == Some(&self.target) && has_further
+        task.originator_peer_id == me
+            && is_callers
+            && is_strangers == self.identity.is_stranger
+            && target == Some(&self.target)
+            && has_further
     }
 }
 
@@ -290,7 +376,7 @@ mod tests {
     const WITH_FORMER: GatewayLabels = LABELS.with_former(OLD);
 
     fn caller(labels: GatewayLabels, subject: &str) -> Caller {
-        Caller::with_target(labels, Some(subject), &Target::Own)
+        Caller::with_target(labels, CallerIdentity::identified(subject), &Target::Own)
     }
 
     fn task(metadata: &[(&str, &str)]) -> v1::Task {
@@ -310,7 +396,11 @@ mod tests {
             let alice = caller(labels, "alice");
             let name = alice.mesh_context("c");
             assert_eq!(name.len(), 36, "it is as long as any other");
-            let skill = Caller::with_target(labels, Some("alice"), &Target::Skill("x".to_owned()));
+            let skill = Caller::with_target(
+                labels,
+                CallerIdentity::identified("alice"),
+                &Target::Skill("x".to_owned()),
+            );
             assert_eq!(name, skill.mesh_context("c"));
             for other in [
                 alice.mesh_context("d"),
@@ -323,7 +413,7 @@ mod tests {
                 assert_ne!(name, other);
             }
             let everybody = [
-                Caller::with_target(labels, None, &Target::Own),
+                Caller::with_target(labels, CallerIdentity::local(), &Target::Own),
                 caller(labels, ANONYMOUS),
             ];
             for everybody in everybody {
@@ -371,15 +461,15 @@ mod tests {
         assert!(!alice.owns(&own, "other"), "it began at another node");
         assert!(!caller(LABELS, "bob").owns(&own, "me"));
         assert!(!caller(GatewayLabels::new("else"), "alice").owns(&own, "me"));
-        assert!(!Caller::with_target(LABELS, None, &Target::Own).owns(&own, "me"));
-        assert!(!Caller::with_one_list(LABELS, Some("alice")).owns(&own, "me"));
+        assert!(!Caller::with_target(LABELS, CallerIdentity::local(), &Target::Own).owns(&own, "me"));
+        assert!(!Caller::with_one_list(LABELS, CallerIdentity::identified("alice")).owns(&own, "me"));
         let labelled = alice.clone().with_label("t", Some("1".to_owned()));
         assert!(!labelled.owns(&own, "me"));
         own.metadata.insert("t".to_owned(), "1".to_owned());
         assert!(labelled.owns(&own, "me"));
         assert!(!alice.clone().with_label("t", None).owns(&own, "me"));
         let local = task(&[(TARGET, "own")]);
-        assert!(Caller::with_target(LABELS, None, &Target::Own).owns(&local, "me"));
+        assert!(Caller::with_target(LABELS, CallerIdentity::local(), &Target::Own).owns(&local, "me"));
         assert!(!alice.owns(&local, "me"));
     }
 
@@ -398,7 +488,7 @@ mod tests {
             !caller(LABELS, "alice").owns(&old, "me"),
             "it never had such labels"
         );
-        assert!(!Caller::with_target(WITH_FORMER, None, &Target::Own).owns(&old, "me"));
+        assert!(!Caller::with_target(WITH_FORMER, CallerIdentity::local(), &Target::Own).owns(&old, "me"));
         // The lists and conversations of then go on.
         let then = BTreeMap::from([
             ("old.caller".to_owned(), "alice".to_owned()),
@@ -413,11 +503,34 @@ mod tests {
 
     #[test]
     fn nobody_writes_the_labels_of_gateways() {
-        let mut labels: BTreeMap<String, String> = [CALLER, CONTEXT, TARGET, OLD.caller, "t", "x"]
+        let mut labels: BTreeMap<String, String> = [CALLER, CONTEXT, TARGET, STRANGER, OLD.caller, "t", "x"]
             .map(|name| (name.to_owned(), "v".to_owned()))
             .into();
         let alice = caller(WITH_FORMER, "alice").with_label("t", None);
         alice.remove_reserved(&mut labels);
         assert_eq!(labels.into_keys().collect::<Vec<_>>(), ["x"]);
+    }
+    #[test]
+    fn strangers_and_callers_of_this_host_have_tasks_of_their_own() {
+        for labels in [LABELS, WITH_FORMER] {
+            let of = |identity| Caller::with_target(labels, identity, &Target::Own);
+            let here = of(CallerIdentity::identified(ANONYMOUS));
+            let stranger = of(CallerIdentity::stranger(ANONYMOUS));
+            assert_eq!(stranger.labels()[STRANGER], "true");
+            assert_eq!(stranger.labels()[CALLER], here.labels()[CALLER]);
+            assert!(!here.labels().contains_key(STRANGER));
+            let pairs = [(&here, &stranger), (&stranger, &here)];
+            for (one, other) in pairs {
+                let begun = v1::Task {
+                    metadata: one.labels(),
+                    ..task(&[])
+                };
+                assert!(one.owns(&begun, "me") && !other.owns(&begun, "me"));
+                assert_ne!(one.group(), other.group());
+                assert_ne!(one.share(), other.share());
+                assert_ne!(one.key_owner(), other.key_owner());
+                assert!(!one.is_known());
+            }
+        }
     }
 }

@@ -42,6 +42,8 @@ pub struct FakeGateway {
     next: Arc<AtomicU64>,
     /// A permit for each task whose sender is answered; none: all are.
     answers: Option<Arc<Semaphore>>,
+    /// Its own agent is private.
+    is_private: bool,
 }
 
 impl FakeGateway {
@@ -49,6 +51,13 @@ impl FakeGateway {
     #[must_use]
     pub fn with_held_answers(mut self, answers: Arc<Semaphore>) -> Self {
         self.answers = Some(answers);
+        self
+    }
+
+    /// Its own agent is private: strangers do not see it.
+    #[must_use]
+    pub fn with_private_agent(mut self) -> Self {
+        self.is_private = true;
         self
     }
 
@@ -212,6 +221,23 @@ impl Gateway for FakeGateway {
             name: "Fake".to_owned(),
             ..v1::AgentCard::default()
         })
+    }
+
+    async fn public_card(
+        &self,
+        peer: &str,
+        wanted: Option<v1::AgentsPage>,
+    ) -> Result<v1::AgentCard, GatewayError> {
+        if peer == "me" && self.is_private {
+            return Err(GatewayError::new(
+                ErrorKind::AgentNotFound,
+                "no card of me is known",
+            ));
+        }
+        match wanted {
+            Some(wanted) => self.agents_page(peer, wanted).await,
+            None => self.card(peer).await,
+        }
     }
 
     async fn discover(

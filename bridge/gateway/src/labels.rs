@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-pub use agentanycast_proto::gateway_labels::{CALLER, CONTEXT, TARGET};
+pub use agentanycast_proto::gateway_labels::{CALLER, CONTEXT, STRANGER, TARGET};
 use agentanycast_proto::v1::{self, TaskStatus};
 use sha2::{Digest as _, Sha256};
 

@@ -94,6 +94,14 @@ impl Gateway for LazyGateway {
         self.node().await?.agents_page(peer, wanted).await
     }
 
+    async fn public_card(
+        &self,
+        peer: &str,
+        wanted: Option<v1::AgentsPage>,
+    ) -> Result<v1::AgentCard, GatewayError> {
+        self.node().await?.public_card(peer, wanted).await
+    }
+
     async fn agents(&self, skill: Option<&str>) -> Result<Vec<v1::ListedAgent>, GatewayError> {
         self.node().await?.agents(skill).await
     }

@@ -30,6 +30,7 @@ pub mod running;
 mod sdk;
 #[cfg(feature = "sdk")]
 mod sdk_agents;
+mod strangers_node;
 mod target;
 pub mod tasks;
 pub mod time;
@@ -54,6 +55,7 @@ pub use external::{
 pub use lazy::{ConnectNode, LazyGateway};
 #[cfg(feature = "sdk")]
 pub use sdk::SdkGateway;
+pub use strangers_node::StrangersNode;
 pub use target::{OWN_NODE, Target, agent_address, parse_peer};
 
 /// A node, as a gateway is given it when it starts. Cheap to clone.
@@ -203,6 +205,18 @@ pub trait Gateway: Send + Sync {
 
     /// Whole cards of some agents of a node whose card has not all of them: a card with `agents` and `agents_total` alone.
     async fn agents_page(&self, peer: &str, wanted: v1::AgentsPage) -> Result<v1::AgentCard, GatewayError>;
+
+    /// The card of a peer, or whole cards of the agents that are wanted, as a stranger to this node may see them: of this node itself
+    /// its open agents alone. [`ErrorKind::AgentNotFound`]: it has none; so does a node that cannot tell.
+    async fn public_card(
+        &self,
+        peer: &str,
+        wanted: Option<v1::AgentsPage>,
+    ) -> Result<v1::AgentCard, GatewayError> {
+        let _ = wanted;
+        let text = format!("no card of {} is known", shorten(peer));
+        Err(GatewayError::new(ErrorKind::AgentNotFound, text))
+    }
 
     /// Whether an agent listens for tasks beside the node; `true` where that is not known.
     async fn has_listener(&self) -> Result<bool, GatewayError>;

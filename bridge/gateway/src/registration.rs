@@ -5,7 +5,10 @@ use std::sync::Arc;
 use agentanycast_daemon_kit::settings::{ConfigError, SettingKey, ValueSources};
 use agentanycast_front::front::Front;
 pub use agentanycast_front::request_counts::RequestCounts;
-use agentanycast_gateways::part::{self, HasPartValues, SettingTables};
+use agentanycast_gateways::{
+    access::access_of,
+    part::{self, HasPartValues, SettingTables},
+};
 use futures::{FutureExt as _, future::BoxFuture};
 
 use crate::{NodePort, running::RunningGateway};
@@ -80,6 +83,10 @@ impl<P: ProgramContext> Registration<P> {
                         return Ok(None);
                     }
                     let counts = program.request_counts(M::NAME);
+                    let node = NodePort {
+                        agents: node.agents.with_access(access_of(settings.open)),
+                        ..node
+                    };
                     let front = Front::of_gateway(M::NAME, settings.front, counts)?;
                     let running = M::start(node, front, settings.own).await?;
                     tracing::info!(gateway = M::NAME, address = %running.address(), "a gateway listens");

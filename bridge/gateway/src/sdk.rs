@@ -150,6 +150,14 @@ impl Gateway for SdkGateway {
             .into())
     }
 
+    async fn public_card(
+        &self,
+        peer: &str,
+        wanted: Option<v1::AgentsPage>,
+    ) -> Result<v1::AgentCard, GatewayError> {
+        Ok(self.node.public_card(&peer_id(peer)?, wanted).await?)
+    }
+
     async fn discover(
         &self,
         skill: &str,

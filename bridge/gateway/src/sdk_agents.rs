@@ -29,6 +29,10 @@ const GO_ON: Duration = Duration::from_hours(365 * 24);
 
 #[async_trait]
 impl Agents for SdkGateway {
+    fn with_access(&self, access: v1::AgentAccess) -> Arc<dyn Agents> {
+        Arc::new(self.for_access(access.into()))
+    }
+
     async fn attach(
         &self,
         name: &str,

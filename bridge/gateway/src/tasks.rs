@@ -17,11 +17,12 @@ use tokio::{
 
 use crate::{
     ErrorKind, Gateway, GatewayError, NewTask, Target, TaskHandle, TaskListing, TaskQuery, Update,
-    caller::Caller,
+    caller::{Caller, CallerIdentity},
     idempotency, is_terminal,
-    labels::{CALLER, CONTEXT, TARGET},
+    labels::{CALLER, CONTEXT, STRANGER, TARGET},
     read_budget::ReadBudget,
     shorten,
+    strangers_node::StrangersNode,
 };
 
 pub use awaited_task::AwaitedTask;
@@ -177,6 +178,15 @@ impl GatewayTasks {
         &self.node
     }
 
+    /// The node, as this caller may see it.
+    pub fn node_for(&self, identity: &CallerIdentity) -> Arc<dyn Gateway> {
+        if identity.is_stranger() {
+            Arc::new(StrangersNode::new(Arc::clone(&self.node)))
+        } else {
+            Arc::clone(&self.node)
+        }
+    }
+
     /// Those of this caller.
     pub fn of_caller(&self, caller: Caller) -> CallerTasks<'_> {
         CallerTasks { shared: self, caller }
@@ -220,6 +230,11 @@ impl CallerTasks<'_> {
     /// Whose they are.
     pub fn caller(&self) -> &Caller {
         &self.caller
+    }
+
+    /// The node, as this caller may see it.
+    pub fn node(&self) -> Arc<dyn Gateway> {
+        self.shared.node_for(self.caller.identity())
     }
 
     /// Reads tasks for as long as a stream goes on.
@@ -452,7 +467,7 @@ impl CallerTasks<'_> {
 fn check_size(labels: &BTreeMap<String, String>, message: &v1::Message) -> Result<(), TaskRefusal> {
     let told = labels
         .iter()
-        .filter(|(name, _)| ![CALLER, CONTEXT, TARGET].contains(&name.as_str()));
+        .filter(|(name, _)| ![CALLER, CONTEXT, STRANGER, TARGET].contains(&name.as_str()));
     let labels: usize = told.map(|(name, value)| name.len() + value.len() + LABEL).sum();
     let takes = message.encoded_len() + labels + BESIDES;
     if takes > MOST {

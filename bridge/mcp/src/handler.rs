@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use agentanycast_gateway::{
     ErrorKind, Gateway, GatewayError, Target, TaskHandle,
-    caller::Caller,
+    caller::{Caller, CallerIdentity},
     is_halt, read_agent_card, shorten,
     tasks::{CallerMessage, CallerQuery, CallerReply, CallerTasks, GatewayTasks, OwnTask, TaskRefusal},
 };
@@ -36,10 +36,10 @@ pub struct ToolHandler {
 }
 
 /// Who calls.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct McpCaller {
-    /// The name under which it is known; none: it uses the daemon itself.
-    pub(crate) name: Option<String>,
+    /// Who it is to the node.
+    pub(crate) identity: CallerIdentity,
     /// The trace that the call is part of: W3C's headers by name.
     pub(crate) trace: Vec<(&'static str, String)>,
 }
@@ -48,14 +48,14 @@ impl McpCaller {
     /// Whoever uses the daemon itself.
     pub(super) fn local() -> Self {
         Self {
-            name: None,
+            identity: CallerIdentity::local(),
             trace: Vec::new(),
         }
     }
 
     /// As the port knows it: its tasks are one list, whomever it asks.
     fn caller(&self) -> Caller {
-        Caller::with_one_list(LABELS, self.name.as_deref())
+        Caller::with_one_list(LABELS, self.identity.clone())
     }
 }
 
@@ -217,8 +217,9 @@ impl ToolHandler {
         call: ToolCall,
         waiting: CallOptions,
     ) -> Result<CallResult, CallResult> {
-        let node = &**self.tasks.node();
         let tasks = self.tasks.of_caller(caller.caller());
+        let seen = tasks.node();
+        let node = &*seen;
         match call {
             ToolCall::Discover { skill, tags, limit } => {
                 let found = node.discover(&skill, &tags, limit).await?;

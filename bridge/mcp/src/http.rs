@@ -169,7 +169,7 @@ async fn answer(front: &McpFrontState, request: Request) -> Response {
         Err(refusal) => return refused(&refusal),
     };
     let caller = McpCaller {
-        name: Some(caller.as_str().to_owned()),
+        identity: (&caller).into(),
         trace: trace::trace_headers(request.headers()),
     };
     let within = config.body_timeout;

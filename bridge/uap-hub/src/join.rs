@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use agentanycast_gateway::{
     Gateway, Target, TaskHandle, Update,
-    caller::{Caller, GatewayLabels},
+    caller::{Caller, CallerIdentity, GatewayLabels},
     is_reference, is_terminal,
     registration::GatewayModule as _,
     tasks::{AwaitedTask, CallerMessage, GatewayTasks, TaskRefusal},
@@ -149,7 +149,7 @@ impl SessionRunner for MeshRunner {
     }
 
     async fn carry_out(&self, session: AgentSession) -> SessionEnd {
-        let caller = Caller::with_one_list(LABELS, Some(&self.entry.url));
+        let caller = Caller::with_one_list(LABELS, CallerIdentity::identified(&self.entry.url));
         let ended = carry_out(&self.tasks, caller, self.target.clone(), session).await;
         ended.unwrap_or_else(|refusal| match refusal {
             TaskRefusal::TooLarge { .. } => SessionEnd::invalid(refusal.to_string()),

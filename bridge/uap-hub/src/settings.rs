@@ -49,6 +49,8 @@ impl Default for UapHubSettings {
 }
 
 impl SettingTables for UapHubSettings {
+    const ATTACHES_AGENTS: bool = true;
+
     #[rustfmt::skip] // A table.
     const OWN: &'static [SettingKey<Self>] = &[
         key!(UapHubSettings, "agent", agent).variable("AGENT").flag("agent", "NAME", "The agent of this node that all execution agents together are"),

@@ -110,7 +110,7 @@ impl UppFront {
         admitted: &AdmittedRequest,
         headers: &HeaderMap,
     ) -> Result<RunningAnswer, UppError> {
-        let caller = Caller::with_one_list(LABELS, Some(admitted.caller.as_str()));
+        let caller = Caller::with_one_list(LABELS, (&admitted.caller).into());
         let mut sent = CallerMessage::new(target, message);
         sent.trace = trace_headers(headers);
         RunningAnswer::begin(&self.tasks, caller, sent, self.stop.clone()).await

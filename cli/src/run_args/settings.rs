@@ -61,6 +61,7 @@ impl RunArgs {
             description: self.description,
             skills: self.skills,
             work,
+            open: self.open.then_some(true),
             concurrency: self.concurrency,
             timeout: self.timeout,
             retry: self.retry,

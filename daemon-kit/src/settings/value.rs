@@ -334,6 +334,25 @@ impl Setting for Multiaddr {
     }
 }
 
+/// Empty: it is not said.
+impl Setting for Option<bool> {
+    fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, InvalidValue> {
+        if raw.text() == Some("") {
+            Ok(None)
+        } else {
+            bool::read(raw, home).map(Some)
+        }
+    }
+
+    fn show(&self) -> String {
+        self.as_ref().map_or_else(|| literal(&""), bool::show)
+    }
+
+    fn schema() -> Value {
+        json!({ "anyOf": [bool::schema(), { "const": "" }] })
+    }
+}
+
 impl<T: Setting> Setting for Vec<T> {
     fn read(raw: &Raw, home: Option<&Path>) -> Result<Self, InvalidValue> {
         match raw {

@@ -29,9 +29,10 @@ const MCP_FORM: &str =
     r#"a table with name = "NAME" and command = ["PROGRAM", "ARGUMENT", …] or url = "URL""#;
 
 /// Keys of both kinds of entries.
-const COMMON_KEYS: [&str; 12] = [
+const COMMON_KEYS: [&str; 13] = [
     "name",
     "description",
+    "open",
     "command",
     "env",
     "pass_env",
@@ -63,6 +64,7 @@ const MCP_KEYS: [&str; 2] = ["url", "api_key_env"];
 struct Given {
     name: Option<String>,
     description: Option<String>,
+    open: Option<bool>,
     skills: Option<Vec<String>>,
     command: Option<Vec<String>>,
     env: Option<Vec<(String, String)>>,
@@ -152,6 +154,7 @@ impl Given {
                     }
                     given.name = Some(name);
                 }
+                "open" => given.open = Some(bool::read(value, home)?),
                 "description" => given.description = Some(String::read(value, home)?),
                 "skills" => given.skills = Some(Vec::read(value, home)?),
                 "command" => given.command = Some(Vec::read(value, home)?),
@@ -243,6 +246,7 @@ impl Given {
                 .push(read.ok_or_else(|| raw.refuse("skills as ID or ID=DESCRIPTION"))?);
         }
         settings.description = self.description.unwrap_or_default();
+        settings.open = self.open;
         settings.concurrency = self.concurrency;
         settings.timeout = self.timeout;
         settings.retry = self.retry.unwrap_or_default();
@@ -371,6 +375,7 @@ fn show(settings: &RunSettings) -> String {
         );
     };
     add("description", text(&settings.description));
+    add("open", settings.open.map(|open| open.show()));
     let skills: Vec<String> = settings.skills.iter().map(RunSkill::text).collect();
     add("skills", (!skills.is_empty()).then(|| skills.show()));
     match &settings.work {
@@ -434,6 +439,7 @@ fn schema(own: Value, url: &str) -> Value {
     let mut properties = Map::from_iter([
         ("name".to_owned(), String::schema()),
         ("description".to_owned(), String::schema()),
+        ("open".to_owned(), bool::schema()),
         ("command".to_owned(), Vec::<String>::schema()),
         (
             "env".to_owned(),

@@ -152,9 +152,14 @@ impl Api {
         &self,
         peer: PeerId,
         wanted: AgentsPage,
+        public: bool,
     ) -> Result<Response<GetPeerCardResponse>, Status> {
         let page = if peer == self.engine().me() {
-            let page = self.engine().agents_page(wanted, None).await;
+            let page = if public {
+                self.engine().public_agents_page(wanted).await
+            } else {
+                self.engine().agents_page(wanted, None).await
+            };
             page.map_err(|error| status_for_asker(&error))?
         } else {
             let (card, _) = self

@@ -102,10 +102,14 @@ impl NodeService for Api {
         &self,
         request: Request<GetPeerCardRequest>,
     ) -> Result<Response<GetPeerCardResponse>, Status> {
-        let GetPeerCardRequest { peer_id, agents_page } = request.into_inner();
+        let GetPeerCardRequest {
+            peer_id,
+            agents_page,
+            public,
+        } = request.into_inner();
         let peer = peer_of(&peer_id)?;
         if let Some(wanted) = agents_page {
-            return self.agents_page(peer, wanted).await;
+            return self.agents_page(peer, wanted, public).await;
         }
         let own = peer == self.engine().me();
         let (known, successor) = self
@@ -114,6 +118,11 @@ impl NodeService for Api {
             .await
             .map_err(|error| status_for_asker(&error))?;
         let mut card = known;
+        if own && public {
+            let shown = self.engine().shown_card().await;
+            let shown = shown.map_err(|error| status_for_asker(&error))?;
+            card = shown.public.as_deref().cloned();
+        }
         if card.is_none()
             && self.net().is_connected(peer)
             && let Ok(Ok(Some(fetched))) = tokio::time::timeout(FETCH_WAIT, self.net().fetch_card(peer)).await

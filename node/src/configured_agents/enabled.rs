@@ -3,6 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use agentanycast_daemon_kit::missing_feature::MissingFeature;
+use agentanycast_gateways::access::access_of;
 use agentanycast_net as net;
 use agentanycast_proto::v1::AgentProgram;
 use agentanycast_runner::{RunnerError, RunnerObserver, RunnerStop, keep_serving, program_of};
@@ -35,7 +36,8 @@ impl ConfiguredAgents {
         let agents = local_agents(api.clone(), net.clone());
         withheld_variables::tell_once(&agents_of(config), &state_directory(config));
         for settings in agents_of(config) {
-            let (agents, stop) = (agents.clone(), stop.clone());
+            let agents = agents.with_access(access_of(settings.open));
+            let stop = stop.clone();
             let (state, programs) = (state_directory(config), api.programs().clone());
             serving.spawn(async move {
                 let observer = Observer {

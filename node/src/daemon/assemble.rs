@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     anycast::{self, BootstrapRegistry, NeighbourCards, PeerHealthHandle, RegistrySource},
     api, bridge,
-    config::{self, Config, Deliver},
+    config::{self, Config, DefaultAccess, Deliver},
     identity_resolver::{self, DnsResolver, ResolverHandle},
     load_config::policy_rules,
     policy_reload::warn_of_mistakes,
@@ -37,7 +37,10 @@ pub(super) fn limits_of(config: &Config) -> api::ApiLimits {
     api::ApiLimits {
         max_artifact_bytes: config.max_artifact_bytes.0,
         prefer_local: config.agents.prefer_local,
-        default_access: engine::AgentAccess::Private,
+        default_access: match config.agents.default_access {
+            DefaultAccess::Private => engine::AgentAccess::Private,
+            DefaultAccess::Open => engine::AgentAccess::Open,
+        },
         no_outbound: bridge::outbound_unavailable(&config.bridge.outbound, bridge::MISSING),
     }
 }

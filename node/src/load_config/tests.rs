@@ -257,6 +257,7 @@ fn other_value(key: &NodeSetting) -> String {
         ("log_level", _) => "warn",
         ("log_format", _) => "text",
         ("agents.deliver", _) => "all",
+        ("agents.default_access", _) => "open",
         ("agents.socket", _) => "painter=unix:///run/painter.sock",
         ("agents.hand_over_timeout" | "agents.claim_within", _) => "90s",
         ("anycast.dht_mode", _) => "client",

@@ -3024,6 +3024,9 @@ pub struct GetPeerCardRequest {
     /// no more agents = it was the last page. Another node is asked: UNAVAILABLE where it is not connected.
     #[prost(message, optional, tag = "100")]
     pub agents_page: ::core::option::Option<AgentsPage>,
+    /// Additive: of this node, only its open agents, as strangers see it. NOT_FOUND: it has none. Of another node this changes nothing.
+    #[prost(bool, tag = "101")]
+    pub public: bool,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GetPeerCardResponse {

@@ -93,6 +93,10 @@ struct FakeAgents(Arc<FakeNode>);
 
 #[async_trait]
 impl Agents for FakeAgents {
+    fn with_access(&self, _: v1::AgentAccess) -> Arc<dyn Agents> {
+        Arc::new(Self(Arc::clone(&self.0)))
+    }
+
     async fn attach(
         &self,
         _: &str,

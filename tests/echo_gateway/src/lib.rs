@@ -110,7 +110,7 @@ async fn answer(echo: Arc<Echo>, request: Request, stop: CancellationToken) -> R
 
 async fn open(echo: Arc<Echo>, mut request: Request, stop: CancellationToken) -> Result<Response, Refusal> {
     let admitted = echo.rules.admit(&request).await?;
-    let caller = Caller::with_one_list(LABELS, Some(admitted.caller.as_str()));
+    let caller = Caller::with_one_list(LABELS, (&admitted.caller).into());
     let most = echo.rules.max_body();
     websocket::upgrade(&mut request, admitted.permit, most, async move |mut socket| {
         tokio::select! {

@@ -96,6 +96,20 @@ impl DaemonBuilder {
         self
     }
 
+    /// With its bridge, MCP and gateways on all addresses of this host, for callers that need not say who they are.
+    pub fn open_to_the_network(mut self) -> Self {
+        let everywhere = SocketAddr::from(([0, 0, 0, 0], 0));
+        for front in [&mut self.bridge, &mut self.mcp].into_iter().flatten() {
+            *front = everywhere;
+            self.args.push("--bridge-allow-remote".into());
+        }
+        for (name, address) in &mut self.gateways {
+            *address = everywhere;
+            self.args.push(format!("--{name}-allow-remote").into());
+        }
+        self
+    }
+
     /// Runs this program, such as a copy that another user may read, instead of the one beside the test.
     pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
         self.program = Some(program.into());

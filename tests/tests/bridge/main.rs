@@ -25,6 +25,7 @@ mod oidc_issuer;
 mod push;
 mod restarts;
 mod setup;
+mod strangers;
 mod streams;
 mod tls;
 mod uamp;

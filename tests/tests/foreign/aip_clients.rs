@@ -45,7 +45,7 @@ impl ForeignClients {
             tokens.display()
         );
         Self {
-            nodes: GatewayPair::start("aip", |daemon| daemon.config(&settings)).await,
+            nodes: GatewayPair::start("aip", |daemon| daemon.config(&settings).args(["--aip-open"])).await,
             stage,
             cert,
         }

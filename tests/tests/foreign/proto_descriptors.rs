@@ -63,6 +63,7 @@ const ADDED: &[&str] = &[
     "message FederatedRegistration: hearsay = 106",
     "message FederatedRegistration: tombstone = 103",
     "message GetPeerCardRequest: agents_page = 100",
+    "message GetPeerCardRequest: public = 101",
     "message GetPeerCardResponse: successor_peer_id = 100",
     "message GetPeerCardResponse: warnings = 101",
     "message HeartbeatRequest: instance = 100",

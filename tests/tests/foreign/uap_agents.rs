@@ -50,7 +50,11 @@ fn protocol() -> PathBuf {
 impl ForeignFleet {
     async fn start(language: Language) -> Self {
         let daemon = || Daemon::builder().listen([TransportKind::Tcp.listen()]);
-        let pair = DaemonPair::from_builders(daemon().gateway("uap-hub").metrics(), daemon()).await;
+        let pair = DaemonPair::from_builders(
+            daemon().gateway("uap-hub").args(["--uap-hub-open"]).metrics(),
+            daemon(),
+        )
+        .await;
         let fleet = Self {
             asker: pair.bob.node().await,
             pair,

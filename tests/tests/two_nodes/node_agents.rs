@@ -192,7 +192,7 @@ async fn agents_whose_cards_are_too_large_together_are_shown_by_pages() {
 /// By the daemon's own program, which is the helper of the programs that it starts, too.
 #[tokio::test]
 async fn a_program_of_the_settings_is_an_agent_of_the_daemon() {
-    let settings = "[[agents.run]]\nname = \"upper\"\ncommand = [\"tr\", \"a-z\", \"A-Z\"]\n";
+    let settings = "[[agents.run]]\nname = \"upper\"\nopen = true\ncommand = [\"tr\", \"a-z\", \"A-Z\"]\n";
     let there = Daemon::builder().config(settings).start().await;
     let here = Daemon::builder().start().await;
     let (node, asker) = (there.node().await, here.node().await);

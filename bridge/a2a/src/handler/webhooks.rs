@@ -139,7 +139,7 @@ pub(super) fn note(
     };
     v1::TaskNote {
         name,
-        owner: address.caller.clone(),
+        owner: address.caller.name().unwrap_or_default().to_owned(),
         content: kept.write(),
         open: true,
         version: 0,

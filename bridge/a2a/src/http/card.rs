@@ -6,8 +6,8 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use agentanycast_front::{host::RequestHost, json_response::JSON};
-use agentanycast_gateway::Target;
+use agentanycast_front::{auth::FrontCaller, host::RequestHost, json_response::JSON};
+use agentanycast_gateway::{Target, caller::CallerIdentity};
 use axum::{body::Body, response::Response};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -23,13 +23,23 @@ use crate::{
 /// How long a card may be kept. Agents change their cards seldom, and clients want to see it when they do.
 pub(super) const CACHE: &str = "public, max-age=60";
 
+/// The same for what is shown to one caller.
+const OWN_CACHE: &str = "private, max-age=60";
+
 /// Cards whose last change is remembered, at most.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(1024).expect("not zero");
 
-/// When each card was first seen as it is, in whole seconds. A card is that of an agent at a place, since it says where
-/// it is.
+/// Where a card is shown, and to whom: it says where it is, and strangers are shown less.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct CardPlace {
+    target: Target,
+    url: String,
+    is_strangers: bool,
+}
+
+/// When each card was first seen as it is, in whole seconds.
 #[derive(Debug)]
-pub(super) struct CardTimes(Mutex<LruCache<(Target, String), (String, SystemTime)>>);
+pub(super) struct CardTimes(Mutex<LruCache<CardPlace, (String, SystemTime)>>);
 
 impl Default for CardTimes {
     fn default() -> Self {
@@ -38,9 +48,8 @@ impl Default for CardTimes {
 }
 
 impl CardTimes {
-    fn since(&self, target: &Target, url: &str, etag: &str, now: SystemTime) -> SystemTime {
+    fn since(&self, place: CardPlace, etag: &str, now: SystemTime) -> SystemTime {
         let mut cards = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = (target.clone(), url.to_owned());
         if let Some((known, since)) = cards.get(&place)
             && known == etag
         {
@@ -57,11 +66,12 @@ pub(super) async fn answer(
     target: &Target,
     base: &str,
     host: Result<RequestHost, A2aError>,
-    headers: &HeaderMap,
+    (headers, caller): (&HeaderMap, &FrontCaller),
 ) -> Response {
+    let identity = CallerIdentity::from(caller);
     let shown = async {
         let front = card_endpoint(&shared.config, target, base, host)?;
-        let card = shared.handler.card(target, &front).await?;
+        let card = shared.handler.card(target, &front, &identity).await?;
         Ok::<_, A2aError>((front.url, card.to_string()))
     };
     let (url, card) = match shown.await {
@@ -69,7 +79,12 @@ pub(super) async fn answer(
         Err(error) => return failed(Version::V10, &error),
     };
     let etag = etag(&card);
-    let since = shared.card_times.since(target, &url, &etag, SystemTime::now());
+    let place = CardPlace {
+        target: target.clone(),
+        url,
+        is_strangers: caller.is_stranger(),
+    };
+    let since = shared.card_times.since(place, &etag, SystemTime::now());
     let mut response = Response::new(Body::empty());
     if is_known(headers, &etag, since) {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
@@ -78,8 +93,9 @@ pub(super) async fn answer(
     }
     let ours = response.headers_mut();
     ours.insert(header::CONTENT_TYPE, HeaderValue::from_static(JSON));
-    ours.insert(header::CACHE_CONTROL, HeaderValue::from_static(CACHE));
-    ours.insert(header::VARY, HeaderValue::from_static("host"));
+    let cache = if caller.is_anonymous() { CACHE } else { OWN_CACHE };
+    ours.insert(header::CACHE_CONTROL, HeaderValue::from_static(cache));
+    ours.insert(header::VARY, HeaderValue::from_static("host, authorization"));
     let modified = httpdate::fmt_http_date(since);
     for (name, value) in [(header::ETAG, etag), (header::LAST_MODIFIED, modified)] {
         if let Ok(value) = HeaderValue::try_from(value) {
@@ -125,10 +141,16 @@ mod tests {
     #[test]
     fn a_card_is_as_old_as_its_content_wherever_it_is_read() {
         let shown = CardTimes::default();
-        let since = |url: &str, etag: &str, now| shown.since(&Target::Own, url, etag, now);
+        let place = |url: &str, is_strangers| CardPlace {
+            target: Target::Own,
+            url: url.to_owned(),
+            is_strangers,
+        };
+        let since = |url: &str, etag: &str, now| shown.since(place(url, false), etag, now);
         assert_eq!(since("http://a", "1", at(1) + Duration::from_millis(700)), at(1));
         assert_eq!(since("http://b", "2", at(2)), at(2));
         assert_eq!(since("http://a", "1", at(3)), at(1));
+        assert_eq!(shown.since(place("http://a", true), "4", at(3)), at(3));
         assert_eq!(since("http://b", "2", at(4)), at(2));
         assert_eq!(since("http://a", "3", at(5)), at(5));
     }

@@ -11,7 +11,7 @@ use agentanycast_front::{
     json_response::{JSON, response},
     path_segment::encode,
 };
-use agentanycast_gateway::{reachability, skills_of};
+use agentanycast_gateway::{caller::CallerIdentity, reachability, skills_of};
 use agentanycast_proto::v1::{ListedAgent, SkillInfo};
 use axum::{body::Body, response::Response};
 use http::{HeaderName, HeaderValue, StatusCode, header};
@@ -41,12 +41,21 @@ type CachedAgents = Option<(Instant, Arc<Vec<ListedAgent>>)>;
 
 /// See the module's text.
 #[derive(Debug, Default)]
-pub(super) struct AgentDirectory(Mutex<CachedAgents>);
+pub(super) struct AgentDirectory {
+    /// For callers who count as the own node.
+    own: Mutex<CachedAgents>,
+    strangers: Mutex<CachedAgents>,
+}
 
 impl AgentDirectory {
     /// What was asked for: a list, or the page.
-    pub(super) async fn answer(&self, handler: &dyn A2aHandler, what: &Resource) -> Response {
-        let agents = match self.agents(handler).await {
+    pub(super) async fn answer(
+        &self,
+        handler: &dyn A2aHandler,
+        what: &Resource,
+        caller: &CallerIdentity,
+    ) -> Response {
+        let agents = match self.agents(handler, caller).await {
             Ok(agents) => agents,
             Err(error) => return failed(Version::V10, &error),
         };
@@ -62,14 +71,23 @@ impl AgentDirectory {
     }
 
     /// Those who ask while the node is being asked wait for the same answer; after a failure the next one asks.
-    async fn agents(&self, handler: &dyn A2aHandler) -> Result<Arc<Vec<ListedAgent>>, A2aError> {
-        let mut told = self.0.lock().await;
+    async fn agents(
+        &self,
+        handler: &dyn A2aHandler,
+        caller: &CallerIdentity,
+    ) -> Result<Arc<Vec<ListedAgent>>, A2aError> {
+        let told = if caller.is_stranger() {
+            &self.strangers
+        } else {
+            &self.own
+        };
+        let mut told = told.lock().await;
         if let Some((since, agents)) = &*told
             && since.elapsed() < FRESH
         {
             return Ok(Arc::clone(agents));
         }
-        let mut agents = handler.agents().await?;
+        let mut agents = handler.agents(caller).await?;
         agents.truncate(MOST);
         let agents = Arc::new(agents);
         *told = Some((Instant::now(), Arc::clone(&agents)));

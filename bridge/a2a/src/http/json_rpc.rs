@@ -113,7 +113,7 @@ pub(super) async fn answer(
             Ok(front) => {
                 let card = shared
                     .handler
-                    .extended_card(&address.target, &front, version)
+                    .extended_card(&address.target, &front, version, &address.caller)
                     .await;
                 card.map(A2aResponse::Card)
             }

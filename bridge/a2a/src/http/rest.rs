@@ -110,10 +110,13 @@ async fn carry_out(
     if method == Method::ExtendedCard {
         let front = card_endpoint(&shared.config, &address.target, base, host)?;
         let card = match version {
-            Version::V03 => card_v0_3(&*shared.handler, &address.target, front).await?,
+            Version::V03 => card_v0_3(&*shared.handler, &address.target, front, &address.caller).await?,
             Version::V10 => {
                 let handler = &shared.handler;
-                handler.extended_card(&address.target, &front, version).await?
+                let caller = &address.caller;
+                handler
+                    .extended_card(&address.target, &front, version, caller)
+                    .await?
             }
         };
         return Ok(response(StatusCode::OK, media_type, &card));
@@ -147,7 +150,11 @@ fn files(
     }
     let agent = head.headers.get(header::USER_AGENT);
     let agent = agent.and_then(|agent| agent.to_str().ok());
-    let client = FileClient::new(&address.caller, head.extensions.get(), agent);
+    let client = FileClient::new(
+        address.caller.name().unwrap_or_default(),
+        head.extensions.get(),
+        agent,
+    );
     shared.client_files.encoding(client, sent)
 }
 

@@ -20,11 +20,15 @@ use super::*;
 use crate::handler::{HandlerConfig, MeshHandler};
 
 fn front() -> Router {
+    front_of(FakeGateway::default(), Authenticator::default())
+}
+
+fn front_of(node: FakeGateway, authenticator: Authenticator) -> Router {
     let rules = HandlerConfig {
         patience: Duration::from_secs(10),
         ..HandlerConfig::default()
     };
-    let handler = Arc::new(MeshHandler::new(Arc::new(FakeGateway::default()), rules));
+    let handler = Arc::new(MeshHandler::new(Arc::new(node), rules));
     let config = A2aFrontConfig {
         public_url: None,
         dual_cards: true,
@@ -32,7 +36,7 @@ fn front() -> Router {
         max_body: 1 << 20,
         body_timeout: Duration::from_secs(10),
         tls: false,
-        authenticator: Authenticator::default(),
+        authenticator,
         limits: CallerLimits {
             rate: 0,
             ..CallerLimits::default()
@@ -45,6 +49,17 @@ fn front() -> Router {
     router(handler, config, Arc::default(), CancellationToken::new())
 }
 
+/// A connection of a program of this host.
+fn of_this_host() -> ClientConnection {
+    let here = std::net::SocketAddr::from(([127, 0, 0, 1], 80));
+    ClientConnection {
+        network: here.ip().into(),
+        certificate: None,
+        local_addr: Some(here),
+        slot: std::sync::Weak::new(),
+    }
+}
+
 async fn ask(
     front: &Router,
     verb: &str,
@@ -54,6 +69,7 @@ async fn ask(
 ) -> (StatusCode, String, String) {
     let request = Request::builder()
         .method(verb)
+        .extension(of_this_host())
         .uri(path)
         .header("a2a-version", version)
         .header("content-type", "application/json")
@@ -551,4 +567,101 @@ async fn agents_and_skills_are_listed_for_programs_and_people() {
     assert!(body.contains("Says it &quot;again&quot;"), "{body}");
     let (status, ..) = ask(&front, "POST", "/agents", "1.0", "{}".to_owned()).await;
     assert_eq!(status, StatusCode::METHOD_NOT_ALLOWED);
+}
+
+/// A GET by a client that is connected so, with this token.
+async fn read(
+    front: &Router,
+    connection: Option<&ClientConnection>,
+    token: Option<&str>,
+    path: &str,
+) -> (StatusCode, Value, String) {
+    let mut request = Request::get(path).header("host", "localhost");
+    if let Some(token) = token {
+        request = request.header("authorization", format!("Bearer {token}"));
+    }
+    let mut request = request.body(Body::empty()).unwrap();
+    if let Some(connection) = connection {
+        request.extensions_mut().insert(connection.clone());
+    }
+    let response = front.clone().oneshot(request).await.unwrap();
+    let status = response.status();
+    let cache = response.headers().get("cache-control").cloned();
+    let body = axum::body::to_bytes(response.into_body(), usize::MAX)
+        .await
+        .unwrap();
+    let cache = cache.map(|cache| cache.to_str().unwrap().to_owned());
+    (
+        status,
+        serde_json::from_slice(&body).unwrap_or_default(),
+        cache.unwrap_or_default(),
+    )
+}
+
+#[tokio::test]
+async fn a_stranger_is_shown_no_private_agent() {
+    let here = of_this_host();
+    let elsewhere = ClientConnection {
+        network: std::net::IpAddr::from([192, 0, 2, 1]).into(),
+        local_addr: Some(([192, 0, 2, 2], 80).into()),
+        ..of_this_host()
+    };
+    let front = front_of(
+        FakeGateway::default().with_private_agent(),
+        Authenticator::default(),
+    );
+    let cards = [
+        "/.well-known/agent-card.json",
+        "/agents/me/.well-known/agent-card.json",
+        "/agents/me/fake/.well-known/agent-card.json",
+    ];
+    for path in cards {
+        let (status, card, _) = read(&front, Some(&here), None, path).await;
+        assert_eq!(
+            (status, &card["name"]),
+            (StatusCode::OK, &json!("Fake")),
+            "{path}"
+        );
+        for stranger in [Some(&elsewhere), None] {
+            let (status, refusal, _) = read(&front, stranger, None, path).await;
+            assert_eq!(status, StatusCode::NOT_FOUND, "{path}: {refusal}");
+            assert!(!refusal.to_string().contains("Fake"), "{refusal}");
+        }
+    }
+    for (list, found) in [("/agents", "agents"), ("/skills", "skills")] {
+        let (_, own, _) = read(&front, Some(&here), None, list).await;
+        let (_, shown, _) = read(&front, Some(&elsewhere), None, list).await;
+        assert_eq!(own[found].as_array().unwrap().len(), 1, "{own}");
+        assert_eq!(shown[found], json!([]), "{shown}");
+    }
+
+    let directory = tempfile::tempdir().unwrap();
+    let tokens = directory.path().join("tokens");
+    std::fs::write(&tokens, "alice 0123456789abcdef").unwrap();
+    let auth = agentanycast_gateways::front::Auth {
+        tokens_file: Some(tokens),
+        ..Default::default()
+    };
+    let callers = Authenticator::read(&auth).unwrap();
+    let front = front_of(FakeGateway::default().with_private_agent(), callers);
+    // How to say who one is stands on a card.
+    let (status, card, cache) = read(&front, Some(&elsewhere), None, cards[0]).await;
+    assert_eq!(status, StatusCode::OK);
+    assert!(
+        card["securitySchemes"].is_object() && card["skills"] == json!([]),
+        "{card}"
+    );
+    assert_eq!(cache, "public, max-age=60");
+    assert!(!card.to_string().contains("Fake"), "{card}");
+    let (_, wrong, _) = read(&front, Some(&elsewhere), Some("fedcba9876543210"), cards[0]).await;
+    assert_eq!(wrong, card);
+    let (status, refusal, _) = read(&front, Some(&elsewhere), None, cards[2]).await;
+    assert_eq!(status, StatusCode::NOT_FOUND, "{refusal}");
+    for path in cards {
+        let (_, card, cache) = read(&front, Some(&elsewhere), Some("0123456789abcdef"), path).await;
+        assert_eq!(
+            (&card["name"], cache.as_str()),
+            (&json!("Fake"), "private, max-age=60")
+        );
+    }
 }

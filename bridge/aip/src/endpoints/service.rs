@@ -133,6 +133,11 @@ impl DeviceService {
         self.0.registry.get(client_id).map(|entry| entry.summary())
     }
 
+    /// Whether a client that its transport knows so may use a target and see what it is, as the hooks say.
+    pub async fn may_use(&self, target_id: &str, caller: &ClientCaller) -> bool {
+        self.0.hooks.may_use(target_id, Some(caller)).await
+    }
+
     /// What became of the last task of this name; `None`: no task had it, or 1000 others came after it.
     pub fn task_result(&self, task_name: &str) -> Option<TaskReport> {
         self.0.sessions.report(task_name)

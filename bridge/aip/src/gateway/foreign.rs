@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use agentanycast_gateway::{Gateway, Target, token_file::read_token};
+use agentanycast_gateway::{Gateway, Target, caller::CallerIdentity, token_file::read_token};
 use agentanycast_proto::v1 as mesh;
 use anyhow::Context as _;
 use async_trait::async_trait;
@@ -192,7 +192,8 @@ impl ToolExecutor for MeshExecutor {
         let request = MeshRequest {
             target: self.target.clone(),
             parts: vec![part],
-            caller: &self.client_id,
+            // The operator has named the service.
+            caller: CallerIdentity::identified(&self.client_id),
             context: context.session_id.as_deref().unwrap_or_default(),
             cancelled: CancellationToken::new(),
         };

@@ -2,7 +2,10 @@
 //!
 //! Invariant: a client that is not admitted is refused before its socket is opened.
 
-use std::sync::Arc;
+use std::{
+    num::NonZeroUsize,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use agentanycast_front::{
     admission::AdmittedRequest,
@@ -14,17 +17,21 @@ use agentanycast_front::{
 };
 use axum::{extract::Request, response::Response};
 use http::{HeaderValue, Method, StatusCode, header};
+use lru::LruCache;
 use serde_json::{Value, json};
 use url::form_urlencoded;
 
 use super::{client_keys::ClientKeys, socket};
 use crate::{
-    endpoints::{ClientCaller, DeviceService, DispatchError},
-    messages::{MAX_MESSAGE, sanitize_task_name},
+    endpoints::{ClientCaller, ConnectedClient, DeviceService, DispatchError},
+    messages::{ClientRole, MAX_MESSAGE, sanitize_task_name},
 };
 
 /// Largest body of a REST request, in bytes.
 const MOST_BODY: usize = 1 << 20;
+
+/// Tasks of strangers that are remembered, as many as have results.
+const MOST_OF_STRANGERS: NonZeroUsize = NonZeroUsize::new(1000).expect("not zero");
 
 /// What the port answers. Cheap to clone.
 #[derive(Clone)]
@@ -32,11 +39,22 @@ pub(super) struct AipFront {
     service: DeviceService,
     rules: Arc<FrontRules>,
     keys: Arc<ClientKeys>,
+    /// The sessions of tasks that strangers gave devices: of other tasks they are not told.
+    of_strangers: Arc<Mutex<LruCache<String, ()>>>,
 }
 
 impl AipFront {
     pub(super) fn new(service: DeviceService, rules: Arc<FrontRules>, keys: Arc<ClientKeys>) -> Self {
-        Self { service, rules, keys }
+        Self {
+            service,
+            rules,
+            keys,
+            of_strangers: Arc::new(Mutex::new(LruCache::new(MOST_OF_STRANGERS))),
+        }
+    }
+
+    fn of_strangers(&self) -> MutexGuard<'_, LruCache<String, ()>> {
+        self.of_strangers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Answers a request.
@@ -61,6 +79,7 @@ impl AipFront {
         let caller = ClientCaller {
             name: admitted.caller.as_str().to_owned(),
             client_id,
+            is_stranger: admitted.caller.is_stranger(),
         };
         let place = admitted.permit.clone();
         websocket::upgrade(&mut request, admitted.permit, MAX_MESSAGE, async move |socket| {
@@ -86,29 +105,37 @@ impl AipFront {
 
     async fn rest(&self, request: Request) -> Result<Response, Refusal> {
         let admitted = self.rules.admit(&request).await?;
+        let caller = ClientCaller {
+            name: admitted.caller.as_str().to_owned(),
+            client_id: None,
+            is_stranger: admitted.caller.is_stranger(),
+        };
         let (head, body) = request.into_parts();
         let path = head.uri.path();
         let answer = match (&head.method, path) {
             (&Method::GET, "/api/health") => {
-                json!({ "status": "healthy", "online_clients": self.service.client_ids() })
+                let clients = self.clients(&caller).await;
+                let ids: Vec<_> = clients.iter().map(|client| &client.client_id).collect();
+                json!({ "status": "healthy", "online_clients": ids })
             }
             (&Method::GET, "/api/clients") => {
-                let clients = self.service.clients();
+                let clients = self.clients(&caller).await;
+                let ids: Vec<_> = clients.iter().map(|client| &client.client_id).collect();
                 let shown = clients.iter().map(|client| {
                     json!({
                         "client_id": client.client_id, "client_type": client.role,
                         "target_id": client.target_id, "metadata": client.metadata,
                     })
                 });
-                json!({ "online_clients": self.service.client_ids(), "clients": shown.collect::<Vec<_>>() })
+                json!({ "online_clients": ids, "clients": shown.collect::<Vec<_>>() })
             }
             (&Method::POST, "/api/dispatch") => {
                 let most = MOST_BODY.min(self.rules.max_body());
                 let body = json_body::read(most, &head.headers, body, Some(&admitted.permit)).await?;
-                return self.dispatch(&body).await;
+                return self.dispatch(&body, &caller).await;
             }
             (&Method::GET, path) => match path.strip_prefix("/api/task_result/") {
-                Some(name) => match self.task_result(name) {
+                Some(name) => match self.task_result(name, &caller) {
                     Some(result) => result,
                     None => return Ok(detail(StatusCode::NOT_FOUND, "no task has this name")),
                 },
@@ -119,7 +146,22 @@ impl AipFront {
         Ok(response(StatusCode::OK, JSON, &answer))
     }
 
-    async fn dispatch(&self, body: &Value) -> Result<Response, Refusal> {
+    /// The clients that are connected; a stranger sees the devices alone that it may use.
+    async fn clients(&self, caller: &ClientCaller) -> Vec<ConnectedClient> {
+        let clients = self.service.clients();
+        if !caller.is_stranger {
+            return clients;
+        }
+        let mut shown = Vec::new();
+        for client in clients {
+            if client.role == ClientRole::Device && self.service.may_use(&client.client_id, caller).await {
+                shown.push(client);
+            }
+        }
+        shown
+    }
+
+    async fn dispatch(&self, body: &Value, caller: &ClientCaller) -> Result<Response, Refusal> {
         let text = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default();
         let (client_id, asked) = (text("client_id"), text("request"));
         if client_id.is_empty() || asked.is_empty() {
@@ -130,8 +172,15 @@ impl AipFront {
             "" => uuid::Uuid::new_v4().to_string(),
             name => name.to_owned(),
         };
+        if self.service.client(client_id).is_some() && !self.service.may_use(client_id, caller).await {
+            let text = format!("device '{client_id}' is private; ask its owner for an invite");
+            return Ok(detail(StatusCode::FORBIDDEN, &text));
+        }
         Ok(match self.service.dispatch(client_id, asked, &task_name).await {
             Ok(task) => {
+                if caller.is_stranger {
+                    self.of_strangers().put(task.session_id.clone(), ());
+                }
                 let answer = json!({
                     "status": "dispatched", "task_name": task.task_name, "client_id": client_id,
                     "session_id": task.session_id,
@@ -145,8 +194,11 @@ impl AipFront {
         })
     }
 
-    fn task_result(&self, name: &str) -> Option<Value> {
+    fn task_result(&self, name: &str, caller: &ClientCaller) -> Option<Value> {
         let report = self.service.task_result(&sanitize_task_name(name))?;
+        if caller.is_stranger && !self.of_strangers().contains(&report.session_id) {
+            return None;
+        }
         Some(match report.outcome {
             Some(outcome) => json!({
                 "status": "done", "completed": outcome.completed, "result": outcome.result,

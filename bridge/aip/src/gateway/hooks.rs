@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use agentanycast_gateway::{Target, caller::CallerIdentity};
 use agentanycast_proto::v1 as mesh;
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -43,6 +44,23 @@ impl ServiceHooks for AipHooks {
                 "client_id '{id}' belongs to {did}; show a JWT signed with that key whose sub is '{id}' as the token"
             )),
             _ => Ok(()),
+        }
+    }
+
+    async fn may_use(&self, target_id: &str, caller: Option<&ClientCaller>) -> bool {
+        if caller.is_some_and(|caller| !caller.is_stranger) {
+            return true;
+        }
+        let target = match self.state.device(target_id) {
+            Some(device) => Some(Target::Agent {
+                peer: None,
+                agent: device.name.clone(),
+            }),
+            None => self.state.mesh.target(target_id).await,
+        };
+        match target {
+            Some(target) => self.state.mesh.is_public(&target).await,
+            None => false,
         }
     }
 
@@ -105,7 +123,8 @@ impl AipHooks {
         let plan = Plan {
             request: &task.request,
             planner,
-            caller: caller_of(task),
+            // That it may use the device is known, and the planner is a part of that.
+            caller: CallerIdentity::identified(caller_of(task)),
             session_id: &task.session_id,
             cancelled: task.cancelled.clone(),
         };
@@ -127,7 +146,7 @@ impl AipHooks {
         let request = MeshRequest {
             target,
             parts: vec![text_part(task.request.clone())],
-            caller: caller_of(task),
+            caller: identity_of(task),
             context: &task.session_id,
             cancelled: task.cancelled.clone(),
         };
@@ -157,7 +176,21 @@ impl Listener for TaskProgress<'_> {
 
 /// Who asks, to the node's policy: the token's name, since a client may call itself what it likes.
 fn caller_of(task: &ServiceTask) -> &str {
-    task.owner_caller.as_deref().unwrap_or(&task.owner_id)
+    let caller = task.owner_caller.as_ref().map(|caller| caller.name.as_str());
+    caller.unwrap_or(&task.owner_id)
+}
+
+/// The same, and whether it counts as the own node: a client that its transport does not know may be anybody.
+fn identity_of(task: &ServiceTask) -> CallerIdentity {
+    let is_known = task
+        .owner_caller
+        .as_ref()
+        .is_some_and(|caller| !caller.is_stranger);
+    if is_known {
+        CallerIdentity::identified(caller_of(task))
+    } else {
+        CallerIdentity::stranger(caller_of(task))
+    }
 }
 
 /// An agent of the mesh as a device says what it is.

@@ -5,8 +5,8 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use agentanycast_gateway::{
-    Gateway, Target, TaskHandle,
-    caller::{Caller, GatewayLabels},
+    Gateway, GatewayError, StrangersNode, Target, TaskHandle,
+    caller::{Caller, CallerIdentity, GatewayLabels},
     is_reference, is_terminal, read_agent_card,
     registration::GatewayModule as _,
     tasks::{AwaitedTask, CallerMessage, GatewayTasks, TaskRefusal},
@@ -41,7 +41,7 @@ pub(super) struct MeshRequest<'a> {
     pub(super) target: Target,
     pub(super) parts: Vec<mesh::Part>,
     /// Who asks, to the node's policy.
-    pub(super) caller: &'a str,
+    pub(super) caller: CallerIdentity,
     /// The conversation.
     pub(super) context: &'a str,
     pub(super) cancelled: CancellationToken,
@@ -94,16 +94,27 @@ impl MeshTasks {
 
     /// The card of an agent; of a skill, what is known of it.
     pub(super) async fn card(&self, target: &Target) -> Option<mesh::AgentCard> {
+        Self::card_on(self.node(), target).await
+    }
+
+    /// Whether strangers may see an agent.
+    pub(super) async fn is_public(&self, target: &Target) -> bool {
+        let node = StrangersNode::new(Arc::clone(self.tasks.node()));
+        let card = Self::card_on(&node, target).await;
+        card.is_some_and(|card| !matches!(target, Target::Skill(_)) || !card.skills.is_empty())
+    }
+
+    async fn card_on(node: &dyn Gateway, target: &Target) -> Option<mesh::AgentCard> {
         let read = async {
             match target {
                 Target::Own => {
-                    let peer = self.node().peer_id().await?;
-                    self.node().card(&peer).await
+                    let peer = node.peer_id().await?;
+                    node.card(&peer).await
                 }
-                Target::Peer(peer) => self.node().card(peer).await,
-                Target::Agent { peer, agent } => read_agent_card(self.node(), peer.as_deref(), agent).await,
+                Target::Peer(peer) => node.card(peer).await,
+                Target::Agent { peer, agent } => read_agent_card(node, peer.as_deref(), agent).await,
                 Target::Skill(skill) => {
-                    let agents = self.node().agents(Some(skill)).await?;
+                    let agents = node.agents(Some(skill)).await?;
                     let infos = agents.into_iter().flat_map(|agent| agent.skills);
                     let known = infos.filter(|info| info.skill_id == *skill).take(1);
                     let skills = known.map(|info| mesh::Skill {
@@ -123,7 +134,7 @@ impl MeshTasks {
                 }),
             }
         };
-        let read = tokio::time::timeout(CARD_WITHIN, read).await.ok()?;
+        let read: Result<_, GatewayError> = tokio::time::timeout(CARD_WITHIN, read).await.ok()?;
         read.inspect_err(|error| tracing::debug!(%error, "the card of a target cannot be read"))
             .ok()
     }
@@ -143,7 +154,7 @@ impl MeshTasks {
             parts: request.parts,
             ..mesh::Message::default()
         };
-        let caller = Caller::with_one_list(LABELS, Some(request.caller));
+        let caller = Caller::with_one_list(LABELS, request.caller);
         let sent = CallerMessage {
             context: request.context.to_owned(),
             ..CallerMessage::new(request.target, message)

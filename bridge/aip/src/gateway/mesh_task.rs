@@ -7,6 +7,7 @@ use std::{sync::Arc, time::Duration};
 use agentanycast_gateway::{
     GatewayError, Target,
     agents::{AgentPort, AgentTask},
+    caller::CallerIdentity,
 };
 use agentanycast_proto::v1 as mesh;
 use serde::Deserialize;
@@ -318,7 +319,8 @@ async fn execute(
             let plan = Plan {
                 request: &request,
                 planner,
-                caller: device.client_id(),
+                // The task is the device's own: the node has let its sender in.
+                caller: CallerIdentity::identified(device.client_id()),
                 session_id,
                 cancelled: task.cancelled(),
             };

@@ -1,6 +1,6 @@
 //! Tasks in words for devices: an agent of the mesh plans, the device executes, until the agent says that it is done.
 
-use agentanycast_gateway::Target;
+use agentanycast_gateway::{Target, caller::CallerIdentity};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -30,7 +30,7 @@ pub(super) struct Plan<'a> {
     /// Who plans.
     pub(super) planner: Target,
     /// Who asks, to the node's policy.
-    pub(super) caller: &'a str,
+    pub(super) caller: CallerIdentity,
     /// The session.
     pub(super) session_id: &'a str,
     pub(super) cancelled: CancellationToken,
@@ -94,7 +94,7 @@ pub(super) async fn carry_out(
             target: plan.planner.clone(),
             // As text, too: a program may read that alone.
             parts: vec![data_part(&question), text_part(question.to_string())],
-            caller: plan.caller,
+            caller: plan.caller.clone(),
             context: plan.session_id,
             cancelled: plan.cancelled.clone(),
         };

@@ -65,6 +65,8 @@ impl Default for AipSettings {
 }
 
 impl SettingTables for AipSettings {
+    const ATTACHES_AGENTS: bool = true;
+
     #[rustfmt::skip] // A table.
     const OWN: &'static [SettingKey<Self>] = &[
         key!(AipSettings, "agent_names", agent_names).variable("AGENT_NAMES").flag("agent-names", "NAMES", "Agents on devices whose tools become skills, comma list"),

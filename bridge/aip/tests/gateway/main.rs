@@ -12,3 +12,4 @@ mod keys;
 mod routes;
 mod scripted;
 mod silent_device;
+mod strangers;

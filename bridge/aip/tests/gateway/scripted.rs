@@ -70,6 +70,14 @@ impl Gateway for ScriptedNode {
         self.0.card(peer).await
     }
 
+    async fn public_card(
+        &self,
+        peer: &str,
+        wanted: Option<v1::AgentsPage>,
+    ) -> Result<v1::AgentCard, GatewayError> {
+        self.0.public_card(peer, wanted).await
+    }
+
     async fn agents_page(&self, peer: &str, wanted: v1::AgentsPage) -> Result<v1::AgentCard, GatewayError> {
         self.0.agents_page(peer, wanted).await
     }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 use std::{
-    collections::{BTreeSet, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard},
 };
 
@@ -46,7 +46,7 @@ pub struct FakeTaskState {
 
 /// The agent side of a node. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct FakeAgents(Arc<FakeState>);
+pub struct FakeAgents(Arc<FakeState>, v1::AgentAccess);
 
 #[derive(Default)]
 struct FakeState {
@@ -59,6 +59,8 @@ struct FakeState {
     card: Mutex<v1::AgentCard>,
     /// Agents that are attached, and those that were forgotten, by name.
     attached: Mutex<BTreeSet<String>>,
+    /// The access with which each was attached last.
+    accesses: Mutex<BTreeMap<String, v1::AgentAccess>>,
     forgotten: Mutex<BTreeSet<String>>,
 }
 
@@ -115,6 +117,11 @@ impl FakeAgents {
         self.0.attached.lock().unwrap().clone()
     }
 
+    /// The access with which the agent of this name was attached last.
+    pub fn access_of(&self, name: &str) -> Option<v1::AgentAccess> {
+        self.0.accesses.lock().unwrap().get(name).copied()
+    }
+
     /// The names of the agents that were forgotten.
     pub fn forgotten(&self) -> BTreeSet<String> {
         self.0.forgotten.lock().unwrap().clone()
@@ -139,6 +146,10 @@ impl FakeAgents {
 
 #[async_trait]
 impl Agents for FakeAgents {
+    fn with_access(&self, access: v1::AgentAccess) -> Arc<dyn Agents> {
+        Arc::new(Self(Arc::clone(&self.0), access))
+    }
+
     async fn attach(
         &self,
         name: &str,
@@ -147,6 +158,7 @@ impl Agents for FakeAgents {
     ) -> Result<Arc<dyn AgentPort>, GatewayError> {
         *self.0.card.lock().unwrap() = card;
         self.0.attached.lock().unwrap().insert(name.to_owned());
+        self.0.accesses.lock().unwrap().insert(name.to_owned(), self.1);
         self.0.changed.send_replace(());
         Ok(Arc::new(FakePort {
             name: name.to_owned(),

@@ -90,7 +90,11 @@ mod tests {
     use tokio::sync::Semaphore;
 
     use super::*;
-    use crate::{Gateway, Target, caller::GatewayLabels, fake::FakeGateway};
+    use crate::{
+        Gateway, Target,
+        caller::{CallerIdentity, GatewayLabels},
+        fake::FakeGateway,
+    };
 
     const LABELS: GatewayLabels = GatewayLabels::new("echo");
 
@@ -121,7 +125,7 @@ mod tests {
     }
 
     fn caller() -> Caller {
-        Caller::with_one_list(LABELS, None)
+        Caller::with_one_list(LABELS, CallerIdentity::local())
     }
 
     #[tokio::test]

@@ -6,7 +6,7 @@ use agentanycast_proto::v1::{Message, MessageRole, Part, TaskStatus, TextPart, p
 
 use super::*;
 use crate::{
-    caller::{GatewayLabels, LabelNames},
+    caller::{CallerIdentity, GatewayLabels, LabelNames},
     fake::{FakeGateway, TWO_AGENTS},
     labels::group_of,
 };
@@ -34,7 +34,11 @@ fn shared() -> GatewayTasks {
 }
 
 fn of<'a>(shared: &'a GatewayTasks, name: &str) -> CallerTasks<'a> {
-    shared.of_caller(Caller::with_target(LABELS, Some(name), &Target::Own))
+    shared.of_caller(Caller::with_target(
+        LABELS,
+        CallerIdentity::identified(name),
+        &Target::Own,
+    ))
 }
 
 async fn begin(tasks: &CallerTasks<'_>, text: &str) -> String {
@@ -151,7 +155,13 @@ async fn a_key_names_one_message_of_one_caller() {
 async fn each_agent_of_a_peer_has_a_list_and_keys_of_its_own() {
     let shared = shared();
     let target = |agent: &str| Target::from_peer_and_agent(TWO_AGENTS, agent);
-    let tasks = |agent: &str| shared.of_caller(Caller::with_target(LABELS, Some("alice"), &target(agent)));
+    let tasks = |agent: &str| {
+        shared.of_caller(Caller::with_target(
+            LABELS,
+            CallerIdentity::identified("alice"),
+            &target(agent),
+        ))
+    };
     let keyed = |agent: &str| {
         let mut sent = CallerMessage::new(target(agent), said("hi"));
         sent.key = Some("k".to_owned());

@@ -10,7 +10,7 @@ fn tools() -> ToolHandler {
 
 fn caller(name: &str) -> McpCaller {
     McpCaller {
-        name: Some(name.to_owned()),
+        identity: CallerIdentity::identified(name),
         trace: Vec::new(),
     }
 }
@@ -242,4 +242,25 @@ async fn an_answer_that_comes_again_with_its_key_is_one_message() {
             .unwrap()
             .contains("has ended")
     );
+}
+
+#[tokio::test]
+async fn a_stranger_is_not_shown_private_agents() {
+    let private = FakeGateway::default().with_private_agent();
+    let tools = ToolHandler::new(Arc::new(private), Arc::default());
+    let stranger = McpCaller {
+        identity: CallerIdentity::stranger("anonymous"),
+        ..McpCaller::local()
+    };
+    for (tool, arguments) in [
+        (ToolName::ListAgents, json!({})),
+        (ToolName::ListSkills, json!({})),
+        (ToolName::GetAgentCard, json!({"agent": "self"})),
+    ] {
+        let (_, own) = made(&tools, &caller("alice"), tool, arguments.clone()).await;
+        let (_, shown) = made(&tools, &stranger, tool, arguments).await;
+        let names =
+            |shown: &Value| shown.to_string().contains("Fake") || shown.to_string().contains("echo/all");
+        assert!(names(&own) && !names(&shown), "{tool:?}: {shown}");
+    }
 }

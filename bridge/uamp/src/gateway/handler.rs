@@ -20,7 +20,7 @@ use agentanycast_daemon_kit::hot_reload::HotReload;
 use agentanycast_front::path_segment;
 use agentanycast_gateway::{
     Gateway, Target,
-    caller::{Caller, GatewayLabels},
+    caller::{Caller, CallerIdentity, GatewayLabels},
     tasks::GatewayTasks,
 };
 use agentanycast_gateways::front::FrontSettings;
@@ -167,14 +167,14 @@ impl UampHandler {
 
     /// The caller whose tasks are those of one stream: a list of its own, as those of one agent are
     /// elsewhere. Conversations are the caller's over all its streams.
-    fn stream_caller(caller: &str, stream_id: &str) -> Caller {
+    fn stream_caller(caller: &CallerIdentity, stream_id: &str) -> Caller {
         let stream = Target::Url(format!("uamp-stream:{stream_id}"));
-        Caller::with_target(LABELS, Some(caller), &stream)
+        Caller::with_target(LABELS, caller.clone(), &stream)
     }
 
     /// The caller that sends an envelope for tasks of this stream. What the node remembers of an envelope counts
     /// by its sender, so that another caller does not begin anything with it, also after a restart.
-    fn sending_caller(caller: &str, stream_id: &str, from: &str) -> Caller {
+    fn sending_caller(caller: &CallerIdentity, stream_id: &str, from: &str) -> Caller {
         Self::stream_caller(caller, stream_id).with_keys_of(format!("uamp-sender:{from}"))
     }
 
@@ -207,10 +207,10 @@ impl UampHandler {
         envelope: &Envelope,
         raw: &[u8],
     ) -> Result<Accepted, UampError> {
-        let (caller, now) = (sender.caller.as_str(), now_ms());
+        let (caller, now) = (&sender.caller, now_ms());
         // First, since it costs least: a DID document is not fetched for an old envelope.
         envelope.check_time(now, self.settings.skew_ms())?;
-        let is_body_signed = self.verify(sender, envelope, now).await?;
+        let signature = self.verify(sender, envelope, now).await?;
         self.check_capability(envelope, now)?;
         let most = usize::try_from(self.settings.max_receivers).unwrap_or(usize::MAX);
         if envelope.to().len() > most {
@@ -222,7 +222,7 @@ impl UampHandler {
         }
         let _one = self.lock_of(envelope).lock().await;
         let verdict = self.replay.lock().unwrap_or_else(PoisonError::into_inner).check(
-            caller,
+            &caller.share(),
             (envelope.from(), envelope.id()),
             envelope.hash(),
             now,
@@ -248,7 +248,7 @@ impl UampHandler {
                 return Err(UampError::coded(UampCode::BackendBusy, text));
             }
         }
-        let acted = self.act(caller, envelope, raw, is_body_signed).await;
+        let acted = self.act(caller, envelope, raw, signature).await;
         match &acted {
             Ok(_) => self.counters.accepted(envelope.intent()),
             Err(_) => self
@@ -304,7 +304,7 @@ impl UampHandler {
     }
 
     /// What an envelope was answered that was taken before.
-    fn accepted_before(&self, caller: &str, envelope: &Envelope) -> Accepted {
+    fn accepted_before(&self, caller: &CallerIdentity, envelope: &Envelope) -> Accepted {
         let answered = envelope
             .reply_to()
             .and_then(|id| self.streams.by_envelope(caller, id))

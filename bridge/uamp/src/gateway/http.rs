@@ -147,7 +147,7 @@ impl UampFront {
         admitted: AdmittedRequest,
     ) -> Result<Response, UampError> {
         let (from, id) = (from?, id.ok_or_else(|| UampError::UnknownStream("?".to_owned()))?);
-        let stream = self.handler.open(admitted.caller.as_str(), &id).await?;
+        let stream = self.handler.open(&(&admitted.caller).into(), &id).await?;
         begin_reading(&stream, from)?;
         let reader = stream.reader();
         let (handler, permit) = (Arc::clone(&self.handler), admitted.permit);

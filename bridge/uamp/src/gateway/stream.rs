@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agentanycast_gateway::{ErrorKind, Gateway};
+use agentanycast_gateway::{ErrorKind, Gateway, caller::CallerIdentity};
 use agentanycast_proto::v1::TaskNote;
 use futures::{FutureExt as _, Stream, StreamExt as _};
 use serde_json::{Map, Value, json};
@@ -61,7 +61,7 @@ pub(super) struct StreamOrigin {
 /// A stream.
 pub(super) struct UampStream {
     pub(super) id: String,
-    pub(super) caller: String,
+    pub(super) caller: CallerIdentity,
     pub(super) origin: StreamOrigin,
     /// The tasks by receivers; `None` of one that could not begin.
     pub(super) tasks: Vec<Option<String>>,
@@ -91,7 +91,7 @@ pub(super) type TaskEvents = std::pin::Pin<Box<dyn Stream<Item = (u16, FollowEve
 impl UampStream {
     pub(super) fn new(
         id: String,
-        caller: String,
+        caller: CallerIdentity,
         origin: StreamOrigin,
         tasks: Vec<Option<String>>,
         log: StreamLog,

@@ -9,6 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use agentanycast_gateway::caller::CallerIdentity;
+
 use super::stream::UampStream;
 use crate::{
     envelope::EnvelopeId,
@@ -28,7 +30,7 @@ const IDLE: Duration = Duration::from_secs(5);
 const AT_A_TIME: usize = MOST_STREAMS / 8;
 
 /// By caller and stream id.
-type StreamKey = (String, String);
+type StreamKey = (CallerIdentity, String);
 
 /// The streams.
 #[derive(Default)]
@@ -38,7 +40,7 @@ pub(super) struct StreamTable(Mutex<TableState>);
 struct TableState {
     streams: HashMap<StreamKey, Arc<UampStream>>,
     /// The streams by the envelopes that opened them.
-    by_envelope: HashMap<(String, EnvelopeId), String>,
+    by_envelope: HashMap<(CallerIdentity, EnvelopeId), String>,
 }
 
 impl StreamTable {
@@ -47,18 +49,18 @@ impl StreamTable {
     }
 
     /// A stream of a caller.
-    pub(super) fn get(&self, caller: &str, id: &str) -> Option<Arc<UampStream>> {
+    pub(super) fn get(&self, caller: &CallerIdentity, id: &str) -> Option<Arc<UampStream>> {
         self.state()
             .streams
-            .get(&(caller.to_owned(), id.to_owned()))
+            .get(&(caller.clone(), id.to_owned()))
             .cloned()
     }
 
     /// The stream that an envelope opened.
-    pub(super) fn by_envelope(&self, caller: &str, id: EnvelopeId) -> Option<Arc<UampStream>> {
+    pub(super) fn by_envelope(&self, caller: &CallerIdentity, id: EnvelopeId) -> Option<Arc<UampStream>> {
         let state = self.state();
-        let stream = state.by_envelope.get(&(caller.to_owned(), id))?;
-        state.streams.get(&(caller.to_owned(), stream.clone())).cloned()
+        let stream = state.by_envelope.get(&(caller.clone(), id))?;
+        state.streams.get(&(caller.clone(), stream.clone())).cloned()
     }
 
     /// Adds a stream; the one that is there already, if there is one.

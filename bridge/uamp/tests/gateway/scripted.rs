@@ -251,6 +251,14 @@ impl Gateway for ScriptedNode {
         Err(GatewayError::new(ErrorKind::AgentNotFound, "no such peer"))
     }
 
+    async fn public_card(
+        &self,
+        peer: &str,
+        _: Option<v1::AgentsPage>,
+    ) -> Result<v1::AgentCard, GatewayError> {
+        self.card(peer).await
+    }
+
     async fn agents_page(&self, peer: &str, _: v1::AgentsPage) -> Result<v1::AgentCard, GatewayError> {
         self.card(peer).await
     }

@@ -8,10 +8,60 @@ use rcgen::{CertificateParams, KeyPair, SanType};
 use reqwest::{Client, StatusCode};
 use serde_json::{Value, json};
 
-use crate::fixture::{TOKEN, TestGateway, draft, http, sender};
+use crate::fixture::{TOKEN, TestGateway, draft, gateway_identity, http, sender, soon};
 
 const DID: &str = "did:web:client.example";
 const URI: &str = "spiffe://example.org/client";
+
+/// What the label says on the task of this text; `None`: it counts as the own node's.
+fn stranger(gateway: &TestGateway, text: &str) -> Option<String> {
+    let mut label = None;
+    gateway.node.change(text, |task| {
+        label = task.task.metadata.get("gateway.stranger").cloned();
+    });
+    label
+}
+
+#[tokio::test]
+async fn a_sender_from_elsewhere_counts_as_the_own_node_with_a_token_or_a_key_that_is_named() {
+    let elsewhere = {
+        let header = ("x-forwarded-for".parse().unwrap(), "192.0.2.1".parse().unwrap());
+        let client = Client::builder().danger_accept_invalid_certs(true);
+        let client = client.default_headers([header].into_iter().collect());
+        client.build().unwrap()
+    };
+    for is_named in [false, true] {
+        let directory = tempfile::tempdir().unwrap();
+        let anchors = directory.path().join("anchors.json");
+        let named = if is_named { sender() } else { gateway_identity() };
+        let key = named.verification_key().to_jwk(named.did());
+        std::fs::write(&anchors, json!({ "keys": [key] }).to_string()).unwrap();
+        let settings = UampSettings {
+            trust_anchors: Some(anchors),
+            ..UampSettings::default()
+        };
+        let mut gateway = TestGateway::with(settings).await;
+        let known = gateway.ask(&elsewhere, &draft(Intent::Ask, "with a token")).await;
+        assert_eq!(stranger(&gateway, "with a token"), None);
+        gateway.open_to_all().await;
+        gateway
+            .ask(&http(false), &draft(Intent::Ask, "of this host"))
+            .await;
+        assert_eq!(stranger(&gateway, "of this host"), None);
+        let path = gateway.ask(&elsewhere, &draft(Intent::Ask, "by its key")).await;
+        let label = stranger(&gateway, "by its key");
+        assert_eq!(label.as_deref() == Some("true"), !is_named, "{label:?}");
+        // Its stream is there for it, and for nobody else.
+        for (client, path, status) in [
+            (&elsewhere, &path, StatusCode::OK),
+            (&http(false), &path, StatusCode::NOT_FOUND),
+            (&elsewhere, &known, StatusCode::NOT_FOUND),
+        ] {
+            let read = soon(client.get(gateway.url(path)).send()).await.unwrap();
+            assert_eq!(read.status(), status, "{path}");
+        }
+    }
+}
 
 /// An authority, and clients with its certificates.
 struct TestAuthority {

@@ -202,6 +202,14 @@ impl Gateway for ScriptedAgents {
         self.fake.card(peer).await
     }
 
+    async fn public_card(
+        &self,
+        peer: &str,
+        wanted: Option<v1::AgentsPage>,
+    ) -> Result<v1::AgentCard, GatewayError> {
+        self.fake.public_card(peer, wanted).await
+    }
+
     async fn agents_page(&self, peer: &str, wanted: v1::AgentsPage) -> Result<v1::AgentCard, GatewayError> {
         self.fake.agents_page(peer, wanted).await
     }

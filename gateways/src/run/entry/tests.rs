@@ -1,4 +1,7 @@
+use agentanycast_proto::v1::AgentAccess;
+
 use super::*;
+use crate::access::access_of;
 
 fn raw(toml: &[(&str, Raw)]) -> Raw {
     Raw::Table {
@@ -27,6 +30,7 @@ fn an_entry_has_the_options_of_a_run() {
     let entry = raw(&[
         ("name", text("sum")),
         ("description", text("Sums up")),
+        ("open", Raw::Truth(true)),
         ("skills", list(&["sum=Adds = up", "plain"])),
         command(),
         ("env", raw(&[("A", text("b"))])),
@@ -56,6 +60,7 @@ fn an_entry_has_the_options_of_a_run() {
         (read.retry, read.drain, read.max_output),
         (2, Duration::from_secs(1), 1 << 20)
     );
+    assert_eq!(read.open, Some(true));
     let RunWork::Program {
         program,
         media_type,
@@ -70,6 +75,32 @@ fn an_entry_has_the_options_of_a_run() {
     assert_eq!(program.passed_env.named(), ["KEY", "TOKEN"]);
     assert_eq!(program.cwd.as_deref(), Some(Path::new("/home/me/work")));
     assert_eq!(program.max_processes, Some(9));
+}
+
+#[test]
+fn an_entry_says_who_may_use_its_agent_or_leaves_it_to_the_default() {
+    for (open, expected) in [
+        (None, AgentAccess::Default),
+        (Some(true), AgentAccess::Open),
+        (Some(false), AgentAccess::Private),
+    ] {
+        let mut keys = vec![("name", text("a")), command()];
+        keys.extend(open.map(|open| ("open", Raw::Truth(open))));
+        let RunEntry(run) = RunEntry::read(&raw(&keys), None).unwrap();
+        let McpEntry(mcp) = McpEntry::read(&raw(&keys), None).unwrap();
+        for read in [run, mcp] {
+            assert_eq!(access_of(read.open), expected);
+            let shown = show(&read);
+            let said = open.map(|open| format!("open = {open}"));
+            assert_eq!(
+                said.is_some_and(|said| shown.contains(&said)),
+                open.is_some(),
+                "{shown}"
+            );
+        }
+    }
+    let wrong = raw(&[("name", text("a")), command(), ("open", text("all"))]);
+    assert!(RunEntry::read(&wrong, None).is_err());
 }
 
 #[test]

@@ -52,13 +52,17 @@ const PIECE: usize = 64 << 10;
 
 #[async_trait]
 impl Agents for LocalGateway {
+    fn with_access(&self, access: v1::AgentAccess) -> Arc<dyn Agents> {
+        Arc::new(self.for_access(access))
+    }
+
     async fn attach(
         &self,
         name: &str,
         card: v1::AgentCard,
         program: Option<v1::AgentProgram>,
     ) -> Result<Arc<dyn AgentPort>, GatewayError> {
-        let name = register(self.api(), name, card, false).await?;
+        let name = register(self.api(), name, card, (self.access(), false)).await?;
         self.listen_for(name, program).await
     }
 
@@ -68,7 +72,7 @@ impl Agents for LocalGateway {
         card: v1::AgentCard,
         program: Option<v1::AgentProgram>,
     ) -> Result<Arc<dyn AgentPort>, GatewayError> {
-        let name = register(self.api(), name, card, true).await?;
+        let name = register(self.api(), name, card, (self.access(), true)).await?;
         self.listen_for(name, program).await
     }
 
@@ -119,6 +123,7 @@ impl LocalGateway {
         });
         Ok(Arc::new(LocalAgent {
             name,
+            access: self.access(),
             api,
             connection,
             tasks,
@@ -134,13 +139,13 @@ async fn register(
     api: &Api,
     name: &str,
     card: v1::AgentCard,
-    keep_skills: bool,
+    (access, keep_skills): (v1::AgentAccess, bool),
 ) -> Result<String, GatewayError> {
     let request = RegisterAgentRequest {
         name: name.to_owned(),
         card: Some(card),
         keep_skills,
-        access: v1::AgentAccess::Unspecified.into(),
+        access: access.into(),
     };
     let registered = api.register_agent(Request::new(request)).await;
     Ok(registered.map_err(task_error)?.into_inner().name)
@@ -284,6 +289,8 @@ impl Drop for UnbegunTask {
 
 struct LocalAgent {
     name: String,
+    /// With which it is registered.
+    access: v1::AgentAccess,
     api: Api,
     connection: Arc<LocalConnection>,
     tasks: Arc<OpenTasks>,
@@ -402,7 +409,9 @@ impl AgentPort for LocalAgent {
     }
 
     async fn set_card(&self, card: v1::AgentCard) -> Result<(), GatewayError> {
-        register(&self.api, &self.name, card, false).await.map(drop)
+        register(&self.api, &self.name, card, (self.access, false))
+            .await
+            .map(drop)
     }
 
     fn detach(&self) {

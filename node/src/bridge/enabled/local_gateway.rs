@@ -27,12 +27,31 @@ use crate::api::{Api, without_wire_limit};
 pub(super) struct LocalGateway {
     api: Api,
     net: net::Handle,
+    /// That of agents that are attached by this.
+    access: v1::AgentAccess,
 }
 
 impl LocalGateway {
-    /// Of this node.
+    /// Of this node. Agents that are attached by it have its default access.
     pub(super) fn new(api: Api, net: net::Handle) -> Self {
-        Self { api, net }
+        Self {
+            api,
+            net,
+            access: v1::AgentAccess::Default,
+        }
+    }
+
+    /// The same, for agents with this access.
+    pub(super) fn for_access(&self, access: v1::AgentAccess) -> Self {
+        Self {
+            access,
+            ..self.clone()
+        }
+    }
+
+    /// The access of agents that are attached by this.
+    pub(super) fn access(&self) -> v1::AgentAccess {
+        self.access
     }
 
     /// The calls of the node.
@@ -44,10 +63,12 @@ impl LocalGateway {
         &self,
         peer: &str,
         agents_page: Option<v1::AgentsPage>,
+        public: bool,
     ) -> Result<v1::AgentCard, GatewayError> {
         let request = GetPeerCardRequest {
             peer_id: peer.to_owned(),
             agents_page,
+            public,
         };
         let answer = self.api.get_peer_card(without_wire_limit(request)).await;
         let card = answer.map_err(agent_error)?.into_inner().card;
@@ -180,11 +201,19 @@ impl Gateway for LocalGateway {
     }
 
     async fn card(&self, peer: &str) -> Result<v1::AgentCard, GatewayError> {
-        self.peer_card(peer, None).await
+        self.peer_card(peer, None, false).await
     }
 
     async fn agents_page(&self, peer: &str, wanted: v1::AgentsPage) -> Result<v1::AgentCard, GatewayError> {
-        self.peer_card(peer, Some(wanted)).await
+        self.peer_card(peer, Some(wanted), false).await
+    }
+
+    async fn public_card(
+        &self,
+        peer: &str,
+        wanted: Option<v1::AgentsPage>,
+    ) -> Result<v1::AgentCard, GatewayError> {
+        self.peer_card(peer, wanted, true).await
     }
 
     async fn discover(

@@ -276,6 +276,8 @@ const NOT_ALLOWED: &str = r#"
     max_task_time = 'soon'              | max_task_time         | "soon"        | config.toml:1       | 30s
     agent_grace = '0'                   | agent_grace           | "0"           | config.toml:1       | longer than 0
     [agents];deliver = 'some'           | agents.deliver        | "some"        | config.toml:2       | one
+    [agents];default_access = 'public'  | agents.default_access | "public"      | config.toml:2       | private
+    [agents];default_access = true      | agents.default_access | true          | config.toml:2       | open
     [agents];hand_over_timeout = '1s'   | agents.hand_over_timeout | "1s"       | config.toml:2       | at least 2s
     [agents];claim_within = '1999ms'    | agents.claim_within   | "1999ms"      | config.toml:2       | 0, or at least 2s
     retry_delays = []                   | retry_delays          | "[]"          | config.toml:1       | 1 to 16
@@ -329,6 +331,7 @@ const NOT_ALLOWED: &str = r#"
     [[agents.run]];name = 'a';http = 'http://x';model = 'm' | agents.run | name = a | config.toml:1  | without model
     [[agents.run]];name = 'a';command = ['x'];max_output = 0 | agents.run | "0" | config.toml:1      | at least 1 byte
     [[agents.run]];name = 'a';command = ['x'];env = {'A=B' = 'secret'} | agents.run | env | config.toml:1 | have no '='
+    [[agents.run]];name = 'a';command = ['x'];open = 'all' | agents.run | "all" | config.toml:1      | true
     [[agents.run]];name = 'a';command = ['x'];concurrency = 0 | agents.run | "0" | config.toml:1      | from 1 to 10000
     [[agents.run]];name = 'a';command = ['x'];style = 'post' | agents.run | name = a | config.toml:1 | without style
     [[agents.run]];name = 'a';command = ['x'];http = 'http://x' | agents.run | name = a | config.toml:1 | without command

@@ -39,7 +39,7 @@ impl AipScene {
     /// The same, with more flags of the gateway's daemon.
     pub(crate) async fn with_args(args: &[&str]) -> Self {
         Self {
-            nodes: GatewayPair::start("aip", |daemon| daemon.args(args)).await,
+            nodes: GatewayPair::start("aip", |daemon| daemon.args(["--aip-open"]).args(args)).await,
             folder: tempfile::tempdir().unwrap(),
         }
     }

@@ -57,7 +57,12 @@ impl Fleet {
     }
 
     async fn with(relay: TestRelay, hub: DaemonBuilder) -> Self {
-        let hub = hub.gateway("uap-hub").metrics().start().await;
+        let hub = hub
+            .gateway("uap-hub")
+            .args(["--uap-hub-open"])
+            .metrics()
+            .start()
+            .await;
         let asker = Daemon::builder().known_to(&relay).start().await;
         Self {
             relay,

@@ -168,7 +168,7 @@ impl A2aService for GrpcService {
         let (head, _) = split(request);
         let (address, _) = self.read(&head, Version::V03, Method::ExtendedCard, json!({}))?;
         let front = self.front(&head, Version::V03, &address.target)?;
-        let card = card_v0_3(&*self.handler, &address.target, front).await;
+        let card = card_v0_3(&*self.handler, &address.target, front, &address.caller).await;
         let card = card.map_err(|error| failed(&error))?;
         Ok(Response::new(card::to_card(&card)))
     }

@@ -104,13 +104,16 @@ async fn register(
             client_id: registration.client_id,
         });
     }
-    if let (ClientRole::Constellation, Some(target)) = (registration.role, &registration.target_id)
-        && shared.registry.device(target).is_none()
-        && !shared.hooks.has_target(target).await
-    {
-        return Err(RegistrationRefusal::Target {
-            target_id: target.clone(),
-        });
+    if let (ClientRole::Constellation, Some(target)) = (registration.role, &registration.target_id) {
+        let is_known = match shared.registry.device(target) {
+            Some(_) => shared.hooks.may_use(target, caller.as_ref()).await,
+            None => shared.hooks.has_target(target).await,
+        };
+        if !is_known {
+            return Err(RegistrationRefusal::Target {
+                target_id: target.clone(),
+            });
+        }
     }
     let admitted = shared.hooks.admit(&registration, caller.as_ref()).await;
     admitted.map_err(RegistrationRefusal::NotAdmitted)?;

@@ -75,11 +75,13 @@ impl DeviceService {
         if declared.is_some_and(|declared| declared != target) {
             return Err("Not authorized to request device info for this device".to_owned());
         }
-        let info = match self.device_info(target).await {
+        let may_use = self.0.hooks.may_use(target, entry.caller.as_ref()).await;
+        let info = match self.device_info(target).await.filter(|_| may_use) {
             Some(info) => Some(info),
-            None => self.0.hooks.target_info(target).await,
+            None if may_use => self.0.hooks.target_info(target).await,
+            None => None,
         };
-        let known = info.is_some() || self.0.registry.device(target).is_some();
+        let known = info.is_some() || may_use && self.0.registry.device(target).is_some();
         if !known {
             return Err(format!("Target device '{target}' is not connected"));
         }

@@ -22,6 +22,8 @@ pub struct ClientCaller {
     pub name: String,
     /// The only id that it may register, where its credentials are for one.
     pub client_id: Option<String>,
+    /// It may be anybody.
+    pub is_stranger: bool,
 }
 
 /// A client of a service, as its owner sees it.

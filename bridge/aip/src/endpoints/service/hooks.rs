@@ -83,6 +83,13 @@ pub trait ServiceHooks: Send + Sync + 'static {
         let _ = client;
     }
 
+    /// Whether a client may use a target, a device of this service or another one, and see what it is; `caller` is who the client is
+    /// to its transport.
+    async fn may_use(&self, target_id: &str, caller: Option<&ClientCaller>) -> bool {
+        let _ = (target_id, caller);
+        true
+    }
+
     /// Whether tasks may have a target that is not a device of this service.
     async fn has_target(&self, target_id: &str) -> bool {
         let _ = target_id;

@@ -9,7 +9,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    CommandBatch, CommandError, DeviceService, TaskOutcome,
+    ClientCaller, CommandBatch, CommandError, DeviceService, TaskOutcome,
     entry::ClientEntry,
     sessions::{EndCause, SessionRefusal},
 };
@@ -34,7 +34,7 @@ pub struct ServiceTask {
     /// What that client is.
     pub owner_role: ClientRole,
     /// Who that client is to its transport, by [`DeviceService::serve_caller`].
-    pub owner_caller: Option<String>,
+    pub owner_caller: Option<ClientCaller>,
     /// The device or other target that carries it out.
     pub target_id: String,
     /// The task has ended from outside: its owner or device is gone, or it took too long.
@@ -102,6 +102,15 @@ impl DeviceService {
         if device.is_none() && !self.0.hooks.has_target(&target_id).await {
             return Err(format!("Target device '{target_id}' is not connected"));
         }
+        // Who carries out a task of another target judges it itself.
+        let is_other = device
+            .as_ref()
+            .is_some_and(|device| device.connection != owner.connection);
+        if is_other && !self.0.hooks.may_use(&target_id, owner.caller.as_ref()).await {
+            return Err(format!(
+                "device '{target_id}' is private; ask its owner for an invite"
+            ));
+        }
         let task_name = sanitize_task_name(message.task_name.as_deref().unwrap_or_default());
         let dispatch = if owner.is_device() {
             owner.dispatches().remove(&task_name)
@@ -150,7 +159,7 @@ impl DeviceService {
             request: std::mem::take(&mut open.request),
             owner_id: owner.id().to_owned(),
             owner_role: owner.registration.role,
-            owner_caller: owner.caller.as_ref().map(|caller| caller.name.clone()),
+            owner_caller: owner.caller.clone(),
             target_id: open.target_id.clone(),
             cancelled: cancelled.clone(),
             service: self.clone(),
@@ -160,7 +169,8 @@ impl DeviceService {
         let hooks = Arc::clone(&self.0.hooks);
         let token = cancelled.clone();
         let running = async move {
-            let caller = task.owner_caller.as_deref().unwrap_or(&task.owner_id);
+            let caller = task.owner_caller.as_ref().map(|caller| caller.name.as_str());
+            let caller = caller.unwrap_or(&task.owner_id);
             let _turn = match turns {
                 Some(turns) => tokio::select! {
                     biased;

@@ -4,12 +4,14 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use agentanycast_gateway::{
     Target, TaskHandle,
+    caller::CallerIdentity,
+    labels::STRANGER,
     tasks::{CallerMessage, CallerReply, TaskRefusal},
 };
 use futures::StreamExt as _;
 use serde_json::Value;
 
-use super::{Accepted, UampHandler, label};
+use super::{Accepted, UampHandler, label, verify::GoodSignature};
 use crate::{
     envelope::{Envelope, EnvelopeId, Intent},
     error::UampError,
@@ -22,14 +24,18 @@ use crate::{
     window::StreamLog,
 };
 
+/// The value of [`STRANGER`] on the task of a known sender whose connection says nothing of who it is: the task stays among those of
+/// such connections, and counts as the own node's.
+const KNOWN_SENDER: &str = "false";
+
 impl UampHandler {
     /// Does what an envelope says.
     pub(super) async fn act(
         &self,
-        caller: &str,
+        caller: &CallerIdentity,
         envelope: &Envelope,
         raw: &[u8],
-        is_body_signed: bool,
+        signature: GoodSignature,
     ) -> Result<Accepted, UampError> {
         let answer = |stream_id| Accepted {
             id: envelope.id(),
@@ -40,11 +46,11 @@ impl UampHandler {
                 if let Some(stream) = self.answered(caller, envelope, raw).await? {
                     return Ok(answer(Some(stream.id.clone())));
                 }
-                let stream = self.begin(caller, envelope, raw, is_body_signed).await?;
+                let stream = self.begin(caller, envelope, raw, signature).await?;
                 Ok(answer(Some(stream.id.clone())))
             }
             Intent::Inform | Intent::Notify => {
-                self.inform(caller, envelope, raw, is_body_signed).await?;
+                self.inform(caller, envelope, raw, signature).await?;
                 Ok(answer(None))
             }
             Intent::Subscribe => {
@@ -92,10 +98,10 @@ impl UampHandler {
     /// Begins a task for each receiver.
     async fn send_all(
         &self,
-        caller: &str,
+        caller: &CallerIdentity,
         envelope: &Envelope,
         raw: &[u8],
-        is_body_signed: bool,
+        signature: GoodSignature,
         (stream_id, context): (&str, &str),
     ) -> Result<Vec<Result<Arc<dyn TaskHandle>, UampError>>, UampError> {
         let message = message_of(envelope, raw, self.max_body)?;
@@ -115,7 +121,11 @@ impl UampHandler {
             };
             let mut said = CallerMessage::new(target, message);
             context.clone_into(&mut said.context);
-            said.gateway_labels = Self::labels_of(envelope, at, is_body_signed);
+            said.gateway_labels = Self::labels_of(envelope, at, signature.covers_body);
+            if caller.is_stranger() && signature.is_of_known {
+                said.gateway_labels
+                    .insert(STRANGER.to_owned(), KNOWN_SENDER.to_owned());
+            }
             said.key = Some(format!("{}:{at}", envelope.id()));
             let begun = tasks.send(said).await;
             // Nothing more begins with an envelope that is another one's.
@@ -138,10 +148,10 @@ impl UampHandler {
 
     async fn begin(
         &self,
-        caller: &str,
+        caller: &CallerIdentity,
         envelope: &Envelope,
         raw: &[u8],
-        is_body_signed: bool,
+        signature: GoodSignature,
     ) -> Result<Arc<UampStream>, UampError> {
         let id = self.stream_of(envelope.from(), envelope.id(), envelope.stream_id());
         if envelope.stream_id().is_some() {
@@ -162,7 +172,7 @@ impl UampHandler {
         let slot = self.tasks.follow_slot().map_err(refusals::of_task)?;
         let context = self.context_of(caller, envelope);
         let sent = self
-            .send_all(caller, envelope, raw, is_body_signed, (&id, &context))
+            .send_all(caller, envelope, raw, signature, (&id, &context))
             .await?;
         // These tasks may be those of before a restart, whose frames are numbered already.
         if self.may_be_of_before_start() && sent.iter().all(Result::is_ok) {
@@ -180,7 +190,7 @@ impl UampHandler {
             .map(|sent| sent.as_ref().ok().map(|handle| handle.id().to_owned()));
         let stream = Arc::new(UampStream::new(
             id,
-            caller.to_owned(),
+            caller.clone(),
             origin,
             names.collect(),
             StreamLog::new(envelope.delta_window()),
@@ -228,20 +238,20 @@ impl UampHandler {
 
     async fn inform(
         &self,
-        caller: &str,
+        caller: &CallerIdentity,
         envelope: &Envelope,
         raw: &[u8],
-        is_body_signed: bool,
+        signature: GoodSignature,
     ) -> Result<(), UampError> {
         let id = self.stream_of(envelope.from(), envelope.id(), None);
         let context = self.context_of(caller, envelope);
-        self.send_all(caller, envelope, raw, is_body_signed, (&id, &context))
+        self.send_all(caller, envelope, raw, signature, (&id, &context))
             .await?;
         Ok(())
     }
 
     /// The conversation: the first context, else the root of what is answered, else a new one.
-    fn context_of(&self, caller: &str, envelope: &Envelope) -> String {
+    fn context_of(&self, caller: &CallerIdentity, envelope: &Envelope) -> String {
         if let Some(first) = envelope.context().first() {
             return first.id.to_string();
         }
@@ -257,7 +267,7 @@ impl UampHandler {
     /// Gives an envelope to a task of the stream that it answers, if one asks for input; the stream.
     async fn answered(
         &self,
-        caller: &str,
+        caller: &CallerIdentity,
         envelope: &Envelope,
         raw: &[u8],
     ) -> Result<Option<Arc<UampStream>>, UampError> {
@@ -296,7 +306,7 @@ impl UampHandler {
     /// The stream that an envelope answers, of its own sender.
     async fn replied_stream(
         &self,
-        caller: &str,
+        caller: &CallerIdentity,
         envelope: &Envelope,
         id: EnvelopeId,
     ) -> Result<Option<Arc<UampStream>>, UampError> {
@@ -317,7 +327,11 @@ impl UampHandler {
     }
 
     /// The stream that an envelope is about, by its `stream_id` or `reply_to`.
-    async fn named_stream(&self, caller: &str, envelope: &Envelope) -> Result<Arc<UampStream>, UampError> {
+    async fn named_stream(
+        &self,
+        caller: &CallerIdentity,
+        envelope: &Envelope,
+    ) -> Result<Arc<UampStream>, UampError> {
         let stream = match (envelope.stream_id(), envelope.reply_to()) {
             (Some(name), _) => self.open(caller, name).await?,
             (None, Some(id)) => {
@@ -338,7 +352,7 @@ impl UampHandler {
         Ok(stream)
     }
 
-    async fn cancel(&self, caller: &str, envelope: &Envelope) -> Result<(), UampError> {
+    async fn cancel(&self, caller: &CallerIdentity, envelope: &Envelope) -> Result<(), UampError> {
         let stream = self.named_stream(caller, envelope).await?;
         let tasks = self.tasks.of_caller(Self::stream_caller(caller, &stream.id));
         for task in stream.tasks.iter().flatten() {
@@ -352,7 +366,11 @@ impl UampHandler {
     }
 
     /// A stream of its own over the tasks of another one.
-    async fn subscribe(&self, caller: &str, envelope: &Envelope) -> Result<Arc<UampStream>, UampError> {
+    async fn subscribe(
+        &self,
+        caller: &CallerIdentity,
+        envelope: &Envelope,
+    ) -> Result<Arc<UampStream>, UampError> {
         let Some(id) = envelope.reply_to() else {
             return Err(UampError::field(
                 "reply_to",
@@ -379,7 +397,7 @@ impl UampHandler {
         let stream = Arc::new(
             UampStream::new(
                 name,
-                caller.to_owned(),
+                caller.clone(),
                 origin,
                 followed.tasks.clone(),
                 StreamLog::new(envelope.delta_window()),
@@ -397,7 +415,7 @@ impl UampHandler {
     }
 
     /// Takes the acknowledgement of an envelope of the intent `progress`.
-    async fn acknowledge_by(&self, caller: &str, envelope: &Envelope) -> Result<(), UampError> {
+    async fn acknowledge_by(&self, caller: &CallerIdentity, envelope: &Envelope) -> Result<(), UampError> {
         let body = envelope.body();
         let content = body.decode(self.max_body)?;
         let said: Option<Value> = (body.essence() == JSON)

@@ -3,7 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use agentanycast_gateway::{
-    TaskHandle, is_reference,
+    TaskHandle,
+    caller::CallerIdentity,
+    is_reference,
     tasks::{CallerQuery, TaskReader},
 };
 use agentanycast_proto::v1;
@@ -48,7 +50,7 @@ impl UampHandler {
     ///
     /// # Errors
     /// [`UampError::UnknownStream`] for those of others, too.
-    pub(crate) async fn open(&self, caller: &str, id: &str) -> Result<Arc<UampStream>, UampError> {
+    pub(crate) async fn open(&self, caller: &CallerIdentity, id: &str) -> Result<Arc<UampStream>, UampError> {
         if let Some(stream) = self.streams.get(caller, id) {
             return Ok(stream);
         }
@@ -56,7 +58,7 @@ impl UampHandler {
     }
 
     /// Takes an acknowledgement that came as a delta.
-    pub(crate) async fn acknowledge(&self, caller: &str, delta: &Delta) -> Result<(), UampError> {
+    pub(crate) async fn acknowledge(&self, caller: &CallerIdentity, delta: &Delta) -> Result<(), UampError> {
         let Some(through) = delta.acknowledged() else {
             let text = "is not taken of a consumer; it sends progress with {\"ack\": N}";
             return Err(UampError::field("type", text));
@@ -64,7 +66,7 @@ impl UampHandler {
         self.open(caller, &delta.stream_id).await?.acknowledge(through)
     }
 
-    async fn restore(&self, caller: &str, id: &str) -> Result<Arc<UampStream>, UampError> {
+    async fn restore(&self, caller: &CallerIdentity, id: &str) -> Result<Arc<UampStream>, UampError> {
         let tasks = self.tasks.of_caller(Self::stream_caller(caller, id));
         let query = CallerQuery {
             limit: MOST_TASKS,
@@ -92,7 +94,7 @@ impl UampHandler {
             .map(|found| Some(found.as_ref()?.task.task_id.clone()));
         let stream = Arc::new(UampStream::new(
             id.to_owned(),
-            caller.to_owned(),
+            caller.clone(),
             found.origin,
             names.collect(),
             log,

@@ -10,6 +10,7 @@ use agentanycast_front::{
     admission::{AdmittedRequest, ClientConnection},
     auth::ClientCertificate,
 };
+use agentanycast_gateway::caller::CallerIdentity;
 use http::Extensions;
 
 use super::UampHandler;
@@ -24,8 +25,8 @@ use crate::{
 /// Who is at the other end of a connection.
 #[derive(Clone, Debug)]
 pub(in crate::gateway) struct UampSender {
-    /// The name that the front knows it by.
-    pub(in crate::gateway) caller: String,
+    /// Who it is to the front.
+    pub(in crate::gateway) caller: CallerIdentity,
     /// The certificate that its TLS has shown.
     certificate: Option<ClientCertificate>,
 }
@@ -35,10 +36,19 @@ impl UampSender {
     pub(in crate::gateway) fn new(admitted: &AdmittedRequest, extensions: &Extensions) -> Self {
         let connection = extensions.get::<ClientConnection>();
         Self {
-            caller: admitted.caller.as_str().to_owned(),
+            caller: (&admitted.caller).into(),
             certificate: connection.and_then(|connection| connection.certificate.clone()),
         }
     }
+}
+
+/// What a good signature says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GoodSignature {
+    /// It covers the body.
+    pub(super) covers_body: bool,
+    /// It is of a sender that the operator has named, by its key among the trust anchors. Anybody can make other DIDs.
+    pub(super) is_of_known: bool,
 }
 
 /// Where keys of senders come from that are not `did:key`.
@@ -52,8 +62,20 @@ pub(in crate::gateway) struct KeySources {
 }
 
 impl UampHandler {
-    /// Checks the signature; whether it covers the body.
+    /// Checks the signature.
     pub(super) async fn verify(
+        &self,
+        sender: &UampSender,
+        envelope: &Envelope,
+        now_ms: i64,
+    ) -> Result<GoodSignature, UampError> {
+        Ok(GoodSignature {
+            covers_body: self.covers_body(sender, envelope, now_ms).await?,
+            is_of_known: self.anchors().knows(envelope.from()),
+        })
+    }
+
+    async fn covers_body(
         &self,
         sender: &UampSender,
         envelope: &Envelope,

@@ -14,7 +14,7 @@ fn endless(window: u64) -> Arc<UampStream> {
     };
     let stream = UampStream::new(
         "s".to_owned(),
-        "alice".to_owned(),
+        CallerIdentity::identified("alice"),
         origin,
         vec![None],
         StreamLog::new(window),
