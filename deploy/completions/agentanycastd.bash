@@ -23,7 +23,7 @@ _agentanycastd() {
 
     case "${cmd}" in
         agentanycastd)
-            opts="-h -V --config --key --listen --grpc-listen --grpc-token-file --grpc-tls-cert --grpc-tls-key --grpc-allow-remote --bootstrap-peers --wss-ca-file --enable-webtransport --store-path --log-level --log-file --transport --namespace --agent-sockets --metrics-listen --mcp-listen --mcp --mcp-proxy --anp-listen --did-web --did-dns --otlp-endpoint --nats-broker --bridge-listen --bridge-allow-remote --bridge-tls-cert --bridge-tls-key --bridge-public-url --bridge-card --bridge-card-grpc --bridge-key --bridge-cors-origins --bridge-tokens-file --bridge-auth-issuer --bridge-auth-jwks-url --bridge-auth-audience --bridge-auth-scopes --bridge-auth-leeway --bridge-client-ca --bridge-rate --bridge-burst --bridge-at-once --bridge-connections-per-address --bridge-max-body --bridge-allow-private-webhooks --bridge-webhook-patience --bridge-extended-card --bridge-extensions --bridge-required-extensions --bridge-wait-limit --aip-listen --aip-allow-remote --aip-tls-cert --aip-tls-key --aip-public-url --aip-cors-origins --aip-tokens-file --aip-auth-issuer --aip-auth-jwks-url --aip-auth-audience --aip-auth-scopes --aip-auth-leeway --aip-client-ca --aip-rate --aip-burst --aip-at-once --aip-connections-per-address --aip-max-body --aip-agent-names --aip-planner --aip-max-agents --aip-device-grace --aip-command-timeout --aip-task-timeout --aip-aliases --aip-keys --uamp-listen --uamp-allow-remote --uamp-tls-cert --uamp-tls-key --uamp-public-url --uamp-cors-origins --uamp-tokens-file --uamp-auth-issuer --uamp-auth-jwks-url --uamp-auth-audience --uamp-auth-scopes --uamp-auth-leeway --uamp-client-ca --uamp-rate --uamp-burst --uamp-at-once --uamp-connections-per-address --uamp-max-body --uamp-key --uamp-trust-anchors --uamp-did-web --uamp-skew --uamp-max-receivers --uamp-max-replays --uamp-require-cap-token --uamp-emit-sig --uamp-compat-uamp-js-hash --uamp-refuse-http1 --uamp-http3 --uamp-description --uamp-aliases --uamp-outbound-private --uamp-outbound-tokens --uamp-outbound-ca --uap-hub-listen --uap-hub-allow-remote --uap-hub-tls-cert --uap-hub-tls-key --uap-hub-public-url --uap-hub-cors-origins --uap-hub-tokens-file --uap-hub-auth-issuer --uap-hub-auth-jwks-url --uap-hub-auth-audience --uap-hub-auth-scopes --uap-hub-auth-leeway --uap-hub-client-ca --uap-hub-rate --uap-hub-burst --uap-hub-at-once --uap-hub-connections-per-address --uap-hub-max-body --uap-hub-agent --uap-hub-sessions-per-client --uap-hub-retry --print-config --help --version"
+            opts="-h -V --config --key --listen --grpc-listen --grpc-token-file --grpc-tls-cert --grpc-tls-key --grpc-allow-remote --bootstrap-peers --wss-ca-file --enable-webtransport --store-path --log-level --log-file --transport --namespace --agent-sockets --metrics-listen --mcp-listen --mcp --mcp-proxy --open --anp-listen --did-web --did-dns --otlp-endpoint --nats-broker --bridge-listen --bridge-allow-remote --bridge-tls-cert --bridge-tls-key --bridge-public-url --bridge-card --bridge-card-grpc --bridge-key --bridge-cors-origins --bridge-tokens-file --bridge-auth-issuer --bridge-auth-jwks-url --bridge-auth-audience --bridge-auth-scopes --bridge-auth-leeway --bridge-client-ca --bridge-rate --bridge-burst --bridge-at-once --bridge-connections-per-address --bridge-max-body --bridge-allow-private-webhooks --bridge-webhook-patience --bridge-extended-card --bridge-extensions --bridge-required-extensions --bridge-wait-limit --aip-listen --aip-allow-remote --aip-tls-cert --aip-tls-key --aip-public-url --aip-cors-origins --aip-tokens-file --aip-auth-issuer --aip-auth-jwks-url --aip-auth-audience --aip-auth-scopes --aip-auth-leeway --aip-client-ca --aip-rate --aip-burst --aip-at-once --aip-connections-per-address --aip-max-body --aip-open --aip-agent-names --aip-planner --aip-max-agents --aip-device-grace --aip-command-timeout --aip-task-timeout --aip-aliases --aip-keys --uamp-listen --uamp-allow-remote --uamp-tls-cert --uamp-tls-key --uamp-public-url --uamp-cors-origins --uamp-tokens-file --uamp-auth-issuer --uamp-auth-jwks-url --uamp-auth-audience --uamp-auth-scopes --uamp-auth-leeway --uamp-client-ca --uamp-rate --uamp-burst --uamp-at-once --uamp-connections-per-address --uamp-max-body --uamp-key --uamp-trust-anchors --uamp-did-web --uamp-skew --uamp-max-receivers --uamp-max-replays --uamp-require-cap-token --uamp-emit-sig --uamp-compat-uamp-js-hash --uamp-refuse-http1 --uamp-http3 --uamp-description --uamp-aliases --uamp-outbound-private --uamp-outbound-tokens --uamp-outbound-ca --uap-hub-listen --uap-hub-allow-remote --uap-hub-tls-cert --uap-hub-tls-key --uap-hub-public-url --uap-hub-cors-origins --uap-hub-tokens-file --uap-hub-auth-issuer --uap-hub-auth-jwks-url --uap-hub-auth-audience --uap-hub-auth-scopes --uap-hub-auth-leeway --uap-hub-client-ca --uap-hub-rate --uap-hub-burst --uap-hub-at-once --uap-hub-connections-per-address --uap-hub-max-body --uap-hub-open --uap-hub-agent --uap-hub-sessions-per-client --uap-hub-retry --print-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -110,6 +110,10 @@ _agentanycastd() {
                     return 0
                     ;;
                 --mcp-proxy)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --open)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -310,6 +314,10 @@ _agentanycastd() {
                     return 0
                     ;;
                 --aip-max-body)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --aip-open)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -550,6 +558,10 @@ _agentanycastd() {
                     return 0
                     ;;
                 --uap-hub-max-body)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --uap-hub-open)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

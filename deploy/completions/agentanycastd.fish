@@ -19,6 +19,7 @@ complete -c agentanycastd -l metrics-listen -d 'Show metrics, health and readine
 complete -c agentanycastd -l mcp-listen -d 'Turn on MCP over HTTP at HOST:PORT; who may call is as for the bridge' -r
 complete -c agentanycastd -l mcp -d 'Serve MCP on standard input and output too; the start-up lines go to standard error, and the end of the input ends the daemon' -r
 complete -c agentanycastd -l mcp-proxy -d 'Make an agent, mcp-proxy, of the MCP server of this command, whose words are quoted as for a shell' -r
+complete -c agentanycastd -l open -d 'Let every peer use the agent of --mcp-proxy' -r
 complete -c agentanycastd -l anp-listen -d 'Turn on the ANP bridge at HOST:PORT (not available yet)' -r
 complete -c agentanycastd -l did-web -d 'The did:web of this node, whose document its bridge has' -r
 complete -c agentanycastd -l did-dns -d 'The domain whose TXT records name this node\'s key (did:dns)' -r
@@ -69,6 +70,7 @@ complete -c agentanycastd -l aip-burst -d 'Requests of one caller at once beyond
 complete -c agentanycastd -l aip-at-once -d 'Requests and streams of one caller that are open at a time [default: 512]' -r
 complete -c agentanycastd -l aip-connections-per-address -d 'Connections from one address [default: 1024]' -r
 complete -c agentanycastd -l aip-max-body -d 'Largest body of a request [default: "24MiB"]' -r
+complete -c agentanycastd -l aip-open -d 'Let every peer use the agents that it attaches' -r
 complete -c agentanycastd -l aip-agent-names -d 'Agents on devices whose tools become skills, comma list [default: ["LinuxAgent"]]' -r
 complete -c agentanycastd -l aip-planner -d 'The agent that plans tasks for devices: PEER, PEER/NAME, self/NAME or skill:ID' -r
 complete -c agentanycastd -l aip-max-agents -d 'Agents of this node that devices are [default: 1000]' -r
@@ -129,6 +131,7 @@ complete -c agentanycastd -l uap-hub-burst -d 'Requests of one caller at once be
 complete -c agentanycastd -l uap-hub-at-once -d 'Requests and streams of one caller that are open at a time [default: 512]' -r
 complete -c agentanycastd -l uap-hub-connections-per-address -d 'Connections from one address [default: 1024]' -r
 complete -c agentanycastd -l uap-hub-max-body -d 'Largest body of a request [default: "24MiB"]' -r
+complete -c agentanycastd -l uap-hub-open -d 'Let every peer use the agents that it attaches' -r
 complete -c agentanycastd -l uap-hub-agent -d 'The agent of this node that all execution agents together are [default: "uap-hub"]' -r
 complete -c agentanycastd -l uap-hub-sessions-per-client -d 'Sessions that one execution agent has at a time [default: 1]' -r
 complete -c agentanycastd -l uap-hub-retry -d 'How often a task of a skill is given to another session when its session is lost' -r
