@@ -248,7 +248,8 @@ async fn commands_reach_each_agent() {
     let status = cli::anycast_json(&scene.pair.alice, &["status"]).await;
     assert_eq!(status["agents"], json!(NAMES), "{status}");
     let shown = cli::anycast_at(&scene.pair.alice, &["status"]).await.stdout;
-    assert!(shown.contains("3: one, two, three"), "{shown}");
+    let expected = "3: one (open), two (open), three (open)";
+    assert!(shown.contains(expected), "{shown}");
     let other = cli::anycast_at(bob, &["status"]).await.stdout;
     assert!(!other.contains("agents"), "{other}");
     assert_eq!(
