@@ -65,16 +65,7 @@ async fn a_tool_is_called_behind_two_nats() {
     std::fs::write(&schema, SCHEMA).unwrap();
     let mut run = command(
         &b,
-        &[
-            "run",
-            "--open",
-            "--name",
-            "restaurant",
-            "--mcp",
-            "--",
-            "python3",
-            SERVER,
-        ],
+        &["run", "--name", "restaurant", "--mcp", "--", "python3", SERVER],
     );
     let mut run = run
         .arg(&schema)
@@ -89,8 +80,23 @@ async fn a_tool_is_called_behind_two_nats() {
 
     let mut client = StdioMcp::start(command(&a, &["mcp"])).await;
     let agent = format!("{}/restaurant", b.peer_id());
-    // Whoever knows nothing but a peer's id meets it at the relay.
+    // Whoever knows nothing but a peer's id meets it at the relay, and may use nothing of it until its owner says so.
     alice.connect_peer(b.peer_id(), [""; 0]).await.unwrap();
+    let asked = alice
+        .task(Target::Peer(b.peer_id().clone()), "{}")
+        .agent("restaurant");
+    let refused = within("it is refused", asked.send().await.unwrap().wait()).await;
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("agent restaurant is private"), "{refused}");
+    assert!(
+        alice.known_card_of(b.peer_id()).await.is_err(),
+        "no agent is shown"
+    );
+    bob.trust_peer(a.peer_id(), "restaurant", "").await.unwrap();
+    eventually("its card is shown", || async {
+        alice.known_card_of(b.peer_id()).await.ok()
+    })
+    .await;
     let card = called(&mut client, "get_agent_card", json!({ "agent": agent })).await;
     assert_eq!(card["skills"][0]["id"], "book", "{card}");
     let shown = card["skills"][0]["input_schema"].as_str().unwrap();
