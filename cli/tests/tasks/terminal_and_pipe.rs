@@ -158,6 +158,10 @@ fn with_a_peer(runner: &mut Runner, home: &Path, own: &str, there: &str, at: &st
     runner.run(home, &["discover", "ech"], 4, &["echo"]);
     runner.run(home, &["agents"], 0, &["asker", "echo"]);
     asking_agent::register(home, &["gone1", "gone2"]);
+    runner.run(home, &["trust", there, "--agent", "gone{}"], 0, &["gone{}"]);
+    runner.run(home, &["trust", "ls"], 0, &["gone1", "gone2"]);
+    runner.run(home, &["untrust", there, "--agent", "gone{}"], 0, &["gone{}"]);
+    runner.run(home, &["requests"], 0, &[]);
     runner.run(home, &["agents", "rm", "gone{}"], 0, &["gone"]);
     runner.run(home, &["ps"], 0, &["sdk"]);
     runner.run(home, &["skills"], 0, &["echo"]);
