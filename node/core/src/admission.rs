@@ -110,13 +110,11 @@ impl Admission {
         }
     }
 
-    /// Some agent is private: from here on there is a policy, if one without rules. Whether there was none before.
-    pub(crate) fn enable_access(&mut self) -> bool {
-        let is_new = self.guard.is_none();
-        if is_new {
+    /// Some agent is private: from here on there is a policy, if one without rules.
+    pub(crate) fn enable_access(&mut self) {
+        if self.guard.is_none() {
             self.enable(PolicyRules::default(), false);
         }
-        is_new
     }
 
     /// From here on there is a policy, which knows who holds invites and who is trusted.

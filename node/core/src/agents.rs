@@ -482,23 +482,17 @@ impl Agents {
         Some(agent.card)
     }
 
-    /// Who may use an agent, until its owner says otherwise. Whether that is another access than before; `None`: there is none of
-    /// this name.
-    pub(crate) fn set_access(
-        &mut self,
-        transaction: &mut Transaction,
-        name: &str,
-        access: AgentAccess,
-    ) -> Option<bool> {
-        let name = Arc::clone(self.by_name.get_key_value(name)?.0);
-        let agent = self.by_name.get_mut(&name)?;
-        let was_private = agent.access.is_private();
+    /// Who may use an agent, until its owner says otherwise. Nothing if there is none of this name.
+    pub(crate) fn set_access(&mut self, transaction: &mut Transaction, name: &str, access: AgentAccess) {
+        let Some((name, mut agent)) = self.by_name.remove_entry(name) else {
+            return;
+        };
+        self.private -= usize::from(agent.access.is_private());
         agent.access = RecordedAccess::set(access);
-        let is_private = agent.access.is_private();
-        self.private = self.private - usize::from(was_private) + usize::from(is_private);
+        self.private += usize::from(agent.access.is_private());
+        self.by_name.insert(Arc::clone(&name), agent);
         self.write(transaction, &name);
         self.changed();
-        Some(was_private != is_private)
     }
 
     /// The access of an agent and whether its owner has said so; `None`: it was registered before there was access.
@@ -522,9 +516,15 @@ impl Agents {
     /// Whether an agent, as it is written with tasks, is for peers only that were let in.
     pub(crate) fn is_private(&self, written: Option<&str>) -> bool {
         let name = written.or(self.primary.as_deref());
-        self.private > 0
-            && name
-                .and_then(|name| self.by_name.get(name))
+        name.is_some_and(|name| self.is_named_private(name))
+    }
+
+    /// The same of an agent by its name.
+    pub(crate) fn is_named_private(&self, name: &str) -> bool {
+        self.has_private()
+            && self
+                .by_name
+                .get(name)
                 .is_some_and(|agent| agent.access.is_private())
     }
 

@@ -8,7 +8,6 @@ use std::{
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{AgentCard, AgentsPage};
-use agentanycast_store::StoreError;
 
 use super::Coordinator;
 use crate::{
@@ -298,8 +297,7 @@ impl Coordinator {
 
     /// Whether a peer may use something of an agent.
     fn may_use(&mut self, peer: PeerId, name: &str) -> bool {
-        let written = self.agents.written_name(name);
-        if !self.agents.is_private(written.as_deref()) {
+        if !self.agents.is_named_private(name) {
             return true;
         }
         let Some(card) = self.agents.card(name) else {
@@ -312,10 +310,10 @@ impl Coordinator {
     /// Ends the tasks of these peers, and of those that followed them, that no agent has begun and that the peers may not send any
     /// more. How many.
     fn end_tasks_not_let_in(&mut self, now: Now, peers: &HashSet<PeerId>) -> Result<usize, EngineError> {
+        let keys = peers.iter().flat_map(|peer| [*peer, self.successor(*peer)]);
+        let keys: HashSet<PeerId> = keys.collect();
         let theirs = self.tasks.index().unended().filter(|(_, known)| {
-            let is_theirs = known.peer.is_some_and(|peer| {
-                peers.contains(&peer) || peers.iter().any(|old| self.successor(*old) == peer)
-            });
+            let is_theirs = known.peer.is_some_and(|peer| keys.contains(&peer));
             known.is_assignee && !known.claimed && is_theirs
         });
         let mut ids: Vec<String> = theirs.map(|(id, _)| id.to_owned()).collect();
@@ -335,7 +333,7 @@ impl Coordinator {
                 is_private: self.agents.is_private(written),
             };
             if !self.admission.allows_peer(peer, asked) {
-                self.reject_unbegun(now, &id, TAKEN_BACK)?;
+                self.end_unclaimed_or_tell(now, &id, Status::Rejected, TAKEN_BACK, false)?;
                 ended += 1;
             }
         }
@@ -435,11 +433,10 @@ impl Coordinator {
         let mut usable = BTreeSet::new();
         let mut is_each = true;
         for name in with {
-            let written = self.agents.written_name(&name);
             let asked = AskedFor {
                 skill,
                 agent: &name,
-                is_private: self.agents.is_private(written.as_deref()),
+                is_private: self.agents.is_named_private(&name),
             };
             if self.admission.allows_peer(peer, asked) {
                 usable.insert(name);
@@ -449,10 +446,5 @@ impl Coordinator {
         }
         // Where it may use none, the one that would be chosen refuses it.
         (!is_each && !usable.is_empty()).then_some(usable)
-    }
-
-    /// Refuses a task in its agent's place that no agent has begun, and tells its originator.
-    fn reject_unbegun(&mut self, now: Now, id: &str, reason: &str) -> Result<(), StoreError> {
-        self.end_unclaimed_or_tell(now, id, Status::Rejected, reason, false)
     }
 }

@@ -276,11 +276,10 @@ impl Coordinator {
         let names: Vec<Arc<str>> = self.agents.names().cloned().collect();
         let mut allowed = Vec::new();
         for name in names {
-            let written = self.agents.written_name(&name);
             let asked = AskedFor {
                 skill,
                 agent: &name,
-                is_private: self.agents.is_private(written.as_deref()),
+                is_private: self.agents.is_named_private(&name),
             };
             if self.admission.allows_peer(peer, asked) {
                 allowed.push(name);
@@ -434,7 +433,7 @@ impl Coordinator {
                     .is_some();
                 let is_candidate = |name: &str| {
                     // Where none is open, the one that would be chosen refuses a stranger.
-                    let is_closed = || self.agents.is_private(self.agents.written_name(name).as_deref());
+                    let is_closed = || self.agents.is_named_private(name);
                     Some(name) != sender.as_deref() && !(is_stranger && has_open && is_closed())
                 };
                 self.choose_agent(now, &request.target_agent, &request.skill, is_candidate)
@@ -477,7 +476,7 @@ impl Coordinator {
         let dispatch = &self.dispatch;
         let is_attached = |written: Option<&str>| dispatch.has_listeners_of(written);
         let is_candidate = |name: &str| {
-            let is_closed = || self.agents.is_private(self.agents.written_name(name).as_deref());
+            let is_closed = || self.agents.is_named_private(name);
             Some(name) != sender.as_deref() && !(is_stranger && is_closed())
         };
         self.agents.with_skill(skill, is_candidate, is_attached)
