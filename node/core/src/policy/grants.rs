@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{AskedFor, DecisionReason};
+use super::{acl::AskedFor, decision::DecisionReason};
 
 /// What of a private agent somebody may use.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::{
     grants::{GrantedAgents, PeerGrant},
+    limits::ReachedBound,
     *,
 };
 

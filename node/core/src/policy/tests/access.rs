@@ -1,12 +1,13 @@
 //! Who may use a private agent, against the rule in plain words.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use proptest::prelude::*;
 
 use super::{
     super::{
         acl::{Acl, Rule},
+        glob::Glob,
         grants::{GrantedAgents, PeerGrant, UsableSkills},
     },
     *,
