@@ -67,6 +67,12 @@ struct RememberedKey {
     hash: KeyHash,
 }
 
+fn report_damaged() {
+    tracing::error!(
+        "the record of an idempotency key is damaged; a task that is sent again with that key is a new one"
+    );
+}
+
 impl IdempotencyKeys {
     /// As the store has those with this tag.
     pub(crate) fn load(store: &dyn Store, tag: u8) -> Result<Self, StoreError> {
@@ -81,6 +87,7 @@ impl IdempotencyKeys {
         };
         agentanycast_store::for_each(store, &[tag], |key, value| {
             let Some(record) = schema::decode::<IdempotencyRecord>(value) else {
+                report_damaged();
                 return Ok(());
             };
             let (at, sealed_at) = (record.at, record.sealed_at);
@@ -93,7 +100,7 @@ impl IdempotencyKeys {
                         .insert(order(sealed_at, place), RememberedKey::new(at, sealed_at, hash));
                 }
                 _ if key == keys.key_of_forgotten() => keys.evicted_until = sealed_at.unwrap_or(0),
-                _ => {}
+                _ => report_damaged(),
             }
             Ok::<(), StoreError>(())
         })?;

@@ -66,6 +66,8 @@ pub(super) fn load(store: &dyn Store) -> Result<AccessRequests, StoreError> {
                 last_at: record.last_at,
                 tasks: record.tasks,
             });
+        } else {
+            tracing::warn!("the record of an access request is damaged and was left out");
         }
         Ok::<(), StoreError>(())
     })?;

@@ -104,13 +104,14 @@ impl InviteStore {
         let mut book = Self::default();
         agentanycast_store::for_each(store, &[tag::INVITE], |key, value| {
             let record: Option<InviteRecord> = schema::decode(value);
+            let is_of_before = record.as_ref().is_some_and(|record| record.version < VERSION);
             let id = schema::split(key).map(|(id, _)| id);
-            if let (Some(record), Some(id)) = (record, id) {
-                let is_of_before = record.version < VERSION;
-                if let Some(invite) = record.into_invite(id) {
-                    book.of_before.extend(is_of_before.then(|| invite.id.clone()));
-                    book.issued.add(0, invite);
-                }
+            let invite = record.zip(id).and_then(|(record, id)| record.into_invite(id));
+            if let Some(invite) = invite {
+                book.of_before.extend(is_of_before.then(|| invite.id.clone()));
+                book.issued.add(0, invite);
+            } else {
+                tracing::error!("the record of an invite is damaged; the invite lets nobody in any more");
             }
             Ok::<(), StoreError>(())
         })?;
@@ -118,6 +119,8 @@ impl InviteStore {
             let peer = schema::split(key).and_then(|(name, _)| PeerId::from_bytes(name).ok());
             if let (Some(peer), Ok(secret)) = (peer, value.try_into()) {
                 book.accepted.insert(peer, secret);
+            } else {
+                tracing::error!(peer = ?peer, "the record of an accepted invite is damaged; join again with its line");
             }
             Ok::<(), StoreError>(())
         })?;

@@ -80,12 +80,16 @@ impl PeerStore {
         agentanycast_store::for_each(store, &[tag::CARD_SIZE], |key, value| {
             if let (Some(peer), Some(entry)) = (peer_of(key), StoredCard::read(value)) {
                 peers.with_card.put(peer, entry);
+            } else {
+                tracing::warn!("the size of a peer's card is damaged; the card is asked for again");
             }
             Ok::<(), StoreError>(())
         })?;
         agentanycast_store::for_each(store, &[tag::ADDRESSES], |key, value| {
             if let Some(peer) = peer_of(key) {
                 peers.addresses.put(peer, texts(Some(value)));
+            } else {
+                tracing::warn!("the record of a peer's addresses is damaged; they are looked up again");
             }
             Ok::<(), StoreError>(())
         })?;

@@ -61,6 +61,8 @@ impl RotationRegistry {
             {
                 let until = record.until;
                 kept.push((old, KeyRotation { new, until }));
+            } else {
+                tracing::error!(peer = ?old, "the record of a replaced key is damaged; the key counts as it did before");
             }
             Ok::<(), StoreError>(())
         })?;
