@@ -69,6 +69,17 @@ pub enum SearchError {
     },
 }
 
+impl SearchError {
+    /// The same for somebody who may not know what skills this node knows: private agents may have them.
+    #[must_use]
+    pub fn without_hint(mut self) -> Self {
+        if let Self::Nobody { meant, .. } = &mut self {
+            *meant = None;
+        }
+        self
+    }
+}
+
 fn did_you_mean(skill: Option<&str>) -> String {
     skill.map_or_else(String::new, |skill| format!("; did you mean {skill}?"))
 }

@@ -176,6 +176,7 @@ impl Api {
             match self.anycast().candidates(&skill).await {
                 Ok(candidates) => candidates,
                 Err(_) if local.is_some() => vec![me],
+                Err(error) if sent.is_of_stranger() => return Err(status_of_search(&error.without_hint())),
                 Err(error) => return Err(status_of_search(&error)),
             }
         };

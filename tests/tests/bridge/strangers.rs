@@ -219,6 +219,26 @@ async fn a_client_neither_sets_nor_takes_off_the_label_of_strangers() {
     }
 }
 
+/// Who mistypes a skill hears of a near one only if it may know the agents that have it.
+#[tokio::test]
+async fn a_stranger_hears_of_no_skill_near_the_one_that_it_mistyped() {
+    let daemon = || Daemon::builder().listen([TransportKind::Tcp.listen()]);
+    let pair = DaemonPair::from_builders(daemon().config(AGENTS).bridge(), daemon()).await;
+    serving(&pair.alice).await;
+    let here = client(&Bridge::in_daemon(&pair.alice), [127, 0, 0, 1]);
+    let by_proxy = here.clone().header("x-forwarded-for", "192.0.2.7");
+    for (client, is_own) in [(here, true), (by_proxy, false)] {
+        let params = send_params("mistyped");
+        let answered = client.at("/skills/hushh").rpc("SendMessage", params).await;
+        let answered = answered.to_string();
+        assert!(
+            answered.contains("no agent with skill \\\"hushh\\\" is known"),
+            "{answered}"
+        );
+        assert_eq!(answered.contains("did you mean hush?"), is_own, "{answered}");
+    }
+}
+
 #[tokio::test]
 async fn through_the_bridge_of_another_node_a_caller_is_that_node() {
     let daemon = || Daemon::builder().listen([TransportKind::Tcp.listen()]);
