@@ -4,6 +4,7 @@ use agentanycast::{AgentAccess, ErrorKind, ListedAgent, Node, NodeAgent, PathKin
 use clap::{ArgGroup, Args, Subcommand, builder::NonEmptyStringValueParser};
 use serde_json::{Value, json};
 
+use super::invite::ended_tasks;
 use crate::{
     agent_access,
     context::Context,
@@ -142,22 +143,37 @@ fn document(agent: &ListedAgent, registered: &[NodeAgent]) -> Value {
 
 async fn set_access(context: &Context, name: &str, access: AgentAccess) -> Result<(), CommandFailure> {
     let node = context.connect().await?;
-    let name = name.strip_prefix("self/").unwrap_or(name);
-    node.set_agent_access(name, access).await?;
+    let name = own_agent(&node, name).await?;
+    let ended = node.set_agent_access(name, access).await?;
     let word = agent_access::word(access);
     if context.json {
-        return Ok(output::json(&json!({ "agent": name, "access": word }))?);
+        let document = json!({ "agent": name, "access": word, "ended_tasks": ended });
+        return Ok(output::json(&document)?);
     }
     let who = match access {
         AgentAccess::Open => "every peer that the policy lets in may use it",
         _ => "only this node and peers that you let in may use it",
     };
-    Ok(output::line(&format!("{name} is {word}: {who}"))?)
+    output::line(&format!("{name} is {word}: {who}"))?;
+    if ended > 0 {
+        output::line(&ended_tasks(ended))?;
+    }
+    Ok(())
+}
+
+/// The name of an agent of this node, which may stand behind `self/` or the id of the node.
+async fn own_agent<'a>(node: &Node, name: &'a str) -> Result<&'a str, CommandFailure> {
+    let Some((peer, agent)) = name.split_once('/') else {
+        return Ok(name);
+    };
+    let me = node.info().await?.peer_id;
+    let is_own = peer == "self" || me.is_some_and(|me| me.as_str() == peer);
+    Ok(if is_own { agent } else { name })
 }
 
 async fn remove(context: &Context, name: &str) -> Result<(), CommandFailure> {
     let node = context.connect().await?;
-    let name = name.strip_prefix("self/").unwrap_or(name);
+    let name = own_agent(&node, name).await?;
     let failed = node.remove_agent(name).await?;
     if context.json {
         return Ok(output::json(&json!({ "removed": name, "failed_tasks": failed }))?);

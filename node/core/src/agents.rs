@@ -159,6 +159,26 @@ impl Agents {
         }
     }
 
+    /// The agent of a task that names none, where the sender may use these alone: `chosen`, or else the only one. Where it may use
+    /// none, `chosen` refuses it.
+    ///
+    /// # Errors
+    /// There are several; with their names.
+    pub(crate) fn default_among(
+        &self,
+        chosen: Option<Arc<str>>,
+        usable: &[Arc<str>],
+    ) -> Result<Option<Arc<str>>, String> {
+        let name = chosen.as_ref().or(self.primary.as_ref());
+        if usable.is_empty() || name.is_some_and(|name| usable.contains(name)) {
+            return Ok(chosen);
+        }
+        match usable {
+            [only] => Ok(self.written_name(only)),
+            several => Err(agent_not_named(several.iter().map(|name| &**name))),
+        }
+    }
+
     /// Whether the only agent came by a card: it gets every task, whatever skill that is for, as with deployed daemons.
     fn takes_all(&self) -> bool {
         self.replaceable().is_some()

@@ -60,9 +60,11 @@ impl AgentService for Api {
         let SetAgentAccessRequest { name, access } = request.into_inner();
         let access = set_access(access)?;
         let set = self.engine().set_agent_access(name, access).await;
-        set.map_err(|error| status_for_asker(&error))?;
+        let ended = set.map_err(|error| status_for_asker(&error))?;
         self.publish_card().await?;
-        Ok(Response::new(SetAgentAccessResponse {}))
+        Ok(Response::new(SetAgentAccessResponse {
+            ended_tasks: u32::try_from(ended).unwrap_or(u32::MAX),
+        }))
     }
 
     async fn unregister_agent(

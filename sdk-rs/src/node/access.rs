@@ -59,14 +59,14 @@ pub struct AccessRequest {
 
 impl Node {
     /// Says who may use an agent of this node: [`AgentAccess::Open`] or [`AgentAccess::Private`]. No program that registers the
-    /// agent changes that.
+    /// agent changes that. How many tasks ended by it: those that no program has begun, of peers that may not use the agent any more.
     ///
     /// # Errors
     /// [`ErrorKind::PeerNotFound`](crate::ErrorKind::PeerNotFound): this node has no agent of that name.
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported): the daemon is too old to have private agents.
-    pub async fn set_agent_access(&self, name: &str, access: AgentAccess) -> Result<(), Error> {
+    pub async fn set_agent_access(&self, name: &str, access: AgentAccess) -> Result<u32, Error> {
         let answer = self.session().set_agent_access(name, access.to_daemon()).await;
-        answer.map(drop).map_err(unsupported)
+        answer.map(|set| set.ended_tasks).map_err(unsupported)
     }
 
     /// Lets a peer use private agents of this node, until [`Node::untrust_peer`]: `agent` alone, or with an empty one all of them,

@@ -21,6 +21,7 @@ use agentanycast_proto::v1::{
 use agentanycast_tests::{
     Daemon,
     agent::TestAgent,
+    cli::anycast_at,
     daemon::{DaemonBuilder, Home},
     daemon_pair::{wait_connected, wait_disconnected},
     eventually, rpc, within,
@@ -286,6 +287,10 @@ async fn an_agent_of_before_stays_open_until_it_is_closed() {
     let owner = DaemonBuilder::new(home).start().await;
     let close = "anycast agents set worker --private";
     assert!(owner.log_tail().contains(close), "{}", owner.log_tail());
+    let doctor = async || anycast_at(&owner, &["doctor"]).await.stdout;
+    let told = "every peer may use it, since it was registered before agents could be private";
+    let said = doctor().await;
+    assert!(said.contains(told) && said.contains(close), "{said}");
     let stranger = Daemon::builder().bootstrap(owner.tcp()).start().await;
     let sender = stranger.node().await;
     wait_connected(&sender, &owner).await;
@@ -321,4 +326,6 @@ async fn an_agent_of_before_stays_open_until_it_is_closed() {
     agents.set_agent_access(set).await.unwrap();
     let refused = asks().await.unwrap_err().to_string();
     assert!(refused.contains("agent worker is private"), "{refused}");
+    let said = doctor().await;
+    assert!(!said.contains("every peer may use"), "{said}");
 }

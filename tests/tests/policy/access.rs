@@ -318,3 +318,38 @@ async fn the_owner_closes_and_opens_an_agent() {
     set(AgentAccess::Open).await.unwrap();
     assert_eq!(lab.asks(0, "painter").await.unwrap(), "painter");
 }
+
+/// Nodes without a relay find skills in the DHT: those of open agents alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_dht_has_the_skills_of_open_agents_alone() {
+    let in_dht = || Daemon::builder().config("[anycast]\ndht_mode = 'server'\n");
+    let middle = in_dht().start().await;
+    let owner = in_dht().bootstrap(middle.tcp()).start().await;
+    let channel = rpc::channel(owner.grpc()).await.unwrap();
+    register(&channel, "vault", &["read"], AgentAccess::Private).await;
+    register(&channel, "painter", &["paint"], AgentAccess::Open).await;
+    let node = owner.node().await;
+    let _agents = [
+        serve(&node, "vault", &["read"], &Arc::default()),
+        serve(&node, "painter", &["paint"], &Arc::default()),
+    ];
+    let other = in_dht().bootstrap(middle.tcp()).start().await;
+    let stranger = other.node().await;
+    let finds = async |skill: &str| {
+        let found = stranger.discover(skill, &[].into(), 0).await.ok()?;
+        (!found.agents.is_empty()).then_some(found.agents)
+    };
+    let found = eventually("the open agent is found in the DHT", || finds("paint")).await;
+    assert!(!format!("{found:?}").contains("vault"), "{found:?}");
+    assert_eq!(finds("read").await.map(|found| found.len()), None);
+    // That it is found once it is open shows that it would have been.
+    let open = SetAgentAccessRequest {
+        name: "vault".to_owned(),
+        access: AgentAccess::Open.into(),
+    };
+    AgentServiceClient::new(channel)
+        .set_agent_access(open)
+        .await
+        .unwrap();
+    eventually("the opened agent is found in the DHT", || finds("read")).await;
+}

@@ -38,19 +38,44 @@ pub struct TrustScope {
 }
 
 impl Coordinator {
-    /// Who may use an agent, until this says otherwise.
+    /// Who may use an agent, until this says otherwise; how many tasks ended by it.
     ///
     /// # Errors
     /// There is no such agent.
-    pub(crate) fn set_agent_access(&mut self, name: &str, access: AgentAccess) -> Result<(), EngineError> {
+    pub(crate) fn set_agent_access(
+        &mut self,
+        now: Now,
+        name: &str,
+        access: AgentAccess,
+    ) -> Result<usize, EngineError> {
         self.check_registered(name)?;
+        let was_private = self.agents.is_named_private(name);
         self.agents.set_access(&mut self.transaction, name, access);
-        self.after_access_change();
-        Ok(())
+        self.after_access_change(now, name, was_private)
     }
 
-    /// Some agent may be private now that was not, or not any more.
-    pub(super) fn after_access_change(&mut self) {
+    /// An agent was private or not, and may be otherwise now: where it was closed, what nobody may send any more ends, if no agent
+    /// has begun it. How many tasks.
+    pub(super) fn after_access_change(
+        &mut self,
+        now: Now,
+        name: &str,
+        was_private: bool,
+    ) -> Result<usize, EngineError> {
+        self.enable_access();
+        if was_private || !self.agents.is_named_private(name) {
+            return Ok(0);
+        }
+        let peers = self
+            .tasks
+            .index()
+            .unended()
+            .filter(|(_, known)| known.is_assignee);
+        let peers = peers.filter_map(|(_, known)| known.peer).collect();
+        self.end_tasks_not_let_in(now, &peers)
+    }
+
+    fn enable_access(&mut self) {
         if self.agents.has_private() {
             self.admission.enable_access();
         }
@@ -58,7 +83,7 @@ impl Coordinator {
 
     /// What the last run left is as today's is: invites of before say which agents they are for.
     pub(super) fn resume_access(&mut self) {
-        self.after_access_change();
+        self.enable_access();
         let agents = self.agents_of_today();
         let named = |name: &str| {
             self.agents
@@ -430,21 +455,28 @@ impl Coordinator {
             return None;
         }
         let with: Vec<Arc<str>> = self.agents.all_with_skill(skill).cloned().collect();
-        let mut usable = BTreeSet::new();
-        let mut is_each = true;
-        for name in with {
+        let count = with.len();
+        let usable = self.usable_among(peer, skill, with);
+        // Where it may use none, the one that would be chosen refuses it.
+        let is_some = usable.len() < count && !usable.is_empty();
+        is_some.then(|| usable.into_iter().collect())
+    }
+
+    /// Those of these agents that a peer may use for a skill.
+    pub(super) fn usable_among(
+        &mut self,
+        peer: PeerId,
+        skill: &str,
+        mut names: Vec<Arc<str>>,
+    ) -> Vec<Arc<str>> {
+        names.retain(|name| {
             let asked = AskedFor {
                 skill,
-                agent: &name,
-                is_private: self.agents.is_named_private(&name),
+                agent: name,
+                is_private: self.agents.is_named_private(name),
             };
-            if self.admission.allows_peer(peer, asked) {
-                usable.insert(name);
-            } else {
-                is_each = false;
-            }
-        }
-        // Where it may use none, the one that would be chosen refuses it.
-        (!is_each && !usable.is_empty()).then_some(usable)
+            self.admission.allows_peer(peer, asked)
+        });
+        names
     }
 }

@@ -9,7 +9,6 @@ use super::{Coordinator, client_commands::SendTask};
 use crate::{
     agents::Agents,
     dispatch::ListenerDelivery,
-    policy::AskedFor,
     task::Role,
     tasks::unless_damaged,
     transaction::{Effect, EngineError, ListenerId, Now},
@@ -142,6 +141,8 @@ impl Coordinator {
         if keeps_skills {
             self.agents.add_last_skills(name, &mut card);
         }
+        // What comes anew has no tasks that anybody could not have sent.
+        let was_private = !self.agents.is_registered(name) || self.agents.is_named_private(name);
         let registered = self.agents.register(
             &mut self.transaction,
             now,
@@ -150,7 +151,7 @@ impl Coordinator {
             AgentOrigin::Service,
             access,
         )?;
-        self.after_access_change();
+        self.after_access_change(now, &registered, was_private)?;
         self.release_for_skills(now)?;
         let (access, access_is_set) = self.agents.access(&registered);
         Ok(RegisteredName {
@@ -247,8 +248,8 @@ impl Coordinator {
             .choose(target, skill, is_candidate, former_since, is_attached)
     }
 
-    /// Whose a peer's task for this agent or skill is, as it is written with the task: for a skill one that the peer may use, if
-    /// there is one.
+    /// Whose a peer's task for this agent or skill is, as it is written with the task: where it names no agent, one that the peer
+    /// may use, if there is one.
     pub(super) fn choose_agent_for(
         &mut self,
         now: Now,
@@ -258,9 +259,25 @@ impl Coordinator {
     ) -> Result<Option<Arc<str>>, String> {
         let is_by_skill = target.is_empty() && !skill.is_empty();
         let usable = is_by_skill.then(|| self.usable_with_skill(peer, skill)).flatten();
-        self.choose_agent(now, target, skill, |name| {
+        let chosen = self.choose_agent(now, target, skill, |name| {
             usable.as_ref().is_none_or(|usable| usable.contains(name))
-        })
+        })?;
+        if !self.is_by_default(target, skill) || !self.agents.is_private(chosen.as_deref()) {
+            return Ok(chosen);
+        }
+        let usable = self.usable_for(peer, skill);
+        self.agents.default_among(chosen, &usable)
+    }
+
+    /// Whether a task names neither an agent nor a skill that one has.
+    fn is_by_default(&self, target: &str, skill: &str) -> bool {
+        target.is_empty() && self.agents.all_with_skill(skill).next().is_none()
+    }
+
+    /// The agents that a peer may use for a skill.
+    fn usable_for(&mut self, peer: PeerId, skill: &str) -> Vec<Arc<str>> {
+        let names: Vec<Arc<str>> = self.agents.names().cloned().collect();
+        self.usable_among(peer, skill, names)
     }
 
     /// The name of an agent as it is written with its tasks; None: no agent is registered.
@@ -273,18 +290,7 @@ impl Coordinator {
         if !self.admission.is_enabled() {
             return reason;
         }
-        let names: Vec<Arc<str>> = self.agents.names().cloned().collect();
-        let mut allowed = Vec::new();
-        for name in names {
-            let asked = AskedFor {
-                skill,
-                agent: &name,
-                is_private: self.agents.is_named_private(&name),
-            };
-            if self.admission.allows_peer(peer, asked) {
-                allowed.push(name);
-            }
-        }
+        let allowed = self.usable_for(peer, skill);
         Agents::why_none(target, skill, allowed.iter().map(|name| &**name))
     }
 
@@ -427,15 +433,10 @@ impl Coordinator {
                 let sender = request
                     .sender
                     .and_then(|connection| self.agents.agent_on(connection));
-                let is_stranger = request.is_of_stranger();
-                let has_open = self
-                    .local_agents_with(&request.skill, request.sender, true)
-                    .is_some();
-                let is_candidate = |name: &str| {
-                    // Where none is open, the one that would be chosen refuses a stranger.
-                    let is_closed = || self.agents.is_named_private(name);
-                    Some(name) != sender.as_deref() && !(is_stranger && has_open && is_closed())
-                };
+                if request.is_of_stranger() {
+                    return self.choose_agent_for_stranger(now, request, sender.as_deref());
+                }
+                let is_candidate = |name: &str| Some(name) != sender.as_deref();
                 self.choose_agent(now, &request.target_agent, &request.skill, is_candidate)
                     .map_err(EngineError::NotRegistered)
             }
@@ -447,6 +448,38 @@ impl Coordinator {
                 Ok((!name.is_empty()).then(|| Arc::from(name)))
             }
         }
+    }
+
+    /// The same for a caller of a gateway of whom nobody knows who it is: open agents alone are named to it, and chosen for it where
+    /// it names none. Where none is open, the one that would be chosen refuses it.
+    fn choose_agent_for_stranger(
+        &self,
+        now: Now,
+        request: &SendTask,
+        sender: Option<&str>,
+    ) -> Result<Option<Arc<str>>, EngineError> {
+        let (target, skill) = (&request.target_agent, &request.skill);
+        let open = self
+            .agents
+            .names()
+            .filter(|name| !self.agents.is_named_private(name));
+        let open: Vec<Arc<str>> = open.cloned().collect();
+        let has_open = self.local_agents_with(skill, request.sender, true).is_some();
+        let is_candidate = |name: &str| {
+            let is_open = || open.iter().any(|known| **known == *name);
+            Some(name) != sender && (!has_open || is_open())
+        };
+        let refuse =
+            |_| EngineError::NotRegistered(Agents::why_none(target, skill, open.iter().map(|name| &**name)));
+        let chosen = self
+            .choose_agent(now, target, skill, is_candidate)
+            .map_err(refuse)?;
+        if !self.is_by_default(target, skill) || !self.agents.is_private(chosen.as_deref()) {
+            return Ok(chosen);
+        }
+        self.agents
+            .default_among(chosen, &open)
+            .map_err(EngineError::NotRegistered)
     }
 
     /// Refuses the report of a caller that listens for other agents only.

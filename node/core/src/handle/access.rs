@@ -18,9 +18,9 @@ use crate::{
 };
 
 impl Engine {
-    /// Who may use an agent, until this says otherwise.
-    pub async fn set_agent_access(&self, name: String, access: AgentAccess) -> Result<(), EngineError> {
-        self.call(move |core, _| core.set_agent_access(&name, access))
+    /// Who may use an agent, until this says otherwise; how many tasks ended by it.
+    pub async fn set_agent_access(&self, name: String, access: AgentAccess) -> Result<usize, EngineError> {
+        self.call(move |core, now| core.set_agent_access(now, &name, access))
             .await
     }
 

@@ -11,7 +11,8 @@ use super::{
     node_agents::process,
 };
 use crate::{
-    AgentAccess, NewInvite, RegistrationAccess, SendTask, TrustScope, policy::PeerAttributes, task::Status,
+    AgentAccess, NewInvite, RegistrationAccess, SendTask, TrustScope, coordinator::Coordinator,
+    policy::PeerAttributes, task::Status,
 };
 
 const PRIVATE: RegistrationAccess = RegistrationAccess::Default(AgentAccess::Private);
@@ -218,6 +219,122 @@ fn what_nobody_has_begun_ends_when_the_right_is_taken_back() {
     );
 }
 
+/// An agent is closed: as if everybody's right had been taken back.
+#[test]
+fn what_strangers_sent_and_nobody_has_begun_ends_when_an_agent_is_closed() {
+    for again in [false, true] {
+        let mut lab = lab();
+        trust(&mut lab, C, "painter", "");
+        lab.listen_for(1, "painter").unwrap();
+        let to = lab.id(B);
+        let request = || SendTask {
+            target_agent: "painter".to_owned(),
+            ..SendTask::default()
+        };
+        let [begun, waiting] = [(); 2].map(|()| lab.send(A, to, request()).unwrap().id);
+        let trusted = lab.send(C, to, request()).unwrap().id;
+        lab.update(B, &begun, Status::Working).unwrap();
+        lab.advance(Duration::from_millis(200));
+        if again {
+            lab.register_as(
+                "painter",
+                &["paint"],
+                RegistrationAccess::Is(AgentAccess::Private),
+            );
+        } else {
+            let close =
+                |core: &mut Coordinator, now| core.set_agent_access(now, "painter", AgentAccess::Private);
+            assert_eq!(lab.call(B, close).unwrap(), 1);
+            assert_eq!(lab.call(B, close).unwrap(), 0);
+        }
+        assert_eq!(lab.status(A, &begun), Status::Working, "an agent works on it");
+        assert_eq!(lab.status(A, &waiting), Status::Rejected);
+        assert_eq!(lab.status(C, &trusted), Status::Submitted, "its sender may");
+    }
+}
+
+/// The first agent is for tasks that name none. Where that is private, it is the open one for those who may not use it.
+#[test]
+fn a_task_that_names_no_agent_is_for_one_that_its_sender_may_use() {
+    let mut lab = TestCluster::with_nodes(3, &limits());
+    lab.register_as("vault", &["read"], PRIVATE);
+    lab.register_as("painter", &["paint"], RegistrationAccess::AsBefore);
+    let (a, b) = (lab.id(A), lab.id(B));
+    lab.join(A, b);
+    lab.join(B, a);
+    let agent_of_next = |lab: &mut TestCluster, skill: &str| {
+        let request = SendTask {
+            skill: skill.to_owned(),
+            ..SendTask::default()
+        };
+        let id = lab.send(A, b, request).unwrap().id;
+        let is_in = lab.status(A, &id) != Status::Rejected;
+        let task = is_in.then(|| lab.nodes[B].core.task(&id).unwrap());
+        task.map(|task| {
+            task.agent
+                .clone()
+                .map_or_else(|| "vault".to_owned(), |name| name.to_string())
+        })
+        .ok_or_else(|| lab.reason(A, &id))
+    };
+    assert_eq!(agent_of_next(&mut lab, "").as_deref(), Ok("painter"));
+    let refused = agent_of_next(&mut lab, "read").unwrap_err();
+    assert!(
+        refused.contains("private"),
+        "not another one for a skill: {refused}"
+    );
+    let refused = agent_of_next(&mut lab, "fly").unwrap_err();
+    assert!(refused.contains("there are: painter"), "{refused}");
+    lab.register_as("potter", &["turn"], RegistrationAccess::AsBefore);
+    let refused = agent_of_next(&mut lab, "").unwrap_err();
+    assert!(
+        refused.contains("there are: painter, potter") && !refused.contains("vault"),
+        "{refused}"
+    );
+    trust(&mut lab, A, "vault", "");
+    assert_eq!(agent_of_next(&mut lab, "").as_deref(), Ok("vault"));
+    // A stranger of a gateway.
+    let of_stranger = |lab: &mut TestCluster, agent: &str, skill: &str| {
+        let request = SendTask {
+            target_agent: agent.to_owned(),
+            skill: skill.to_owned(),
+            metadata: [("gateway.stranger".to_owned(), "true".to_owned())].into(),
+            ..SendTask::default()
+        };
+        let sent = lab.send(B, b, request).map_err(|error| error.to_string());
+        sent.map(|task| {
+            task.agent
+                .clone()
+                .map_or_else(|| "vault".to_owned(), |name| name.to_string())
+        })
+    };
+    for (agent, skill) in [("", ""), ("nobody", ""), ("", "fly")] {
+        let refused = of_stranger(&mut lab, agent, skill).unwrap_err();
+        assert!(
+            refused.contains("there are: painter, potter") && !refused.contains("vault"),
+            "{agent} {skill}: {refused}"
+        );
+    }
+    lab.call(B, |core, now| {
+        core.set_agent_access(now, "potter", AgentAccess::Private)
+    })
+    .unwrap();
+    assert_eq!(of_stranger(&mut lab, "", "").as_deref(), Ok("painter"));
+    lab.call(B, |core, now| {
+        core.set_agent_access(now, "painter", AgentAccess::Private)
+    })
+    .unwrap();
+    for (agent, skill) in [("", ""), ("", "read"), ("nobody", ""), ("", "fly")] {
+        let refused = of_stranger(&mut lab, agent, skill).unwrap_err();
+        assert!(
+            !["vault", "painter", "potter"]
+                .iter()
+                .any(|name| refused.contains(name)),
+            "{agent} {skill}: {refused}"
+        );
+    }
+}
+
 #[test]
 fn who_was_refused_can_be_let_in_by_a_word() {
     let mut lab = lab();
@@ -292,8 +409,8 @@ fn the_owners_word_stays_and_cards_change_no_access() {
     let mut lab = lab();
     lab.serve_card(5, &process("p"), "vault", &["read"]);
     assert!(!is_let_in(&mut lab, A, "vault", ""), "a card changes no access");
-    lab.call(B, |core, _| {
-        core.set_agent_access("painter", AgentAccess::Private)
+    lab.call(B, |core, now| {
+        core.set_agent_access(now, "painter", AgentAccess::Private)
     })
     .unwrap();
     assert!(!is_let_in(&mut lab, A, "painter", ""));
@@ -305,12 +422,18 @@ fn the_owners_word_stays_and_cards_change_no_access() {
     lab.join(B, a);
     lab.join(A, b);
     assert!(!is_let_in(&mut lab, A, "painter", ""), "the owner has said so");
-    lab.call(B, |core, _| core.set_agent_access("painter", AgentAccess::Open))
-        .unwrap();
+    lab.call(B, |core, now| {
+        core.set_agent_access(now, "painter", AgentAccess::Open)
+    })
+    .unwrap();
     assert!(is_let_in(&mut lab, A, "painter", ""));
     assert!(
-        lab.call(B, |core, _| core.set_agent_access("nobody", AgentAccess::Open))
-            .is_err()
+        lab.call(B, |core, now| core.set_agent_access(
+            now,
+            "nobody",
+            AgentAccess::Open
+        ))
+        .is_err()
     );
 }
 
