@@ -21,7 +21,10 @@ use agentanycast_limits::{
 use http::{HeaderMap, HeaderName, header};
 
 use super::refusal::Refusal;
-use crate::auth::{AuthError, Authenticator, ClientCertificate, FrontCaller};
+use crate::{
+    auth::{AuthError, Authenticator, ClientCertificate, FrontCaller},
+    host::RequestHost,
+};
 
 /// Signatures of tokens that are checked for one address: a second, and at once. A good one is checked once a minute.
 const CHECKS: u64 = 100;
@@ -73,10 +76,15 @@ impl ClientConnection {
 }
 
 /// What proxies add to requests that they pass on.
-const FORWARDED: [HeaderName; 3] = [
+const FORWARDED: [HeaderName; 8] = [
     header::FORWARDED,
     header::VIA,
     HeaderName::from_static("x-forwarded-for"),
+    HeaderName::from_static("x-forwarded-host"),
+    HeaderName::from_static("x-forwarded-proto"),
+    HeaderName::from_static("x-real-ip"),
+    HeaderName::from_static("cf-connecting-ip"),
+    HeaderName::from_static("true-client-ip"),
 ];
 
 /// Who a share belongs to.
@@ -155,6 +163,7 @@ impl RequestAdmission {
         !self.is_behind_proxy
             && peer.is_some_and(ClientConnection::is_loopback)
             && !FORWARDED.iter().any(|name| headers.contains_key(name))
+            && RequestHost::is_nobodys(headers)
     }
 
     /// Callers send messages of this size, in bytes. It has to be said before there are requests.
@@ -445,9 +454,6 @@ mod tests {
             ..peer(client)
         };
         let plain = HeaderMap::new();
-        let forwarded = |name: &'static str| {
-            HeaderMap::from_iter([(HeaderName::from_static(name), "192.0.2.7".parse().unwrap())])
-        };
         let is_stranger = async |url: &str, headers: &HeaderMap, connection: Option<ClientConnection>| {
             let admission = RequestAdmission::new(Authenticator::default(), CallerLimits::default(), 1 << 20);
             let admission = Arc::new(admission.with_public_url(url));
@@ -489,8 +495,24 @@ mod tests {
         ] {
             assert_eq!(is_stranger(url, &plain, here()).await, expected, "{url}");
         }
-        for name in ["forwarded", "x-forwarded-for", "via"] {
-            assert!(is_stranger("", &forwarded(name), here()).await, "{name}");
+        for name in FORWARDED {
+            let headers = HeaderMap::from_iter([(name.clone(), "192.0.2.7".parse().unwrap())]);
+            assert!(is_stranger("", &headers, here()).await, "{name}");
+        }
+        // A page may have its own name lead to this host.
+        for (host, expected) in [
+            ("127.0.0.1:80", false),
+            ("localhost:8090", false),
+            ("[::1]:8090", false),
+            ("workstation:8090", false),
+            ("evil.example:80", true),
+            ("localhost.evil.example", true),
+            ("127.0.0.1.evil.example", true),
+            ("a b", true),
+            ("", true),
+        ] {
+            let headers = HeaderMap::from_iter([(header::HOST, host.parse().unwrap())]);
+            assert_eq!(is_stranger("", &headers, here()).await, expected, "{host}");
         }
     }
 

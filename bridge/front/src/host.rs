@@ -5,7 +5,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use axum::extract::Request;
-use http::{header, uri::Authority};
+use http::{HeaderMap, HeaderValue, header, uri::Authority};
 
 use super::admission::ClientConnection;
 use crate::refusal::{Refusal, RefusalKind};
@@ -72,6 +72,16 @@ impl RequestHost {
     /// `HOST` or `HOST:PORT`, as the client named it.
     pub fn as_str(&self) -> &str {
         self.authority.as_str()
+    }
+
+    /// Whether the host that headers name is one that nobody outside can have led here, such as a page whose domain points to this
+    /// host; so is none at all: HTTP/2 says it in the request line.
+    pub(crate) fn is_nobodys(headers: &HeaderMap) -> bool {
+        let is_nobodys = |host: &HeaderValue| {
+            let host = host.to_str().ok().and_then(|host| Self::read(host, None));
+            host.is_some_and(|host| host.is_literal() || host.is_unregistrable())
+        };
+        headers.get_all(header::HOST).iter().all(is_nobodys)
     }
 
     /// Whether the client named the address that it has reached, and no name that somebody may have led here.
