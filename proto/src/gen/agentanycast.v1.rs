@@ -810,7 +810,11 @@ pub struct SetAgentAccessRequest {
     pub access: i32,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct SetAgentAccessResponse {}
+pub struct SetAgentAccessResponse {
+    /// Tasks that no agent had begun and that their senders may not send any more.
+    #[prost(uint32, tag = "1")]
+    pub ended_tasks: u32,
+}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct UnregisterAgentRequest {
     #[prost(string, tag = "1")]
