@@ -150,6 +150,11 @@ impl PeerNames {
         }
     }
 
+    /// Whether a text means this peer since it calls itself so: by the name on its card, and neither by an alias nor by its id.
+    pub(crate) fn is_own_claim(&self, text: &str, peer: &PeerId) -> bool {
+        !self.aliases.contains_key(text) && !has_piece(peer, text)
+    }
+
     /// What a list calls a peer: its alias, else the name on its card if no other known peer has it; none: its id.
     pub(crate) fn name_of(&self, peer: &PeerId) -> Option<&str> {
         if let Some((alias, _)) = self.aliases.iter().find(|(_, other)| *other == peer) {
@@ -244,6 +249,18 @@ pub(crate) fn display_name(names: &PeerNames, peer: &PeerId, full: bool) -> Stri
     match names.name_of(peer) {
         Some(name) => format!("{} {id}", crate::output::brief(name)),
         None => id.to_owned(),
+    }
+}
+
+/// How a list of rights shows a peer: by its alias, and what it calls itself as its own word, since anybody may call itself so.
+pub(crate) fn display_by_right(names: &PeerNames, peer: &PeerId, full: bool) -> String {
+    match names.name_of(peer) {
+        Some(name) if !names.aliases.contains_key(name) => {
+            let nobody = PeerNames::default();
+            let id = display_name(&nobody, peer, full);
+            format!("{id} (calls itself {})", crate::output::brief(name))
+        }
+        _ => display_name(names, peer, full),
     }
 }
 

@@ -310,7 +310,7 @@ async fn list(context: &Context, node: &Node, full: bool) -> Result<(), CommandF
         let peers = invite
             .peers
             .iter()
-            .map(|peer| peer_lookup::display_name(&names, peer, full));
+            .map(|peer| peer_lookup::display_by_right(&names, peer, full));
         [
             invite.id.clone(),
             output::brief(&invite.label),

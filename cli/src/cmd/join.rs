@@ -94,7 +94,14 @@ pub(crate) async fn run(context: &Context, args: JoinArgs) -> Result<(), Command
         ("agent", output::brief(&invitation.agent)),
         ("skill", output::brief(&invitation.skill)),
     ])?;
-    output::warn(&format!("try: {}", sending(name, &invitation)));
+    let sending = sending(name, &invitation);
+    let card = node.card_of(&target.peer).await;
+    let shows_one = card.is_ok_and(|card| !card.name.is_empty() || !card.skills.is_empty());
+    output::warn(&if shows_one {
+        format!("try: {sending}")
+    } else {
+        format!("it shows this node no agent yet; once it does: {sending}")
+    });
     Ok(())
 }
 

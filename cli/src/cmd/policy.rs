@@ -1,6 +1,7 @@
-//! `anycast policy`: what the rules in the daemon's settings say, without a daemon; `show` also asks the daemon that runs for the
-//! invites and the trust that stand beside them.
+//! `anycast policy`: what the rules in the daemon's settings say, and the agents, invites and trust of the daemon that runs beside
+//! them.
 
+mod daemon_grants;
 mod show;
 
 use std::{
@@ -21,16 +22,18 @@ use agentanycast_node::{
 use clap::Subcommand;
 use serde_json::json;
 
+use self::daemon_grants::{AskedAgent, DaemonGrants};
 use crate::{
     context::Context,
     failure::{CommandFailure, FailureCode},
-    output,
+    hints, output,
     shared_args::PolicyFile,
 };
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PolicyCommand {
-    /// Say what would become of a task, and which rule decides; exit code 1 if it would be denied
+    /// Say what would become of a task, and what decides: rules, and the agents, invites and trust of the daemon if it runs; exit code
+    /// 1 if it would be denied
     Check {
         /// Who sends it: an alias, a peer id, did:key:…, did:web:…, did:dns:… or invited:LABEL (taken as proven), http:CALLER, or local; can be
         /// repeated for a peer with several names, a second key being one that it had before
@@ -42,11 +45,12 @@ pub(crate) enum PolicyCommand {
         /// The skill it is for; tasks sent to a peer by name have none
         #[arg(long, default_value = "")]
         skill: String,
-        /// The agent of the node that it is for, by its name there; without, rules about agents do not match
+        /// The agent of the node that it is for, by its name there; without, one that the daemon would choose; without a daemon, rules
+        /// about agents do not match then
         #[arg(long, default_value = "")]
         agent: String,
-        /// As if the agent were private, as `anycast agents` shows it: then another node needs a rule, an invite (--source
-        /// invited:LABEL) or trust
+        /// As if the agent were private: then another node needs a rule, an invite (--source invited:LABEL) or trust. Without, it is as
+        /// the daemon has it
         #[arg(long)]
         private: bool,
         #[command(flatten)]
@@ -71,15 +75,36 @@ pub(crate) async fn run(context: &Context, command: PolicyCommand) -> Result<(),
                 .into_iter()
                 .map(meant)
                 .collect::<Result<Vec<_>, CommandFailure>>()?;
-            let asked = AskedFor {
-                skill: &skill,
-                agent: &agent,
-                is_private: private,
-            };
-            check(context, &PolicyQuery::parse(&sources)?, vouched, asked, &file)
+            let beside = DaemonGrants::read(context, &file).await?;
+            let query = PolicyQuery::parse(&sources, beside.as_ref())?;
+            let agents = asked_agents(beside.as_ref(), &agent, &skill, private);
+            let wanted = WantedTask { skill, agents };
+            check(context, &query, vouched, &wanted, beside.is_some(), &file)
         }
         PolicyCommand::Show(file) => show::show(context, &file).await,
     }
+}
+
+/// What a task asks for.
+struct WantedTask {
+    skill: String,
+    /// The agents that it may be for, at least one.
+    agents: Vec<AskedAgent>,
+}
+
+/// The agents that a task may be for: those of the daemon, or else what was said.
+fn asked_agents(beside: Option<&DaemonGrants>, agent: &str, skill: &str, private: bool) -> Vec<AskedAgent> {
+    let mut agents = beside.map_or_else(Vec::new, |beside| beside.asked_agents(agent, skill));
+    if agents.is_empty() {
+        agents.push(AskedAgent {
+            name: agent.to_owned(),
+            is_private: false,
+        });
+    }
+    for asked in &mut agents {
+        asked.is_private |= private;
+    }
+    agents
 }
 
 /// What would become of a task, and by which rule. It is an error if it would be denied.
@@ -87,7 +112,8 @@ fn check(
     context: &Context,
     asked: &PolicyQuery,
     vouched: bool,
-    wanted: AskedFor<'_>,
+    wanted: &WantedTask,
+    daemon_runs: bool,
     file: &PolicyFile,
 ) -> Result<(), CommandFailure> {
     let LoadedPolicy {
@@ -120,6 +146,7 @@ fn check(
                 "issuers": rules.issuers,
             })),
             "limits": {"rps": bounds.rps, "max_in_flight": bounds.in_flight, "max_bytes": bounds.bytes},
+            "with_daemon": daemon_runs,
             "settings": settings,
         }))?;
     } else {
@@ -136,6 +163,11 @@ fn check(
             ("limits", limits),
             ("settings", rules_origin(settings.as_deref())),
         ])?;
+        if !daemon_runs {
+            output::warn(
+                "by the rules alone: the daemon that has the agents, invites and trust does not run",
+            );
+        }
     }
     if decision.outcome == PolicyOutcome::Allow {
         return Ok(());
@@ -188,7 +220,7 @@ enum PolicyQuery {
 
 impl PolicyQuery {
     /// One source, by all its names.
-    fn parse(sources: &[String]) -> Result<Self, CommandFailure> {
+    fn parse(sources: &[String], beside: Option<&DaemonGrants>) -> Result<Self, CommandFailure> {
         let mut keys = Vec::new();
         let mut names = Vec::new();
         let mut grants = Vec::new();
@@ -206,12 +238,7 @@ impl PolicyQuery {
                     continue;
                 }
                 SourceName::Invited(label) => {
-                    // As one that is for all skills: of which it is, only the node knows.
-                    grants.push(PeerGrant {
-                        label: Some(label),
-                        agents: GrantedAgents::All,
-                        skill: String::new(),
-                    });
+                    grants.extend(granted_by(&label, beside)?);
                     continue;
                 }
                 SourceName::Caller(caller) => caller,
@@ -226,28 +253,68 @@ impl PolicyQuery {
         }
         let mut keys = keys.into_iter();
         let peer = keys.next();
-        let standing = PeerAttributes {
+        let mut standing = PeerAttributes {
             names,
             former: keys.collect(),
             vouched: false,
             grants,
         };
+        if let Some(beside) = beside {
+            beside.add_to(peer, &mut standing);
+        }
         Ok(Self::Peer(peer, standing))
     }
 
-    /// As the daemon judges it.
-    fn decide(&self, rules: &PolicyRules, vouched: bool, wanted: AskedFor<'_>) -> (Decision, SourceBounds) {
+    /// As the daemon judges it: by the first agent that lets it in, or else by the first.
+    fn decide(&self, rules: &PolicyRules, vouched: bool, wanted: &WantedTask) -> (Decision, SourceBounds) {
+        let each = wanted.agents.iter().map(|agent| {
+            let asked = AskedFor {
+                skill: &wanted.skill,
+                agent: &agent.name,
+                is_private: agent.is_private,
+            };
+            self.decide_on(rules, vouched, asked)
+        });
+        let mut each: Vec<(Decision, SourceBounds)> = each.collect();
+        let allowing = each
+            .iter()
+            .position(|(decision, _)| decision.outcome == PolicyOutcome::Allow);
+        each.swap_remove(allowing.unwrap_or_default())
+    }
+
+    fn decide_on(&self, rules: &PolicyRules, vouched: bool, asked: AskedFor<'_>) -> (Decision, SourceBounds) {
         match self {
-            Self::Local(name) => rules.evaluate_caller(name, false, wanted),
+            // Of who is anonymous the policy knows no more: it may be on another host.
+            Self::Local(name) => rules.evaluate_caller(name, name.ends_with(":anonymous"), asked),
             Self::Peer(peer, standing) => {
                 let standing = PeerAttributes {
                     vouched,
                     ..standing.clone()
                 };
-                standing.with_identity(*peer, |asker| rules.evaluate(asker, wanted))
+                standing.with_identity(*peer, |asker| rules.evaluate(asker, asked))
             }
         }
     }
+}
+
+/// What a peer may that an invite with this label let in.
+fn granted_by(label: &str, beside: Option<&DaemonGrants>) -> Result<Vec<PeerGrant>, CommandFailure> {
+    let Some(beside) = beside else {
+        // As one that is for all: of which agents and skill it is, only the node knows.
+        return Ok(vec![PeerGrant {
+            label: Some(label.to_owned()),
+            agents: GrantedAgents::All,
+            skill: String::new(),
+        }]);
+    };
+    let grants = beside.of_label(label);
+    if grants.is_empty() {
+        return Err(CommandFailure::usage(format!(
+            "--source: no invite of this node has the label {label:?}; `{}` lists them",
+            hints::command("invite ls")
+        )));
+    }
+    Ok(grants)
 }
 
 /// Refuses a question that no daemon would ever ask itself: whether a credential counts where none does.

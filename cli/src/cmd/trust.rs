@@ -1,7 +1,7 @@
 //! `anycast trust`, `anycast untrust` and `anycast requests`: peers that may use private agents of this node, by their ids, and
 //! those that were refused.
 
-use agentanycast::{Node, PeerId, PeerTrust};
+use agentanycast::{ErrorKind, Node, PeerId, PeerTrust};
 use clap::{Args, Subcommand, builder::NonEmptyStringValueParser};
 use serde_json::{Value, json};
 
@@ -16,8 +16,8 @@ use crate::{
 pub(crate) struct TrustArgs {
     #[command(subcommand)]
     pub(crate) command: Option<TrustCommand>,
-    /// The peer: an alias, its card's name, its id or a unique piece of it, did:key or did:web. It is kept by its id: what the name
-    /// means later changes nothing. PEER/AGENT stands for PEER --agent AGENT
+    /// The peer: an alias, its id or a unique piece of it, did:key or did:web; not the name on its card, since anybody may have that.
+    /// It is kept by its id: what the alias means later changes nothing. PEER/AGENT stands for PEER --agent AGENT
     #[arg(value_name = "PEER", required_unless_present = "request", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) peer: Option<String>,
     /// The agent of this node that the peer may use [default: all, also those that come later]
@@ -71,14 +71,18 @@ pub(crate) async fn trust(context: &Context, args: TrustArgs) -> Result<(), Comm
         (Some(id), _) => node.trust_request(&id, &skill).await?,
         (None, peer) => {
             let peer = peer.unwrap_or_default();
+            let named = PeerQuery::parse_with_agent(context, &peer)?.0;
             let (peer, agent) = peer_and_agent(context, &node, &peer, args.agent).await?;
+            if let PeerQuery::Name(name) = named {
+                refuse_own_claim(context, &node, &name, &peer).await?;
+            }
             node.trust_peer(&peer, &agent, &skill).await?
         }
     };
     if context.json {
         return Ok(output::json(&json::peer_trust(&trust))?);
     }
-    let back = hints::command(&format!("untrust {}", trust.peer));
+    let back = hints::command(&format!("untrust {}{}", trust.peer, options(&trust)));
     Ok(output::line(&format!(
         "{} may use {}; take it back: {back}",
         trust.peer,
@@ -107,6 +111,28 @@ pub(crate) async fn untrust(context: &Context, args: UntrustArgs) -> Result<(), 
     if ended.ended_tasks > 0 {
         output::line(&ended_tasks(ended.ended_tasks))?;
     }
+    tell_invites(&node, &ended.trust).await
+}
+
+/// Says which invites still let those in that are not trusted any more.
+async fn tell_invites(node: &Node, ended: &[PeerTrust]) -> Result<(), CommandFailure> {
+    let invites = match node.invites().await {
+        Ok(invites) => invites,
+        Err(error) if error.kind() == ErrorKind::Unsupported => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    let is_gone = |peer: &PeerId| ended.iter().any(|trust| trust.peer == *peer);
+    for invite in invites.iter().filter(|invite| invite.peers.iter().any(is_gone)) {
+        let agents = match invite.agent.as_str() {
+            "" => "agents of this node".to_owned(),
+            agent => format!("the agent {}", output::brief(agent)),
+        };
+        output::warn(&format!(
+            "the invite {} still lets it in to {agents}; take that back: {}",
+            output::brief(&invite.label),
+            hints::command(&format!("invite revoke {}", invite.id))
+        ));
+    }
     Ok(())
 }
 
@@ -125,7 +151,7 @@ pub(crate) async fn requests(context: &Context, args: RequestsArgs) -> Result<()
     let rows = requests.iter().map(|request| {
         [
             request.id.clone(),
-            peer_lookup::display_name(&names, &request.peer, args.full),
+            peer_lookup::display_by_right(&names, &request.peer, args.full),
             output::brief(&request.agent),
             output::brief(&request.skill),
             request.tasks.to_string(),
@@ -139,7 +165,7 @@ pub(crate) async fn requests(context: &Context, args: RequestsArgs) -> Result<()
         args.full,
     )?;
     output::warn(&format!(
-        "let one in: {}",
+        "let one in, for all skills of the agent: {}; for one: with --skill SKILL",
         hints::command("trust --request REQUEST")
     ));
     Ok(())
@@ -166,7 +192,7 @@ async fn list(context: &Context, full: bool) -> Result<(), CommandFailure> {
     };
     let rows = trusted.iter().map(|trust| {
         [
-            peer_lookup::display_name(&names, &trust.peer, full),
+            peer_lookup::display_by_right(&names, &trust.peer, full),
             any(&trust.agent),
             any(&trust.skill),
             output::ago(trust.created_at),
@@ -202,6 +228,33 @@ async fn peer_and_agent(
         return Err(own_node());
     }
     Ok((peer, agent))
+}
+
+/// Refuses a name that a peer has given itself: anybody may call itself so.
+async fn refuse_own_claim(
+    context: &Context,
+    node: &Node,
+    name: &str,
+    peer: &PeerId,
+) -> Result<(), CommandFailure> {
+    let names = peer_target::names(context, node).await?;
+    if !names.is_own_claim(name, peer) {
+        return Ok(());
+    }
+    let trust = hints::command(&format!("trust {peer}"));
+    Err(CommandFailure::usage(format!(
+        "{} is what the peer {peer} calls itself, and anybody may; if it is the one that you mean: {trust}",
+        output::brief(name)
+    )))
+}
+
+/// The options that mean this trust alone.
+fn options(trust: &PeerTrust) -> String {
+    let option = |name: &str, value: &str| match value {
+        "" => String::new(),
+        value => format!(" --{name} {}", hints::quoted(value)),
+    };
+    option("agent", &trust.agent) + &option("skill", &trust.skill)
 }
 
 fn own_node() -> CommandFailure {

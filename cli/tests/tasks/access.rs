@@ -27,7 +27,14 @@ struct Neighbours {
 
 impl Neighbours {
     fn start() -> Self {
+        Self::with_rules("")
+    }
+
+    /// The host has these settings.
+    fn with_rules(settings: &str) -> Self {
         let (host, guest) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::fs::create_dir(host.path().join("home")).unwrap();
+        std::fs::write(host.path().join("home/config.toml"), settings).unwrap();
         let mut neighbours = Self {
             host,
             guest,
@@ -80,6 +87,13 @@ impl Neighbours {
     fn is_refused(&self, agent: &str, options: &[&str]) {
         let (text, code) = self.asks(agent, options);
         let why = format!("agent {agent} is private; ask its owner for an invite");
+        assert!(code == Some(1) && text.contains(&why), "{code:?}: {text}");
+    }
+
+    /// The guest may use the agent for this skill, and this is for none.
+    fn is_refused_but_for(&self, skill: &str, agent: &str, options: &[&str]) {
+        let (text, code) = self.asks(agent, options);
+        let why = format!("agent {agent} is private, and open to this peer for the skill {skill} only");
         assert!(code == Some(1) && text.contains(&why), "{code:?}: {text}");
     }
 }
@@ -230,7 +244,10 @@ fn what_the_owner_has_said_stays() {
     let mut homes = Neighbours::start();
     let first = CatRun::start(homes.host(), &["--name", "echo"]);
     homes.is_refused("echo", &[]);
-    let said = done(homes.host(), &["agents", "set", "self/echo", "--open"]);
+    let said = done(
+        homes.host(),
+        &["agents", "set", &format!("{}/echo", homes.there), "--open"],
+    );
     assert_eq!(
         said,
         "echo is open: every peer that the policy lets in may use it\n"
@@ -338,6 +355,89 @@ fn a_peer_that_was_refused_is_trusted_and_let_in() {
     assert!(done(&host, &["trust", "ls"]).contains("no peer is trusted"));
 }
 
+/// What `anycast policy check` decides, and by what.
+fn check(home: &Path, source: &str, options: &[&str]) -> (String, String) {
+    let args = ["--json", "policy", "check", "--source", source];
+    let (text, _) = run(home, &[&args[..], options].concat());
+    let line = text.lines().next().unwrap_or_default();
+    let answer: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {text}"));
+    assert_eq!(answer["with_daemon"], true, "{answer}");
+    let word = |name: &str| answer[name].as_str().unwrap().to_owned();
+    (word("decision"), word("by"))
+}
+
+/// Anybody may put any name on its card.
+#[test]
+fn what_a_peer_calls_itself_is_no_name_to_trust_it_by() {
+    let homes = Neighbours::start();
+    let host = homes.host();
+    let _echo = CatRun::start(host, &["--name", "echo"]);
+    let _bob = CatRun::start(homes.guest(), &["--name", "bob", "--open"]);
+    let until = Instant::now() + SOON;
+    let refused = loop {
+        let (text, code) = run(host, &["trust", "bob"]);
+        if code == Some(2) || Instant::now() > until {
+            break text;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    let by_id = format!(" trust {}", homes.me);
+    assert!(
+        refused.contains("calls itself") && refused.contains(&by_id),
+        "{refused}"
+    );
+    assert_eq!(document(host, &["trust", "ls"]).as_array().unwrap().len(), 0);
+    homes.is_refused("echo", &[]);
+    let shown = done(host, &["requests"]);
+    assert!(shown.contains("(calls itself bob)"), "{shown}");
+    let trusted = done(host, &["trust", &homes.me, "--agent", "echo"]);
+    let back = format!(" untrust {} --agent echo", homes.me);
+    assert!(trusted.trim_end().ends_with(&back), "{trusted}");
+    assert!(done(host, &["trust", "ls"]).contains("(calls itself bob)"));
+    // Its owner's own name for it is one.
+    done(host, &["alias", "add", "guest", &homes.me]);
+    assert!(done(host, &["trust", "ls"]).contains("guest "));
+    done(host, &["trust", "guest"]);
+}
+
+/// Trust is gone, and an invite is not.
+#[test]
+fn untrust_names_the_invites_that_still_let_in() {
+    let homes = Neighbours::start();
+    let host = homes.host();
+    let _echo = CatRun::start(host, &["--name", "echo"]);
+    let invite = document(host, &["invite", "--label", "guests"]);
+    done(homes.guest(), &["join", invite["invite"].as_str().unwrap()]);
+    done(host, &["trust", &homes.me]);
+    let said = done(host, &["untrust", &homes.me]);
+    assert!(
+        said.contains("the invite guests still lets it in") && said.contains("invite revoke "),
+        "{said}"
+    );
+    homes.is_let_in("echo", &[]);
+    assert_eq!(
+        check(host, &homes.me, &["--agent", "echo"]),
+        ("allow".to_owned(), "invite".to_owned())
+    );
+    assert_eq!(check(host, "invited:guests", &["--agent", "echo"]).0, "allow");
+    done(host, &["invite", "revoke", "guests"]);
+    assert_eq!(check(host, &homes.me, &["--agent", "echo"]).0, "deny");
+}
+
+#[test]
+fn a_rule_that_opens_a_private_agent_is_told_by_doctor() {
+    let rules = "[[policy.acl]]\nsource = \"*\"\nskill = \"say\"\nallow = true\n";
+    let homes = Neighbours::with_rules(rules);
+    let host = homes.host();
+    let _echo = CatRun::start(host, &["--name", "echo", "--skill", "say"]);
+    let _other = CatRun::start(host, &["--name", "other", "--skill", "sing"]);
+    homes.is_let_in("echo", &["--skill", "say"]);
+    let (said, _) = run(host, &["doctor"]);
+    let told =
+        "the agent echo is private, and rule 1 of [[policy.acl]] lets every peer use it for the skill say";
+    assert!(said.contains(told) && !said.contains("the agent other"), "{said}");
+}
+
 #[test]
 fn trust_is_for_an_agent_and_a_skill_by_the_id_of_the_peer() {
     let homes = Neighbours::start();
@@ -353,8 +453,36 @@ fn trust_is_for_an_agent_and_a_skill_by_the_id_of_the_peer() {
     // What the name means later changes nothing.
     done(host, &["alias", "rm", "bob"]);
     homes.is_let_in("echo", &["--skill", "say"]);
-    homes.is_refused("echo", &[]);
+    homes.is_refused_but_for("say", "echo", &[]);
     homes.is_refused("other", &["--skill", "say"]);
+    let me = homes.me.as_str();
+    for (asked, decision, by) in [
+        (&["--agent", "echo", "--skill", "say"][..], "allow", "trust"),
+        (&["--skill", "say"], "allow", "trust"),
+        (&["--agent", "echo"], "deny", "access"),
+        (&["--agent", "other", "--skill", "say"], "deny", "access"),
+        (&[], "deny", "access"),
+    ] {
+        assert_eq!(
+            check(host, me, asked),
+            (decision.to_owned(), by.to_owned()),
+            "{asked:?}"
+        );
+    }
+    assert_eq!(check(host, "local", &["--agent", "echo"]).0, "allow");
+    assert_eq!(check(host, "a2a:anonymous", &["--agent", "echo"]).0, "deny");
+    fails(
+        host,
+        &["policy", "check", "--source", "invited:nobody"],
+        2,
+        "label",
+    );
+    fails(
+        host,
+        &["untrust", me, "--agent", "other"],
+        4,
+        "trusted for agent echo with skill say",
+    );
     done(host, &["trust", &homes.me]);
     homes.is_let_in("other", &[]);
     assert_eq!(document(host, &["trust", "ls"]).as_array().unwrap().len(), 2);
@@ -438,8 +566,8 @@ fn the_line_that_join_prints_works() {
         assert!(joined.contains(&hinted(guest, typed)), "{options:?}: {joined}");
         assert_eq!(tries(guest, &joined), worked, "{options:?}: {joined}");
         if options.contains(&"--skill") {
-            homes.is_refused("echo", &[]);
-            homes.is_refused("echo", &["--skill", "other"]);
+            homes.is_refused_but_for("say", "echo", &[]);
+            homes.is_refused_but_for("say", "echo", &["--skill", "other"]);
         } else {
             homes.is_let_in("echo", &[]);
         }

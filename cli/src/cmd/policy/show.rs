@@ -2,54 +2,21 @@
 
 use std::path::Path;
 
-use agentanycast::{ErrorKind, PeerTrust};
 use agentanycast_core::policy::PolicyRules;
 use agentanycast_node::config::{AclRule, Config, PolicyConfig};
 use serde_json::{Value, json};
 
-use super::{LoadedPolicy, limits, read, rules_origin};
+use super::{LoadedPolicy, daemon_grants::DaemonGrants, limits, read, rules_origin};
 use crate::{context::Context, failure::CommandFailure, json, output, shared_args::PolicyFile, table};
 
-/// What a daemon has beside its settings.
-struct DaemonGrants {
-    /// How many invites it has given out.
-    invites: usize,
-    /// The peers that it trusts; `None`: it is too old to trust any.
-    trust: Option<Vec<PeerTrust>>,
-}
-
-/// What the daemon that these settings are of has beside them; `None`: none runs, or it is not known to be that one.
-async fn grants(context: &Context, file: &PolicyFile) -> Result<Option<DaemonGrants>, CommandFailure> {
-    if file.config.is_some() && !context.daemon_given() {
-        return Ok(None);
-    }
-    let node = match context.connect().await {
-        Ok(node) => node,
-        Err(failure) if failure.is_daemon_away() => return Ok(None),
-        Err(failure) => return Err(failure),
-    };
-    let invites = match node.invites().await {
-        Ok(invites) => invites.len(),
-        // The daemon is too old to have some.
-        Err(error) if error.kind() == ErrorKind::Unsupported => 0,
-        Err(error) => return Err(error.into()),
-    };
-    let trust = match node.trusted_peers().await {
-        Ok(trust) => Some(trust),
-        Err(error) if error.kind() == ErrorKind::Unsupported => None,
-        Err(error) => return Err(error.into()),
-    };
-    Ok(Some(DaemonGrants { invites, trust }))
-}
-
-/// The same for people.
+/// What the daemon has beside its settings, for people.
 fn show_grants(grants: Option<&DaemonGrants>) -> Result<(), CommandFailure> {
     let Some(grants) = grants else {
         return Ok(output::line(
             "invites and trust: not known, since the daemon that has them does not run",
         )?);
     };
-    output::fields(&[("invites", grants.invites.to_string())])?;
+    output::fields(&[("invites", grants.invites.len().to_string())])?;
     let Some(trust) = &grants.trust else {
         return Ok(());
     };
@@ -71,7 +38,7 @@ pub(super) async fn show(context: &Context, file: &PolicyFile) -> Result<(), Com
         rules,
         settings,
     } = read(context, file)?;
-    let grants = grants(context, file).await?;
+    let grants = DaemonGrants::read(context, file).await?;
     if context.json {
         return Ok(output::json(&document(
             &policy,
@@ -180,7 +147,7 @@ fn document(
             "overrides": overrides,
         },
         "audit_log_path": policy.audit_log_path,
-        "invites": grants.map(|grants| grants.invites),
+        "invites": grants.map(|grants| grants.invites.len()),
         "peer_trust": peer_trust,
         "settings": settings,
     })

@@ -28,6 +28,21 @@ use crate::{
 /// Why a task that nobody had begun ends when its sender is not let in any more.
 const TAKEN_BACK: &str = "its sender is not let in to this agent any more";
 
+/// Most entries that an error names.
+const NAMED_TRUST: usize = 5;
+
+/// What a peer is trusted for, in words.
+fn scope_of(trust: &PeerTrust) -> String {
+    let agent = match trust.agent.as_str() {
+        "" => "every agent".to_owned(),
+        agent => format!("agent {agent}"),
+    };
+    match trust.skill.as_str() {
+        "" => agent,
+        skill => format!("{agent} with skill {skill}"),
+    }
+}
+
 /// Who is to be trusted, or not any more.
 #[derive(Clone, Debug, Default)]
 pub struct TrustScope {
@@ -289,10 +304,25 @@ impl Coordinator {
             self.admission
                 .untrust_peer(&mut self.transaction, peer, agent.as_deref(), skill.as_deref());
         if removed.is_empty() {
-            return Err(EngineError::Precondition(format!("{peer} is not trusted so")));
+            return Err(EngineError::Precondition(self.why_not_trusted(peer)));
         }
         let ended = self.end_tasks_not_let_in(now, &HashSet::from([peer]))?;
         Ok((removed, ended))
+    }
+
+    /// Why there is nothing of a peer to take back; what it is trusted for is named.
+    fn why_not_trusted(&self, peer: PeerId) -> String {
+        let entries = self.admission.trusted_peers();
+        let mut its = entries.iter().filter(|entry| entry.peer == peer);
+        let named: Vec<String> = its.by_ref().take(NAMED_TRUST).map(scope_of).collect();
+        let more = if its.next().is_some() { ", …" } else { "" };
+        if named.is_empty() {
+            return format!("{peer} is not trusted");
+        }
+        format!(
+            "{peer} is not trusted so; it is trusted for {}{more}",
+            named.join(", ")
+        )
     }
 
     /// All trusted peers, the earliest first.
@@ -325,11 +355,16 @@ impl Coordinator {
         if !self.agents.is_named_private(name) {
             return true;
         }
+        self.usable_skills_of(peer, name) != UsableSkills::None
+    }
+
+    /// What of a private agent a peer may use.
+    pub(super) fn usable_skills_of(&mut self, peer: PeerId, name: &str) -> UsableSkills {
         let Some(card) = self.agents.card(name) else {
-            return false;
+            return UsableSkills::None;
         };
         let skills = card.skills.iter().map(|skill| skill.id.as_str());
-        self.admission.usable_skills(peer, name, skills) != UsableSkills::None
+        self.admission.usable_skills(peer, name, skills)
     }
 
     /// Ends the tasks of these peers, and of those that followed them, that no agent has begun and that the peers may not send any

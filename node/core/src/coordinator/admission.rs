@@ -1,6 +1,6 @@
 //! Letting new tasks in, or not: what the policy is asked about, and what follows from what it says.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use agentanycast_daemon_kit::address::bare_url;
 use agentanycast_identity::PeerId;
@@ -15,7 +15,7 @@ use crate::{
     observe::log,
     policy::{
         AskedFor, Decision, DecisionReason, MAX_CALLER, PeerAttributes, PolicyOutcome, PolicyRules,
-        caller::CallerOfTask, limits::SourceUsage,
+        caller::CallerOfTask, grants::UsableSkills, limits::SourceUsage,
     },
     sealed,
     task::Task,
@@ -208,7 +208,11 @@ impl Coordinator {
                 &agent,
                 &send.target_skill_id,
             );
-            EngineError::Denied(why_private(&send.target_agent))
+            let usable = self.usable_skills_of(peer, &agent);
+            EngineError::Denied(match usable {
+                UsableSkills::These(skills) => why_not_for_this(&send.target_agent, &skills),
+                _ => why_private(&send.target_agent),
+            })
         } else {
             EngineError::from(decision)
         };
@@ -368,6 +372,9 @@ impl Coordinator {
     }
 }
 
+/// Most skills that a refusal names.
+const NAMED_SKILLS: usize = 10;
+
 /// Why a task for a private agent is refused. The agent has its name only where the sender has said it.
 fn why_private(target: &str) -> String {
     let shown = &target[..target.floor_char_boundary(64)];
@@ -376,6 +383,24 @@ fn why_private(target: &str) -> String {
     } else {
         format!("agent {shown} is private; ask its owner for an invite")
     }
+}
+
+/// The same where its sender may use it for some skills, and this is for none of them.
+fn why_not_for_this(target: &str, skills: &BTreeSet<String>) -> String {
+    let shown = &target[..target.floor_char_boundary(64)];
+    let agent = if shown.is_empty() {
+        "the agent that this is for".to_owned()
+    } else {
+        format!("agent {shown}")
+    };
+    let mut named: Vec<&str> = skills.iter().take(NAMED_SKILLS).map(String::as_str).collect();
+    if skills.len() > NAMED_SKILLS {
+        named.push("…");
+    }
+    format!(
+        "{agent} is private, and open to this peer for the skill {} only; name it, or ask its owner for an invite",
+        named.join(", ")
+    )
 }
 
 /// Bytes of what comes with a new task, as limits count it.
