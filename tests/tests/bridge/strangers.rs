@@ -9,8 +9,8 @@ use agentanycast_aip::{
 };
 use agentanycast_proto::v1::{AgentAccess, SetAgentAccessRequest, agent_service_client::AgentServiceClient};
 use agentanycast_tests::{
-    Bridge, Daemon, DaemonBuilder, DaemonPair, TransportKind, eventually_within, host_address::host_address,
-    http::HttpClient, rpc, skip_unless_required, within,
+    Bridge, Daemon, DaemonBuilder, DaemonPair, TestRelay, TransportKind, eventually_within,
+    host_address::host_address, http::HttpClient, rpc, skip_unless_required, within,
 };
 use agentanycast_uamp::{
     body::EnvelopeBody,
@@ -104,6 +104,12 @@ async fn check(client: &HttpClient, daemon: &Daemon, is_own: bool) {
         assert_eq!(text.contains("hush"), is_own, "{text}");
         assert_eq!(text.contains("hidden"), is_own, "{text}");
     }
+    let nobody = answer(client, daemon, "nobody").await.to_string();
+    assert!(
+        nobody.contains("there are: ") && nobody.contains("shown"),
+        "{nobody}"
+    );
+    assert_eq!(nobody.contains("hidden"), is_own, "{nobody}");
     for (agent, is_seen) in [("shown", true), ("hidden", is_own), ("nobody", false)] {
         let path = format!("/agents/{me}/{agent}/.well-known/agent-card.json");
         let shown = client.get(&path).await;
@@ -157,6 +163,12 @@ async fn strangers_of_the_bridge_see_and_use_open_agents_alone() {
                 .to_string()
                 .contains(REFUSAL)
         );
+        // So does a page whose own name leads here.
+        let by_name = here.clone().header("host", "evil.example:8090");
+        let hidden = format!("/agents/{}/hidden/.well-known/agent-card.json", daemon.peer_id());
+        assert!(!by_name.get(&hidden).await.status.is_success());
+        let card = by_name.get("/.well-known/agent-card.json").await.body.to_string();
+        assert!(card.contains("shout") && !card.contains("hush"), "{card}");
         // Neither sees the tasks of the other.
         let path = format!("/agents/{}/shown", daemon.peer_id());
         for (one, other) in [(&here, &stranger), (&stranger, &here)] {
@@ -222,10 +234,9 @@ async fn a_client_neither_sets_nor_takes_off_the_label_of_strangers() {
 /// Who mistypes a skill hears of a near one only if it may know the agents that have it.
 #[tokio::test]
 async fn a_stranger_hears_of_no_skill_near_the_one_that_it_mistyped() {
-    let daemon = || Daemon::builder().listen([TransportKind::Tcp.listen()]);
-    let pair = DaemonPair::from_builders(daemon().config(AGENTS).bridge(), daemon()).await;
-    serving(&pair.alice).await;
-    let here = client(&Bridge::in_daemon(&pair.alice), [127, 0, 0, 1]);
+    let relay = TestRelay::builder().start().await;
+    let daemon = start(Daemon::builder().known_to(&relay).config(AGENTS).bridge()).await;
+    let here = client(&Bridge::in_daemon(&daemon), [127, 0, 0, 1]);
     let by_proxy = here.clone().header("x-forwarded-for", "192.0.2.7");
     for (client, is_own) in [(here, true), (by_proxy, false)] {
         let params = send_params("mistyped");

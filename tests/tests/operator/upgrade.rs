@@ -285,7 +285,7 @@ async fn an_agent_of_before_stays_open_until_it_is_closed() {
         fs::rename(place.path().join("bob").join(file), home.path().join(file)).unwrap();
     }
     let owner = DaemonBuilder::new(home).start().await;
-    let close = "anycast agents set worker --private";
+    let close = "agents set worker --private";
     assert!(owner.log_tail().contains(close), "{}", owner.log_tail());
     let doctor = async || anycast_at(&owner, &["doctor"]).await.stdout;
     let told = "every peer may use it, since it was registered before agents could be private";
