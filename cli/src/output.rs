@@ -264,10 +264,13 @@ pub(crate) fn ago(time: Option<SystemTime>) -> String {
     span(time.elapsed().unwrap_or(Duration::ZERO))
 }
 
-/// How long it is until then, as [`ago`].
+/// How long it is until then, as [`ago`]; what has begun counts, so that a day from now is no 23 hours.
 pub(crate) fn ahead(time: Option<SystemTime>) -> String {
     let Some(time) = time else { return String::new() };
-    span(time.duration_since(SystemTime::now()).unwrap_or(Duration::ZERO))
+    match time.duration_since(SystemTime::now()) {
+        Ok(left) => span(left + Duration::from_millis(999)),
+        Err(_) => span(Duration::ZERO),
+    }
 }
 
 pub(crate) fn span(span: Duration) -> String {

@@ -9,19 +9,16 @@ use serde_json::{Value, json};
 use super::{LoadedPolicy, daemon_grants::DaemonGrants, limits, read, rules_origin};
 use crate::{context::Context, failure::CommandFailure, json, output, shared_args::PolicyFile, table};
 
-/// What the daemon has beside its settings, for people.
-fn show_grants(grants: Option<&DaemonGrants>) -> Result<(), CommandFailure> {
+/// The peers that the daemon trusts, for people.
+fn show_trust(grants: Option<&DaemonGrants>) -> Result<(), CommandFailure> {
     let Some(grants) = grants else {
         return Ok(output::line(
             "invites and trust: not known, since the daemon that has them does not run",
         )?);
     };
-    output::fields(&[("invites", grants.invites.len().to_string())])?;
-    let Some(trust) = &grants.trust else {
-        return Ok(());
-    };
+    let trust = grants.trust.as_deref().unwrap_or_default();
     if trust.is_empty() {
-        return Ok(output::fields(&[("trusts", "no peer".to_owned())])?);
+        return Ok(());
     }
     let any = |name: &str| if name.is_empty() { "*" } else { name }.to_owned();
     let rows = trust
@@ -47,6 +44,8 @@ pub(super) async fn show(context: &Context, file: &PolicyFile) -> Result<(), Com
             settings.as_deref(),
         ))?);
     }
+    let trust = grants.as_ref().and_then(|grants| grants.trust.as_ref());
+    let trusts_nobody = trust.is_some_and(Vec::is_empty);
     output::fields(&[
         ("settings", rules_origin(settings.as_deref())),
         ("trust", policy.trust.word().to_owned()),
@@ -60,6 +59,13 @@ pub(super) async fn show(context: &Context, file: &PolicyFile) -> Result<(), Com
                 .as_ref()
                 .map_or_else(|| "none".to_owned(), |path| path.display().to_string()),
         ),
+        (
+            "invites",
+            grants
+                .as_ref()
+                .map_or_else(String::new, |grants| grants.invites.len().to_string()),
+        ),
+        ("trusts", if trusts_nobody { "no peer" } else { "" }.to_owned()),
     ])?;
     if rules.is_closed() {
         output::line("no other node may send tasks here: nobody is listed in policy.trusted_peers")?;
@@ -71,7 +77,7 @@ pub(super) async fn show(context: &Context, file: &PolicyFile) -> Result<(), Com
         let bounds = rules.limits.bounds_of(&[one.source.as_str()]);
         output::fields(&[(&format!("limits of {}", one.source.as_str()), limits(&bounds))])?;
     }
-    show_grants(grants.as_ref())?;
+    show_trust(grants.as_ref())?;
     show_rules(&policy.acl)
 }
 
