@@ -1,9 +1,18 @@
-//! Plain tests over the inputs that fuzzing has kept, in `fuzz/corpus/`. For tests only.
+//! The inputs that fuzzing has kept, one archive for each target in `fuzz/corpus/`, and plain tests over them. For tests only.
 //!
-//! The rule: the same inputs each time. Each kept one is run as it is, and in as many forms as fit into a second or two
-//! of a debug build, changed by numbers that follow from it.
+//! The rules: the same inputs in an archive are the same bytes of it, whoever writes it and when. A test tries the same inputs each
+//! time: each kept one as it is, and in as many forms as fit into a second or two of a debug build, changed by numbers that follow
+//! from it.
 
-use std::{fs, hash::DefaultHasher, hash::Hasher as _, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    hash::{DefaultHasher, Hasher as _},
+    io::{self, BufReader, BufWriter, Read as _},
+    path::{Path, PathBuf},
+};
+
+use flate2::{Compression, GzBuilder, read::GzDecoder};
 
 /// Changed forms of each kept input, where there are few.
 const FORMS: usize = 24;
@@ -14,25 +23,101 @@ const ALL_FORMS: usize = 10_000;
 /// Changes of one form.
 const CHANGES: usize = 4;
 
+/// What was kept for one target, by name.
+#[derive(Debug)]
+pub struct FuzzCorpus {
+    archive: PathBuf,
+    inputs: BTreeMap<String, Vec<u8>>,
+}
+
+impl FuzzCorpus {
+    /// These inputs of a target, below the top of the repository.
+    pub fn new(top: &Path, target: &str, inputs: BTreeMap<String, Vec<u8>>) -> Self {
+        let archive = top.join("fuzz/corpus").join(format!("{target}.tar.gz"));
+        Self { archive, inputs }
+    }
+
+    /// Those that are kept.
+    ///
+    /// # Panics
+    /// When their archive cannot be read.
+    pub fn read(top: &Path, target: &str) -> Self {
+        let mut corpus = Self::new(top, target, BTreeMap::new());
+        match Self::unpack(&corpus.archive) {
+            Ok(inputs) => corpus.inputs = inputs,
+            Err(error) => panic!("{}: {error}", corpus.archive.display()),
+        }
+        corpus
+    }
+
+    fn unpack(archive: &Path) -> io::Result<BTreeMap<String, Vec<u8>>> {
+        let packed = BufReader::new(File::open(archive)?);
+        let mut inputs = BTreeMap::new();
+        for entry in tar::Archive::new(GzDecoder::new(packed)).entries()? {
+            let mut entry = entry?;
+            let name = entry.path()?.to_string_lossy().into_owned();
+            let mut input = Vec::new();
+            entry.read_to_end(&mut input)?;
+            inputs.insert(name, input);
+        }
+        Ok(inputs)
+    }
+
+    /// The input of this name; empty: there is none.
+    pub fn input(&self, name: &str) -> &[u8] {
+        self.inputs.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// All of them, by name.
+    pub fn inputs(&self) -> &BTreeMap<String, Vec<u8>> {
+        &self.inputs
+    }
+
+    /// Keeps them, in place of what is kept.
+    ///
+    /// # Errors
+    /// When the archive cannot be written.
+    pub fn write(&self) -> io::Result<()> {
+        let packed = BufWriter::new(File::create(&self.archive)?);
+        let packed = GzBuilder::new().mtime(0).write(packed, Compression::best());
+        let mut archive = tar::Builder::new(packed);
+        for (name, input) in &self.inputs {
+            let mut header = tar::Header::new_ustar();
+            header.set_mode(0o644);
+            header.set_size(input.len() as u64);
+            archive.append_data(&mut header, name, input.as_slice())?;
+        }
+        let packed = archive.into_inner()?.finish()?;
+        packed.into_inner()?.sync_all()
+    }
+
+    /// Checks that an input is kept under this name; with `UPDATE_GENERATED` it is from now on.
+    ///
+    /// # Panics
+    /// When another one is, or none.
+    pub fn has(&mut self, name: &str, input: &[u8]) {
+        if std::env::var_os("UPDATE_GENERATED").is_some() && self.input(name) != input {
+            self.inputs.insert(name.to_owned(), input.to_vec());
+            let written = self.write();
+            assert!(written.is_ok(), "{}: {written:?}", self.archive.display());
+        }
+        assert_eq!(self.input(name), input, "{name}: UPDATE_GENERATED=1 writes it");
+    }
+}
+
 /// Runs `target` on every input that was kept for it under `top`, and on changed forms of them.
 ///
 /// # Panics
 /// When there are none, or cannot be read; and as `run` does.
 pub fn replay(top: &Path, target: &str, run: impl Fn(&[u8])) {
-    let place = top.join("fuzz/corpus").join(target);
-    let listed = fs::read_dir(&place).unwrap_or_else(|error| panic!("{}: {error}", place.display()));
-    let mut kept: Vec<_> = listed
-        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-        .collect();
-    kept.sort();
-    assert!(!kept.is_empty(), "{} is empty", place.display());
+    let kept = FuzzCorpus::read(top, target);
+    assert!(!kept.inputs.is_empty(), "{} is empty", kept.archive.display());
     run(&[]);
-    let forms = (ALL_FORMS / kept.len()).clamp(1, FORMS);
-    for path in kept {
-        let input = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        run(&input);
+    let forms = (ALL_FORMS / kept.inputs.len()).clamp(1, FORMS);
+    for input in kept.inputs.values() {
+        run(input);
         for form in 0..forms {
-            run(&changed(&input, form as u64));
+            run(&changed(input, form as u64));
         }
     }
 }
@@ -66,6 +151,21 @@ fn changed(input: &[u8], form: u64) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_same_inputs_are_the_same_archive() {
+        let top = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(top.path().join("fuzz/corpus")).unwrap();
+        let mut written = Vec::new();
+        for target in ["one", "other"] {
+            let inputs = BTreeMap::from([("b".to_owned(), vec![0, 255]), ("a".to_owned(), Vec::new())]);
+            let corpus = FuzzCorpus::new(top.path(), target, inputs.clone());
+            corpus.write().unwrap();
+            assert_eq!(FuzzCorpus::read(top.path(), target).inputs, inputs);
+            written.push(std::fs::read(corpus.archive).unwrap());
+        }
+        assert_eq!(written[0], written[1]);
+    }
 
     #[test]
     fn forms_differ_and_are_the_same_each_time() {

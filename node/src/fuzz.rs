@@ -248,7 +248,7 @@ mod tests {
     use std::{collections::BTreeMap, path::Path};
 
     use agentanycast_core::sealed::{MessagePurpose, SealedChannel, sealed_by, sealed_part};
-    use agentanycast_daemon_kit::fuzz_corpus::replay;
+    use agentanycast_daemon_kit::fuzz_corpus::{FuzzCorpus, replay};
     use agentanycast_identity::{
         credential::Suite,
         peer_id,
@@ -261,22 +261,14 @@ mod tests {
 
     use super::NOW;
 
-    /// The corpus has this under this name.
-    fn has(name: &str, bytes: &[u8]) {
-        let kept = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../fuzz/corpus")
-            .join(name);
-        if std::env::var_os("UPDATE_GENERATED").is_some() {
-            std::fs::create_dir_all(kept.parent().unwrap()).unwrap();
-            std::fs::write(&kept, bytes).unwrap();
-        }
-        let found = std::fs::read(kept).unwrap_or_default();
-        assert_eq!(found, bytes, "{name}: UPDATE_GENERATED=1 writes it");
+    fn corpus(target: &str) -> FuzzCorpus {
+        FuzzCorpus::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), target)
     }
 
     /// Otherwise nothing that is tried would ever count.
     #[test]
     fn the_corpus_has_what_was_signed() {
+        let mut corpus = corpus("credential");
         let signed = super::signed();
         let suites = [Suite::EddsaJcs2022, Suite::Ed25519Signature2020];
         for (place, suite) in suites.into_iter().enumerate() {
@@ -284,7 +276,7 @@ mod tests {
             let document = signed.grant.sign(&signed.key, suite, from_ms).unwrap();
             // Whatever order serde_json writes in this build.
             let document = agentanycast_identity::json::canonical(&document).unwrap();
-            has(&format!("credential/signed-{place}"), document.as_bytes());
+            corpus.has(&format!("signed-{place}"), document.as_bytes());
             let read = super::Credential::read(document.as_bytes()).unwrap();
             let keys = super::issuer_keys(&signed.grant.issuer, None);
             assert_eq!(read.check(&keys, super::NOW), Ok(()));
@@ -295,10 +287,11 @@ mod tests {
     /// One of each kind, as the node seals it; and each sealed for somebody else.
     #[test]
     fn the_corpus_has_what_is_sealed() {
+        let mut corpus = corpus("sealed");
         let (from, to) = (super::test_key(1), super::test_key(2));
         for (place, content) in contents().into_iter().enumerate() {
             let bytes = content.encode_to_vec();
-            has(&format!("sealed/content-{place}"), &bytes);
+            corpus.has(&format!("content-{place}"), &bytes);
             let sealed = seal(&from, peer_id(&to), [7; NONCE], &bytes).unwrap();
             let ends = SealedChannel::new(&to, peer_id(&from), "t1");
             let opened = ends.open(&super::box_of(sealed), &[content.kind()], &content.id);
@@ -317,7 +310,7 @@ mod tests {
         let message = ends
             .message(NOW, [7; NONCE], MessagePurpose::FollowUp, message)
             .unwrap();
-        has("sealed/message", &message.encode_to_vec());
+        corpus("sealed").has("message", &message.encode_to_vec());
         let part = sealed_part(&message.parts).unwrap().unwrap();
         assert_eq!(
             sealed_by(part, peer_id(&super::test_key(2))),

@@ -112,18 +112,15 @@ pub fn a2a_answer(data: &[u8]) {
 mod tests {
     use std::path::Path;
 
-    use agentanycast_daemon_kit::fuzz_corpus::replay;
+    use agentanycast_daemon_kit::fuzz_corpus::{FuzzCorpus, replay};
     use serde_json::Value;
 
     use super::{METHODS, Method, Version, request};
 
     /// What is kept under this name, after the byte that says which.
     fn kept(target: &str, name: &str) -> (usize, Value) {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("../../fuzz/corpus")
-            .join(target)
-            .join(name);
-        let bytes = std::fs::read(path).unwrap();
+        let corpus = FuzzCorpus::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."), target);
+        let bytes = corpus.input(name);
         (
             usize::from(bytes[0]),
             serde_json::from_slice(&bytes[1..]).unwrap(),

@@ -22,7 +22,7 @@ pub fn mcp(data: &[u8]) {
 mod tests {
     use std::path::Path;
 
-    use agentanycast_daemon_kit::fuzz_corpus::replay;
+    use agentanycast_daemon_kit::fuzz_corpus::{FuzzCorpus, replay};
     use serde_json::{Map, Value};
 
     use super::{ToolName, call};
@@ -30,8 +30,8 @@ mod tests {
     /// Otherwise nothing that is tried would ever be read.
     #[test]
     fn the_corpus_has_what_is_read() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/mcp/good");
-        let bytes = std::fs::read(path).unwrap();
+        let corpus = FuzzCorpus::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."), "mcp");
+        let bytes = corpus.input("good");
         let tool = ToolName::ALL[usize::from(bytes[0]) % ToolName::ALL.len()];
         let arguments: Map<String, Value> = serde_json::from_slice(&bytes[1..]).unwrap();
         call::read(tool, arguments).unwrap();
