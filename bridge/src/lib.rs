@@ -9,4 +9,6 @@ pub mod config;
 pub mod fuzz;
 mod server;
 
-pub use server::{BridgeContext, GATEWAYS, GatewayRegistration, main_with_args, main_with_gateways};
+pub use server::{
+    BridgeContext, GATEWAYS, GatewayRegistration, command_line, main_with_args, main_with_gateways,
+};

@@ -7,7 +7,7 @@ use agentanycast::Node;
 use agentanycast_daemon_kit::{
     hot_reload,
     process::{self, StartLines},
-    settings::{self, Program},
+    settings::{self, CommandLine, Program},
 };
 use agentanycast_gateway::{
     NodePort, SdkGateway,
@@ -100,6 +100,11 @@ pub fn main_with_gateways(
     process::main(PROGRAM, loaded, |config| run_process(config, &program, gateways))
 }
 
+/// The command line of the bridge, with the settings of its gateways.
+pub fn command_line() -> CommandLine {
+    settings::command(&program_with_gateways(GATEWAYS))
+}
+
 /// The program with the settings of these gateways.
 fn program_with_gateways(gateways: &[GatewayRegistration]) -> Program<Config> {
     let keys: Vec<_> = gateways.iter().flat_map(GatewayRegistration::keys).collect();
@@ -178,20 +183,5 @@ async fn until_stopped(
             }
             (part, ..) = &mut ended => anyhow::bail!("the {part} has ended; its last error is in the log"),
         }
-    }
-}
-
-#[cfg(all(test, feature = "upp"))]
-mod tests {
-    use std::path::Path;
-
-    use super::*;
-
-    /// They tell of the gateways that packages carry.
-    #[test]
-    fn the_man_page_and_completions_are_fresh() {
-        let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let command = settings::command(&program_with_gateways(GATEWAYS));
-        agentanycast_daemon_kit::manpages::check(&command, &top).unwrap();
     }
 }

@@ -342,7 +342,7 @@ pub(crate) async fn run(context: &Context, command: Command) -> Result<(), Comma
         Command::Ping(ping) => ping::run(context, ping).await,
         Command::Doctor => doctor::run(context).await,
         Command::Bugreport(report) => bugreport::run(context, report).await,
-        Command::Completions(args) => completions::run(&args),
+        Command::Completions(args) => completions::run(context, &args),
         Command::Man(args) => man::run(context, &args),
         Command::Discover(discover) => discover::run(context, discover).await,
         Command::Peers(args) => peers::run(context, args).await,
@@ -382,12 +382,6 @@ mod tests {
     #[test]
     fn the_definition_is_sound() {
         command().debug_assert();
-    }
-
-    #[test]
-    fn the_man_pages_and_completions_are_fresh() {
-        let top = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        agentanycast_daemon_kit::manpages::check(&command(), &top).unwrap();
     }
 
     #[test]

@@ -365,7 +365,7 @@ const EXAMPLES: &[CommandExamples] = &[
             ("anycast man send | man -l -", "read the page of a command"),
             (
                 "anycast man --output ~/.local/share/man/man1",
-                "write the pages of all commands",
+                "write the pages of all commands and programs",
             ),
         ],
     ),

@@ -2,6 +2,8 @@
 
 use std::{ffi::OsString, path::Path, process::ExitCode};
 
+use agentanycast_daemon_kit::settings::CommandLine;
+
 use crate::{bridge, context::Context, failure::CommandFailure, relay};
 
 /// A program beside the command.
@@ -37,6 +39,16 @@ impl Program {
             Self::Relay => "anycast relay",
             Self::Bridge => "anycast bridge",
         }
+    }
+
+    /// The command lines of those that are in this build.
+    pub(crate) fn command_lines() -> Vec<CommandLine> {
+        let others = [
+            Some(agentanycast_node::command_line()),
+            relay::command_line(),
+            bridge::command_line(),
+        ];
+        others.into_iter().flatten().collect()
     }
 
     /// Runs it in this process. `args` begins with its name.

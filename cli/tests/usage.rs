@@ -118,6 +118,44 @@ fn completions_and_pages_are_printed() {
     assert!(stdout(&anycast(&["man", "policy", "check"]).success()).contains("vouched"));
     anycast(&["man", "no-such-command"]).code(2);
     anycast(&["completions", "no-such-shell"]).code(2);
+    anycast(&["completions"]).code(2);
+}
+
+/// As packages carry them, of all programs that this one is.
+#[test]
+fn completions_and_pages_of_all_programs_are_written() {
+    let root = tempfile::tempdir().unwrap();
+    let place = |name: &str| root.path().join(name).to_str().unwrap().to_owned();
+    for (command, files) in [
+        (
+            "man",
+            &[
+                "anycast.1",
+                "anycast-policy-check.1",
+                "agentanycastd.1",
+                "agentanycast-relay.1",
+                "agentanycast-bridge.1",
+            ][..],
+        ),
+        (
+            "completions",
+            &[
+                "anycast.bash",
+                "_agentanycastd",
+                "agentanycast-relay.fish",
+                "agentanycast-bridge.bash",
+            ],
+        ),
+    ] {
+        anycast(&[command, "--output", &place(command)]).success();
+        for file in files {
+            let text = std::fs::read_to_string(root.path().join(command).join(file)).unwrap();
+            assert!(text.len() > 500, "{file}: {text}");
+        }
+    }
+    // Settings of gateways are on the page of the daemon.
+    let page = std::fs::read_to_string(root.path().join("man/agentanycastd.1")).unwrap();
+    assert!(page.contains("uap"), "{page}");
 }
 
 #[test]

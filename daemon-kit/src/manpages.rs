@@ -1,50 +1,20 @@
-//! Man pages and shell completions, made from what a program's command line is, and committed in `deploy/`. Tests
-//! keep them fresh: with `UPDATE_GENERATED=1` they are written.
+//! Man pages and shell completions, made from what a program's command line is.
 
-use std::{fs, io, path::Path};
+use std::io;
 
 use clap::Command;
 pub use clap_complete::Shell;
 use clap_complete::{Generator, generate};
 use clap_mangen::Man;
 
-/// Where they are, from the top of the workspace.
-const MAN: &str = "deploy/man";
-const COMPLETIONS: &str = "deploy/completions";
-
 /// The shells that people use; each looks for another name.
 const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Zsh, Shell::Fish];
 
-/// Compares the pages of a program with those in `deploy/` under `top`, or writes them if the variable
-/// `UPDATE_GENERATED` is set.
-///
-/// # Errors
-/// Which one is not as it is made, or cannot be read or written.
-pub fn check(command: &Command, top: &Path) -> Result<(), String> {
-    let manual = manual(command.clone()).map_err(|error| format!("the man page cannot be made: {error}"))?;
-    let mut pages: Vec<(String, Vec<u8>)> = manual
-        .into_iter()
-        .map(|(name, text)| (format!("{MAN}/{name}"), text))
-        .collect();
-    let name = command.get_name().to_owned();
-    for shell in SHELLS {
-        let text = completions(command.clone(), shell);
-        pages.push((format!("{COMPLETIONS}/{}", shell.file_name(&name)), text));
-    }
-    for (place, text) in pages {
-        let path = top.join(&place);
-        if std::env::var_os("UPDATE_GENERATED").is_some() {
-            let written =
-                fs::create_dir_all(path.parent().unwrap_or(top)).and_then(|()| fs::write(&path, &text));
-            written.map_err(|error| format!("{place}: {error}"))?;
-        }
-        if fs::read(&path).map_err(|error| format!("{place}: {error}"))? != text {
-            return Err(format!(
-                "{place} is stale; run the test again with UPDATE_GENERATED=1"
-            ));
-        }
-    }
-    Ok(())
+/// What the shells complete the command line of a program with, by the names of the files that they look for.
+pub fn completion_files(command: &Command) -> Vec<(String, Vec<u8>)> {
+    let name = command.get_name();
+    let files = SHELLS.map(|shell| (shell.file_name(name), completions(command.clone(), shell)));
+    files.into()
 }
 
 /// What a shell completes the command line of a program with.

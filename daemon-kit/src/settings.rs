@@ -14,6 +14,7 @@ mod value;
 use std::{collections::BTreeMap, ffi::OsString, fmt, io, path::Path};
 
 /// JSON, as a schema is.
+pub use clap::Command as CommandLine;
 pub use serde_json::Value as Json;
 
 pub use crate::sanitize::quoted;

@@ -22,6 +22,7 @@ use agentanycast_core::policy::audit::Audit;
 use agentanycast_daemon_kit::{
     process::{self, StartLines},
     service_manager,
+    settings::{self, CommandLine},
 };
 use agentanycast_identity as identity;
 use agentanycast_net::{self as net, duplicate_key::DuplicateKeyReports};
@@ -86,6 +87,11 @@ pub fn main_with_gateways(
     know_settings_of(gateways);
     let loaded = load_config::load_from_process(args.clone().into_iter());
     process::main(PROGRAM, loaded, |config| run_process(config, args, gateways))
+}
+
+/// The command line of the daemon, with the settings that this process knows.
+pub fn command_line() -> CommandLine {
+    settings::command(load_config::program())
 }
 
 /// Has this process know the settings of the gateways that are built in, as the daemon does. For programs that read a daemon's

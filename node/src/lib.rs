@@ -16,4 +16,4 @@ mod policy_reload;
 pub mod telemetry;
 pub mod web_fetch;
 
-pub use daemon::{know_gateway_settings, main_with_args, main_with_gateways};
+pub use daemon::{command_line, know_gateway_settings, main_with_args, main_with_gateways};

@@ -19,4 +19,4 @@ pub mod request_proofs;
 mod server;
 pub mod store;
 
-pub use server::main_with_args;
+pub use server::{command_line, main_with_args};

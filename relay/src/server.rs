@@ -14,6 +14,7 @@ use agentanycast_daemon_kit::{
     listening,
     process::{self, StartLines},
     service_manager,
+    settings::{self, CommandLine},
     traces::{TraceExporter, Traces},
 };
 use agentanycast_identity::{self as identity, Keypair};
@@ -56,6 +57,11 @@ const EXPIRE_EVERY: Duration = Duration::from_millis(250);
 /// Runs the relay as the command line says. `args` begins with the program's name.
 pub fn main_with_args(args: impl Iterator<Item = OsString>) -> ExitCode {
     process::main(PROGRAM, config::load_from_process(args), run_process)
+}
+
+/// The command line of the relay.
+pub fn command_line() -> CommandLine {
+    settings::command(&config::PROGRAM)
 }
 
 fn run_process(config: Config) -> anyhow::Result<()> {

@@ -2,9 +2,15 @@
 
 use std::{ffi::OsString, process::ExitCode};
 
+use agentanycast_daemon_kit::settings::CommandLine;
 use agentanycast_gateways::bridge::LEFT_OUT;
 
 use crate::{context::Context, failure::CommandFailure};
+
+/// There is none.
+pub(crate) fn command_line() -> Option<CommandLine> {
+    None
+}
 
 pub(crate) fn main_with_args(_: impl Iterator<Item = OsString>) -> ExitCode {
     CommandFailure::usage(LEFT_OUT.to_string()).report(false)

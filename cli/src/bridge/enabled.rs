@@ -2,5 +2,12 @@
 
 mod mcp;
 
+use agentanycast_daemon_kit::settings::CommandLine;
+
 pub(crate) use agentanycast_bridge::main_with_args;
 pub(crate) use mcp::run as serve_mcp;
+
+/// The command line of the bridge.
+pub(crate) fn command_line() -> Option<CommandLine> {
+    Some(agentanycast_bridge::command_line())
+}

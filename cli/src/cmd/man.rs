@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, path::PathBuf};
 
-use agentanycast_daemon_kit::manpages;
+use agentanycast_daemon_kit::{manpages, settings::CommandLine};
 use clap::Args;
 use serde_json::json;
 
@@ -10,6 +10,7 @@ use crate::{
     context::Context,
     failure::{CommandFailure, FailureCode},
     output,
+    program_names::Program,
 };
 
 #[derive(Debug, Args)]
@@ -17,16 +18,20 @@ pub(crate) struct ManArgs {
     /// The command whose page is printed, such as send or policy check [default: anycast itself]
     #[arg(conflicts_with = "output")]
     pub(crate) command: Vec<String>,
-    /// Write the pages of all commands into this directory
+    /// Write the pages of all commands into this directory, and those of the other programs that are in this one
     #[arg(long, short = 'o', value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
 }
 
 pub(crate) fn run(context: &Context, args: &ManArgs) -> Result<(), CommandFailure> {
-    let pages = manpages::manual(super::command())?;
     if let Some(directory) = &args.output {
-        return write(context, directory, &pages);
+        let mut pages = Vec::new();
+        for program in all_programs() {
+            pages.extend(manpages::manual(program)?);
+        }
+        return write_files(context, directory, &pages);
     }
+    let pages = manpages::manual(super::command())?;
     let wanted = ["anycast"]
         .into_iter()
         .chain(args.command.iter().map(String::as_str));
@@ -41,7 +46,17 @@ pub(crate) fn run(context: &Context, args: &ManArgs) -> Result<(), CommandFailur
     Ok(output::bytes(text)?)
 }
 
-fn write(context: &Context, directory: &Path, pages: &[(String, Vec<u8>)]) -> Result<(), CommandFailure> {
+/// The command lines of this program and the others in it.
+pub(super) fn all_programs() -> impl Iterator<Item = CommandLine> {
+    std::iter::once(super::command()).chain(Program::command_lines())
+}
+
+/// Writes files, and says so.
+pub(super) fn write_files(
+    context: &Context,
+    directory: &Path,
+    files: &[(String, Vec<u8>)],
+) -> Result<(), CommandFailure> {
     let failed = |path: &Path, error: &std::io::Error| {
         CommandFailure::new(
             FailureCode::General,
@@ -50,17 +65,17 @@ fn write(context: &Context, directory: &Path, pages: &[(String, Vec<u8>)]) -> Re
         )
     };
     fs::create_dir_all(directory).map_err(|error| failed(directory, &error))?;
-    for (name, text) in pages {
+    for (name, text) in files {
         let path = directory.join(name);
         fs::write(&path, text).map_err(|error| failed(&path, &error))?;
     }
     if context.json {
-        let names: Vec<&String> = pages.iter().map(|(name, _)| name).collect();
+        let names: Vec<&String> = files.iter().map(|(name, _)| name).collect();
         return Ok(output::json(&json!({"path": directory, "files": names}))?);
     }
     Ok(output::line(&format!(
-        "wrote {} pages into {}",
-        pages.len(),
+        "wrote {} files into {}",
+        files.len(),
         directory.display()
     ))?)
 }

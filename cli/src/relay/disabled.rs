@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, process::ExitCode};
 
-use agentanycast_daemon_kit::missing_feature::MissingFeature;
+use agentanycast_daemon_kit::{missing_feature::MissingFeature, settings::CommandLine};
 
 use crate::failure::CommandFailure;
 
@@ -11,6 +11,11 @@ const LEFT_OUT: MissingFeature = MissingFeature {
     part: "relay",
     feature: "relay",
 };
+
+/// There is none.
+pub(crate) fn command_line() -> Option<CommandLine> {
+    None
+}
 
 pub(crate) fn main_with_args(_: impl Iterator<Item = OsString>) -> ExitCode {
     CommandFailure::usage(LEFT_OUT.to_string()).report(false)

@@ -1,3 +1,9 @@
 //! The relay, which is in this program.
 
+use agentanycast_daemon_kit::settings::CommandLine;
 pub(crate) use agentanycast_relay::main_with_args;
+
+/// Its command line.
+pub(crate) fn command_line() -> Option<CommandLine> {
+    Some(agentanycast_relay::command_line())
+}

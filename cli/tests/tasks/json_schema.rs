@@ -244,6 +244,11 @@ fn what_is_said_of_files_is_as_the_schema_says() {
     let pages = home.join("man");
     checker.prints(home, "manual", &["man", "--output", pages.to_str().unwrap()]);
     assert!(pages.join("anycast-policy-check.1").is_file());
+    checker.prints(
+        home,
+        "manual",
+        &["completions", "--output", pages.to_str().unwrap()],
+    );
     checker.prints(home, "policy_show", &["policy", "show"]);
     checker.prints(home, "policy_check", &["policy", "check", "--source", "local"]);
     checker.fails(

@@ -620,11 +620,3 @@ proptest! {
         }
     }
 }
-
-#[test]
-fn the_man_page_and_completions_are_fresh() {
-    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    // With the gateways of the daemon that is handed out.
-    crate::know_gateway_settings();
-    agentanycast_daemon_kit::manpages::check(&settings::command(program()), &top).unwrap();
-}

@@ -174,9 +174,3 @@ fn what_cannot_work_is_refused_in_one_line() {
         ListenOn(":8080".into())
     );
 }
-
-#[test]
-fn the_man_page_and_completions_are_fresh() {
-    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    agentanycast_daemon_kit::manpages::check(&settings::command(&PROGRAM), &top).unwrap();
-}
