@@ -1,10 +1,12 @@
-//! Who may come in, and how often: what one address or caller may have of everything that is shared.
+//! Who may come in, and how often: what one address or caller may have of everything that is shared. And how
+//! often this side tries again what failed.
 //!
-//! `rate`, `concurrency`, `byte_quota`, `ip_scope`, `conn_slots`, `network`, `log_throttle` and `turn_queue` are PURE: no I/O, and the
-//! time is an argument. `swarm_limits` is the behaviour that applies them to the connections of libp2p, `http` how long a connection of
-//! HTTP is waited for.
+//! `backoff`, `rate`, `concurrency`, `byte_quota`, `ip_scope`, `conn_slots`, `network`, `log_throttle` and
+//! `turn_queue` are PURE: no I/O, and the time is an argument. `swarm_limits` is the behaviour that applies them to
+//! the connections of libp2p, `http` how long a connection of HTTP is waited for.
 //! `interfaces` watches the addresses of this host.
 
+mod backoff;
 mod byte_quota;
 mod concurrency;
 mod conn_slots;
@@ -21,6 +23,7 @@ pub mod rate;
 mod swarm_limits;
 mod turn_queue;
 
+pub use backoff::{Backoff, jittered};
 pub use byte_quota::ByteQuota;
 pub use concurrency::Concurrency;
 pub use conn_slots::{ConnSlots, NoSlot, Slot, SlotHolder};
