@@ -11,13 +11,16 @@ use std::{
 };
 
 use agentanycast_identity::PeerId;
-
-use super::jitter::spread;
+use agentanycast_limits::{Backoff, jittered};
 
 /// First wait after a failure (wire contract, "Offline queue"), before jitter.
 pub(super) const FIRST_DELAY: Duration = Duration::from_secs(1);
 /// Longest wait between two attempts, before jitter.
 pub(super) const LAST_DELAY: Duration = Duration::from_mins(5);
+const DELAYS: Backoff = Backoff::new(FIRST_DELAY, LAST_DELAY);
+/// Share of a wait that is added or taken at most, so that the nodes of a relay that was restarted do not all come
+/// back at the same moment.
+pub(super) const JITTER: f64 = 0.2;
 /// A connection that stood this long makes the next loss start again at [`FIRST_DELAY`], also when its peer never
 /// said who it is.
 const STABLE_AFTER: Duration = Duration::from_mins(1);
@@ -57,8 +60,8 @@ struct TargetState {
     pinned: bool,
     wanted: bool,
     phase: DialPhase,
-    /// Wait before the next attempt, without jitter.
-    delay: Duration,
+    /// The waits before the next attempts, without jitter.
+    delays: Backoff,
     /// Attempts that failed since the last connection.
     failures: u32,
     /// Why the last of them did; empty if none did.
@@ -291,7 +294,7 @@ impl Dialer {
             if let DialPhase::Connected { peer: held, .. } = state.phase
                 && held == peer
             {
-                state.delay = FIRST_DELAY;
+                state.delays.reset();
             }
         }
     }
@@ -312,7 +315,7 @@ impl Dialer {
                 && held == peer
             {
                 if now.saturating_duration_since(since) >= STABLE_AFTER {
-                    state.delay = FIRST_DELAY;
+                    state.delays.reset();
                 }
                 self.wait(&target, now, jitter);
             }
@@ -325,7 +328,7 @@ impl Dialer {
         let Some(state) = self.targets.get_mut(&target) else {
             return;
         };
-        state.delay = FIRST_DELAY;
+        state.delays.reset();
         if let DialPhase::Waiting { until } = state.phase {
             self.schedule.remove(&(until, target.clone()));
             state.phase = DialPhase::Waiting { until: now };
@@ -338,7 +341,7 @@ impl Dialer {
         let waiting: Vec<_> = std::mem::take(&mut self.schedule).into_iter().collect();
         for (_, target) in waiting {
             if let Some(state) = self.targets.get_mut(&target) {
-                state.delay = FIRST_DELAY;
+                state.delays.reset();
                 state.phase = DialPhase::Waiting { until: now };
                 self.schedule.insert((now, target));
             }
@@ -353,7 +356,7 @@ impl Dialer {
                 pinned: false,
                 wanted: false,
                 phase,
-                delay: FIRST_DELAY,
+                delays: DELAYS,
                 failures: 0,
                 last_error: String::new(),
                 reached_peer: None,
@@ -363,8 +366,7 @@ impl Dialer {
 
     fn wait(&mut self, target: &DialTarget, now: Instant, jitter: f64) {
         if let Some(state) = self.targets.get_mut(target) {
-            let until = now + spread(state.delay, jitter);
-            state.delay = (state.delay * 2).min(LAST_DELAY);
+            let until = now + jittered(state.delays.next_wait(), JITTER, jitter);
             state.phase = DialPhase::Waiting { until };
             self.schedule.insert((until, target.clone()));
         }

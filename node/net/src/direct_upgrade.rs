@@ -11,13 +11,15 @@ use std::{
 };
 
 use agentanycast_identity::PeerId;
+use agentanycast_limits::{Backoff, jittered};
 
-use super::jitter::spread;
+use super::dialer::JITTER;
 
 /// First wait after a circuit was made: DCUtR's own three attempts are over by then.
 const FIRST_DELAY: Duration = Duration::from_mins(1);
 /// Longest wait: a try costs a circuit at the relay, which allows a peer 1024 in an hour and from one address.
 const LAST_DELAY: Duration = Duration::from_mins(30);
+const DELAYS: Backoff = Backoff::new(FIRST_DELAY, LAST_DELAY);
 /// Peers that are tried again; more stay relayed.
 const MAX_PEERS: usize = 256;
 
@@ -30,19 +32,17 @@ pub(super) struct DirectUpgrades {
 #[derive(Debug)]
 struct RetryTime {
     until: Instant,
-    /// Next wait, without jitter.
-    delay: Duration,
+    /// The waits that come, without jitter.
+    delays: Backoff,
 }
 
 impl DirectUpgrades {
     /// We made a circuit to a peer that has no direct connection. `jitter` is uniform in 0..1.
     pub(super) fn relayed(&mut self, peer: PeerId, now: Instant, jitter: f64) {
         if self.peers.len() < MAX_PEERS || self.peers.contains_key(&peer) {
-            let wait = RetryTime {
-                until: now + spread(FIRST_DELAY, jitter),
-                delay: FIRST_DELAY * 2,
-            };
-            self.peers.entry(peer).or_insert(wait);
+            let mut delays = DELAYS;
+            let until = now + jittered(delays.next_wait(), JITTER, jitter);
+            self.peers.entry(peer).or_insert(RetryTime { until, delays });
         }
     }
 
@@ -55,8 +55,7 @@ impl DirectUpgrades {
     pub(super) fn due(&mut self, now: Instant, jitter: f64) -> Vec<PeerId> {
         let due = self.peers.iter_mut().filter(|(_, wait)| wait.until <= now);
         due.map(|(peer, wait)| {
-            wait.until = now + spread(wait.delay, jitter);
-            wait.delay = (wait.delay * 2).min(LAST_DELAY);
+            wait.until = now + jittered(wait.delays.next_wait(), JITTER, jitter);
             *peer
         })
         .collect()
@@ -72,7 +71,7 @@ impl DirectUpgrades {
         for wait in self.peers.values_mut() {
             *wait = RetryTime {
                 until: now,
-                delay: FIRST_DELAY,
+                delays: DELAYS,
             };
         }
     }
@@ -82,7 +81,7 @@ impl DirectUpgrades {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{super::jitter::SHARE, *};
+    use super::*;
 
     fn peer(n: u16) -> PeerId {
         let mut bytes = vec![0x00, 0x24, 0x08, 0x01, 0x12, 0x20];
@@ -132,7 +131,7 @@ mod tests {
                 }
                 for peer in upgrades.due(now, jitter) {
                     let before = tried.insert(peer, now);
-                    prop_assert!(before.is_none_or(|at| now - at >= FIRST_DELAY.mul_f64(1.0 - SHARE)));
+                    prop_assert!(before.is_none_or(|at| now - at >= FIRST_DELAY.mul_f64(1.0 - JITTER)));
                 }
                 prop_assert!(upgrades.peers.len() <= MAX_PEERS);
                 prop_assert!(upgrades.next_at().is_none_or(|at| at > now));

@@ -24,7 +24,6 @@ mod frame;
 mod frame_reader;
 mod frame_writer;
 mod handle;
-mod jitter;
 mod listeners;
 mod nat;
 mod relay_info;

@@ -12,9 +12,10 @@ use std::{
 };
 
 use agentanycast_identity::PeerId;
+use agentanycast_limits::{Backoff, jittered};
 use libp2p::{Multiaddr, core::transport::ListenerId};
 
-use super::{dialer::DialTarget, jitter::spread};
+use super::dialer::{DialTarget, JITTER, LAST_DELAY};
 
 /// Places that are kept: one, and one more that works on when the first relay goes.
 pub(super) const MAX_RESERVATIONS: usize = 2;
@@ -24,8 +25,7 @@ const MAX_RELAYS: usize = 64;
 const FIRST_DELAY: Duration = Duration::from_secs(1);
 /// First wait after a relay said no: it is full or counts our requests, and neither passes within seconds.
 const DENIED_DELAY: Duration = Duration::from_secs(30);
-/// Longest wait, before jitter; that of the redialler.
-const LAST_DELAY: Duration = Duration::from_mins(5);
+const DELAYS: Backoff = Backoff::new(FIRST_DELAY, LAST_DELAY);
 /// A place that was held this long makes the next loss start again at [`FIRST_DELAY`].
 const STABLE_AFTER: Duration = Duration::from_mins(1);
 /// Addresses of one relay that circuits are published for: two transports, two families of addresses, twice.
@@ -47,8 +47,8 @@ struct RelayEntry {
     /// In which order relays came: the earlier one is asked first.
     rank: usize,
     phase: ReservationPhase,
-    /// Next wait, without jitter.
-    delay: Duration,
+    /// The waits that come, without jitter.
+    delays: Backoff,
     failures: u32,
     last_error: Option<String>,
     /// Where circuits through it lead to us, without our id.
@@ -177,7 +177,7 @@ impl Reservations {
             offering: true,
             rank,
             phase: ReservationPhase::Spare,
-            delay: FIRST_DELAY,
+            delays: DELAYS,
             failures: 0,
             last_error: None,
             circuits: Vec::new(),
@@ -407,13 +407,12 @@ impl RelayEntry {
         if let ReservationPhase::Held(place) = &self.phase
             && now.saturating_duration_since(place.began) >= STABLE_AFTER
         {
-            self.delay = FIRST_DELAY;
+            self.delays.reset();
         }
         if loss == ReservationLoss::Denied {
-            self.delay = self.delay.max(DENIED_DELAY);
+            self.delays.raise(DENIED_DELAY);
         }
-        let until = now + spread(self.delay, jitter);
-        self.delay = (self.delay * 2).min(LAST_DELAY);
+        let until = now + jittered(self.delays.next_wait(), JITTER, jitter);
         self.failures = self.failures.saturating_add(1);
         self.last_error = Some(why);
         self.circuits.clear();

@@ -10,12 +10,14 @@ use std::{num::NonZeroUsize, time::Duration};
 
 use agentanycast_core::RouteOutcome;
 use agentanycast_identity::PeerId;
+use agentanycast_limits::Backoff;
 use lru::LruCache;
 
 /// How long a peer is left out after its first failure: long enough for a restart.
 pub(super) const FIRST_EJECTION: Duration = Duration::from_secs(5);
 /// The longest that a peer is left out; as long as between two attempts to reach it.
 pub(super) const MAX_EJECTION: Duration = Duration::from_mins(5);
+const EJECTIONS: Backoff = Backoff::new(FIRST_EJECTION, MAX_EJECTION);
 /// How long one task tries a peer before the next may: what a candidate has to take it.
 const TRIAL: Duration = Duration::from_secs(3);
 /// How long the times of a peer say something of the next one: whoever was slow once may be fast by now, and nobody
@@ -87,10 +89,8 @@ impl PeerHealth {
                 let standing = self.stats_mut(peer);
                 // What was sent before the peer was left out says nothing new.
                 if now >= standing.ejected_until || standing.failures == 0 {
-                    let doublings = standing.failures.min(16);
-                    let rest = FIRST_EJECTION.saturating_mul(1 << doublings).min(MAX_EJECTION);
+                    standing.ejected_until = now + EJECTIONS.after(standing.failures);
                     standing.failures = standing.failures.saturating_add(1);
-                    standing.ejected_until = now + rest;
                 }
             }
         }

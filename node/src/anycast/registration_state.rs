@@ -2,16 +2,16 @@
 //!
 //! PURE: times come in as arguments. The rules: a change is told at once; a registration is renewed when a third of
 //! its time is over, so that two renewals may get lost; one that the registry does not know (any more) is made anew; a
-//! registry that cannot be reached is tried again after [`FIRST_WAIT`], twice as long each time up to [`MAX_WAIT`].
+//! registry that cannot be reached is tried again after the [`WAITS`].
 
 use std::{sync::Arc, time::Duration};
 
+use agentanycast_limits::Backoff;
 use agentanycast_proto::v1::RegisterSkillsRequest;
 
-/// How long after the first failure a registry is asked again.
-const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// The longest wait, which is how long an agent can stay unknown to a registry that is back.
-const MAX_WAIT: Duration = Duration::from_secs(30);
+/// How long after a failure a registry is asked again. An agent can stay unknown for the longest of these waits
+/// to a registry that is back.
+const WAITS: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
 /// Renewals are not closer together than this, whatever a registry says of its time.
 const MIN_RENEWAL: Duration = Duration::from_secs(1);
 /// Renewals are not further apart than this: a registry that lost its table has the agent again by then.
@@ -143,11 +143,8 @@ impl RegistrationState {
     }
 
     fn fail(&mut self, now: Duration) {
-        let wait = FIRST_WAIT
-            .saturating_mul(1 << self.failures.min(16))
-            .min(MAX_WAIT);
+        self.due = now + WAITS.after(self.failures);
         self.failures = self.failures.saturating_add(1);
-        self.due = now + wait;
     }
 }
 

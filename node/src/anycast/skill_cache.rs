@@ -5,6 +5,7 @@
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
+use agentanycast_limits::Backoff;
 use lru::LruCache;
 
 use super::merge::RouteCandidate;
@@ -12,20 +13,16 @@ use super::merge::RouteCandidate;
 /// Skills whose answers are kept, each of 100 agents with 4 KiB of addresses at most: 100 MiB.
 const MAX_SKILLS: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 
-/// How long tasks go by old answers after nobody could be asked, at first and at most: it doubles each time.
-const OUTAGE_PAUSE: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(30);
+/// How long tasks go by old answers after nobody could be asked.
+const OUTAGE_PAUSES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
 
 /// See the module's text.
 pub(super) struct SkillCache {
     ttl: Duration,
     answers: LruCache<String, CachedAnswer>,
-    outage: Option<RegistryOutage>,
-}
-
-/// Nobody could be asked.
-struct RegistryOutage {
-    until: Duration,
-    pause: Duration,
+    /// Until when tasks go by old answers, since nobody could be asked.
+    outage_until: Duration,
+    outage_pauses: Backoff,
 }
 
 struct CachedAnswer {
@@ -51,23 +48,19 @@ impl SkillCache {
         Self {
             ttl,
             answers: LruCache::new(MAX_SKILLS),
-            outage: None,
+            outage_until: Duration::ZERO,
+            outage_pauses: OUTAGE_PAUSES,
         }
     }
 
     /// Registries were asked; whether nobody could be, or what they said cannot be gone by.
     pub(super) fn note_search(&mut self, now: Duration, is_away: bool) {
-        self.outage = match &self.outage {
-            _ if !is_away => None,
-            None => Some(*OUTAGE_PAUSE.start()),
-            // Others asked at the same time.
-            Some(away) if now < away.until => return,
-            Some(away) => Some((away.pause * 2).min(*OUTAGE_PAUSE.end())),
+        if !is_away {
+            (self.outage_until, self.outage_pauses) = (Duration::ZERO, OUTAGE_PAUSES);
+        } else if !self.is_unreachable(now) {
+            // Otherwise others asked at the same time.
+            self.outage_until = now + self.outage_pauses.next_wait();
         }
-        .map(|pause| RegistryOutage {
-            until: now + pause,
-            pause,
-        });
     }
 
     /// Keeps an answer.
@@ -106,7 +99,7 @@ impl SkillCache {
 
     /// Whether tasks go by the last answer, however old, since nobody could be asked a while ago.
     pub(super) fn is_unreachable(&self, now: Duration) -> bool {
-        self.outage.as_ref().is_some_and(|away| now < away.until)
+        now < self.outage_until
     }
 
     fn last(&mut self, skill: &str, is_good: impl FnOnce(Duration) -> bool) -> Option<CachedCandidates> {

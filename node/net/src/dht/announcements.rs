@@ -9,6 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use agentanycast_limits::Backoff;
+
 /// Announcements under way: each asks some twenty peers, three at a time.
 const MAX_RUNNING: usize = 8;
 /// First wait after an announcement that reached nobody; it doubles up to [`AnnouncePace::every`].
@@ -42,7 +44,7 @@ pub(super) struct Announcements<Q> {
 struct AnnouncementState<Q> {
     due: Instant,
     running: Option<Q>,
-    failures: u32,
+    retries: Backoff,
     /// Due again as soon as the query that runs has ended: there is something new to say.
     again: bool,
 }
@@ -64,7 +66,7 @@ impl<Q: Copy + Eq + Hash> Announcements<Q> {
             let entry = old.remove(&item).unwrap_or(AnnouncementState {
                 due: now,
                 running: None,
-                failures: 0,
+                retries: Backoff::new(RETRY, self.pace.every),
                 again: false,
             });
             self.items.insert(item, entry);
@@ -87,7 +89,7 @@ impl<Q: Copy + Eq + Hash> Announcements<Q> {
     pub(super) fn retry_now(&mut self, now: Instant) {
         for entry in self.items.values_mut() {
             entry.due = entry.due.min(now);
-            entry.failures = 0;
+            entry.retries.reset();
         }
     }
 
@@ -135,11 +137,10 @@ impl<Q: Copy + Eq + Hash> Announcements<Q> {
         self.running -= 1;
         let every = self.pace.every;
         let wait = if reached {
-            entry.failures = 0;
+            entry.retries.reset();
             every.mul_f64(1.0 - 0.1 * spread)
         } else {
-            entry.failures = entry.failures.saturating_add(1);
-            RETRY.saturating_mul(1 << (entry.failures - 1).min(16)).min(every)
+            entry.retries.next_wait()
         };
         entry.due = if entry.again { now } else { now + wait };
         (!entry.again).then(|| item.clone())

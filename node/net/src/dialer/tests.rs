@@ -4,7 +4,6 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::jitter::SHARE;
 
 const MIDDLE: f64 = 0.5;
 
@@ -192,10 +191,11 @@ proptest! {
             });
             prop_assert_eq!(waiting.collect::<BTreeSet<_>>(), dialer.schedule.clone());
             prop_assert!(dialer.targets.values().all(|state| state.pinned || state.wanted));
-            prop_assert!(dialer.targets.values().all(|state| state.delay <= LAST_DELAY));
+            let mut delays = dialer.targets.values().map(|state| state.delays);
+            prop_assert!(delays.all(|mut delays| delays.next_wait() <= LAST_DELAY));
             let wanted = dialer.targets.values().filter(|state| state.wanted).count();
             prop_assert!(wanted == dialer.wanted && wanted <= 3);
-            let latest = now + LAST_DELAY.mul_f64(1.0 + SHARE);
+            let latest = now + LAST_DELAY.mul_f64(1.0 + JITTER);
             prop_assert!(dialer.schedule.iter().all(|(at, _)| *at <= latest));
         }
     }

@@ -3,7 +3,6 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::jitter::SHARE;
 
 const MIDDLE: f64 = 0.5;
 
@@ -214,7 +213,7 @@ proptest! {
         let mut model = vec![RelayModel::default(); 5];
         let mut wanted = true;
         for (step, jitter) in steps {
-            let earliest = now + FIRST_DELAY.mul_f64(1.0 - SHARE);
+            let earliest = now + FIRST_DELAY.mul_f64(1.0 - JITTER);
             match step {
                 ReservationStep::Offer(n) => {
                     places.offered(peer(n));
@@ -240,7 +239,7 @@ proptest! {
                             known.held = Some(listener);
                         } else {
                             places.closed(listener, ReservationLoss::Denied, "full".to_owned(), now, jitter);
-                            known.not_before = Some(now + DENIED_DELAY.mul_f64(1.0 - SHARE));
+                            known.not_before = Some(now + DENIED_DELAY.mul_f64(1.0 - JITTER));
                         }
                     }
                 }
@@ -267,7 +266,7 @@ proptest! {
             prop_assert!(taken <= MAX_RESERVATIONS);
             prop_assert_eq!(places.circuits().count(), model.iter().filter(|known| known.held.is_some()).count());
             if wanted && taken < MAX_RESERVATIONS {
-                let longest = now + LAST_DELAY.mul_f64(1.0 + SHARE);
+                let longest = now + LAST_DELAY.mul_f64(1.0 + JITTER);
                 for (n, known) in model.iter().enumerate() {
                     if known.offering && known.asked.or(known.held).is_none() {
                         let next = places.next_at(now);

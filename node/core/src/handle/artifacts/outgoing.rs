@@ -6,6 +6,7 @@ mod file_sender;
 use std::{collections::VecDeque, sync::atomic::Ordering, time::Duration};
 
 use agentanycast_identity::PeerId;
+use agentanycast_limits::Backoff;
 use agentanycast_proto::v1::{
     A2aEnvelope, AckPayload, StreamChunk, StreamEnd, StreamEndReason, StreamStart, a2a_envelope::Payload,
 };
@@ -35,8 +36,8 @@ const BATCH: usize = 8;
 /// Without any acknowledgement for this long the stream is opened anew.
 const ACK_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// First and longest wait between two openings.
-const REOPEN_BACKOFF: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
+/// The waits between openings that fail.
+const REOPEN: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
 
 /// How long the error end of a dropped stream is tried to be delivered on its stream, behind the chunks;
 /// then it goes through the queue.
@@ -207,7 +208,7 @@ struct PeerSender {
     peer: PeerId,
     state: SendWindow,
     link: PeerStream,
-    reopen_after: Duration,
+    reopen: Backoff,
     ack_sender: mpsc::Sender<AckPayload>,
     acks: mpsc::Receiver<AckPayload>,
     /// Envelopes whose acknowledgement may come, with the first chunk behind each.
@@ -241,7 +242,7 @@ impl PeerSender {
             link: PeerStream::Down {
                 retry_at: Instant::now(),
             },
-            reopen_after: REOPEN_BACKOFF.0,
+            reopen: REOPEN,
             ack_sender,
             acks,
             expected: VecDeque::new(),
@@ -387,9 +388,8 @@ impl PeerSender {
             Err(error) => {
                 tracing::debug!(peer = %self.peer, %error, "no stream for an artifact");
                 self.link = PeerStream::Down {
-                    retry_at: Instant::now() + self.reopen_after,
+                    retry_at: Instant::now() + self.reopen.next_wait(),
                 };
-                self.reopen_after = (self.reopen_after * 2).min(REOPEN_BACKOFF.1);
                 // Whoever waits longest has the most reason to look for the peer.
                 self.engine.link().reach(self.peer).await;
             }
@@ -451,7 +451,7 @@ impl PeerSender {
         match self.state.on_ack(ack) {
             AckEffect::Ignored => {}
             AckEffect::Progress { acknowledged } => {
-                self.reopen_after = REOPEN_BACKOFF.0;
+                self.reopen.reset();
                 while self
                     .expected
                     .front()
