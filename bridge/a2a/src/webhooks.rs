@@ -15,6 +15,7 @@ use std::{
 
 use agentanycast_egress::egress_filter::EgressFilter;
 use agentanycast_gateway::{ErrorKind, Gateway, GatewayError, is_terminal};
+use agentanycast_limits::Backoff;
 use agentanycast_proto::v1;
 use futures::StreamExt as _;
 use tokio::sync::Semaphore;
@@ -36,9 +37,8 @@ const IN_LANE: usize = 16;
 /// Notifications of one webhook, after which the next one has its turn.
 const IN_ONE_TURN: usize = 16;
 
-/// Pause after a notification did not arrive; it doubles with each that does not, up to the longest.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+/// The pauses after notifications that did not arrive.
+const PAUSES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(5));
 
 /// Pause before the node is asked again that could not be; and one that is too old for notes.
 const NODE_PAUSE: Duration = Duration::from_secs(1);
@@ -153,17 +153,16 @@ impl WebhookNotifier {
 
     /// Tells a webhook everything there is.
     async fn deliver_all(&self, key: &WebhookKey) {
-        let mut pause = FIRST_PAUSE;
+        let mut pauses = PAUSES;
         loop {
             match self.deliver_pending(key).await {
                 Ok(DeliveryOutcome::Again) => continue,
                 Ok(DeliveryOutcome::UpToDate) => {}
                 Ok(DeliveryOutcome::Unreached(told)) => {
                     if told > 0 {
-                        pause = FIRST_PAUSE;
+                        pauses.reset();
                     }
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    tokio::time::sleep(pauses.next_wait()).await;
                     continue;
                 }
                 Err(error) if error.kind() == ErrorKind::TaskNotFound => {}

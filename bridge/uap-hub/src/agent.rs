@@ -10,7 +10,6 @@
 //! Two things hold for all sessions: a session that fails ends no other, and a connection that is lost is
 //! made again, after 1 s, 2 s, 4 s and so on up to 60 s.
 
-mod backoff;
 mod connection;
 mod endpoint;
 mod error;
@@ -23,7 +22,6 @@ mod proposal;
 mod session;
 mod session_end;
 
-pub use backoff::{Backoff, FIRST_DELAY, LONGEST_DELAY};
 pub use connection::{HubConnection, SessionRunner};
 pub use endpoint::{HubEndpoint, MAX_MESSAGE};
 pub use error::HubError;

@@ -19,6 +19,7 @@ use agentanycast_gateway::{
     external_runner::{ExternalJob, NextStep, WakeSignal},
     is_terminal,
 };
+use agentanycast_limits::{Backoff, jittered};
 use agentanycast_proto::v1::{
     ExternalAction, Message, MessageRole, Part, TaskStatus, TextPart, part::Content,
 };
@@ -38,9 +39,8 @@ use super::{
 /// to know it.
 const FIRST_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The pause after a failure; it doubles up to the longest.
-const PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// The pauses after failures, before jitter.
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(30));
 
 /// The pause when the node cannot be asked.
 const NODE_PAUSE: Duration = Duration::from_secs(1);
@@ -284,14 +284,14 @@ impl DeliveryJob {
 
     /// How long to wait before an agent is asked again.
     fn pause(&mut self, fault: &OutboundError) -> Duration {
-        let doubled = PAUSE.saturating_mul(1 << self.failures.min(8)).min(LONGEST_PAUSE);
+        let doubled = PAUSES.after(self.failures);
         self.failures += 1;
         let mut hasher = DefaultHasher::new();
         (&self.id, self.failures).hash(&mut hasher);
         // Errands to one agent that failed together do not come back together.
         let share = (hasher.finish() % 256) as u32;
-        let jittered = doubled.mul_f64(0.75 + f64::from(share) / 512.0);
-        fault.after().map_or(jittered, |after| after.max(jittered))
+        let pause = jittered(doubled, 0.25, f64::from(share) / 256.0);
+        fault.after().map_or(pause, |after| after.max(pause))
     }
 
     fn contact_made(&mut self) {

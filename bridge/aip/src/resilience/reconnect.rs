@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use agentanycast_limits::{Backoff, jittered};
 use tokio::time::Instant;
 
 use crate::transport::{Connector, Transport, TransportError};
@@ -99,14 +100,12 @@ impl ReconnectSchedule {
         self.failed += 1;
         let (wait, longest) = match waits {
             ReconnectWaits::Exponential { first, longest } => {
-                let factor = 2_u32.saturating_pow(self.failed - 1);
-                (first.saturating_mul(factor), longest)
+                (Backoff::new(first, longest).after(self.failed - 1), longest)
             }
             ReconnectWaits::Linear { step, longest } => (step.saturating_mul(self.failed), longest),
             ReconnectWaits::Immediate => return Some(Duration::ZERO),
         };
-        let shift = 1.0 + JITTER * (2.0 * random.clamp(0.0, 1.0) - 1.0);
-        self.waited = wait.min(longest).mul_f64(shift).min(longest);
+        self.waited = jittered(wait.min(longest), JITTER, random).min(longest);
         Some(self.waited)
     }
 

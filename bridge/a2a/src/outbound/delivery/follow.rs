@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use agentanycast_gateway::{ExternalTask, is_terminal};
+use agentanycast_limits::Backoff;
 use agentanycast_proto::v1::{ExternalAction, TaskStatus};
 use futures::StreamExt as _;
 use tokio::time::Instant;
@@ -31,9 +32,8 @@ const LONGEST_LOOK: Duration = Duration::from_secs(15);
 const LOOK_BESIDE: Duration = Duration::from_mins(1);
 const LEAST_LOOK: Duration = Duration::from_millis(300);
 
-/// The pause between two looks at a task that waits for its sender: the agent may give up waiting.
-const LOOK_AT_REST: Duration = Duration::from_secs(5);
-const LONGEST_REST: Duration = Duration::from_mins(2);
+/// The pauses between two looks at a task that waits for its sender: the agent may give up waiting.
+const RESTS: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_mins(2));
 
 /// How long a stream may go on without a word after a message without a task. By A2A it ends with the first one.
 const AFTER_ANSWER: Duration = Duration::from_mins(5);
@@ -384,7 +384,7 @@ impl DeliveryJob {
         errand: &ExternalTask,
         place: &mut DeliveryCheckpoint,
     ) -> Result<NextStep, DeliveryError> {
-        let mut pause = LOOK_AT_REST;
+        let mut rests = RESTS;
         let Some(choice) = &place.choice else {
             return Err(OutboundError::permanent("the node's note on it names no way to it").into());
         };
@@ -399,9 +399,8 @@ impl DeliveryJob {
                     self.contact_made();
                     return Ok(NextStep::Again);
                 }
-                () = tokio::time::sleep(pause) => {}
+                () = tokio::time::sleep(rests.next_wait()) => {}
             }
-            pause = (pause * 2).min(LONGEST_REST);
             match remote.get(&place.task).await {
                 Ok(snapshot) => apply_poll(&mut progress, snapshot)?,
                 Err(fault) if fault.kind() == Kind::TaskGone => return Err(fault.into()),

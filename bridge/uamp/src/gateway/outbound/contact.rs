@@ -6,13 +6,15 @@
 
 use std::time::{Duration, Instant};
 
+use agentanycast_limits::Backoff;
+
 /// How long an agent may be out of reach that has not been given anything yet, and one that has.
 pub(super) const FIRST_PATIENCE: Duration = Duration::from_secs(10);
 pub(super) const PATIENCE: Duration = Duration::from_mins(10);
 
 /// The pause after a failure; it doubles up to the longest.
 pub(super) const PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const PAUSES: Backoff = Backoff::new(PAUSE, Duration::from_secs(30));
 
 /// How long a stream has to stand so that its end is the first failure of a row: proxies cut streams that carry
 /// signs of life alone after a minute or more.
@@ -25,7 +27,7 @@ const MOST_ASKED: u32 = 4;
 #[derive(Debug)]
 pub(super) struct Contact {
     last: Instant,
-    failures: u32,
+    pauses: Backoff,
     /// The frame that is left out, and how often it was asked for.
     missing: Option<(u64, u32)>,
 }
@@ -34,7 +36,7 @@ impl Contact {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             last: now,
-            failures: 0,
+            pauses: PAUSES,
             missing: None,
         }
     }
@@ -48,7 +50,7 @@ impl Contact {
     pub(super) fn stream_ended(&mut self, opened: Instant, heard: Instant) {
         if heard.saturating_duration_since(opened) >= STANDING {
             self.last = heard;
-            self.failures = 0;
+            self.pauses.reset();
         }
     }
 
@@ -69,9 +71,7 @@ impl Contact {
 
     /// How long to wait now.
     pub(super) fn pause(&mut self) -> Duration {
-        let doubled = PAUSE.saturating_mul(1 << self.failures.min(8)).min(LONGEST_PAUSE);
-        self.failures = self.failures.saturating_add(1);
-        doubled
+        self.pauses.next_wait()
     }
 }
 
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn a_stream_that_breaks_each_time_is_opened_ever_more_rarely_and_then_no_more() {
         let (took, count) = tries(Duration::from_secs(1), PATIENCE * 10);
-        assert!(took < PATIENCE + LONGEST_PAUSE * 2, "{took:?}");
+        assert!(took < PATIENCE + PAUSES.after(u32::MAX) * 2, "{took:?}");
         assert!(count < 30, "{count}");
     }
 

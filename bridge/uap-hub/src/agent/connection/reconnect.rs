@@ -3,9 +3,13 @@
 
 use std::{convert::Infallible, time::Duration};
 
+use agentanycast_limits::Backoff;
 use tokio::time::Instant;
 
-use crate::agent::{backoff::Backoff, error::HubError};
+use crate::agent::error::HubError;
+
+/// The waits between connections that fail one after another. The protocol says so.
+const DELAYS: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(1));
 
 /// How a connection went.
 #[derive(Debug)]
@@ -23,7 +27,7 @@ pub(super) async fn reconnect<F: Future<Output = ConnectionEnd>>(
     mut connection: impl FnMut() -> F,
     mut lost: impl FnMut(&HubError, Duration),
 ) -> Infallible {
-    let mut backoff = Backoff::default();
+    let mut delays = DELAYS;
     let mut delay = Duration::ZERO;
     let mut was_short = false;
     loop {
@@ -33,11 +37,11 @@ pub(super) async fn reconnect<F: Future<Output = ConnectionEnd>>(
             // A hub that ends one Listen after another at once is asked ever more rarely.
             let is_short = begun.elapsed() < delay;
             if !is_short || !was_short {
-                backoff.reset();
+                delays.reset();
             }
             was_short = is_short;
         }
-        delay = backoff.next_delay();
+        delay = delays.next_wait();
         lost(&end.error, delay);
         tokio::time::sleep(delay).await;
     }
