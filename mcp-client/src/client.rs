@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use agentanycast_limits::Backoff;
 use serde_json::{Map, Value, json};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -34,8 +35,8 @@ const PAGE_WITHIN: Duration = Duration::from_secs(30);
 const LIST_WITHIN: Duration = Duration::from_mins(2);
 
 /// The pauses before a stream of notifications is opened again.
-const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+const PAUSES: Backoff = Backoff::new(Duration::from_secs(1), LONGEST_PAUSE);
 
 /// How long the end of a session may take.
 const CLOSE_WITHIN: Duration = Duration::from_secs(2);
@@ -217,7 +218,7 @@ impl Connection {
 
     /// Hears what the server says beside all answers, as long as it lets itself be heard.
     async fn listen(self: Arc<Self>) {
-        let (mut last, mut has_worked, mut pause) = (None, false, SHORTEST_PAUSE);
+        let (mut last, mut has_worked, mut pauses) = (None, false, PAUSES);
         loop {
             let (revision, began) = (self.revision(), Instant::now());
             if revision.is_stateless() {
@@ -248,12 +249,10 @@ impl Connection {
             } else {
                 return;
             }
-            pause = if began.elapsed() > LONGEST_PAUSE {
-                SHORTEST_PAUSE
-            } else {
-                (pause * 2).min(LONGEST_PAUSE)
-            };
-            sleep(pause).await;
+            if began.elapsed() > LONGEST_PAUSE {
+                pauses.reset();
+            }
+            sleep(pauses.next_wait()).await;
         }
     }
 }

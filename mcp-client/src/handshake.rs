@@ -5,6 +5,7 @@
 
 use std::{pin::Pin, sync::OnceLock, time::Duration};
 
+use agentanycast_limits::Backoff;
 use serde_json::Map;
 use tokio::time::{sleep, timeout};
 
@@ -20,8 +21,7 @@ use crate::{
 const FIRST_ALONE: Duration = Duration::from_secs(10);
 
 /// The pauses before a server that is not ready is greeted again.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(5));
 
 /// The code of JSON-RPC by which a server refuses a revision.
 const UNSUPPORTED_VERSION: i64 = -32022;
@@ -95,14 +95,13 @@ pub(crate) async fn agree_when_ready(
     connection: &Connection,
     again: impl Fn(&McpFailure) -> bool,
 ) -> Result<Agreed, McpFailure> {
-    let mut pause = SHORTEST_PAUSE;
+    let mut pauses = PAUSES;
     loop {
         match agree(connection).await {
             Err(failure) if failure.may_pass() && again(&failure) => {}
             agreed => return agreed,
         }
-        sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        sleep(pauses.next_wait()).await;
     }
 }
 

@@ -16,6 +16,7 @@ use agentanycast_gateway::{
     GatewayError,
     agents::{AgentTask, ArtifactSink},
 };
+use agentanycast_limits::Backoff;
 use agentanycast_proto::v1;
 use async_trait::async_trait;
 use futures::future::BoxFuture;
@@ -37,11 +38,8 @@ mod protocol;
 use process::{LineProcess, TaskEvent};
 use protocol::{Chunk, Said, answer_line, cancel_line, task_line};
 
-/// First pause before a process that has ended is started again; doubles.
-const RESTART_PAUSE: Duration = Duration::from_secs(1);
-
-/// Longest one.
-const MAX_RESTART_PAUSE: Duration = Duration::from_mins(1);
+/// The pauses before a process that has ended is started again, but for the first time.
+const RESTART_PAUSES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(1));
 
 /// A process that has run for so long is started again without a pause.
 const STEADY: Duration = Duration::from_mins(1);
@@ -75,7 +73,8 @@ struct Current {
     process: Option<Arc<LineProcess>>,
     /// When the last one was started.
     started: Option<Instant>,
-    pause: Duration,
+    /// `None`: the next start is without a pause.
+    pauses: Option<Backoff>,
 }
 
 impl JsonlBackend {
@@ -101,10 +100,12 @@ impl JsonlBackend {
         if let Some(started) = current.started {
             // The lock is held: others that need the process wait for it too.
             if started.elapsed() >= STEADY {
-                current.pause = Duration::ZERO;
+                current.pauses = None;
             }
-            let until = Instant::now() + current.pause;
-            current.pause = (current.pause * 2).clamp(RESTART_PAUSE, MAX_RESTART_PAUSE);
+            let pauses = current.pauses.as_mut();
+            let pause = pauses.map_or(Duration::ZERO, Backoff::next_wait);
+            current.pauses.get_or_insert(RESTART_PAUSES);
+            let until = Instant::now() + pause;
             tokio::select! {
                 () = self.stopping.cancelled() => {}
                 () = tokio::time::sleep_until(until) => {}

@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
+use agentanycast_limits::Backoff;
+
 use crate::{RunError, host_want::LOOK};
 
-const SHORTEST: Duration = Duration::from_millis(500);
-const LONGEST: Duration = Duration::from_secs(30);
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(30));
 
 /// A program that ran so long did not fail at its start.
 const RAN_WELL: Duration = Duration::from_mins(1);
@@ -33,9 +34,8 @@ impl RestartPause {
         if ran >= RAN_WELL {
             self.ends = 0;
         }
-        let pause = SHORTEST.saturating_mul(1 << self.ends.min(8)).min(LONGEST);
         self.ends = self.ends.saturating_add(1);
-        pause
+        PAUSES.after(self.ends - 1)
     }
 }
 
@@ -48,7 +48,7 @@ mod tests {
         let mut pause = RestartPause::default();
         let pauses: Vec<u128> = (0..8).map(|_| pause.after(Duration::ZERO).as_millis()).collect();
         assert_eq!(pauses, [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]);
-        assert_eq!(pause.after(RAN_WELL), SHORTEST);
+        assert_eq!(pause.after(RAN_WELL), PAUSES.after(0));
     }
 
     #[test]
@@ -59,6 +59,6 @@ mod tests {
             assert_eq!(pause.after_error(&unstarted, Duration::ZERO), LOOK);
         }
         let ended = RunError::new("exit code 1");
-        assert_eq!(pause.after_error(&ended, Duration::ZERO), SHORTEST);
+        assert_eq!(pause.after_error(&ended, Duration::ZERO), PAUSES.after(0));
     }
 }

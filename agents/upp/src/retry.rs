@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use agentanycast_limits::{Backoff, jittered};
+
 use crate::error::UppError;
 
 /// Decides whether and when a failed try is repeated.
@@ -61,14 +63,12 @@ impl RetryStrategy for ExponentialBackoff {
         if let Some(wait) = error.retry_after() {
             return Some(wait);
         }
-        let factor = 1_u32.checked_shl(tries.saturating_sub(1)).unwrap_or(u32::MAX);
-        let delay = self.base.saturating_mul(factor).min(self.max);
-        let jittered = if self.jitter {
-            delay.mul_f64(0.5 + random.clamp(0.0, 1.0))
+        let delay = Backoff::new(self.base, self.max).after(tries.saturating_sub(1));
+        Some(if self.jitter {
+            jittered(delay, 0.5, random).min(self.max)
         } else {
             delay
-        };
-        Some(jittered.min(self.max))
+        })
     }
 }
 

@@ -2,16 +2,17 @@
 //!
 //! PURE. The one rule: nobody is given up; a relay that does not answer is asked ever more rarely, for ever.
 
+use std::time::Duration;
+
+use agentanycast_limits::{Backoff, jittered};
+
 use crate::{
-    clock::{Nanos, Now, SECOND},
+    clock::{Nanos, Now, nanos},
     metrics::FederationPeerCounts,
 };
 
-/// First wait after a failure; it doubles.
-const FIRST_WAIT: Nanos = 5 * SECOND;
-
-/// Longest wait.
-const LONGEST_WAIT: Nanos = 300 * SECOND;
+/// The waits after failures, before jitter.
+const WAITS: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_mins(5));
 
 /// How one relay does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,10 +48,9 @@ impl SyncHealth {
 
     /// It has not. `jitter` is from 0 to 1.
     pub fn failed(&mut self, now: impl Into<Now>, reason: String, jitter: f64) {
-        let doubled = FIRST_WAIT << self.failures.min(10);
-        let wait = doubled.min(LONGEST_WAIT) as f64 * (0.8 + 0.4 * jitter);
+        let wait = nanos(jittered(WAITS.after(self.failures), 0.2, jitter));
         self.failures = self.failures.saturating_add(1);
-        self.backoff_until = Some(now.into().passed.saturating_add(wait as Nanos));
+        self.backoff_until = Some(now.into().passed.saturating_add(wait));
         self.reason = Some(reason);
     }
 }
@@ -71,6 +71,7 @@ pub fn counts<'a>(relays: impl IntoIterator<Item = &'a SyncHealth>) -> Federatio
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::SECOND;
 
     #[test]
     fn each_relay_is_counted_by_how_it_does() {

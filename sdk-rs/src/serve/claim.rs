@@ -15,6 +15,8 @@ use std::{
     time::Duration,
 };
 
+use agentanycast_limits::Backoff;
+
 use crate::{
     error::{Error, ErrorKind},
     node::Node,
@@ -30,11 +32,8 @@ mod delayed_claims;
 
 pub(super) use delayed_claims::DelayedClaims;
 
-/// The first pause before a claim beside a handler that could not be made is made again; doubles.
-const RETRY_PAUSE: Duration = Duration::from_secs(1);
-
-/// The longest one.
-const MAX_RETRY_PAUSE: Duration = Duration::from_secs(30);
+/// The pauses before a claim beside a handler that could not be made is made again.
+const RETRY_PAUSES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
 
 /// Makes the claim, unless it is made.
 pub(super) async fn make(conversation: &Arc<TaskInbox>, node: &Node, id: &str) -> Result<(), Error> {
@@ -84,7 +83,7 @@ fn spawn_claim(conversation: &Arc<TaskInbox>, node: &Node, id: &str) {
 }
 
 async fn claim_with_retries(conversation: &Arc<TaskInbox>, node: &Node, id: &str) {
-    let mut pause = RETRY_PAUSE;
+    let mut pauses = RETRY_PAUSES;
     loop {
         let Err(error) = claim_unless_ending(conversation, node, id).await else {
             return;
@@ -94,8 +93,7 @@ async fn claim_with_retries(conversation: &Arc<TaskInbox>, node: &Node, id: &str
             conversation.cancel();
             return;
         }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(MAX_RETRY_PAUSE);
+        tokio::time::sleep(pauses.next_wait()).await;
     }
 }
 

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
+use agentanycast_limits::Backoff as Pauses;
 use tokio::time::Instant;
 
-/// First pause before a call is made again. A restarting daemon needs some 100 ms.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-
-/// Longest pause: people notice more.
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// The pauses before a call is made again. A restarting daemon needs some 100 ms, and people notice more than
+/// 2 s.
+const PAUSES: Pauses = Pauses::new(Duration::from_millis(50), Duration::from_secs(2));
 
 /// Growing pauses, until the patience is over. Without jitter: the callers of one daemon are the few
 /// agents on its own host.
@@ -17,7 +16,7 @@ pub(crate) struct Backoff {
     patience: Option<Duration>,
     /// When the patience is over; unknown before the first pause, endless without a patience.
     end: Option<Instant>,
-    next: Duration,
+    pauses: Pauses,
 }
 
 impl Backoff {
@@ -26,13 +25,13 @@ impl Backoff {
         Self {
             patience,
             end: None,
-            next: FIRST_PAUSE,
+            pauses: PAUSES,
         }
     }
 
     /// Waits before the next attempt; false, at once, when the patience is over.
     pub(crate) async fn pause(&mut self) -> bool {
-        let mut pause = self.next;
+        let mut pause = self.pauses.next_wait();
         if let Some(patience) = self.patience {
             let now = Instant::now();
             let left = self
@@ -45,13 +44,12 @@ impl Backoff {
             pause = pause.min(left);
         }
         tokio::time::sleep(pause).await;
-        self.next = (self.next * 2).min(LONGEST_PAUSE);
         true
     }
 
     /// Something worked: the next loss starts a new run.
     pub(crate) fn reset(&mut self) {
-        (self.end, self.next) = (None, FIRST_PAUSE);
+        (self.end, self.pauses) = (None, PAUSES);
     }
 }
 

@@ -11,6 +11,7 @@ use agentanycast_daemon_kit::{
     settings::{LogFormat, LogLevel},
 };
 use agentanycast_gateway::{ErrorKind, GatewayError, LazyGateway};
+use agentanycast_limits::Backoff;
 use agentanycast_mcp::{self as mcp, ToolHandler};
 use futures::FutureExt as _;
 use tokio_util::sync::CancellationToken;
@@ -22,9 +23,8 @@ use crate::{
     output,
 };
 
-/// How often a daemon that may have crashed is looked for, and how seldom at last where it cannot be started.
-const CRASH_POLL: Duration = Duration::from_secs(1);
-const MAX_CRASH_POLL: Duration = Duration::from_mins(1);
+/// How often a daemon that may have crashed is looked for, less and less where it cannot be started.
+const CRASH_POLLS: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_mins(1));
 
 pub(crate) async fn run(context: &Context) -> Result<(), CommandFailure> {
     // Standard output is for MCP alone; what went wrong is on standard error, where clients keep it as a log.
@@ -65,15 +65,15 @@ async fn start_after_crashes(context: &Context) -> Infallible {
         Ok(process) if !context.daemon_given() && !context.no_start => process,
         _ => return std::future::pending().await,
     };
-    let mut pause = CRASH_POLL;
+    let mut pauses = CRASH_POLLS;
     loop {
-        tokio::time::sleep(pause).await;
-        let has_crashed = process.has_crashed().await;
-        if !has_crashed {
-            pause = CRASH_POLL;
-        } else if let Err(failure) = context.start().await {
+        tokio::time::sleep(pauses.next_wait()).await;
+        if process.has_crashed().await
+            && let Err(failure) = context.start().await
+        {
             output::warn(failure.message());
-            pause = (pause * 2).min(MAX_CRASH_POLL);
+        } else {
+            pauses.reset();
         }
     }
 }
