@@ -150,9 +150,11 @@ impl PeerNames {
         }
     }
 
-    /// Whether a text means this peer since it calls itself so: by the name on its card, and neither by an alias nor by its id.
+    /// Whether a text means this peer since it calls itself so: by the name on its card, and not by an alias. A key can be made whose id
+    /// has a short word in it, so that this counts also where the id has the name.
     pub(crate) fn is_own_claim(&self, text: &str, peer: &PeerId) -> bool {
-        !self.aliases.contains_key(text) && !has_piece(peer, text)
+        let calls_itself = |known: &NamedPeer| known.peer == *peer && known.card_name == text;
+        !self.aliases.contains_key(text) && (self.known.iter().any(calls_itself) || !has_piece(peer, text))
     }
 
     /// What a list calls a peer: its alias, else the name on its card if no other known peer has it; none: its id.

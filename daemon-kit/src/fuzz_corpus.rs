@@ -6,7 +6,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs::File,
+    fs::{self, File},
     hash::{DefaultHasher, Hasher as _},
     io::{self, BufReader, BufWriter, Read as _},
     path::{Path, PathBuf},
@@ -78,7 +78,9 @@ impl FuzzCorpus {
     /// # Errors
     /// When the archive cannot be written.
     pub fn write(&self) -> io::Result<()> {
-        let packed = BufWriter::new(File::create(&self.archive)?);
+        // Whoever reads it meanwhile finds the last one.
+        let new = self.archive.with_extension(format!("new{}", std::process::id()));
+        let packed = BufWriter::new(File::create(&new)?);
         let packed = GzBuilder::new().mtime(0).write(packed, Compression::best());
         let mut archive = tar::Builder::new(packed);
         for (name, input) in &self.inputs {
@@ -88,7 +90,8 @@ impl FuzzCorpus {
             archive.append_data(&mut header, name, input.as_slice())?;
         }
         let packed = archive.into_inner()?.finish()?;
-        packed.into_inner()?.sync_all()
+        packed.into_inner()?.sync_all()?;
+        fs::rename(new, &self.archive)
     }
 
     /// Checks that an input is kept under this name; with `UPDATE_GENERATED` it is from now on.

@@ -297,11 +297,11 @@ mod tests {
             let opened = ends.open(&super::box_of(sealed), &[content.kind()], &content.id);
             assert_eq!(opened.is_ok(), place < 4, "{opened:?}");
         }
+        has_a_message_with_a_box(&mut corpus);
     }
 
     /// As it stands beside a box.
-    #[test]
-    fn the_corpus_has_a_message_with_a_box() {
+    fn has_a_message_with_a_box(corpus: &mut FuzzCorpus) {
         let ends = SealedChannel::new(&super::test_key(1), peer_id(&super::test_key(2)), "t1");
         let message = Message {
             message_id: "m1".to_owned(),
@@ -310,7 +310,7 @@ mod tests {
         let message = ends
             .message(NOW, [7; NONCE], MessagePurpose::FollowUp, message)
             .unwrap();
-        corpus("sealed").has("message", &message.encode_to_vec());
+        corpus.has("message", &message.encode_to_vec());
         let part = sealed_part(&message.parts).unwrap().unwrap();
         assert_eq!(
             sealed_by(part, peer_id(&super::test_key(2))),

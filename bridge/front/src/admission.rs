@@ -505,6 +505,7 @@ mod tests {
             ("localhost:8090", false),
             ("[::1]:8090", false),
             ("workstation:8090", false),
+            ("agents.corp.internal", true),
             ("evil.example:80", true),
             ("localhost.evil.example", true),
             ("127.0.0.1.evil.example", true),

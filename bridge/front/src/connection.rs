@@ -10,7 +10,11 @@ use agentanycast_limits::{
     Network, Slot,
     http::{self, Acceptor, ClientTimeouts, PlainLog},
 };
-use axum::{Extension, Router, extract::Request};
+use axum::{
+    Extension, Router,
+    extract::Request,
+    http::{HeaderValue, header::HOST},
+};
 use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
     server::conn::auto::Builder,
@@ -20,7 +24,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 use tokio_util::sync::CancellationToken;
-use tower::{Layer as _, ServiceExt as _, service_fn};
+use tower::{Layer as _, ServiceExt as _, service_fn, util::MapRequestLayer};
 
 use super::{admission::ClientConnection, drain, lingering_io::LingeringIo, tls::Tls};
 use crate::auth::ClientCertificate;
@@ -186,8 +190,9 @@ impl HttpConnection {
         };
         // An answer that leaves a body unread is not lost with the socket.
         let (stream, linger) = LingeringIo::new(stream, Some(Arc::clone(&self.slot)));
-        // It says who is there.
-        let service = Extension(linger).layer(Extension(peer).layer(self.router));
+        // It says who is there, and by which name.
+        let router = MapRequestLayer::new(name_host).layer(self.router);
+        let service = Extension(linger).layer(Extension(peer).layer(router));
         http::serve(
             &self.builder,
             stream,
@@ -197,5 +202,43 @@ impl HttpConnection {
             &self.stop,
         )
         .await
+    }
+}
+
+/// The host that a request names in its first line is its Host (RFC 9112 §3.2.2, RFC 9113 §8.3.1): HTTP/2 has it there alone.
+fn name_host<B>(mut request: axum::http::Request<B>) -> axum::http::Request<B> {
+    let named = request.uri().authority();
+    let named = named.and_then(|named| HeaderValue::from_str(named.as_str()).ok());
+    if let Some(named) = named {
+        request.headers_mut().insert(HOST, named);
+    }
+    request
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_of_the_first_line_is_the_host() {
+        let host = |uri: &str, header: Option<&str>| {
+            let mut request = axum::http::Request::get(uri);
+            if let Some(header) = header {
+                request = request.header(HOST, header);
+            }
+            let named = name_host(request.body(()).unwrap());
+            let mut hosts = named.headers().get_all(HOST).iter();
+            let first = hosts.next().map(|host| host.to_str().unwrap().to_owned());
+            assert_eq!(hosts.next(), None);
+            first
+        };
+        let named = "http://agents.example.org:8090/x";
+        assert_eq!(host(named, None).as_deref(), Some("agents.example.org:8090"));
+        assert_eq!(
+            host(named, Some("localhost")).as_deref(),
+            Some("agents.example.org:8090")
+        );
+        assert_eq!(host("/x", Some("localhost")).as_deref(), Some("localhost"));
+        assert_eq!(host("/x", None), None);
     }
 }

@@ -74,12 +74,12 @@ impl RequestHost {
         self.authority.as_str()
     }
 
-    /// Whether the host that headers name is one that nobody outside can have led here, such as a page whose domain points to this
-    /// host; so is none at all: HTTP/2 says it in the request line.
+    /// Whether the host that headers name is one of this host alone: an address, `localhost`, or a name without a dot. A page's own
+    /// domain may lead here, and what a proxy passes on has the name of a site.
     pub(crate) fn is_nobodys(headers: &HeaderMap) -> bool {
         let is_nobodys = |host: &HeaderValue| {
             let host = host.to_str().ok().and_then(|host| Self::read(host, None));
-            host.is_some_and(|host| host.is_literal() || host.is_unregistrable())
+            host.is_some_and(|host| host.is_literal() || !host.authority.host().contains('.'))
         };
         headers.get_all(header::HOST).iter().all(is_nobodys)
     }

@@ -1,5 +1,7 @@
 //! `anycast join`: accepts an invite. What it says is kept, so that the other node is reached by its name from then on.
 
+use std::time::{Duration, Instant};
+
 use agentanycast::{ErrorKind, Node};
 use agentanycast_proto::agent_name::is_agent_name;
 use clap::Args;
@@ -20,6 +22,10 @@ use crate::{
     settings_file::SettingsFile,
     short_id,
 };
+
+/// How long the card of a node that this one has joined may take to come, and how often it is looked for.
+const CARD_WITHIN: Duration = Duration::from_secs(2);
+const CARD_POLL: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Args)]
 pub(crate) struct JoinArgs {
@@ -95,14 +101,27 @@ pub(crate) async fn run(context: &Context, args: JoinArgs) -> Result<(), Command
         ("skill", output::brief(&invitation.skill)),
     ])?;
     let sending = sending(name, &invitation);
-    let card = node.card_of(&target.peer).await;
-    let shows_one = card.is_ok_and(|card| !card.name.is_empty() || !card.skills.is_empty());
-    output::warn(&if shows_one {
+    output::warn(&if shows_an_agent(&node, &target).await {
         format!("try: {sending}")
     } else {
         format!("it shows this node no agent yet; once it does: {sending}")
     });
     Ok(())
+}
+
+/// Whether the peer shows an agent; the card with those of the invite comes a moment after that was shown.
+async fn shows_an_agent(node: &Node, target: &PeerTarget) -> bool {
+    let until = Instant::now() + CARD_WITHIN;
+    loop {
+        let card = node.card_of(&target.peer).await;
+        if card.is_ok_and(|card| !card.name.is_empty() || !card.skills.is_empty()) {
+            return true;
+        }
+        if Instant::now() >= until {
+            return false;
+        }
+        tokio::time::sleep(CARD_POLL).await;
+    }
 }
 
 /// A command line that sends a task by the invite: to its agent, for its skill.

@@ -77,7 +77,7 @@ pub(crate) async fn run(context: &Context, command: PolicyCommand) -> Result<(),
                 .collect::<Result<Vec<_>, CommandFailure>>()?;
             let beside = DaemonGrants::read(context, &file).await?;
             let query = PolicyQuery::parse(&sources, beside.as_ref())?;
-            let agents = asked_agents(beside.as_ref(), &agent, &skill, private);
+            let agents = asked_agents(beside.as_ref(), &agent, &skill, private)?;
             let wanted = WantedTask { skill, agents };
             check(context, &query, vouched, &wanted, beside.is_some(), &file)
         }
@@ -93,8 +93,16 @@ struct WantedTask {
 }
 
 /// The agents that a task may be for: those of the daemon, or else what was said.
-fn asked_agents(beside: Option<&DaemonGrants>, agent: &str, skill: &str, private: bool) -> Vec<AskedAgent> {
-    let mut agents = beside.map_or_else(Vec::new, |beside| beside.asked_agents(agent, skill));
+fn asked_agents(
+    beside: Option<&DaemonGrants>,
+    agent: &str,
+    skill: &str,
+    private: bool,
+) -> Result<Vec<AskedAgent>, CommandFailure> {
+    let mut agents = match beside {
+        Some(beside) => beside.asked_agents(agent, skill)?,
+        None => Vec::new(),
+    };
     if agents.is_empty() {
         agents.push(AskedAgent {
             name: agent.to_owned(),
@@ -104,7 +112,7 @@ fn asked_agents(beside: Option<&DaemonGrants>, agent: &str, skill: &str, private
     for asked in &mut agents {
         asked.is_private |= private;
     }
-    agents
+    Ok(agents)
 }
 
 /// What would become of a task, and by which rule. It is an error if it would be denied.

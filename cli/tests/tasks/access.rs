@@ -93,7 +93,8 @@ impl Neighbours {
     /// The guest may use the agent for this skill, and this is for none.
     fn is_refused_but_for(&self, skill: &str, agent: &str, options: &[&str]) {
         let (text, code) = self.asks(agent, options);
-        let why = format!("agent {agent} is private, and open to this peer for the skill {skill} only");
+        let why =
+            format!("agent {agent} is private, and this peer may use it for these skills only: {skill};");
         assert!(code == Some(1) && text.contains(&why), "{code:?}: {text}");
     }
 }

@@ -222,10 +222,22 @@ impl Admission {
         guard.is_some_and(|guard| guard.could_change(peer, asked))
     }
 
-    /// Whether the policy lets tasks of a peer in that are for this, as far as trust and rules say.
-    pub(crate) fn allows_peer(&mut self, peer: PeerId, asked: AskedFor<'_>) -> bool {
+    /// Which of these trust and rules let tasks of a peer in for.
+    pub(crate) fn allowed_to_peer<'a>(
+        &mut self,
+        peer: PeerId,
+        asked: impl Iterator<Item = AskedFor<'a>>,
+    ) -> Vec<bool> {
+        match &mut self.guard {
+            Some(guard) => guard.allowed_to_peer(peer, asked),
+            None => asked.map(|_| true).collect(),
+        }
+    }
+
+    /// Whether a source that has sent a task for this may not send it any more.
+    pub(crate) fn keeps_out(&mut self, source: TaskSource<'_>, asked: AskedFor<'_>) -> bool {
         let guard = self.guard.as_mut();
-        guard.is_none_or(|guard| guard.allows_peer(peer, asked))
+        guard.is_some_and(|guard| guard.keeps_out(source, asked))
     }
 
     /// Whether new tasks are refused since their decisions cannot be written down.

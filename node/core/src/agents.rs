@@ -159,21 +159,25 @@ impl Agents {
         }
     }
 
-    /// The agent of a task that names none, where the sender may use these alone: `chosen`, or else the only one. Where it may use
-    /// none, `chosen` refuses it.
+    /// The agent of a task that names none, where the sender may use these alone: `chosen` if it is one of them, or else the only one.
+    /// Where the sender may use none, it is as chosen.
     ///
     /// # Errors
     /// There are several; with their names.
     pub(crate) fn default_among(
         &self,
-        chosen: Option<Arc<str>>,
+        chosen: Result<Option<Arc<str>>, String>,
         usable: &[Arc<str>],
     ) -> Result<Option<Arc<str>>, String> {
-        let name = chosen.as_ref().or(self.primary.as_ref());
-        if usable.is_empty() || name.is_some_and(|name| usable.contains(name)) {
-            return Ok(chosen);
+        let chosen_name = match &chosen {
+            Ok(written) => written.as_ref().or(self.primary.as_ref()),
+            Err(_) => None,
+        };
+        if chosen_name.is_some_and(|name| usable.contains(name)) {
+            return chosen;
         }
         match usable {
+            [] => chosen,
             [only] => Ok(self.written_name(only)),
             several => Err(agent_not_named(several.iter().map(|name| &**name))),
         }

@@ -132,10 +132,33 @@ impl Policy {
         self.ask_of(peer, |rules, asker| rules.seen_as(asker, by))
     }
 
-    /// Whether a peer may send tasks for this, as far as trust and rules say.
-    pub fn allows_peer(&mut self, peer: PeerId, asked: AskedFor<'_>) -> bool {
-        let (decision, _) = self.evaluate(TaskSource::Peer(peer), asked);
-        decision.outcome == PolicyOutcome::Allow
+    /// Which of these a peer may send tasks for, as far as trust and rules say.
+    pub fn allowed_to_peer<'a>(
+        &mut self,
+        peer: PeerId,
+        asked: impl Iterator<Item = AskedFor<'a>>,
+    ) -> Vec<bool> {
+        let is_allowed = |decision: Decision| decision.outcome == PolicyOutcome::Allow;
+        self.ask_of(peer, |rules, asker| {
+            asked
+                .map(|asked| is_allowed(rules.evaluate(asker, asked).0))
+                .collect()
+        })
+    }
+
+    /// Whether trust and rules keep out a source that they may have let in before. Of a peer that has not proven yet who it is, where
+    /// something that it could prove counts, that is not known.
+    pub fn keeps_out(&mut self, source: TaskSource<'_>, asked: AskedFor<'_>) -> bool {
+        if let TaskSource::Peer(peer) = source
+            && !self.attributes.contains(&peer)
+        {
+            let proofs = self.rules.required_proofs();
+            if proofs.names || !proofs.issuers.is_empty() {
+                return false;
+            }
+        }
+        let (decision, _) = self.evaluate(source, asked);
+        decision.outcome != PolicyOutcome::Allow
     }
 
     /// What of a private agent with these skills a peer may use.

@@ -66,23 +66,35 @@ impl DaemonGrants {
     }
 
     /// The agents that a task for this agent and skill may be for, as the daemon would choose: by its name, by its skill, or the
-    /// primary one first.
-    pub(super) fn asked_agents(&self, name: &str, skill: &str) -> Vec<AskedAgent> {
+    /// primary one, and the others where that is private. None: the node has no agents.
+    ///
+    /// # Errors
+    /// The node has none of that name.
+    pub(super) fn asked_agents(&self, name: &str, skill: &str) -> Result<Vec<AskedAgent>, CommandFailure> {
         let asked = |agent: &NodeAgent| AskedAgent {
             name: agent.name.clone(),
             is_private: agent.access == AgentAccess::Private,
         };
         if !name.is_empty() {
-            let of_name = self.agents.iter().filter(|agent| agent.name == name);
-            return of_name.map(asked).collect();
+            let of_name = self.agents.iter().find(|agent| agent.name == name);
+            if of_name.is_none() && !self.agents.is_empty() {
+                let names: Vec<&str> = self.agents.iter().map(|agent| agent.name.as_str()).collect();
+                return Err(CommandFailure::usage(format!(
+                    "--agent: this node has no agent {name:?}; there are: {}",
+                    names.join(", ")
+                )));
+            }
+            return Ok(of_name.map(asked).into_iter().collect());
         }
         let has_skill = |agent: &&NodeAgent| agent.card.skills.iter().any(|known| known.id == skill);
         let with: Vec<AskedAgent> = self.agents.iter().filter(has_skill).map(asked).collect();
         if !skill.is_empty() && !with.is_empty() {
-            return with;
+            return Ok(with);
         }
         let (primary, others): (Vec<_>, Vec<_>) = self.agents.iter().partition(|agent| agent.primary);
-        primary.into_iter().chain(others).map(asked).collect()
+        let is_closed = primary.iter().all(|agent| agent.access == AgentAccess::Private);
+        let others = others.into_iter().filter(|_| is_closed);
+        Ok(primary.into_iter().chain(others).map(asked).collect())
     }
 
     /// What a peer has by this daemon's invites and trust, by any of its keys.

@@ -91,9 +91,21 @@ impl PolicyGuard {
         self.policy.could_change(peer, asked)
     }
 
-    /// Whether trust and rules let tasks of a peer in that are for this.
-    pub(super) fn allows_peer(&mut self, peer: PeerId, asked: AskedFor<'_>) -> bool {
-        !self.is_blocked && self.policy.allows_peer(peer, asked)
+    /// Which of these trust and rules let tasks of a peer in for.
+    pub(super) fn allowed_to_peer<'a>(
+        &mut self,
+        peer: PeerId,
+        asked: impl Iterator<Item = AskedFor<'a>>,
+    ) -> Vec<bool> {
+        if self.is_blocked {
+            return asked.map(|_| false).collect();
+        }
+        self.policy.allowed_to_peer(peer, asked)
+    }
+
+    /// Whether trust and rules keep a source out; nothing that comes new is decided by it, so nothing is written down.
+    pub(super) fn keeps_out(&mut self, source: TaskSource<'_>, asked: AskedFor<'_>) -> bool {
+        self.policy.keeps_out(source, asked)
     }
 
     /// As what the peer was decided on, for the audit log.

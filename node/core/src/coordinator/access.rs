@@ -13,14 +13,15 @@ use super::Coordinator;
 use crate::{
     agents::Agents,
     policy::{
-        AskedFor,
+        AskedFor, TaskSource,
         access_requests::AccessRequest,
+        caller::CallerOfTask,
         grants::UsableSkills,
         invites::{Invite, SECRET},
         trusted_peers::PeerTrust,
     },
     task::{MAX_ID, Status},
-    tasks::unless_damaged,
+    tasks::{TaskIndexEntry, unless_damaged},
     transaction::{Effect, EngineError, Now},
     types::{AgentAccess, NewInvite, ShownCard, agent_name_of_card},
 };
@@ -69,8 +70,8 @@ impl Coordinator {
         self.after_access_change(now, name, was_private)
     }
 
-    /// An agent was private or not, and may be otherwise now: where it was closed, what nobody may send any more ends, if no agent
-    /// has begun it. How many tasks.
+    /// An agent was private or not, and may be otherwise now: where it was closed, tasks for it end that no agent has begun, and that
+    /// their senders may not send any more. How many.
     pub(super) fn after_access_change(
         &mut self,
         now: Now,
@@ -81,13 +82,8 @@ impl Coordinator {
         if was_private || !self.agents.is_named_private(name) {
             return Ok(0);
         }
-        let peers = self
-            .tasks
-            .index()
-            .unended()
-            .filter(|(_, known)| known.is_assignee);
-        let peers = peers.filter_map(|(_, known)| known.peer).collect();
-        self.end_tasks_not_let_in(now, &peers)
+        let written = self.agents.written_name(name);
+        self.end_tasks_not_let_in(now, |known| known.agent == written)
     }
 
     fn enable_access(&mut self) {
@@ -195,7 +191,7 @@ impl Coordinator {
     ) -> Result<(Vec<Invite>, usize), EngineError> {
         let gone = self.admission.revoke_invite(&mut self.transaction, name)?;
         let peers = gone.iter().flat_map(|invite| invite.peers.iter().copied());
-        let ended = self.end_tasks_not_let_in(now, &peers.collect())?;
+        let ended = self.end_tasks_of_peers(now, &peers.collect())?;
         Ok((gone, ended))
     }
 
@@ -306,7 +302,7 @@ impl Coordinator {
         if removed.is_empty() {
             return Err(EngineError::Precondition(self.why_not_trusted(peer)));
         }
-        let ended = self.end_tasks_not_let_in(now, &HashSet::from([peer]))?;
+        let ended = self.end_tasks_of_peers(now, &HashSet::from([peer]))?;
         Ok((removed, ended))
     }
 
@@ -369,30 +365,41 @@ impl Coordinator {
 
     /// Ends the tasks of these peers, and of those that followed them, that no agent has begun and that the peers may not send any
     /// more. How many.
-    fn end_tasks_not_let_in(&mut self, now: Now, peers: &HashSet<PeerId>) -> Result<usize, EngineError> {
+    fn end_tasks_of_peers(&mut self, now: Now, peers: &HashSet<PeerId>) -> Result<usize, EngineError> {
         let keys = peers.iter().flat_map(|peer| [*peer, self.successor(*peer)]);
         let keys: HashSet<PeerId> = keys.collect();
-        let theirs = self.tasks.index().unended().filter(|(_, known)| {
-            let is_theirs = known.peer.is_some_and(|peer| keys.contains(&peer));
-            known.is_assignee && !known.claimed && is_theirs
-        });
-        let mut ids: Vec<String> = theirs.map(|(id, _)| id.to_owned()).collect();
+        self.end_tasks_not_let_in(now, |known| known.peer.is_some_and(|peer| keys.contains(&peer)))
+    }
+
+    /// The same of the tasks that `is_asked` wants: those of peers, and those of callers of a gateway of whom nobody knows who they are.
+    fn end_tasks_not_let_in(
+        &mut self,
+        now: Now,
+        is_asked: impl Fn(&TaskIndexEntry) -> bool,
+    ) -> Result<usize, EngineError> {
+        let asked = self.tasks.index().unended();
+        let asked = asked.filter(|(_, known)| known.is_assignee && !known.claimed && is_asked(known));
+        let mut ids: Vec<String> = asked.map(|(id, _)| id.to_owned()).collect();
         ids.sort_unstable();
         let mut ended = 0;
         for id in ids {
             let Some(task) = unless_damaged(self.tasks.read(&id))?.flatten() else {
                 continue;
             };
-            let Some(peer) = task.role.peer() else { continue };
-            let (skill, written) = (task.skill.clone(), task.agent.clone());
-            let written: Option<&str> = written.as_deref();
+            let caller = CallerOfTask::from_labels(&task.metadata);
+            let source = match task.role.peer() {
+                Some(peer) => TaskSource::Peer(peer),
+                None if caller.is_stranger() => caller.source(),
+                None => continue,
+            };
+            let written = task.agent.as_deref();
             let agent = self.agent_name(written).unwrap_or_default();
             let asked = AskedFor {
-                skill: &skill,
+                skill: &task.skill,
                 agent: &agent,
                 is_private: self.agents.is_private(written),
             };
-            if !self.admission.allows_peer(peer, asked) {
+            if self.admission.keeps_out(source, asked) {
                 self.end_unclaimed_or_tell(now, &id, Status::Rejected, TAKEN_BACK, false)?;
                 ended += 1;
             }
@@ -498,20 +505,14 @@ impl Coordinator {
     }
 
     /// Those of these agents that a peer may use for a skill.
-    pub(super) fn usable_among(
-        &mut self,
-        peer: PeerId,
-        skill: &str,
-        mut names: Vec<Arc<str>>,
-    ) -> Vec<Arc<str>> {
-        names.retain(|name| {
-            let asked = AskedFor {
-                skill,
-                agent: name,
-                is_private: self.agents.is_named_private(name),
-            };
-            self.admission.allows_peer(peer, asked)
+    pub(super) fn usable_among(&mut self, peer: PeerId, skill: &str, names: Vec<Arc<str>>) -> Vec<Arc<str>> {
+        let asked = names.iter().map(|name| AskedFor {
+            skill,
+            agent: name,
+            is_private: self.agents.is_named_private(name),
         });
-        names
+        let allowed = self.admission.allowed_to_peer(peer, asked);
+        let usable = names.iter().zip(allowed).filter(|(_, is_allowed)| *is_allowed);
+        usable.map(|(name, _)| Arc::clone(name)).collect()
     }
 }

@@ -398,7 +398,7 @@ fn why_not_for_this(target: &str, skills: &BTreeSet<String>) -> String {
         named.push("…");
     }
     format!(
-        "{agent} is private, and open to this peer for the skill {} only; name it, or ask its owner for an invite",
+        "{agent} is private, and this peer may use it for these skills only: {}; name one of them, or ask its owner for an invite",
         named.join(", ")
     )
 }

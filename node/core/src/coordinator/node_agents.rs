@@ -141,8 +141,8 @@ impl Coordinator {
         if keeps_skills {
             self.agents.add_last_skills(name, &mut card);
         }
-        // What comes anew has no tasks that anybody could not have sent.
-        let was_private = !self.agents.is_registered(name) || self.agents.is_named_private(name);
+        // The first agent gets what came for a node without one.
+        let was_private = self.agents.is_named_private(name);
         let registered = self.agents.register(
             &mut self.transaction,
             now,
@@ -261,17 +261,26 @@ impl Coordinator {
         let usable = is_by_skill.then(|| self.usable_with_skill(peer, skill)).flatten();
         let chosen = self.choose_agent(now, target, skill, |name| {
             usable.as_ref().is_none_or(|usable| usable.contains(name))
-        })?;
-        if !self.is_by_default(target, skill) || !self.agents.is_private(chosen.as_deref()) {
-            return Ok(chosen);
+        });
+        if !self.is_default_closed(target, skill, &chosen) {
+            return chosen;
         }
         let usable = self.usable_for(peer, skill);
         self.agents.default_among(chosen, &usable)
     }
 
-    /// Whether a task names neither an agent nor a skill that one has.
-    fn is_by_default(&self, target: &str, skill: &str) -> bool {
-        target.is_empty() && self.agents.all_with_skill(skill).next().is_none()
+    /// Whether a task names neither an agent nor a skill that one has, and the agent for such tasks is private or gone.
+    fn is_default_closed(
+        &self,
+        target: &str,
+        skill: &str,
+        chosen: &Result<Option<Arc<str>>, String>,
+    ) -> bool {
+        let is_closed = match chosen {
+            Ok(chosen) => self.agents.is_private(chosen.as_deref()),
+            Err(_) => skill.is_empty() && self.agents.has_private(),
+        };
+        is_closed && target.is_empty() && self.agents.all_with_skill(skill).next().is_none()
     }
 
     /// The agents that a peer may use for a skill.
@@ -465,21 +474,16 @@ impl Coordinator {
             .filter(|name| !self.agents.is_named_private(name));
         let open: Vec<Arc<str>> = open.cloned().collect();
         let has_open = self.local_agents_with(skill, request.sender, true).is_some();
-        let is_candidate = |name: &str| {
-            let is_open = || open.iter().any(|known| **known == *name);
-            Some(name) != sender && (!has_open || is_open())
-        };
-        let refuse =
-            |_| EngineError::NotRegistered(Agents::why_none(target, skill, open.iter().map(|name| &**name)));
-        let chosen = self
-            .choose_agent(now, target, skill, is_candidate)
-            .map_err(refuse)?;
-        if !self.is_by_default(target, skill) || !self.agents.is_private(chosen.as_deref()) {
-            return Ok(chosen);
+        let is_candidate =
+            |name: &str| Some(name) != sender && (!has_open || !self.agents.is_named_private(name));
+        let mut chosen = self.choose_agent(now, target, skill, is_candidate);
+        if self.is_default_closed(target, skill, &chosen) {
+            chosen = self.agents.default_among(chosen, &open);
         }
-        self.agents
-            .default_among(chosen, &open)
-            .map_err(EngineError::NotRegistered)
+        chosen.map_err(|_| {
+            let open = open.iter().map(|name| &**name);
+            EngineError::NotRegistered(Agents::why_none(target, skill, open))
+        })
     }
 
     /// Refuses the report of a caller that listens for other agents only.

@@ -233,6 +233,17 @@ fn what_strangers_sent_and_nobody_has_begun_ends_when_an_agent_is_closed() {
         };
         let [begun, waiting] = [(); 2].map(|()| lab.send(A, to, request()).unwrap().id);
         let trusted = lab.send(C, to, request()).unwrap().id;
+        let of_gateway = |mark: &str| SendTask {
+            metadata: [("gateway.stranger".to_owned(), mark.to_owned())].into(),
+            ..request()
+        };
+        let [stranger, own] = ["true", "false"].map(|mark| lab.send(B, to, of_gateway(mark)).unwrap().id);
+        let of_other = SendTask {
+            target_agent: "potter".to_owned(),
+            ..SendTask::default()
+        };
+        lab.register_as("potter", &["turn"], RegistrationAccess::AsBefore);
+        let other = lab.send(A, to, of_other).unwrap().id;
         lab.update(B, &begun, Status::Working).unwrap();
         lab.advance(Duration::from_millis(200));
         if again {
@@ -244,13 +255,38 @@ fn what_strangers_sent_and_nobody_has_begun_ends_when_an_agent_is_closed() {
         } else {
             let close =
                 |core: &mut Coordinator, now| core.set_agent_access(now, "painter", AgentAccess::Private);
-            assert_eq!(lab.call(B, close).unwrap(), 1);
+            assert_eq!(lab.call(B, close).unwrap(), 2);
             assert_eq!(lab.call(B, close).unwrap(), 0);
         }
         assert_eq!(lab.status(A, &begun), Status::Working, "an agent works on it");
         assert_eq!(lab.status(A, &waiting), Status::Rejected);
         assert_eq!(lab.status(C, &trusted), Status::Submitted, "its sender may");
+        assert_eq!(
+            lab.status(B, &stranger),
+            Status::Rejected,
+            "of a stranger of a gateway"
+        );
+        assert_eq!(lab.status(B, &own), Status::Submitted, "of the node itself");
+        assert_eq!(lab.status(A, &other), Status::Submitted, "of another agent");
     }
+}
+
+/// What came while the node had no agent is for the first one, and strangers have not sent it to a private one.
+#[test]
+fn the_first_agent_is_private_for_what_came_before_it() {
+    let mut lab = TestCluster::with_nodes(3, &limits());
+    let to = lab.id(B);
+    for node in [A, C] {
+        let id = lab.id(node);
+        lab.join(node, to);
+        lab.join(B, id);
+    }
+    trust(&mut lab, C, "", "");
+    let sent = [A, C].map(|node| lab.send(node, to, SendTask::default()).unwrap().id);
+    assert_eq!(lab.status(A, &sent[0]), Status::Submitted);
+    lab.register_as("vault", &["read"], PRIVATE);
+    assert_eq!(lab.status(A, &sent[0]), Status::Rejected);
+    assert_eq!(lab.status(C, &sent[1]), Status::Submitted);
 }
 
 /// The first agent is for tasks that name none. Where that is private, it is the open one for those who may not use it.
@@ -291,6 +327,19 @@ fn a_task_that_names_no_agent_is_for_one_that_its_sender_may_use() {
         refused.contains("there are: painter, potter") && !refused.contains("vault"),
         "{refused}"
     );
+    // The first one is gone.
+    let mut gone = TestCluster::with_nodes(2, &limits());
+    gone.register_as("first", &["go"], RegistrationAccess::AsBefore);
+    gone.register_as("vault", &["read"], PRIVATE);
+    gone.register_as("painter", &["paint"], RegistrationAccess::AsBefore);
+    let (one, there) = (gone.id(A), gone.id(B));
+    gone.join(A, there);
+    gone.join(B, one);
+    gone.call(B, |core, now| core.remove_agent(now, "first")).unwrap();
+    let id = gone.send(A, there, SendTask::default()).unwrap().id;
+    let agent = gone.nodes[B].core.task(&id).unwrap().agent.clone();
+    assert_eq!(agent.as_deref(), Some("painter"));
+
     trust(&mut lab, A, "vault", "");
     assert_eq!(agent_of_next(&mut lab, "").as_deref(), Ok("vault"));
     // A stranger of a gateway.
