@@ -7,6 +7,6 @@ mod disabled;
 mod enabled;
 
 #[cfg(not(feature = "bridge"))]
-pub(crate) use disabled::{command_line, main_with_args, serve_mcp};
+pub(crate) use disabled::{command_lines, main_with_args, serve_mcp};
 #[cfg(feature = "bridge")]
-pub(crate) use enabled::{command_line, main_with_args, serve_mcp};
+pub(crate) use enabled::{command_lines, main_with_args, serve_mcp};

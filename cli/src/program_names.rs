@@ -43,12 +43,10 @@ impl Program {
 
     /// The command lines of those that are in this build.
     pub(crate) fn command_lines() -> Vec<CommandLine> {
-        let others = [
-            Some(agentanycast_node::command_line()),
-            relay::command_line(),
-            bridge::command_line(),
-        ];
-        others.into_iter().flatten().collect()
+        let mut programs = vec![agentanycast_node::command_line()];
+        programs.extend(relay::command_lines());
+        programs.extend(bridge::command_lines());
+        programs
     }
 
     /// Runs it in this process. `args` begins with its name.

@@ -6,6 +6,6 @@ mod disabled;
 mod enabled;
 
 #[cfg(not(feature = "relay"))]
-pub(crate) use disabled::{command_line, main_with_args};
+pub(crate) use disabled::{command_lines, main_with_args};
 #[cfg(feature = "relay")]
-pub(crate) use enabled::{command_line, main_with_args};
+pub(crate) use enabled::{command_lines, main_with_args};

@@ -8,8 +8,8 @@ use agentanycast_gateways::bridge::LEFT_OUT;
 use crate::{context::Context, failure::CommandFailure};
 
 /// There is none.
-pub(crate) fn command_line() -> Option<CommandLine> {
-    None
+pub(crate) fn command_lines() -> Vec<CommandLine> {
+    Vec::new()
 }
 
 pub(crate) fn main_with_args(_: impl Iterator<Item = OsString>) -> ExitCode {

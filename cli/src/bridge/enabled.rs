@@ -8,6 +8,6 @@ pub(crate) use agentanycast_bridge::main_with_args;
 pub(crate) use mcp::run as serve_mcp;
 
 /// The command line of the bridge.
-pub(crate) fn command_line() -> Option<CommandLine> {
-    Some(agentanycast_bridge::command_line())
+pub(crate) fn command_lines() -> Vec<CommandLine> {
+    vec![agentanycast_bridge::command_line()]
 }

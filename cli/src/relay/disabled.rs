@@ -13,8 +13,8 @@ const LEFT_OUT: MissingFeature = MissingFeature {
 };
 
 /// There is none.
-pub(crate) fn command_line() -> Option<CommandLine> {
-    None
+pub(crate) fn command_lines() -> Vec<CommandLine> {
+    Vec::new()
 }
 
 pub(crate) fn main_with_args(_: impl Iterator<Item = OsString>) -> ExitCode {

@@ -4,6 +4,6 @@ use agentanycast_daemon_kit::settings::CommandLine;
 pub(crate) use agentanycast_relay::main_with_args;
 
 /// Its command line.
-pub(crate) fn command_line() -> Option<CommandLine> {
-    Some(agentanycast_relay::command_line())
+pub(crate) fn command_lines() -> Vec<CommandLine> {
+    vec![agentanycast_relay::command_line()]
 }

@@ -498,14 +498,14 @@ impl Coordinator {
         }
         let with: Vec<Arc<str>> = self.agents.all_with_skill(skill).cloned().collect();
         let count = with.len();
-        let usable = self.usable_among(peer, skill, with);
+        let usable = self.usable_among(peer, skill, &with);
         // Where it may use none, the one that would be chosen refuses it.
         let is_some = usable.len() < count && !usable.is_empty();
         is_some.then(|| usable.into_iter().collect())
     }
 
     /// Those of these agents that a peer may use for a skill.
-    pub(super) fn usable_among(&mut self, peer: PeerId, skill: &str, names: Vec<Arc<str>>) -> Vec<Arc<str>> {
+    pub(super) fn usable_among(&mut self, peer: PeerId, skill: &str, names: &[Arc<str>]) -> Vec<Arc<str>> {
         let asked = names.iter().map(|name| AskedFor {
             skill,
             agent: name,

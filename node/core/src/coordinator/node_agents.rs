@@ -286,7 +286,7 @@ impl Coordinator {
     /// The agents that a peer may use for a skill.
     fn usable_for(&mut self, peer: PeerId, skill: &str) -> Vec<Arc<str>> {
         let names: Vec<Arc<str>> = self.agents.names().cloned().collect();
-        self.usable_among(peer, skill, names)
+        self.usable_among(peer, skill, &names)
     }
 
     /// The name of an agent as it is written with its tasks; None: no agent is registered.
