@@ -163,7 +163,7 @@ impl RequestAdmission {
         !self.is_behind_proxy
             && peer.is_some_and(ClientConnection::is_loopback)
             && !FORWARDED.iter().any(|name| headers.contains_key(name))
-            && RequestHost::is_nobodys(headers)
+            && RequestHost::names_this_host(headers)
     }
 
     /// Callers send messages of this size, in bytes. It has to be said before there are requests.

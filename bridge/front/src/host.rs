@@ -76,12 +76,12 @@ impl RequestHost {
 
     /// Whether the host that headers name is one of this host alone: an address, `localhost`, or a name without a dot. A page's own
     /// domain may lead here, and what a proxy passes on has the name of a site.
-    pub(crate) fn is_nobodys(headers: &HeaderMap) -> bool {
-        let is_nobodys = |host: &HeaderValue| {
+    pub(crate) fn names_this_host(headers: &HeaderMap) -> bool {
+        let is_of_this_host = |host: &HeaderValue| {
             let host = host.to_str().ok().and_then(|host| Self::read(host, None));
             host.is_some_and(|host| host.is_literal() || !host.authority.host().contains('.'))
         };
-        headers.get_all(header::HOST).iter().all(is_nobodys)
+        headers.get_all(header::HOST).iter().all(is_of_this_host)
     }
 
     /// Whether the client named the address that it has reached, and no name that somebody may have led here.
