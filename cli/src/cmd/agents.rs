@@ -163,12 +163,18 @@ async fn set_access(context: &Context, name: &str, access: AgentAccess) -> Resul
 
 /// The name of an agent of this node, which may stand behind `self/` or the id of the node.
 async fn own_agent<'a>(node: &Node, name: &'a str) -> Result<&'a str, CommandFailure> {
-    let Some((peer, agent)) = name.split_once('/') else {
-        return Ok(name);
-    };
-    let me = node.info().await?.peer_id;
-    let is_own = peer == "self" || me.is_some_and(|me| me.as_str() == peer);
-    Ok(if is_own { agent } else { name })
+    match name.split_once('/') {
+        None => Ok(name),
+        Some(("self", agent)) => Ok(agent),
+        Some((peer, agent)) => {
+            let me = node.info().await?.peer_id;
+            Ok(if me.is_some_and(|me| me.as_str() == peer) {
+                agent
+            } else {
+                name
+            })
+        }
+    }
 }
 
 async fn remove(context: &Context, name: &str) -> Result<(), CommandFailure> {
