@@ -11,6 +11,8 @@ mod daemon;
 pub mod fuzz;
 mod health;
 pub mod identity_resolver;
+#[cfg(feature = "bridge")]
+mod in_process;
 pub mod load_config;
 mod policy_reload;
 pub mod telemetry;

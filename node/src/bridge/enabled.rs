@@ -3,8 +3,6 @@
 mod external_port;
 mod figures;
 mod gateways;
-mod local_agents;
-mod local_gateway;
 
 #[cfg(feature = "run")]
 use std::sync::Arc;
@@ -22,7 +20,7 @@ pub(crate) fn local_agents(
     api: crate::api::Api,
     net: agentanycast_net::Handle,
 ) -> Arc<dyn agentanycast_gateway::agents::Agents> {
-    Arc::new(local_gateway::LocalGateway::new(api, net))
+    Arc::new(crate::in_process::LocalGateway::new(api, net))
 }
 
 /// It is in this program.

@@ -23,8 +23,8 @@ use futures::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{figures::GatewayFigures, local_gateway::LocalGateway};
-use crate::{api::Api, config::Config};
+use super::figures::GatewayFigures;
+use crate::{api::Api, config::Config, in_process::LocalGateway};
 
 /// The gateways that are built in, one line each.
 pub static GATEWAYS: &[GatewayRegistration] = &[

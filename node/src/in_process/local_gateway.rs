@@ -24,7 +24,7 @@ use crate::api::{Api, without_wire_limit};
 
 /// The node as gateways see it.
 #[derive(Clone)]
-pub(super) struct LocalGateway {
+pub(crate) struct LocalGateway {
     api: Api,
     net: net::Handle,
     /// That of agents that are attached by this.
@@ -33,7 +33,7 @@ pub(super) struct LocalGateway {
 
 impl LocalGateway {
     /// Of this node. Agents that are attached by it have its default access.
-    pub(super) fn new(api: Api, net: net::Handle) -> Self {
+    pub(crate) fn new(api: Api, net: net::Handle) -> Self {
         Self {
             api,
             net,
