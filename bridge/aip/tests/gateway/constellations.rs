@@ -1,9 +1,7 @@
 //! Tasks of constellations: on devices by a planner, and on agents of the mesh.
 
-use agentanycast_aip::{
-    endpoints::TaskRequest,
-    gateway::settings::{AipSettings, TargetAlias},
-};
+use agentanycast_aip::endpoints::TaskRequest;
+use agentanycast_aip_gateway::settings::{AipSettings, TargetAlias};
 use agentanycast_gateway::fake::TWO_AGENTS;
 use serde_json::json;
 use tokio::time::timeout;

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use agentanycast_aip::{
     endpoints::{ClientError, ClosureTools, DeviceClient, DeviceClientSettings},
-    gateway::settings::AipSettings,
     resilience::ReconnectPolicy,
     transport::{Connector as _, WireFrame},
 };
+use agentanycast_aip_gateway::settings::AipSettings;
 use agentanycast_gateway::fake::agents::FakeEnd;
 use bytes::Bytes;
 use serde_json::{Value, json};

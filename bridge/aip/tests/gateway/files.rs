@@ -1,10 +1,10 @@
 //! Files of a device that break off, and those that come after them.
 
 use agentanycast_aip::{
-    gateway::settings::AipSettings,
     protocol::file_frames,
     transport::{Connector as _, Transport, WireFrame},
 };
+use agentanycast_aip_gateway::settings::AipSettings;
 use agentanycast_gateway::fake::agents::FakeEnd;
 use bytes::Bytes;
 use serde_json::{Value, json};

@@ -11,10 +11,10 @@ use agentanycast_aip::{
         ClosureTools, ConstellationClient, ConstellationSettings, DeviceClient, DeviceClientSettings,
         DeviceEntry, DeviceHandle, DeviceState,
     },
-    gateway::{AipGateway, settings::AipSettings},
     messages::{McpToolInfo, ToolCommandType},
     transport::WebSocketEndpoint,
 };
+use agentanycast_aip_gateway::{AipGateway, settings::AipSettings};
 use agentanycast_daemon_kit::settings::ListenOn;
 use agentanycast_front::{front::Front, request_counts::RequestCounts};
 use agentanycast_gateway::{

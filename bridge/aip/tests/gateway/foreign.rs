@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use agentanycast_aip::gateway::settings::{AipSettings, DeviceEntrySetting};
+use agentanycast_aip_gateway::settings::{AipSettings, DeviceEntrySetting};
 use agentanycast_gateway::fake::TWO_AGENTS;
 use serde_json::json;
 

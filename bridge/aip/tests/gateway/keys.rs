@@ -7,10 +7,10 @@ use agentanycast_aip::{
         AssignError, ClientError, ClosureTools, ConstellationClient, ConstellationSettings, DeviceClient,
         DeviceClientSettings, DeviceEntry, TaskRequest,
     },
-    gateway::settings::{AipSettings, ClientKey},
     resilience::ReconnectPolicy,
     transport::{Connector as _, TransportError, WebSocketEndpoint},
 };
+use agentanycast_aip_gateway::settings::{AipSettings, ClientKey};
 use agentanycast_gateway::fake::TWO_AGENTS;
 use agentanycast_identity::{Keypair, PeerId, did_key_of};
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode, get_current_timestamp};

@@ -1,6 +1,5 @@
 //! The gateway before a remembering node, over real sockets.
 
-#![cfg(feature = "gateway")]
 #![allow(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod constellations;
@@ -9,6 +8,7 @@ mod files;
 mod fixture;
 mod foreign;
 mod keys;
+mod planner;
 mod routes;
 mod scripted;
 mod silent_device;

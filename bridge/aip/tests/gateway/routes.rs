@@ -1,10 +1,10 @@
 //! Who comes in, and the REST routes.
 
 use agentanycast_aip::{
-    gateway::settings::AipSettings,
     messages::MAX_MESSAGE,
     transport::{Connector as _, TransportError, WebSocketEndpoint},
 };
+use agentanycast_aip_gateway::settings::AipSettings;
 use agentanycast_gateway::fake::TWO_AGENTS;
 use futures::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};

@@ -122,7 +122,7 @@ async fn an_agent_whose_tools_are_not_listed_gets_no_commands() {
 
 #[tokio::test]
 async fn a_planner_sees_that_a_tool_is_unknown() {
-    let gateway = TestGateway::with(agentanycast_aip::gateway::settings::AipSettings {
+    let gateway = TestGateway::with(agentanycast_aip_gateway::settings::AipSettings {
         planner: format!("{TWO_AGENTS}/two"),
         ..Default::default()
     })

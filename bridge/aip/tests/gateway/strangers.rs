@@ -1,6 +1,6 @@
 //! What callers see and may do of whom nothing says who they are. A header of a proxy says that a request comes from elsewhere.
 
-use agentanycast_aip::gateway::settings::AipSettings;
+use agentanycast_aip_gateway::settings::AipSettings;
 use agentanycast_gateway::fake::TWO_AGENTS;
 use serde_json::{Value, json};
 

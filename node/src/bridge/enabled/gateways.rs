@@ -31,7 +31,7 @@ pub static GATEWAYS: &[GatewayRegistration] = &[
     Registration::with_own_section(agentanycast_a2a::NAME, |node, port| node.start_a2a(port).boxed()),
     Registration::with_own_section(agentanycast_mcp::NAME, |node, port| node.start_mcp(port).boxed()),
     #[cfg(feature = "aip")]
-    Registration::new::<agentanycast_aip::gateway::AipGateway>(),
+    Registration::new::<agentanycast_aip_gateway::AipGateway>(),
     #[cfg(feature = "uamp")]
     Registration::new::<agentanycast_uamp::gateway::UampGateway>(),
     #[cfg(feature = "uap-hub")]

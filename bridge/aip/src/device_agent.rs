@@ -8,6 +8,11 @@ use std::{
     time::Duration,
 };
 
+use agentanycast_aip::{
+    endpoints::{CommandBatch, ConnectedClient, DeviceService, DeviceTool},
+    messages::{CommandResult, ToolCommand},
+    protocol::{BatchContext, LIST_TOOLS},
+};
 use agentanycast_gateway::agents::AgentPort;
 use agentanycast_proto::v1 as mesh;
 use serde_json::Value;
@@ -15,12 +20,6 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{device_files::DeviceFiles, metrics::Counters};
-use crate::{
-    endpoints::{CommandBatch, ConnectedClient, DeviceService, DeviceTool},
-    messages::{CommandResult, ToolCommand},
-    protocol::{BatchContext, LIST_TOOLS},
-};
-
 /// Skills of every device.
 pub(super) const COMMAND_SKILL: &str = "aip:command";
 pub(super) const TASK_SKILL: &str = "aip:task";

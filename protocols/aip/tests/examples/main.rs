@@ -5,7 +5,6 @@
 
 mod constellation;
 mod mcp_executor;
-mod planner;
 mod program;
 mod service;
 mod shell_device;

@@ -8,13 +8,12 @@ use std::{
     time::Duration,
 };
 
+use agentanycast_aip::protocol::FileProgress;
 use agentanycast_gateway::agents::{AgentTask, ArtifactSink, stream_whole};
 use tokio::{
     sync::{mpsc, oneshot},
     time::timeout,
 };
-
-use crate::protocol::FileProgress;
 
 /// How long the task's sender may take for one piece of a file. The device's other frames wait meanwhile, and after
 /// 180 s of silence it counts as gone.

@@ -5,11 +5,10 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
+use agentanycast_aip::messages::ClientRole;
 use agentanycast_gateway::metrics::{GatewayMetrics, MetricFamily};
 
 use super::state::AipState;
-use crate::messages::ClientRole;
-
 /// How a task ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use agentanycast_aip::endpoints::{ConnectedClient, DeviceService, DeviceTool};
 use agentanycast_gateway::{NodePort, Target, agents::Agents};
 use agentanycast_proto::v1::AgentProgram;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -15,8 +16,6 @@ use super::{
     metrics::Counters,
     settings::AipSettings,
 };
-use crate::endpoints::{ConnectedClient, DeviceService, DeviceTool};
-
 /// What all parts of the gateway share.
 pub(super) struct AipState {
     pub(super) settings: AipSettings,

@@ -2,6 +2,11 @@
 
 use std::sync::Arc;
 
+use agentanycast_aip::{
+    endpoints::{ClientCaller, ConnectedClient, DeviceTool, ServiceHooks, ServiceTask, TaskOutcome},
+    messages::ClientRole,
+    protocol::{FileProgress, Registration},
+};
 use agentanycast_gateway::{Target, caller::CallerIdentity};
 use agentanycast_proto::v1 as mesh;
 use async_trait::async_trait;
@@ -16,12 +21,6 @@ use super::{
     planner::{self, Plan},
     state::AipState,
 };
-use crate::{
-    endpoints::{ClientCaller, ConnectedClient, DeviceTool, ServiceHooks, ServiceTask, TaskOutcome},
-    messages::ClientRole,
-    protocol::{FileProgress, Registration},
-};
-
 /// The gateway, to its device service.
 pub(super) struct AipHooks {
     state: Arc<AipState>,

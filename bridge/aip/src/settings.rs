@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use agentanycast_aip::transport::WebSocketEndpoint;
 use agentanycast_daemon_kit::{
     key,
     settings::{Bounds, InvalidValue, Json as Value, Raw, Setting, SettingKey, literal},
@@ -13,8 +14,6 @@ use agentanycast_gateway::Target;
 use agentanycast_gateways::part::SettingTables;
 use agentanycast_identity::public_key_of_did_key;
 use serde_json::json;
-
-use crate::transport::WebSocketEndpoint;
 
 /// The agent of upstream's Linux devices.
 const AGENT_NAME: &str = "LinuxAgent";

@@ -7,6 +7,10 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use agentanycast_aip::{
+    endpoints::{ClientCaller, ConnectedClient, DeviceService, DispatchError},
+    messages::{ClientRole, MAX_MESSAGE, sanitize_task_name},
+};
 use agentanycast_front::{
     admission::AdmittedRequest,
     front::FrontRules,
@@ -22,11 +26,6 @@ use serde_json::{Value, json};
 use url::form_urlencoded;
 
 use super::{client_keys::ClientKeys, socket};
-use crate::{
-    endpoints::{ClientCaller, ConnectedClient, DeviceService, DispatchError},
-    messages::{ClientRole, MAX_MESSAGE, sanitize_task_name},
-};
-
 /// Largest body of a REST request, in bytes.
 const MOST_BODY: usize = 1 << 20;
 

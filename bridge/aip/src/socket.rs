@@ -1,9 +1,8 @@
 //! A WebSocket of the front as a connection of AIP.
 
+use agentanycast_aip::transport::{FrameReceiver, FrameSender, Transport, TransportError, WireFrame};
 use agentanycast_front::websocket::{WebSocket, WebSocketMessage, WebSocketSender};
 use async_trait::async_trait;
-
-use crate::transport::{FrameReceiver, FrameSender, Transport, TransportError, WireFrame};
 
 /// A connection over this socket.
 pub(super) fn transport(socket: WebSocket) -> Transport {

@@ -7,6 +7,12 @@ use std::{
     time::Duration,
 };
 
+use agentanycast_aip::{
+    endpoints::{DeviceClient, DeviceClientSettings},
+    messages::{McpToolInfo, ToolCommand, ToolCommandType},
+    protocol::{BatchContext, ToolExecutor, ToolFailure, ToolOutput},
+    transport::WebSocketEndpoint,
+};
 use agentanycast_gateway::{Gateway, Target, caller::CallerIdentity, token_file::read_token};
 use agentanycast_proto::v1 as mesh;
 use anyhow::Context as _;
@@ -19,13 +25,6 @@ use super::{
     mesh::{MeshRequest, MeshTasks},
     settings::DeviceEntrySetting,
 };
-use crate::{
-    endpoints::{DeviceClient, DeviceClientSettings},
-    messages::{McpToolInfo, ToolCommand, ToolCommandType},
-    protocol::{BatchContext, ToolExecutor, ToolFailure, ToolOutput},
-    transport::WebSocketEndpoint,
-};
-
 /// How long is waited before a service that was given up is tried again.
 const AGAIN: Duration = Duration::from_mins(1);
 

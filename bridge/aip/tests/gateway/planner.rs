@@ -5,7 +5,7 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 use tokio::{io::AsyncWriteExt as _, process::Command};
 
-use crate::program::soon;
+use crate::fixture::soon;
 
 /// What the planner answers; `None`: there is no Python here.
 async fn answer(question: &Value) -> Option<Value> {

@@ -1,5 +1,10 @@
 //! Tasks in words for devices: an agent of the mesh plans, the device executes, until the agent says that it is done.
 
+use agentanycast_aip::{
+    endpoints::DeviceTool,
+    messages::{CommandResult, CommandStatus, ToolCommand},
+    protocol::{BatchContext, SKIPPED},
+};
 use agentanycast_gateway::{Target, caller::CallerIdentity};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -10,12 +15,6 @@ use super::{
     device_agent::DeviceAgent,
     mesh::{Listener, MeshRequest, MeshTasks},
 };
-use crate::{
-    endpoints::DeviceTool,
-    messages::{CommandResult, CommandStatus, ToolCommand},
-    protocol::{BatchContext, SKIPPED},
-};
-
 /// Questions to the planner for one task.
 const MOST_ROUNDS: usize = 50;
 

@@ -4,6 +4,10 @@
 
 use std::{sync::Arc, time::Duration};
 
+use agentanycast_aip::{
+    messages::{CommandStatus, JsonObject, ToolCommand},
+    protocol::BatchContext,
+};
 use agentanycast_gateway::{
     GatewayError, Target,
     agents::{AgentPort, AgentTask},
@@ -23,11 +27,6 @@ use super::{
     metrics::{Counters, Outcome},
     planner::{self, Plan},
 };
-use crate::{
-    messages::{CommandStatus, JsonObject, ToolCommand},
-    protocol::BatchContext,
-};
-
 /// Most commands of one task.
 const MOST_ACTIONS: usize = 1000;
 
@@ -235,8 +234,9 @@ fn work(device: &DeviceAgent, planner: Option<&Target>, task: &mesh::Task) -> Re
         ));
     }
     let tools = device.tools();
-    let is_meant =
-        |tool: &crate::endpoints::DeviceTool| tool_skill(device.client_id(), &tool.tool.tool_name) == skill;
+    let is_meant = |tool: &agentanycast_aip::endpoints::DeviceTool| {
+        tool_skill(device.client_id(), &tool.tool.tool_name) == skill
+    };
     let Some(found) = tools.into_iter().find(is_meant) else {
         return Err(format!(
             "device '{}' has no skill '{}'; its card lists its skills",
