@@ -20,6 +20,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{device_files::DeviceFiles, metrics::Counters};
+
 /// Skills of every device.
 pub(super) const COMMAND_SKILL: &str = "aip:command";
 pub(super) const TASK_SKILL: &str = "aip:task";

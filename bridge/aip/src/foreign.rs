@@ -25,6 +25,7 @@ use super::{
     mesh::{MeshRequest, MeshTasks},
     settings::DeviceEntrySetting,
 };
+
 /// How long is waited before a service that was given up is tried again.
 const AGAIN: Duration = Duration::from_mins(1);
 

@@ -26,6 +26,7 @@ use serde_json::{Value, json};
 use url::form_urlencoded;
 
 use super::{client_keys::ClientKeys, socket};
+
 /// Largest body of a REST request, in bytes.
 const MOST_BODY: usize = 1 << 20;
 

@@ -21,6 +21,7 @@ use super::{
     planner::{self, Plan},
     state::AipState,
 };
+
 /// The gateway, to its device service.
 pub(super) struct AipHooks {
     state: Arc<AipState>,

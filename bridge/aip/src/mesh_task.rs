@@ -27,6 +27,7 @@ use super::{
     metrics::{Counters, Outcome},
     planner::{self, Plan},
 };
+
 /// Most commands of one task.
 const MOST_ACTIONS: usize = 1000;
 

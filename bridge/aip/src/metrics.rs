@@ -9,6 +9,7 @@ use agentanycast_aip::messages::ClientRole;
 use agentanycast_gateway::metrics::{GatewayMetrics, MetricFamily};
 
 use super::state::AipState;
+
 /// How a task ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {

@@ -15,6 +15,7 @@ use super::{
     device_agent::DeviceAgent,
     mesh::{Listener, MeshRequest, MeshTasks},
 };
+
 /// Questions to the planner for one task.
 const MOST_ROUNDS: usize = 50;
 

@@ -16,6 +16,7 @@ use super::{
     metrics::Counters,
     settings::AipSettings,
 };
+
 /// What all parts of the gateway share.
 pub(super) struct AipState {
     pub(super) settings: AipSettings,

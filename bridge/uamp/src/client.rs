@@ -15,12 +15,7 @@ use agentanycast_egress::{
     error::{CALLER_SETTING, Kind, OutboundError, PRIVATE_SETTING, ROOTS_SETTING, excerpt},
 };
 use agentanycast_gateways::bridge::outbound::{Credentials, HostConfig, Secret};
-use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Method, Response, StatusCode, Uri, header};
-use http_body_util::BodyExt as _;
-use url::Url;
-
-use crate::{
+use agentanycast_uamp::{
     delta::Delta,
     envelope::Envelope,
     event_lines::DeltaEvents,
@@ -28,6 +23,10 @@ use crate::{
     manifest::{MAX_MANIFEST, UampManifest},
     trust::TrustAnchors,
 };
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Method, Response, StatusCode, Uri, header};
+use http_body_util::BodyExt as _;
+use url::Url;
 
 /// How long an answer may take to begin.
 const WITHIN: Duration = Duration::from_mins(1);
@@ -289,16 +288,16 @@ impl DeltaReader {
 /// The envelope that acknowledges all frames of a stream up to one.
 ///
 /// # Errors
-/// As [`crate::envelope::EnvelopeDraft::sign`].
+/// As [`agentanycast_uamp::envelope::EnvelopeDraft::sign`].
 pub fn acknowledgement(
     identity: &SigningIdentity,
-    form: crate::jws::SignatureForm,
+    form: agentanycast_uamp::jws::SignatureForm,
     receiver: &str,
     stream_id: &str,
     seq: u64,
     time_ms: i64,
-) -> Result<Vec<u8>, crate::error::UampError> {
-    use crate::{
+) -> Result<Vec<u8>, agentanycast_uamp::error::UampError> {
+    use agentanycast_uamp::{
         body::EnvelopeBody,
         envelope::{EnvelopeDraft, Intent},
     };

@@ -7,10 +7,10 @@
 use std::{fmt, sync::Arc};
 
 use agentanycast_proto::v1::Skill;
+use agentanycast_uap_hub::v1::{AgentRegistration, Capability, PayloadRequirement, capability::Format};
 use serde_json::{Value, json};
 
-pub use crate::agent::Domain;
-use crate::v1::{AgentRegistration, Capability, PayloadRequirement, capability::Format};
+pub use agentanycast_uap_hub::agent::Domain;
 
 /// Capabilities of one client, payload requirements of one capability, and media types of one requirement, at most.
 const MOST_CAPABILITIES: usize = 64;
@@ -355,7 +355,7 @@ fn schema(payloads: &[Requirement]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::v1::{TestCapability, TranslationCapability};
+    use agentanycast_uap_hub::v1::{TestCapability, TranslationCapability};
 
     fn payload(name: &str, is_required: bool, is_repeatable: bool, types: &[&str]) -> PayloadRequirement {
         PayloadRequirement {

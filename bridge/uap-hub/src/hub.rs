@@ -7,6 +7,11 @@ pub(crate) mod message_budget;
 pub(crate) mod service;
 pub(crate) mod session;
 
+use agentanycast_uap_hub::v1::{
+    ListenResponse, Payload, SessionProposal, SessionReady, TestProposalDetails, TranslationProposalDetails,
+    listen_response::Event, session_proposal::Details,
+};
+
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -29,10 +34,6 @@ use crate::{
     fleet::{Action, ClientId, Fleet, FleetCounts, Listener, OpenRefusal, SessionId, TaskNumber, Time, Told},
     payloads::Input,
     results::Report,
-    v1::{
-        ListenResponse, Payload, SessionProposal, SessionReady, TestProposalDetails,
-        TranslationProposalDetails, listen_response::Event, session_proposal::Details,
-    },
 };
 
 /// What waits for a client on its Listen: each is bounded in number by its slots, so a client that reads has room.

@@ -14,6 +14,16 @@ use agentanycast_gateway::{
     token_file::read_token,
 };
 use agentanycast_proto::{parts, v1 as mesh};
+use agentanycast_uap_hub::{
+    agent::{
+        AgentSession, HubConnection, HubEndpoint, MAX_MESSAGE, Proposal, SessionEnd, SessionProgress,
+        SessionRunner,
+    },
+    v1::{
+        AgentRegistration, Attachment, Capability, Severity, Telemetry, TestCapability,
+        TranslationCapability, capability::Format,
+    },
+};
 use anyhow::Context as _;
 use async_trait::async_trait;
 use futures::StreamExt as _;
@@ -21,19 +31,11 @@ use mesh::{TaskStatus, part::Content};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    agent::{
-        AgentSession, HubConnection, HubEndpoint, MAX_MESSAGE, Proposal, SessionEnd, SessionProgress,
-        SessionRunner,
-    },
+    UapHubGateway,
     capability::Domain,
-    gateway::UapHubGateway,
     payloads::{inputs, parts_of, payload_of},
     results::{REPORT, read_report},
     settings::JoinEntry,
-    v1::{
-        AgentRegistration, Attachment, Capability, Severity, Telemetry, TestCapability,
-        TranslationCapability, capability::Format,
-    },
 };
 
 /// How the tasks of sessions are labelled.
@@ -291,7 +293,7 @@ async fn add_results(
 }
 
 /// A payload as the attachment of a test's result.
-fn attachment_of(payload: crate::v1::Payload, name: &str) -> Attachment {
+fn attachment_of(payload: agentanycast_uap_hub::v1::Payload, name: &str) -> Attachment {
     payload.attachment.unwrap_or_else(|| Attachment {
         name: format!("{name}.json"),
         mime_type: crate::payloads::JSON.to_owned(),

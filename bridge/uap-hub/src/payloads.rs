@@ -10,14 +10,12 @@ use agentanycast_proto::{
     struct_json::{EXACT, MAX_DEPTH, depth, restore},
     v1 as mesh,
 };
+use agentanycast_uap_hub::v1::{Attachment, Payload};
 use bytes::Bytes;
 use mesh::part::Content;
 use serde_json::Value;
 
-use crate::{
-    capability::InputShape,
-    v1::{Attachment, Payload},
-};
+use crate::capability::InputShape;
 
 /// The label of a part with the payload type that it is, or is to be.
 pub const TYPE: &str = "uap.type";

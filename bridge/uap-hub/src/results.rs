@@ -5,17 +5,15 @@
 
 use agentanycast_gateway::time::{read_time, write_time};
 use agentanycast_proto::{json::to_struct, parts::text_part, v1 as mesh};
+use agentanycast_uap_hub::v1::{
+    Attachment, Payload, Severity, StepReport, StepStatus, Summary, Telemetry, TestResponse, TestResult,
+    TestState, TestStatus, TranslationResponse, TranslationResult, TranslationState, TranslationStatus,
+    test_response, translation_response,
+};
 use mesh::part::Content;
 use serde_json::{Map, Value, json};
 
-use crate::{
-    payloads::{JSON, attachment_part, metadata_json, parts_of},
-    v1::{
-        Attachment, Payload, Severity, StepReport, StepStatus, Summary, Telemetry, TestResponse, TestResult,
-        TestState, TestStatus, TranslationResponse, TranslationResult, TranslationState, TranslationStatus,
-        test_response, translation_response,
-    },
-};
+use crate::payloads::{JSON, attachment_part, metadata_json, parts_of};
 
 /// The name of the artifact with the reports of a session.
 pub(crate) const REPORT: &str = "report";

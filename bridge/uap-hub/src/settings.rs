@@ -11,9 +11,10 @@ use agentanycast_daemon_kit::{
 };
 use agentanycast_gateway::Target;
 use agentanycast_gateways::part::SettingTables;
+use agentanycast_uap_hub::agent::HubEndpoint;
 use serde_json::json;
 
-use crate::{agent::HubEndpoint, capability::Kind};
+use crate::capability::Kind;
 
 /// What the agent is called, unless it is set.
 const AGENT: &str = "uap-hub";

@@ -14,10 +14,10 @@ use agentanycast_tests::{
 };
 use agentanycast_uamp::{
     body::EnvelopeBody,
-    client::{UampClient, UampClientSettings},
     envelope::{EnvelopeDraft, Intent},
     jws::{SignatureForm, SigningIdentity},
 };
+use agentanycast_uamp_gateway::client::{UampClient, UampClientSettings};
 use serde_json::{Value, json};
 
 use crate::{

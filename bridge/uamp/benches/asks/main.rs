@@ -1,4 +1,4 @@
-//! What an ask costs, in figures: `cargo bench -p agentanycast-uamp --bench asks`.
+//! What an ask costs, in figures: `cargo bench -p agentanycast-uamp-gateway --bench asks`.
 //!
 //! A client in this process sends asks over HTTP/2 and reads each answer to its end. Each server is a process of its
 //! own: a bare front that answers the same bytes as the gateway, the A2A gateway, and the gateway of UAMP. The last two

@@ -6,10 +6,8 @@ use agentanycast_daemon_kit::settings::ListenOn;
 use agentanycast_front::{front::Front, sse};
 use agentanycast_gateway::{NodePort, fake::agents::FakeAgents, running::RunningGateway};
 use agentanycast_gateways::{bridge::Settings as A2aSettings, front::FrontSettings};
-use agentanycast_uamp::{
-    gateway::{UampGateway, settings::UampSettings},
-    jws::SigningIdentity,
-};
+use agentanycast_uamp::jws::SigningIdentity;
+use agentanycast_uamp_gateway::{UampGateway, settings::UampSettings};
 use axum::{Router, body::Body, extract::Request, response::Response};
 use http::Method;
 use http_body_util::BodyExt as _;

@@ -12,10 +12,10 @@ use agentanycast_uamp::{
     body::EnvelopeBody,
     delta::{Delta, DeltaType},
     envelope::{Envelope, EnvelopeDraft, EnvelopeId, Intent},
-    gateway::{UampGateway, settings::UampSettings},
     jws::{SignatureForm, SigningIdentity},
     trust::TrustAnchors,
 };
+use agentanycast_uamp_gateway::{UampGateway, settings::UampSettings};
 use futures::StreamExt as _;
 use reqwest::{Client, Response, StatusCode};
 use serde_json::{Value, json};

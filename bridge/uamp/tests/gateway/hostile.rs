@@ -4,9 +4,9 @@
 use agentanycast_uamp::{
     body::EnvelopeBody,
     envelope::Intent,
-    gateway::settings::UampSettings,
     jws::{self, SignatureForm, SigningIdentity},
 };
+use agentanycast_uamp_gateway::settings::UampSettings;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 

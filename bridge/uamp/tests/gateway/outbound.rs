@@ -10,10 +10,10 @@ use agentanycast_gateway::{
     external_routes::ExternalRoutes, is_terminal,
 };
 use agentanycast_proto::v1::{self, ExternalAction, MessageRole, TaskStatus, part::Content};
-use agentanycast_uamp::{
+use agentanycast_uamp::envelope::Intent;
+use agentanycast_uamp_gateway::{
     client::{UampClient, UampClientSettings},
-    envelope::Intent,
-    gateway::settings::{HostToken, UampSettings},
+    settings::{HostToken, UampSettings},
 };
 use async_trait::async_trait;
 use tokio::sync::{Mutex as AsyncMutex, mpsc, watch};

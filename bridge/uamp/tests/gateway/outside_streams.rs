@@ -4,7 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use agentanycast_gateway::external_routes::ExternalRoutes;
 use agentanycast_proto::v1::{self, ExternalAction, TaskStatus, part::Content};
-use agentanycast_uamp::{envelope::Intent, gateway::settings::UampSettings};
+use agentanycast_uamp::envelope::Intent;
+use agentanycast_uamp_gateway::settings::UampSettings;
 use serde_json::{Value, json};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 

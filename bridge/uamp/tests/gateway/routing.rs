@@ -1,9 +1,7 @@
 //! Receivers and extensions that choose an agent: what is malformed, or chooses two, is refused by its field.
 
-use agentanycast_uamp::{
-    envelope::Intent,
-    gateway::settings::{UampAlias, UampSettings},
-};
+use agentanycast_uamp::envelope::Intent;
+use agentanycast_uamp_gateway::settings::{UampAlias, UampSettings};
 use serde_json::{Value, json};
 
 use crate::fixture::{TestGateway, draft, gateway_identity, http, sender, signed};

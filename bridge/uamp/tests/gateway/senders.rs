@@ -1,6 +1,7 @@
 //! Senders that are not `did:key`: by the client certificate of their connection.
 
-use agentanycast_uamp::{canonical, envelope::Intent, gateway::settings::UampSettings, jws::SignatureForm};
+use agentanycast_uamp::{canonical, envelope::Intent, jws::SignatureForm};
+use agentanycast_uamp_gateway::settings::UampSettings;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use ed25519_dalek::Signer as _;
 use p256::{ecdsa::Signature, pkcs8::DecodePrivateKey as _};

@@ -14,7 +14,7 @@ use agentanycast_gateway::{
 };
 use agentanycast_gateways::front::FrontSettings;
 use agentanycast_proto::v1 as mesh;
-use agentanycast_uap_hub::{gateway::UapHubGateway, settings::UapHubSettings};
+use agentanycast_uap_hub_gateway::{UapHubGateway, settings::UapHubSettings};
 use mesh::part::Content;
 
 use crate::{TYPES, server::announce, sessions};

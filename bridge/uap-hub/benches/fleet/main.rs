@@ -1,4 +1,4 @@
-//! What the hub costs, in figures: `cargo bench -p agentanycast-uap-hub --all-features --bench fleet`.
+//! What the hub costs, in figures: `cargo bench -p agentanycast-uap-hub-gateway --bench fleet`.
 //!
 //! 500 agents of four types each in this process, and in a process of its own first a bare tonic service that gives each of them sessions
 //! in turn and keeps nothing, then the hub before a remembering node. Both send and get the same messages: a proposal, its acceptance,

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use super::*;
-use crate::{
-    capability::Domain,
-    v1::{AgentRegistration, Capability, PayloadRequirement, TestCapability, capability::Format},
+use agentanycast_uap_hub::v1::{
+    AgentRegistration, Capability, PayloadRequirement, TestCapability, capability::Format,
 };
+
+use super::*;
+use crate::capability::Domain;
 
 pub(super) fn registration(name: &str, kinds: &[&str], required: Option<&str>) -> CheckedRegistration {
     let payloads = required.map(|name| PayloadRequirement {

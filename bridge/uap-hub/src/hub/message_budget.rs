@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use agentanycast_uap_hub::codec::MAX_MESSAGE;
 use axum::body::{Body, Bytes, HttpBody};
 use http_body::Frame;
 use tokio::{
@@ -18,8 +19,6 @@ use tokio::{
 };
 use tokio_util::sync::PollSemaphore;
 use tonic::Status;
-
-use crate::codec::MAX_MESSAGE;
 
 /// What all large messages may take at a time, in bytes.
 const ALL: usize = 4 * MAX_MESSAGE;

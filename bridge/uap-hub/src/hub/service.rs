@@ -10,6 +10,15 @@ use agentanycast_front::{
     refusal::{Refusal, RefusalKind},
     response_body::bounded_response,
 };
+use agentanycast_uap_hub::{
+    codec::MAX_MESSAGE,
+    v1::{
+        AgentRegistration, AgentRegistrationResponse, ListenRequest, ListenResponse, TestInit, TestResponse,
+        TranslationInit, TranslationResponse,
+        agent_hub_server::{AgentHub, AgentHubServer},
+        listen_request::Event,
+    },
+};
 use axum::{body::Body, extract::Request as HttpRequest, response::Response as HttpResponse};
 use futures::{Stream, StreamExt as _, stream};
 use tokio::sync::mpsc;
@@ -20,15 +29,8 @@ use tower::Service as _;
 use super::{Hub, SessionControl, SessionInit, message_budget::MessageBudget};
 use crate::{
     capability::{CheckedRegistration, Domain},
-    codec::MAX_MESSAGE,
     fleet::{ClientId, Listener, OpenRefusal, SessionId},
     results::Report,
-    v1::{
-        AgentRegistration, AgentRegistrationResponse, ListenRequest, ListenResponse, TestInit, TestResponse,
-        TranslationInit, TranslationResponse,
-        agent_hub_server::{AgentHub, AgentHubServer},
-        listen_request::Event,
-    },
 };
 
 /// The metadata that name a client, and a session.

@@ -16,15 +16,12 @@ use agentanycast_gateway::{
 };
 use agentanycast_gateways::front::FrontSettings;
 use agentanycast_proto::v1 as mesh;
-use agentanycast_uap_hub::{
-    gateway::UapHubGateway,
-    settings::UapHubSettings,
-    v1::{
-        AgentRegistration, Capability, ListenRequest, ListenResponse, SessionAcceptance, TestCapability,
-        TestInit, TestResponse, TestState, TestStatus, TranslationCapability,
-        agent_hub_client::AgentHubClient, capability::Format, listen_request, listen_response, test_response,
-    },
+use agentanycast_uap_hub::v1::{
+    AgentRegistration, Capability, ListenRequest, ListenResponse, SessionAcceptance, TestCapability,
+    TestInit, TestResponse, TestState, TestStatus, TranslationCapability, agent_hub_client::AgentHubClient,
+    capability::Format, listen_request, listen_response, test_response,
 };
+use agentanycast_uap_hub_gateway::{UapHubGateway, settings::UapHubSettings};
 use mesh::part::Content;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;

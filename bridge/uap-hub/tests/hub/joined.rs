@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use agentanycast_gateway::fake::{FakeGateway, TWO_AGENTS, agents::FakeEnd};
 use agentanycast_proto::v1 as mesh;
-use agentanycast_uap_hub::settings::{JoinEntry, SessionCount, UapHubSettings};
+use agentanycast_uap_hub_gateway::settings::{JoinEntry, SessionCount, UapHubSettings};
 use mesh::part::Content;
 
 use crate::fixture::{TestHub, file, reason, task};

@@ -2,10 +2,10 @@
 
 use agentanycast_gateway::fake::agents::{FakeAgents, FakeEnd};
 use agentanycast_proto::v1 as mesh;
-use agentanycast_uap_hub::{
+use agentanycast_uap_hub::v1::{PayloadRequirement, TestState, capability::Format};
+use agentanycast_uap_hub_gateway::{
     capability::{Domain, Kind},
     settings::{SessionCount, SkillRetries, UapHubSettings},
-    v1::{PayloadRequirement, TestState, capability::Format},
 };
 
 use crate::fixture::{TestClient, TestHub, reason, registration, soon, task};

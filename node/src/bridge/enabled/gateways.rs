@@ -33,9 +33,9 @@ pub static GATEWAYS: &[GatewayRegistration] = &[
     #[cfg(feature = "aip")]
     Registration::new::<agentanycast_aip_gateway::AipGateway>(),
     #[cfg(feature = "uamp")]
-    Registration::new::<agentanycast_uamp::gateway::UampGateway>(),
+    Registration::new::<agentanycast_uamp_gateway::UampGateway>(),
     #[cfg(feature = "uap-hub")]
-    Registration::new::<agentanycast_uap_hub::gateway::UapHubGateway>(),
+    Registration::new::<agentanycast_uap_hub_gateway::UapHubGateway>(),
 ];
 
 /// A gateway of a daemon.

@@ -5,11 +5,11 @@ use std::{path::PathBuf, time::Duration};
 use agentanycast_tests::{daemon::DaemonBuilder, eventually, within};
 use agentanycast_uamp::{
     body::EnvelopeBody,
-    client::{UampClient, UampClientSettings},
     delta::{Delta, DeltaType},
     envelope::{EnvelopeDraft, EnvelopeId, Intent},
     jws::{SignatureForm, SigningIdentity},
 };
+use agentanycast_uamp_gateway::client::{UampClient, UampClientSettings};
 use serde_json::Value;
 use tempfile::TempDir;
 

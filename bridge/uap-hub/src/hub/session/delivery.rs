@@ -6,12 +6,12 @@ use agentanycast_gateway::{
     agents::{AgentTask, stream_whole as stream},
 };
 use agentanycast_proto::{struct_json::MAX_DEPTH, v1 as mesh};
+use agentanycast_uap_hub::v1::Attachment;
 use mesh::part::Content;
 
 use crate::{
     payloads::{JSON, media_type_of},
     results::{Output, REPORT, SessionResult, State, depth, report_artifact, set_end, status_message},
-    v1::Attachment,
 };
 
 /// What goes with the end of a task at most, in bytes. A message of the mesh has 3.5 MiB, beside which a report and names fit.
