@@ -155,7 +155,7 @@ fn completions_and_pages_of_all_programs_are_written() {
     }
     // Settings of gateways are on the page of the daemon.
     let page = std::fs::read_to_string(root.path().join("man/agentanycastd.1")).unwrap();
-    assert!(page.contains("uap"), "{page}");
+    assert!(page.contains("uap-hub"), "{page}");
 }
 
 #[test]

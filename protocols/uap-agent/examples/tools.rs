@@ -32,7 +32,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut stream = agent.stream("How warm is it in Bern?", &AgentState::initial());
     while let Some(event) = stream.next().await {
         let event = event?;
-        if let Some(event) = event.as_uap() {
+        if let Some(event) = event.as_agent() {
             println!("step {}: {:?}", event.step, event.kind);
         }
     }

@@ -78,7 +78,7 @@ impl Agent {
     /// [`agentanycast_upp::EventStream::abort`].
     ///
     /// ```
-    /// use agentanycast_uap::{AgentState, UapEventType, agent};
+    /// use agentanycast_uap::{AgentState, AgentEventType, agent};
     /// use agentanycast_upp::{Scripted, ScriptedReply};
     /// use futures::StreamExt as _;
     ///

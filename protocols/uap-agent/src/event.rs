@@ -10,7 +10,7 @@ use crate::result::{AgentError, GenerateResult};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum UapEventType {
+pub enum AgentEventType {
     /// A step begins.
     StepStart,
     /// A step ended.
@@ -32,10 +32,10 @@ pub enum UapEventType {
 /// An event of an agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct UapEvent {
+pub struct AgentEvent {
     /// What happened.
     #[serde(rename = "type")]
-    pub kind: UapEventType,
+    pub kind: AgentEventType,
     /// The step in which it happened.
     pub step: u64,
     /// The agent.
@@ -61,16 +61,16 @@ pub struct UapEvent {
 #[serde(try_from = "EventJson", into = "EventJson")]
 pub enum AgentStreamEvent {
     /// Of the agent.
-    Uap(UapEvent),
+    Agent(AgentEvent),
     /// Of the model.
     Upp(StreamEvent),
 }
 
 impl AgentStreamEvent {
     /// The agent's event, if it is one.
-    pub fn as_uap(&self) -> Option<&UapEvent> {
+    pub fn as_agent(&self) -> Option<&AgentEvent> {
         match self {
-            Self::Uap(event) => Some(event),
+            Self::Agent(event) => Some(event),
             Self::Upp(_) => None,
         }
     }
@@ -79,7 +79,7 @@ impl AgentStreamEvent {
     pub fn as_upp(&self) -> Option<&StreamEvent> {
         match self {
             Self::Upp(event) => Some(event),
-            Self::Uap(_) => None,
+            Self::Agent(_) => None,
         }
     }
 }
@@ -87,30 +87,31 @@ impl AgentStreamEvent {
 #[derive(Clone, Serialize, Deserialize)]
 struct EventJson {
     source: Source,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    uap: Option<UapEvent>,
+    #[serde(default, rename = "uap", skip_serializing_if = "Option::is_none")]
+    agent: Option<AgentEvent>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     upp: Option<StreamEvent>,
 }
 
 #[derive(Clone, Copy, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
 enum Source {
-    Uap,
+    #[serde(rename = "uap")]
+    Agent,
+    #[serde(rename = "upp")]
     Upp,
 }
 
 impl From<AgentStreamEvent> for EventJson {
     fn from(event: AgentStreamEvent) -> Self {
         match event {
-            AgentStreamEvent::Uap(event) => Self {
-                source: Source::Uap,
-                uap: Some(event),
+            AgentStreamEvent::Agent(event) => Self {
+                source: Source::Agent,
+                agent: Some(event),
                 upp: None,
             },
             AgentStreamEvent::Upp(event) => Self {
                 source: Source::Upp,
-                uap: None,
+                agent: None,
                 upp: Some(event),
             },
         }
@@ -123,10 +124,10 @@ impl TryFrom<EventJson> for AgentStreamEvent {
     fn try_from(json: EventJson) -> Result<Self, Self::Error> {
         match json {
             EventJson {
-                source: Source::Uap,
-                uap: Some(event),
+                source: Source::Agent,
+                agent: Some(event),
                 ..
-            } => Ok(Self::Uap(event)),
+            } => Ok(Self::Agent(event)),
             EventJson {
                 source: Source::Upp,
                 upp: Some(event),

@@ -1,4 +1,4 @@
-//! Hooks at the boundaries of steps: UAP's `AgentStrategy`.
+//! Hooks at the boundaries of steps: the `AgentStrategy` of UAP-1.1.
 
 use agentanycast_upp::{ToolCall, ToolExecution, UppError};
 use async_trait::async_trait;

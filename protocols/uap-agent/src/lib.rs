@@ -57,7 +57,7 @@ pub use checkpoint::{
 };
 #[cfg(feature = "encryption")]
 pub use checkpoint::{CheckpointKey, EncryptedCheckpoints};
-pub use event::{AgentStreamEvent, AgentStreamResult, UapEvent, UapEventType};
+pub use event::{AgentEvent, AgentEventType, AgentStreamEvent, AgentStreamResult};
 pub use execution::{
     ExecutionContext, ExecutionResult, ExecutionStrategy, LoopOptions, PlanOptions, ReactOptions, loop_,
     plan, react,
@@ -67,7 +67,7 @@ pub use logging::{Logging, logging};
 pub use middleware::{Middleware, MiddlewareContext};
 pub use plan_step::{PlanStep, PlanStepStatus, next_plan_step};
 pub use result::{AgentError, GenerateResult};
-pub use state::{AgentState, StateError, UAP_VERSION};
+pub use state::{AgentState, STATE_VERSION, StateError};
 pub use subagent::subagent_tool;
 pub use thread_tree::{ThreadNode, ThreadTree, ThreadTreeError};
 pub use tool_context::{AgentToolContext, SubagentRun};

@@ -14,7 +14,7 @@ use agentanycast_upp::Message;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-pub use self::json::{StateError, UAP_VERSION};
+pub use self::json::{STATE_VERSION, StateError};
 use crate::{plan_step::PlanStep, trace::SubagentExecutionTrace};
 
 /// A snapshot of an agent's state.

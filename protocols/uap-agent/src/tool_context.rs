@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 use crate::{
-    event::{AgentStreamEvent, UapEvent, UapEventType},
+    event::{AgentEvent, AgentEventType, AgentStreamEvent},
     state::AgentState,
     trace::{SubagentExecutionTrace, ToolExecutionTrace},
 };
@@ -76,14 +76,14 @@ impl AgentToolContext {
         traces
     }
 
-    async fn emit(&self, kind: UapEventType, data: Map<String, Value>) {
+    async fn emit(&self, kind: AgentEventType, data: Map<String, Value>) {
         if let Some(events) = &self.events {
             events.send(self.event(kind, data)).await;
         }
     }
 
-    fn event(&self, kind: UapEventType, data: Map<String, Value>) -> AgentStreamEvent {
-        AgentStreamEvent::Uap(UapEvent {
+    fn event(&self, kind: AgentEventType, data: Map<String, Value>) -> AgentStreamEvent {
+        AgentStreamEvent::Agent(AgentEvent {
             kind,
             step: self.step,
             agent_id: self.agent_id.to_string(),
@@ -137,7 +137,7 @@ impl SubagentRun {
         let mut data = ids_of(&run.trace);
         data.insert("prompt".to_owned(), prompt.into());
         data.insert("timestamp".to_owned(), run.trace.start_time.into());
-        run.emit(UapEventType::SubagentStart, data).await;
+        run.emit(AgentEventType::SubagentStart, data).await;
         run
     }
 
@@ -154,7 +154,7 @@ impl SubagentRun {
                 "innerEvent".to_owned(),
                 serde_json::to_value(inner).unwrap_or_default(),
             );
-            self.emit(UapEventType::SubagentEvent, data).await;
+            self.emit(AgentEventType::SubagentEvent, data).await;
         }
     }
 
@@ -166,7 +166,7 @@ impl SubagentRun {
         usage: Option<TokenUsage>,
     ) {
         self.finish(outcome, executions, usage);
-        self.emit(UapEventType::SubagentEnd, end_of(&self.trace)).await;
+        self.emit(AgentEventType::SubagentEnd, end_of(&self.trace)).await;
     }
 
     /// Puts the trace into the parent's state.
@@ -194,7 +194,7 @@ impl SubagentRun {
         }
     }
 
-    async fn emit(&self, kind: UapEventType, data: Map<String, Value>) {
+    async fn emit(&self, kind: AgentEventType, data: Map<String, Value>) {
         if let Some(parent) = &self.parent {
             parent.emit(kind, data).await;
         }
@@ -215,7 +215,7 @@ impl Drop for SubagentRun {
         if let Some(parent) = &self.parent
             && let Some(events) = &parent.events
         {
-            events.send_detached(parent.event(UapEventType::SubagentEnd, data));
+            events.send_detached(parent.event(AgentEventType::SubagentEnd, data));
         }
     }
 }

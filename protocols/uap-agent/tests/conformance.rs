@@ -10,9 +10,9 @@ mod support;
 use std::sync::{Arc, Mutex};
 
 use agentanycast_uap::{
-    Agent, AgentError, AgentState, AgentStreamEvent, ExecutionContext, ExecutionResult, ExecutionStrategy,
-    GenerateResult, LoopOptions, Middleware, MiddlewareContext, PlanStepStatus, ThreadTree, UapEventType,
-    agent, logging, loop_, plan, react,
+    Agent, AgentError, AgentEventType, AgentState, AgentStreamEvent, ExecutionContext, ExecutionResult,
+    ExecutionStrategy, GenerateResult, LoopOptions, Middleware, MiddlewareContext, PlanStepStatus,
+    ThreadTree, agent, logging, loop_, plan, react,
 };
 use agentanycast_upp::{ErrorCode, Limit, Message, Scripted, ScriptedReply, Turn, UppError, UserMessage};
 use futures::StreamExt as _;
@@ -49,7 +49,7 @@ async fn core_stream() {
     let mut text = String::new();
     while let Some(event) = stream.next().await {
         match event.unwrap() {
-            AgentStreamEvent::Uap(event) => {
+            AgentStreamEvent::Agent(event) => {
                 assert_eq!(event.agent_id, agent.id());
                 kinds.push((event.step, event.kind));
             }
@@ -57,12 +57,12 @@ async fn core_stream() {
         }
     }
     let expected = [
-        (1, UapEventType::StepStart),
-        (1, UapEventType::Action),
-        (1, UapEventType::Observation),
-        (1, UapEventType::StepEnd),
-        (2, UapEventType::StepStart),
-        (2, UapEventType::StepEnd),
+        (1, AgentEventType::StepStart),
+        (1, AgentEventType::Action),
+        (1, AgentEventType::Observation),
+        (1, AgentEventType::StepEnd),
+        (2, AgentEventType::StepStart),
+        (2, AgentEventType::StepEnd),
     ];
     assert_eq!(kinds, expected);
     assert_eq!(text, "done");
@@ -141,15 +141,15 @@ async fn advanced_react() {
     let mut stream = agent.stream("go", &AgentState::initial());
     let mut kinds = Vec::new();
     while let Some(event) = stream.next().await {
-        kinds.extend(event.unwrap().as_uap().map(|event| event.kind));
+        kinds.extend(event.unwrap().as_agent().map(|event| event.kind));
     }
     let result = stream.result().await.unwrap();
     let first = [
-        UapEventType::StepStart,
-        UapEventType::Reasoning,
-        UapEventType::Action,
-        UapEventType::Observation,
-        UapEventType::StepEnd,
+        AgentEventType::StepStart,
+        AgentEventType::Reasoning,
+        AgentEventType::Action,
+        AgentEventType::Observation,
+        AgentEventType::StepEnd,
     ];
     assert_eq!(kinds[..5], first);
     assert_eq!(result.state.reasoning(), ["I should echo.", "It is done."]);
@@ -191,7 +191,10 @@ async fn advanced_plan() {
     let mut ends = Vec::new();
     while let Some(event) = stream.next().await {
         let event = event.unwrap();
-        if let Some(event) = event.as_uap().filter(|event| event.kind == UapEventType::StepEnd) {
+        if let Some(event) = event
+            .as_agent()
+            .filter(|event| event.kind == AgentEventType::StepEnd)
+        {
             ends.push((
                 event.data["phase"].clone(),
                 event.data.get("planStep").map(|step| step["id"].clone()),

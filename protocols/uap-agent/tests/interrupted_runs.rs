@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use agentanycast_uap::{AgentState, FileCheckpoints, UapEventType, agent, react, subagent_tool};
+use agentanycast_uap::{AgentEventType, AgentState, FileCheckpoints, agent, react, subagent_tool};
 use agentanycast_upp::{
     CancellationToken, ErrorCode, Message, Scripted, ScriptedReply, Tool, ToolContext, UppError,
 };
@@ -169,8 +169,8 @@ async fn a_sub_agent_whose_tool_times_out_ends_and_leaves_a_trace() {
         let event = event.unwrap();
         ended.extend(
             event
-                .as_uap()
-                .filter(|event| event.kind == UapEventType::SubagentEnd)
+                .as_agent()
+                .filter(|event| event.kind == AgentEventType::SubagentEnd)
                 .cloned(),
         );
     }

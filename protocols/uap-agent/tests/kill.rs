@@ -26,9 +26,9 @@ use agentanycast_upp::{Message, Request, Scripted, ScriptedReply, Tool};
 use serde_json::{Value, json};
 use support::{plan_reply, state_structure};
 
-const STRATEGY: &str = "UAP_KILL_STRATEGY";
-const PHASE: &str = "UAP_KILL_PHASE";
-const DIR: &str = "UAP_KILL_DIR";
+const STRATEGY: &str = "AGENT_KILL_STRATEGY";
+const PHASE: &str = "AGENT_KILL_PHASE";
+const DIR: &str = "AGENT_KILL_DIR";
 const SESSION: &str = "session";
 
 /// How many tools a run calls.

@@ -12,7 +12,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use agentanycast::{AgentCard, Artifact, Node, Part, Skill, Target, TaskError, TaskFilter, TaskStatus};
 use agentanycast_uap::{
-    Agent, AgentState, AgentStreamEvent, CheckpointStore as _, FileCheckpoints, UapEventType, agent,
+    Agent, AgentEventType, AgentState, AgentStreamEvent, CheckpointStore as _, FileCheckpoints, agent,
     mesh::{AgentServer, remote_agent_tool},
 };
 use agentanycast_upp::{
@@ -118,7 +118,7 @@ async fn an_agent_elsewhere_is_a_tool_with_events_and_a_trace() {
     while let Some(event) = within(stream.next()).await {
         let event = event.unwrap();
         let Some(event) = event
-            .as_uap()
+            .as_agent()
             .filter(|event| event.data.contains_key("subagentId"))
         else {
             continue;
@@ -129,8 +129,8 @@ async fn an_agent_elsewhere_is_a_tool_with_events_and_a_trace() {
             text.extend(inner.as_upp().and_then(|inner| inner.delta.text.clone()));
         }
     }
-    assert_eq!(kinds.first(), Some(&UapEventType::SubagentStart));
-    assert_eq!(kinds.last(), Some(&UapEventType::SubagentEnd));
+    assert_eq!(kinds.first(), Some(&AgentEventType::SubagentStart));
+    assert_eq!(kinds.last(), Some(&AgentEventType::SubagentEnd));
     assert_eq!(text, "found it");
     let result = stream.result().await.unwrap();
     assert_eq!(result.turn.tool_executions[0].result, "found it");

@@ -8,7 +8,7 @@ mod support;
 use std::sync::{Arc, Mutex};
 
 use agentanycast_uap::{
-    Agent, AgentState, AgentStreamEvent, AgentToolContext, UapEventType, agent, react, subagent_tool,
+    Agent, AgentEventType, AgentState, AgentStreamEvent, AgentToolContext, agent, react, subagent_tool,
 };
 use agentanycast_upp::{CancellationToken, ErrorCode, Scripted, ScriptedReply, Tool, ToolCall, UppError};
 use futures::StreamExt as _;
@@ -36,26 +36,26 @@ async fn a_sub_agent_tells_its_parent_what_happens_and_leaves_a_trace() {
         events.extend(
             event
                 .unwrap()
-                .as_uap()
+                .as_agent()
                 .filter(|event| event.data.contains_key("subagentId"))
                 .cloned(),
         );
     }
-    assert_eq!(events[0].kind, UapEventType::SubagentStart);
+    assert_eq!(events[0].kind, AgentEventType::SubagentStart);
     assert_eq!(events[0].data["prompt"], "where?");
     assert_eq!(events[0].data["parentToolCallId"], "p1");
     assert_eq!(events[0].data["subagentType"], "explore");
     let inner: Vec<AgentStreamEvent> = events[1..events.len() - 1]
         .iter()
         .map(|event| {
-            assert_eq!((event.kind, event.step), (UapEventType::SubagentEvent, 1));
+            assert_eq!((event.kind, event.step), (AgentEventType::SubagentEvent, 1));
             serde_json::from_value(event.data["innerEvent"].clone()).unwrap()
         })
         .collect();
     assert!(inner.iter().any(|event| {
         event
-            .as_uap()
-            .is_some_and(|event| event.kind == UapEventType::Action)
+            .as_agent()
+            .is_some_and(|event| event.kind == AgentEventType::Action)
     }));
     let text: String = inner
         .iter()
@@ -63,7 +63,7 @@ async fn a_sub_agent_tells_its_parent_what_happens_and_leaves_a_trace() {
         .collect();
     assert_eq!(text, "done");
     let end = events.last().unwrap();
-    assert_eq!(end.kind, UapEventType::SubagentEnd);
+    assert_eq!(end.kind, AgentEventType::SubagentEnd);
     assert_eq!(
         (&end.data["success"], &end.data["result"]),
         (&json!(true), &json!("done"))

@@ -20,7 +20,7 @@ use crate::{
 pub const UPP_EVENTS: &str = "application/vnd.upp.events+jsonl";
 
 /// The media type of an artifact of `AgentStreamEvent`s, one a line.
-pub const UAP_EVENTS: &str = "application/vnd.uap.events+jsonl";
+pub const AGENT_EVENTS: &str = "application/vnd.uap.events+jsonl";
 
 /// The media type of a turn in bytes, where its JSON has numbers or levels that a data part does not carry.
 pub const UPP_TURN: &str = "application/vnd.upp.turn+json";
@@ -34,12 +34,12 @@ const VERSION: &str = "1.3";
 /// Whether an artifact of this media type holds events, one a line.
 ///
 /// ```
-/// use agentanycast_upp::task_wire::{UAP_EVENTS, is_events};
+/// use agentanycast_upp::task_wire::{AGENT_EVENTS, is_events};
 ///
-/// assert!(is_events(UAP_EVENTS) && !is_events("text/plain"));
+/// assert!(is_events(AGENT_EVENTS) && !is_events("text/plain"));
 /// ```
 pub fn is_events(media_type: &str) -> bool {
-    [UPP_EVENTS, UAP_EVENTS].contains(&media_type)
+    [UPP_EVENTS, AGENT_EVENTS].contains(&media_type)
 }
 
 /// The data of the task that carries a request. Fails with `INVALID_REQUEST` if the request has no JSON form.

@@ -64,10 +64,10 @@ pub(crate) fn langgraph_python() -> PathBuf {
 }
 
 /// The Python of the venv with the stock generator of gRPC.
-pub(crate) fn uap_python() -> PathBuf {
+pub(crate) fn execution_agent_python() -> PathBuf {
     named(
         "AGENTANYCAST_TEST_UAP_PYTHON",
-        scripts().join("uap/.venv/bin/python"),
+        scripts().join("uap-hub/.venv/bin/python"),
     )
 }
 

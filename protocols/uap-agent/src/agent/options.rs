@@ -1,4 +1,4 @@
-//! The options of an agent: all options of a model, and those of UAP.
+//! The options of an agent: all options of a model, and those of UAP-1.1.
 
 use std::{fmt, sync::Arc};
 

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     checkpoint::save_queue::SaveQueue,
-    event::{AgentStreamEvent, UapEvent, UapEventType},
+    event::{AgentEvent, AgentEventType, AgentStreamEvent},
     hooks::AgentStrategy,
     result::GenerateResult,
     state::AgentState,
@@ -129,7 +129,7 @@ impl ExecutionContext {
         state: &AgentState,
         data: impl FnOnce() -> Map<String, Value>,
     ) {
-        self.emit(UapEventType::StepStart, step, data).await;
+        self.emit(AgentEventType::StepStart, step, data).await;
         if let Some(strategy) = &self.strategy {
             strategy.on_step_start(step, state).await;
         }
@@ -137,7 +137,7 @@ impl ExecutionContext {
 
     /// The agent reasoned: event `reasoning`, hook `on_reason`.
     pub async fn reason(&self, step: u64, reasoning: &str) {
-        self.emit(UapEventType::Reasoning, step, || {
+        self.emit(AgentEventType::Reasoning, step, || {
             object("reasoning", reasoning.into())
         })
         .await;
@@ -148,7 +148,7 @@ impl ExecutionContext {
 
     /// The agent is about to call tools: event `action`, hook `on_act`.
     pub async fn act(&self, step: u64, calls: &[ToolCall]) {
-        self.emit(UapEventType::Action, step, || object("toolCalls", json!(calls)))
+        self.emit(AgentEventType::Action, step, || object("toolCalls", json!(calls)))
             .await;
         if let Some(strategy) = &self.strategy {
             strategy.on_act(step, calls).await;
@@ -157,7 +157,7 @@ impl ExecutionContext {
 
     /// The tools returned: event `observation`, hook `on_observe`.
     pub async fn observe(&self, step: u64, executions: &[ToolExecution]) {
-        self.emit(UapEventType::Observation, step, || {
+        self.emit(AgentEventType::Observation, step, || {
             object("observations", json!(executions))
         })
         .await;
@@ -179,7 +179,7 @@ impl ExecutionContext {
         result: &GenerateResult,
         data: impl FnOnce() -> Map<String, Value>,
     ) -> bool {
-        self.emit(UapEventType::StepEnd, step, data).await;
+        self.emit(AgentEventType::StepEnd, step, data).await;
         if let Some(saves) = &self.saves {
             saves.save(&result.state);
         }
@@ -190,15 +190,15 @@ impl ExecutionContext {
         strategy.stop_condition(&result.state).await
     }
 
-    async fn emit(&self, kind: UapEventType, step: u64, data: impl FnOnce() -> Map<String, Value>) {
+    async fn emit(&self, kind: AgentEventType, step: u64, data: impl FnOnce() -> Map<String, Value>) {
         if let Some(events) = &self.events {
-            let event = UapEvent {
+            let event = AgentEvent {
                 kind,
                 step,
                 agent_id: self.agent_id.to_string(),
                 data: data(),
             };
-            events.send(AgentStreamEvent::Uap(event)).await;
+            events.send(AgentStreamEvent::Agent(event)).await;
         }
     }
 }

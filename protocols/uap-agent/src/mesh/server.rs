@@ -16,7 +16,7 @@ use agentanycast::{
 use agentanycast_upp::{
     ErrorCode, Input, Message, Turn, UppError, UserMessage,
     mesh::{blocks_of_parts, parts_of_turn, request_of_parts},
-    task_wire::{self, UAP_EVENTS},
+    task_wire::{self, AGENT_EVENTS},
 };
 use futures::{FutureExt as _, StreamExt as _};
 use serde_json::Value;
@@ -264,7 +264,7 @@ async fn save_begun(agent: &Agent, session: &str, state: &AgentState) {
 /// Runs the agent, and streams its events to the sender.
 async fn run(call: AgentCall, task: &IncomingTask) -> Result<GenerateResult, AgentError> {
     let mut stream = call.stream();
-    match task.stream_artifact("events", UAP_EVENTS).await {
+    match task.stream_artifact("events", AGENT_EVENTS).await {
         Ok(writer) => write_events(&mut stream, writer).await,
         Err(error) => tracing::debug!(%error, "the events of a run are not streamed"),
     }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::{AgentState, StateFields, field_path::read, nesting::read_json, v1_0};
 
 /// The version that is written.
-pub const UAP_VERSION: &str = "1.1.0";
+pub const STATE_VERSION: &str = "1.1.0";
 
 /// Why a state cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,7 +45,7 @@ impl AgentState {
     /// The JSON of version 1.1.0. It holds the whole state.
     pub fn to_json(&self) -> Value {
         let messages: Vec<Value> = self.messages().iter().map(to_value).collect();
-        self.json(UAP_VERSION, &messages)
+        self.json(STATE_VERSION, &messages)
     }
 
     /// The JSON of version 1.0.0, whose messages have a role instead of a type, and no ids and timestamps.

@@ -13,7 +13,7 @@ use futures::StreamExt as _;
 use serde_json::{Value, json};
 
 use crate::{
-    client_env::{ClientEnv, node_modules, scripts, uap_python},
+    client_env::{ClientEnv, execution_agent_python, node_modules, scripts},
     script::ScriptProcess,
 };
 
@@ -69,7 +69,7 @@ impl ForeignFleet {
                 let modules = fleet.directory().join("node_modules");
                 std::os::unix::fs::symlink(node_modules(), modules).unwrap();
                 fs::copy(
-                    scripts().join("uap/agent.mjs"),
+                    scripts().join("uap-hub/agent.mjs"),
                     fleet.directory().join("agent.mjs"),
                 )
                 .unwrap();
@@ -79,14 +79,14 @@ impl ForeignFleet {
     }
 
     fn directory(&self) -> PathBuf {
-        self.stage.path().join("uap")
+        self.stage.path().join("uap-hub")
     }
 
     /// Lets the stock generator make the modules.
     async fn generate(&self) {
         let files = fs::read_dir(protocol()).unwrap();
         let files = files.map(|file| file.unwrap().path());
-        let mut command = self.stage.command(uap_python());
+        let mut command = self.stage.command(execution_agent_python());
         command.args(["-m", "grpc_tools.protoc", "-I"]).arg(protocol());
         for option in ["--python_out", "--grpc_python_out"] {
             command.arg(option).arg(self.directory());
@@ -99,9 +99,9 @@ impl ForeignFleet {
     fn agent(&self, kind: &str, variant: &str) -> ScriptProcess {
         let mut command = match self.language {
             Language::Python => {
-                let mut command = self.stage.command(uap_python());
+                let mut command = self.stage.command(execution_agent_python());
                 command.env("PYTHONPATH", self.directory());
-                command.arg(scripts().join("uap/agent.py"));
+                command.arg(scripts().join("uap-hub/agent.py"));
                 command
             }
             Language::Node => {
