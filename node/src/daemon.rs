@@ -33,13 +33,14 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     agent_programs::AgentPrograms,
     anycast::{self, Anycast, NeighbourCards, PeerHealthHandle},
-    api::{Api, auth::CallAuth, listen},
     bridge::{self, GATEWAYS, GatewayCounters, GatewayRegistration, Gateways},
     config::{Config, GrpcAccess, GrpcListen},
     configured_agents::ConfiguredAgents,
+    grpc::{GrpcFace, auth::CallAuth, listen},
     health::Health,
     identity_resolver, load_config,
     policy_reload::PolicyReload,
+    service::Service,
     telemetry::{self, MetricsHttp},
     web_fetch::Fetcher,
 };
@@ -312,7 +313,7 @@ impl RunningNode {
         let metrics_problem = Arc::clone(&health.metrics);
         let (metrics_addr, face) = serve_metrics(config, face, &metrics_problem, face_stop.clone()).await;
         let audit_log = config.policy.audit_log_path.clone();
-        let api = Api::new(
+        let service = Service::new(
             engine.clone(),
             net.clone(),
             anycast,
@@ -321,7 +322,7 @@ impl RunningNode {
             health.clone(),
             identity_resolver::DidWebLookup::new(fetcher),
         );
-        tokio::spawn(api.clone().publish_changes());
+        tokio::spawn(service.clone().publish_changes());
         let outbound_stop = CancellationToken::new();
         let (outbound, external) = bridge::start_outbound(
             &engine,
@@ -333,14 +334,20 @@ impl RunningNode {
         let gate = CallAuth::from_access(&config.grpc)?;
         let fronts = Gateways::start(
             config,
-            (api.clone(), net.clone(), external),
+            (service.clone(), net.clone(), external),
             keypair,
             counted,
             gateways,
         )
         .await?;
-        let configured_agents = ConfiguredAgents::start(config, &api, &net);
-        let server = grpc_server::serve(api, gate, listeners, (engine, health), server_stop.clone())?;
+        let configured_agents = ConfiguredAgents::start(config, &service, &net);
+        let server = grpc_server::serve(
+            GrpcFace::new(service),
+            gate,
+            listeners,
+            (engine, health),
+            server_stop.clone(),
+        )?;
         Ok(Self {
             _key: held,
             net,

@@ -2,19 +2,20 @@
 
 mod agent_programs;
 pub mod anycast;
-pub mod api;
 pub mod bridge;
 pub mod config;
 mod configured_agents;
 mod daemon;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
+pub mod grpc;
 mod health;
 pub mod identity_resolver;
 #[cfg(feature = "bridge")]
 mod in_process;
 pub mod load_config;
 mod policy_reload;
+pub mod service;
 pub mod telemetry;
 pub mod web_fetch;
 

@@ -22,7 +22,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::{api::Api, config::Config};
+use crate::{config::Config, service::Service};
 
 /// It is left out of this program.
 pub const MISSING: Option<MissingFeature> = Some(LEFT_OUT);
@@ -89,7 +89,7 @@ pub(crate) struct Gateways;
 impl Gateways {
     pub(crate) async fn start(
         _: &Config,
-        _: (Api, net::Handle, OutboundRoutes),
+        _: (Service, net::Handle, OutboundRoutes),
         _: Keypair,
         _: GatewayCounters,
         _: &[GatewayRegistration],

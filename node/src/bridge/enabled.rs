@@ -17,10 +17,10 @@ pub(crate) use gateways::{GatewayCounters, Gateways};
 /// The agent side of the port, for agents in this process.
 #[cfg(feature = "run")]
 pub(crate) fn local_agents(
-    api: crate::api::Api,
+    service: crate::service::Service,
     net: agentanycast_net::Handle,
 ) -> Arc<dyn agentanycast_gateway::agents::Agents> {
-    Arc::new(crate::in_process::LocalGateway::new(api, net))
+    Arc::new(crate::in_process::LocalGateway::new(service, net))
 }
 
 /// It is in this program.

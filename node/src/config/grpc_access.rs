@@ -1,4 +1,4 @@
-//! Where the gRPC face listens and who may call it from elsewhere. Only values: `api::listen` binds.
+//! Where the gRPC face listens and who may call it from elsewhere. Only values: `grpc::listen` binds.
 
 use std::{
     fmt,

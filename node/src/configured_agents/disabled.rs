@@ -5,7 +5,7 @@ use agentanycast_daemon_kit::missing_feature::MissingFeature;
 use agentanycast_gateways::run::LEFT_OUT;
 use agentanycast_net as net;
 
-use crate::{api::Api, config::Config};
+use crate::{config::Config, service::Service};
 
 /// It is left out of this program.
 pub(crate) const MISSING: Option<MissingFeature> = Some(LEFT_OUT);
@@ -14,7 +14,7 @@ pub(crate) const MISSING: Option<MissingFeature> = Some(LEFT_OUT);
 pub(crate) struct ConfiguredAgents;
 
 impl ConfiguredAgents {
-    pub(crate) fn start(_: &Config, _: &Api, _: &net::Handle) -> Self {
+    pub(crate) fn start(_: &Config, _: &Service, _: &net::Handle) -> Self {
         Self
     }
 

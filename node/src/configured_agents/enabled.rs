@@ -14,9 +14,9 @@ mod withheld_variables;
 use super::agents_of;
 use crate::{
     agent_programs::{AgentPrograms, FailureText},
-    api::Api,
     bridge::local_agents,
     config::Config,
+    service::Service,
 };
 
 /// It is in this program.
@@ -30,15 +30,15 @@ pub(crate) struct ConfiguredAgents {
 
 impl ConfiguredAgents {
     /// Begins to serve them.
-    pub(crate) fn start(config: &Config, api: &Api, net: &net::Handle) -> Self {
+    pub(crate) fn start(config: &Config, service: &Service, net: &net::Handle) -> Self {
         let stop = RunnerStop::default();
         let mut serving = JoinSet::new();
-        let agents = local_agents(api.clone(), net.clone());
+        let agents = local_agents(service.clone(), net.clone());
         withheld_variables::tell_once(&agents_of(config), &state_directory(config));
         for settings in agents_of(config) {
             let agents = agents.with_access(access_of(settings.open));
             let stop = stop.clone();
-            let (state, programs) = (state_directory(config), api.programs().clone());
+            let (state, programs) = (state_directory(config), service.programs().clone());
             serving.spawn(async move {
                 let observer = Observer {
                     agent: settings.name.clone(),

@@ -24,17 +24,18 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     anycast::{self, BootstrapRegistry, NeighbourCards, PeerHealthHandle, RegistrySource},
-    api, bridge,
+    bridge,
     config::{self, Config, DefaultAccess, Deliver},
     identity_resolver::{self, DnsResolver, ResolverHandle},
     load_config::policy_rules,
     policy_reload::warn_of_mistakes,
+    service::ServiceLimits,
     web_fetch::Fetcher,
 };
 
 /// What of the settings calls depend on.
-pub(super) fn limits_of(config: &Config) -> api::ApiLimits {
-    api::ApiLimits {
+pub(super) fn limits_of(config: &Config) -> ServiceLimits {
+    ServiceLimits {
         max_artifact_bytes: config.max_artifact_bytes.0,
         prefer_local: config.agents.prefer_local,
         default_access: match config.agents.default_access {

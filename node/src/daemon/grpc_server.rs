@@ -21,7 +21,7 @@ use tonic_health::ServingStatus;
 use tower::util::MapResponseLayer;
 
 use crate::{
-    api::{Api, auth::CallAuth, listen::GrpcListener, size_errors},
+    grpc::{GrpcFace, auth::CallAuth, listen::GrpcListener, size_errors},
     health::Health,
 };
 
@@ -51,16 +51,16 @@ const OVERALL_HEALTH: &str = "";
 
 /// The services on the daemon's socket, as reflection lists them.
 const SERVICES: [&str; 13] = [
-    NodeServiceServer::<Api>::NAME,
-    AgentServiceServer::<Api>::NAME,
-    SessionServiceServer::<Api>::NAME,
-    TaskListServiceServer::<Api>::NAME,
-    TaskNoteServiceServer::<Api>::NAME,
-    NetworkServiceServer::<Api>::NAME,
-    DiagnosticsServiceServer::<Api>::NAME,
-    DirectoryServiceServer::<Api>::NAME,
-    InviteServiceServer::<Api>::NAME,
-    AccessServiceServer::<Api>::NAME,
+    NodeServiceServer::<GrpcFace>::NAME,
+    AgentServiceServer::<GrpcFace>::NAME,
+    SessionServiceServer::<GrpcFace>::NAME,
+    TaskListServiceServer::<GrpcFace>::NAME,
+    TaskNoteServiceServer::<GrpcFace>::NAME,
+    NetworkServiceServer::<GrpcFace>::NAME,
+    DiagnosticsServiceServer::<GrpcFace>::NAME,
+    DirectoryServiceServer::<GrpcFace>::NAME,
+    InviteServiceServer::<GrpcFace>::NAME,
+    AccessServiceServer::<GrpcFace>::NAME,
     "grpc.health.v1.Health",
     "grpc.reflection.v1.ServerReflection",
     "grpc.reflection.v1alpha.ServerReflection",
@@ -68,7 +68,7 @@ const SERVICES: [&str; 13] = [
 
 /// Serves the daemon's calls, which come by any of these sockets, until `stop`.
 pub(super) fn serve(
-    api: Api,
+    face: GrpcFace,
     gate: CallAuth,
     listeners: Vec<GrpcListener>,
     (engine, mut wellbeing): (Engine, Health),
@@ -89,22 +89,22 @@ pub(super) fn serve(
     let reflection = described().build_v1()?;
     // Older tools ask for the first version of reflection only.
     let old_reflection = described().build_v1alpha()?;
-    let node_service = NodeServiceServer::new(api.clone())
+    let node_service = NodeServiceServer::new(face.clone())
         .max_decoding_message_size(MAX_GRPC_MESSAGE)
         .max_encoding_message_size(MAX_GRPC_MESSAGE);
-    let session = SessionServiceServer::new(api.clone())
+    let session = SessionServiceServer::new(face.clone())
         .max_decoding_message_size(MAX_GRPC_MESSAGE)
         .max_encoding_message_size(MAX_GRPC_MESSAGE);
-    let network = NetworkServiceServer::new(api.clone()).max_encoding_message_size(MAX_GRPC_MESSAGE);
-    let directory = DirectoryServiceServer::new(api.clone()).max_encoding_message_size(MAX_GRPC_MESSAGE);
-    let invites = InviteServiceServer::new(api.clone()).max_encoding_message_size(MAX_GRPC_MESSAGE);
-    let access = AccessServiceServer::new(api.clone()).max_encoding_message_size(MAX_GRPC_MESSAGE);
-    let task_notes = TaskNoteServiceServer::new(api.clone());
-    let agents = AgentServiceServer::new(api.clone())
+    let network = NetworkServiceServer::new(face.clone()).max_encoding_message_size(MAX_GRPC_MESSAGE);
+    let directory = DirectoryServiceServer::new(face.clone()).max_encoding_message_size(MAX_GRPC_MESSAGE);
+    let invites = InviteServiceServer::new(face.clone()).max_encoding_message_size(MAX_GRPC_MESSAGE);
+    let access = AccessServiceServer::new(face.clone()).max_encoding_message_size(MAX_GRPC_MESSAGE);
+    let task_notes = TaskNoteServiceServer::new(face.clone());
+    let agents = AgentServiceServer::new(face.clone())
         .max_decoding_message_size(MAX_GRPC_MESSAGE)
         .max_encoding_message_size(MAX_GRPC_MESSAGE);
-    let diagnostics = DiagnosticsServiceServer::new(api.clone()).max_encoding_message_size(MAX_GRPC_MESSAGE);
-    let task_list = TaskListServiceServer::new(api)
+    let diagnostics = DiagnosticsServiceServer::new(face.clone()).max_encoding_message_size(MAX_GRPC_MESSAGE);
+    let task_list = TaskListServiceServer::new(face)
         .max_decoding_message_size(MAX_GRPC_MESSAGE)
         .max_encoding_message_size(MAX_GRPC_MESSAGE);
     let router = Server::builder()
@@ -136,7 +136,7 @@ pub(super) fn serve(
             .map(|listener| listener.into_incoming().boxed()),
     );
     Ok(tokio::spawn(async move {
-        health.set_serving::<NodeServiceServer<Api>>().await;
+        health.set_serving::<NodeServiceServer<GrpcFace>>().await;
         health
             .set_service_status(OVERALL_HEALTH, ServingStatus::Serving)
             .await;
@@ -144,7 +144,7 @@ pub(super) fn serve(
             tokio::join!(
                 async {
                     engine.failed().await;
-                    health.set_not_serving::<NodeServiceServer<Api>>().await;
+                    health.set_not_serving::<NodeServiceServer<GrpcFace>>().await;
                     health
                         .set_service_status(OVERALL_HEALTH, ServingStatus::NotServing)
                         .await;

@@ -25,8 +25,8 @@ use tonic::{
 };
 
 use crate::{
-    api::listen::ListenError,
     config::{Config, GrpcListen},
+    grpc::listen::ListenError,
 };
 
 /// How long the other daemon may take until it answers: opening a large store takes seconds, and the SDKs wait as long.

@@ -16,12 +16,10 @@ use agentanycast_gateway::{
 use agentanycast_limits::TurnQueue;
 use agentanycast_proto::gateway_labels::CALLER;
 use agentanycast_proto::v1::{
-    self, CompleteTaskRequest, FailTaskRequest, GetNodeInfoRequest, GetTaskRequest, ListNodeAgentsRequest,
-    ListTasksRequest, MessageRole, RegisterAgentRequest, SendStreamingArtifactRequest, StreamChunk,
-    StreamEnd, StreamEndReason, StreamStart, SubscribeIncomingTasksRequest, TaskStatus,
-    UnregisterAgentRequest, UpdateTaskStatusRequest, agent_service_server::AgentService as _,
-    node_service_server::NodeService as _, send_streaming_artifact_request::Event,
-    task_list_service_server::TaskListService as _,
+    self, CompleteTaskRequest, FailTaskRequest, GetTaskRequest, ListNodeAgentsRequest, ListTasksRequest,
+    MessageRole, RegisterAgentRequest, SendStreamingArtifactRequest, StreamChunk, StreamEnd, StreamEndReason,
+    StreamStart, SubscribeIncomingTasksRequest, TaskStatus, UnregisterAgentRequest, UpdateTaskStatusRequest,
+    send_streaming_artifact_request::Event,
 };
 use async_trait::async_trait;
 use futures::{StreamExt as _, stream};
@@ -33,10 +31,9 @@ use tokio_util::{
     sync::{CancellationToken, DropGuard},
     task::AbortOnDropHandle,
 };
-use tonic::{Request, Status};
 
-use super::local_gateway::{LocalGateway, task_error};
-use crate::api::{Api, LocalConnection};
+use super::{connection::LocalConnection, error::task_error, local_gateway::LocalGateway};
+use crate::service::{Service, ServiceError};
 
 /// Messages of a sender that wait for the agent to ask for one: a node takes one for each question.
 const ANSWERS: usize = 8;
@@ -62,7 +59,7 @@ impl Agents for LocalGateway {
         card: v1::AgentCard,
         program: Option<v1::AgentProgram>,
     ) -> Result<Arc<dyn AgentPort>, GatewayError> {
-        let name = register(self.api(), name, card, (self.access(), false)).await?;
+        let name = register(self.service(), name, card, (self.access(), false)).await?;
         self.listen_for(name, program).await
     }
 
@@ -72,7 +69,7 @@ impl Agents for LocalGateway {
         card: v1::AgentCard,
         program: Option<v1::AgentProgram>,
     ) -> Result<Arc<dyn AgentPort>, GatewayError> {
-        let name = register(self.api(), name, card, (self.access(), true)).await?;
+        let name = register(self.service(), name, card, (self.access(), true)).await?;
         self.listen_for(name, program).await
     }
 
@@ -80,7 +77,7 @@ impl Agents for LocalGateway {
         let request = UnregisterAgentRequest {
             name: name.to_owned(),
         };
-        let removed = self.api().unregister_agent(Request::new(request)).await;
+        let removed = self.service().unregister_agent(request).await;
         removed.map(drop).map_err(task_error)
     }
 }
@@ -92,20 +89,24 @@ impl LocalGateway {
         name: String,
         program: Option<v1::AgentProgram>,
     ) -> Result<Arc<dyn AgentPort>, GatewayError> {
-        let api = self.api().clone();
-        let connection = Arc::new(api.in_process_caller());
-        let request = connection.request(SubscribeIncomingTasksRequest {
+        let connection = Arc::new(LocalConnection::new(self.service().clone()));
+        let request = SubscribeIncomingTasksRequest {
             agent: name.clone(),
             program,
             ends: true,
-        });
-        let subscribed = api.subscribe_incoming_tasks(request);
-        let mut handed = subscribed.await.map_err(task_error)?.into_inner();
+        };
+        // This process does not outlive its agents.
+        let has_ended = || false;
+        let subscribed = self
+            .service()
+            .subscribe_incoming_tasks(request, &connection.caller, has_ended);
+        let handed = subscribed.await.map_err(task_error)?;
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         let tasks = Arc::new(OpenTasks::default());
         let heard = Arc::clone(&tasks);
         tokio::spawn(async move {
+            let mut handed = std::pin::pin!(handed);
             loop {
                 let task = tokio::select! {
                     biased;
@@ -124,7 +125,6 @@ impl LocalGateway {
         Ok(Arc::new(LocalAgent {
             name,
             access: self.access(),
-            api,
             connection,
             tasks,
             taking: Mutex::new(None),
@@ -136,7 +136,7 @@ impl LocalGateway {
 
 /// The name under which the agent is registered.
 async fn register(
-    api: &Api,
+    service: &Service,
     name: &str,
     card: v1::AgentCard,
     (access, keep_skills): (v1::AgentAccess, bool),
@@ -147,8 +147,8 @@ async fn register(
         keep_skills,
         access: access.into(),
     };
-    let registered = api.register_agent(Request::new(request)).await;
-    Ok(registered.map_err(task_error)?.into_inner().name)
+    let registered = service.register_agent(request).await;
+    Ok(registered.map_err(task_error)?.name)
 }
 
 /// How an agent says WORKING.
@@ -162,27 +162,43 @@ enum Claim {
     Begun,
 }
 
-async fn claim(api: &Api, connection: &LocalConnection, id: &str, how: Claim) -> Result<(), Status> {
-    let claim = UpdateTaskStatusRequest {
-        task_id: id.to_owned(),
-        status: TaskStatus::Working.into(),
-        message: None,
-        automatic: how == Claim::Automatic,
-        begun: how == Claim::Begun,
-        give_back: false,
-    };
-    api.update_task_status(connection.request(claim)).await.map(drop)
-}
+impl LocalConnection {
+    async fn complete(&self, end: CompleteTaskRequest) -> Result<(), GatewayError> {
+        let completed = self.service.complete_task(end, &self.caller).await;
+        completed.map_err(task_error)
+    }
 
-async fn get_task(api: &Api, connection: &LocalConnection, id: &str) -> Result<v1::Task, GatewayError> {
-    let request = connection.request(GetTaskRequest {
-        task_id: id.to_owned(),
-        ..GetTaskRequest::default()
-    });
-    let answer = api.get_task(request).await.map_err(task_error)?.into_inner();
-    answer
-        .task
-        .ok_or_else(|| GatewayError::new(ErrorKind::Internal, "the daemon did not show the task"))
+    async fn fail(&self, end: FailTaskRequest) -> Result<(), GatewayError> {
+        self.service
+            .fail_task(end, &self.caller)
+            .await
+            .map_err(task_error)
+    }
+
+    async fn update(&self, request: UpdateTaskStatusRequest) -> Result<(), GatewayError> {
+        let updated = self.service.update_task_status(request, &self.caller);
+        updated.await.map_err(task_error)
+    }
+
+    async fn claim(&self, id: &str, how: Claim) -> Result<(), GatewayError> {
+        let claim = UpdateTaskStatusRequest {
+            task_id: id.to_owned(),
+            status: TaskStatus::Working.into(),
+            automatic: how == Claim::Automatic,
+            begun: how == Claim::Begun,
+            ..UpdateTaskStatusRequest::default()
+        };
+        self.update(claim).await
+    }
+
+    async fn task(&self, id: &str) -> Result<v1::Task, GatewayError> {
+        let request = GetTaskRequest {
+            task_id: id.to_owned(),
+            ..GetTaskRequest::default()
+        };
+        let task = self.service.get_task(request, &self.caller).await;
+        task.map_err(task_error)
+    }
 }
 
 /// The tasks of an agent: those that wait, unclaimed, and those that it has.
@@ -242,31 +258,25 @@ impl OpenTasks {
 }
 
 /// Claims a task that waits; `None`: another agent has it, or it has ended.
-async fn take(
-    api: Api,
-    connection: Arc<LocalConnection>,
-    tasks: Arc<OpenTasks>,
-    id: String,
-) -> Option<UnbegunTask> {
-    claim(&api, &connection, &id, Claim::Automatic).await.ok()?;
-    let task = get_task(&api, &connection, &id).await.ok()?;
-    let task = open(&api, &connection, &tasks, task).await.ok()?;
+async fn take(connection: Arc<LocalConnection>, tasks: Arc<OpenTasks>, id: String) -> Option<UnbegunTask> {
+    connection.claim(&id, Claim::Automatic).await.ok()?;
+    let task = connection.task(&id).await.ok()?;
+    let task = open(&connection, &tasks, task).await.ok()?;
     // It has ended meanwhile.
     (!task.cancelled.is_cancelled()).then(|| UnbegunTask(Some(task)))
 }
 
 /// Makes a claimed task the agent's: from now on it hears of its changes.
 async fn open(
-    api: &Api,
     connection: &Arc<LocalConnection>,
     tasks: &OpenTasks,
     task: v1::Task,
 ) -> Result<LocalAgentTask, GatewayError> {
     let id = task.task_id.clone();
-    let (inbox, task) = Inbox::new(task, api.clone(), Arc::clone(connection));
+    let (inbox, task) = Inbox::new(task, Arc::clone(connection));
     tasks.state().open.insert(id.clone(), inbox);
     // What has changed before that was not heard.
-    match get_task(api, connection, &id).await {
+    match connection.task(&id).await {
         Ok(now) => tasks.hear(&now),
         Err(error) => {
             task.leave();
@@ -291,7 +301,6 @@ struct LocalAgent {
     name: String,
     /// With which it is registered.
     access: v1::AgentAccess,
-    api: Api,
     connection: Arc<LocalConnection>,
     tasks: Arc<OpenTasks>,
     /// The claim of the next task, which a call that was dropped may have begun.
@@ -317,12 +326,7 @@ impl AgentPort for LocalAgent {
                         () = self.stop.cancelled() => return None,
                         id = self.tasks.next_waiting() => id,
                     };
-                    let taken = take(
-                        self.api.clone(),
-                        Arc::clone(&self.connection),
-                        Arc::clone(&self.tasks),
-                        id,
-                    );
+                    let taken = take(Arc::clone(&self.connection), Arc::clone(&self.tasks), id);
                     // A call that is dropped meanwhile leaves it to the next one.
                     none.insert(tokio::spawn(taken))
                 }
@@ -338,12 +342,12 @@ impl AgentPort for LocalAgent {
     }
 
     async fn resume(&self, id: &str) -> Result<Option<Box<dyn AgentTask>>, GatewayError> {
-        let task = match get_task(&self.api, &self.connection, id).await {
+        let task = match self.connection.task(id).await {
             Err(error) if error.kind() == ErrorKind::TaskNotFound => return Ok(None),
             task => task?,
         };
         let claimed = match task.status() {
-            TaskStatus::Working => claim(&self.api, &self.connection, id, Claim::Working).await,
+            TaskStatus::Working => self.connection.claim(id, Claim::Working).await,
             TaskStatus::InputRequired => {
                 let agent = |message: &&v1::Message| message.role() == MessageRole::Agent;
                 // The same question with the same id is known, so it is not asked again.
@@ -353,33 +357,25 @@ impl AgentPort for LocalAgent {
                     message: task.messages.iter().rev().find(agent).cloned(),
                     ..UpdateTaskStatusRequest::default()
                 };
-                let asked = self.api.update_task_status(self.connection.request(question));
-                asked.await.map(drop)
+                self.connection.update(question).await
             }
             _ => return Ok(None),
         };
-        match claimed.map_err(task_error) {
+        match claimed {
             Err(error) if matches!(error.kind(), ErrorKind::Conflict | ErrorKind::TaskNotFound) => Ok(None),
             Err(error) => Err(error),
             Ok(()) => {
-                let task = open(&self.api, &self.connection, &self.tasks, task).await?;
+                let task = open(&self.connection, &self.tasks, task).await?;
                 Ok(Some(Box::new(task)))
             }
         }
     }
 
     async fn unfinished(&self) -> Result<Vec<String>, GatewayError> {
-        let info = self.api.get_node_info(Request::new(GetNodeInfoRequest {})).await;
-        let node = info
-            .map_err(task_error)?
-            .into_inner()
-            .node_info
-            .unwrap_or_default();
-        let agents = self
-            .api
-            .list_node_agents(Request::new(ListNodeAgentsRequest {}))
-            .await;
-        let agents = agents.map_err(task_error)?.into_inner().agents;
+        let service = &self.connection.service;
+        let me = service.engine().me().to_string();
+        let agents = service.list_node_agents(ListNodeAgentsRequest {}).await;
+        let agents = agents.map_err(task_error)?.agents;
         // Tasks of the primary agent name none.
         let is_primary = agents
             .iter()
@@ -391,13 +387,9 @@ impl AgentPort for LocalAgent {
         };
         let mut own = Vec::new();
         loop {
-            let listed = self
-                .api
-                .list_tasks(self.connection.request(request.clone()))
-                .await;
-            let page = listed.map_err(task_error)?.into_inner();
+            let page = service.list_tasks(request.clone()).await.map_err(task_error)?;
             let is_own = |task: &v1::Task| {
-                task.assignee_peer_id == node.peer_id
+                task.assignee_peer_id == me
                     && (task.agent == self.name || is_primary && task.agent.is_empty())
             };
             own.extend(page.tasks.into_iter().filter(is_own).map(|task| task.task_id));
@@ -409,7 +401,7 @@ impl AgentPort for LocalAgent {
     }
 
     async fn set_card(&self, card: v1::AgentCard) -> Result<(), GatewayError> {
-        register(&self.api, &self.name, card, (self.access, false))
+        register(&self.connection.service, &self.name, card, (self.access, false))
             .await
             .map(drop)
     }
@@ -428,7 +420,7 @@ struct Inbox {
 }
 
 impl Inbox {
-    fn new(task: v1::Task, api: Api, connection: Arc<LocalConnection>) -> (Self, LocalAgentTask) {
+    fn new(task: v1::Task, connection: Arc<LocalConnection>) -> (Self, LocalAgentTask) {
         let (answers, waiting) = mpsc::channel(ANSWERS);
         let cancelled = CancellationToken::new();
         let inbox = Self {
@@ -438,7 +430,6 @@ impl Inbox {
         };
         let task = LocalAgentTask {
             task,
-            api,
             connection,
             answers: Mutex::new(waiting),
             cancelled,
@@ -470,7 +461,6 @@ fn said(task: &v1::Task) -> impl Iterator<Item = &v1::Message> {
 
 struct LocalAgentTask {
     task: v1::Task,
-    api: Api,
     connection: Arc<LocalConnection>,
     answers: Mutex<mpsc::Receiver<v1::Message>>,
     cancelled: CancellationToken,
@@ -486,8 +476,7 @@ impl LocalAgentTask {
             message: Some(own_message(message)),
             ..UpdateTaskStatusRequest::default()
         };
-        let updated = self.api.update_task_status(self.connection.request(update));
-        updated.await.map(drop).map_err(task_error)
+        self.connection.update(update).await
     }
 
     fn failure(&self, reason: &str) -> FailTaskRequest {
@@ -498,11 +487,11 @@ impl LocalAgentTask {
         }
     }
 
-    fn end<T>(&self, reported: Result<T, Status>) -> Result<(), GatewayError> {
+    fn end(&self, reported: Result<(), GatewayError>) -> Result<(), GatewayError> {
         if reported.is_ok() {
             self.ended.store(true, Relaxed);
         }
-        reported.map(drop).map_err(task_error)
+        reported
     }
 }
 
@@ -517,8 +506,7 @@ impl AgentTask for LocalAgentTask {
     }
 
     async fn claim(&self) -> Result<(), GatewayError> {
-        let claimed = claim(&self.api, &self.connection, &self.task.task_id, Claim::Begun).await;
-        claimed.map_err(task_error)
+        self.connection.claim(&self.task.task_id, Claim::Begun).await
     }
 
     fn leave(&self) {
@@ -532,11 +520,7 @@ impl AgentTask for LocalAgentTask {
             give_back: true,
             ..UpdateTaskStatusRequest::default()
         };
-        self.end(
-            self.api
-                .update_task_status(self.connection.request(request))
-                .await,
-        )?;
+        self.end(self.connection.update(request).await)?;
         // It is as new if it is handed over once more.
         self.answers.lock().await.close();
         Ok(())
@@ -567,8 +551,11 @@ impl AgentTask for LocalAgentTask {
             let event = Some(queue.recv().await?);
             Some((Ok(SendStreamingArtifactRequest { event }), queue))
         });
-        let (api, connection) = (self.api.clone(), Arc::clone(&self.connection));
-        let sending = tokio::spawn(async move { api.send_artifact(Box::pin(requests), &connection).await });
+        let connection = Arc::clone(&self.connection);
+        let sending = tokio::spawn(async move {
+            let LocalConnection { service, caller } = &*connection;
+            service.send_artifact(Box::pin(requests), caller).await
+        });
         let mut sink = LocalSink {
             task_id: self.task.task_id.clone(),
             artifact_id: uuid::Uuid::new_v4().to_string(),
@@ -598,12 +585,11 @@ impl AgentTask for LocalAgentTask {
             message: message.map(own_message),
             unclaimed: false,
         };
-        self.end(self.api.complete_task(self.connection.request(end)).await)
+        self.end(self.connection.complete(end).await)
     }
 
     async fn fail(&self, reason: &str) -> Result<(), GatewayError> {
-        let end = self.connection.request(self.failure(reason));
-        self.end(self.api.fail_task(end).await)
+        self.end(self.connection.fail(self.failure(reason)).await)
     }
 }
 
@@ -615,10 +601,9 @@ impl Drop for LocalAgentTask {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             return;
         };
-        let (api, connection) = (self.api.clone(), Arc::clone(&self.connection));
-        let end = self.failure(DROPPED);
+        let (connection, end) = (Arc::clone(&self.connection), self.failure(DROPPED));
         runtime.spawn(async move {
-            let _ = api.fail_task(connection.request(end)).await;
+            let _ = connection.fail(end).await;
         });
     }
 }
@@ -629,7 +614,7 @@ struct LocalSink {
     artifact_id: String,
     next: i32,
     pieces: mpsc::Sender<Event>,
-    sending: Option<AbortOnDropHandle<Result<(), Status>>>,
+    sending: Option<AbortOnDropHandle<Result<(), ServiceError>>>,
 }
 
 impl LocalSink {

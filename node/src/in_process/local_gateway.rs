@@ -9,23 +9,25 @@ use agentanycast_gateway::{
 };
 use agentanycast_net as net;
 use agentanycast_proto::v1::{
-    self, CancelTaskRequest, DeleteTaskNoteRequest, DiscoverRequest, GetNodeInfoRequest, GetPeerCardRequest,
-    GetTaskRequest, ListAgentsRequest, ListTaskNotesRequest, ListTasksRequest, PutTaskNoteRequest,
-    SendTaskRequest, StreamEndReason, SubscribeTaskStreamRequest, SubscribeTaskUpdatesRequest,
-    WatchTaskNotesRequest, directory_service_server::DirectoryService as _,
-    node_service_server::NodeService as _, send_task_request, subscribe_task_stream_response::Event as Piece,
-    task_list_service_server::TaskListService as _, task_note_service_server::TaskNoteService as _,
+    self, CancelTaskRequest, DeleteTaskNoteRequest, DiscoverRequest, GetPeerCardRequest, GetTaskRequest,
+    ListAgentsRequest, ListTaskNotesRequest, ListTasksRequest, PutTaskNoteRequest, SendTaskRequest,
+    StreamEndReason, SubscribeTaskStreamRequest, send_task_request,
+    subscribe_task_stream_response::Event as Piece,
 };
+use async_trait::async_trait;
 use bytes::Bytes;
-use futures::{StreamExt as _, stream::BoxStream};
-use tonic::{Code, Status};
+use futures::{StreamExt as _, TryFutureExt as _, TryStreamExt as _, stream::BoxStream};
 
-use crate::api::{Api, without_wire_limit};
+use super::{
+    connection::WITHOUT_CONNECTION,
+    error::{agent_error, gateway_error, task_error},
+};
+use crate::service::{Service, ServiceErrorKind};
 
 /// The node as gateways see it.
 #[derive(Clone)]
 pub(crate) struct LocalGateway {
-    api: Api,
+    service: Service,
     net: net::Handle,
     /// That of agents that are attached by this.
     access: v1::AgentAccess,
@@ -33,9 +35,9 @@ pub(crate) struct LocalGateway {
 
 impl LocalGateway {
     /// Of this node. Agents that are attached by it have its default access.
-    pub(crate) fn new(api: Api, net: net::Handle) -> Self {
+    pub(crate) fn new(service: Service, net: net::Handle) -> Self {
         Self {
-            api,
+            service,
             net,
             access: v1::AgentAccess::Default,
         }
@@ -54,9 +56,9 @@ impl LocalGateway {
         self.access
     }
 
-    /// The calls of the node.
-    pub(super) fn api(&self) -> &Api {
-        &self.api
+    /// What the node does.
+    pub(super) fn service(&self) -> &Service {
+        &self.service
     }
 
     async fn peer_card(
@@ -70,55 +72,20 @@ impl LocalGateway {
             agents_page,
             public,
         };
-        let answer = self.api.get_peer_card(without_wire_limit(request)).await;
-        let card = answer.map_err(agent_error)?.into_inner().card;
-        card.ok_or_else(|| incomplete_answer("card"))
+        let answer = self.service.get_peer_card(request).await;
+        let card = answer.map_err(agent_error)?.card;
+        card.ok_or_else(|| GatewayError::new(ErrorKind::Internal, "the node answered without a card"))
     }
 
     fn local(&self, id: String) -> LocalTask {
         LocalTask {
-            api: self.api.clone(),
+            service: self.service.clone(),
             id,
         }
     }
 }
 
-/// What a refusal means; `missing` is what was not found.
-fn gateway_error(status: &Status, missing: ErrorKind) -> GatewayError {
-    let kind = match status.code() {
-        Code::NotFound => missing,
-        Code::InvalidArgument => ErrorKind::Invalid,
-        Code::FailedPrecondition => ErrorKind::Conflict,
-        Code::PermissionDenied => ErrorKind::Denied,
-        Code::ResourceExhausted => ErrorKind::Busy,
-        Code::Unavailable => ErrorKind::Unavailable,
-        Code::Unimplemented => ErrorKind::Unsupported,
-        _ => ErrorKind::Internal,
-    };
-    GatewayError::new(kind, status.message())
-}
-
-#[allow(clippy::needless_pass_by_value, reason = "used with map_err")]
-pub(super) fn task_error(status: Status) -> GatewayError {
-    gateway_error(&status, ErrorKind::TaskNotFound)
-}
-
-#[allow(clippy::needless_pass_by_value, reason = "used with map_err")]
-fn agent_error(status: Status) -> GatewayError {
-    match status.code() {
-        // A name that is none, a registry that does not answer.
-        Code::InvalidArgument | Code::Unavailable => {
-            GatewayError::new(ErrorKind::AgentNotFound, status.message())
-        }
-        _ => gateway_error(&status, ErrorKind::AgentNotFound),
-    }
-}
-
-fn incomplete_answer(what: &str) -> GatewayError {
-    GatewayError::new(ErrorKind::Internal, format!("the node answered without a {what}"))
-}
-
-#[tonic::async_trait]
+#[async_trait]
 impl Gateway for LocalGateway {
     async fn peer_id(&self) -> Result<String, GatewayError> {
         Ok(self.net.local_peer().to_string())
@@ -163,9 +130,8 @@ impl Gateway for LocalGateway {
             brief: true,
             ..SendTaskRequest::default()
         };
-        let sent = self.api.send_task(without_wire_limit(request)).await;
-        let sent = sent.map_err(|status| gateway_error(&status, ErrorKind::AgentNotFound))?;
-        let task = sent.into_inner().task.ok_or_else(|| incomplete_answer("task"))?;
+        let sent = self.service.send_task(request, &WITHOUT_CONNECTION).await;
+        let task = sent.map_err(|error| gateway_error(error, ErrorKind::AgentNotFound))?;
         Ok(Arc::new(self.local(task.task_id)))
     }
 
@@ -187,12 +153,7 @@ impl Gateway for LocalGateway {
             changed_after,
             id_prefix: String::new(),
         };
-        let page = self
-            .api
-            .list_tasks(without_wire_limit(request))
-            .await
-            .map_err(task_error)?;
-        let page = page.into_inner();
+        let page = self.service.list_tasks(request).await.map_err(task_error)?;
         Ok(TaskListing {
             tasks: page.tasks,
             next: page.next_page_token,
@@ -227,10 +188,10 @@ impl Gateway for LocalGateway {
             tags: tags.clone(),
             limit: i32::try_from(limit).unwrap_or(i32::MAX),
         };
-        match self.api.discover(without_wire_limit(request)).await {
-            Ok(found) => Ok(found.into_inner().agents),
-            Err(status) if status.code() == Code::NotFound => Ok(Vec::new()),
-            Err(status) => Err(agent_error(status)),
+        match self.service.discover(request).await {
+            Ok(found) => Ok(found.agents),
+            Err(error) if error.kind() == ServiceErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(agent_error(error)),
         }
     }
 
@@ -239,21 +200,12 @@ impl Gateway for LocalGateway {
             skill_id: skill.unwrap_or_default().to_owned(),
             nearby: false,
         };
-        let listed = self
-            .api
-            .list_agents(without_wire_limit(request))
-            .await
-            .map_err(agent_error)?;
-        Ok(listed.into_inner().agents)
+        let listed = self.service.list_agents(request).await;
+        Ok(listed.map_err(agent_error)?.agents)
     }
 
     async fn has_listener(&self) -> Result<bool, GatewayError> {
-        let info = self
-            .api
-            .get_node_info(without_wire_limit(GetNodeInfoRequest {}))
-            .await;
-        let info = info.map_err(task_error)?.into_inner().node_info;
-        Ok(info.is_none_or(|info| info.agent_listening()))
+        Ok(self.service.node_info().agent_listening())
     }
 
     async fn put_note(&self, task: &str, note: v1::TaskNote, if_version: u64) -> Result<u64, GatewayError> {
@@ -262,8 +214,8 @@ impl Gateway for LocalGateway {
             note: Some(note),
             if_version,
         };
-        let put = self.api.put_task_note(without_wire_limit(request)).await;
-        Ok(put.map_err(task_error)?.into_inner().version)
+        let put = self.service.put_task_note(request).await;
+        Ok(put.map_err(task_error)?.version)
     }
 
     async fn delete_note(&self, task: &str, name: &str) -> Result<(), GatewayError> {
@@ -271,41 +223,30 @@ impl Gateway for LocalGateway {
             task_id: task.to_owned(),
             name: name.to_owned(),
         };
-        self.api
-            .delete_task_note(without_wire_limit(request))
-            .await
-            .map(drop)
-            .map_err(task_error)
+        let deleted = self.service.delete_task_note(request).await;
+        deleted.map(drop).map_err(task_error)
     }
 
     async fn notes(&self, task: &str) -> Result<Vec<v1::TaskNote>, GatewayError> {
         let task_id = task.to_owned();
         let notes = self
-            .api
-            .list_task_notes(without_wire_limit(ListTaskNotesRequest { task_id }))
+            .service
+            .list_task_notes(ListTaskNotesRequest { task_id })
             .await;
-        Ok(notes.map_err(task_error)?.into_inner().notes)
+        Ok(notes.map_err(task_error)?.notes)
     }
 
     fn watch_notes(&self) -> BoxStream<'static, Result<v1::WatchTaskNotesResponse, GatewayError>> {
-        let api = self.api.clone();
-        let tasks = async_stream::try_stream! {
-            let watched = api.watch_task_notes(without_wire_limit(WatchTaskNotesRequest {})).await.map_err(task_error)?;
-            let mut tasks = watched.into_inner();
-            while let Some(task) = tasks.next().await {
-                yield task.map_err(task_error)?;
-            }
-        };
-        tasks.boxed()
+        self.service.watch_task_notes().map_err(task_error).boxed()
     }
 }
 
 struct LocalTask {
-    api: Api,
+    service: Service,
     id: String,
 }
 
-#[tonic::async_trait]
+#[async_trait]
 impl TaskHandle for LocalTask {
     fn id(&self) -> &str {
         &self.id
@@ -313,47 +254,37 @@ impl TaskHandle for LocalTask {
 
     async fn snapshot(&self) -> Result<v1::Task, GatewayError> {
         let task_id = self.id.clone();
-        let answer = self
-            .api
-            .get_task(without_wire_limit(GetTaskRequest {
-                task_id,
-                ..GetTaskRequest::default()
-            }))
-            .await;
-        let task = answer.map_err(task_error)?.into_inner().task;
-        task.ok_or_else(|| incomplete_answer("task"))
+        let request = GetTaskRequest {
+            task_id,
+            ..GetTaskRequest::default()
+        };
+        let task = self.service.get_task(request, &WITHOUT_CONNECTION).await;
+        task.map_err(task_error)
     }
 
     fn updates(&self) -> BoxStream<'static, Result<Update, GatewayError>> {
-        let (api, task_id) = (self.api.clone(), self.id.clone());
-        let updates = async_stream::try_stream! {
-            let request = SubscribeTaskUpdatesRequest { task_id, ..SubscribeTaskUpdatesRequest::default() };
-            let followed = api.subscribe_task_updates(without_wire_limit(request)).await.map_err(task_error)?;
-            let mut changes = followed.into_inner();
-            while let Some(change) = changes.next().await {
-                let change = change.map_err(task_error)?;
-                yield Update {
-                    status: change.status(),
-                    message: change.message,
-                    artifacts: change.artifacts,
-                    // Without a wire nothing is lost on it.
-                    resumed: false,
-                };
-            }
-        };
-        updates.boxed()
+        let (service, task_id) = (self.service.clone(), self.id.clone());
+        let followed = async move { service.task_updates(task_id, &WITHOUT_CONNECTION).await };
+        let updates = followed.try_flatten_stream().map_ok(|change| Update {
+            status: change.status(),
+            message: change.message,
+            artifacts: change.artifacts,
+            // Without a wire nothing is lost on it.
+            resumed: false,
+        });
+        updates.map_err(task_error).boxed()
     }
 
     fn stream(&self, artifact_id: &str) -> BoxStream<'static, Result<Bytes, GatewayError>> {
-        let api = self.api.clone();
+        let service = self.service.clone();
         let request = SubscribeTaskStreamRequest {
             task_id: self.id.clone(),
             artifact_id: artifact_id.to_owned(),
             from_sequence: 0,
         };
         let bytes = async_stream::try_stream! {
-            let read = api.subscribe_task_stream(without_wire_limit(request)).await.map_err(task_error)?;
-            let mut pieces = read.into_inner();
+            let read = service.subscribe_task_stream(request).await.map_err(task_error)?;
+            let mut pieces = std::pin::pin!(read);
             while let Some(piece) = pieces.next().await {
                 match piece.map_err(task_error)?.event {
                     Some(Piece::StreamChunk(chunk)) => yield chunk.data,
@@ -369,17 +300,15 @@ impl TaskHandle for LocalTask {
     }
 
     async fn halted(&self) -> Result<v1::Task, GatewayError> {
-        let request = SubscribeTaskUpdatesRequest {
-            task_id: self.id.clone(),
-            end_only: true,
-            or_input: true,
-        };
-        let followed = self.api.subscribe_task_updates(without_wire_limit(request)).await;
-        let mut halt = followed.map_err(task_error)?.into_inner();
-        let halt = halt.next().await.ok_or_else(|| incomplete_answer("task"))?;
-        halt.map_err(task_error)?
-            .task
-            .ok_or_else(|| incomplete_answer("task"))
+        let wait = self
+            .service
+            .wait_task(self.id.clone(), true)
+            .await
+            .map_err(task_error)?;
+        let task = self
+            .service
+            .waited_task(self.id.clone(), wait, &WITHOUT_CONNECTION);
+        task.await.map_err(task_error)
     }
 
     async fn reply(
@@ -396,36 +325,14 @@ impl TaskHandle for LocalTask {
             brief: true,
             ..SendTaskRequest::default()
         };
-        let sent = self
-            .api
-            .send_task(without_wire_limit(request))
-            .await
-            .map_err(task_error)?;
-        let task = sent.into_inner().task.ok_or_else(|| incomplete_answer("task"))?;
-        Ok(task.task_id)
+        let sent = self.service.send_task(request, &WITHOUT_CONNECTION).await;
+        Ok(sent.map_err(task_error)?.task_id)
     }
 
     async fn cancel(&self) -> Result<v1::Task, GatewayError> {
         let task_id = self.id.clone();
-        let answer = self
-            .api
-            .cancel_task(without_wire_limit(CancelTaskRequest { task_id }))
-            .await;
-        let task = answer.map_err(task_error)?.into_inner().task;
-        task.ok_or_else(|| incomplete_answer("task"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::anycast::SearchError;
-
-    #[test]
-    fn gateways_tell_a_node_without_discovery_from_one_that_has_no_answer() {
-        let status = Status::unavailable(SearchError::NotConfigured.to_string());
-        assert!(gateway_error(&status, ErrorKind::AgentNotFound).has_no_discovery());
-        let status = Status::unavailable("no registry answered: refused");
-        assert!(!gateway_error(&status, ErrorKind::AgentNotFound).has_no_discovery());
+        let request = CancelTaskRequest { task_id };
+        let task = self.service.cancel_task(request, &WITHOUT_CONNECTION).await;
+        task.map_err(task_error)
     }
 }

@@ -13,8 +13,8 @@ use agentanycast_core::{
     task::{Status, Task},
 };
 use agentanycast_gateway::{
-    DeliveryEvent, DeliveryReport, ErrorKind, ExternalTask, ExternalTasks, GatewayError, TRACE_LABELS,
-    TaskSeal, UnsealedAnswer, external_routes::ExternalRoutes,
+    DeliveryEvent, DeliveryReport, ExternalTask, ExternalTasks, GatewayError, TRACE_LABELS, TaskSeal,
+    UnsealedAnswer, external_routes::ExternalRoutes,
 };
 use agentanycast_gateways::bridge::outbound::OutboundConfig as Config;
 use agentanycast_identity::Keypair;
@@ -22,6 +22,8 @@ use agentanycast_proto::v1::{Artifact, ExternalStep, Message, Part, SealedConten
 use async_trait::async_trait;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+
+use crate::in_process::report_error;
 
 /// Begins to carry tasks, until `stop`, and who else may carry some. With the bridge turned off it only waits for that.
 ///
@@ -141,7 +143,7 @@ impl ExternalTasks for ExternalPort {
     async fn get(&self, id: &str) -> Result<Option<ExternalTask>, GatewayError> {
         let task = match self.engine.task(id.to_owned()).await {
             Err(EngineError::NotFound(_)) => return Ok(None),
-            task => task.map_err(|error| refused(&error))?,
+            task => task.map_err(report_error)?,
         };
         let seal = self.seal(&task);
         let Some(outside) = task.external.clone() else {
@@ -177,7 +179,7 @@ impl ExternalTasks for ExternalPort {
         };
         let id = id.to_owned();
         let kept = self.engine.apply_external_update(id, said).await;
-        kept.map(drop).map_err(|error| refused(&error))
+        kept.map(drop).map_err(report_error)
     }
 }
 
@@ -196,17 +198,4 @@ fn step(now: u64, event: DeliveryEvent) -> ExternalStep {
         failure: event.failure.into(),
         next_at: again.map(timestamp),
     }
-}
-
-fn refused(error: &EngineError) -> GatewayError {
-    let kind = match error {
-        EngineError::Invalid(_) => ErrorKind::Invalid,
-        EngineError::NotFound(_) => ErrorKind::TaskNotFound,
-        EngineError::NotRegistered(_) => ErrorKind::AgentNotFound,
-        EngineError::Precondition(_) => ErrorKind::Conflict,
-        EngineError::Denied(_) => ErrorKind::Denied,
-        EngineError::Exhausted(_) => ErrorKind::Busy,
-        EngineError::Unavailable(_) | EngineError::Store(_) => ErrorKind::Unavailable,
-    };
-    GatewayError::new(kind, error.to_string())
 }

@@ -24,7 +24,7 @@ use futures::{
 use tokio_util::sync::CancellationToken;
 
 use super::figures::GatewayFigures;
-use crate::{api::Api, config::Config, in_process::LocalGateway};
+use crate::{config::Config, in_process::LocalGateway, service::Service};
 
 /// The gateways that are built in, one line each.
 pub static GATEWAYS: &[GatewayRegistration] = &[
@@ -145,12 +145,12 @@ impl Gateways {
     /// Before this node, whose key signs cards.
     pub(crate) async fn start(
         config: &Config,
-        (api, net, external): (Api, net::Handle, OutboundRoutes),
+        (service, net, external): (Service, net::Handle, OutboundRoutes),
         key: Keypair,
         counters: GatewayCounters,
         registered: &[GatewayRegistration],
     ) -> anyhow::Result<Self> {
-        let local = Arc::new(LocalGateway::new(api, net));
+        let local = Arc::new(LocalGateway::new(service, net));
         let client: Arc<dyn Gateway> = Arc::clone(&local) as _;
         let tools = || {
             Arc::new(ToolHandler::new(

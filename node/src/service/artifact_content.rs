@@ -5,7 +5,7 @@
 use std::{mem, sync::Arc};
 
 use agentanycast_core::{delivery::artifact::CHUNK, task::Output};
-use agentanycast_proto::v1::{Artifact, Part, StreamStart, part::Content};
+use agentanycast_proto::v1::{Artifact, Part, StreamEnd, StreamEndReason, StreamStart, part::Content};
 use bytes::{Bytes, BytesMut};
 use prost::Message as _;
 
@@ -40,6 +40,16 @@ pub(super) fn start(task_id: &str, artifact: &Artifact) -> StreamStart {
         artifact_name: artifact.name.clone(),
         media_type: first.map(|part| part.media_type.clone()).unwrap_or_default(),
         ..StreamStart::default()
+    }
+}
+
+/// How it ends; `why` where that is an error.
+pub(super) fn end(task_id: &str, artifact_id: &str, reason: StreamEndReason, why: &str) -> StreamEnd {
+    StreamEnd {
+        task_id: task_id.to_owned(),
+        artifact_id: artifact_id.to_owned(),
+        reason: reason.into(),
+        error_message: why.to_owned(),
     }
 }
 

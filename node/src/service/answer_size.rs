@@ -1,5 +1,4 @@
-//! Answers within the limit of whoever asked: what does not fit is listed by reference, to be read
-//! with SubscribeTaskStream.
+//! Answers within the limit of the caller: what does not fit is listed by reference, to be read with SubscribeTaskStream.
 
 use std::sync::Arc;
 
@@ -9,15 +8,8 @@ use agentanycast_proto::v1::{
     self, AgentCard, Artifact, Message, Part, SubscribeTaskUpdatesResponse, TextPart, part::Content,
 };
 use prost::Message as _;
-use tonic::{Request, metadata::MetadataMap};
 
-use super::{Api, artifact_content};
-
-/// The metadata in which a caller names the largest message it takes, in bytes.
-pub(super) const MAX_MESSAGE_KEY: &str = "agentanycast-max-message";
-
-/// For callers that name none: gRPC libraries take 4 MiB, less what surrounds the message.
-const DEFAULT_MAX_MESSAGE: usize = 3_670_016;
+use super::{Service, artifact_content};
 
 /// Bytes of an answer besides its artifacts' content, kept free.
 const MARGIN: usize = 4 << 10;
@@ -25,19 +17,9 @@ const MARGIN: usize = 4 << 10;
 /// Bytes of a result that is listed by reference, at most but for long names.
 const REFERENCE_BYTES: usize = 1 << 10;
 
-/// The largest message that the caller takes, in bytes.
-pub(super) fn max_message<T>(request: &Request<T>) -> usize {
-    named(request.metadata()).unwrap_or(DEFAULT_MAX_MESSAGE)
-}
-
-fn named(metadata: &MetadataMap) -> Option<usize> {
-    let bytes: usize = metadata.get(MAX_MESSAGE_KEY)?.to_str().ok()?.parse().ok()?;
-    Some(bytes.clamp(64 << 10, agentanycast_proto::MAX_GRPC_MESSAGE))
-}
-
-impl Api {
+impl Service {
     /// A task whole, within `most` bytes.
-    pub(super) async fn fit_task(&self, task: &Task, most: usize) -> v1::Task {
+    pub(crate) async fn fit_task(&self, task: &Task, most: usize) -> v1::Task {
         let mut answer = self.fit_task_head(task, most);
         let room = if task.results.is_empty() {
             room_left(&answer, most)

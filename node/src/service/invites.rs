@@ -1,17 +1,18 @@
-//! InviteService: invites that this node gives out, and those that it shows to others.
+//! Invites that this node gives out, and those that it shows to others.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
-use agentanycast_core::policy::invites::{Invite, SECRET};
-use agentanycast_core::{EngineError, NewInvite};
+use agentanycast_core::{
+    EngineError, NewInvite,
+    policy::invites::{Invite, SECRET},
+    wire::timestamp,
+};
 use agentanycast_proto::v1::{
     self, AcceptInviteRequest, AcceptInviteResponse, CreateInviteRequest, CreateInviteResponse,
     ListInvitesRequest, ListInvitesResponse, RevokeInviteRequest, RevokeInviteResponse,
-    invite_service_server::InviteService,
 };
-use tonic::{Request, Response, Status};
 
-use super::{Api, peer_of, status_for_asker};
+use super::{Service, ServiceError, ServiceResult, peer_of};
 
 /// Longest time that an invite is good for: a hundred years.
 const MAX_VALIDITY: Duration = Duration::from_hours(876_600);
@@ -22,19 +23,17 @@ const ID_ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
 /// Characters of an id, 40 bits.
 const ID_LENGTH: usize = 8;
 
-#[tonic::async_trait]
-impl InviteService for Api {
-    async fn create_invite(
+impl Service {
+    pub(crate) async fn create_invite(
         &self,
-        request: Request<CreateInviteRequest>,
-    ) -> Result<Response<CreateInviteResponse>, Status> {
-        let request = request.into_inner();
+        request: CreateInviteRequest,
+    ) -> ServiceResult<CreateInviteResponse> {
         let valid_for = request.valid_for.map(Duration::try_from).transpose();
         let valid_for = valid_for
             .ok()
             .filter(|time| time.is_none_or(|time| time <= MAX_VALIDITY));
         let Some(valid_for) = valid_for else {
-            return Err(Status::invalid_argument("valid_for is a time of 0 to 100 years"));
+            return Err(ServiceError::invalid("valid_for is a time of 0 to 100 years"));
         };
         let secret: [u8; SECRET] = rand::random();
         let id: [u8; ID_LENGTH] = rand::random();
@@ -50,79 +49,65 @@ impl InviteService for Api {
             expires_at: None,
             secret,
         };
-        let invite = self
-            .engine()
-            .create_invite(new, valid_for)
-            .await
-            .map_err(|error| status_for_asker(&error))?;
-        Ok(Response::new(CreateInviteResponse {
+        let invite = self.engine().create_invite(new, valid_for).await?;
+        Ok(CreateInviteResponse {
             invite: Some(to_proto(invite)),
             secret: secret.to_vec(),
-        }))
+        })
     }
 
-    async fn list_invites(
-        &self,
-        _: Request<ListInvitesRequest>,
-    ) -> Result<Response<ListInvitesResponse>, Status> {
-        let invites = self.engine().invites().await;
-        let invites = invites.map_err(|error| status_for_asker(&error))?;
-        Ok(Response::new(ListInvitesResponse {
+    pub(crate) async fn list_invites(&self, _: ListInvitesRequest) -> ServiceResult<ListInvitesResponse> {
+        let invites = self.engine().invites().await?;
+        Ok(ListInvitesResponse {
             invites: invites.into_iter().map(to_proto).collect(),
-        }))
+        })
     }
 
-    async fn revoke_invite(
+    pub(crate) async fn revoke_invite(
         &self,
-        request: Request<RevokeInviteRequest>,
-    ) -> Result<Response<RevokeInviteResponse>, Status> {
-        let name = request.into_inner().name;
-        let revoked = self.engine().revoke_invite(name).await;
+        request: RevokeInviteRequest,
+    ) -> ServiceResult<RevokeInviteResponse> {
+        let revoked = self.engine().revoke_invite(request.name).await;
         let (invites, ended) = revoked.map_err(|error| match error {
-            EngineError::Precondition(text) => Status::not_found(text),
-            error => status_for_asker(&error),
+            EngineError::Precondition(text) => ServiceError::not_found(text),
+            error => error.into(),
         })?;
-        Ok(Response::new(RevokeInviteResponse {
+        Ok(RevokeInviteResponse {
             invites: invites.into_iter().map(to_proto).collect(),
             ended_tasks: u32::try_from(ended).unwrap_or(u32::MAX),
-        }))
+        })
     }
 
-    async fn accept_invite(
+    pub(crate) async fn accept_invite(
         &self,
-        request: Request<AcceptInviteRequest>,
-    ) -> Result<Response<AcceptInviteResponse>, Status> {
-        let request = request.into_inner();
+        request: AcceptInviteRequest,
+    ) -> ServiceResult<AcceptInviteResponse> {
         let peer = peer_of(&request.peer_id)?;
         if peer == self.net().local_peer() {
-            return Err(Status::invalid_argument("the invite is of this node itself"));
+            return Err(ServiceError::invalid("the invite is of this node itself"));
         }
         let secret: Option<[u8; SECRET]> = match request.secret.as_slice() {
             [] => None,
             secret => Some(secret.try_into().map_err(|_| {
-                Status::invalid_argument(format!("the secret has {} bytes; it has {SECRET}", secret.len()))
+                ServiceError::invalid(format!("the secret has {} bytes; it has {SECRET}", secret.len()))
             })?),
         };
-        self.engine()
-            .accept_invite(peer, secret)
-            .await
-            .map_err(|error| status_for_asker(&error))?;
+        self.engine().accept_invite(peer, secret).await?;
         let refused = self.net().show_invite(peer, secret).await;
-        Ok(Response::new(AcceptInviteResponse { refused }))
+        Ok(AcceptInviteResponse { refused })
     }
 }
 
 /// An invite as it is told, without the hash.
 fn to_proto(invite: Invite) -> v1::Invite {
-    let time = |millis: u64| prost_types::Timestamp::from(UNIX_EPOCH + Duration::from_millis(millis));
     v1::Invite {
         id: invite.id,
         label: invite.label,
         agent: invite.agent,
         skill: invite.skill,
         uses: invite.uses,
-        created_at: Some(time(invite.created_at)),
-        expires_at: invite.expires_at.map(time),
+        created_at: Some(timestamp(invite.created_at)),
+        expires_at: invite.expires_at.map(timestamp),
         peer_ids: invite.peers.iter().map(ToString::to_string).collect(),
         agents: invite.agents,
     }

@@ -1,7 +1,7 @@
 //! An artifact of an agent beyond this network that is read while it grows: what is new of it, piece by piece, and how
 //! it ends. PURE.
 //!
-//! Used by `artifact_streams`. Invariant: what was sent is the beginning of what is kept; it ends as complete only
+//! Used by `artifact_reading`. Invariant: what was sent is the beginning of what is kept; it ends as complete only
 //! when nothing follows.
 
 use std::sync::Arc;
@@ -10,9 +10,7 @@ use agentanycast_core::{
     delivery::artifact::CHUNK,
     task::{ArtifactGrowth, Output},
 };
-use agentanycast_proto::v1::{
-    Artifact, StreamChunk, StreamEnd, StreamEndReason, subscribe_task_stream_response::Event,
-};
+use agentanycast_proto::v1::{Artifact, StreamChunk, StreamEndReason, subscribe_task_stream_response::Event};
 
 use super::artifact_content::{self, ArtifactPieces};
 
@@ -76,7 +74,9 @@ impl GrowingArtifact {
         self.is_over = end.is_some();
         let is_complete = matches!(end, Some((StreamEndReason::Complete, _)));
         let (task_id, artifact_id) = (self.task_id.clone(), now.id().to_owned());
-        let end = end.map(|(reason, why)| end_event(&task_id, &artifact_id, reason, why));
+        let end = end.map(|(reason, why)| {
+            Event::StreamEnd(artifact_content::end(&task_id, &artifact_id, reason, why))
+        });
         let pieces = is_kept.then(|| ArtifactPieces::new(Arc::clone(now), self.bytes));
         if is_kept {
             self.sequence += (length - self.bytes).div_ceil(CHUNK as u64) as i32;
@@ -103,22 +103,13 @@ impl GrowingArtifact {
 pub(super) fn not_resumed(task_id: &str, artifact: &Artifact) -> [Event; 2] {
     [
         Event::StreamStart(artifact_content::start(task_id, artifact)),
-        end_event(
+        Event::StreamEnd(artifact_content::end(
             task_id,
             &artifact.artifact_id,
             StreamEndReason::Error,
             NOT_RESUMED,
-        ),
+        )),
     ]
-}
-
-fn end_event(task_id: &str, artifact_id: &str, reason: StreamEndReason, why: &str) -> Event {
-    Event::StreamEnd(StreamEnd {
-        task_id: task_id.to_owned(),
-        artifact_id: artifact_id.to_owned(),
-        reason: reason.into(),
-        error_message: why.to_owned(),
-    })
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use tonic::{
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
 use super::*;
-use crate::api::auth::RequireToken;
+use crate::grpc::auth::RequireToken;
 
 /// Longest wait for what a test expects.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -300,14 +300,14 @@ async fn calls_over_the_unix_socket() {
 /// The bytes of a recorded grpcio client, whose authority holds `%`.
 #[tokio::test]
 async fn a_recorded_grpcio_client_is_answered() {
-    is_answered(&crate::api::authority_fix::recorded_client()).await;
+    is_answered(&crate::grpc::authority_fix::recorded_client()).await;
 }
 
 /// The same with the raw path of the socket as its authority, as grpc-java sends it.
 #[tokio::test]
 async fn a_client_with_a_raw_path_for_an_authority_is_answered() {
     let (encoded, raw) = (b"tmp%2Fa%20b%2Fdaemon.sock", b"/tmp/agents/a/daemon.sock");
-    let mut bytes = crate::api::authority_fix::recorded_client();
+    let mut bytes = crate::grpc::authority_fix::recorded_client();
     let at = bytes.windows(raw.len()).position(|part| part == encoded).unwrap();
     bytes[at..at + raw.len()].copy_from_slice(raw);
     is_answered(&bytes).await;
@@ -316,7 +316,7 @@ async fn a_client_with_a_raw_path_for_an_authority_is_answered() {
 /// The same with an empty authority, as grpc-go sends it where a dialer of the program's own connects.
 #[tokio::test]
 async fn a_client_with_an_empty_authority_is_answered() {
-    let recorded = crate::api::authority_fix::recorded_client();
+    let recorded = crate::grpc::authority_fix::recorded_client();
     let place = |bytes: &[u8]| {
         recorded
             .windows(bytes.len())

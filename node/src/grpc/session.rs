@@ -1,5 +1,5 @@
-//! SessionService: many calls on one stream. Each call is what NodeService makes of it (`task_calls`); here it is begun,
-//! bounded and answered, nothing else.
+//! SessionService: many calls on one stream. Each call is what NodeService makes of it; here it is begun, bounded and
+//! answered, nothing else.
 //!
 //! A session is one stream of answers that is polled by the gRPC library when there is room to send: it reads the next
 //! request only then, and only below its bounds. So whoever does not read its answers is not read either. Calls begin in
@@ -21,7 +21,8 @@ use agentanycast_core::{EndReceiver, WaitResult};
 use agentanycast_proto::{
     MAX_GRPC_MESSAGE,
     v1::{
-        self, GetTaskRequest, GetTaskResponse, SendTaskRequest, SessionRequest, SessionResponse,
+        self, CancelTaskResponse, CompleteTaskResponse, FailTaskResponse, GetTaskRequest, GetTaskResponse,
+        SendTaskRequest, SendTaskResponse, SessionRequest, SessionResponse, UpdateTaskStatusResponse,
         session_request::Call, session_response::Answer, session_service_server::SessionService,
     },
 };
@@ -33,10 +34,8 @@ use tokio::{
 };
 use tonic::{Code, Request, Response, Status, Streaming};
 
-use super::{
-    Api, node_service::connection_of, response_size::max_message, size_errors, task_calls::is_follow_up,
-    task_updates,
-};
+use super::{GrpcFace, ResponseStream, caller::caller_of, size_errors};
+use crate::service::{Caller, Service, ServiceError, is_follow_up};
 
 /// Calls in progress, besides waits: more than that wait for one barrier hardly make it cheaper.
 const MAX_CALLS: usize = 256;
@@ -58,21 +57,22 @@ const RUN_INLINE_WAIT: Duration = Duration::from_secs(1);
 const BURST: usize = 128;
 
 #[tonic::async_trait]
-impl SessionService for Api {
-    type SessionStream = Pin<Box<dyn Stream<Item = Result<SessionResponse, Status>> + Send>>;
+impl SessionService for GrpcFace {
+    type SessionStream = ResponseStream<SessionResponse>;
 
     async fn session(
         &self,
         request: Request<Streaming<SessionRequest>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
-        let caller = SessionCaller {
-            most: max_message(&request),
-            connection: connection_of(&request),
-        };
-        let api = self.clone();
+        let task_permits = Arc::new(Semaphore::new(MAX_FULL_TASKS));
+        let calls = Arc::new(SessionCalls {
+            caller: caller_of(&request),
+            service: self.service.clone(),
+            task_permits: Arc::clone(&task_permits),
+        });
         // A call that gave way to other tasks before it reached the engine would be overtaken; a session as a whole
         // gives way after each burst.
-        let run = move |work| unconstrained(run(api.clone(), caller, work));
+        let run = move |work| unconstrained(run(Arc::clone(&calls), work));
         let session = Session {
             requests: request.into_inner(),
             held: None,
@@ -83,7 +83,7 @@ impl SessionService for Api {
             run,
             progress: LoadCounter::default(),
             waits: HashMap::new(),
-            task_permits: Arc::new(Semaphore::new(MAX_FULL_TASKS)),
+            task_permits,
             begun: 0,
         };
         session.calls.push((session.run)(SessionWork::UntilStopped));
@@ -91,11 +91,11 @@ impl SessionService for Api {
     }
 }
 
-/// Who calls.
-#[derive(Clone, Copy)]
-struct SessionCaller {
-    most: usize,
-    connection: u64,
+/// The node, and who calls it.
+struct SessionCalls {
+    service: Service,
+    caller: Caller,
+    task_permits: Arc<Semaphore>,
 }
 
 /// Room for one whole task, kept until the answer is handed on.
@@ -116,7 +116,6 @@ enum SessionWork {
         id: u64,
         task: GetTaskRequest,
         room: TaskPermit,
-        whole: Arc<Semaphore>,
         unwanted: oneshot::Receiver<()>,
     },
     /// A call until the task is accepted, then a wait.
@@ -124,7 +123,6 @@ enum SessionWork {
         id: u64,
         task: Box<SendTaskRequest>,
         load: LoadGuard,
-        whole: Arc<Semaphore>,
         unwanted: oneshot::Receiver<()>,
     },
     UntilStopped,
@@ -145,21 +143,20 @@ enum FinishedWork {
     Stopped,
 }
 
-async fn run(api: Api, caller: SessionCaller, work: SessionWork) -> FinishedWork {
+async fn run(calls: Arc<SessionCalls>, work: SessionWork) -> FinishedWork {
     match work {
         SessionWork::Call { id, load, call, room } => FinishedWork::Call {
             id,
-            answer: answer(&api, caller, *call).await,
+            answer: answer(&calls, *call).await,
             _held: (load, room),
         },
         SessionWork::Wait {
             id,
             task,
             room,
-            whole,
             unwanted,
         } => {
-            let wait = wait_or_cancel(unwanted, wait(&api, caller, task, room, whole)).await;
+            let wait = wait_or_cancel(unwanted, wait(&calls, task, room)).await;
             let answer = wait.map(|(answer, room)| (Answer::WaitTask(answer), room));
             FinishedWork::Wait { id, answer }
         }
@@ -167,60 +164,62 @@ async fn run(api: Api, caller: SessionCaller, work: SessionWork) -> FinishedWork
             id,
             task,
             load,
-            whole,
             unwanted,
         } => {
-            let run = run_task(&api, caller, *task, load, whole, unwanted).await;
+            let run = run_task(&calls, *task, load, unwanted).await;
             let answer = run.map(|(answer, room)| (Answer::RunTask(answer), room));
             FinishedWork::Wait { id, answer }
         }
         SessionWork::UntilStopped => {
-            api.engine().stopped().await;
+            calls.service.engine().stopped().await;
             FinishedWork::Stopped
         }
     }
 }
 
-async fn answer(api: &Api, caller: SessionCaller, call: Call) -> Result<Answer, Status> {
-    match call {
-        Call::SendTask(request) => api
-            .submit(request, caller.connection, caller.most)
-            .await
-            .map(Answer::SendTask),
+async fn answer(calls: &SessionCalls, call: Call) -> Result<Answer, Status> {
+    let SessionCalls { service, caller, .. } = calls;
+    Ok(match call {
+        Call::SendTask(request) => {
+            let task = Some(service.send_task(request, caller).await?);
+            Answer::SendTask(SendTaskResponse { task })
+        }
         // Boxed: every call carries the room for the largest of them.
-        Call::GetTask(request) => Box::pin(api.read(request, caller.most))
-            .await
-            .map(Answer::GetTask),
-        Call::CancelTask(request) => Box::pin(api.cancel(request, caller.most))
-            .await
-            .map(Answer::CancelTask),
+        Call::GetTask(request) => {
+            let task = Some(Box::pin(service.get_task(request, caller)).await?);
+            Answer::GetTask(GetTaskResponse { task })
+        }
+        Call::CancelTask(request) => {
+            let task = Some(Box::pin(service.cancel_task(request, caller)).await?);
+            Answer::CancelTask(CancelTaskResponse { task })
+        }
         Call::UpdateTaskStatus(request) => {
-            let updated = api.update(request, caller.connection).await;
-            updated.map(Answer::UpdateTaskStatus)
+            service.update_task_status(request, caller).await?;
+            Answer::UpdateTaskStatus(UpdateTaskStatusResponse {})
         }
         Call::CompleteTask(request) => {
-            let completed = api.complete(request, caller.connection).await;
-            completed.map(Answer::CompleteTask)
+            service.complete_task(request, caller).await?;
+            Answer::CompleteTask(CompleteTaskResponse {})
         }
-        Call::FailTask(request) => api.fail(request, caller.connection).await.map(Answer::FailTask),
+        Call::FailTask(request) => {
+            service.fail_task(request, caller).await?;
+            Answer::FailTask(FailTaskResponse {})
+        }
         // These are begun otherwise.
-        Call::WaitTask(_) | Call::RunTask(_) | Call::CancelCall(_) => Err(Status::internal("no such call")),
-    }
+        Call::WaitTask(_) | Call::RunTask(_) | Call::CancelCall(_) => {
+            return Err(Status::internal("no such call"));
+        }
+    })
 }
 
 /// The task, once its wait is over. Until there is room for its answer no more of it is held than a few KiB.
-async fn wait(
-    api: &Api,
-    caller: SessionCaller,
-    request: GetTaskRequest,
-    room: TaskPermit,
-    whole: Arc<Semaphore>,
-) -> Result<FullTask, Status> {
-    match api.wait(request.task_id.clone(), request.or_input).await? {
-        WaitResult::Ended(task) => Ok(full_task(api, caller, &task, Some(room)).await),
+async fn wait(calls: &SessionCalls, request: GetTaskRequest, room: TaskPermit) -> Result<FullTask, Status> {
+    let wait = calls.service.wait_task(request.task_id.clone(), request.or_input);
+    match wait.await? {
+        WaitResult::Ended(task) => Ok(full_task(calls, &task, Some(room)).await),
         WaitResult::Pending(over) => {
             drop(room);
-            wait_for_end(api, caller, request, over, whole).await
+            wait_for_end(calls, request, over).await
         }
     }
 }
@@ -228,14 +227,12 @@ async fn wait(
 /// The task, once it is accepted and has ended; `load` until it is accepted. What is not known soon after that is answered
 /// with the id: whoever has that can ask as often as it takes.
 async fn run_task(
-    api: &Api,
-    caller: SessionCaller,
+    calls: &SessionCalls,
     request: SendTaskRequest,
     load: LoadGuard,
-    whole: Arc<Semaphore>,
     unwanted: oneshot::Receiver<()>,
 ) -> Result<FullTask, Status> {
-    let accepted = api.run(request, caller.connection).await;
+    let accepted = calls.service.run_task(request, &calls.caller).await;
     drop(load);
     let (task_id, wait) = accepted?;
     let request = GetTaskRequest {
@@ -255,7 +252,7 @@ async fn run_task(
     };
     let asked = request.clone();
     let end = async {
-        match tokio::time::timeout(RUN_INLINE_WAIT, wait_for_end(api, caller, asked, over, whole)).await {
+        match tokio::time::timeout(RUN_INLINE_WAIT, wait_for_end(calls, asked, over)).await {
             Ok(Ok(whole)) => Ok(whole),
             // The daemon stops, say: the task is accepted all the same.
             Ok(Err(_)) | Err(_) => Ok(task_id_only(request)),
@@ -286,23 +283,26 @@ async fn wait_or_cancel(
 }
 
 async fn wait_for_end(
-    api: &Api,
-    caller: SessionCaller,
+    calls: &SessionCalls,
     request: GetTaskRequest,
     over: EndReceiver,
-    whole: Arc<Semaphore>,
 ) -> Result<FullTask, Status> {
-    let ended = over.await.map_err(|_| task_updates::node_stopping())?;
+    let ended = over.await.map_err(|_| ServiceError::stopping())?;
     // It fails when it is closed, which it never is.
-    let room = whole.acquire_owned().await.ok();
+    let room = Arc::clone(&calls.task_permits).acquire_owned().await.ok();
     match ended {
-        Some(task) => Ok(full_task(api, caller, &task, room).await),
-        None => Ok((Box::pin(api.read(request, caller.most)).await?, room)),
+        Some(task) => Ok(full_task(calls, &task, room).await),
+        None => {
+            let task = calls.service.get_task(request, &calls.caller);
+            let task = Some(Box::pin(task).await?);
+            Ok((GetTaskResponse { task }, room))
+        }
     }
 }
 
-async fn full_task(api: &Api, caller: SessionCaller, task: &Task, room: Option<TaskPermit>) -> FullTask {
-    let task = Some(api.fit_task(task, caller.most).await);
+async fn full_task(calls: &SessionCalls, task: &Task, room: Option<TaskPermit>) -> FullTask {
+    let task = calls.service.fit_task(task, calls.caller.max_answer);
+    let task = Some(task.await);
     (GetTaskResponse { task }, room)
 }
 
@@ -407,12 +407,10 @@ where
             }
             (Some(Call::WaitTask(task)), Some(room)) => {
                 let unwanted = self.begin_wait(id);
-                let whole = Arc::clone(&self.task_permits);
                 SessionWork::Wait {
                     id,
                     task,
                     room,
-                    whole,
                     unwanted,
                 }
             }
@@ -420,7 +418,6 @@ where
                 id,
                 task: Box::new(task),
                 load: self.progress.add(bytes),
-                whole: Arc::clone(&self.task_permits),
                 unwanted: self.begin_wait(id),
             },
             (Some(call), room) => SessionWork::Call {
@@ -456,7 +453,7 @@ where
             FinishedWork::Stopped => {
                 self.held = None;
                 self.closed = true;
-                self.end = Some(task_updates::node_stopping());
+                self.end = Some(ServiceError::stopping().into());
                 None
             }
         }

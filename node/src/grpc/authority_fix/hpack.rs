@@ -21,7 +21,7 @@ const AUTHORITY_HUFFMAN: &[u8] = &[0xb8, 0x3b, 0x53, 0x39, 0xec, 0x32, 0x7d, 0x7
 const AUTHORITY_INDEX: u32 = 1;
 
 /// An empty `:authority`: its entry of the static table, name and value, as a whole field.
-pub(in crate::api) const EMPTY_AUTHORITY: u8 = 0x80 | AUTHORITY_INDEX as u8;
+pub(in crate::grpc) const EMPTY_AUTHORITY: u8 = 0x80 | AUTHORITY_INDEX as u8;
 
 /// What stands for it: the entry 17 (0x11), an empty `accept-language`. Neither changes the dynamic table.
 const EMPTY_FIELD: u8 = 0x80 | 0x11;

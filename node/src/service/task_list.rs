@@ -1,13 +1,10 @@
-//! TaskListService: the additive list of tasks.
+//! The list of tasks, page by page.
 
 use agentanycast_core::task::{GroupKey, Status, Task};
 use agentanycast_core::{MAX_PAGE, TaskQuery, wire};
-use agentanycast_proto::v1::{
-    ListTasksRequest, ListTasksResponse, part::Content, task_list_service_server::TaskListService,
-};
-use tonic::{Request, Response};
+use agentanycast_proto::v1::{ListTasksRequest, ListTasksResponse, part::Content};
 
-use super::{Api, status_for_asker};
+use super::{Service, ServiceError, ServiceResult};
 
 /// Tasks on a page when the caller does not say.
 const DEFAULT_PAGE: usize = 50;
@@ -15,30 +12,22 @@ const DEFAULT_PAGE: usize = 50;
 /// Most of what a task asks that a list shows, in bytes.
 const MAX_FIRST_TEXT: usize = 200;
 
-#[tonic::async_trait]
-impl TaskListService for Api {
-    async fn list_tasks(
-        &self,
-        request: Request<ListTasksRequest>,
-    ) -> Result<Response<ListTasksResponse>, tonic::Status> {
-        let request = request.into_inner();
-        let statuses: Option<Vec<Status>> = request
-            .statuses
-            .iter()
-            .map(|number| Status::from_wire(*number))
-            .collect();
-        let statuses =
-            statuses.ok_or_else(|| tonic::Status::invalid_argument("statuses has an unknown status"))?;
+impl Service {
+    pub(crate) async fn list_tasks(&self, request: ListTasksRequest) -> ServiceResult<ListTasksResponse> {
+        let statuses = request.statuses.iter().map(|number| Status::from_wire(*number));
+        let statuses: Option<Vec<Status>> = statuses.collect();
+        let statuses = statuses.ok_or_else(|| ServiceError::invalid("statuses has an unknown status"))?;
         let size = match usize::try_from(request.page_size) {
             Ok(0) => DEFAULT_PAGE,
             Ok(size) => size.min(MAX_PAGE),
-            Err(_) => return Err(tonic::Status::invalid_argument("page_size is negative")),
+            Err(_) => return Err(ServiceError::invalid("page_size is negative")),
         };
         let after = match request.page_token.as_str() {
             "" => None,
-            token => Some(parse_page_token(token).ok_or_else(|| {
-                tonic::Status::invalid_argument("page_token is none that this service gave")
-            })?),
+            token => Some(
+                parse_page_token(token)
+                    .ok_or_else(|| ServiceError::invalid("page_token is none that this service gave"))?,
+            ),
         };
         let filter = TaskQuery {
             statuses,
@@ -47,10 +36,9 @@ impl TaskListService for Api {
             changed_after: request.changed_after.as_ref().map(millis),
             id_prefix: request.id_prefix,
         };
-        let listed = self.engine().list(filter, after, size).await;
-        let listed = listed.map_err(|error| status_for_asker(&error))?;
+        let listed = self.engine().list(filter, after, size).await?;
         let me = self.engine().me();
-        Ok(Response::new(ListTasksResponse {
+        Ok(ListTasksResponse {
             asked: listed.tasks.iter().map(first_text).collect(),
             tasks: listed.tasks.iter().map(|task| wire::head(task, me)).collect(),
             next_page_token: listed
@@ -58,18 +46,18 @@ impl TaskListService for Api {
                 .map(|(at, id)| format!("{at}:{id}"))
                 .unwrap_or_default(),
             total: i32::try_from(listed.total).unwrap_or(i32::MAX),
-        }))
+        })
     }
 }
 
 /// The group that a caller names; empty: none.
-pub(super) fn group_of(bytes: &[u8]) -> Result<Option<GroupKey>, tonic::Status> {
+pub(super) fn group_of(bytes: &[u8]) -> ServiceResult<Option<GroupKey>> {
     if bytes.is_empty() {
         return Ok(None);
     }
-    let group = bytes.try_into().map_err(|_| {
-        tonic::Status::invalid_argument(format!("group has {} bytes; it has 16, or none", bytes.len()))
-    })?;
+    let group = bytes
+        .try_into()
+        .map_err(|_| ServiceError::invalid(format!("group has {} bytes; it has 16, or none", bytes.len())))?;
     Ok(Some(group))
 }
 

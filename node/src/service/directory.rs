@@ -1,4 +1,4 @@
-//! DirectoryService: which peers and agents this node knows, for people who call them by name.
+//! Which peers and agents this node knows, by name and by skill.
 
 use std::{
     collections::HashSet,
@@ -7,31 +7,25 @@ use std::{
 
 use agentanycast_identity::peer_of_did_key;
 use agentanycast_proto::v1::{
-    KnownPeer, ListAgentsRequest, ListAgentsResponse, ListKnownPeersRequest, ListKnownPeersResponse,
-    ListedAgent, ResolveDidRequest, ResolveDidResponse, directory_service_server::DirectoryService,
+    DiscoverRequest, DiscoverResponse, DiscoveredAgent, KnownPeer, ListAgentsRequest, ListAgentsResponse,
+    ListKnownPeersRequest, ListKnownPeersResponse, ListedAgent, ResolveDidRequest, ResolveDidResponse,
 };
-use tonic::{Request, Response, Status};
 
-use super::{Api, node_service::peer_info, status_for_asker};
+use super::{Service, ServiceError, ServiceResult, peers::peer_info};
 use crate::{
-    anycast::{AgentOnNode, DirectoryEntry},
+    anycast::{AgentOnNode, DEFAULT_RESULTS, DirectoryEntry, MAX_RESULTS},
     identity_resolver::DidWebLookupError,
 };
 
-#[tonic::async_trait]
-impl DirectoryService for Api {
-    async fn list_known_peers(
+impl Service {
+    pub(crate) async fn list_known_peers(
         &self,
-        _: Request<ListKnownPeersRequest>,
-    ) -> Result<Response<ListKnownPeersResponse>, Status> {
+        _: ListKnownPeersRequest,
+    ) -> ServiceResult<ListKnownPeersResponse> {
         let me = self.net().local_peer();
         let connected = self.net().peers();
         let is_connected: HashSet<_> = connected.iter().map(|peer| peer.peer).collect();
-        let (own, named) = self
-            .engine()
-            .known_names()
-            .await
-            .map_err(|error| status_for_asker(&error))?;
+        let (own, named) = self.engine().known_names().await?;
         let known = |peer, name, connected| KnownPeer {
             peer_id: agentanycast_identity::PeerId::to_string(&peer),
             name,
@@ -47,14 +41,10 @@ impl DirectoryService for Api {
         peers.extend(here.into_iter().map(|(peer, name)| known(peer, name, true)));
         peers.extend(nameless.map(|peer| known(peer, String::new(), true)));
         peers.extend(before.into_iter().map(|(peer, name)| known(peer, name, false)));
-        Ok(Response::new(ListKnownPeersResponse { peers }))
+        Ok(ListKnownPeersResponse { peers })
     }
 
-    async fn list_agents(
-        &self,
-        request: Request<ListAgentsRequest>,
-    ) -> Result<Response<ListAgentsResponse>, Status> {
-        let request = request.into_inner();
+    pub(crate) async fn list_agents(&self, request: ListAgentsRequest) -> ServiceResult<ListAgentsResponse> {
         let skill = Some(request.skill_id.as_str()).filter(|skill| !skill.is_empty());
         let directory = self.anycast().directory(skill, request.nearby).await;
         let me = self.net().local_peer();
@@ -85,32 +75,60 @@ impl DirectoryService for Api {
             let agents = std::mem::take(&mut entry.agent.agents);
             each_agent(listed(entry), agents, skill)
         });
-        Ok(Response::new(ListAgentsResponse {
+        Ok(ListAgentsResponse {
             agents: agents.collect(),
             unanswered: directory.unanswered,
             skills: directory.skills,
-        }))
+        })
     }
 
-    async fn resolve_did(
-        &self,
-        request: Request<ResolveDidRequest>,
-    ) -> Result<Response<ResolveDidResponse>, Status> {
-        let did = request.into_inner().did;
-        if let Some(peer) = peer_of_did_key(&did) {
-            let peer_ids = vec![peer.to_string()];
-            return Ok(Response::new(ResolveDidResponse { peer_ids }));
+    pub(crate) async fn discover(&self, request: DiscoverRequest) -> ServiceResult<DiscoverResponse> {
+        if request.skill_id.is_empty() {
+            return Err(ServiceError::invalid("skill_id is empty"));
         }
-        let peers = self.node.did_web.peers(&did).await.map_err(|error| {
+        let limit = match usize::try_from(request.limit) {
+            Ok(0) | Err(_) => DEFAULT_RESULTS,
+            Ok(limit) => limit.min(MAX_RESULTS),
+        };
+        let found = self
+            .anycast()
+            .discover(&request.skill_id, &request.tags, limit)
+            .await?;
+        let nobody = found.agents.is_empty();
+        let meant_skill = nobody
+            .then(|| self.anycast().closest_skill(&request.skill_id))
+            .flatten();
+        let agents = found.agents.into_iter().map(|found| DiscoveredAgent {
+            agent: found.agent_with(&request.skill_id).to_owned(),
+            peer_id: found.peer.to_string(),
+            agent_name: found.name,
+            agent_description: found.description,
+            skills: found.skills,
+            verified: found.verified,
+        });
+        Ok(DiscoverResponse {
+            agents: agents.collect(),
+            remembered: found.from_cache,
+            unanswered: found.unanswered,
+            meant_skill: meant_skill.unwrap_or_default(),
+        })
+    }
+
+    pub(crate) async fn resolve_did(&self, request: ResolveDidRequest) -> ServiceResult<ResolveDidResponse> {
+        if let Some(peer) = peer_of_did_key(&request.did) {
+            let peer_ids = vec![peer.to_string()];
+            return Ok(ResolveDidResponse { peer_ids });
+        }
+        let peers = self.node.did_web.peers(&request.did).await.map_err(|error| {
             let text = error.to_string();
             match error {
-                DidWebLookupError::Invalid(_) => Status::invalid_argument(text),
-                _ => Status::unavailable(text),
+                DidWebLookupError::Invalid(_) => ServiceError::invalid(text),
+                _ => ServiceError::unavailable(text),
             }
         })?;
-        Ok(Response::new(ResolveDidResponse {
+        Ok(ResolveDidResponse {
             peer_ids: peers.iter().map(ToString::to_string).collect(),
-        }))
+        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! DiagnosticsService: the way of a task, and what the node is doing.
+//! The way of a task, and what the node is doing.
 
 use std::{path::PathBuf, time::SystemTime};
 
@@ -16,12 +16,10 @@ use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{
     AuditTrail, ConnectionType, FormerKey, GetActivityRequest, GetActivityResponse, PeerQueue, PeerReach,
     PingPeerRequest, PingPeerResponse, QueueState, QueuedEnvelope, Refusal, StatusCount, TaskAddressee,
-    TaskPath, TaskSent, TaskSide, TaskTurn, TraceTaskRequest, TraceTaskResponse,
-    diagnostics_service_server::DiagnosticsService, task_addressee::Target,
+    TaskPath, TaskSent, TaskSide, TaskTurn, TraceTaskRequest, TraceTaskResponse, task_addressee::Target,
 };
-use tonic::{Request, Response, Status};
 
-use super::{Api, node_service::peer_info, peer_of, status_for_asker};
+use super::{Service, ServiceError, ServiceResult, peer_of, peers::peer_info};
 
 /// Messages of a task that are told of.
 const MAX_MESSAGES: usize = 64;
@@ -32,25 +30,17 @@ const MAX_ADDRESSES: usize = 32;
 /// Lines of the log that the answer may have.
 const MAX_LOG_LINES: usize = 256;
 
-#[tonic::async_trait]
-impl DiagnosticsService for Api {
-    async fn trace_task(
-        &self,
-        request: Request<TraceTaskRequest>,
-    ) -> Result<Response<TraceTaskResponse>, Status> {
-        let TraceTaskRequest {
-            task_id: id,
-            without_audit,
-        } = request.into_inner();
+impl Service {
+    pub(crate) async fn trace_task(&self, request: TraceTaskRequest) -> ServiceResult<TraceTaskResponse> {
+        let (id, without_audit) = (request.task_id, request.without_audit);
         if id.is_empty() {
-            return Err(Status::invalid_argument("task_id is empty"));
+            return Err(ServiceError::invalid("task_id is empty"));
         }
         let found = self.engine().inspect_task(id.clone()).await;
         let refused = match &found {
-            Err(EngineError::NotFound(_)) => self.engine().refused_tasks(id.clone()).await,
-            _ => Ok(Vec::new()),
+            Err(EngineError::NotFound(_)) => self.engine().refused_tasks(id.clone()).await?,
+            _ => Vec::new(),
         };
-        let refused = refused.map_err(|error| status_for_asker(&error))?;
         // The log has one that is here by the id that it has here.
         let (id, by) = match &found {
             Ok(found) => (found.task.id.clone(), TaskIdMatch::Id),
@@ -75,12 +65,12 @@ impl DiagnosticsService for Api {
                     Some(peer) => Some(self.reach(peer).await),
                     None => None,
                 };
-                Ok(Response::new(answer(base, &found, peer, self.engine().me())))
+                Ok(answer(base, &found, peer, self.engine().me()))
             }
             // A task that was denied was never kept.
-            Err(EngineError::NotFound(_)) if is_known => Ok(Response::new(base)),
-            Err(error @ EngineError::NotFound(_)) if without_audit => Err(status_for_asker(&error)),
-            Err(error @ EngineError::NotFound(_)) => Err(Status::not_found(match &base.audit {
+            Err(EngineError::NotFound(_)) if is_known => Ok(base),
+            Err(error @ EngineError::NotFound(_)) if without_audit => Err(error.into()),
+            Err(error @ EngineError::NotFound(_)) => Err(ServiceError::not_found(match &base.audit {
                 Some(audit) => format!("{error}, nor a decision about it in {}", audit.path),
                 None => format!(
                     "{error}, nor was it refused here of late; nor is there an audit log, which with [policy] audit_log_path has \
@@ -88,15 +78,15 @@ impl DiagnosticsService for Api {
                      log level debug only"
                 ),
             })),
-            Err(error) => Err(status_for_asker(&error)),
+            Err(error) => Err(error.into()),
         }
     }
 
-    async fn get_activity(
+    pub(crate) async fn get_activity(
         &self,
-        request: Request<GetActivityRequest>,
-    ) -> Result<Response<GetActivityResponse>, Status> {
-        let wanted = request.into_inner().log_lines as usize;
+        request: GetActivityRequest,
+    ) -> ServiceResult<GetActivityResponse> {
+        let wanted = request.log_lines as usize;
         let base = GetActivityResponse {
             node_peer_id: self.engine().me().to_string(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -107,26 +97,23 @@ impl DiagnosticsService for Api {
             log: logging::newest(wanted.min(MAX_LOG_LINES)),
             ..GetActivityResponse::default()
         };
-        Ok(Response::new(match self.engine().activity().await {
+        Ok(match self.engine().activity().await {
             Ok(activity) => with_activity(base, activity),
             // The engine refuses everything then, and why is what is asked here.
             Err(_) if !base.store_failure.is_empty() => base,
-            Err(error) => return Err(status_for_asker(&error)),
-        }))
+            Err(error) => return Err(error.into()),
+        })
     }
 
-    async fn ping_peer(
-        &self,
-        request: Request<PingPeerRequest>,
-    ) -> Result<Response<PingPeerResponse>, Status> {
-        let peer = peer_of(&request.into_inner().peer_id)?;
+    pub(crate) async fn ping_peer(&self, request: PingPeerRequest) -> ServiceResult<PingPeerResponse> {
+        let peer = peer_of(&request.peer_id)?;
         let outcome = self.net().ping(peer).await;
         let reach = self.reach(peer).await;
         let base = PingPeerResponse {
             addresses: reach.addresses,
             ..PingPeerResponse::default()
         };
-        Ok(Response::new(match outcome {
+        Ok(match outcome {
             Ok(answer) => PingPeerResponse {
                 round_trip: answer.took.try_into().ok(),
                 connection_type: match answer.relay {
@@ -142,11 +129,9 @@ impl DiagnosticsService for Api {
                 relay_peer_id: reach.relay_peer_id,
                 ..base
             },
-        }))
+        })
     }
-}
 
-impl Api {
     async fn reach(&self, peer: PeerId) -> PeerReach {
         let way = self.net().dial_status(peer).await;
         let snapshot = self.net().peer(peer);

@@ -25,7 +25,7 @@ const GRPCIO: &str = "
     656f757405313531306dbf0003782d610162000004080000000003000000050000050001000000030000000000
 ";
 
-pub(in crate::api) fn recorded() -> Vec<u8> {
+pub(in crate::grpc) fn recorded() -> Vec<u8> {
     let digits: Vec<u8> = GRPCIO
         .chars()
         .filter_map(|c| c.to_digit(16))

@@ -21,7 +21,7 @@ use tonic::transport::server::Connected;
 
 use super::client_close::CloseDetector;
 use super::process::process_name;
-use crate::api::authority_fix::{self, AuthorityFilter};
+use crate::grpc::authority_fix::{self, AuthorityFilter};
 
 /// What [`AuthorityFilter`] holds back: an empty `:authority`.
 const HELD: [u8; 1] = [authority_fix::EMPTY_AUTHORITY];
@@ -41,28 +41,12 @@ pub struct CallerInfo {
     pub process: Option<Arc<str>>,
     /// Its process id, 0 where the system does not tell it.
     pub pid: u32,
-    /// It is this process.
-    pub is_in_process: bool,
     /// The agent whose socket this is, if it is one's.
     pub agent: Option<Arc<str>>,
     end: Arc<ConnectionEnd>,
 }
 
 impl CallerInfo {
-    /// A caller within this process, which has a connection of its own.
-    #[cfg(feature = "bridge")]
-    pub(crate) fn in_process(connection: ConnectionId) -> Self {
-        Self {
-            connection,
-            uid: None,
-            process: None,
-            pid: std::process::id(),
-            is_in_process: true,
-            agent: None,
-            end: Arc::default(),
-        }
-    }
-
     /// Whether the connection is over, and the client did not stop its calls or close it in HTTP/2's terms
     /// before: its process has ended, or cannot be reached.
     pub fn has_ended(&self) -> bool {
@@ -233,7 +217,6 @@ impl Connected for Conn {
             uid: self.uid,
             process: self.process.clone(),
             pid: self.pid,
-            is_in_process: false,
             agent: self.guard.agent.clone(),
             end: Arc::clone(&self.guard.end),
         }

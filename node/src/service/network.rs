@@ -1,41 +1,33 @@
-//! NetworkService: how this node is reached, and how it reaches others.
+//! How this node is reached, and how it reaches others.
 
 use std::time::SystemTime;
 
 use agentanycast_net as net;
 use agentanycast_proto::v1::{
     GetNetworkRequest, GetNetworkResponse, Nat, PeerPath, RegistryState, RelayReservation, ReservationState,
-    network_service_server::NetworkService,
 };
-use tonic::{Request, Response, Status};
 
-use super::{Api, node_service::peer_info};
+use super::{Service, ServiceResult, peers::peer_info};
 use crate::anycast::RegistryStatus;
 
-#[tonic::async_trait]
-impl NetworkService for Api {
-    async fn get_network(
-        &self,
-        _: Request<GetNetworkRequest>,
-    ) -> Result<Response<GetNetworkResponse>, Status> {
+impl Service {
+    pub(crate) async fn get_network(&self, _: GetNetworkRequest) -> ServiceResult<GetNetworkResponse> {
         let reachable = self.net().reachable().borrow().clone();
         let peers = self.net().peers();
         let mut relays = Vec::new();
         for relay in self.net().relays() {
             relays.push(place(self.with_next_dial(relay).await));
         }
-        Ok(Response::new(GetNetworkResponse {
+        Ok(GetNetworkResponse {
             nat: nat(reachable.nat) as i32,
             direct_addresses: reachable.direct,
             relayed_addresses: reachable.relayed,
             relays,
             peers: peers.iter().map(path).collect(),
             registries: self.anycast().registrations().into_iter().map(registry).collect(),
-        }))
+        })
     }
-}
 
-impl Api {
     /// A relay that is away is tried by dialling it.
     async fn with_next_dial(&self, mut relay: net::RelaySnapshot) -> net::RelaySnapshot {
         if let (net::ReservationState::Away, None, Some(peer)) = (relay.state, relay.next_try, relay.relay) {
