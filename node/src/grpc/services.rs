@@ -14,12 +14,15 @@ use tonic::{Request, Response, Status, Streaming};
 use super::{GrpcFace, ResponseStream, caller::caller_of, listen::CallerInfo, stream_response};
 
 /// A gRPC service. Its calls in the first braces take one message and give one. Those `of caller` also take who calls; what
-/// they give is made a message. The others stand in full.
+/// they give is made a message. Those `at once` read nothing of their message, and cannot fail. The others stand in full.
 macro_rules! grpc_service {
     (
         $service:ident { $($call:ident: $request:ident => $response:ident,)* }
         $(of caller {
             $($call_of:ident: $request_of:ident => $response_of:ident, $given:pat => $message:expr;)*
+        })?
+        $(at once($service_now:ident) {
+            $($call_now:ident: $request_now:ident => $response_now:ident, $message_now:expr;)*
         })?
         $(in full { $($in_full:tt)* })?
     ) => {
@@ -45,6 +48,16 @@ macro_rules! grpc_service {
                 }
             )*)?
 
+            $($(
+                async fn $call_now(
+                    &self,
+                    _: Request<v1::$request_now>,
+                ) -> Result<Response<v1::$response_now>, Status> {
+                    let $service_now = &self.service;
+                    Ok(Response::new($message_now))
+                }
+            )*)?
+
             $($($in_full)*)?
         }
     };
@@ -53,7 +66,6 @@ macro_rules! grpc_service {
 grpc_service! {
     NodeService {
         connect_peer: ConnectPeerRequest => ConnectPeerResponse,
-        list_peers: ListPeersRequest => ListPeersResponse,
         get_peer_card: GetPeerCardRequest => GetPeerCardResponse,
         discover: DiscoverRequest => DiscoverResponse,
     }
@@ -68,16 +80,13 @@ grpc_service! {
         complete_task: CompleteTaskRequest => CompleteTaskResponse, () => v1::CompleteTaskResponse {};
         fail_task: FailTaskRequest => FailTaskResponse, () => v1::FailTaskResponse {};
     }
+    at once(service) {
+        get_node_info: GetNodeInfoRequest => GetNodeInfoResponse,
+            v1::GetNodeInfoResponse { node_info: Some(service.node_info()) };
+        list_peers: ListPeersRequest => ListPeersResponse,
+            v1::ListPeersResponse { peers: service.peers() };
+    }
     in full {
-        async fn get_node_info(
-            &self,
-            _: Request<v1::GetNodeInfoRequest>,
-        ) -> Result<Response<v1::GetNodeInfoResponse>, Status> {
-            Ok(Response::new(v1::GetNodeInfoResponse {
-                node_info: Some(self.service.node_info()),
-            }))
-        }
-
         type SubscribeTaskUpdatesStream = ResponseStream<v1::SubscribeTaskUpdatesResponse>;
 
         async fn subscribe_task_updates(
@@ -159,7 +168,10 @@ grpc_service! {
         set_agent_access: SetAgentAccessRequest => SetAgentAccessResponse,
         unregister_agent: UnregisterAgentRequest => UnregisterAgentResponse,
         list_node_agents: ListNodeAgentsRequest => ListNodeAgentsResponse,
+    }
+    at once(service) {
         list_agent_programs: ListAgentProgramsRequest => ListAgentProgramsResponse,
+            v1::ListAgentProgramsResponse { programs: service.programs().list() };
     }
     in full {
         type ReportUnreadyStream = ResponseStream<v1::ReportUnreadyResponse>;

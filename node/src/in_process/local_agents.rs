@@ -59,7 +59,7 @@ impl Agents for LocalGateway {
         card: v1::AgentCard,
         program: Option<v1::AgentProgram>,
     ) -> Result<Arc<dyn AgentPort>, GatewayError> {
-        let name = register(self.service(), name, card, (self.access(), false)).await?;
+        let name = register(&self.service, name, card, (self.access, false)).await?;
         self.listen_for(name, program).await
     }
 
@@ -69,7 +69,7 @@ impl Agents for LocalGateway {
         card: v1::AgentCard,
         program: Option<v1::AgentProgram>,
     ) -> Result<Arc<dyn AgentPort>, GatewayError> {
-        let name = register(self.service(), name, card, (self.access(), true)).await?;
+        let name = register(&self.service, name, card, (self.access, true)).await?;
         self.listen_for(name, program).await
     }
 
@@ -77,7 +77,7 @@ impl Agents for LocalGateway {
         let request = UnregisterAgentRequest {
             name: name.to_owned(),
         };
-        let removed = self.service().unregister_agent(request).await;
+        let removed = self.service.unregister_agent(request).await;
         removed.map(drop).map_err(task_error)
     }
 }
@@ -89,16 +89,16 @@ impl LocalGateway {
         name: String,
         program: Option<v1::AgentProgram>,
     ) -> Result<Arc<dyn AgentPort>, GatewayError> {
-        let connection = Arc::new(LocalConnection::new(self.service().clone()));
+        let connection = Arc::new(LocalConnection::new(self.service.clone()));
         let request = SubscribeIncomingTasksRequest {
             agent: name.clone(),
             program,
             ends: true,
         };
-        // This process does not outlive its agents.
+        // An agent of this process ends with the daemon.
         let has_ended = || false;
         let subscribed = self
-            .service()
+            .service
             .subscribe_incoming_tasks(request, &connection.caller, has_ended);
         let handed = subscribed.await.map_err(task_error)?;
         let stop = CancellationToken::new();
@@ -124,7 +124,7 @@ impl LocalGateway {
         });
         Ok(Arc::new(LocalAgent {
             name,
-            access: self.access(),
+            access: self.access,
             connection,
             tasks,
             taking: Mutex::new(None),

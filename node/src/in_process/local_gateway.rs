@@ -27,10 +27,10 @@ use crate::service::{Service, ServiceErrorKind};
 /// The node as gateways see it.
 #[derive(Clone)]
 pub(crate) struct LocalGateway {
-    service: Service,
+    pub(super) service: Service,
     net: net::Handle,
     /// That of agents that are attached by this.
-    access: v1::AgentAccess,
+    pub(super) access: v1::AgentAccess,
 }
 
 impl LocalGateway {
@@ -49,16 +49,6 @@ impl LocalGateway {
             access,
             ..self.clone()
         }
-    }
-
-    /// The access of agents that are attached by this.
-    pub(super) fn access(&self) -> v1::AgentAccess {
-        self.access
-    }
-
-    /// What the node does.
-    pub(super) fn service(&self) -> &Service {
-        &self.service
     }
 
     async fn peer_card(

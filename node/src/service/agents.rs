@@ -2,9 +2,9 @@
 
 use agentanycast_core::NodeAgent as EngineAgent;
 use agentanycast_proto::v1::{
-    ListAgentProgramsRequest, ListAgentProgramsResponse, ListNodeAgentsRequest, ListNodeAgentsResponse,
-    NodeAgent, RegisterAgentRequest, RegisterAgentResponse, ReportUnreadyRequest, ReportUnreadyResponse,
-    SetAgentAccessRequest, SetAgentAccessResponse, UnregisterAgentRequest, UnregisterAgentResponse,
+    ListNodeAgentsRequest, ListNodeAgentsResponse, NodeAgent, RegisterAgentRequest, RegisterAgentResponse,
+    ReportUnreadyRequest, ReportUnreadyResponse, SetAgentAccessRequest, SetAgentAccessResponse,
+    UnregisterAgentRequest, UnregisterAgentResponse,
 };
 use futures::Stream;
 
@@ -64,15 +64,6 @@ impl Service {
         let agents = self.engine().list_agents().await?;
         Ok(ListNodeAgentsResponse {
             agents: agents.iter().map(node_agent).collect(),
-        })
-    }
-
-    pub(crate) async fn list_agent_programs(
-        &self,
-        _: ListAgentProgramsRequest,
-    ) -> ServiceResult<ListAgentProgramsResponse> {
-        Ok(ListAgentProgramsResponse {
-            programs: self.programs().list(),
         })
     }
 

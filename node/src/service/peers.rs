@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use agentanycast_net::{DialError, Nat, PeerSnapshot};
 use agentanycast_proto::v1::{
-    ConnectPeerRequest, ConnectPeerResponse, ConnectionType, ListPeersRequest, ListPeersResponse, NatType,
-    NodeInfo, PeerInfo,
+    ConnectPeerRequest, ConnectPeerResponse, ConnectionType, NatType, NodeInfo, PeerInfo,
 };
 
 use super::{Service, ServiceError, ServiceResult, peer_of};
@@ -54,9 +53,9 @@ impl Service {
         })
     }
 
-    pub(crate) async fn list_peers(&self, _: ListPeersRequest) -> ServiceResult<ListPeersResponse> {
-        let peers = self.net().peers().iter().map(peer_info).collect();
-        Ok(ListPeersResponse { peers })
+    /// Those that are connected.
+    pub(crate) fn peers(&self) -> Vec<PeerInfo> {
+        self.net().peers().iter().map(peer_info).collect()
     }
 }
 
