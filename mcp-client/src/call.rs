@@ -6,7 +6,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    client::{Connection, PendingRequest, of_outcome},
+    connection::{Connection, PendingRequest, of_outcome},
     failure::{FailureKind, McpFailure},
     message, param_headers,
     shared::{RequestKind, ServerEvent},

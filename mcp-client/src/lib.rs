@@ -11,9 +11,10 @@
 
 mod call;
 mod client;
+mod connection;
 mod failure;
-mod handshake;
 mod http;
+mod identity;
 mod lines;
 mod message;
 mod open_calls;
@@ -25,7 +26,8 @@ mod shared;
 mod tools;
 
 pub use call::{CallEvent, ElicitationAnswer, Question, ToolCall};
-pub use client::{ClientIdentity, McpClient};
+pub use client::McpClient;
 pub use failure::{FailureKind, McpFailure};
+pub use identity::ClientIdentity;
 pub use result::{ToolResult, text_of_block};
 pub use tools::{MOST_TOOLS, Tool, ToolList};

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::client::ClientIdentity;
+use crate::identity::ClientIdentity;
 
 /// The revision without a handshake: each request says what the client is.
 pub(crate) const STATELESS: &str = "2026-07-28";

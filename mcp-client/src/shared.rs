@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{
-    client::ClientIdentity,
     failure::{FailureKind, McpFailure},
+    identity::ClientIdentity,
     message::{self, Message, messages},
     open_calls::OpenCalls,
     outline::Outline,

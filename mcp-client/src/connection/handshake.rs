@@ -9,8 +9,8 @@ use agentanycast_limits::Backoff;
 use serde_json::Map;
 use tokio::time::{sleep, timeout};
 
+use super::Connection;
 use crate::{
-    client::Connection,
     failure::{FailureKind, McpFailure},
     message,
     revision::{self, Revision},
