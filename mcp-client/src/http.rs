@@ -6,8 +6,8 @@
 use std::{sync::OnceLock, time::Duration};
 
 use agentanycast_readers::{
-    body::readable,
-    excerpt::{excerpt, words},
+    body::{readable, words},
+    excerpt::excerpt,
     json,
     sse::SseReader,
 };

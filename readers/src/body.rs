@@ -5,8 +5,9 @@
 use std::borrow::Cow;
 
 use crate::{
-    excerpt::{excerpt, text_of_page},
+    excerpt::{MAX_PAGE, excerpt, text_of_page},
     gzip::Unpacker,
+    json::without_bom,
 };
 
 /// Most bytes of an unpacked body.
@@ -52,6 +53,26 @@ pub fn readable<'a>(body: &'a [u8], content_type: &str, content_encoding: &str) 
         return page.into_bytes().into();
     }
     text
+}
+
+/// As [`excerpt`](crate::excerpt::excerpt), of a whole answer: where that is a page of HTML or XML, only the text of the page. Bytes that are
+/// packed are named.
+///
+/// ```
+/// use agentanycast_readers::body::words;
+///
+/// assert_eq!(words(b"<html><style>b {}</style><h1>Bad gateway</h1></html>"), "Bad gateway");
+/// ```
+pub fn words(answer: &[u8]) -> String {
+    if let Some(packing) = unread_packing(answer, "") {
+        return format!("(packed with {packing})");
+    }
+    let answer = without_bom(answer);
+    let answer = in_utf8(&answer[..answer.len().min(MAX_PAGE)], "");
+    if !answer.trim_ascii_start().starts_with(b"<") {
+        return excerpt(&answer);
+    }
+    text_of_page(&answer).map_or_else(|| excerpt(&answer), |text| excerpt(text.as_bytes()))
 }
 
 /// How a body is packed, where it is not read: another way than gzip. `content_encoding` may be empty.
@@ -135,6 +156,23 @@ mod tests {
 
     fn read(body: &[u8], content_type: &str, encoding: &str) -> String {
         String::from_utf8_lossy(&readable(body, content_type, encoding)).into_owned()
+    }
+
+    #[test]
+    fn of_a_page_the_text_is_shown() {
+        let page = "\u{feff}<!DOCTYPE html>\n<html><head><title>502 Bad\nGateway</title><STYLE>b > c {}</Style>\
+                    <script>if (a<b) {}</script></head><!-- <p>no</p> --><p class=\"x\">ä &amp; so</p></html>";
+        assert_eq!(words(page.as_bytes()), "502 Bad Gateway ä & so");
+        assert_eq!(
+            words(b"<p>&lt;&#99999999;&; & &#x2019;</p>"),
+            "<&#99999999;&; & \u{2019}"
+        );
+        assert_eq!(words(b"\x28\xb5\x2f\xfd<p>"), "(packed with zstd)");
+        assert_eq!(words(b"<p>cut <b"), "cut");
+        assert_eq!(words(b"<img>"), "<img>");
+        assert_eq!(words(b"a < b"), "a < b");
+        assert_eq!(words(b"<script>"), "<script>");
+        assert_eq!(words(b""), "");
     }
 
     #[test]

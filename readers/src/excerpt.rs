@@ -2,11 +2,6 @@
 
 use agentanycast_daemon_kit::sanitize::{one_line, without_url_secrets};
 
-use crate::{
-    body::{in_utf8, unread_packing},
-    json::without_bom,
-};
-
 /// Longest excerpt, in characters: a terminal shows it in four lines, and it holds the beginning of most
 /// stack traces and error objects.
 pub const MAX_CHARS: usize = 300;
@@ -34,28 +29,8 @@ pub fn excerpt(line: &[u8]) -> String {
     shown
 }
 
-/// Largest part of a page that [`words`] looks at, in bytes: pages of errors are smaller.
-const MAX_PAGE: usize = 64 << 10;
-
-/// As [`excerpt`], of a whole answer: where that is a page of HTML or XML, only the text of the page. Bytes that are
-/// packed are named.
-///
-/// ```
-/// use agentanycast_readers::excerpt::words;
-///
-/// assert_eq!(words(b"<html><style>b {}</style><h1>Bad gateway</h1></html>"), "Bad gateway");
-/// ```
-pub fn words(answer: &[u8]) -> String {
-    if let Some(packing) = unread_packing(answer, "") {
-        return format!("(packed with {packing})");
-    }
-    let answer = without_bom(answer);
-    let answer = in_utf8(&answer[..answer.len().min(MAX_PAGE)], "");
-    if !answer.trim_ascii_start().starts_with(b"<") {
-        return excerpt(&answer);
-    }
-    text_of_page(&answer).map_or_else(|| excerpt(&answer), |text| excerpt(text.as_bytes()))
-}
+/// Largest part of a page that is looked at, in bytes: pages of errors are smaller.
+pub(crate) const MAX_PAGE: usize = 64 << 10;
 
 /// The text of a page of HTML or XML on one line, with its most common entities as the characters that they stand
 /// for; `None`: it has none.
@@ -135,23 +110,6 @@ fn behind<'a>(text: &'a str, end: &str) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn of_a_page_the_text_is_shown() {
-        let page = "\u{feff}<!DOCTYPE html>\n<html><head><title>502 Bad\nGateway</title><STYLE>b > c {}</Style>\
-                    <script>if (a<b) {}</script></head><!-- <p>no</p> --><p class=\"x\">ä &amp; so</p></html>";
-        assert_eq!(words(page.as_bytes()), "502 Bad Gateway ä & so");
-        assert_eq!(
-            words(b"<p>&lt;&#99999999;&; & &#x2019;</p>"),
-            "<&#99999999;&; & \u{2019}"
-        );
-        assert_eq!(words(b"\x28\xb5\x2f\xfd<p>"), "(packed with zstd)");
-        assert_eq!(words(b"<p>cut <b"), "cut");
-        assert_eq!(words(b"<img>"), "<img>");
-        assert_eq!(words(b"a < b"), "a < b");
-        assert_eq!(words(b"<script>"), "<script>");
-        assert_eq!(words(b""), "");
-    }
 
     #[test]
     fn a_line_is_shown_in_part() {

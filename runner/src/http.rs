@@ -17,8 +17,8 @@ use std::time::Duration;
 pub use agentanycast_gateways::run::HttpStyle;
 use agentanycast_gateways::run::shown_url;
 use agentanycast_readers::{
-    body::readable,
-    excerpt::{excerpt, words},
+    body::{readable, words},
+    excerpt::excerpt,
     json::without_bom,
 };
 use reqwest::{

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use agentanycast_daemon_kit::address::join_path;
 use agentanycast_proto::v1;
-use agentanycast_readers::{excerpt::words, gzip::Unpacker, json};
+use agentanycast_readers::{body::words, gzip::Unpacker, json};
 use reqwest::{Client, header::ACCEPT};
 use serde_json::Value;
 

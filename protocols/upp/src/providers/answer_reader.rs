@@ -6,7 +6,8 @@
 //! an answer that cannot be read is an error that shows the beginning of the answer.
 
 use agentanycast_readers::{
-    excerpt::{excerpt, words},
+    body::words,
+    excerpt::excerpt,
     gzip::{UnpackError, Unpacker},
     halves,
     json::{self, without_bom},

@@ -6,7 +6,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use agentanycast_readers::{body::readable, excerpt::words, json};
+use agentanycast_readers::{
+    body::{readable, words},
+    json,
+};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{
