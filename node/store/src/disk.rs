@@ -9,6 +9,7 @@ mod block;
 mod block_tree;
 mod checkpoint;
 mod journal;
+mod layout;
 mod memtable;
 mod recovery;
 mod sled_base;
@@ -26,8 +27,8 @@ use bytes::Bytes;
 
 pub use self::recovery::moved_aside;
 use self::{
-    checkpoint::{Checkpoints, FullSegment},
-    journal::Journal,
+    checkpoint::Checkpoints,
+    journal::{FullSegment, Journal},
     memtable::{Memtable, MergeIter},
     sled_base::{LayerValue, SledBase},
 };

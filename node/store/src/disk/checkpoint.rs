@@ -12,7 +12,9 @@ use std::{
 };
 
 use super::{
-    Layers, StoreThresholds, failed, journal,
+    Layers, StoreThresholds, failed,
+    journal::{self, FullSegment},
+    layout,
     sled_base::{AbsorbResult, SledBase},
     value_log::ValueLog,
 };
@@ -20,15 +22,6 @@ use crate::{StoreError, directory::remove_if_there, growth::DatabaseGrowth};
 
 /// Bytes on disk per byte of live data before the database is rewritten.
 const MAX_SIZE_PER_LIVE: u64 = 3;
-
-/// A segment that is written to its end.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct FullSegment {
-    pub(super) number: u64,
-    pub(super) bytes: u64,
-    /// It was filled so soon that what is large in it should not be written once more.
-    pub(super) is_quick: bool,
-}
 
 /// The checkpoint thread, as the writer sees it. At most one checkpoint is under way.
 pub(super) struct Checkpoints {
@@ -73,7 +66,7 @@ impl Checkpoints {
             }
         })?;
         Ok(Self {
-            journals: super::recovery::journals(directory),
+            journals: layout::journals(directory),
             orders: Some(orders),
             done,
             under_way: false,
@@ -182,7 +175,7 @@ impl Checkpointer {
         if !self.growth.is_mostly_dead(size, live) {
             return Ok(None);
         }
-        let path = super::recovery::generation_after(&self.directory, base.path());
+        let path = layout::generation_after(&self.directory, base.path());
         match base.copy_to(&path) {
             Ok(next) => {
                 let to = next.size_on_disk().map_err(failed)?;

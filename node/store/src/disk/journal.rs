@@ -32,6 +32,15 @@ const MAX_SEGMENT: u64 = 1 << 30;
 /// Room that an empty record keeps, in bytes.
 const KEPT_BUFFER: usize = 1 << 20;
 
+/// A segment that is written to its end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FullSegment {
+    pub(super) number: u64,
+    pub(super) bytes: u64,
+    /// It was filled so soon that what is large in it should not be written once more.
+    pub(super) is_quick: bool,
+}
+
 /// Why a journal cannot be read.
 #[derive(Debug)]
 pub(super) enum JournalError {

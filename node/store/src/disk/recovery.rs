@@ -15,8 +15,9 @@ use std::{
 
 use super::{
     DiskStore, LayerStack, Layers, OpenedStore, StoreThresholds, WriterState,
-    checkpoint::{Checkpoints, FullSegment},
-    journal::{self, Journal, JournalError},
+    checkpoint::Checkpoints,
+    journal::{self, FullSegment, Journal, JournalError},
+    layout::{generation, generation_after, generations, journals, values},
     memtable::Memtable,
     sled_base::{AbsorbResult, SledBase},
     value_log::ValueLog,
@@ -26,9 +27,6 @@ use crate::{
     database::DatabaseError,
     directory::{self, make_private},
 };
-
-/// Directories of the database are named so, with the number of their generation.
-const GENERATION: &str = "tasks.";
 
 impl From<JournalError> for DatabaseError {
     fn from(error: JournalError) -> Self {
@@ -201,41 +199,6 @@ fn open_base(directory: &Path, journals: &Path, segments: &mut Vec<u64>) -> Resu
     fs::remove_dir_all(before)?;
     tracing::info!(path = %packed.path().display(), "the database of an earlier version was packed");
     Ok(packed)
-}
-
-/// The directory of the journal.
-pub(super) fn journals(directory: &Path) -> PathBuf {
-    directory.join("journal")
-}
-
-/// The directory of the large values.
-pub(super) fn values(directory: &Path) -> PathBuf {
-    directory.join("values")
-}
-
-fn generation(directory: &Path, number: u64) -> PathBuf {
-    directory.join(format!("{GENERATION}{number}"))
-}
-
-/// The numbers of the databases that are there, in ascending order.
-fn generations(directory: &Path) -> io::Result<Vec<u64>> {
-    let mut numbers = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let name = entry?.file_name();
-        numbers.extend(name.to_str().and_then(number_of));
-    }
-    numbers.sort_unstable();
-    Ok(numbers)
-}
-
-fn number_of(name: &str) -> Option<u64> {
-    name.strip_prefix(GENERATION)?.parse().ok()
-}
-
-/// Where the generation after the one at `path` goes.
-pub(super) fn generation_after(directory: &Path, path: &Path) -> PathBuf {
-    let name = path.file_name().and_then(|name| name.to_str());
-    generation(directory, name.and_then(number_of).unwrap_or(0) + 1)
 }
 
 /// Moves database, values and journal to `data.corrupt-<time>`.

@@ -15,10 +15,10 @@ use bytes::Bytes;
 
 use super::{
     block_tree::BlockTree,
-    checkpoint::FullSegment,
     failed,
+    journal::FullSegment,
+    layout,
     memtable::{Memtable, ValueChange},
-    recovery,
     value_log::{self, StoredCell, ValueContainer, ValueLog, ValuePointer},
 };
 use crate::{
@@ -293,7 +293,7 @@ impl SledBase {
 
     /// Bytes that the files beside it take on disk: large values and the journal.
     pub(super) fn size_of_files(&self) -> io::Result<u64> {
-        let directories = [recovery::values(&self.store), recovery::journals(&self.store)];
+        let directories = [layout::values(&self.store), layout::journals(&self.store)];
         directories
             .iter()
             .map(|directory| value_log::size_of(directory))

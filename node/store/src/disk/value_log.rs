@@ -16,9 +16,8 @@ use std::{
 };
 
 use super::{
-    checkpoint::FullSegment,
-    journal::{self, ValueEntry},
-    recovery,
+    journal::{self, FullSegment, ValueEntry},
+    layout,
 };
 use crate::directory::sync_directory;
 
@@ -61,8 +60,8 @@ pub(super) enum ValueContainer {
 impl ValueContainer {
     pub(super) fn path(self, store: &Path) -> PathBuf {
         match self {
-            Self::File(number) => path_of(&recovery::values(store), number),
-            Self::Segment(number) => journal::path_of(&recovery::journals(store), number),
+            Self::File(number) => path_of(&layout::values(store), number),
+            Self::Segment(number) => journal::path_of(&layout::journals(store), number),
         }
     }
 }
@@ -185,7 +184,7 @@ impl ValueLog {
         let mut files = BTreeMap::new();
         let mut lost = BTreeSet::new();
         let mut next = 1;
-        for entry in fs::read_dir(recovery::values(store))? {
+        for entry in fs::read_dir(layout::values(store))? {
             let entry = entry?;
             if let Some(number) = number_of(&entry.file_name()) {
                 files.insert(

@@ -255,7 +255,7 @@ fn a_store_whose_parts_do_not_fit_is_moved_aside() {
 fn a_rewriting_that_was_cut_off_is_undone() {
     assert!(!moved_aside_after(|home| {
         let newest = generation_paths(home).pop().unwrap();
-        let next = recovery::generation_after(home, &newest);
+        let next = layout::generation_after(home, &newest);
         // It got as far as its files, not to its birth mark.
         drop(sled::open(&next).unwrap());
     }));
@@ -306,7 +306,7 @@ fn a_database_of_a_format_that_is_not_known_is_refused_and_left_as_it_is() {
 }
 
 fn value_files(home: &Path) -> Vec<PathBuf> {
-    let values = recovery::values(home);
+    let values = layout::values(home);
     names(&values).iter().map(|name| values.join(name)).collect()
 }
 
@@ -322,12 +322,12 @@ fn with_large_values(home: &Path, keys: u8) -> DiskStore {
 
 /// Bytes of the files of large values, and of the segments that stay. Others were written a megabyte ahead.
 fn kept(home: &Path) -> u64 {
-    let journals = recovery::journals(home);
+    let journals = layout::journals(home);
     let lengths = names(&journals)
         .into_iter()
         .filter_map(|name| Some(fs::metadata(journals.join(name)).ok()?.len()));
     let stay: u64 = lengths.filter(|length| *length < 1 << 20).sum();
-    stay + value_log::size_of(&recovery::values(home)).unwrap()
+    stay + value_log::size_of(&layout::values(home)).unwrap()
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::{block_tree::BlockTree, journal::ValueOffset, sled_base::AbsorbResult, value_log::ValueLog, *};
 
 fn segments(home: &Path) -> usize {
-    names(&recovery::journals(home)).len()
+    names(&layout::journals(home)).len()
 }
 
 #[test]
@@ -17,7 +17,7 @@ fn a_segment_of_large_values_stays_with_them_until_nothing_in_it_is_used() {
     drop(store);
     let store = open_tiny(home.path());
     // Of 600 000 bytes nothing is written twice but what was not taken in before the restart: two segments at most.
-    let values = value_log::size_of(&recovery::values(home.path())).unwrap();
+    let values = value_log::size_of(&layout::values(home.path())).unwrap();
     assert!(values < 2 * TINY.longest_segment + 4096, "{values} bytes");
     assert!(kept(home.path()) > 600_000, "{} bytes", kept(home.path()));
     for key in &keys {
@@ -32,7 +32,7 @@ fn a_segment_of_large_values_stays_with_them_until_nothing_in_it_is_used() {
         segments(home.path()),
         2,
         "{:?}",
-        names(&recovery::journals(home.path()))
+        names(&layout::journals(home.path()))
     );
 }
 
@@ -98,7 +98,7 @@ fn a_damaged_value_in_a_segment_is_refused_by_name_and_the_rest_is_read() {
     drop(open_tiny(home.path()));
     // In the one a value, of the other the beginning, by which it is known.
     for (number, at) in [(0, 500), (1, 0)] {
-        let segment = recovery::journals(home.path()).join(&names(&recovery::journals(home.path()))[number]);
+        let segment = layout::journals(home.path()).join(&names(&layout::journals(home.path()))[number]);
         let mut bytes = fs::read(&segment).unwrap();
         bytes[at] ^= 1;
         fs::write(&segment, bytes).unwrap();
@@ -188,7 +188,7 @@ fn segments_that_stayed_can_be_taken_in_once_more() {
             segments(home.path()),
             stay_for.len() + 2,
             "{:?}",
-            names(&recovery::journals(home.path()))
+            names(&layout::journals(home.path()))
         );
         // They are emptied, and others come.
         for round in 0..200_u8 {
