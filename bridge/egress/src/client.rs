@@ -3,13 +3,11 @@
 //! The one rule: what comes is bounded before it is read, in bytes and in time, and no secret goes to another host than
 //! its own, or without TLS over the Internet, or is kept of what the host says.
 
-mod credentials;
 mod host_client;
 mod redact;
 mod tls;
 mod transport_error;
 
-use credentials::percent_encoded;
 pub use host_client::{
     AnswerBody, GrpcTransport, HostClient, HostClients, HttpCall, in_utf8, read, read_prefix,
 };

@@ -1,5 +1,7 @@
 //! One HTTP client for each host that something special is known of, and one for all others.
 
+mod credentials;
+
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc, time::Duration};
 
 use agentanycast_daemon_kit::{address::bare_url, hot_reload::HotReload};
@@ -18,8 +20,8 @@ use tokio_rustls::rustls::ClientConfig;
 use tower::ServiceExt as _;
 use tower_http::decompression::{Decompression, DecompressionBody};
 
+use self::credentials::HostCredentials;
 use super::{
-    credentials::HostCredentials,
     redact::Redactor,
     tls::{CertificatePins, client_config},
     transport_error,

@@ -10,7 +10,6 @@ use std::{
 use base64::{Engine as _, prelude::BASE64_STANDARD_NO_PAD};
 use serde_json::{Map, Value};
 
-use super::percent_encoded;
 use crate::error::{OutboundError, one_line};
 
 /// What stands in the place of a secret.
@@ -100,6 +99,22 @@ fn forms(secret: &str) -> Vec<String> {
     let mut known = std::collections::HashSet::new();
     forms.retain(|form| form.len() >= LEAST && known.insert(form.clone()));
     forms
+}
+
+/// All but letters, digits and what is in `bare` by its bytes' numbers, a space as `space`.
+pub(super) fn percent_encoded(text: &str, bare: &str, space: &str, lower: bool) -> String {
+    text.bytes().fold(String::new(), |mut form, byte| {
+        use std::fmt::Write as _;
+        match byte {
+            b' ' => form.push_str(space),
+            byte if byte.is_ascii_alphanumeric() || bare.as_bytes().contains(&byte) => {
+                form.push(char::from(byte));
+            }
+            byte if lower => drop(write!(form, "%{byte:02x}")),
+            byte => drop(write!(form, "%{byte:02X}")),
+        }
+        form
+    })
 }
 
 /// Hides what a host was told until now.

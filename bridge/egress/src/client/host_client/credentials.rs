@@ -9,11 +9,11 @@ use http::{HeaderName, HeaderValue, Method, header};
 use serde_json::Value;
 use tokio::sync::Mutex;
 
-use super::{
-    HostClient, HttpCall,
-    redact::{Redactor, SentSecrets},
+use super::{HostClient, HttpCall};
+use crate::{
+    client::redact::{Redactor, SentSecrets, percent_encoded},
+    error::{Kind, OutboundError, excerpt},
 };
-use crate::error::{Kind, OutboundError, excerpt};
 
 /// Largest secret in a file, in bytes.
 const MAX_SECRET: u64 = 64 << 10;
@@ -221,22 +221,6 @@ fn value(scheme: &str, secret: &str) -> Result<HeaderValue, OutboundError> {
 /// As forms are encoded.
 fn form_encoded(text: &str) -> String {
     percent_encoded(text, "-._*", "+", false)
-}
-
-/// All but letters, digits and what is in `bare` by its bytes' numbers, a space as `space`.
-pub(super) fn percent_encoded(text: &str, bare: &str, space: &str, lower: bool) -> String {
-    text.bytes().fold(String::new(), |mut form, byte| {
-        use std::fmt::Write as _;
-        match byte {
-            b' ' => form.push_str(space),
-            byte if byte.is_ascii_alphanumeric() || bare.as_bytes().contains(&byte) => {
-                form.push(char::from(byte));
-            }
-            byte if lower => drop(write!(form, "%{byte:02x}")),
-            byte => drop(write!(form, "%{byte:02X}")),
-        }
-        form
-    })
 }
 
 #[cfg(test)]
