@@ -7,7 +7,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use agentanycast_front::admission::ClientConnection;
+use agentanycast_front::client_connection::ClientConnection;
 use agentanycast_limits::Network;
 use lru::LruCache;
 use serde_json::Value;

@@ -15,8 +15,8 @@ pub(crate) use status::reason;
 use std::{pin::Pin, sync::Arc};
 
 use agentanycast_front::{
-    admission::ClientConnection,
     auth::FrontCaller,
+    client_connection::ClientConnection,
     host::RequestHost,
     path_segment::decode,
     refusal::{Refusal, RefusalKind},

@@ -17,7 +17,8 @@ mod sse;
 use std::{convert::Infallible, sync::Arc};
 
 use agentanycast_front::{
-    admission::{AdmittedRequest, ClientConnection, RequestAdmission},
+    admission::{AdmittedRequest, RequestAdmission},
+    client_connection::ClientConnection,
     cors::cors,
     host::RequestHost,
     json_response::{JSON, response},

@@ -4,10 +4,9 @@
 
 use std::{
     hash::Hash,
-    net::{IpAddr, SocketAddr},
     num::NonZeroUsize,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
     time::{Duration, Instant},
@@ -15,14 +14,15 @@ use std::{
 
 use agentanycast_gateways::front::{CallerLimits, is_url_of_this_host};
 use agentanycast_limits::{
-    ByteQuota, Concurrency, Network, Slot,
+    ByteQuota, Concurrency, Network,
     rate::{Nanos, Rate, Rates},
 };
 use http::{HeaderMap, HeaderName, header};
 
 use super::refusal::Refusal;
 use crate::{
-    auth::{AuthError, Authenticator, ClientCertificate, FrontCaller},
+    auth::{AuthError, Authenticator, FrontCaller},
+    client_connection::ClientConnection,
     host::RequestHost,
 };
 
@@ -51,29 +51,6 @@ const SMALL_ANSWER: usize = 64 << 10;
 /// more in base64.
 const UNREAD: usize = 192 << 20;
 const UNREAD_OF_ALL: usize = 768 << 20;
-
-/// Who is at the other end of a connection.
-#[derive(Clone, Debug)]
-pub struct ClientConnection {
-    /// The network that it comes from.
-    pub network: Network,
-    /// The certificate that its TLS has shown.
-    pub certificate: Option<ClientCertificate>,
-    /// This end of it.
-    pub local_addr: Option<SocketAddr>,
-    /// Its place among connections, which a socket that it becomes keeps.
-    pub slot: Weak<Slot>,
-}
-
-impl ClientConnection {
-    /// Whether both its ends are loopback addresses.
-    fn is_loopback(&self) -> bool {
-        let is_here = self
-            .local_addr
-            .is_some_and(|here| here.ip().to_canonical().is_loopback());
-        is_here && IpAddr::from(self.network).is_loopback()
-    }
-}
 
 /// What proxies add to requests that they pass on.
 const FORWARDED: [HeaderName; 8] = [
@@ -407,6 +384,8 @@ fn rate(per_second: u64, at_once: u64) -> Option<Rate> {
 
 #[cfg(test)]
 mod tests {
+    use std::{net::IpAddr, sync::Weak};
+
     use super::*;
     use crate::{json_body, refusal::RefusalKind};
 

@@ -20,7 +20,8 @@ use anyhow::Context as _;
 use http::{HeaderMap, header};
 
 pub use certificate::ClientCertificate;
-use oidc::{OidcError, OidcVerifier};
+use claims::OidcError;
+use oidc::OidcVerifier;
 pub use token_file::TokenFile;
 
 /// Who a caller is that needs not say. Nobody else can have this name.

@@ -26,7 +26,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tower::{Layer as _, ServiceExt as _, service_fn, util::MapRequestLayer};
 
-use super::{admission::ClientConnection, drain, lingering_io::LingeringIo, tls::Tls};
+use super::{client_connection::ClientConnection, drain, lingering_io::LingeringIo, tls::Tls};
 use crate::auth::ClientCertificate;
 
 /// Connections at once. Each takes a descriptor and, while it is idle, some KiB.

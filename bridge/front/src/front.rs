@@ -11,8 +11,9 @@ use axum::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    admission::{AdmittedRequest, ClientConnection, RequestAdmission, RequestPermit},
+    admission::{AdmittedRequest, RequestAdmission, RequestPermit},
     auth::Authenticator,
+    client_connection::ClientConnection,
     connection::ConnectionConfig,
     listener::{self, RunningFront},
     origin_policy::OriginPolicy,

@@ -7,8 +7,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use axum::extract::Request;
 use http::{HeaderMap, HeaderValue, header, uri::Authority};
 
-use super::admission::ClientConnection;
-use crate::refusal::{Refusal, RefusalKind};
+use crate::{
+    client_connection::ClientConnection,
+    refusal::{Refusal, RefusalKind},
+};
 
 /// Most that an error shows of a host, in characters.
 const SHOWN: usize = 80;

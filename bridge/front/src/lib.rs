@@ -5,13 +5,14 @@
 //! words of its protocol. `front` puts all together from settings. `listener` and `connection` take connections, with `tls`; `auth`, `origin_policy`, `cors` and
 //! `admission` decide who comes in; `request_body`, `json_body`, `json_scan` and `grpc_size` bound what comes, and
 //! `response_body` what goes; `drain` sees to what is left of a body; `sse` is streams of events, `websocket` sockets; `offload` keeps large
-//! contents off the thread that serves everybody; `host`, `path_segment`, `trace`, `json_response` and `request_counts` are
+//! contents off the thread that serves everybody; `client_connection`, `host`, `path_segment`, `trace`, `json_response` and `request_counts` are
 //! what most fronts need besides.
 
 #![forbid(unsafe_code)]
 
 pub mod admission;
 pub mod auth;
+pub mod client_connection;
 pub mod connection;
 pub mod cors;
 mod drain;

@@ -31,7 +31,8 @@ use tokio_tungstenite::{
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
-    admission::{ClientConnection, RequestPermit},
+    admission::RequestPermit,
+    client_connection::ClientConnection,
     json_body::too_much_memory,
     lingering_io::{LingerSwitch, LingeringIo},
     refusal::{Refusal, RefusalKind},

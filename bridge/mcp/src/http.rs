@@ -12,8 +12,9 @@ use std::{
 
 use agentanycast_daemon_kit::json_lines::Escaper;
 use agentanycast_front::{
-    admission::{AdmittedRequest, ClientConnection, RequestAdmission, RequestPermit},
+    admission::{AdmittedRequest, RequestAdmission, RequestPermit},
     auth::Authenticator,
+    client_connection::ClientConnection,
     cors::cors,
     json_body,
     json_response::{JSON, response},
@@ -37,7 +38,7 @@ use tokio_util::sync::CancellationToken;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 use tower_http::cors::CorsLayer;
 
-use crate::{McpCaller, McpContext, McpServer, ParsedCall, ToolHandler, call, tools::ToolName};
+use crate::{McpCaller, McpContext, McpServer, ParsedCall, ToolHandler, call, tool_name::ToolName};
 
 /// Where it is.
 const PATH: &str = "/mcp";

@@ -12,7 +12,7 @@ use std::{
 
 use agentanycast_daemon_kit::hot_reload::HotReload;
 use agentanycast_front::{
-    admission::ClientConnection, auth::ClientCertificate, request_counts::RequestCounts,
+    auth::ClientCertificate, client_connection::ClientConnection, request_counts::RequestCounts,
 };
 use axum::{body::Body, extract::Request};
 use bytes::{Buf as _, Bytes};

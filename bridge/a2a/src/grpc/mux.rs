@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use agentanycast_front::{
-    admission::{AdmittedRequest, ClientConnection, RequestAdmission},
+    admission::{AdmittedRequest, RequestAdmission},
+    client_connection::ClientConnection,
     host::RequestHost,
     json_body,
     request_body::RequestBody,

@@ -5,7 +5,7 @@ use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation, decode, errors::E
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{is_name, oidc::OidcError};
+use super::is_name;
 
 /// The algorithms that are taken. None that is none, and none with a shared secret: anybody who knows the issuer's
 /// public key could sign with it.
@@ -24,6 +24,17 @@ pub(super) const LONGEST: usize = 16 << 10;
 
 /// Longest id of a key, in bytes.
 const LONGEST_KEY_ID: usize = 512;
+
+/// Why a token is not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum OidcError {
+    /// It is not good, for this reason.
+    Bad(String),
+    /// It is good and lacks this scope.
+    Scope(String),
+    /// There are no keys to check it with, for this reason.
+    NoKeys(String),
+}
 
 /// What every token is held against.
 #[derive(Clone, Debug, PartialEq, Eq)]

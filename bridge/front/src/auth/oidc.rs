@@ -16,7 +16,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::{
     AuthScheme,
-    claims::{self, TokenRules},
+    claims::{self, OidcError, TokenRules},
     jwks::IssuerKeys,
     key_refresh::KeyRefresh,
 };
@@ -32,17 +32,6 @@ const DISCOVERY: &str = "/.well-known/openid-configuration";
 /// gives up is not trusted for longer.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(4096).expect("not zero");
 const REMEMBER_FOR: Duration = Duration::from_mins(1);
-
-/// Why a token is not taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum OidcError {
-    /// It is not good, for this reason.
-    Bad(String),
-    /// It is good and lacks this scope.
-    Scope(String),
-    /// There are no keys to check it with, for this reason.
-    NoKeys(String),
-}
 
 /// An issuer.
 #[derive(Debug)]

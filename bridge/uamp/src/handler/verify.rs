@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use agentanycast_daemon_kit::hot_reload::HotReload;
 use agentanycast_front::{
-    admission::{AdmittedRequest, ClientConnection},
-    auth::ClientCertificate,
+    admission::AdmittedRequest, auth::ClientCertificate, client_connection::ClientConnection,
 };
 use agentanycast_gateway::caller::CallerIdentity;
 use agentanycast_uamp::{envelope::Envelope, error::UampError, key::VerificationKey, trust::TrustAnchors};
