@@ -1,5 +1,6 @@
 //! What clients and agents of A2A 0.3 and 1.0 say, in the terms of the mesh and back. PURE.
 
+mod asked_version;
 pub mod card;
 pub mod diff;
 pub mod encode;

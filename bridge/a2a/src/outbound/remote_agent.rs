@@ -1,7 +1,6 @@
 //! An agent outside as it is spoken to, whichever way: questions in, what it says out.
 
 mod grpc;
-mod grpc_v0_3;
 
 use std::{sync::Arc, time::Duration};
 

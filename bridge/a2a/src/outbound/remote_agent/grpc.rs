@@ -1,5 +1,7 @@
 //! The same over gRPC: what is asked is made of the JSON that it stands for, and what is said becomes JSON again.
 
+mod v0_3;
+
 use std::time::Duration;
 
 use agentanycast_egress::client::{GrpcTransport, HostClient, MAX_ANSWER, from_error};
@@ -19,7 +21,6 @@ use crate::{
     outbound::{
         encode::{LISTED, RemoteCall},
         error::{Kind, OutboundError, from_a2a},
-        remote_agent::grpc_v0_3,
     },
     protocol::version::Version,
 };
@@ -45,7 +46,7 @@ impl RemoteAgent {
             let answer = async {
                 let ask = ask.clone();
                 if self.version() == Version::V03 {
-                    return grpc_v0_3::answer(grpc_v0_3::client(http, &self.uri)?, head, ask).await;
+                    return v0_3::answer(v0_3::client(http, &self.uri)?, head, ask).await;
                 }
                 answer(client(http, &self.uri)?, head, ask, &self.interface.tenant).await
             };
@@ -64,7 +65,7 @@ impl RemoteAgent {
             let events = async {
                 let ask = ask.clone();
                 if self.version() == Version::V03 {
-                    return grpc_v0_3::events(grpc_v0_3::client(http, &self.uri)?, head, ask).await;
+                    return v0_3::events(v0_3::client(http, &self.uri)?, head, ask).await;
                 }
                 events(client(http, &self.uri)?, head, ask, &self.interface.tenant).await
             };

@@ -10,10 +10,7 @@ use http::Uri;
 use serde_json::Value;
 use tonic::metadata::MetadataMap;
 
-use super::{
-    grpc::{ValueStream, fault, with},
-    unless_silent,
-};
+use super::{ValueStream, fault, unless_silent, with};
 use crate::{
     grpc::v0_3 as grpc_old,
     outbound::{
