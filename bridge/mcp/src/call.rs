@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::{
     args::{ArgError, ToolArgs},
-    tools::ToolName,
+    tool_name::ToolName,
 };
 
 /// Longest names of agents, skills, tasks and conversations, in bytes: the node's own bound.

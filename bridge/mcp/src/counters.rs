@@ -7,7 +7,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use super::tools::ToolName;
+use super::tool_name::ToolName;
 
 /// The label of calls of tools that there are not.
 const UNKNOWN: &str = "unknown";

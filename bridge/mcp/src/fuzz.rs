@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{call, tools::ToolName};
+use crate::{call, tool_name::ToolName};
 
 /// What a client of MCP sends: a byte that says which tool, and its arguments as JSON. They are read, or refused in one line.
 pub fn mcp(data: &[u8]) {

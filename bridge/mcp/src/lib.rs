@@ -21,6 +21,7 @@ mod render;
 mod server;
 mod stdio;
 mod tasks;
+pub(crate) mod tool_name;
 pub(crate) mod tools;
 
 use agentanycast_gateway::caller::{GatewayLabels, LabelNames};

@@ -22,7 +22,8 @@ use super::{
     counters::CallOutcome,
     handler::{CallOptions, CallResult, McpCaller},
     progress::ProgressReporter,
-    tools::{self, ToolName},
+    tool_name::ToolName,
+    tools,
 };
 
 /// What models are told of all tools together.

@@ -2,7 +2,7 @@ use agentanycast_gateway::fake::FakeGateway;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{call, tools::ToolName};
+use crate::{call, tool_name::ToolName};
 
 fn tools() -> ToolHandler {
     ToolHandler::new(Arc::new(FakeGateway::default()), Arc::default())
