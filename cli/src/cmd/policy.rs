@@ -9,10 +9,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use agentanycast_core::policy::{
-    AskedFor, Decision, DecisionReason, LOCAL, PeerAttributes, PolicyOutcome, PolicyRules, SourceName,
-    grants::{GrantedAgents, PeerGrant},
-    limits::SourceBounds,
+use agentanycast_core::{
+    agent_choice::{AgentList as _, TaskTarget, choose},
+    policy::{
+        AskedFor, Decision, DecisionReason, LOCAL, PeerAttributes, PolicyOutcome, PolicyRules, SourceName,
+        grants::{GrantedAgents, PeerGrant},
+        limits::SourceBounds,
+    },
 };
 use agentanycast_identity::PeerId;
 use agentanycast_node::{
@@ -22,7 +25,7 @@ use agentanycast_node::{
 use clap::Subcommand;
 use serde_json::json;
 
-use self::daemon_grants::{AskedAgent, DaemonGrants};
+use self::daemon_grants::DaemonGrants;
 use crate::{
     context::Context,
     failure::{CommandFailure, FailureCode},
@@ -77,9 +80,12 @@ pub(crate) async fn run(context: &Context, command: PolicyCommand) -> Result<(),
                 .collect::<Result<Vec<_>, CommandFailure>>()?;
             let beside = DaemonGrants::read(context, &file).await?;
             let query = PolicyQuery::parse(&sources, beside.as_ref())?;
-            let agents = asked_agents(beside.as_ref(), &agent, &skill, private)?;
-            let wanted = WantedTask { skill, agents };
-            check(context, &query, vouched, &wanted, beside.is_some(), &file)
+            let wanted = WantedTask {
+                skill,
+                agent,
+                private,
+            };
+            check(context, &query, vouched, &wanted, beside.as_ref(), &file)
         }
         PolicyCommand::Show(file) => show::show(context, &file).await,
     }
@@ -88,31 +94,10 @@ pub(crate) async fn run(context: &Context, command: PolicyCommand) -> Result<(),
 /// What a task asks for.
 struct WantedTask {
     skill: String,
-    /// The agents that it may be for, at least one.
-    agents: Vec<AskedAgent>,
-}
-
-/// The agents that a task may be for: those of the daemon, or else what was said.
-fn asked_agents(
-    beside: Option<&DaemonGrants>,
-    agent: &str,
-    skill: &str,
+    /// The agent that it names; may be empty.
+    agent: String,
+    /// Every agent is taken as private.
     private: bool,
-) -> Result<Vec<AskedAgent>, CommandFailure> {
-    let mut agents = match beside {
-        Some(beside) => beside.asked_agents(agent, skill)?,
-        None => Vec::new(),
-    };
-    if agents.is_empty() {
-        agents.push(AskedAgent {
-            name: agent.to_owned(),
-            is_private: false,
-        });
-    }
-    for asked in &mut agents {
-        asked.is_private |= private;
-    }
-    Ok(agents)
 }
 
 /// What would become of a task, and by which rule. It is an error if it would be denied.
@@ -121,7 +106,7 @@ fn check(
     asked: &PolicyQuery,
     vouched: bool,
     wanted: &WantedTask,
-    daemon_runs: bool,
+    beside: Option<&DaemonGrants>,
     file: &PolicyFile,
 ) -> Result<(), CommandFailure> {
     let LoadedPolicy {
@@ -132,10 +117,14 @@ fn check(
     if vouched {
         may_be_vouched_for(asked, &rules)?;
     }
-    let (decision, bounds) = asked.decide(&rules, vouched, wanted);
+    let (decision, bounds) = asked.decide(&rules, vouched, wanted, beside)?;
     // What keeps it out is that nobody vouches for it, and somebody could.
     let is_unknown = decision.reason == DecisionReason::Unknown && !rules.issuers.is_empty();
-    let if_vouched = is_unknown.then(|| asked.decide(&rules, true, wanted).0);
+    let if_vouched = if is_unknown {
+        Some(asked.decide(&rules, true, wanted, beside)?.0)
+    } else {
+        None
+    };
     let rule = match decision.reason {
         DecisionReason::Rule(number) => config.policy.acl.get(number - 1),
         _ => None,
@@ -154,7 +143,7 @@ fn check(
                 "issuers": rules.issuers,
             })),
             "limits": {"rps": bounds.rps, "max_in_flight": bounds.in_flight, "max_bytes": bounds.bytes},
-            "with_daemon": daemon_runs,
+            "with_daemon": beside.is_some(),
             "settings": settings,
         }))?;
     } else {
@@ -171,7 +160,7 @@ fn check(
             ("limits", limits),
             ("settings", rules_origin(settings.as_deref())),
         ])?;
-        if !daemon_runs {
+        if beside.is_none() {
             output::warn(
                 "by the rules alone: the daemon that has the agents, invites and trust does not run",
             );
@@ -273,27 +262,61 @@ impl PolicyQuery {
         Ok(Self::Peer(peer, standing))
     }
 
-    /// As the daemon judges it: by the first agent that lets it in, or else by the first.
-    fn decide(&self, rules: &PolicyRules, vouched: bool, wanted: &WantedTask) -> (Decision, SourceBounds) {
-        let each = wanted.agents.iter().map(|agent| {
+    /// As the daemon judges it: by the agent that it would choose.
+    ///
+    /// # Errors
+    /// The daemon has no agent for the task.
+    fn decide(
+        &self,
+        rules: &PolicyRules,
+        vouched: bool,
+        wanted: &WantedTask,
+        beside: Option<&DaemonGrants>,
+    ) -> Result<(Decision, SourceBounds), CommandFailure> {
+        let WantedTask {
+            skill,
+            agent,
+            private,
+        } = wanted;
+        let on = |agent: &str, is_private: bool| {
             let asked = AskedFor {
-                skill: &wanted.skill,
-                agent: &agent.name,
-                is_private: agent.is_private,
+                skill,
+                agent,
+                is_private,
             };
             self.decide_on(rules, vouched, asked)
+        };
+        let Some(beside) = beside else {
+            return Ok(on(agent, *private));
+        };
+        let list = beside.agents(*private);
+        let may_use = |name: &&str| match self {
+            // A task of this node's own goes to the agent that has the skill, and is judged then.
+            Self::Local(caller) => !is_anonymous(caller) || !list.is_private(name),
+            Self::Peer(..) => on(name, list.is_private(name)).0.outcome == PolicyOutcome::Allow,
+        };
+        let task = TaskTarget {
+            agent,
+            skill,
+            sender: None,
+        };
+        let chosen = choose(&list, task, |names| {
+            names.iter().copied().filter(may_use).collect()
         });
-        let mut each: Vec<(Decision, SourceBounds)> = each.collect();
-        let allowing = each
-            .iter()
-            .position(|(decision, _)| decision.outcome == PolicyOutcome::Allow);
-        each.swap_remove(allowing.unwrap_or_default())
+        match chosen {
+            Ok(Some(name)) => Ok(on(name, list.is_private(name))),
+            // A node without agents takes every task.
+            Ok(None) => Ok(on(agent, *private)),
+            Err(_) if list.names().next().is_none() => Ok(on(agent, *private)),
+            Err(reason) => Err(CommandFailure::usage(format!(
+                "the daemon would refuse the task: {reason}"
+            ))),
+        }
     }
 
     fn decide_on(&self, rules: &PolicyRules, vouched: bool, asked: AskedFor<'_>) -> (Decision, SourceBounds) {
         match self {
-            // Of who is anonymous the policy knows no more: it may be on another host.
-            Self::Local(name) => rules.evaluate_caller(name, name.ends_with(":anonymous"), asked),
+            Self::Local(name) => rules.evaluate_caller(name, is_anonymous(name), asked),
             Self::Peer(peer, standing) => {
                 let standing = PeerAttributes {
                     vouched,
@@ -303,6 +326,11 @@ impl PolicyQuery {
             }
         }
     }
+}
+
+/// Of who is anonymous the policy knows no more: it may be on another host.
+fn is_anonymous(caller: &str) -> bool {
+    caller.ends_with(":anonymous")
 }
 
 /// What a peer may that an invite with this label let in.

@@ -23,14 +23,14 @@ use tokio_util::sync::CancellationToken;
 pub use self::startup::{EngineParts, EngineStartError, LoadedEngine, start};
 use super::{
     audit_gate::AuditGate,
-    clock::EngineClock,
+    clock::{EngineClock, Now},
     coordinator::Coordinator,
     external_queue::ExternalQueue,
     handle::{EngineCall, OnDurable, artifacts::StreamRouter},
     pending_identity::PendingIdentity,
     stream_writer::{self, WriterReport},
     subscriptions::Subscriptions,
-    transaction::{Effect, EngineError, Now, RouteOutcome},
+    transaction::{Effect, EngineError, RouteOutcome},
     types::OfferedTask,
 };
 use crate::{
@@ -186,7 +186,7 @@ impl EngineActor {
         calls: &mut mpsc::Receiver<EngineCall>,
         events: &mut mpsc::Receiver<LinkEvent>,
     ) {
-        while self.steps.len() < MAX_TURN_INPUTS && self.core.changes() < MAX_TURN_CHANGES {
+        while self.steps.len() < MAX_TURN_INPUTS && self.core.transaction().changes() < MAX_TURN_CHANGES {
             let (call, event) = (calls.try_recv().ok(), events.try_recv().ok());
             if call.is_none() && event.is_none() {
                 return;
@@ -221,7 +221,7 @@ impl EngineActor {
     fn on_call(&mut self, call: EngineCall) {
         let now = self.clock.now();
         let release = call(&mut self.core, now);
-        let done = self.core.take_store_failure();
+        let done = self.core.transaction().take_store_failure();
         self.note(done);
         self.step(Some(release), None);
         self.release_settled();
@@ -231,20 +231,22 @@ impl EngineActor {
         let now = self.clock.now();
         let done = match event {
             LinkEvent::Connected { peer } => {
-                self.core.await_identity(peer);
+                self.core.admission_mut().await_identities([peer]);
                 self.core.on_connected(now, peer)
             }
             LinkEvent::Renewed { peer } => {
                 // The old connection may be dead without knowing it.
                 self.writers.remove(&peer);
-                self.core.on_renewed(peer);
+                self.core
+                    .with_peers(|peers, transaction| peers.on_renewed(transaction, peer));
                 Ok(())
             }
             LinkEvent::Disconnected { peer } => {
                 self.writers.remove(&peer);
-                self.core.on_disconnected(peer);
+                self.core
+                    .with_peers(|peers, transaction| peers.on_disconnected(transaction, peer));
                 if !self.pending_identity.holds(peer) {
-                    self.core.on_identity_resolved(peer);
+                    self.core.admission_mut().on_identity_resolved(peer);
                 }
                 Ok(())
             }
@@ -258,12 +260,13 @@ impl EngineActor {
                 let card = self.core.on_card(now, peer, card);
                 let will_be_told = card.is_some_and(|card| (self.on_card)(peer, &card));
                 if !will_be_told {
-                    self.core.on_identity_resolved(peer);
+                    self.core.admission_mut().on_identity_resolved(peer);
                 }
                 Ok(())
             }
             LinkEvent::Addresses { peer, addrs } => {
-                self.core.put_addresses(peer, addrs);
+                self.core
+                    .with_peers(|peers, transaction| peers.put_addresses(transaction, peer, addrs));
                 Ok(())
             }
         };
@@ -274,10 +277,11 @@ impl EngineActor {
 
     fn on_frame(&mut self, now: Now, peer: PeerId, frame: InboundFrame) {
         self.core
+            .transaction()
             .set_inbound_path(frame.relay.map_or(NetworkPath::Direct, NetworkPath::Relay));
         let done = self.core.on_frame(now, peer, &frame.bytes);
         self.note(done);
-        if self.core.take_identity_needed() {
+        if self.core.admission_mut().take_identity_needed() {
             self.pending_identity.park(now.mono, peer, frame);
             (self.on_identity_needed)(peer);
         } else {
@@ -287,7 +291,7 @@ impl EngineActor {
 
     /// What waited for peers of whom is known now what they prove.
     fn release_settled(&mut self) {
-        for peer in self.core.take_identity_resolved() {
+        for peer in self.core.admission_mut().take_identity_resolved() {
             let now = self.clock.now();
             for frame in self.pending_identity.release(peer) {
                 self.on_frame(now, peer, frame);
@@ -301,14 +305,16 @@ impl EngineActor {
         let done = self.core.tick(now);
         self.note(done);
         for late in self.pending_identity.due(now.mono) {
-            self.core.on_identity_timeout(late);
+            self.core.admission_mut().on_identity_timeout(late);
         }
         self.release_settled();
     }
 
     fn on_report(&mut self, report: &WriterReport) {
         match *report {
-            WriterReport::Opened { peer, stream, over } => self.core.on_stream_opened(peer, stream, over),
+            WriterReport::Opened { peer, stream, over } => self
+                .core
+                .with_peers(|peers, _| peers.on_stream_opened(peer, stream, over)),
             WriterReport::Closed { peer, stream } => {
                 if self
                     .writers
@@ -317,7 +323,8 @@ impl EngineActor {
                 {
                     self.writers.remove(&peer);
                 }
-                self.core.on_stream_closed(peer, stream);
+                self.core
+                    .with_peers(|peers, transaction| peers.on_stream_closed(transaction, peer, stream));
             }
         }
     }
@@ -349,9 +356,9 @@ impl EngineActor {
     /// Ends an input of the running turn: what it came to is let out before what the next one comes to.
     fn step(&mut self, release: Option<OnDurable>, frame: Option<InboundFrame>) {
         self.hand_over();
-        let effects = self.core.take_effects();
+        let effects = self.core.transaction().take_effects();
         // What has no effect needs no barrier before the peer may send more.
-        let frame = frame.filter(|_| !effects.is_empty() || self.core.has_pending_acks());
+        let frame = frame.filter(|_| !effects.is_empty() || self.core.peers().has_pending_acks());
         if release.is_some() || !effects.is_empty() || frame.is_some() {
             self.steps.push(InputOutcome {
                 release,
@@ -363,7 +370,7 @@ impl EngineActor {
 
     /// Lets out what need not wait for the barrier.
     fn hand_over(&mut self) {
-        let early = self.core.take_early();
+        let early = self.core.transaction().take_early();
         self.let_out_early(early);
     }
 
@@ -379,7 +386,7 @@ impl EngineActor {
     fn finish_turn(&mut self) {
         self.hand_over();
         let turn = self.core.finish_transaction(self.clock.now());
-        let done = self.core.take_store_failure();
+        let done = self.core.transaction().take_store_failure();
         self.note(done);
         self.let_out_early(turn.early);
         let mut steps = std::mem::take(&mut self.steps);
@@ -437,10 +444,7 @@ impl EngineActor {
         match progress {
             CommitProgress::Durable { batches, took } => {
                 self.durable = batches;
-                self.core.on_durable(batches);
-                if let Some(took) = took {
-                    self.core.on_barrier(took);
-                }
+                self.core.on_durable(batches, took);
                 self.release_durable();
             }
             CommitProgress::Failed(error) => self.fail(&error),
@@ -470,7 +474,7 @@ impl EngineActor {
     /// Shuts the door for new tasks while their decisions cannot be written down.
     fn check_audit(&mut self) {
         if let Some(shut) = self.audit_gate.blocks_admission() {
-            self.core.block_admission(shut);
+            self.core.admission_mut().set_blocked(shut);
         }
     }
 
@@ -481,7 +485,7 @@ impl EngineActor {
             Effect::Ack { peer, frame } => self.write(peer, None, frame),
             Effect::Wanted { peer, wanted } => self.link.set_wanted(peer, wanted),
             Effect::Changed(change) => {
-                let ended = || self.core.small_ended(&change.task_id);
+                let ended = || self.core.tasks().small_ended(&change.task_id);
                 self.subscriptions.subscribers().publish(&change, ended);
             }
             Effect::NodeCard(card) => {

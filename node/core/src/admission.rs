@@ -18,7 +18,10 @@ use agentanycast_store::StoreError;
 #[cfg(test)]
 pub(crate) use self::rejected_claims::LOOKUP_TIMED_OUT;
 use self::{invites::InviteStore, policy_guard::PolicyGuard};
-use super::transaction::{Effect, Now, Transaction};
+use super::{
+    clock::Now,
+    transaction::{Effect, Transaction},
+};
 use crate::policy::{
     AskedFor, Decision, LOCAL, PeerAttributes, PolicyRules, TaskSource,
     access_requests::AccessRequests,

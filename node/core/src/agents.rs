@@ -5,7 +5,6 @@
 //! agent is registered. The first agent is the primary one until it is removed.
 
 mod access;
-mod choice;
 mod node_card;
 mod records;
 mod registration;
@@ -20,13 +19,12 @@ use std::{
 use agentanycast_proto::v1::AgentCard;
 use lru::LruCache;
 
-use self::{
-    access::RecordedAccess,
-    choice::{AgentLoad, agent_not_named, choose_for_skill, no_agent_with_skill, no_such_agent},
-    shown_cards::ShownCards,
-    skill_index::SkillIndex,
+use self::{access::RecordedAccess, shown_cards::ShownCards, skill_index::SkillIndex};
+use super::{
+    agent_choice::{AgentLoad, no_such_agent},
+    clock::Now,
+    transaction::Transaction,
 };
-use super::transaction::{Now, Transaction};
 use crate::types::{AgentAccess, AgentOrigin, CallerKey, NodeAgent};
 
 /// Most skills on one card.
@@ -95,6 +93,11 @@ impl Agents {
         self.by_name.contains_key(name)
     }
 
+    /// The name, if there is an agent of it.
+    pub(crate) fn registered(&self, name: &str) -> Option<&Arc<str>> {
+        self.by_name.get_key_value(name).map(|(name, _)| name)
+    }
+
     /// The name of the primary agent.
     pub(crate) fn primary(&self) -> Option<&Arc<str>> {
         self.primary.as_ref()
@@ -105,81 +108,6 @@ impl Agents {
         match self.by_name.get_key_value(name) {
             Some((name, _)) if self.primary.as_ref() != Some(name) => Some(Arc::clone(name)),
             _ => None,
-        }
-    }
-
-    /// The agent that a task is for, as it is written with the task. Those that `is_candidate` does not want are never chosen for a
-    /// skill: the agent that sends the task, and those that the sender may not use. Skills that agents lost before `former_since`
-    /// are theirs no more.
-    ///
-    /// # Errors
-    /// Why it is for none of them, with their names.
-    pub(crate) fn choose(
-        &self,
-        target: &str,
-        skill: &str,
-        is_candidate: impl Fn(&str) -> bool,
-        former_since: u64,
-        is_attached: impl Fn(Option<&str>) -> bool,
-    ) -> Result<Option<Arc<str>>, String> {
-        if !target.is_empty() {
-            if !self.is_registered(target) {
-                return Err(self.no_such_agent(target));
-            }
-            return Ok(self.written_name(target));
-        }
-        if self.by_name.is_empty() {
-            return Ok(None);
-        }
-        let is_for_skill = !skill.is_empty() && !self.takes_all();
-        if is_for_skill {
-            let is_candidate = |name: &&Arc<str>| is_candidate(name);
-            let others = self.by_skill.agents(skill).filter(is_candidate);
-            let chosen = choose_for_skill(others.filter_map(|name| self.load_of(name, &is_attached)));
-            let former = self.by_former_skill.agents(skill).filter(is_candidate);
-            let former = former.filter(|name| self.lost_at(name, skill) >= Some(former_since));
-            let former = former.filter_map(|name| self.load_of(name, &is_attached));
-            if let Some(name) = chosen.or_else(|| choose_for_skill(former)) {
-                return Ok(self.written_name(name));
-            }
-        }
-        let by_service = |agent: &RegisteredAgent| agent.origin == AgentOrigin::Service;
-        if is_for_skill && self.by_name.values().any(by_service) {
-            return Err(no_agent_with_skill(
-                skill,
-                self.by_name.keys().map(|name| &**name),
-            ));
-        }
-        if self.primary.is_some() {
-            return Ok(None);
-        }
-        match self.by_name.first_key_value() {
-            Some((only, _)) if self.by_name.len() == 1 => Ok(Some(Arc::clone(only))),
-            _ => Err(Self::why_none("", skill, self.by_name.keys().map(|name| &**name))),
-        }
-    }
-
-    /// The agent of a task that names none, where the sender may use these alone: `chosen` if it is one of them, or else the only one.
-    /// Where the sender may use none, it is as chosen.
-    ///
-    /// # Errors
-    /// There are several; with their names.
-    pub(crate) fn default_among(
-        &self,
-        chosen: Result<Option<Arc<str>>, String>,
-        usable: &[Arc<str>],
-    ) -> Result<Option<Arc<str>>, String> {
-        let chosen_name = match &chosen {
-            Ok(written) => written.as_ref().or(self.primary.as_ref()),
-            Err(_) => None,
-        };
-        if chosen_name.is_some_and(|name| usable.contains(name)) {
-            return chosen;
-        }
-        match usable {
-            [] => chosen,
-            [only] => Ok(self.written_name(only)),
-            several => Err(agent_not_named(several.iter().map(|name| &**name))),
         }
     }
 
@@ -241,33 +169,58 @@ impl Agents {
         self.by_name.keys()
     }
 
-    /// Why a task for this agent (empty: for none by name) and skill is for none here; names these.
-    pub(crate) fn why_none<'a>(target: &str, skill: &str, names: impl Iterator<Item = &'a str>) -> String {
-        match (target, skill) {
-            ("", "") => agent_not_named(names),
-            ("", _) => no_agent_with_skill(skill, names),
-            _ => no_such_agent(target, names),
-        }
-    }
-
     /// Says that no agent here has this name.
     pub(crate) fn no_such_agent(&self, name: &str) -> String {
         no_such_agent(name, self.by_name.keys().map(|name| &**name))
     }
 
-    fn load_of<'a>(
+    /// These agents, as the rule of their choice sees them; `is_attached` says for which, as they are written with tasks, a program
+    /// listens.
+    fn loads<'a>(
         &'a self,
-        name: &'a str,
+        names: impl Iterator<Item = &'a Arc<str>>,
         is_attached: impl Fn(Option<&str>) -> bool,
-    ) -> Option<AgentLoad<'a>> {
-        let agent = self.by_name.get(name)?;
-        Some(AgentLoad {
-            name,
-            is_attached: is_attached(self.written_name(name).as_deref()),
-            open_tasks: agent.open_tasks,
-            failures: agent.failures,
-            last_attached: agent.last_attached,
-        })
+    ) -> Vec<AgentLoad<'a>> {
+        let of_name = |name: &'a Arc<str>| {
+            let agent = self.by_name.get(name)?;
+            Some(AgentLoad {
+                name,
+                is_attached: is_attached(self.written_name(name).as_deref()),
+                open_tasks: agent.open_tasks,
+                failures: agent.failures,
+                last_attached: agent.last_attached,
+            })
+        };
+        names.filter_map(of_name).collect()
+    }
+
+    /// The agents with a skill.
+    pub(crate) fn loads_with_skill(
+        &self,
+        skill: &str,
+        is_attached: impl Fn(Option<&str>) -> bool,
+    ) -> Vec<AgentLoad<'_>> {
+        self.loads(self.by_skill.agents(skill), is_attached)
+    }
+
+    /// The agents that have lost a skill since this moment, Unix milliseconds.
+    pub(crate) fn loads_of_former(
+        &self,
+        skill: &str,
+        since: u64,
+        is_attached: impl Fn(Option<&str>) -> bool,
+    ) -> Vec<AgentLoad<'_>> {
+        let former = self.by_former_skill.agents(skill);
+        self.loads(
+            former.filter(|name| self.lost_at(name, skill) >= Some(since)),
+            is_attached,
+        )
+    }
+
+    /// Whether an agent was registered by name.
+    pub(crate) fn has_service(&self) -> bool {
+        let mut agents = self.by_name.values();
+        agents.any(|agent| agent.origin == AgentOrigin::Service)
     }
 
     /// Whether an agent that `is_candidate` wants has the skill, or lost it a short time ago, and whether one that has it listens.

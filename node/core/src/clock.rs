@@ -1,8 +1,15 @@
-//! The clocks of this machine, as the engine reads them.
+//! The clocks of this machine, as the engine reads them, and a moment by both of them.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::transaction::Now;
+/// When something happens: a monotonic clock for waiting, the calendar for what is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// Time since any fixed moment of this run.
+    pub mono: Duration,
+    /// Unix time in milliseconds.
+    pub unix: u64,
+}
 
 /// The daemon's clock.
 #[derive(Clone, Copy)]

@@ -17,6 +17,7 @@ pub(crate) mod invite_on_card;
 mod key_rotation;
 mod node_agents;
 mod reject;
+mod served_agents;
 mod skill_waits;
 mod startup;
 #[cfg(test)]
@@ -25,14 +26,15 @@ mod timers;
 
 use std::{sync::Arc, time::Duration};
 
-use agentanycast_identity::{Keypair, PeerId};
-use agentanycast_proto::v1::{AgentCard, EnvelopeType, Message, a2a_envelope::Payload};
+use agentanycast_identity::PeerId;
+use agentanycast_proto::v1::{EnvelopeType, Message, a2a_envelope::Payload};
 use agentanycast_store::StoreError;
 use bytes::Bytes;
 
 use super::{
     admission::Admission,
     agents::Agents,
+    clock::Now,
     dispatch::{Dispatch, ListenerDelivery, OfferKind},
     external::External,
     observe::{Observe, log},
@@ -40,15 +42,12 @@ use super::{
     routing::Routing,
     tasks::{SavedTask, Tasks, unless_damaged},
     trace_context::TraceContext,
-    transaction::{Effect, EngineError, EngineLimits, FinishedTransaction, Now, TaskChange, Transaction},
-    types::{Direction, EngineCounters, Note, TaskListPage, TaskQuery},
+    transaction::{Effect, EngineError, EngineLimits, FinishedTransaction, TaskChange, Transaction},
+    types::{Direction, Note},
 };
 use crate::{
-    delivery::{
-        inbox,
-        outbox::{EnvelopeKind, QueueDepths},
-    },
-    task::{NetworkPath, Output, Role, Status, Task},
+    delivery::{inbox, outbox::EnvelopeKind},
+    task::{Output, Role, Status, Task},
 };
 
 pub use self::{
@@ -111,104 +110,69 @@ impl Coordinator {
         }
     }
 
-    /// An error when reading the store has failed since the last call: the state may be incomplete
-    /// then, and nothing more may be let out.
-    pub(crate) fn take_store_failure(&self) -> Result<(), StoreError> {
-        self.transaction.take_store_failure()
-    }
-
-    /// The next frame came over this path.
-    pub(crate) fn set_inbound_path(&mut self, path: NetworkPath) {
-        self.transaction.set_inbound_path(path);
-    }
-
-    /// The effects of the running transaction so far. What its batch holds must be durable before they are let out,
-    /// like those that come with [`Coordinator::finish_transaction`], which go after them.
-    pub(crate) fn take_effects(&mut self) -> Vec<Effect> {
-        self.transaction.take_effects()
-    }
-
-    /// What may be let out at once, whether the running transaction becomes durable or not.
-    pub(crate) fn take_early(&mut self) -> Vec<Effect> {
-        self.transaction.take_early()
-    }
-
-    /// Number of changes of the running transaction so far.
-    pub(crate) fn changes(&self) -> usize {
-        self.transaction.changes()
-    }
-
-    /// Whether acknowledgements are owed that the transaction has not let go yet.
-    pub(crate) fn has_pending_acks(&self) -> bool {
-        self.peers.has_pending_acks()
-    }
-
-    /// The first `batches` batches are durable.
-    pub(crate) fn on_durable(&mut self, batches: u64) {
+    /// The first `batches` batches are durable; `took`: how long the barrier for that took, if there was one.
+    pub(crate) fn on_durable(&mut self, batches: u64, took: Option<Duration>) {
+        if let Some(took) = took {
+            self.observe.count_barrier(took);
+        }
         self.transaction.set_durable(batches);
         self.tasks.evict(batches);
         self.peers.on_durable(batches);
     }
 
+    /// The running transaction: what it holds so far, and what of it may be let out.
+    pub(crate) fn transaction(&mut self) -> &mut Transaction {
+        &mut self.transaction
+    }
+
+    /// The tasks, to look at.
+    pub(crate) fn tasks(&self) -> &Tasks {
+        &self.tasks
+    }
+
+    /// The tasks, to read those that are not in memory. Without the transaction nothing can be written.
+    pub(crate) fn tasks_mut(&mut self) -> &mut Tasks {
+        &mut self.tasks
+    }
+
+    /// The peers, to look at.
+    pub(crate) fn peers(&self) -> &Peers {
+        &self.peers
+    }
+
+    /// Tells the peers, and no other part, of something.
+    pub(crate) fn with_peers<T>(&mut self, tell: impl FnOnce(&mut Peers, &mut Transaction) -> T) -> T {
+        tell(&mut self.peers, &mut self.transaction)
+    }
+
+    /// Who is let in, to look at.
+    pub(crate) fn admission(&self) -> &Admission {
+        &self.admission
+    }
+
+    /// The same, to tell it what is known of peers. Without the transaction nothing can be written.
+    pub(crate) fn admission_mut(&mut self) -> &mut Admission {
+        &mut self.admission
+    }
+
+    /// What is beyond this network, to look at.
+    pub(crate) fn external(&self) -> &External {
+        &self.external
+    }
+
+    /// The same, to set it up.
+    pub(crate) fn external_mut(&mut self) -> &mut External {
+        &mut self.external
+    }
+
+    /// What was counted and refused since the start.
+    pub(crate) fn observe(&self) -> &Observe {
+        &self.observe
+    }
+
     /// What the operator set.
     pub(crate) fn limits(&self) -> &EngineLimits {
         &self.limits
-    }
-
-    /// What was done since the start.
-    pub(crate) fn counters(&self) -> &EngineCounters {
-        self.observe.counters()
-    }
-
-    /// The store has passed a barrier, which took so long.
-    pub(crate) fn on_barrier(&mut self, took: Duration) {
-        self.observe.count_barrier(took);
-    }
-
-    /// Number of tasks that have not ended.
-    pub(crate) fn open_tasks(&self) -> usize {
-        self.tasks.index().open()
-    }
-
-    /// The envelopes that wait for their peers, by how far they are.
-    pub(crate) fn depths(&self) -> QueueDepths {
-        self.peers.depths()
-    }
-
-    /// The ids of all tasks, in no order.
-    pub(crate) fn task_ids(&self) -> impl Iterator<Item = &str> {
-        self.tasks.index().all().map(|(id, _)| id)
-    }
-
-    /// Tasks, newest change first, from behind `after` on, at most `limit`.
-    pub(crate) fn list(
-        &mut self,
-        query: &TaskQuery,
-        after: Option<&(u64, String)>,
-        limit: usize,
-    ) -> Result<TaskListPage, EngineError> {
-        self.tasks.list(query, after, limit)
-    }
-
-    /// A task that has ended, if it is in memory and small.
-    pub(crate) fn small_ended(&self, id: &str) -> Option<Box<Task>> {
-        self.tasks.small_ended(id)
-    }
-
-    /// Boxes of sealed tasks are made and opened with this key, which is that of this node.
-    pub(crate) fn set_key(&mut self, key: Keypair) {
-        self.external.set_key(key);
-    }
-
-    /// The newest card that a peer has shown.
-    pub(crate) fn peer_card(&mut self, peer: PeerId) -> Result<Option<AgentCard>, EngineError> {
-        let card = self.peers.card(&self.transaction, peer)?;
-        Ok(card.map(|card| (*card).clone()))
-    }
-
-    /// The peers that have shown a card, the latest first, with the names on them; an empty name is none.
-    pub(crate) fn named_peers(&self) -> impl Iterator<Item = (PeerId, &str)> {
-        self.peers.names()
     }
 
     /// A peer has shown its card; encoded, as it came. What others may see of it, if there is more on it than who shows
@@ -217,34 +181,9 @@ impl Coordinator {
         let (card, invite) = invite_on_card::split(card);
         self.on_invite(now, peer, &invite);
         if let Some(card) = &card {
-            self.put_peer_card(peer, card);
+            self.peers.put_card(&mut self.transaction, peer, card);
         }
         card
-    }
-
-    /// A peer has shown its card; encoded, without the secret of an invite.
-    pub(crate) fn put_peer_card(&mut self, peer: PeerId, card: &Bytes) {
-        self.peers.put_card(&mut self.transaction, peer, card);
-    }
-
-    /// A peer's addresses are known.
-    pub(crate) fn put_addresses(&mut self, peer: PeerId, addresses: Vec<String>) {
-        self.peers.put_addresses(&mut self.transaction, peer, addresses);
-    }
-
-    /// The addresses of all peers, as kept.
-    pub(crate) fn addresses(&self) -> Vec<(PeerId, Vec<String>)> {
-        self.peers.addresses()
-    }
-
-    /// Where the last run listened.
-    pub(crate) fn last_listen_addresses(&self) -> Vec<String> {
-        self.peers.listen_addresses().to_vec()
-    }
-
-    /// Where this run listens.
-    pub(crate) fn set_listen_addresses(&mut self, addresses: Vec<String>) {
-        self.peers.set_listen_addresses(&mut self.transaction, addresses);
     }
 
     /// Writes a note of a task, over this version or over whatever there is; its new version.
@@ -268,11 +207,6 @@ impl Coordinator {
     pub(crate) fn notes_of(&self, task: &str) -> Result<Vec<Note>, EngineError> {
         self.check_exists(task)?;
         Ok(self.external.notes_of(task))
-    }
-
-    /// Tasks about which something is still to be done.
-    pub(crate) fn tasks_with_open_notes(&self) -> Vec<String> {
-        self.external.tasks_with_open_notes()
     }
 
     fn check_exists(&self, task: &str) -> Result<(), EngineError> {

@@ -23,7 +23,10 @@ pub(crate) use self::{
     claims::LostClaim,
     dispatcher::{DeclineOutcome, ListenerDelivery, OfferKind},
 };
-use super::transaction::{HandOverLimits, ListenerId, Now};
+use super::{
+    clock::Now,
+    transaction::{HandOverLimits, ListenerId},
+};
 
 /// A listener, and for whom it listens.
 struct ListenerSeat {

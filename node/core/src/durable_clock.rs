@@ -12,8 +12,8 @@ use std::time::Duration;
 use agentanycast_store::{Batch, Store, StoreError};
 
 use super::{
+    clock::Now,
     schema::{self, tag},
-    transaction::Now,
 };
 
 /// How much of the time between two runs counts as passed.

@@ -8,11 +8,7 @@ use agentanycast_identity::Keypair;
 use agentanycast_store::StoreError;
 
 use self::notes::Notes;
-use super::{
-    idempotency::IdempotencyKeys,
-    schema::tag,
-    transaction::{Now, Transaction},
-};
+use super::{clock::Now, idempotency::IdempotencyKeys, schema::tag, transaction::Transaction};
 
 /// See the module's text.
 pub(crate) struct External {

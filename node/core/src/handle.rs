@@ -21,12 +21,12 @@ pub use self::{
 };
 use self::{artifacts::StreamRegistry, note_watch::NoteWatchLock};
 use super::{
-    clock::EngineClock,
+    clock::{EngineClock, Now},
     coordinator::{Activity, Coordinator, ExternalUpdate, SendTask, TaskInspection},
     external_queue::ExternalQueue,
     subscriptions::Subscriptions,
     task_subscribers::{EndReceiver, SubscriberEvent, SubscriberQueue, WaitUntil},
-    transaction::{EngineError, Now, TaskChange},
+    transaction::{EngineError, TaskChange},
     types::{EngineCounters, NodeAgent, Note, RecentRefusal, ShownCard, TaskListPage, TaskQuery},
     wire,
 };
@@ -248,8 +248,11 @@ impl Engine {
         after: Option<(u64, String)>,
         limit: usize,
     ) -> Result<TaskListPage, EngineError> {
-        self.call(move |core, _| core.list(&filter, after.as_ref(), limit.min(MAX_PAGE)))
-            .await
+        self.call(move |core, _| {
+            core.tasks_mut()
+                .list(&filter, after.as_ref(), limit.min(MAX_PAGE))
+        })
+        .await
     }
 
     /// Cancels a task, from either side.
@@ -345,7 +348,7 @@ impl Engine {
     /// Where this run listens, for the next one; what others see of the agents that the last run had.
     pub async fn remember_listen_addresses(&self, addresses: Vec<String>) -> Result<ShownCard, EngineError> {
         self.call(move |core, _| {
-            core.set_listen_addresses(addresses);
+            core.with_peers(|peers, transaction| peers.set_listen_addresses(transaction, addresses));
             Ok(core.shown_card())
         })
         .await
@@ -356,11 +359,11 @@ impl Engine {
         let is_own = peer == self.parts.me;
         self.call(move |core, _| {
             let card = if is_own {
-                core.card()
+                core.node_card()
             } else {
-                core.peer_card(peer)?
+                core.with_peers(|peers, transaction| peers.card(transaction, peer))?
             };
-            Ok((card, core.successor(peer)))
+            Ok((card.map(Arc::unwrap_or_clone), core.peers().current_key(peer)))
         })
         .await
     }
@@ -368,7 +371,8 @@ impl Engine {
     /// A peer has shown this card.
     pub async fn put_peer_card(&self, peer: PeerId, card: AgentCard) -> Result<(), EngineError> {
         self.call(move |core, _| {
-            core.put_peer_card(peer, &card.encode_to_vec().into());
+            let card = card.encode_to_vec().into();
+            core.with_peers(|peers, transaction| peers.put_card(transaction, peer, &card));
             Ok(())
         })
         .await
@@ -378,8 +382,8 @@ impl Engine {
     /// empty name is none.
     pub async fn known_names(&self) -> Result<(String, Vec<(PeerId, String)>), EngineError> {
         self.call(|core, _| {
-            let own = core.card().map(|card| card.name).unwrap_or_default();
-            let named = core.named_peers().map(|(peer, name)| (peer, name.to_owned()));
+            let own = core.node_card().map(|card| card.name.clone()).unwrap_or_default();
+            let named = core.peers().names().map(|(peer, name)| (peer, name.to_owned()));
             Ok((own, named.collect()))
         })
         .await
@@ -387,7 +391,8 @@ impl Engine {
 
     /// The task that was sent with this idempotency key.
     pub async fn task_by_idempotency_key(&self, key: String) -> Result<Option<Task>, EngineError> {
-        self.call(move |core, _| core.task_by_idempotency_key(&key)).await
+        self.call(move |core, _| Ok(core.tasks_mut().read_by_key(&key)?))
+            .await
     }
 
     /// Writes a note of a task, over this version or over whatever there is; its new version.
@@ -436,8 +441,8 @@ impl Engine {
         self.call(move |core, now| {
             core.set_peer_attributes(now, peer, attributes)?;
             if let Some(rejected) = rejected_claims {
-                core.set_rejected_claims(peer, rejected);
-                core.on_identity_resolved(peer);
+                core.admission_mut().set_rejected_claims(peer, rejected);
+                core.admission_mut().on_identity_resolved(peer);
             }
             Ok(())
         })
@@ -447,7 +452,7 @@ impl Engine {
     /// No more is proven of a peer than what is known of it.
     pub async fn identity_resolved(&self, peer: PeerId) -> Result<(), EngineError> {
         self.call(move |core, _| {
-            core.on_identity_resolved(peer);
+            core.admission_mut().on_identity_resolved(peer);
             Ok(())
         })
         .await
@@ -457,10 +462,10 @@ impl Engine {
     pub async fn metrics(&self) -> Result<EngineMetrics, EngineError> {
         self.call(|core, _| {
             Ok(EngineMetrics {
-                counters: core.counters().clone(),
-                takes_tasks: !core.is_admission_blocked(),
-                open_tasks: core.open_tasks(),
-                depths: core.depths(),
+                counters: core.observe().counters().clone(),
+                takes_tasks: !core.admission().is_blocked(),
+                open_tasks: core.tasks().index().open(),
+                depths: core.peers().depths(),
                 agents: core.list_agents(),
             })
         })

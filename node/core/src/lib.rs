@@ -9,6 +9,7 @@
 
 mod actor;
 mod admission;
+pub mod agent_choice;
 mod agents;
 mod audit_gate;
 mod clock;
@@ -46,6 +47,7 @@ pub use self::{
     actor::{
         EngineParts, EngineStartError, LoadedEngine, OnCard, OnIdentityNeeded, OnRoute, OnShownCard, start,
     },
+    clock::Now,
     coordinator::{
         Activity, CardUse, CompleteOutcome, ExternalUpdate, ListenRequest, PendingEnvelope, SendTask,
         StreamRoute, TaskInspection, TrustScope,
@@ -56,7 +58,7 @@ pub use self::{
         WaitResult,
     },
     task_subscribers::{EndReceiver, WaitUntil},
-    transaction::{DeliverMode, EngineError, EngineLimits, HandOverLimits, Now, RouteOutcome, TaskChange},
+    transaction::{DeliverMode, EngineError, EngineLimits, HandOverLimits, RouteOutcome, TaskChange},
     types::{
         AgentAccess, AgentOrigin, BucketCounts, CallerKey, Direction, EngineCounters, MAX_AGENT_NAME,
         NewInvite, NodeAgent, Note, OfferedTask, RecentRefusal, RegisteredName, RegistrationAccess,

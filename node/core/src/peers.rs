@@ -28,7 +28,10 @@ use lru::LruCache;
 pub(crate) use self::outbound::MAX_ANSWERS;
 pub(crate) use self::outbound::{OutgoingEnvelope, PolledEnvelope};
 use self::{gc::PeerGc, key_rotation::KeyRotations, outbound_queue::OutboundQueue, peer_store::PeerStore};
-use super::transaction::{EngineLimits, Now, Transaction};
+use super::{
+    clock::Now,
+    transaction::{EngineLimits, Transaction},
+};
 
 use crate::{delivery::dedup::PeerDedup, task::NetworkPath};
 

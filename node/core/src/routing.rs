@@ -9,7 +9,10 @@ use agentanycast_identity::PeerId;
 
 pub(crate) use self::attempts::ACK_TIMEOUT;
 use self::attempts::RoutingAttempts;
-use super::transaction::{Effect, Now, RouteOutcome, Transaction};
+use super::{
+    clock::Now,
+    transaction::{Effect, RouteOutcome, Transaction},
+};
 use crate::task::{Role, Task};
 
 /// Tasks that go on to their next candidates in one transaction: bounds the time that it takes.

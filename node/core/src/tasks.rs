@@ -28,9 +28,10 @@ use self::{
     writer::{CachedTask, TaskLimits, TaskWriter},
 };
 use super::{
+    clock::Now,
     idempotency::IdempotencyKeys,
     schema::{self, tag},
-    transaction::{EngineLimits, Now, Transaction},
+    transaction::{EngineLimits, Transaction},
 };
 use crate::task::{Role, SentMark, Task};
 

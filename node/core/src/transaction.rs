@@ -16,7 +16,7 @@ use agentanycast_store::{Batch, Store, StoreError, error_latch::ErrorLatch};
 use bytes::Bytes;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
 
-use super::{durable_clock::DurableClock, wire};
+use super::{clock::Now, durable_clock::DurableClock, wire};
 use crate::{
     policy::audit::log_line::AuditEntry,
     task::{NetworkPath, Output, Status, Task, TransitionError},
@@ -24,15 +24,6 @@ use crate::{
 
 /// An open SubscribeIncomingTasks stream.
 pub(crate) type ListenerId = u64;
-
-/// When something happens: a monotonic clock for waiting, the calendar for what is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Now {
-    /// Time since any fixed moment of this run.
-    pub mono: Duration,
-    /// Unix time in milliseconds.
-    pub unix: u64,
-}
 
 /// To which of an agent's listeners a task goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use agentanycast_proto::{
 use lru::LruCache;
 use prost::Message as _;
 
-use super::{trace_context::TraceContext, transaction::Now};
+use super::{clock::Now, trace_context::TraceContext};
 use crate::{
     delivery::inbox,
     sealed,

@@ -1,9 +1,14 @@
 //! What the daemon that runs has beside the rules of its settings: its agents and who may use them, invites, and trust.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use agentanycast::{AgentAccess, ErrorKind, Invite, Node, NodeAgent, PeerTrust};
-use agentanycast_core::policy::{
-    PeerAttributes,
-    grants::{GrantedAgents, PeerGrant},
+use agentanycast_core::{
+    agent_choice::{AgentList, AgentLoad},
+    policy::{
+        PeerAttributes,
+        grants::{GrantedAgents, PeerGrant},
+    },
 };
 use agentanycast_identity::PeerId;
 
@@ -18,12 +23,62 @@ pub(super) struct DaemonGrants {
     agents: Vec<NodeAgent>,
 }
 
-/// An agent that a task may be for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct AskedAgent {
-    /// Empty: no agent that is known.
-    pub(super) name: String,
-    pub(super) is_private: bool,
+/// The agents of a node as the rule of their choice asks about them. Which skills they had a short time ago a daemon does not
+/// tell, nor which of them failed of late.
+pub(super) struct AskedAgents<'a> {
+    agents: &'a [NodeAgent],
+    all_private: bool,
+}
+
+impl AskedAgents<'_> {
+    fn named(&self, name: &str) -> Option<&NodeAgent> {
+        self.agents.iter().find(|agent| agent.name == name)
+    }
+}
+
+impl AgentList for AskedAgents<'_> {
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.agents.iter().map(|agent| agent.name.as_str())
+    }
+
+    fn registered(&self, name: &str) -> Option<&str> {
+        self.named(name).map(|agent| agent.name.as_str())
+    }
+
+    fn primary(&self) -> Option<&str> {
+        let primary = self.agents.iter().find(|agent| agent.primary);
+        primary.map(|agent| agent.name.as_str())
+    }
+
+    fn is_private(&self, name: &str) -> bool {
+        let is_private = |agent: &NodeAgent| self.all_private || agent.access == AgentAccess::Private;
+        self.named(name).is_some_and(is_private)
+    }
+
+    fn has_service(&self) -> bool {
+        self.agents.iter().any(|agent| !agent.by_card)
+    }
+
+    fn with_skill(&self, skill: &str) -> Vec<AgentLoad<'_>> {
+        let has_skill = |agent: &&NodeAgent| agent.card.skills.iter().any(|known| known.id == skill);
+        let load = |agent| AgentLoad {
+            name: &agent.name,
+            is_attached: agent.listeners > 0,
+            open_tasks: agent.open_tasks as usize,
+            failures: 0,
+            last_attached: agent.last_attached_at.map_or(0, unix_ms),
+        };
+        self.agents.iter().filter(has_skill).map(load).collect()
+    }
+
+    fn lost_skill(&self, _: &str) -> Vec<AgentLoad<'_>> {
+        Vec::new()
+    }
+}
+
+fn unix_ms(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_millis() as u64
 }
 
 impl DaemonGrants {
@@ -65,36 +120,12 @@ impl DaemonGrants {
         })
     }
 
-    /// The agents that a task for this agent and skill may be for, as the daemon would choose: by its name, by its skill, or the
-    /// primary one, and the others where that is private. None: the node has no agents.
-    ///
-    /// # Errors
-    /// The node has none of that name.
-    pub(super) fn asked_agents(&self, name: &str, skill: &str) -> Result<Vec<AskedAgent>, CommandFailure> {
-        let asked = |agent: &NodeAgent| AskedAgent {
-            name: agent.name.clone(),
-            is_private: agent.access == AgentAccess::Private,
-        };
-        if !name.is_empty() {
-            let of_name = self.agents.iter().find(|agent| agent.name == name);
-            if of_name.is_none() && !self.agents.is_empty() {
-                let names: Vec<&str> = self.agents.iter().map(|agent| agent.name.as_str()).collect();
-                return Err(CommandFailure::usage(format!(
-                    "--agent: this node has no agent {name:?}; there are: {}",
-                    names.join(", ")
-                )));
-            }
-            return Ok(of_name.map(asked).into_iter().collect());
+    /// Its agents, `all_private` or as it has them.
+    pub(super) fn agents(&self, all_private: bool) -> AskedAgents<'_> {
+        AskedAgents {
+            agents: &self.agents,
+            all_private,
         }
-        let has_skill = |agent: &&NodeAgent| agent.card.skills.iter().any(|known| known.id == skill);
-        let with: Vec<AskedAgent> = self.agents.iter().filter(has_skill).map(asked).collect();
-        if !skill.is_empty() && !with.is_empty() {
-            return Ok(with);
-        }
-        let (primary, others): (Vec<_>, Vec<_>) = self.agents.iter().partition(|agent| agent.primary);
-        let is_closed = primary.iter().all(|agent| agent.access == AgentAccess::Private);
-        let others = others.into_iter().filter(|_| is_closed);
-        Ok(primary.into_iter().chain(others).map(asked).collect())
     }
 
     /// What a peer has by this daemon's invites and trust, by any of its keys.

@@ -101,7 +101,7 @@ pub fn start(parts: EngineParts) -> Result<LoadedEngine, EngineStartError> {
         clock.now(),
         rand::random(),
     )?;
-    core.set_key(parts.key);
+    core.external_mut().set_key(parts.key);
     let (committer, progress) = Committer::start(parts.store)?;
     Ok(LoadedEngine {
         me: parts.me,
@@ -122,22 +122,22 @@ pub fn start(parts: EngineParts) -> Result<LoadedEngine, EngineStartError> {
 impl LoadedEngine {
     /// The ids of all tasks that the last run left, in no order.
     pub fn task_ids(&self) -> impl Iterator<Item = &str> {
-        self.core.task_ids()
+        self.core.tasks().index().all().map(|(id, _)| id)
     }
 
     /// Where the last run listened.
     pub fn last_listen_addresses(&self) -> Vec<String> {
-        self.core.last_listen_addresses()
+        self.core.peers().listen_addresses().to_vec()
     }
 
     /// The addresses of all peers, as kept.
     pub fn peer_addresses(&self) -> Vec<(PeerId, Vec<String>)> {
-        self.core.addresses()
+        self.core.peers().addresses()
     }
 
     /// What is shown to which nodes, so that they let this one in.
     pub fn accepted_invites(&self) -> HashMap<PeerId, [u8; SECRET]> {
-        self.core.accepted_invites()
+        self.core.admission().accepted_invites()
     }
 
     /// Holds new tasks against these rules, and writes each decision down if there is a log for it. `required`: no new
@@ -151,7 +151,7 @@ impl LoadedEngine {
         self.core.set_rules(rules, audit.is_some())?;
         self.audit_gate = AuditGate::new(audit, required);
         if let Some(shut) = self.audit_gate.blocks_admission() {
-            self.core.block_admission(shut);
+            self.core.admission_mut().set_blocked(shut);
         }
         Ok(())
     }

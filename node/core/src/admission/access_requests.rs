@@ -5,9 +5,10 @@ use agentanycast_store::{Store, StoreError};
 
 use super::Admission;
 use crate::{
+    clock::Now,
     policy::access_requests::{AccessRequest, AccessRequests},
     schema::{self, tag},
-    transaction::{Now, Transaction},
+    transaction::Transaction,
 };
 
 /// Longest skill that is kept.

@@ -11,10 +11,11 @@ use agentanycast_store::{Batch, Store, StoreError};
 
 use super::Admission;
 use crate::{
+    clock::Now,
     policy::invites::{Invite, Invites, MAX_INVITES, MAX_USES, RedeemResult, SECRET, hash_of, is_label},
     schema::{self, tag},
     task::MAX_ID,
-    transaction::{EngineError, Now, Transaction},
+    transaction::{EngineError, Transaction},
     types::NewInvite,
 };
 

@@ -6,12 +6,12 @@ use std::{collections::HashMap, sync::Arc};
 use agentanycast_identity::PeerId;
 
 use super::rejected_claims::RejectedClaims;
+use crate::clock::Now;
 use crate::policy::{
     AskedFor, Decision, DecisionReason, PeerAttributes, Policy, PolicyOutcome, PolicyRules, TaskSource,
     grants::{PeerGrant, UsableSkills},
     limits::{LimitKey, SourceUsage},
 };
-use crate::transaction::Now;
 
 /// See the module's text.
 pub(super) struct PolicyGuard {

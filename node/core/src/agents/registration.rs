@@ -18,8 +18,9 @@ use super::{
     shown_cards::ShownCards, skill_index::SkillIndex,
 };
 use crate::{
+    clock::Now,
     schema::{self, tag},
-    transaction::{EngineError, Now, Transaction},
+    transaction::{EngineError, Transaction},
     types::{AgentAccess, AgentOrigin, MAX_AGENT_NAME, RegistrationAccess, is_agent_name},
 };
 

@@ -1,20 +1,17 @@
 //! Who may use which agents of this node, by the word of its owner: access, invites, trust and requests; and what of its
 //! agents a peer is shown.
 
-use std::{
-    collections::{BTreeSet, HashMap, HashSet},
-    sync::Arc,
-};
+use std::{collections::HashSet, sync::Arc};
 
 use agentanycast_identity::PeerId;
 use agentanycast_proto::v1::{AgentCard, AgentsPage};
 
 use super::Coordinator;
 use crate::{
-    agents::Agents,
+    agent_choice::why_none,
+    clock::Now,
     policy::{
         AskedFor, TaskSource,
-        access_requests::AccessRequest,
         caller::CallerOfTask,
         grants::UsableSkills,
         invites::{Invite, SECRET},
@@ -22,7 +19,7 @@ use crate::{
     },
     task::{MAX_ID, Status},
     tasks::{TaskIndexEntry, unless_damaged},
-    transaction::{Effect, EngineError, Now},
+    transaction::{Effect, EngineError},
     types::{AgentAccess, NewInvite, ShownCard, agent_name_of_card},
 };
 
@@ -127,7 +124,7 @@ impl Coordinator {
         let of_card = own.map(|card| (card.name.clone(), agent_name_of_card(&card.name)));
         match of_card {
             Some((called, agent)) if called == name || agent == name => Ok(agent),
-            Some((_, agent)) => Err(EngineError::Precondition(Agents::why_none(
+            Some((_, agent)) => Err(EngineError::Precondition(why_none(
                 name,
                 "",
                 std::iter::once(agent.as_str()),
@@ -175,11 +172,6 @@ impl Coordinator {
             .create_invite(&mut self.transaction, now, new, agents)
     }
 
-    /// The invites that were given out, those first that were made first.
-    pub(crate) fn invites(&self) -> Vec<Invite> {
-        self.admission.invites()
-    }
-
     /// Takes back the invites with this id or label, and how many tasks ended by it. Tasks that an agent has begun go on.
     ///
     /// # Errors
@@ -201,11 +193,6 @@ impl Coordinator {
         self.end_answered_requests(now);
     }
 
-    /// Why the invite that a peer shows does not let it in; `None`: it shows none, or it does.
-    pub(crate) fn why_not_invited(&self, now: Now, peer: PeerId, secret: &[u8]) -> Option<&'static str> {
-        self.admission.why_not_invited(now, peer, secret)
-    }
-
     /// Shows this secret to a node from now on; `None`: nothing.
     ///
     /// # Errors
@@ -216,11 +203,6 @@ impl Coordinator {
         secret: Option<[u8; SECRET]>,
     ) -> Result<(), EngineError> {
         self.admission.accept_invite(&mut self.transaction, peer, secret)
-    }
-
-    /// What is shown to which nodes.
-    pub(crate) fn accepted_invites(&self) -> HashMap<PeerId, [u8; SECRET]> {
-        self.admission.accepted_invites()
     }
 
     /// Lets a peer use agents of this node.
@@ -248,7 +230,7 @@ impl Coordinator {
         }
         self.check_has_skill(&scope.agent, &scope.skill)?;
         let trust = PeerTrust {
-            peer: self.successor(peer),
+            peer: self.peers.current_key(peer),
             agent: scope.agent,
             skill: scope.skill,
             created_at: now.unix,
@@ -295,7 +277,7 @@ impl Coordinator {
         let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         let (agent, skill) = (given(&scope.agent), given(&scope.skill));
         let agent = agent.map(|name| self.agents.called(&name).map_or(name, ToString::to_string));
-        let peer = self.successor(peer);
+        let peer = self.peers.current_key(peer);
         let removed =
             self.admission
                 .untrust_peer(&mut self.transaction, peer, agent.as_deref(), skill.as_deref());
@@ -319,16 +301,6 @@ impl Coordinator {
             "{peer} is not trusted so; it is trusted for {}{more}",
             named.join(", ")
         )
-    }
-
-    /// All trusted peers, the earliest first.
-    pub(crate) fn trusted_peers(&self) -> Vec<PeerTrust> {
-        self.admission.trusted_peers()
-    }
-
-    /// Peers that were refused since an agent is private, the latest first.
-    pub(crate) fn access_requests(&self, now: Now) -> Vec<AccessRequest> {
-        self.admission.access_requests(now)
     }
 
     /// Requests of peers that may use the agent now, or for an agent that is not there any more, have their answer.
@@ -366,7 +338,9 @@ impl Coordinator {
     /// Ends the tasks of these peers, and of those that followed them, that no agent has begun and that the peers may not send any
     /// more. How many.
     fn end_tasks_of_peers(&mut self, now: Now, peers: &HashSet<PeerId>) -> Result<usize, EngineError> {
-        let keys = peers.iter().flat_map(|peer| [*peer, self.successor(*peer)]);
+        let keys = peers
+            .iter()
+            .flat_map(|peer| [*peer, self.peers.current_key(*peer)]);
         let keys: HashSet<PeerId> = keys.collect();
         self.end_tasks_not_let_in(now, |known| known.peer.is_some_and(|peer| keys.contains(&peer)))
     }
@@ -489,30 +463,5 @@ impl Coordinator {
         for peer in changed {
             self.transaction.effect(Effect::PeerCard(peer));
         }
-    }
-
-    /// The agents with a skill that a peer may use for it; `None`: it may use each that has it.
-    pub(super) fn usable_with_skill(&mut self, peer: PeerId, skill: &str) -> Option<BTreeSet<Arc<str>>> {
-        if !self.admission.is_enabled() {
-            return None;
-        }
-        let with: Vec<Arc<str>> = self.agents.all_with_skill(skill).cloned().collect();
-        let count = with.len();
-        let usable = self.usable_among(peer, skill, &with);
-        // Where it may use none, the one that would be chosen refuses it.
-        let is_some = usable.len() < count && !usable.is_empty();
-        is_some.then(|| usable.into_iter().collect())
-    }
-
-    /// Those of these agents that a peer may use for a skill.
-    pub(super) fn usable_among(&mut self, peer: PeerId, skill: &str, names: &[Arc<str>]) -> Vec<Arc<str>> {
-        let asked = names.iter().map(|name| AskedFor {
-            skill,
-            agent: name,
-            is_private: self.agents.is_named_private(name),
-        });
-        let allowed = self.admission.allowed_to_peer(peer, asked);
-        let usable = names.iter().zip(allowed).filter(|(_, is_allowed)| *is_allowed);
-        usable.map(|(name, _)| Arc::clone(name)).collect()
     }
 }

@@ -9,6 +9,7 @@ use agentanycast_store::StoreError;
 
 use super::{Coordinator, shortened};
 use crate::{
+    clock::Now,
     delivery::outbox::{EnvelopeKind, OutboxEntry, SendAttempts},
     observe::Observe,
     policy::REPLACED,
@@ -16,7 +17,7 @@ use crate::{
     task::{LOST_BY_ASSIGNEE, Status},
     tasks::unless_damaged,
     trace_context::TraceContext,
-    transaction::{Effect, Now},
+    transaction::Effect,
     wire,
 };
 

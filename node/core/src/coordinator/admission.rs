@@ -11,6 +11,7 @@ use prost::Message as _;
 use super::{Coordinator, client_commands::SendTask};
 use crate::{
     admission::{InboundTask, LocalDecision},
+    clock::Now,
     delivery::inbox::InboundEnvelope,
     observe::log,
     policy::{
@@ -20,7 +21,7 @@ use crate::{
     sealed,
     task::Task,
     tasks::{TaskParty, unless_damaged},
-    transaction::{EngineError, Now},
+    transaction::EngineError,
 };
 
 impl From<Decision> for EngineError {
@@ -75,47 +76,6 @@ impl Coordinator {
         attributes.former = former;
         self.admission.set_attributes(peer, attributes);
         Ok(())
-    }
-
-    /// What a peer says of itself and does not count from now on, and why.
-    pub(crate) fn set_rejected_claims(&mut self, peer: PeerId, reasons: Vec<String>) {
-        self.admission.set_rejected_claims(peer, reasons);
-    }
-
-    /// A peer has come that may prove something: until [`Coordinator::on_identity_resolved`] nothing is denied to it for
-    /// good.
-    pub(crate) fn await_identity(&mut self, peer: PeerId) {
-        self.admission.await_identities([peer]);
-    }
-
-    /// No more is proven of a peer than what is known of it.
-    pub(crate) fn on_identity_resolved(&mut self, peer: PeerId) {
-        self.admission.on_identity_resolved(peer);
-    }
-
-    /// The peer's tasks do not wait any longer for what it says of itself.
-    pub(crate) fn on_identity_timeout(&mut self, peer: PeerId) {
-        self.admission.on_identity_timeout(peer);
-    }
-
-    /// Peers of which it became known what they prove since this was last called.
-    pub(crate) fn take_identity_resolved(&mut self) -> Vec<PeerId> {
-        self.admission.take_identity_resolved()
-    }
-
-    /// Whether the last frame is to come again when it is known what its peer proves: nothing was made of it.
-    pub(crate) fn take_identity_needed(&mut self) -> bool {
-        self.admission.take_identity_needed()
-    }
-
-    /// Whether new tasks are refused since their decisions cannot be written down.
-    pub(crate) fn block_admission(&mut self, is_blocked: bool) {
-        self.admission.set_blocked(is_blocked);
-    }
-
-    /// Whether it is so now.
-    pub(crate) fn is_admission_blocked(&self) -> bool {
-        self.admission.is_blocked()
     }
 
     /// What a peer whose task was just not let in says of itself and does not count. It has nothing to do with a key that was

@@ -17,6 +17,7 @@ use prost::Message as _;
 
 use super::{Coordinator, ListenRequest, client_commands::fits, send_envelope};
 use crate::{
+    clock::Now,
     delivery::outbox::EnvelopeKind,
     dispatch::DeclineOutcome,
     observe::log,
@@ -24,7 +25,7 @@ use crate::{
     task::{MAX_ID, Output, Role, Status, Streamed, Task},
     tasks::{TaskEdit, Tasks, unless_damaged},
     trace_context::TraceContext,
-    transaction::{EngineError, ListenerId, Now, Transaction},
+    transaction::{EngineError, ListenerId, Transaction},
     wire,
 };
 

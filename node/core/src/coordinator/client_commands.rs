@@ -14,6 +14,7 @@ use prost::Message as _;
 
 use super::{Coordinator, send_envelope};
 use crate::{
+    clock::Now,
     delivery::{
         inbox::{self, MAX_METADATA, MAX_METADATA_KEY},
         outbox::EnvelopeKind,
@@ -25,7 +26,7 @@ use crate::{
         ExternalDelivery, GroupKey, MAX_ID, MAX_URL, Role, Route, SealedOrigin, Status, Task, TaskTimeline,
     },
     trace_context::TraceContext,
-    transaction::{Effect, EngineError, Now},
+    transaction::{Effect, EngineError},
     types::Note,
     wire::MAX_ENVELOPE,
 };
@@ -122,7 +123,7 @@ impl Coordinator {
     /// Sends a task. The answer may be given once the turn is durable.
     pub(crate) fn send_task(&mut self, now: Now, mut request: SendTask) -> Result<Task, EngineError> {
         request.take_keys_from_metadata();
-        if let Some(task) = self.task_by_idempotency_key(&request.idempotency_key)? {
+        if let Some(task) = self.tasks.read_by_key(&request.idempotency_key)? {
             let sealed_for = task.sealed.as_ref().map(|sealed| sealed.peer);
             if request.sealed_for.is_some() && request.sealed_for != sealed_for {
                 return Err(EngineError::Invalid(format!(
@@ -161,11 +162,6 @@ impl Coordinator {
                 .remember_key(&mut self.transaction, now, &key, &task.id);
         }
         Ok(task)
-    }
-
-    /// The task that was sent with this idempotency key.
-    pub(crate) fn task_by_idempotency_key(&mut self, key: &str) -> Result<Option<Task>, EngineError> {
-        Ok(self.tasks.read_by_key(key)?)
     }
 
     fn send_new(&mut self, now: Now, mut request: SendTask) -> Result<Task, EngineError> {

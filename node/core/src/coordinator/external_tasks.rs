@@ -9,8 +9,9 @@ use prost::Message as _;
 
 use super::Coordinator;
 use crate::{
+    clock::Now,
     task::{MAX_CHECKPOINT, MAX_ID, Output, Role, Status},
-    transaction::{Effect, EngineError, Now},
+    transaction::{Effect, EngineError},
 };
 
 /// What a gateway says of a task.

@@ -15,13 +15,13 @@ use agentanycast_store::StoreError;
 
 use super::Coordinator;
 use crate::{
+    clock::Now,
     delivery::outbox::EnvelopeKind,
     peers::Peers,
     routing::{ACK_TIMEOUT, MAX_REASSIGNED, Routing},
     task::{Role, Status, Task},
     tasks::unless_damaged,
     trace_context::TraceContext,
-    transaction::Now,
     wire,
 };
 

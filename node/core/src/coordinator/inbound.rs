@@ -24,6 +24,7 @@ use super::{
     shortened,
 };
 use crate::{
+    clock::Now,
     delivery::{
         inbox::{self, InboundEnvelope, Malformed},
         outbox::EnvelopeKind,
@@ -32,7 +33,7 @@ use crate::{
     task::{Output, Role, Status, Task, TaskTimeline},
     tasks::{TaskEdit, Tasks},
     trace_context::TraceContext,
-    transaction::{EngineError, Now},
+    transaction::EngineError,
     types::Direction,
 };
 
@@ -230,7 +231,7 @@ impl Coordinator {
         let agent = match self.choose_agent_for(now, peer, &send.target_agent, &send.target_skill_id) {
             Ok(agent) => agent,
             Err(reason) => {
-                let reason = self.refuse_agent(peer, &send.target_agent, &send.target_skill_id, reason);
+                let reason = self.refuse_agent(now, peer, &send.target_agent, &send.target_skill_id, reason);
                 return Ok(AckDecision::Refuse(reason));
             }
         };

@@ -7,10 +7,11 @@ use agentanycast_store::StoreError;
 
 use super::Coordinator;
 use crate::{
+    clock::Now,
     delivery::outbox::{DeliveryStage, EnvelopeKind, QueueDepths},
     task::{Role, Status, Task},
     tasks::{context_mark, unless_damaged},
-    transaction::{EngineError, Now},
+    transaction::EngineError,
     types::RecentRefusal,
 };
 
@@ -116,7 +117,7 @@ impl Coordinator {
         }
         let former = match task.role.peer() {
             // A damaged card hides no task.
-            Some(peer) => match self.former_keys(now, peer) {
+            Some(peer) => match self.peers.former_keys(&self.transaction, now, peer) {
                 Err(StoreError::Damaged(_)) => Vec::new(),
                 former => former?,
             },
@@ -181,7 +182,7 @@ impl Coordinator {
         queues.truncate(QUEUES);
         Activity {
             statuses: statuses.collect(),
-            depths: self.depths(),
+            depths: self.peers.depths(),
             queues,
             refusals: self.observe.newest_refusals().cloned().collect(),
             agent_listens: self.dispatch.has_listeners(),

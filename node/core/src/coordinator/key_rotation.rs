@@ -6,23 +6,9 @@ use agentanycast_proto::v1::a2a_envelope::Payload;
 use agentanycast_store::StoreError;
 
 use super::Coordinator;
-use crate::{delivery::inbox::InboundEnvelope, task::Role, tasks::unless_damaged, transaction::Now};
+use crate::{clock::Now, delivery::inbox::InboundEnvelope, task::Role, tasks::unless_damaged};
 
 impl Coordinator {
-    /// Who `peer` is now: itself, or who came after it.
-    pub(crate) fn successor(&self, peer: PeerId) -> PeerId {
-        self.peers.current_key(peer)
-    }
-
-    /// Who a peer was before and until when, in Unix milliseconds, the latest first: as both keys say on the card that it
-    /// showed last. Without a key that another peer has followed.
-    ///
-    /// # Errors
-    /// The card cannot be read.
-    pub(crate) fn former_keys(&mut self, now: Now, peer: PeerId) -> Result<Vec<(PeerId, u64)>, StoreError> {
-        self.peers.former_keys(&self.transaction, now, peer)
-    }
-
     /// `new` was `old` before, as both keys say. False: another one has shown that before, and stays it.
     ///
     /// # Errors

@@ -7,11 +7,13 @@ use agentanycast_proto::v1::AgentCard;
 
 use super::{Coordinator, client_commands::SendTask};
 use crate::{
+    agent_choice::{AgentList as _, TaskTarget, why_none},
     agents::Agents,
+    clock::Now,
     dispatch::ListenerDelivery,
     task::Role,
     tasks::unless_damaged,
-    transaction::{Effect, EngineError, ListenerId, Now},
+    transaction::{Effect, EngineError, ListenerId},
     types::{AgentOrigin, CallerKey, NodeAgent, RegisteredName, RegistrationAccess, agent_name_of_card},
 };
 
@@ -58,11 +60,7 @@ impl Coordinator {
     }
 
     /// The card of this node.
-    pub(crate) fn card(&self) -> Option<AgentCard> {
-        self.node_card().map(|card| (*card).clone())
-    }
-
-    pub(super) fn node_card(&self) -> Option<Arc<AgentCard>> {
+    pub(crate) fn node_card(&self) -> Option<Arc<AgentCard>> {
         let dispatch = &self.dispatch;
         let is_attached = |written: Option<&str>| dispatch.has_listeners_of(written);
         self.agents
@@ -233,21 +231,6 @@ impl Coordinator {
         Err(EngineError::NotRegistered(self.agents.no_such_agent(name)))
     }
 
-    /// Whose a task for this agent or skill is, as it is written with the task.
-    fn choose_agent(
-        &self,
-        now: Now,
-        target: &str,
-        skill: &str,
-        is_candidate: impl Fn(&str) -> bool,
-    ) -> Result<Option<Arc<str>>, String> {
-        let dispatch = &self.dispatch;
-        let is_attached = |written: Option<&str>| dispatch.has_listeners_of(written);
-        let former_since = self.former_since(now);
-        self.agents
-            .choose(target, skill, is_candidate, former_since, is_attached)
-    }
-
     /// Whose a peer's task for this agent or skill is, as it is written with the task: where it names no agent, one that the peer
     /// may use, if there is one.
     pub(super) fn choose_agent_for(
@@ -257,55 +240,36 @@ impl Coordinator {
         target: &str,
         skill: &str,
     ) -> Result<Option<Arc<str>>, String> {
-        let is_by_skill = target.is_empty() && !skill.is_empty();
-        let usable = is_by_skill.then(|| self.usable_with_skill(peer, skill)).flatten();
-        let chosen = self.choose_agent(now, target, skill, |name| {
-            usable.as_ref().is_none_or(|usable| usable.contains(name))
-        });
-        if !self.is_default_closed(target, skill, &chosen) {
-            return chosen;
-        }
-        let usable = self.usable_for(peer, skill);
-        self.agents.default_among(chosen, &usable)
-    }
-
-    /// Whether a task names neither an agent nor a skill that one has, and the agent for such tasks is private or gone.
-    fn is_default_closed(
-        &self,
-        target: &str,
-        skill: &str,
-        chosen: &Result<Option<Arc<str>>, String>,
-    ) -> bool {
-        let is_closed = match chosen {
-            Ok(chosen) => self.agents.is_private(chosen.as_deref()),
-            Err(_) => skill.is_empty() && self.agents.has_private(),
+        let (list, admission) = self.served_agents(now);
+        let task = TaskTarget {
+            agent: target,
+            skill,
+            sender: None,
         };
-        is_closed && target.is_empty() && self.agents.all_with_skill(skill).next().is_none()
-    }
-
-    /// The agents that a peer may use for a skill.
-    fn usable_for(&mut self, peer: PeerId, skill: &str) -> Vec<Arc<str>> {
-        let names: Vec<Arc<str>> = self.agents.names().cloned().collect();
-        self.usable_among(peer, skill, &names)
+        list.choose(task, |names| list.usable_to(admission, peer, skill, names))
     }
 
     /// The name of an agent as it is written with its tasks; None: no agent is registered.
     pub(super) fn agent_name(&self, written: Option<&str>) -> Option<Arc<str>> {
-        written.map(Arc::from).or_else(|| self.primary_agent())
+        written.map(Arc::from).or_else(|| self.agents.primary().cloned())
     }
 
     /// Why a peer's task for this agent or skill is for none: with the names that the peer may use.
-    pub(super) fn refuse_agent(&mut self, peer: PeerId, target: &str, skill: &str, reason: String) -> String {
+    pub(super) fn refuse_agent(
+        &mut self,
+        now: Now,
+        peer: PeerId,
+        target: &str,
+        skill: &str,
+        reason: String,
+    ) -> String {
         if !self.admission.is_enabled() {
             return reason;
         }
-        let allowed = self.usable_for(peer, skill);
-        Agents::why_none(target, skill, allowed.iter().map(|name| &**name))
-    }
-
-    /// The name of the primary agent.
-    pub(crate) fn primary_agent(&self) -> Option<Arc<str>> {
-        self.agents.primary().cloned()
+        let (list, admission) = self.served_agents(now);
+        let names: Vec<&str> = list.names().collect();
+        let allowed = list.usable_to(admission, peer, skill, &names);
+        why_none(target, skill, allowed.into_iter())
     }
 
     /// A program begins to listen. The name of the agent; None: the primary one, which has none yet.
@@ -316,7 +280,7 @@ impl Coordinator {
         request: &ListenRequest,
     ) -> Result<Option<Arc<str>>, EngineError> {
         let agent = self.agent_to_listen_for(now, request)?;
-        let name = agent.clone().or_else(|| self.primary_agent());
+        let name = agent.clone().or_else(|| self.agents.primary().cloned());
         let written = agent.as_deref().and_then(|name| self.agents.written_name(name));
         if let Some(connection) = request.connection {
             self.agents.bind(connection, agent.as_ref());
@@ -430,60 +394,46 @@ impl Coordinator {
         deliveries
     }
 
-    /// Whose a new task is: of this node's agents, or as its sender asks of another node.
+    /// Whose a new task is: of this node's agents, or as its sender asks of another node. To a caller of a gateway of whom nobody
+    /// knows who it is, open agents alone are named, and chosen where it names none. Where none is open, the one that would be
+    /// chosen refuses it.
     pub(super) fn agent_for_new(
-        &self,
+        &mut self,
         now: Now,
         role: Role,
         request: &SendTask,
     ) -> Result<Option<Arc<str>>, EngineError> {
+        let (target, skill) = (request.target_agent.as_str(), request.skill.as_str());
         match role {
-            Role::Both => {
-                let sender = request
-                    .sender
-                    .and_then(|connection| self.agents.agent_on(connection));
-                if request.is_of_stranger() {
-                    return self.choose_agent_for_stranger(now, request, sender.as_deref());
-                }
-                let is_candidate = |name: &str| Some(name) != sender.as_deref();
-                self.choose_agent(now, &request.target_agent, &request.skill, is_candidate)
-                    .map_err(EngineError::NotRegistered)
+            Role::Both => {}
+            Role::External if !target.is_empty() => {
+                return Err(EngineError::Invalid(
+                    "target_agent is for tasks that are sent to a peer".to_owned(),
+                ));
             }
-            Role::External if !request.target_agent.is_empty() => Err(EngineError::Invalid(
-                "target_agent is for tasks that are sent to a peer".to_owned(),
-            )),
             Role::Originator(_) | Role::Assignee(_) | Role::External => {
-                let name = request.target_agent.as_str();
-                Ok((!name.is_empty()).then(|| Arc::from(name)))
+                return Ok((!target.is_empty()).then(|| Arc::from(target)));
             }
         }
-    }
-
-    /// The same for a caller of a gateway of whom nobody knows who it is: open agents alone are named to it, and chosen for it where
-    /// it names none. Where none is open, the one that would be chosen refuses it.
-    fn choose_agent_for_stranger(
-        &self,
-        now: Now,
-        request: &SendTask,
-        sender: Option<&str>,
-    ) -> Result<Option<Arc<str>>, EngineError> {
-        let (target, skill) = (&request.target_agent, &request.skill);
-        let open = self
-            .agents
-            .names()
-            .filter(|name| !self.agents.is_named_private(name));
-        let open: Vec<Arc<str>> = open.cloned().collect();
-        let has_open = self.local_agents_with(skill, request.sender, true).is_some();
-        let is_candidate =
-            |name: &str| Some(name) != sender && (!has_open || !self.agents.is_named_private(name));
-        let mut chosen = self.choose_agent(now, target, skill, is_candidate);
-        if self.is_default_closed(target, skill, &chosen) {
-            chosen = self.agents.default_among(chosen, &open);
-        }
-        chosen.map_err(|_| {
-            let open = open.iter().map(|name| &**name);
-            EngineError::NotRegistered(Agents::why_none(target, skill, open))
-        })
+        let sender = request
+            .sender
+            .and_then(|connection| self.agents.agent_on(connection));
+        let task = TaskTarget {
+            agent: target,
+            skill,
+            sender: sender.as_deref(),
+        };
+        let (list, _) = self.served_agents(now);
+        let chosen = if request.is_of_stranger() {
+            let chosen = list.choose(task, |names| list.open_among(names));
+            chosen.map_err(|_| {
+                let names: Vec<&str> = list.names().collect();
+                why_none(target, skill, list.open_among(&names).into_iter())
+            })
+        } else {
+            list.choose(task, <[_]>::to_vec)
+        };
+        chosen.map_err(EngineError::NotRegistered)
     }
 
     /// Refuses the report of a caller that listens for other agents only.

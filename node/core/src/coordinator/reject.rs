@@ -10,10 +10,10 @@ use agentanycast_store::StoreError;
 
 use super::Coordinator;
 use crate::{
+    clock::Now,
     delivery::{dedup::MAX_REASON, inbox::OversizedEnvelope, outbox::EnvelopeKind},
     task::Status,
     trace_context::TraceContext,
-    transaction::Now,
 };
 
 /// An envelope that has no effect here.

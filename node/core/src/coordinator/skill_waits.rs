@@ -9,11 +9,7 @@ use std::sync::Arc;
 use agentanycast_store::StoreError;
 
 use super::Coordinator;
-use crate::{
-    task::Status,
-    tasks::unless_damaged,
-    transaction::{EngineError, Now},
-};
+use crate::{clock::Now, task::Status, tasks::unless_damaged, transaction::EngineError};
 
 impl Coordinator {
     /// Whether a new task for this skill waits until `agent`, which was chosen for it, lists the skill again.

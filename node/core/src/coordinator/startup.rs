@@ -10,6 +10,7 @@ use super::{Coordinator, inbound::stop_streams};
 use crate::{
     admission::Admission,
     agents::Agents,
+    clock::Now,
     dispatch::{Dispatch, LostClaim, OfferKind},
     external::External,
     observe::Observe,
@@ -17,7 +18,7 @@ use crate::{
     routing::Routing,
     task::Status,
     tasks::{TaskIndexEntry, Tasks, unless_damaged},
-    transaction::{EngineLimits, Now, Transaction},
+    transaction::{EngineLimits, Transaction},
 };
 
 impl Coordinator {

@@ -3,7 +3,10 @@
 use agentanycast_identity::PeerId;
 
 use super::{Coordinator, node_agents::ListenRequest};
-use crate::transaction::{EngineError, ListenerId, Now};
+use crate::{
+    clock::Now,
+    transaction::{EngineError, ListenerId},
+};
 
 impl Coordinator {
     /// Somebody begins to listen for the primary agent.
@@ -45,30 +48,5 @@ impl Coordinator {
             .queued(peer)
             .map(|entry| entry.task_id.clone())
             .collect()
-    }
-
-    /// Number of queues in memory, empty ones too.
-    pub(crate) fn queues_in_memory(&self) -> usize {
-        self.peers.queues_in_memory()
-    }
-
-    /// Whether there is a policy.
-    pub(crate) fn has_policy(&self) -> bool {
-        self.admission.is_enabled()
-    }
-
-    /// Whether a task is known.
-    pub(crate) fn knows_task(&self, id: &str) -> bool {
-        self.tasks.indexed(id).is_some()
-    }
-
-    /// Number of effects of the running transaction so far.
-    pub(crate) fn pending_effects(&self) -> usize {
-        self.transaction.pending_effects()
-    }
-
-    /// So many sealed tasks are remembered.
-    pub(crate) fn set_sealed_capacity(&mut self, most: usize) {
-        self.external.set_sealed_capacity(most);
     }
 }

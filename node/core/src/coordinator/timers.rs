@@ -10,11 +10,12 @@ use agentanycast_store::StoreError;
 
 use super::Coordinator;
 use crate::{
+    clock::Now,
     delivery::outbox::EnvelopeKind,
-    task::{NetworkPath, Status},
+    task::Status,
     tasks::{TaskIndexEntry, unless_damaged},
     trace_context::TraceContext,
-    transaction::{Effect, Now},
+    transaction::Effect,
 };
 
 /// How often expiry and collection are looked after.
@@ -207,25 +208,5 @@ impl Coordinator {
             )?;
         }
         Ok(())
-    }
-
-    /// A newer connection to a peer is there: its envelope stream starts again on that one.
-    pub(crate) fn on_renewed(&mut self, peer: PeerId) {
-        self.peers.on_renewed(&mut self.transaction, peer);
-    }
-
-    /// The last connection to a peer is gone.
-    pub(crate) fn on_disconnected(&mut self, peer: PeerId) {
-        self.peers.on_disconnected(&mut self.transaction, peer);
-    }
-
-    /// Envelope stream number `stream` to the peer is open, over this path.
-    pub(crate) fn on_stream_opened(&mut self, peer: PeerId, stream: u64, path: NetworkPath) {
-        self.peers.on_stream_opened(peer, stream, path);
-    }
-
-    /// Envelope stream number `stream` to the peer is gone, or could not be opened.
-    pub(crate) fn on_stream_closed(&mut self, peer: PeerId, stream: u64) {
-        self.peers.on_stream_closed(&mut self.transaction, peer, stream);
     }
 }

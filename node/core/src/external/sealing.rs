@@ -12,10 +12,11 @@ use rand::RngExt as _;
 
 use super::External;
 use crate::{
+    clock::Now,
     delivery::inbox::{MAX_METADATA, MAX_METADATA_KEY, metadata_fits},
     sealed::{self, MessagePurpose, SealedChannel},
     task::{MAX_ID, Output, Role, SealedOrigin, Status, StreamOutcome, Task},
-    transaction::{EngineError, Now, Transaction},
+    transaction::{EngineError, Transaction},
     wire,
 };
 

@@ -49,7 +49,7 @@ impl Engine {
 
     /// The invites that were given out, those first that were made first.
     pub async fn invites(&self) -> Result<Vec<Invite>, EngineError> {
-        self.call(|core, _| Ok(core.invites())).await
+        self.call(|core, _| Ok(core.admission().invites())).await
     }
 
     /// Takes back the invites with this id or label, and how many tasks ended by it.
@@ -68,7 +68,7 @@ impl Engine {
         peer: PeerId,
         secret: Vec<u8>,
     ) -> Result<Option<&'static str>, EngineError> {
-        self.call(move |core, now| Ok(core.why_not_invited(now, peer, &secret)))
+        self.call(move |core, now| Ok(core.admission().why_not_invited(now, peer, &secret)))
             .await
     }
 
@@ -96,11 +96,12 @@ impl Engine {
 
     /// All trusted peers, the earliest first.
     pub async fn trusted_peers(&self) -> Result<Vec<PeerTrust>, EngineError> {
-        self.call(|core, _| Ok(core.trusted_peers())).await
+        self.call(|core, _| Ok(core.admission().trusted_peers())).await
     }
 
     /// Peers that were refused since an agent is private, the latest first.
     pub async fn access_requests(&self) -> Result<Vec<AccessRequest>, EngineError> {
-        self.call(|core, now| Ok(core.access_requests(now))).await
+        self.call(|core, now| Ok(core.admission().access_requests(now)))
+            .await
     }
 }

@@ -25,7 +25,7 @@ impl Engine {
         let turn = self.note_watch_turn().await?;
         let noted = self
             .call_with(move |core, _| {
-                let open = core.tasks_with_open_notes();
+                let open = core.external().tasks_with_open_notes();
                 (Ok(open), |audience: &mut Subscriptions, open| {
                     audience.note_changes().begin(open);
                     Arc::clone(audience.note_changes())

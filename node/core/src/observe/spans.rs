@@ -11,9 +11,10 @@ use rand::RngExt as _;
 
 use super::Observe;
 use crate::{
+    clock::Now,
     task::{Role, Status, Task, TraceRecording},
     trace_context::TraceContext,
-    transaction::{Effect, Now, Transaction},
+    transaction::{Effect, Transaction},
     wire,
 };
 

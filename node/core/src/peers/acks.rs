@@ -9,9 +9,10 @@ use prost::Message as _;
 
 use super::Peers;
 use crate::{
+    clock::Now,
     delivery::inbox::MAX_JOINT,
     trace_context::TraceContext,
-    transaction::{Effect, Now, Transaction},
+    transaction::{Effect, Transaction},
     wire::envelope,
 };
 

@@ -15,8 +15,9 @@ use crate::delivery::{
     inbox::InboundEnvelope,
 };
 use crate::{
+    clock::Now,
     schema::{self, tag},
-    transaction::{Now, Transaction},
+    transaction::Transaction,
 };
 
 /// How long a deployed peer keeps an envelope to send it again (docs/protocol.md, "Envelopes").

@@ -15,8 +15,9 @@ use super::{
     records::{AppliedIdRecord, AppliedRecord, OutboxRecord},
 };
 use crate::{
+    clock::Now,
     schema::{self, tag},
-    transaction::{Now, Transaction},
+    transaction::Transaction,
 };
 
 /// How long a peer has to be silent, in milliseconds: 30 days.

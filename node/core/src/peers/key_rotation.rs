@@ -14,7 +14,7 @@ use lru::LruCache;
 
 use self::registry::RotationRegistry;
 use super::Peers;
-use crate::transaction::{Now, Transaction};
+use crate::{clock::Now, transaction::Transaction};
 
 /// Contradictions between peers that have been logged.
 const MAX_CONFLICTS: NonZeroUsize = NonZeroUsize::new(1024).unwrap();

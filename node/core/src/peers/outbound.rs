@@ -8,6 +8,7 @@ use agentanycast_store::StoreError;
 
 use super::{Peers, log, outbound_queue::OutboundQueue, records::OutboxEntryRecord};
 use crate::{
+    clock::Now,
     delivery::outbox::{
         DeliveryProgress, EXPIRY_GRACE, EnvelopeKind, OutboxAction, OutboxEntry, QueueDepths, SendAttempts,
         WINDOW,
@@ -15,7 +16,7 @@ use crate::{
     schema::{self, tag},
     task::SentMark,
     trace_context::TraceContext,
-    transaction::{Effect, Now, Transaction},
+    transaction::{Effect, Transaction},
     wire::envelope,
 };
 

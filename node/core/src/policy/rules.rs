@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use agentanycast_identity::{PeerId, did_key_of};
+use agentanycast_identity::{PeerId, did_key_of, peer_of_did_key};
 
 use super::{
     LOCAL,
@@ -13,8 +13,13 @@ use super::{
     grants::{PeerGrant, UsableSkills},
     invites::INVITED,
     limits::{BoundsOverride, PolicyLimits, SourceBounds},
-    written,
 };
+
+/// Shortest peer id, in bytes: a SHA-256 with its mark. What is shorter happens to be a multihash, and is nobody's.
+const MIN_PEER_ID: usize = 34;
+
+/// What the ids of peers begin with: of Ed25519, of secp256k1, of longer keys.
+pub(super) const PEER_ID_PREFIXES: [&str; 3] = ["12D3KooW", "16Uiu2HA", "Qm"];
 
 /// Which peers may send tasks at all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,9 +77,7 @@ impl PolicyRules {
     /// The keys that are written down one by one.
     pub fn named_keys(&self) -> HashSet<PeerId> {
         let patterns = self.patterns().filter(|pattern| pattern.is_literal());
-        let mut keys: HashSet<PeerId> = patterns
-            .filter_map(|one| written::peer_named(one.as_str()))
-            .collect();
+        let mut keys: HashSet<PeerId> = patterns.filter_map(|one| peer_named(one.as_str())).collect();
         if let Trust::Pinned(pinned) = &self.trust {
             keys.extend(pinned);
         }
@@ -325,6 +328,12 @@ impl PolicyRules {
     }
 }
 
+/// The peer that a text names by its key.
+pub(super) fn peer_named(text: &str) -> Option<PeerId> {
+    let peer: Option<PeerId> = text.parse().ok().or_else(|| peer_of_did_key(text));
+    peer.filter(|peer| peer.to_bytes().len() >= MIN_PEER_ID)
+}
+
 /// Whether a star stands where the domain of a DID would end.
 fn is_loose(pattern: &str) -> bool {
     let domain = ["did:web:", "did:dns:"]
@@ -337,7 +346,7 @@ fn is_loose(pattern: &str) -> bool {
 /// Whether a pattern may match a name that a peer proves after it has come: a DID, or the id of a key that it had before.
 fn may_be_proven(pattern: &Glob) -> bool {
     std::iter::once(&"did:")
-        .chain(&written::PEER_ID_PREFIXES)
+        .chain(&PEER_ID_PREFIXES)
         .any(|head| pattern.may_begin(head))
 }
 

@@ -17,6 +17,7 @@ use super::{
     glob::{Glob, MAX_PATTERN},
     invites::{INVITED, is_label},
     limits::{BoundsOverride, PolicyLimits, SourceBounds},
+    rules::{PEER_ID_PREFIXES, peer_named},
 };
 
 /// Most entries of each list: rules, overrides, trusted peers, issuers; groups and their members together.
@@ -111,9 +112,6 @@ const SCHEMES: [&str; 7] = [
     "did:dns:",
     INVITED,
 ];
-
-/// What the ids of peers begin with: of Ed25519, of secp256k1, of longer keys.
-pub(super) const PEER_ID_PREFIXES: [&str; 3] = ["12D3KooW", "16Uiu2HA", "Qm"];
 
 const SOURCES: &str = "a peer id, did:key:…, did:web:… or did:dns:… in small letters, invited:LABEL, http:CALLER, local, the name of a group, or a pattern with *";
 
@@ -294,15 +292,6 @@ impl FromStr for SourceName {
             ),
         })
     }
-}
-
-/// Shortest peer id, in bytes: a SHA-256 with its mark. What is shorter happens to be a multihash, and is nobody's.
-const MIN_PEER_ID: usize = 34;
-
-/// The peer that a text names by its key.
-pub(super) fn peer_named(text: &str) -> Option<PeerId> {
-    let peer: Option<PeerId> = text.parse().ok().or_else(|| peer_of_did_key(text));
-    peer.filter(|peer| peer.to_bytes().len() >= MIN_PEER_ID)
 }
 
 fn groups(policy: &WrittenRules) -> Result<Vec<AclGroup>, InvalidRule> {

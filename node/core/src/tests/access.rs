@@ -392,7 +392,7 @@ fn who_was_refused_can_be_let_in_by_a_word() {
     }
     asks(&mut lab, C, "", "write");
     let now = lab.now;
-    let requests = lab.nodes[B].core.access_requests(now);
+    let requests = lab.nodes[B].core.admission().access_requests(now);
     let seen: Vec<(PeerId, &str, &str, u32)> = requests
         .iter()
         .map(|one| (one.peer, one.agent.as_str(), one.skill.as_str(), one.tasks))
@@ -405,7 +405,7 @@ fn who_was_refused_can_be_let_in_by_a_word() {
     lab.join(B, a);
     lab.join(A, b);
     let now = lab.now;
-    assert_eq!(lab.nodes[B].core.access_requests(now), requests);
+    assert_eq!(lab.nodes[B].core.admission().access_requests(now), requests);
     let id = requests.iter().find(|one| one.peer == a).unwrap().id.clone();
     let other = lab.call(B, |core, now| core.trust_request(now, &id, scope("painter", "")));
     assert!(other.is_err());
@@ -415,7 +415,7 @@ fn who_was_refused_can_be_let_in_by_a_word() {
     assert_eq!((entry.peer, entry.agent.as_str()), (a, "vault"));
     assert!(is_let_in(&mut lab, A, "vault", "write"));
     let now = lab.now;
-    assert_eq!(lab.nodes[B].core.access_requests(now).len(), 1);
+    assert_eq!(lab.nodes[B].core.admission().access_requests(now).len(), 1);
     assert!(
         lab.call(B, |core, now| core.trust_request(now, &id, scope("", "")))
             .is_err()
@@ -449,7 +449,7 @@ fn trust_goes_with_the_key() {
     })
     .unwrap();
     assert!(sends(&mut lab, new, "three") && !sends(&mut lab, old, "four"));
-    let trusted = lab.nodes[B].core.trusted_peers();
+    let trusted = lab.nodes[B].core.admission().trusted_peers();
     assert_eq!(trusted.iter().map(|one| one.peer).collect::<Vec<_>>(), [new]);
 }
 
@@ -509,7 +509,7 @@ fn a_caller_that_nobody_knows_is_a_stranger() {
     }
     let now = lab.now;
     assert!(
-        lab.nodes[B].core.access_requests(now).is_empty(),
+        lab.nodes[B].core.admission().access_requests(now).is_empty(),
         "there is nobody to let in"
     );
 }

@@ -368,7 +368,7 @@ fn while_decisions_cannot_be_written_nobody_comes_in_and_what_runs_goes_on() {
     let b = lab.id(B);
     guard(&mut lab, B, PolicyRules::default());
     let running = lab.task();
-    lab.nodes[B].core.block_admission(true);
+    lab.nodes[B].core.admission_mut().set_blocked(true);
     let late = lab.task();
     assert_eq!(lab.status(A, &late), Status::Rejected);
     assert!(lab.reason(A, &late).contains("audit log"));
@@ -378,7 +378,7 @@ fn while_decisions_cannot_be_written_nobody_comes_in_and_what_runs_goes_on() {
     ));
     lab.complete(B, &running, "done").unwrap();
     assert_eq!(lab.status(A, &running), Status::Completed);
-    lab.nodes[B].core.block_admission(false);
+    lab.nodes[B].core.admission_mut().set_blocked(false);
     let again = lab.task();
     assert_eq!(lab.status(A, &again), Status::Submitted);
     let _ = agent;
@@ -389,7 +389,7 @@ fn without_rules_and_log_nothing_is_asked() {
     let mut lab = TestCluster::pair();
     lab.call(B, |core, _| Ok(core.set_rules(PolicyRules::default(), false)?))
         .unwrap();
-    assert!(!lab.nodes[B].core.has_policy());
+    assert!(!lab.nodes[B].core.admission().is_enabled());
     let id = lab.task();
     assert_eq!(lab.status(A, &id), Status::Submitted);
     assert!(lab.audited.is_empty());

@@ -48,7 +48,7 @@ fn the_count_outlives_a_restart_and_ends_the_task() {
         "its agent ended 5 times while it had this task"
     );
     assert_eq!(lab.status(super::cluster::A, &id), Status::Failed);
-    assert_eq!(lab.nodes[B].core.open_tasks(), 0);
+    assert_eq!(lab.nodes[B].core.tasks().index().open(), 0);
 }
 
 #[test]

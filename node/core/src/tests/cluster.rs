@@ -17,12 +17,13 @@ use prost::Message as _;
 use super::harness::{TestNode, limits, peer, text};
 use crate::{
     SendTask,
+    clock::Now,
     coordinator::Coordinator,
     delivery::inbox,
     policy::audit::log_line::AuditEntry,
     task::{NetworkPath, Status, Task},
     transaction::ListenerId,
-    transaction::{Effect, EngineError, EngineLimits, Now, TaskChange},
+    transaction::{Effect, EngineError, EngineLimits, TaskChange},
 };
 
 /// The nodes of a lab; a third peer is played by the test.
@@ -108,7 +109,9 @@ impl TestCluster {
     /// A node loses its connections to a peer; the peer may not have noticed.
     pub(super) fn part(&mut self, node: usize, peer: PeerId) {
         if self.joined.remove(&(node, peer)) {
-            self.nodes[node].core.on_disconnected(peer);
+            self.nodes[node]
+                .core
+                .with_peers(|peers, transaction| peers.on_disconnected(transaction, peer));
             self.settle();
         }
     }
@@ -116,7 +119,9 @@ impl TestCluster {
     pub(super) fn disconnect(&mut self) {
         for (node, other) in [(A, self.id(B)), (B, self.id(A))] {
             if self.joined.remove(&(node, other)) {
-                self.nodes[node].core.on_disconnected(other);
+                self.nodes[node]
+                    .core
+                    .with_peers(|peers, transaction| peers.on_disconnected(transaction, other));
             }
         }
         self.settle();
@@ -276,9 +281,13 @@ impl TestCluster {
     fn let_out(&mut self, at: usize, effect: Effect) {
         match effect {
             Effect::OpenStream { peer, stream } if self.joined.contains(&(at, peer)) => {
-                self.nodes[at].core.on_stream_opened(peer, stream, self.path);
+                self.nodes[at]
+                    .core
+                    .with_peers(|peers, _| peers.on_stream_opened(peer, stream, self.path));
             }
-            Effect::OpenStream { peer, stream } => self.nodes[at].core.on_stream_closed(peer, stream),
+            Effect::OpenStream { peer, stream } => self.nodes[at]
+                .core
+                .with_peers(|peers, transaction| peers.on_stream_closed(transaction, peer, stream)),
             Effect::Send { peer, frame, .. } => self.transmit(at, peer, &frame),
             Effect::Ack { peer, frame } if !self.acks_are_lost => self.transmit(at, peer, &frame),
             Effect::Changed(change) => self.changes.push((at, change)),
@@ -296,7 +305,7 @@ impl TestCluster {
         let (me, now) = (self.id(from), self.now);
         self.wire.push((me, to, A2aEnvelope::decode(&frame[..]).unwrap()));
         if let Some(node) = self.nodes.iter_mut().find(|node| node.me == to) {
-            node.core.set_inbound_path(self.path);
+            node.core.transaction().set_inbound_path(self.path);
             node.core.on_frame(now, me, frame).unwrap();
         }
     }

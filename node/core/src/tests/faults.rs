@@ -358,6 +358,7 @@ fn what_was_answered_is_there(
         }
     }
     let kept = core
+        .tasks_mut()
         .list(&crate::TaskQuery::default(), None, 10_000)
         .unwrap()
         .tasks

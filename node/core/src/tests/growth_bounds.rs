@@ -43,6 +43,7 @@ fn old_tasks_go_as_fast_as_new_ones_come() {
     let kept = |lab: &mut TestCluster| {
         lab.nodes[A]
             .core
+            .tasks_mut()
             .list(&crate::TaskQuery::default(), None, 10_000)
             .unwrap()
             .tasks
@@ -90,6 +91,7 @@ fn an_open_task_never_goes_however_old_and_is_not_in_the_way() {
     assert_eq!(
         lab.nodes[A]
             .core
+            .tasks_mut()
             .list(&crate::TaskQuery::default(), None, 100)
             .unwrap()
             .tasks
@@ -123,7 +125,9 @@ fn a_peer_that_has_been_silent_for_a_month_is_forgotten() {
     lab.advance(Duration::from_hours(24 * 40));
     assert!(is_known(&lab, numbering), "it is connected");
     for peer in [numbering, plain] {
-        lab.nodes[B].core.on_disconnected(peer);
+        lab.nodes[B]
+            .core
+            .with_peers(|peers, transaction| peers.on_disconnected(transaction, peer));
     }
     lab.settle();
     // The update to it has expired by now; nothing is on its way in either direction.
@@ -144,7 +148,9 @@ fn a_peer_that_was_heard_of_this_month_is_remembered_also_after_a_restart() {
     lab.join(B, stranger());
     let envelope = numbered(1, send_task("t1"));
     lab.deliver(B, stranger(), &envelope);
-    lab.nodes[B].core.on_disconnected(stranger());
+    lab.nodes[B]
+        .core
+        .with_peers(|peers, transaction| peers.on_disconnected(transaction, stranger()));
     lab.settle();
     lab.restart(B);
     lab.advance(Duration::from_hours(24 * 29));
@@ -155,7 +161,7 @@ fn a_peer_that_was_heard_of_this_month_is_remembered_also_after_a_restart() {
         2,
         "it is acknowledged again"
     );
-    assert_eq!(lab.nodes[B].core.counters().duplicates, 1);
+    assert_eq!(lab.nodes[B].core.observe().counters().duplicates, 1);
 }
 
 /// The disk has lost a task's beginning: that task is refused by name; everything that goes over many tasks
@@ -200,6 +206,7 @@ fn a_damaged_task_stops_nothing_else() {
     );
     let listed = lab.nodes[A]
         .core
+        .tasks_mut()
         .list(&crate::TaskQuery::default(), None, 10)
         .unwrap()
         .tasks;

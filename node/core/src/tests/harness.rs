@@ -8,8 +8,9 @@ use agentanycast_proto::v1::{Artifact, Message, Part, TextPart, part::Content};
 use agentanycast_store::{Batch, Store as _, StoreError, memory::MemoryStore};
 
 use crate::{
+    clock::Now,
     coordinator::Coordinator,
-    transaction::{DeliverMode, Effect, EngineLimits, HandOverLimits, Now},
+    transaction::{DeliverMode, Effect, EngineLimits, HandOverLimits},
 };
 
 pub(super) fn key(number: u8) -> Keypair {
@@ -98,7 +99,7 @@ impl<R> TestNode<R> {
         let limits = limits.clone();
         let (me, store) = (peer(number), Arc::new(MemoryStore::default()));
         let mut core = Coordinator::load(me, limits.clone(), store.clone(), now, seed).unwrap();
-        core.set_key(key(number));
+        core.external_mut().set_key(key(number));
         let (batches, pending) = (VecDeque::new(), VecDeque::new());
         Self {
             me,
@@ -151,7 +152,7 @@ impl<R> TestNode<R> {
     pub(super) fn commit(&mut self, most: usize) -> Result<Vec<ReleasedEffects<R>>, StoreError> {
         self.apply(most)?;
         self.store.barrier()?;
-        self.core.on_durable(self.durable);
+        self.core.on_durable(self.durable, None);
         let mut released = Vec::new();
         while let Some(pending) = self
             .pending
@@ -183,7 +184,7 @@ impl<R> TestNode<R> {
         self.boots += 1;
         let seed = self.seed ^ (self.boots << 32);
         self.core = Coordinator::load(self.me, self.limits.clone(), self.store.clone(), now, seed).unwrap();
-        self.core.set_key(key(self.number));
+        self.core.external_mut().set_key(key(self.number));
         (self.submitted, self.durable) = (0, 0);
         self.batches.clear();
         self.pending.clear();

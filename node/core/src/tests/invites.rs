@@ -98,7 +98,7 @@ fn as_many_peers_as_it_has_uses_are_let_in() {
     // Those that have one need not show it again; and a guess is nothing.
     assert!(asks(&mut lab, peer(51), "d", &[]) && asks(&mut lab, peer(52), "e", &SHOWN));
     assert!(!asks(&mut lab, peer(53), "f", &[9; SECRET]) && !asks(&mut lab, peer(53), "g", &SHOWN[1..]));
-    let invites = lab.nodes[B].core.invites();
+    let invites = lab.nodes[B].core.admission().invites();
     assert_eq!(invites[0].peers, [peer(51), peer(52)]);
     let by: Vec<_> = lab
         .audited
@@ -136,7 +136,7 @@ fn two_peers_at_the_same_moment_take_one_use() {
     lab.settle();
     let let_in = guests.map(|guest| lab.nodes[B].core.task(&format!("of-{guest}")).is_ok());
     assert_eq!(let_in, [true, false]);
-    assert_eq!(lab.nodes[B].core.invites()[0].peers, [guests[0]]);
+    assert_eq!(lab.nodes[B].core.admission().invites()[0].peers, [guests[0]]);
 }
 
 #[test]
@@ -168,9 +168,9 @@ fn what_was_given_and_taken_is_there_after_a_restart() {
     invite(&mut lab, B, uses(2));
     lab.join(B, peer(51));
     assert!(asks(&mut lab, peer(51), "a", &SHOWN));
-    let before = lab.nodes[B].core.invites();
+    let before = lab.nodes[B].core.admission().invites();
     lab.restart(B);
-    assert_eq!(lab.nodes[B].core.invites(), before);
+    assert_eq!(lab.nodes[B].core.admission().invites(), before);
     close(&mut lab, B, &[]);
     for guest in [peer(51), peer(52), peer(53)] {
         lab.join(B, guest);
@@ -181,7 +181,7 @@ fn what_was_given_and_taken_is_there_after_a_restart() {
     lab.call(B, |core, now| core.revoke_invite(now, "one")).unwrap();
     lab.restart(B);
     close(&mut lab, B, &[]);
-    assert!(lab.nodes[B].core.invites().is_empty());
+    assert!(lab.nodes[B].core.admission().invites().is_empty());
     lab.join(B, peer(51));
     assert!(!asks(&mut lab, peer(51), "e", &SHOWN));
 }

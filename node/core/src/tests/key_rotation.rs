@@ -89,7 +89,7 @@ fn a_key_that_was_replaced_begins_no_tasks() {
         let (outcome, reason) = lab.acks_of(id).pop().unwrap();
         assert_eq!(outcome, AckOutcome::Rejected);
         assert!(reason.contains("this key was replaced by that of") && reason.contains(&new.to_string()));
-        assert!(!lab.nodes[A].core.knows_task(id));
+        assert!(lab.nodes[A].core.tasks().indexed(id).is_none());
         lab.restart(A);
     }
     lab.join(A, new);
@@ -201,7 +201,9 @@ fn who_a_peer_was_before_can_be_told() {
             ..AgentCard::default()
         };
         lab.call(A, |core, _| {
-            core.put_peer_card(peer, &card.encode_to_vec().into());
+            core.with_peers(|peers, transaction| {
+                peers.put_card(transaction, peer, &card.encode_to_vec().into());
+            });
             Ok(())
         })
         .unwrap();
@@ -214,7 +216,10 @@ fn who_a_peer_was_before_can_be_told() {
     .unwrap();
     let former = |lab: &mut TestCluster, peer| {
         let now = lab.now;
-        lab.nodes[A].core.former_keys(now, peer).unwrap()
+        lab.nodes[A]
+            .core
+            .with_peers(|peers, transaction| peers.former_keys(transaction, now, peer))
+            .unwrap()
     };
     assert_eq!(former(&mut lab, third), [(second, now - 5), (first, now - 9)]);
     assert_eq!(former(&mut lab, thief), []);
@@ -282,7 +287,7 @@ fn a_chain_of_changes_is_followed_as_it_comes_and_over_restarts() {
         assert!(is_let_in(&mut lab, third, &[second, first]), "{restarts}");
     }
     assert!(is_let_in(&mut lab, fourth, &[third, second, first]));
-    assert_eq!(lab.nodes[A].core.successor(first), fourth);
+    assert_eq!(lab.nodes[A].core.peers().current_key(first), fourth);
 }
 
 /// What went to the old key may be there, also if it expires under the new one.
@@ -310,14 +315,14 @@ fn what_is_said_of_another_ones_task_waits_for_the_card() {
         let task = lab.send(A, old, SendTask::default()).unwrap().id;
         lab.part(A, old);
         lab.join(A, new);
-        lab.nodes[A].core.await_identity(new);
+        lab.nodes[A].core.admission_mut().await_identities([new]);
         let said = plain("said", complete(&task));
         let now = lab.now;
         lab.nodes[A]
             .core
             .on_frame(now, new, &said.encode_to_vec().into())
             .unwrap();
-        assert!(lab.nodes[A].core.take_identity_needed());
+        assert!(lab.nodes[A].core.admission_mut().take_identity_needed());
         lab.settle();
         assert!(lab.acks_of("said").is_empty());
         let standing = if changed {
@@ -327,13 +332,13 @@ fn what_is_said_of_another_ones_task_waits_for_the_card() {
         };
         lab.call(A, |core, now| {
             core.set_peer_attributes(now, new, standing)?;
-            core.on_identity_resolved(new);
+            core.admission_mut().on_identity_resolved(new);
             Ok(())
         })
         .unwrap();
-        assert_eq!(lab.nodes[A].core.take_identity_resolved(), [new]);
+        assert_eq!(lab.nodes[A].core.admission_mut().take_identity_resolved(), [new]);
         lab.deliver(A, new, &said);
-        assert!(!lab.nodes[A].core.take_identity_needed());
+        assert!(!lab.nodes[A].core.admission_mut().take_identity_needed());
         let (outcome, status) = if changed {
             (AckOutcome::Accepted, Status::Completed)
         } else {

@@ -10,8 +10,9 @@ use super::{
 };
 use crate::{
     SendTask,
+    clock::Now,
     task::Status,
-    transaction::{EngineError, EngineLimits, Now},
+    transaction::{EngineError, EngineLimits},
     wire::MAX_ENVELOPE,
 };
 
@@ -130,7 +131,10 @@ fn a_message_or_result_larger_than_a_frame_is_refused_and_nothing_happens() {
         refused.map(|task| task.id)
     );
     assert_eq!(
-        (lab.nodes[A].core.queued(), lab.nodes[A].core.open_tasks()),
+        (
+            lab.nodes[A].core.queued(),
+            lab.nodes[A].core.tasks().index().open()
+        ),
         (0, 0)
     );
 
@@ -236,8 +240,10 @@ fn queues_of_peers_that_came_and_went_do_not_stay_in_memory() {
     for number in 10..60 {
         let peer = super::harness::peer(number);
         lab.join(A, peer);
-        lab.nodes[A].core.on_disconnected(peer);
+        lab.nodes[A]
+            .core
+            .with_peers(|peers, transaction| peers.on_disconnected(transaction, peer));
         lab.settle();
     }
-    assert_eq!(lab.nodes[A].core.queues_in_memory(), 0);
+    assert_eq!(lab.nodes[A].core.peers().queues_in_memory(), 0);
 }

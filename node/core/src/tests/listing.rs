@@ -80,7 +80,7 @@ proptest! {
                 .collect();
             let (mut read, mut place) = (Vec::new(), None);
             loop {
-                let page = lab.nodes[A].core.list(&filter, place.as_ref(), size).unwrap();
+                let page = lab.nodes[A].core.tasks_mut().list(&filter, place.as_ref(), size).unwrap();
                 prop_assert!(page.tasks.len() <= size);
                 prop_assert_eq!(page.total, if group.is_some() { wanted.len() } else { 0 });
                 read.extend(page.tasks.into_iter().map(|task| task.id));

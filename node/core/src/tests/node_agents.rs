@@ -253,8 +253,11 @@ fn skills_that_are_not_known_yet_stay_on_the_card() {
             core.register_agent(now, "device", card, keeps, RegistrationAccess::AsBefore)
         })
         .unwrap();
-        let card = lab.nodes[B].core.card().unwrap();
-        card.skills.into_iter().map(|skill| skill.id).collect::<Vec<_>>()
+        let card = lab.nodes[B].core.node_card().unwrap();
+        card.skills
+            .iter()
+            .map(|skill| skill.id.clone())
+            .collect::<Vec<_>>()
     };
     assert_eq!(register(&mut lab, &["command"], true), ["command", "hello"]);
     lab.restart(B);
@@ -339,7 +342,7 @@ fn programs_of_deployed_sdks_are_agents_when_they_listen() {
         .unwrap();
     assert_eq!(asked, CardUse::Pending);
     assert!(lab.names().is_empty());
-    assert_eq!(lab.nodes[B].core.card().unwrap().name, "CLI Client");
+    assert_eq!(lab.nodes[B].core.node_card().unwrap().name, "CLI Client");
     lab.serve_card(1, &process("p1"), "Translator", &["translate"]);
     lab.serve_card(2, &process("p2"), "Painter", &["paint"]);
     assert_eq!(lab.names(), ["translator", "painter"]);
@@ -349,7 +352,7 @@ fn programs_of_deployed_sdks_are_agents_when_they_listen() {
     })
     .unwrap();
     assert_eq!(lab.names(), ["translator", "painter"]);
-    let node = lab.nodes[B].core.card().unwrap();
+    let node = lab.nodes[B].core.node_card().unwrap();
     assert_eq!(node.name, "Translator");
     let skills: Vec<&str> = node.skills.iter().map(|skill| skill.id.as_str()).collect();
     assert_eq!(skills, ["translate", "paint"]);

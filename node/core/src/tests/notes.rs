@@ -40,7 +40,10 @@ fn a_note_outlives_a_crash_and_goes_with_its_task() {
     lab.restart(A);
     let notes = lab.nodes[A].core.notes_of(&task).unwrap();
     assert_eq!((notes[0].name.as_str(), notes[0].version), ("a", version));
-    assert_eq!(lab.nodes[A].core.tasks_with_open_notes(), [task.as_str()]);
+    assert_eq!(
+        lab.nodes[A].core.external().tasks_with_open_notes(),
+        [task.as_str()]
+    );
 
     lab.complete(A, &task, "r").unwrap();
     lab.advance(Duration::from_secs(2));
@@ -48,7 +51,7 @@ fn a_note_outlives_a_crash_and_goes_with_its_task() {
         put(&mut lab, &task, note("a", true), None),
         Err(EngineError::NotFound(_))
     ));
-    assert!(lab.nodes[A].core.tasks_with_open_notes().is_empty());
+    assert!(lab.nodes[A].core.external().tasks_with_open_notes().is_empty());
     let left = lab.nodes[A].store.scan(&[tag::NOTE], None, 10).unwrap();
     assert!(left.is_empty());
 }
@@ -64,10 +67,14 @@ fn a_note_that_comes_with_a_message_is_as_durable_as_it() {
     };
     let task = lab.send(A, to, noted(note("a", true))).unwrap().id;
     lab.restart(A);
-    assert_eq!(lab.nodes[A].core.tasks_with_open_notes(), [task.as_str()]);
+    assert_eq!(
+        lab.nodes[A].core.external().tasks_with_open_notes(),
+        [task.as_str()]
+    );
     let listed = |lab: &mut TestCluster| {
         lab.nodes[A]
             .core
+            .tasks_mut()
             .list(&TaskQuery::default(), None, 10)
             .unwrap()
             .tasks

@@ -87,7 +87,7 @@ fn a_deployed_peers_duplicates_are_known_after_a_flood_of_others_and_a_restart()
     lab.restart(B);
     lab.join(B, stranger());
     lab.deliver(B, stranger(), &first);
-    assert_eq!(lab.nodes[B].core.counters().duplicates, 1);
+    assert_eq!(lab.nodes[B].core.observe().counters().duplicates, 1);
     assert!(
         lab.acks_of("first")
             .iter()
@@ -304,5 +304,5 @@ fn ids_that_no_deployed_peer_sends_again_are_forgotten_at_the_next_start() {
     assert_eq!(lab.nodes[B].store.len(), before - 2, "the id and its place");
     lab.join(B, stranger());
     lab.deliver(B, stranger(), &plain("new", send_task("u")));
-    assert_eq!(lab.nodes[B].core.counters().duplicates, 1);
+    assert_eq!(lab.nodes[B].core.observe().counters().duplicates, 1);
 }

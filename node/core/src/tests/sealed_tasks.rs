@@ -307,7 +307,7 @@ fn what_was_refused_is_found_by_the_id_that_it_has_where_it_was_sealed() {
     let rules = crate::policy::PolicyRules::parse(&nobody).unwrap();
     lab.call(B, |core, _| Ok(core.set_rules(rules, true)?)).unwrap();
     let sender = lab.id(A);
-    lab.nodes[B].core.on_identity_timeout(sender);
+    lab.nodes[B].core.admission_mut().on_identity_timeout(sender);
     let denied = first(&lab);
     assert_eq!(
         refused(&mut lab, denied),
@@ -396,7 +396,7 @@ fn it_is_found_by_the_id_that_it_has_where_it_was_sealed() {
 fn a_box_that_was_pushed_out_begins_no_other_task() {
     const MOST: usize = 3;
     let mut lab = TestCluster::pair();
-    lab.nodes[B].core.set_sealed_capacity(MOST);
+    lab.nodes[B].core.external_mut().set_sealed_capacity(MOST);
     let kept = first(&lab);
     carry(&mut lab, kept.clone());
     // Somebody sends as many as are remembered.
@@ -429,7 +429,7 @@ fn boxes_that_are_sealed_in_the_future_hold_up_no_others() {
     const MOST: usize = 8;
     const AHEAD: Duration = Duration::from_mins(9);
     let mut lab = TestCluster::pair();
-    lab.nodes[B].core.set_sealed_capacity(MOST);
+    lab.nodes[B].core.external_mut().set_sealed_capacity(MOST);
     let sealed = |lab: &TestCluster, number: u8, ahead: Duration| {
         let ends = SealedChannel::new(&sender(), lab.id(B), &number.to_string());
         let at = lab.now.unix + ahead.as_millis() as u64;
@@ -460,7 +460,7 @@ fn boxes_that_are_sealed_in_the_future_hold_up_no_others() {
     }
     lab.restart(B);
     lab.connect();
-    lab.nodes[B].core.set_sealed_capacity(MOST);
+    lab.nodes[B].core.external_mut().set_sealed_capacity(MOST);
     assert!(refused(&mut lab, ahead[0].clone()).contains("has come before"));
     assert!(refused(&mut lab, ahead[5].clone()).contains("send it again in"));
     // When its time has come it is taken.

@@ -203,7 +203,7 @@ fn a_new_task_of_the_same_node_is_handed_over_before_it_is_durable() {
         ..SendTask::default()
     };
     let sent = core.send_task(now, request).unwrap();
-    let early = core.take_early();
+    let early = core.transaction().take_early();
     let [
         Effect::Incoming {
             listener: to, task, ..
@@ -361,7 +361,7 @@ fn a_deadline_ends_a_task_on_both_sides() {
             (Failed, "its deadline has passed".into())
         );
         // That both know it is nobody's fault.
-        assert_eq!(lab.nodes[node].core.counters().refused, 0);
+        assert_eq!(lab.nodes[node].core.observe().counters().refused, 0);
     }
     let metadata = [("deadline".to_owned(), "tomorrow".to_owned())].into();
     let refused = lab.send(

@@ -80,7 +80,7 @@ fn a_third_peer_can_do_nothing_to_a_task() {
             assert_eq!(lab.view(node, &id), before, "{payload:?} at {node}");
         }
     }
-    assert_eq!(lab.nodes[A].core.counters().refused, 6);
+    assert_eq!(lab.nodes[A].core.observe().counters().refused, 6);
     lab.complete(B, &id, "right").unwrap();
     assert_eq!(lab.status(A, &id), Status::Completed);
 }
@@ -267,6 +267,6 @@ fn what_cannot_be_read_is_counted_and_never_answered() {
     let mut disagrees = plain("bad", send_task("t", "m"));
     disagrees.r#type = EnvelopeType::TaskFail as i32;
     lab.deliver(B, stranger(), &disagrees);
-    assert_eq!(lab.nodes[B].core.counters().malformed, 1);
+    assert_eq!(lab.nodes[B].core.observe().counters().malformed, 1);
     assert_eq!(lab.acks_of("bad"), []);
 }

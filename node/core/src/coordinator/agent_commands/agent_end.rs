@@ -6,9 +6,10 @@
 
 use super::{AgentReport, Coordinator};
 use crate::{
+    clock::Now,
     task::Status,
     tasks::unless_damaged,
-    transaction::{EngineError, ListenerId, Now},
+    transaction::{EngineError, ListenerId},
 };
 use agentanycast_store::StoreError;
 

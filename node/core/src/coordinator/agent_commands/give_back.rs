@@ -3,8 +3,9 @@
 
 use super::{Coordinator, task_of_agent};
 use crate::{
+    clock::Now,
     dispatch::{GivenBackTask, OfferKind},
-    transaction::{EngineError, Now},
+    transaction::EngineError,
 };
 
 impl Coordinator {

@@ -6,11 +6,12 @@ use agentanycast_store::StoreError;
 
 use super::{AgentReport, Coordinator, StreamRoute, task_of_agent};
 use crate::{
+    clock::Now,
     delivery::outbox::EnvelopeKind,
     task::{MAX_ID, Output, Role, Status, StreamOutcome, Streamed},
     tasks::unless_damaged,
     trace_context::TraceContext,
-    transaction::{EngineError, Now},
+    transaction::EngineError,
 };
 
 impl Coordinator {

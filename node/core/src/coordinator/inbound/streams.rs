@@ -7,9 +7,10 @@ use agentanycast_store::StoreError;
 
 use super::{AckDecision, Coordinator};
 use crate::{
+    clock::Now,
     delivery::artifact::{MAX_CHUNK, RejectReason},
     task::{Status, StreamOutcome, Streamed, Task},
-    transaction::{Effect, Now},
+    transaction::Effect,
 };
 
 /// Artifacts of one task that may be streamed at once: each takes a file and a buffer.

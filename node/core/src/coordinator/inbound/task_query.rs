@@ -9,8 +9,8 @@ use prost::Message as _;
 
 use super::{AckDecision, Coordinator};
 use crate::{
-    coordinator::client_commands::fits, delivery::outbox::EnvelopeKind, policy::DecisionReason, task::Status,
-    trace_context::TraceContext, transaction::Now, wire,
+    clock::Now, coordinator::client_commands::fits, delivery::outbox::EnvelopeKind, policy::DecisionReason,
+    task::Status, trace_context::TraceContext, wire,
 };
 
 impl Coordinator {

@@ -11,8 +11,9 @@ use prost::Message as _;
 
 use super::super::{Peers, outbound_queue::OutboundQueue};
 use crate::{
+    clock::Now,
     delivery::outbox::{OutboxEntry, SendAttempts},
-    transaction::{Now, Transaction},
+    transaction::Transaction,
     wire,
 };
 

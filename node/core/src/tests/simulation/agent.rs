@@ -17,10 +17,11 @@ use super::{
     simulator::Simulator,
 };
 use crate::{
+    clock::Now,
     coordinator::Coordinator,
     task::{Status, Task},
     tests::harness::{artifact, text},
-    transaction::{EngineError, Now},
+    transaction::EngineError,
 };
 
 /// Tasks that a listener is sent ahead of what it has read (contract: bounded; the node's own figure).

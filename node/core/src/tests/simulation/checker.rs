@@ -96,7 +96,7 @@ impl Simulator {
                 let core = node.daemon.core.as_ref();
                 let at_rest = core.is_some_and(|core| {
                     // A deployed peer acknowledges once; what it lost waits until it expires.
-                    core.open_tasks() == 0 && (has_deployed || core.queued() == 0)
+                    core.tasks().index().open() == 0 && (has_deployed || core.queued() == 0)
                 });
                 at_rest
                     && node.client.is_done()
@@ -111,9 +111,10 @@ impl Simulator {
             let Some(core) = &mut self.nodes[at].daemon.core else {
                 continue;
             };
-            let (open, queued) = (core.open_tasks(), core.queued());
+            let (open, queued) = (core.tasks().index().open(), core.queued());
             lines.push(format!("node {at} has {open} open tasks and {queued} envelopes"));
             for task in core
+                .tasks_mut()
                 .list(&crate::TaskQuery::default(), None, 100)
                 .unwrap_or_default()
                 .tasks

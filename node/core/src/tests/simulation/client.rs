@@ -113,7 +113,11 @@ impl Simulator {
                 statuses: vec![Status::InputRequired],
                 ..TaskQuery::default()
             };
-            let tasks = core.list(&asking, None, 100).unwrap_or_default().tasks;
+            let tasks = core
+                .tasks_mut()
+                .list(&asking, None, 100)
+                .unwrap_or_default()
+                .tasks;
             let mine = tasks
                 .into_iter()
                 .filter(|task| !matches!(task.role, Role::Assignee(_)));

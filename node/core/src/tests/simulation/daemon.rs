@@ -16,11 +16,12 @@ use super::{
 };
 use crate::{
     StreamRoute,
+    clock::Now,
     coordinator::Coordinator,
     policy::{PolicyRules, WrittenRule, WrittenRules},
     task::Task,
     tests::harness::peer,
-    transaction::{Effect, EngineError, EngineLimits, Now},
+    transaction::{Effect, EngineError, EngineLimits},
 };
 
 /// Turns that may wait for the barrier before input is kept back.
@@ -145,7 +146,7 @@ impl SimDaemon {
 
     /// What came of the last input and need not wait for its turn.
     pub(super) fn take_early(&mut self) -> Vec<Effect> {
-        let early = self.core.as_mut().map(Coordinator::take_early);
+        let early = self.core.as_mut().map(|core| core.transaction().take_early());
         early.filter(|_| !self.failed).unwrap_or_default()
     }
 
@@ -157,9 +158,9 @@ impl SimDaemon {
         f: impl FnOnce(&mut Coordinator, Now) -> CallAnswer,
     ) -> Option<()> {
         let (before, answer) = self.input(time, |core, now| {
-            let before = core.pending_effects();
+            let before = core.transaction().pending_effects();
             let answer = f(core, now);
-            core.take_store_failure().map(|()| (before, answer))
+            core.transaction().take_store_failure().map(|()| (before, answer))
         })?;
         self.answers.push_back((before, id, answer));
         Some(())
@@ -177,7 +178,7 @@ impl SimDaemon {
             return Vec::new();
         };
         let mut turn = core.finish_transaction(now);
-        if core.take_store_failure().is_err() {
+        if core.transaction().take_store_failure().is_err() {
             self.fail();
             return Vec::new();
         }
@@ -225,7 +226,7 @@ impl SimDaemon {
             Ok(()) => {
                 self.durable += count as u64;
                 if let Some(core) = &mut self.core {
-                    core.on_durable(self.durable);
+                    core.on_durable(self.durable, None);
                 }
             }
             Err(_) => self.fail(),

@@ -22,9 +22,10 @@ use super::{
     rng::SimRng,
 };
 use crate::{
+    clock::Now,
     coordinator::Coordinator,
     task::NetworkPath,
-    transaction::{DeliverMode, Effect, Now},
+    transaction::{DeliverMode, Effect},
 };
 
 pub(super) struct SimHost {
@@ -120,7 +121,13 @@ impl Simulator {
             let Some(core) = &mut node.daemon.core else {
                 continue;
             };
-            let mut ids: Vec<String> = core.task_ids().map(str::to_owned).collect();
+            let mut ids: Vec<String> = core
+                .tasks()
+                .index()
+                .all()
+                .map(|(id, _)| id)
+                .map(str::to_owned)
+                .collect();
             ids.sort_unstable();
             for id in ids {
                 digest.task(at, &id, core.task(&id).ok().as_ref());
@@ -394,9 +401,9 @@ impl Simulator {
         let most = self.plan.limits.max_open_tasks;
         for node in &self.nodes {
             if let Some(core) = &node.daemon.core
-                && core.open_tasks() > most
+                && core.tasks().index().open() > most
             {
-                let open = core.open_tasks();
+                let open = core.tasks().index().open();
                 self.history
                     .wrong(format!("{open} open tasks, at most {most} are allowed"));
             }
@@ -554,14 +561,14 @@ impl Simulator {
             LinkNotice::Renewed => {
                 self.drop_courier(at, peer);
                 self.input(at, |core, _| {
-                    core.on_renewed(id);
+                    core.with_peers(|peers, transaction| peers.on_renewed(transaction, id));
                     Ok(())
                 });
             }
             LinkNotice::Disconnected => {
                 self.drop_courier(at, peer);
                 self.input(at, |core, _| {
-                    core.on_disconnected(id);
+                    core.with_peers(|peers, transaction| peers.on_disconnected(transaction, id));
                     Ok(())
                 });
             }
@@ -589,9 +596,9 @@ impl Simulator {
         let peer = self.peer_of(to);
         self.input(at, |core, _| {
             if opened {
-                core.on_stream_opened(peer, number, NetworkPath::Direct);
+                core.with_peers(|peers, _| peers.on_stream_opened(peer, number, NetworkPath::Direct));
             } else {
-                core.on_stream_closed(peer, number);
+                core.with_peers(|peers, transaction| peers.on_stream_closed(transaction, peer, number));
             }
             Ok(())
         });
